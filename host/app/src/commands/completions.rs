@@ -1,0 +1,24 @@
+//! `flowcell completions`: what a shell needs to complete commands.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::Arguments;
+use crate::{
+    problem::{Exit, Problem},
+    terminal::put,
+};
+
+/// Arguments of `flowcell completions`.
+#[derive(Args)]
+pub(crate) struct CompletionsArgs {
+    /// For which shell
+    shell: Shell,
+}
+
+pub(super) fn execute(args: &CompletionsArgs) -> Result<Exit, Problem> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Arguments::command(), "flowcell", &mut script);
+    put(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Good)
+}

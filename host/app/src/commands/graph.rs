@@ -1,0 +1,50 @@
+//! `flowcell graph`: a flow as a drawing.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use flowcell::draw;
+
+use super::PackArgs;
+use crate::{
+    problem::{Exit, Problem},
+    terminal::put,
+};
+
+/// Arguments of `flowcell graph`.
+#[derive(Args)]
+pub(crate) struct GraphArgs {
+    /// The flow's file
+    #[arg(value_hint = ValueHint::FilePath)]
+    flow: PathBuf,
+    /// What the drawing is written in
+    #[arg(long, value_enum, default_value_t = Format::Mermaid)]
+    format: Format,
+    #[command(flatten)]
+    packs: PackArgs,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// For Markdown
+    Mermaid,
+    /// For Graphviz
+    Dot,
+    /// An image
+    Svg,
+    /// For a terminal
+    Text,
+}
+
+pub(super) fn execute(args: &GraphArgs) -> Result<Exit, Problem> {
+    let flow = args.packs.host()?.load_flow(&args.flow)?;
+    let format = match args.format {
+        Format::Mermaid => draw::Format::Mermaid,
+        Format::Dot => draw::Format::Dot,
+        Format::Svg => draw::Format::Svg,
+        Format::Text => draw::Format::Text,
+    };
+    let drawing = draw::draw(flow.graph(), format);
+    put(&format!("{}\n", drawing.trim_end()))?;
+    Ok(Exit::Good)
+}

@@ -1,0 +1,92 @@
+//! `flowcell node`: work on packs.
+
+use std::{fmt::Write as _, path::PathBuf};
+
+use clap::{Args, Subcommand, ValueHint};
+use flowcell::inspect;
+use serde_json::json;
+
+use crate::{
+    problem::{Exit, Problem},
+    terminal::{inert, put, put_json},
+};
+
+/// Arguments of `flowcell node`.
+#[derive(Args)]
+pub(crate) struct NodeArgs {
+    #[command(subcommand)]
+    command: NodeCommand,
+}
+
+#[derive(Subcommand)]
+enum NodeCommand {
+    /// Show what a pack offers and asks for, without running it
+    Inspect(InspectArgs),
+}
+
+#[derive(Args)]
+struct InspectArgs {
+    /// The pack
+    #[arg(value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn execute(args: &NodeArgs) -> Result<Exit, Problem> {
+    let NodeCommand::Inspect(args) = &args.command;
+    let shown = args.file.display();
+    let bytes =
+        std::fs::read(&args.file).map_err(|error| Problem::wrong(format!("cannot read {shown}")).because(&error))?;
+    let inspection = inspect(&bytes).map_err(|error| {
+        Problem::wrong(format!("{shown} is no pack")).because(&error).hint(
+            "a pack is a component for wasm32-wasip2 that exports `flowcell:node/node` and carries its manifest, as \
+             `flowcell_sdk::pack!` builds it",
+        )
+    })?;
+    if args.json {
+        put_json(&as_json(&inspection))?;
+    } else {
+        put(&as_text(&inspection))?;
+    }
+    Ok(Exit::Good)
+}
+
+fn as_json(inspection: &flowcell::Inspection) -> serde_json::Value {
+    json!({
+        "name": inspection.manifest.name,
+        "version": inspection.manifest.version,
+        "license": inspection.manifest.license,
+        "description": inspection.manifest.description,
+        "digest": inspection.digest.to_string(),
+        "size": inspection.size,
+        "imports": inspection.imports,
+        "exports": inspection.exports,
+        "nodes": inspection.manifest.nodes.iter().map(super::nodes::as_json).collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(inspection: &flowcell::Inspection) -> String {
+    let manifest = &inspection.manifest;
+    let mut text = format!("{} {}\n", inert(&manifest.name), manifest.version);
+    // Writing to a string does not fail.
+    if let Some(description) = &manifest.description {
+        let _ = writeln!(text, "{}", inert(description));
+    }
+    let _ = writeln!(text, "\nlicense  {}", inert(manifest.license.as_deref().unwrap_or("none given")));
+    let _ = writeln!(text, "digest   {}", inspection.digest);
+    let _ = writeln!(text, "size     {} bytes", inspection.size);
+    for (title, names) in [("imports", &inspection.imports), ("exports", &inspection.exports)] {
+        let _ = writeln!(text, "\n{title}");
+        names.iter().for_each(|name| text.extend(["  ", &*inert(name), "\n"]));
+    }
+    let _ = writeln!(text, "\nnode types");
+    for node in &manifest.nodes {
+        let _ = writeln!(text, "  {}  {}", inert(&node.name), inert(&node.title));
+        for request in &node.capabilities {
+            let _ = writeln!(text, "    asks for `{}`: {}", inert(&request.name), inert(&request.reason));
+        }
+    }
+    text
+}

@@ -1,0 +1,141 @@
+//! `flowcell nodes`: the catalog.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use flowcell::{
+    Catalog, NodeType,
+    contract::{Lookup, TypeRef},
+    similar,
+};
+use serde_json::json;
+
+use super::PackArgs;
+use crate::{
+    problem::{Exit, Problem},
+    terminal::{inert, put, put_json},
+};
+
+/// Arguments of `flowcell nodes`.
+#[derive(Args)]
+pub(crate) struct NodesArgs {
+    /// Describe this one: `control.if`, or with a version `acme.greet@1.2`
+    #[arg(value_name = "TYPE")]
+    node_type: Option<String>,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    packs: PackArgs,
+}
+
+pub(super) fn execute(args: &NodesArgs) -> Result<Exit, Problem> {
+    let host = args.packs.host()?;
+    let found = match &args.node_type {
+        Some(wanted) => vec![find(host.catalog(), wanted)?],
+        None => host.catalog().types().map(|node| &**node).cloned().collect(),
+    };
+    if args.json {
+        put_json(&found.iter().map(as_json).collect::<Vec<_>>())?;
+    } else if args.node_type.is_some() {
+        put(&found.iter().map(describe).collect::<String>())?;
+    } else {
+        put(&list(&found))?;
+    }
+    Ok(Exit::Good)
+}
+
+fn find(catalog: &Catalog, wanted: &str) -> Result<NodeType, Problem> {
+    match catalog.lookup(&TypeRef::parse(wanted)) {
+        Lookup::Found(node) => Ok(NodeType::clone(&node)),
+        Lookup::OtherVersions(versions) => {
+            let versions: Vec<_> = versions.iter().map(ToString::to_string).collect();
+            Err(Problem::wrong(format!("there is no version `{wanted}`"))
+                .hint(format!("there is {}", versions.join(", "))))
+        }
+        Lookup::Unknown => {
+            let problem = Problem::wrong(format!("there is no node type `{wanted}`"));
+            Err(match similar(wanted, catalog.names()) {
+                Some(name) => problem.hint(format!("did you mean `{name}`?")),
+                None => problem.hint("`flowcell nodes` lists all; `--packs DIR` adds more"),
+            })
+        }
+    }
+}
+
+/// The shape that the command line and servers show.
+pub(super) fn as_json(node: &NodeType) -> serde_json::Value {
+    json!({
+        "type": node.name,
+        "version": node.version,
+        "title": node.title,
+        "description": node.description,
+        "input": node.input,
+        "config": node.config,
+        "output": node.output,
+        "traits": node.traits,
+        "effect": node.effect,
+        "capabilities": node.capabilities,
+    })
+}
+
+fn list(nodes: &[NodeType]) -> String {
+    let width = nodes.iter().map(|node| node.full_name().len()).max().unwrap_or(0);
+    nodes.iter().fold(String::new(), |mut text, node| {
+        let _ = writeln!(text, "{:width$}  {}", inert(&node.full_name()), inert(&node.title));
+        text
+    })
+}
+
+fn describe(node: &NodeType) -> String {
+    let mut text = format!("{}  {}\n", inert(&node.full_name()), inert(&node.title));
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "\n{}", inert(node.description.trim()));
+    fields(&mut text, "input", &node.input);
+    fields(&mut text, "config", &node.config);
+    fields(&mut text, "output", &node.output);
+    if let Some(body) = &node.body {
+        let names: Vec<_> = body.variables.iter().map(|name| format!("<id>.{name}")).collect();
+        let _ = writeln!(text, "\nbody: its nodes may name {}, <id>.last", names.join(", "));
+    }
+    if !node.capabilities.is_empty() {
+        text.push_str("\ncapabilities\n");
+    }
+    for request in &node.capabilities {
+        let _ = writeln!(text, "  {}  {}", inert(&request.name), inert(&request.reason));
+    }
+    if !node.errors.is_empty() {
+        text.push_str("\nfailures\n");
+    }
+    for error in &node.errors {
+        let _ = writeln!(text, "  {}  {}", inert(&error.code), inert(&error.description));
+    }
+    for example in &node.examples {
+        let _ = writeln!(text, "\nexample: {}\n  input   {}", inert(&example.title), example.input);
+        let gives = match (&example.output, &example.failure, &example.pause) {
+            (Some(output), ..) => format!("output  {output}"),
+            (_, Some(code), _) => format!("fails   {code}"),
+            (.., Some(wakes)) => format!("waits   {}", wakes.join(", ")),
+            _ => continue,
+        };
+        let _ = writeln!(text, "  {}", inert(&gives));
+    }
+    text
+}
+
+/// One line for every property of an object's schema.
+fn fields(text: &mut String, title: &str, schema: &serde_json::Value) {
+    let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) else { return };
+    if properties.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{title}");
+    let required = schema.get("required").and_then(|required| required.as_array());
+    for (name, property) in properties {
+        let needed = required.is_some_and(|required| required.iter().any(|key| key == name));
+        let mark = if needed { " (required)" } else { "" };
+        let about = property.get("description").and_then(|about| about.as_str()).unwrap_or_default();
+        let line = format!("  {}{mark}  {}", inert(name), inert(about.trim()));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}

@@ -1,0 +1,171 @@
+//! `flowcell run`: one run of a flow, watched from a terminal.
+
+mod answers;
+mod ask;
+mod duration;
+mod events;
+mod inputs;
+mod interrupt;
+mod lines;
+mod plan;
+mod progress;
+mod report;
+mod screen;
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
+
+use clap::{Args, ValueHint};
+use flowcell::{Channel, FlowRunner, Host, Json, LoadedFlow, PolicyOverride, RunOptions, RunResult};
+
+use self::{ask::Asker, events::EventWriter, interrupt::Interrupts, progress::Progress, screen::Screen};
+use super::PackArgs;
+use crate::{
+    problem::{Exit, Problem},
+    terminal::{Terminal, finding},
+};
+
+/// Arguments of `flowcell run`.
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// The flow's file
+    #[arg(value_hint = ValueHint::FilePath)]
+    flow: PathBuf,
+    /// A member of the input; the value is JSON if it reads as JSON, else text; may be repeated
+    #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
+    input: Vec<(String, Json)>,
+    /// Read the input, a JSON object, from this file, or from standard input (-); `-i` wins over its members
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    input_file: Option<PathBuf>,
+    /// Write the events as JSON lines to this file, or to standard output (-) in place of the outputs
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    events: Option<PathBuf>,
+    /// Print one JSON object for whatever comes of the run
+    #[arg(long)]
+    json: bool,
+    /// Say nothing about the run's progress
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    packs: PackArgs,
+    /// Answer a gate before it asks; may be repeated
+    #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
+    answers: Vec<(String, String)>,
+    /// End the run after this time: 500ms, 30s, 2m, 1h30m
+    #[arg(long, value_name = "DUR", value_parser = duration::parse)]
+    total_timeout: Option<Duration>,
+    /// Check everything and print what would run and what it may reach, without running it
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    if args.json && args.events_to_stdout() {
+        return Err(Problem::wrong("with `--json`, standard output holds the one object, and so no events")
+            .hint("write the events to a file: `--events FILE`"));
+    }
+    let host = args.packs.host()?;
+    let flow = load(&host, &args, terminal)?;
+    let input = inputs::collect(&args.input, args.input_file.as_deref())?;
+    flow.check_input(&input).map_err(|error| inputs::unfit(&error))?;
+    answers::check(&args.answers, flow.graph())?;
+    if args.dry_run {
+        plan::print(&flow, args.json)?;
+        return Ok(Exit::Good);
+    }
+    let session = Session::open(&args, &flow, terminal)?;
+    let runner = host.runner(&flow, session.options(&args, input)).map_err(|error| inputs::unfit(&error))?;
+    let (result, interrupted) = session.run(runner, flow.name())?;
+    session.close(&args, &result);
+    report::print(&args, &result, interrupted, terminal)
+}
+
+fn load(host: &Host, args: &RunArgs, terminal: Terminal) -> Result<LoadedFlow, Problem> {
+    let checked = host.check_flow(&args.flow)?;
+    match checked.flow {
+        Some(flow) => {
+            if !args.quiet {
+                checked.diagnostics.iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
+            }
+            Ok(flow)
+        }
+        None => Err(Problem::found(checked.diagnostics)),
+    }
+}
+
+impl RunArgs {
+    fn events_to_stdout(&self) -> bool {
+        self.events.as_deref().is_some_and(|path| path.as_os_str() == "-")
+    }
+}
+
+/// The front ends of one run.
+struct Session {
+    screen: Arc<Screen>,
+    progress: Option<Arc<Progress>>,
+    events: Option<Arc<EventWriter>>,
+    asker: Option<Arc<Asker>>,
+}
+
+impl Session {
+    fn open(args: &RunArgs, flow: &LoadedFlow, terminal: Terminal) -> Result<Session, Problem> {
+        let screen = Arc::new(Screen::new(terminal, args.quiet));
+        let progress = (!args.quiet).then(|| Arc::new(Progress::new(screen.clone(), flow.name())));
+        let events = args.events.as_deref().map(EventWriter::open).transpose()?.map(Arc::new);
+        // Whoever pipes the input in cannot be asked.
+        let answered = args.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-");
+        let asker = (terminal.interactive && !answered).then(|| Arc::new(Asker::new(screen.clone(), &args.answers)));
+        Ok(Session { screen, progress, events, asker })
+    }
+
+    fn options(&self, args: &RunArgs, input: Json) -> RunOptions {
+        let mut channels: Vec<Arc<dyn Channel>> = Vec::new();
+        channels.extend(self.events.iter().map(|events| events.clone() as Arc<dyn Channel>));
+        channels.extend(self.progress.iter().map(|progress| progress.clone() as Arc<dyn Channel>));
+        channels.extend(self.asker.iter().map(|asker| asker.clone() as Arc<dyn Channel>));
+        let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
+        RunOptions {
+            input,
+            channels,
+            policy: PolicyOverride { total_timeout_ms, ..PolicyOverride::default() },
+            answers: self.early_answers(args),
+            wait_for_answers: self.asker.is_some(),
+            without_events: true,
+            ..RunOptions::default()
+        }
+    }
+
+    /// On a terminal the asker tries them, so that it can ask again if one is refused.
+    fn early_answers(&self, args: &RunArgs) -> HashMap<String, Json> {
+        if self.asker.is_some() {
+            return HashMap::new();
+        }
+        args.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value))).collect()
+    }
+
+    /// Runs to the end, or until nobody is there to answer. The second value says whether somebody interrupted it.
+    fn run(&self, runner: FlowRunner, flow: &str) -> Result<(RunResult, bool), Problem> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
+        runner.start_session();
+        let interrupts = Interrupts::watch(runner.hub(), self.screen.clone())?;
+        let result = runtime.block_on(async {
+            match &self.asker {
+                None => runner.run().await,
+                Some(asker) => asker.until_deserted(runner, flow).await,
+            }
+        });
+        // Attempts that were abandoned are not waited for.
+        runtime.shutdown_background();
+        Ok((result, interrupts.happened()))
+    }
+
+    fn close(&self, args: &RunArgs, result: &RunResult) {
+        self.screen.close();
+        if let Some(problem) = self.events.as_ref().and_then(|events| events.problem()) {
+            self.screen.warn(&problem);
+        }
+        for line in answers::refused(&args.answers, result) {
+            self.screen.warn(&line);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Asking the person at the terminal what gates ask.
+
+use std::{
+    io::{self, BufRead, Write},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+};
+
+use flowcell::{
+    Channel, Event, FlowRunner, Hub, HubError, Json, RunResult, RunStatus, Waiting,
+    contract::{Choice, Question},
+};
+use tokio::sync::Notify;
+
+use super::{
+    answers,
+    lines::{Subject, shown_choices},
+    screen::Screen,
+};
+use crate::terminal::inert;
+
+/// Asks one question after the other, on a thread of its own: reading a line takes as long as it takes.
+pub(super) struct Asker {
+    screen: Arc<Screen>,
+    given: Vec<(String, String)>,
+    state: Mutex<State>,
+    deserted: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct State {
+    hub: Option<Hub>,
+    questions: Option<mpsc::Sender<Asked>>,
+    open: Vec<Asked>,
+}
+
+#[derive(Clone)]
+struct Asked {
+    address: String,
+    question: Question,
+}
+
+/// What became of a question.
+enum Reply {
+    Settled,
+    /// Nobody types any more.
+    Deserted,
+}
+
+impl Asker {
+    /// An asker that tries the given answers before it asks.
+    pub(super) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Asker {
+        Asker { screen, given: given.to_vec(), state: Mutex::default(), deserted: Arc::default() }
+    }
+
+    /// Runs until the end, or until nobody types any more: then the run is parked.
+    pub(super) async fn until_deserted(&self, runner: FlowRunner, flow: &str) -> RunResult {
+        let run_id = runner.hub().run_id().clone();
+        let began = std::time::Instant::now();
+        tokio::select! {
+            biased;
+            result = runner.run() => result,
+            () = self.deserted.notified() => RunResult {
+                run_id,
+                flow: flow.into(),
+                status: RunStatus::Parked,
+                outputs: Json::Null,
+                events: Vec::new(),
+                duration: began.elapsed(),
+                error: None,
+                waiting: self.waiting(),
+            },
+        }
+    }
+
+    fn waiting(&self) -> Vec<Waiting> {
+        let open = |asked: &Asked| Waiting::Answer {
+            address: asked.address.clone(),
+            question: Box::new(asked.question.clone()),
+        };
+        self.state().open.iter().map(open).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands a question to the thread that asks, and starts that when there is a first one.
+    fn enqueue(&self, asked: Asked) {
+        let mut state = self.state();
+        let Some(hub) = state.hub.clone() else { return };
+        state.open.push(asked.clone());
+        if state.questions.is_none() {
+            let (sender, questions) = mpsc::channel();
+            let desk =
+                Desk { hub, screen: self.screen.clone(), given: self.given.clone(), deserted: self.deserted.clone() };
+            let started = thread::Builder::new().name("questions".into()).spawn(move || desk.serve(&questions));
+            if started.is_err() {
+                self.deserted.notify_one();
+                return;
+            }
+            state.questions = Some(sender);
+        }
+        // The thread ends only when the run is to be parked.
+        if let Some(questions) = &state.questions {
+            let _ = questions.send(asked);
+        }
+    }
+}
+
+impl Channel for Asker {
+    fn on_start(&self, hub: &Hub) {
+        self.state().hub.get_or_insert_with(|| hub.clone());
+    }
+
+    fn on_event(&self, event: &Event) {
+        let Some(root) = self.state().hub.as_ref().map(|hub| hub.run_id().clone()) else { return };
+        let Some(subject) = Subject::of(event, root.as_str()) else { return };
+        match event.kind {
+            "task:paused" => {
+                if let Some(question) = event.data.get("question").map(read_question) {
+                    self.enqueue(Asked { address: subject.address, question });
+                }
+            }
+            // However it went on, the question is not open any more.
+            "task:woken" | "task:failed" | "task:cancelled" | "session:reply" => {
+                self.state().open.retain(|asked| asked.address != subject.address);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn read_question(json: &Json) -> Question {
+    let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
+    let choices = json.get("choices").and_then(Json::as_array).unwrap_or_default();
+    Question {
+        prompt: json.get("prompt").map(text).unwrap_or_default(),
+        choices: choices.iter().map(|value| Choice { value: text(value), label: None }).collect(),
+        allow_text: json.get("allowText").and_then(Json::as_bool).unwrap_or(choices.is_empty()),
+        ..Question::default()
+    }
+}
+
+/// Where questions are put to a person.
+struct Desk {
+    hub: Hub,
+    screen: Arc<Screen>,
+    given: Vec<(String, String)>,
+    deserted: Arc<Notify>,
+}
+
+impl Desk {
+    fn serve(self, questions: &mpsc::Receiver<Asked>) {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else {
+            return self.deserted.notify_one();
+        };
+        while let Ok(asked) = questions.recv() {
+            let reply = self.settle(&asked, |answer| runtime.block_on(self.hub.reply(&asked.address, answer)));
+            // Further questions follow at once, without the status line between them.
+            self.screen.release();
+            if matches!(reply, Reply::Deserted) {
+                return self.deserted.notify_one();
+            }
+        }
+    }
+
+    fn settle(&self, asked: &Asked, reply: impl Fn(Json) -> Result<(), HubError>) -> Reply {
+        let given = self.given.iter().find(|(gate, _)| answers::is_for(gate, &asked.address));
+        let mut next = given.map(|(_, value)| value.clone());
+        loop {
+            let Some(text) = next.take().or_else(|| self.ask(asked)) else { return Reply::Deserted };
+            match reply(answers::answer(&choose(&asked.question, &text))) {
+                Ok(()) | Err(HubError::RunEnded) => return Reply::Settled,
+                Err(HubError::AnswerRefused(why)) => self.screen.warn_now(&why),
+                Err(HubError::GateClosed) => {
+                    self.screen.warn_now(&format!("`{}` does not wait any more", asked.address));
+                    return Reply::Settled;
+                }
+                Err(error) => {
+                    self.screen.warn_now(&error.to_string());
+                    return Reply::Settled;
+                }
+            }
+        }
+    }
+
+    /// Reads one line. None if there are no more.
+    fn ask(&self, asked: &Asked) -> Option<String> {
+        self.screen.hold();
+        let paint = self.screen.paint();
+        let mut err = io::stderr().lock();
+        let _ = writeln!(err, "\n{} {}", paint.name(&asked.address), inert(&asked.question.prompt));
+        for (index, choice) in asked.question.choices.iter().enumerate() {
+            let _ = writeln!(err, "  {}  {}", paint.name(&(index + 1).to_string()), inert(&choice.value));
+        }
+        let _ = write!(err, "{} ", paint.faint(&format!("{} >", shown_choices(&asked.question))));
+        let _ = err.flush();
+        drop(err);
+        let mut line = String::new();
+        match io::stdin().lock().read_line(&mut line) {
+            Ok(0) | Err(_) => None,
+            Ok(_) => Some(line.trim_end_matches(['\r', '\n']).to_owned()),
+        }
+    }
+}
+
+/// A number stands for the choice of that number, unless it is a choice itself.
+fn choose(question: &Question, text: &str) -> String {
+    let choices = &question.choices;
+    let exact = choices.iter().any(|choice| choice.value == text);
+    let numbered = text.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
+    match numbered {
+        Some(choice) if !exact => choice.value.clone(),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_may_be_given_by_number() {
+        let choice = |value: &str| Choice { value: value.into(), label: None };
+        let question = Question { choices: vec![choice("ship"), choice("hold"), choice("1")], ..Question::default() };
+        for (typed, chosen) in
+            [("ship", "ship"), ("2", "hold"), ("1", "1"), ("0", "0"), ("4", "4"), ("", ""), ("no", "no")]
+        {
+            assert_eq!(choose(&question, typed), chosen, "{typed}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Durations as people write them: `500ms`, `30s`, `1h30m`.
+
+use std::time::Duration;
+
+/// Longer is refused, as in flows.
+const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Parses numbers with units, the larger units first or not.
+pub(super) fn parse(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no duration; write for example `500ms`, `30s`, `2m` or `1h30m`");
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let (number, unit) = rest.split_at(digits);
+        let unit_end = unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(unit.len());
+        let (unit, after) = unit.split_at(unit_end);
+        let seconds = number.parse::<f64>().map_err(|_| wrong())? * seconds(unit).ok_or_else(wrong)?;
+        let part = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = after;
+    }
+    match total {
+        Duration::ZERO => Err(wrong()),
+        total if total > MAX => Err("a run ends within 365 days".into()),
+        total => Ok(total),
+    }
+}
+
+/// Writes a duration the way it is read aloud: `12 ms`, `1.2 s`, `3 min 20 s`.
+pub(super) fn show(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match duration.as_millis() {
+        millis @ 0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{:.1} s", duration.as_secs_f64()),
+        60_000..3_600_000 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+fn seconds(unit: &str) -> Option<f64> {
+    match unit {
+        "ms" => Some(0.001),
+        "s" => Some(1.0),
+        "m" | "min" => Some(60.0),
+        "h" => Some(3_600.0),
+        "d" => Some(86_400.0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_written() {
+        let cases = [("500ms", 500), ("30s", 30_000), ("1.5s", 1_500), ("2m", 120_000), ("1h30m", 5_400_000)];
+        for (text, millis) in cases {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "30", "s", "30x", "-1s", "0s", "1..2s", "1e9s", "366d", "9999999999999999999999d", "5 s"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_shown_short() {
+        for (millis, text) in
+            [(0, "0 ms"), (999, "999 ms"), (1_250, "1.2 s"), (200_000, "3 min 20 s"), (7_260_000, "2 h 1 min")]
+        {
+            assert_eq!(show(Duration::from_millis(millis)), text);
+        }
+    }
+}

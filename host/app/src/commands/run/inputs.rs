@@ -1,0 +1,66 @@
+//! The input of a run, from arguments and files.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use flowcell::{InputError, Json};
+
+use crate::problem::Problem;
+
+/// More is no input but data, which belongs in a file that a node reads.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Splits `key=value`. The value is JSON where it reads as JSON.
+pub(super) fn pair(text: &str) -> Result<(String, Json), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => {
+            Ok((key.to_owned(), Json::parse(value).unwrap_or_else(|_| Json::from(value))))
+        }
+        _ => Err("write it as key=value, for example `-i ticket=T-1`".into()),
+    }
+}
+
+/// The file's members, and over them those of the arguments.
+pub(super) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<Json, Problem> {
+    let mut members = match file {
+        None => Default::default(),
+        Some(path) => match read(path)? {
+            Json::Object(members) => (*members).clone(),
+            other => {
+                return Err(Problem::wrong(format!("{} holds {}", name(path), other.type_name()))
+                    .hint("the input is a JSON object: { \"key\": value, … }"));
+            }
+        },
+    };
+    members.extend(pairs.iter().map(|(key, value)| (key.as_str().into(), value.clone())));
+    Ok(Json::Object(members.into()))
+}
+
+/// An input that the flow does not take.
+pub(super) fn unfit(error: &InputError) -> Problem {
+    let problem = Problem::wrong("the input does not fit the flow's `inputSchema`");
+    let problem = error.findings.iter().fold(problem, |problem, finding| problem.cause(finding));
+    problem.hint("give members of the input with `-i key=value` or `--input-file FILE`")
+}
+
+fn read(path: &Path) -> Result<Json, Problem> {
+    let unreadable = |error: io::Error| Problem::wrong(format!("cannot read {}", name(path))).because(&error);
+    let source: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path).map_err(unreadable)?)
+    };
+    let mut text = String::new();
+    source.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(Problem::wrong(format!("{} is larger than 64 MiB", name(path))));
+    }
+    Json::parse(&text).map_err(|error| Problem::wrong(format!("{} is no JSON", name(path))).because(&error))
+}
+
+fn name(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".into() } else { path.display().to_string() }
+}

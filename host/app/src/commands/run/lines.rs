@@ -1,0 +1,160 @@
+//! One line about one event.
+
+use std::time::Duration;
+
+use flowcell::{Event, Json, contract::Question};
+
+use super::duration;
+use crate::terminal::{Paint, inert};
+
+/// The task that an event is about.
+#[derive(Debug, PartialEq)]
+pub(super) struct Subject {
+    /// As commands address it: `approve`, `process[3].approve`, `review/approve`.
+    pub(super) address: String,
+    inner: bool,
+}
+
+/// What is said about it.
+pub(super) struct Line {
+    address: String,
+    mood: Mood,
+    text: String,
+    routine: bool,
+}
+
+enum Mood {
+    Good,
+    Bad,
+    Odd,
+    Faint,
+}
+
+impl Subject {
+    /// Reads the task from an event of the run `root` or of its children. None if it is about no task.
+    pub(super) fn of(event: &Event, root: &str) -> Option<Subject> {
+        let task = event.data.get("taskId")?.as_str()?;
+        let scope = event.data.get("scope").and_then(Json::as_str);
+        let callers = callers(event.run_id.as_str(), root);
+        let inner = scope.is_some() || !callers.is_empty();
+        let here = scope.map_or_else(|| task.to_owned(), |scope| format!("{scope}.{task}"));
+        Some(Subject { address: format!("{callers}{here}"), inner })
+    }
+}
+
+/// The tasks above a child run, as an address begins: `review/`. A child's id is its parent's with the address of the
+/// task that called it and the attempt, and no node id is a number.
+fn callers(run: &str, root: &str) -> String {
+    let below = run.strip_prefix(root).unwrap_or_default();
+    below.split('.').filter(|part| !part.is_empty()).fold(String::new(), |address, part| {
+        let between = match part.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => return address + "/",
+            false if address.is_empty() || address.ends_with('/') => "",
+            false => ".",
+        };
+        address + between + part
+    })
+}
+
+impl Line {
+    /// Says what an event means. None if it means little to a person.
+    pub(super) fn about(event: &Event, subject: &Subject) -> Option<Line> {
+        let data = &event.data;
+        let (mood, text) = match event.kind {
+            "task:complete" => (Mood::Good, format!("done{}", took(data))),
+            "task:failed" => (Mood::Bad, format!("failed{}: {}", took(data), failure(data))),
+            "task:cancelled" => (Mood::Odd, "cancelled".into()),
+            "task:skipped" => (Mood::Faint, format!("skipped{}", reason(data))),
+            "task:retry" => (Mood::Odd, retry(data)),
+            "task:paused" => (Mood::Faint, waits(data)?),
+            "log" => (Mood::Faint, format!("[{}] {}", member(data, "level"), member(data, "message"))),
+            _ => return None,
+        };
+        let routine = subject.inner && matches!(event.kind, "task:complete" | "task:skipped");
+        Some(Line { address: subject.address.clone(), mood, text, routine })
+    }
+
+    /// Whether it tells of something inside that went as it should.
+    pub(super) fn is_routine(&self) -> bool {
+        self.routine
+    }
+
+    /// The text for a terminal or a file.
+    pub(super) fn render(&self, paint: Paint) -> String {
+        let text = inert(&self.text);
+        let text = match self.mood {
+            Mood::Good => paint.good(&text),
+            Mood::Bad => paint.bad(&text),
+            Mood::Odd => paint.odd(&text),
+            Mood::Faint => paint.faint(&text),
+        };
+        format!("  {} {text}", paint.name(&self.address))
+    }
+}
+
+/// What a question takes, in short: `yes|no`, `yes|no|text`, `text`.
+pub(super) fn shown_choices(question: &Question) -> String {
+    let mut choices: Vec<_> = question.choices.iter().map(|choice| choice.value.as_str()).collect();
+    if question.allow_text || choices.is_empty() {
+        choices.push("text");
+    }
+    choices.join("|")
+}
+
+fn member<'a>(data: &'a Json, key: &str) -> &'a str {
+    data.get(key).and_then(Json::as_str).unwrap_or_default()
+}
+
+fn took(data: &Json) -> String {
+    let millis = data.get("durationMs").and_then(Json::as_u64);
+    millis.map_or_else(String::new, |millis| format!(" in {}", duration::show(Duration::from_millis(millis))))
+}
+
+fn failure(data: &Json) -> String {
+    let Some(error) = data.get("error") else { return "for an unknown reason".into() };
+    format!("{}: {}", member(error, "code"), member(error, "message"))
+}
+
+fn reason(data: &Json) -> String {
+    match member(data, "reason") {
+        "" => String::new(),
+        "when" => ": its `when` is false".into(),
+        "join" => ": its edges did not fire".into(),
+        "unreached" => ": nothing leads to it any more".into(),
+        other => format!(": {}", other.replace('_', " ")),
+    }
+}
+
+fn retry(data: &Json) -> String {
+    let delay = data.get("delayMs").and_then(Json::as_u64).unwrap_or_default();
+    let attempt = data.get("attempt").and_then(Json::as_u64).unwrap_or_default();
+    let delay = duration::show(Duration::from_millis(delay));
+    format!("attempt {attempt} failed, the next in {delay}: {}", failure(data))
+}
+
+/// What a pause waits for, if that is somebody outside. Owners of bodies wait all the time.
+fn waits(data: &Json) -> Option<String> {
+    if let Some(question) = data.get("question") {
+        return Some(format!("asks: {}", member(question, "prompt")));
+    }
+    let event = data.get("event")?.as_str()?;
+    Some(format!("waits for the event `{event}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_addressed_through_the_tasks_that_called_it() {
+        let cases = [
+            ("run-1", ""),
+            ("run-1.review.1", "review/"),
+            ("run-1.process[3].review.2", "process[3].review/"),
+            ("run-1.review.1.inner.1", "review/inner/"),
+        ];
+        for (run, address) in cases {
+            assert_eq!(callers(run, "run-1"), address, "{run}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `--dry-run`: what would run, in which order, and what it may reach.
+
+use std::{collections::VecDeque, fmt::Write as _};
+
+use flowcell::{
+    LoadedFlow,
+    contract::Json,
+    graph::{BodyIx, Graph, Node, NodeIx},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    problem::Problem,
+    terminal::{inert, put, put_json},
+};
+
+/// Prints the plan.
+pub(super) fn print(flow: &LoadedFlow, as_json: bool) -> Result<(), Problem> {
+    let graph = flow.graph();
+    if as_json {
+        let nodes: Vec<_> = order(graph, BodyIx::ROOT).into_iter().map(|node| entry(graph, node)).collect();
+        return put_json(&json!({ "flow": graph.name, "nodes": nodes }));
+    }
+    let mut text =
+        format!("{}: {} nodes would run, in this order as far as edges fire\n", graph.name, graph.nodes.len());
+    write_body(&mut text, graph, BodyIx::ROOT, 1);
+    put(&text)
+}
+
+/// The nodes of a body so that each comes after those that lead to it; what lies on a cycle, and after it, comes last.
+fn order(graph: &Graph, body: BodyIx) -> Vec<NodeIx> {
+    let nodes = &graph.body(body).nodes;
+    let mut open: Vec<usize> = nodes.iter().map(|node| graph.node(*node).incoming.len()).collect();
+    let mut ready: VecDeque<NodeIx> =
+        nodes.iter().copied().filter(|node| graph.node(*node).incoming.is_empty()).collect();
+    let mut order = Vec::with_capacity(nodes.len());
+    while let Some(next) = ready.pop_front() {
+        order.push(next);
+        for edge in &graph.node(next).outgoing {
+            let to = graph.edge(*edge).to;
+            let slot = graph.node(to).slot as usize;
+            open[slot] -= 1;
+            if open[slot] == 0 {
+                ready.push_back(to);
+            }
+        }
+    }
+    order.extend(nodes.iter().copied().filter(|node| open[graph.node(*node).slot as usize] > 0));
+    order
+}
+
+fn write_body(text: &mut String, graph: &Graph, body: BodyIx, depth: usize) {
+    let order = order(graph, body);
+    let width = order.iter().map(|node| graph.node(*node).id.as_str().len()).max().unwrap_or(0);
+    for ix in order {
+        let node = graph.node(ix);
+        let indent = "  ".repeat(depth);
+        let after = before(graph, node);
+        // Writing to a string does not fail.
+        let _ = write!(text, "{indent}{:width$}  {}", node.id.as_str(), node.node_type.full_name());
+        if !after.is_empty() {
+            let _ = write!(text, "  after {}", after.join(", "));
+        }
+        let _ = writeln!(text, "  reaches {}", reach(node).unwrap_or_else(|| "nothing".into()));
+        if let Some(body) = node.body {
+            write_body(text, graph, body, depth + 1);
+        }
+    }
+}
+
+/// The ids of the nodes that lead to a node.
+fn before<'a>(graph: &'a Graph, node: &Node) -> Vec<&'a str> {
+    let mut ids: Vec<_> = node.incoming.iter().map(|edge| graph.node(graph.edge(*edge).from).id.as_str()).collect();
+    ids.dedup();
+    ids
+}
+
+/// What a node's type asks for, with what the flow grants of it.
+fn reach(node: &Node) -> Option<String> {
+    let asked = node.node_type.capabilities.iter().map(|request| match node.grants.0.get(&*request.name) {
+        Some(Json::Array(items)) => {
+            let items: Vec<_> =
+                items.iter().map(|item| item.as_str().map_or_else(|| item.to_text(), str::to_owned)).collect();
+            format!("{} ({})", request.name, items.join(", "))
+        }
+        Some(grant) => format!("{} ({grant})", request.name),
+        None => request.name.to_string(),
+    });
+    let asked: Vec<_> = asked.collect();
+    (!asked.is_empty()).then(|| inert(&asked.join(", ")).into_owned())
+}
+
+fn entry(graph: &Graph, ix: NodeIx) -> Value {
+    let node = graph.node(ix);
+    let mut entry = json!({
+        "id": node.id,
+        "type": node.node_type.full_name(),
+        "after": before(graph, node),
+        "capabilities": node.node_type.capabilities,
+        "grants": node.grants,
+    });
+    if let Some(body) = node.body {
+        entry["body"] = order(graph, body).into_iter().map(|node| self::entry(graph, node)).collect();
+    }
+    entry
+}

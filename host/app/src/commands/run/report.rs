@@ -1,0 +1,152 @@
+//! What came of a run, and how the process ends with it.
+
+use flowcell::{RunResult, RunStatus, Waiting};
+use serde_json::{Value, json};
+
+use super::{RunArgs, duration, lines::shown_choices};
+use crate::{
+    problem::{Exit, Problem},
+    terminal::{Terminal, put_json},
+};
+
+/// Prints data to standard output and the rest to standard error.
+pub(super) fn print(
+    args: &RunArgs,
+    result: &RunResult,
+    interrupted: bool,
+    terminal: Terminal,
+) -> Result<Exit, Problem> {
+    let exit = exit(result.status, interrupted);
+    if args.json {
+        put_json(&object(args, result))?;
+    } else if exit == Exit::Good && !args.events_to_stdout() {
+        put_json(&result.outputs)?;
+    }
+    match explanation(args, result, interrupted) {
+        Some(problem) => terminal.say(&problem.render(terminal.paint())),
+        None if args.quiet => {}
+        None => terminal.say(&terminal.paint().faint(&format!("succeeded in {}", duration::show(result.duration)))),
+    }
+    Ok(exit)
+}
+
+fn exit(status: RunStatus, interrupted: bool) -> Exit {
+    match status {
+        RunStatus::Succeeded => Exit::Good,
+        RunStatus::Cancelled if interrupted => Exit::Interrupted,
+        RunStatus::Parked | RunStatus::NeedsAttention => Exit::Parked,
+        RunStatus::Failed | RunStatus::Cancelled | RunStatus::Running => Exit::Failed,
+    }
+}
+
+/// The one object of `--json`.
+fn object(args: &RunArgs, result: &RunResult) -> Value {
+    let mut object = json!({
+        "runId": result.run_id,
+        "flow": result.flow,
+        "status": result.status,
+        "outputs": result.outputs,
+        "durationMs": result.duration.as_millis() as u64,
+    });
+    if let Some(error) = error(args, result) {
+        object["error"] = error;
+    }
+    object
+}
+
+fn error(args: &RunArgs, result: &RunResult) -> Option<Value> {
+    match (&result.error, result.status) {
+        (_, RunStatus::Succeeded) => None,
+        (Some(error), _) => {
+            let mut object = error.failure.to_json().to_serde();
+            if let Some(task) = &error.task {
+                object["task"] = json!(task);
+            }
+            Some(object)
+        }
+        (None, RunStatus::Parked) => {
+            let waiting: Vec<_> = result.waiting.iter().map(waiting).collect();
+            let mut message = headline(result);
+            message.extend(hints(args, &result.waiting).into_iter().map(|hint| format!("; {hint}")));
+            let details = json!({ "waiting": waiting });
+            Some(json!({ "code": "parked", "message": message, "retryable": false, "details": details }))
+        }
+        (None, status) => Some(json!({ "code": status, "message": headline(result), "retryable": false })),
+    }
+}
+
+fn waiting(waiting: &Waiting) -> Value {
+    match waiting {
+        Waiting::Answer { address, question } => json!({
+            "address": address,
+            "prompt": question.prompt,
+            "choices": question.choices,
+            "allowText": question.allow_text,
+        }),
+        Waiting::Event { address, name } => json!({ "address": address, "event": name }),
+    }
+}
+
+/// What a person is told of a run that did not succeed.
+fn explanation(args: &RunArgs, result: &RunResult, interrupted: bool) -> Option<Problem> {
+    if result.status == RunStatus::Succeeded {
+        return None;
+    }
+    let mut problem = Problem::ending(exit(result.status, interrupted), headline(result));
+    if let Some(error) = &result.error {
+        problem = problem.cause(&error.failure.to_string());
+        if let Some(details) = &error.failure.details {
+            problem = problem.note(format!("details: {details}"));
+        }
+    }
+    for waiting in &result.waiting {
+        problem = problem.note(match waiting {
+            Waiting::Answer { address, question } => format!("`{address}` asks: {}", question.prompt),
+            Waiting::Event { address, name } => format!("`{address}` waits for the event `{name}`"),
+        });
+    }
+    Some(hints(args, &result.waiting).into_iter().fold(problem, Problem::hint))
+}
+
+fn headline(result: &RunResult) -> String {
+    let flow = &result.flow;
+    let task = result.error.as_ref().and_then(|error| error.task.as_deref());
+    match (result.status, task) {
+        (RunStatus::Parked, _) => format!("the flow `{flow}` waits for somebody"),
+        (RunStatus::Cancelled, _) => format!("the flow `{flow}` was cancelled"),
+        (RunStatus::NeedsAttention, _) => format!("the flow `{flow}` needs a decision"),
+        (_, Some(task)) => format!("the flow `{flow}` failed at `{task}`"),
+        (_, None) => format!("the flow `{flow}` failed"),
+    }
+}
+
+/// How to answer what a parked run asks.
+fn hints(args: &RunArgs, waiting: &[Waiting]) -> Vec<String> {
+    let answers: Vec<_> = waiting
+        .iter()
+        .filter_map(|waiting| match waiting {
+            Waiting::Answer { address, question } => {
+                Some(format!("--answer {}", quoted(address, &shown_choices(question))))
+            }
+            Waiting::Event { .. } => None,
+        })
+        .collect();
+    let events = waiting.iter().any(|waiting| matches!(waiting, Waiting::Event { .. }));
+    let mut hints = Vec::new();
+    if !answers.is_empty() {
+        hints.push(format!(
+            "answer on a terminal, or with `flowcell run {} {}`",
+            args.flow.display(),
+            answers.join(" ")
+        ));
+    }
+    if events {
+        hints.push("events are sent to a run by a program that embeds it: `hub.emit(name, payload)`".into());
+    }
+    hints
+}
+
+/// `approve=<yes|no>`, in quotes: shells would take the brackets for their own.
+fn quoted(address: &str, choices: &str) -> String {
+    format!("'{address}=<{choices}>'")
+}

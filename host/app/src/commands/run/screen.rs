@@ -1,0 +1,119 @@
+//! Standard error while a run goes on: lines that stay, and on a terminal one line that tells what is running.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::terminal::{Paint, Terminal, inert};
+
+/// The status line is drawn this often.
+const TICK: Duration = Duration::from_millis(100);
+/// Lines that are kept while a person types an answer.
+const MAX_HELD: usize = 1_000;
+
+/// Standard error, shared by everybody who has something to say about a run.
+pub(super) struct Screen {
+    terminal: Terminal,
+    quiet: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    status: Option<ProgressBar>,
+    /// Set while a person is being asked.
+    held: Option<Vec<String>>,
+}
+
+impl Screen {
+    /// A screen; on a quiet one there is no status line.
+    pub(super) fn new(terminal: Terminal, quiet: bool) -> Screen {
+        Screen { terminal, quiet, state: Mutex::default() }
+    }
+
+    /// The colours.
+    pub(super) fn paint(&self) -> Paint {
+        self.terminal.paint()
+    }
+
+    /// Writes a line above the status.
+    pub(super) fn line(&self, text: &str) {
+        let mut state = self.state();
+        match &mut state.held {
+            Some(held) if held.len() < MAX_HELD => held.push(text.to_owned()),
+            Some(_) => {}
+            None => self.write(&state, text),
+        }
+    }
+
+    /// Writes a warning.
+    pub(super) fn warn(&self, text: &str) {
+        self.line(&format!("{}: {}", self.paint().odd("warning"), inert(text)));
+    }
+
+    /// Writes a warning now, even while a person is being asked.
+    pub(super) fn warn_now(&self, text: &str) {
+        let state = self.state();
+        self.write(&state, &format!("{}: {}", self.paint().odd("warning"), inert(text)));
+    }
+
+    /// Says what is going on now.
+    pub(super) fn status(&self, text: &str) {
+        if !self.terminal.watched || self.quiet {
+            return;
+        }
+        let mut state = self.state();
+        if state.held.is_none() {
+            state.status.get_or_insert_with(status_line).set_message(text.to_owned());
+        }
+    }
+
+    /// Takes the status away while a person types, and keeps lines for later.
+    pub(super) fn hold(&self) {
+        let mut state = self.state();
+        clear(&mut state);
+        state.held.get_or_insert_default();
+    }
+
+    /// Writes what was kept.
+    pub(super) fn release(&self) {
+        let mut state = self.state();
+        for text in state.held.take().unwrap_or_default() {
+            self.write(&state, &text);
+        }
+    }
+
+    /// Takes the status away for good.
+    pub(super) fn close(&self) {
+        clear(&mut self.state());
+        self.release();
+    }
+
+    fn write(&self, state: &State, text: &str) {
+        match &state.status {
+            Some(status) => status.suspend(|| self.terminal.say(text)),
+            None => self.terminal.say(text),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn clear(state: &mut State) {
+    if let Some(status) = state.status.take() {
+        status.finish_and_clear();
+    }
+}
+
+fn status_line() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}");
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(TICK);
+    bar
+}

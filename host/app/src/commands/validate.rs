@@ -1,0 +1,79 @@
+//! `flowcell validate`: everything that can be found without running a flow.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use flowcell::{CheckedFlow, Host};
+use serde_json::json;
+
+use super::PackArgs;
+use crate::{
+    problem::{Exit, Problem},
+    terminal::{Terminal, count, finding, put, put_json},
+};
+
+/// Arguments of `flowcell validate`.
+#[derive(Args)]
+pub(crate) struct ValidateArgs {
+    /// The flows' files
+    #[arg(required = true, value_name = "FLOW", value_hint = ValueHint::FilePath)]
+    flows: Vec<PathBuf>,
+    /// Print the findings as a JSON array with an object for every file
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    packs: PackArgs,
+}
+
+pub(super) fn execute(args: &ValidateArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let host = args.packs.host()?;
+    let mut reports = Vec::new();
+    let mut exit = Exit::Good;
+    for path in &args.flows {
+        let report = check(&host, path, args, terminal)?;
+        if report.get("valid") != Some(&json!(true)) {
+            exit = Exit::Wrong;
+        }
+        reports.push(report);
+    }
+    if args.json {
+        put_json(&reports)?;
+    }
+    Ok(exit)
+}
+
+/// Checks one file, and tells of it unless the reports are printed as JSON. A file that cannot be read does not keep the
+/// others from being checked.
+fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> Result<serde_json::Value, Problem> {
+    let shown = path.display().to_string();
+    match host.check_flow(path) {
+        Ok(checked) => {
+            if !args.json {
+                tell(&shown, &checked, terminal)?;
+            }
+            Ok(json!({ "file": shown, "valid": checked.flow.is_some(), "diagnostics": checked.diagnostics }))
+        }
+        Err(error) => {
+            let problem = Problem::from(error);
+            let message = problem.plain();
+            if !args.json {
+                terminal.say(&problem.render(terminal.paint()));
+            }
+            Ok(json!({ "file": shown, "valid": false, "diagnostics": [], "error": message }))
+        }
+    }
+}
+
+fn tell(shown: &str, checked: &CheckedFlow, terminal: Terminal) -> Result<(), Problem> {
+    for found in &checked.diagnostics {
+        terminal.say(&format!("{}\n", finding(found, terminal.paint())));
+    }
+    let found = count(&checked.diagnostics);
+    match &checked.flow {
+        Some(flow) => {
+            let (nodes, edges) = (flow.graph().nodes.len(), flow.graph().edges.len());
+            put(&format!("{shown}: valid ({nodes} nodes, {edges} edges, {found})\n"))
+        }
+        None => put(&format!("{shown}: invalid ({found})\n")),
+    }
+}

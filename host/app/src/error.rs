@@ -1,0 +1,93 @@
+//! What can go wrong before a run.
+
+use std::{fmt, io, path::PathBuf};
+
+use flowcell_engine::{PackError, Refusal};
+use flowcell_flow::{Diagnostic, Place, Severity, Source};
+
+/// Why a host could not be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The engine did not start.
+    #[error("the WebAssembly engine cannot be started")]
+    Engine(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A file or folder of packs cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A pack is none, or wants what it must not have.
+    #[error("cannot use the pack {origin}")]
+    Pack {
+        /// Where it came from.
+        origin: String,
+        /// Why.
+        source: Refusal,
+    },
+    /// Two packs offer the same thing.
+    #[error("the pack {origin} offers `{node_type}`, which another pack offers in the same version")]
+    Taken {
+        /// The later of the two.
+        origin: String,
+        /// The node type with its version.
+        node_type: String,
+    },
+}
+
+impl Error {
+    /// The error as a finding in the flow that names the pack.
+    pub(crate) fn at(&self, source: &Source, place: Place) -> Diagnostic {
+        let line = source.text.lines().nth(place.line.saturating_sub(1)).unwrap_or_default();
+        let cause = std::error::Error::source(self).map(|cause| format!(": {cause}"));
+        let help = matches!(self, Error::Read { .. }).then(|| "paths of packs are relative to the flow's file".into());
+        Diagnostic {
+            code: "bad_pack",
+            severity: Severity::Error,
+            place,
+            excerpt: line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+            message: format!("{self}{}", cause.unwrap_or_default()),
+            help,
+        }
+    }
+}
+
+impl From<PackError> for Error {
+    fn from(error: PackError) -> Error {
+        Error::Pack { origin: error.origin, source: error.refusal }
+    }
+}
+
+/// Why a flow could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Its file, or a pack that it names, cannot be used.
+    #[error(transparent)]
+    Host(#[from] Error),
+    /// There are findings that keep it from running.
+    #[error("{}", Findings(.0))]
+    Invalid(Vec<Diagnostic>),
+}
+
+/// Why a flow does not take an input.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the input does not fit the flow: {}", .findings.join("; "))]
+pub struct InputError {
+    /// What is wrong, with its place.
+    pub findings: Vec<String>,
+}
+
+struct Findings<'a>(&'a [Diagnostic]);
+
+impl fmt::Display for Findings<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors = self.0.iter().filter(|finding| finding.severity == Severity::Error);
+        for (index, finding) in errors.enumerate() {
+            let gap = if index == 0 { "" } else { "\n\n" };
+            write!(formatter, "{gap}{finding}")?;
+        }
+        Ok(())
+    }
+}

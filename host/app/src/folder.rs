@@ -1,0 +1,111 @@
+//! What a flow may read: files in the folder that it lies in and below, and the flows beside it.
+
+use std::{
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use cap_std::{ambient_authority, fs::Dir};
+use flowcell_flow::{Files, Source};
+
+/// A flow or a prompt has no business being larger; the checker refuses a flow of this size with a place.
+const MAX_BYTES: u64 = 4 * 1024 * 1024 + 1;
+/// How the files of flows end, in the order in which they are looked for.
+const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// A folder as a capability: no path leads out of it, neither by `..` nor by a link.
+pub(crate) struct Folder {
+    /// As messages show it.
+    path: PathBuf,
+}
+
+impl Folder {
+    /// The folder that a file lies in.
+    pub(crate) fn of(file: &Path) -> Folder {
+        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Folder { path: parent.unwrap_or(Path::new(".")).to_owned() }
+    }
+
+    /// The path of something that is named relative to the folder.
+    pub(crate) fn join(&self, path: &str) -> PathBuf {
+        self.path.join(path.strip_prefix("./").unwrap_or(path))
+    }
+
+    fn read_within(&self, path: &str) -> io::Result<String> {
+        let dir = Dir::open_ambient_dir(&self.path, ambient_authority())?;
+        limited(dir.open(path)?)
+    }
+}
+
+/// Reads a flow's file.
+pub(crate) fn read_source(path: &Path) -> io::Result<Source> {
+    let text = limited(std::fs::File::open(path)?)?;
+    Ok(Source { name: path.display().to_string(), text })
+}
+
+fn limited(file: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(MAX_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+impl Files for Folder {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let text = self.read_within(path).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => format!("{error} (a flow reads only what lies in its folder or below)"),
+            _ => error.to_string(),
+        })?;
+        if text.len() as u64 >= MAX_BYTES { Err("it is larger than 4 MiB".into()) } else { Ok(text) }
+    }
+
+    fn flow(&self, name: &str) -> Option<Source> {
+        if !is_flow_name(name) {
+            return None;
+        }
+        ENDINGS.iter().find_map(|ending| {
+            let file = format!("{name}.{ending}");
+            let text = self.read_within(&file).ok()?;
+            Some(Source { name: self.join(&file).display().to_string(), text })
+        })
+    }
+}
+
+/// A name that is a file's name and nothing else.
+fn is_flow_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=64).contains(&name.len()) && name.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn nothing_outside_is_read() {
+        let outer = tempfile::tempdir().unwrap();
+        std::fs::write(outer.path().join("secret.md"), "secret").unwrap();
+        let inner = outer.path().join("flows");
+        std::fs::create_dir_all(inner.join("prompts")).unwrap();
+        std::fs::write(inner.join("prompts/ask.md"), "ask").unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("../secret.md", inner.join("link.md")).unwrap();
+        let folder = Folder::of(&inner.join("a.yaml"));
+        assert_eq!(folder.read("./prompts/ask.md").as_deref(), Ok("ask"));
+        for path in ["../secret.md", "link.md", "prompts/../../secret.md", "/etc/hostname"] {
+            assert!(folder.read(path).is_err(), "{path} was read");
+        }
+    }
+
+    #[test]
+    fn a_flow_is_found_by_its_plain_name() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("child.yaml"), "flow: {}").unwrap();
+        let folder = Folder::of(&dir.path().join("parent.yaml"));
+        assert_eq!(folder.flow("child").map(|source| source.text).as_deref(), Some("flow: {}"));
+        for name in ["", "other", "./child", "../child", "child.yaml"] {
+            assert!(folder.flow(name).is_none(), "{name} was found");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Flowcell as a library: load a flow, run it, watch it.
+//!
+//! ```
+//! use flowcell::{Host, RunOptions, RunStatus, Source};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::builder().build()?;
+//! let flow = host.load_source(Source {
+//!     name: "hello.yaml".into(),
+//!     text: r#"
+//!         flow: { name: hello, input: { who: world } }
+//!         nodes:
+//!           - { id: greet, type: control.noop, input: { value: "Hello {{ flow.input.who }}" } }
+//!     "#
+//!     .into(),
+//! })?;
+//!
+//! let runner = host.runner(&flow, RunOptions::default())?;
+//! runner.start_session(); // From here on `runner.hub()` takes commands.
+//! let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! let result = runtime.block_on(runner.run());
+//!
+//! assert_eq!(result.status, RunStatus::Succeeded);
+//! assert_eq!(result.outputs.to_text(), r#"{"greet":{"value":"Hello world"}}"#);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Channel`] sees every [`Event`] of a run in order; the [`Hub`] takes answers, messages and named events, and
+//! cancels. A [`Host`] is cheap to clone and may run many flows at a time.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | [`Host`] | the engine, the catalog and what runs share |
+//! | catalog | the packs that are part of this program |
+//! | folder | what a flow may read: files beneath its folder, and the flows beside it |
+//! | loaded | a checked flow, ready to run |
+//! | error | what can go wrong before a run |
+
+mod catalog;
+mod error;
+mod folder;
+mod host;
+mod loaded;
+
+pub use error::{Error, InputError, LoadError};
+pub use flowcell_contract as contract;
+pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId};
+pub use flowcell_engine::{Inspection, Limits, Refusal, inspect};
+pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, schema, similar};
+pub use flowcell_runtime::{
+    Channel, Event, FlowRunner, Hub, HubError, PolicyOverride, RunError, RunOptions, RunResult, RunStatus, Waiting,
+};
+pub use host::{Host, HostBuilder};
+pub use loaded::{CheckedFlow, LoadedFlow};

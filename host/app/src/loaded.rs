@@ -1,0 +1,67 @@
+//! A checked flow, ready to run.
+
+use std::sync::Arc;
+
+use flowcell_contract::Json;
+use flowcell_flow::{Diagnostic, graph::Graph};
+
+use crate::{error::InputError, folder::Folder};
+
+/// What checking a flow found.
+pub struct CheckedFlow {
+    /// The flow, if nothing keeps it from running.
+    pub flow: Option<LoadedFlow>,
+    /// All findings, in the order of their places.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A flow that has passed all checks.
+#[derive(Clone)]
+pub struct LoadedFlow {
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) folder: Arc<Folder>,
+}
+
+impl LoadedFlow {
+    /// The flow's name.
+    pub fn name(&self) -> &str {
+        &self.graph.name
+    }
+
+    /// The checked inner form.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
+    }
+
+    /// Checks what a caller gives, over the flow's defaults, against the flow's `inputSchema`.
+    pub fn check_input(&self, given: &Json) -> Result<(), InputError> {
+        let Some(members) = given.as_object() else {
+            return if given.is_null() {
+                self.check_members(&Json::object::<&str>([]))
+            } else {
+                Err(not_an_object(given))
+            };
+        };
+        self.check_members(&Json::object(members.clone()))
+    }
+
+    fn check_members(&self, given: &Json) -> Result<(), InputError> {
+        let Some(schema) = &self.graph.input_schema else { return Ok(()) };
+        let members = [&self.graph.input, given].into_iter().filter_map(Json::as_object).flatten();
+        let input = Json::object(members.map(|(key, value)| (key.clone(), value.clone()))).to_serde();
+        let validator = jsonschema::validator_for(schema)
+            .map_err(|error| InputError { findings: vec![format!("its `inputSchema` is no schema: {error}")] })?;
+        let findings: Vec<_> = validator.iter_errors(&input).map(|error| describe(&error)).collect();
+        if findings.is_empty() { Ok(()) } else { Err(InputError { findings }) }
+    }
+}
+
+fn not_an_object(given: &Json) -> InputError {
+    InputError { findings: vec![format!("it must be an object, and is {}", given.type_name())] }
+}
+
+fn describe(error: &jsonschema::ValidationError<'_>) -> String {
+    let place = error.instance_path().to_string();
+    let place = place.trim_start_matches('/').replace('/', ".");
+    if place.is_empty() { error.to_string() } else { format!("`{place}`: {error}") }
+}

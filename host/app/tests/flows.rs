@@ -1,0 +1,50 @@
+//! Every flow in `flows/graph/` runs as its reader would run it, and gives what is written beside it.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/graph")
+}
+
+fn flows() -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut flows: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "yaml")).collect();
+    flows.sort();
+    flows
+}
+
+#[test]
+fn every_example_gives_what_is_written_beside_it() {
+    let flows = flows();
+    assert!(flows.len() >= 8, "only {} examples", flows.len());
+    for flow in flows {
+        let arguments = fs::read_to_string(flow.with_extension("args")).unwrap_or_default();
+        let output = Command::new(env!("CARGO_BIN_EXE_flowcell"))
+            .args(["run", "--quiet"])
+            .arg(&flow)
+            .args(arguments.split_whitespace())
+            .output()
+            .unwrap();
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {talk}", flow.display());
+        let given: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let expected = fs::read_to_string(flow.with_extension("expected.json")).unwrap();
+        let expected: serde_json::Value = serde_json::from_str(&expected).unwrap();
+        assert_eq!(given, expected, "{}", flow.display());
+    }
+}
+
+#[test]
+fn every_example_is_valid_without_a_warning() {
+    let output = Command::new(env!("CARGO_BIN_EXE_flowcell")).arg("validate").args(flows()).output().unwrap();
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{talk}");
+    assert!(!talk.contains("warning"), "{talk}");
+}

@@ -1,0 +1,61 @@
+//! The one gate between a sandbox and the world.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+use crate::{Failure, Value};
+
+/// What a call may do to the world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effect {
+    /// Nothing that anybody relies on: logs, metrics.
+    #[default]
+    Inert,
+    /// Reads only.
+    Read,
+    /// Changes that become visible with the task's outcome, or not at all.
+    Transactional,
+    /// Leaves the host; repeating it with the same key does no harm.
+    Idempotent,
+    /// Leaves the host; may be repeated after an ambiguous end.
+    AtLeastOnce,
+    /// Leaves the host; never repeated after an ambiguous end.
+    Once,
+}
+
+impl Effect {
+    /// Whether such a call leaves the host.
+    pub fn is_external(self) -> bool {
+        self >= Effect::Idempotent
+    }
+}
+
+/// One use of a capability by an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// The capability: `log`, `state`, `http` …
+    pub interface: Arc<str>,
+    /// Its function: `get`, `set-if` …
+    pub function: Arc<str>,
+    /// The arguments, as an object.
+    pub args: Value,
+}
+
+/// What an attempt can reach, owned by the runtime: it checks the grant, records, and hands the call to its handler.
+///
+/// | interface | function | args | reply |
+/// |---|---|---|---|
+/// | `log` | `log` | `{ level, message }` | `null` |
+/// | `metrics` | `measure` | `{ name, value, tags }` | `null` |
+/// | `state` | `get` | `{ key }` | `null` or `{ value, version }` |
+/// | `state` | `set` | `{ key, value }` | the new version |
+/// | `state` | `set-if` | `{ key, value, expected? }` | the new version, or `null` if it was another |
+/// | `cache` | `get` | `{ key }` | `null` or `{ value }` |
+/// | `cache` | `set` | `{ key, value, ttlMs? }` | `null` |
+pub trait Calls: Send + Sync {
+    /// Makes one call and waits for its reply.
+    fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>>;
+}

@@ -1,0 +1,117 @@
+//! Names of things. Each says within what it is unique.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Arc<str>);
+
+        impl $name {
+            /// Returns the name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id! {
+    /// An isolated owner of flows, runs and state; unique within a store.
+    Tenant
+}
+id! {
+    /// One execution of a flow; unique within a tenant.
+    RunId
+}
+id! {
+    /// A node as its flow names it; unique within a flow.
+    NodeId
+}
+id! {
+    /// The pass through bodies that a task belongs to: empty for the flow itself, `process[3]` or `outer[1].inner[2]`
+    /// inside bodies; unique within a run.
+    ScopePath
+}
+
+impl Tenant {
+    /// The tenant of the command line.
+    pub fn local() -> Tenant {
+        Tenant::from("local")
+    }
+}
+
+impl ScopePath {
+    /// The flow itself.
+    pub fn root() -> ScopePath {
+        ScopePath::from("")
+    }
+
+    /// The address of a node in this scope: `approve`, or `process[3].approve`.
+    pub fn address(&self, node: &NodeId) -> String {
+        if self.0.is_empty() { node.to_string() } else { format!("{self}.{node}") }
+    }
+}
+
+/// A node type as a flow writes it: `control.if`, or with a version `acme.greet@1.2`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TypeRef {
+    /// The name, without a version.
+    pub name: Arc<str>,
+    /// The leading parts of the version that is wanted: `1`, `1.2` or `1.2.3`.
+    pub version: Option<Arc<str>>,
+}
+
+impl TypeRef {
+    /// Splits `name@version`. Whether the parts are well formed is for the checker to say.
+    pub fn parse(text: &str) -> TypeRef {
+        match text.split_once('@') {
+            Some((name, version)) => TypeRef { name: name.into(), version: Some(version.into()) },
+            None => TypeRef { name: text.into(), version: None },
+        }
+    }
+
+    /// Whether `version` begins with the parts that are wanted.
+    pub fn admits(&self, version: &semver::Version) -> bool {
+        let Some(wanted) = &self.version else { return true };
+        if wanted.parse::<semver::Version>().is_ok_and(|wanted| wanted == *version) {
+            return true;
+        }
+        let actual = [version.major, version.minor, version.patch];
+        let parts: Vec<_> = wanted.split('.').map(|part| part.parse::<u64>().ok()).collect();
+        version.pre.is_empty()
+            && parts.len() <= 3
+            && parts.iter().zip(actual).all(|(part, actual)| *part == Some(actual))
+    }
+}
+
+impl fmt::Display for TypeRef {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.version {
+            Some(version) => write!(formatter, "{}@{version}", self.name),
+            None => formatter.write_str(&self.name),
+        }
+    }
+}

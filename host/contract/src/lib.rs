@@ -1,0 +1,27 @@
+//! What both sides of the sandbox's border mean: types and two traits, no I/O.
+//!
+//! The runtime hands an [`Attempt`] to a [`NodeRunner`]; the runner answers with a [`Step`] or a [`Failure`], and reaches
+//! the world only through [`Calls`]. Neither side knows the other: the app puts them together.
+
+mod attempt;
+mod call;
+mod catalog;
+mod failure;
+mod grant;
+mod ids;
+mod manifest;
+mod step;
+mod value;
+
+pub use attempt::{Attempt, NodeRunner, StepResult};
+pub use call::{Call, Calls, Effect};
+pub use catalog::{Catalog, Lookup};
+pub use failure::{Failure, code};
+pub use flowcell_expr::Json;
+pub use grant::Grants;
+pub use ids::{NodeId, RunId, ScopePath, Tenant, TypeRef};
+pub use manifest::{
+    BodyTrait, CapabilityRequest, Digest, ErrorDoc, Example, Manifest, ManifestError, Mark, MarkKind, NodeType, Trait,
+};
+pub use step::{Choice, FanOut, FlowCall, Pause, Question, Step, Wake};
+pub use value::{BlobRef, Value};

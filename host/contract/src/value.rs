@@ -1,0 +1,124 @@
+//! Values: immutable JSON, shared, or blobs that nodes see as file references.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use flowcell_expr::Json;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// One immutable value. It knows itself as text, as a tree, or both, and makes the other form when first asked.
+#[derive(Clone)]
+pub struct Value(Arc<Forms>);
+
+/// Invariant: at least one form is set.
+struct Forms {
+    text: OnceLock<Box<str>>,
+    tree: OnceLock<Json>,
+}
+
+/// Bytes kept beside the journal, by content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlobRef {
+    /// SHA-256 of the content, in hexadecimal.
+    pub file_id: Arc<str>,
+    /// Bytes.
+    pub size: u64,
+    /// Media type.
+    pub mime: Arc<str>,
+}
+
+impl Value {
+    /// Parses and keeps one JSON text.
+    pub fn parse(text: impl Into<Box<str>>) -> Result<Value, serde_json::Error> {
+        let text = text.into();
+        let tree = Json::parse(&text)?;
+        Ok(Value(Arc::new(Forms { text: text.into(), tree: tree.into() })))
+    }
+
+    /// `null`.
+    pub fn null() -> Value {
+        Value::from(Json::Null)
+    }
+
+    /// The value as a tree.
+    pub fn json(&self) -> &Json {
+        self.0.tree.get_or_init(|| {
+            let text = self.0.text.get().map(AsRef::as_ref).unwrap_or("null");
+            Json::parse(text).unwrap_or_default()
+        })
+    }
+
+    /// The value as compact JSON text.
+    pub fn text(&self) -> &str {
+        self.0.text.get_or_init(|| self.0.tree.get().unwrap_or(&Json::Null).to_text().into())
+    }
+
+    /// The blob that this value refers to, if it is a file reference `{ "kind": "file", "fileId": … }`.
+    pub fn blob(&self) -> Option<BlobRef> {
+        let json = self.json();
+        if json.get("kind")?.as_str()? != "file" {
+            return None;
+        }
+        Some(BlobRef {
+            file_id: json.get("fileId")?.as_str()?.into(),
+            size: json.get("size").and_then(Json::as_u64).unwrap_or(0),
+            mime: json.get("mime").and_then(Json::as_str).unwrap_or("application/octet-stream").into(),
+        })
+    }
+}
+
+impl From<BlobRef> for Value {
+    fn from(blob: BlobRef) -> Value {
+        Value::from(Json::object([
+            ("kind", Json::from("file")),
+            ("fileId", Json::from(blob.file_id)),
+            ("size", Json::from(blob.size)),
+            ("mime", Json::from(blob.mime)),
+        ]))
+    }
+}
+
+impl From<Json> for Value {
+    fn from(tree: Json) -> Value {
+        Value(Arc::new(Forms { text: OnceLock::new(), tree: tree.into() }))
+    }
+}
+
+impl Default for Value {
+    fn default() -> Value {
+        Value::null()
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.json() == other.json()
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.text())
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.text())
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+        Json::deserialize(deserializer).map(Value::from)
+    }
+}

@@ -1,0 +1,96 @@
+//! What an attempt costs over the bare wasmtime call of the same component: 1 KiB of JSON in and out, a fresh instance
+//! each. Prints microseconds and ratios; the bare call is measured in the same run.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use flowcell_contract::{Attempt, Call, Calls, Failure, Grants, NodeId, NodeRunner, RunId, ScopePath, Tenant, Value};
+use flowcell_engine::{Config, Engine};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+
+#[path = "attempt/bare.rs"]
+mod bare;
+#[path = "../tests/engine/guests.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod guests;
+
+const ROUNDS: u32 = 5;
+const ATTEMPTS: u32 = 4_000;
+
+struct NoCalls;
+
+impl Calls for NoCalls {
+    fn call(&self, _: Call) -> BoxFuture<'_, Result<Value, Failure>> {
+        async { Ok(Value::null()) }.boxed()
+    }
+}
+
+fn main() {
+    let input = format!(r#"{{"text":"{}","list":[1,2,3]}}"#, "x".repeat(1000));
+    let engine = Engine::new(Config::default()).unwrap();
+    let pack = engine.add_pack(guests::HOSTILE.as_slice(), "hostile.wasm").unwrap();
+    engine.prepare(&pack.digest).unwrap();
+    let bare = Arc::new(bare::Bare::new(&guests::HOSTILE, &input));
+    let calls: Arc<dyn Calls> = Arc::new(NoCalls);
+    let attempt = Attempt {
+        tenant: Tenant::local(),
+        run_id: RunId::from("r1"),
+        flow: "bench".into(),
+        node_id: NodeId::from("n1"),
+        node_type: "hostile.copy".into(),
+        pack: pack.digest,
+        scope: ScopePath::root(),
+        attempt: 1,
+        resumes: 0,
+        input: Value::null(),
+        config: Value::null(),
+        state: None,
+        woken: None,
+        has_body: false,
+        grants: Arc::new(Grants::default()),
+        now_ms: 0,
+        seed: 1,
+    };
+    let run = || engine.run(Attempt { input: Value::parse(input.as_str()).unwrap(), ..attempt.clone() }, calls.clone());
+
+    let threads = std::thread::available_parallelism().unwrap().get();
+    // The bare calls run on threads of their own too: what is compared is the engine, not the way to another thread.
+    let guests = runtime(threads);
+    let run_bare = || {
+        let bare = bare.clone();
+        guests.spawn(async move { bare.call().await }).map(|joined| joined.unwrap())
+    };
+    let caller = runtime(1);
+    let (mut one, mut one_bare, mut many, mut many_bare) = (Duration::MAX, Duration::MAX, Duration::MAX, Duration::MAX);
+    for _ in 0..ROUNDS {
+        one_bare = one_bare.min(timed(|| caller.block_on(in_turn(1, run_bare))));
+        one = one.min(timed(|| caller.block_on(in_turn(1, || run().map(|step| drop(step.unwrap()))))));
+        many_bare = many_bare.min(timed(|| caller.block_on(in_turn(64, run_bare))));
+        many = many.min(timed(|| caller.block_on(in_turn(64, || run().map(|step| drop(step.unwrap()))))));
+    }
+    report("one after the other", one, one_bare);
+    report(&format!("64 at a time, {threads} threads"), many, many_bare);
+}
+
+fn runtime(threads: usize) -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).event_interval(1).enable_time().build().unwrap()
+}
+
+async fn in_turn<F: Future<Output = ()>>(at_a_time: usize, work: impl FnMut() -> F) {
+    stream::repeat_with(work).take(ATTEMPTS as usize).buffer_unordered(at_a_time).for_each(|()| async {}).await;
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+fn report(name: &str, engine: Duration, bare: Duration) {
+    let each = |total: Duration| total.as_secs_f64() * 1e6 / f64::from(ATTEMPTS);
+    println!("{name}: {:.1} us, bare {:.1} us, ratio {:.2}", each(engine), each(bare), each(engine) / each(bare));
+}

@@ -1,0 +1,96 @@
+//! The least that a host can do with the same component and the same settings.
+
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store, StoreLimits,
+    StoreLimitsBuilder,
+    component::{Component, HasSelf, Linker, ResourceTable},
+};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+wasmtime::component::bindgen!({
+    path: "../../wit",
+    world: "flowcell:pack/everything",
+    imports: { "flowcell:node/context": trappable, default: async | trappable },
+    exports: { default: async },
+});
+
+use flowcell::node::{context, types};
+
+pub(crate) struct Bare {
+    engine: Engine,
+    instance: EverythingPre<Host>,
+    input: String,
+}
+
+struct Host {
+    input: String,
+    wasi: WasiCtx,
+    table: ResourceTable,
+    limits: StoreLimits,
+}
+
+impl Bare {
+    pub(crate) fn new(component: &[u8], input: &str) -> Bare {
+        let mut pool = PoolingAllocationConfig::new();
+        pool.max_memory_size(64 << 20)
+            .linear_memory_keep_resident(64 << 10)
+            .table_keep_resident(4 << 10)
+            .async_stack_keep_resident(16 << 10)
+            .pagemap_scan(Enabled::Auto);
+        let mut config = Config::new();
+        config
+            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+            .concurrency_support(false)
+            .epoch_interruption(true)
+            .cranelift_nan_canonicalization(true)
+            .async_stack_zeroing(true)
+            .async_stack_size(1 << 20);
+        let engine = Engine::new(&config).unwrap();
+        let component = Component::new(&engine, component).unwrap();
+        let mut linker = Linker::new(&engine);
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
+        types::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host).unwrap();
+        context::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host).unwrap();
+        linker.define_unknown_imports_as_traps(&component).unwrap();
+        let instance = EverythingPre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
+        Bare { engine, instance, input: input.into() }
+    }
+
+    pub(crate) async fn call(&self) {
+        let host = Host {
+            input: self.input.clone(),
+            wasi: WasiCtx::builder().build(),
+            table: ResourceTable::new(),
+            limits: StoreLimitsBuilder::new().memory_size(64 << 20).build(),
+        };
+        let mut store = Store::new(&self.engine, host);
+        store.limiter(|host| &mut host.limits);
+        store.epoch_deadline_async_yield_and_update(1);
+        store.set_epoch_deadline(1_000_000);
+        let instance = self.instance.instantiate_async(&mut store).await.unwrap();
+        let step = instance.flowcell_node_node().call_run(&mut store, "hostile.copy").await.unwrap().unwrap();
+        assert!(matches!(step, types::Step::Done(_)));
+    }
+}
+
+impl WasiView for Host {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl types::Host for Host {}
+
+impl context::Host for Host {
+    fn get_json(&mut self, _: context::Part, _: String) -> wasmtime::Result<Option<String>> {
+        Ok(Some(self.input.clone()))
+    }
+
+    fn get_text(&mut self, _: context::Part, _: String) -> wasmtime::Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn len(&mut self, _: context::Part, _: String) -> wasmtime::Result<Option<u32>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,162 @@
+//! What a guest answered, read and checked on receipt.
+
+use flowcell_contract::{
+    Attempt, Choice, Failure, FanOut, FlowCall, Json, Pause, Question, Step, StepResult, Value, Wake, code,
+};
+
+use crate::{Limits, bindings::types, failure, pack::Offer};
+
+/// Wakes in one pause.
+const MOST_WAKES: usize = 16;
+
+/// Reads an answer.
+pub(crate) fn read(
+    answer: Result<types::Step, types::Failure>,
+    attempt: &Attempt,
+    offer: &Offer,
+    limits: &Limits,
+) -> StepResult {
+    let mut reader = Reader { attempt, limits, room: limits.output };
+    match answer.map_err(failure::from_guest)? {
+        types::Step::Done(output) => {
+            let output = reader.output(output)?;
+            offer.schemas.check_output(&offer.node, output.json())?;
+            Ok(Step::Done(output))
+        }
+        types::Step::Pause(pause) => reader.pause(pause).map(Step::Pause),
+    }
+}
+
+struct Reader<'a> {
+    attempt: &'a Attempt,
+    limits: &'a Limits,
+    /// Bytes that the rest of the answer may have.
+    room: usize,
+}
+
+impl Reader<'_> {
+    fn output(&mut self, output: types::Output) -> Result<Value, Failure> {
+        let members = match output {
+            types::Output::One(source) => return self.source(source),
+            types::Output::Object(members) => members,
+        };
+        let mut object = indexmap::IndexMap::with_capacity(members.len());
+        for (key, source) in members {
+            self.take_room(key.len())?;
+            let value = self.source(source)?.json().clone();
+            if object.insert(key.as_str().into(), value).is_some() {
+                return Err(invalid(format!("the key `{key}` stands twice")));
+            }
+        }
+        Ok(Json::Object(object.into()).into())
+    }
+
+    fn source(&mut self, source: types::Source) -> Result<Value, Failure> {
+        match source {
+            types::Source::Json(text) => {
+                self.take_room(text.len())?;
+                Value::parse(text).map_err(|error| invalid(format!("it is not JSON: {error}")))
+            }
+            types::Source::Input(path) => part("input", Some(&self.attempt.input), &path),
+            types::Source::Woken(path) => part("woken", self.attempt.woken.as_ref(), &path),
+        }
+    }
+
+    fn take_room(&mut self, bytes: usize) -> Result<(), Failure> {
+        let limit = self.limits.output;
+        self.room = self.room.checked_sub(bytes).ok_or_else(|| {
+            Failure::new(code::OUTPUT_TOO_LARGE, format!("the node's answer is larger than {limit} bytes"))
+        })?;
+        Ok(())
+    }
+
+    fn pause(&mut self, pause: types::Pause) -> Result<Pause, Failure> {
+        let limit = self.limits.state;
+        if pause.state.len() > limit {
+            let message = format!("the state of the node's pause is larger than {limit} bytes");
+            return Err(Failure::new(code::OUTPUT_TOO_LARGE, message));
+        }
+        let state = Value::parse(pause.state).map_err(|error| invalid(format!("the state is not JSON: {error}")))?;
+        let wakes = pause.until.len();
+        if wakes == 0 || wakes > MOST_WAKES {
+            return Err(invalid(format!("a pause has 1 to {MOST_WAKES} wakes, this one has {wakes}")));
+        }
+        let until = pause.until.into_iter().map(|wake| self.wake(wake)).collect::<Result<Vec<_>, _>>()?;
+        match until.iter().find(|wake| wake.stands_alone()) {
+            Some(wake) if wakes > 1 => Err(invalid(format!("the wake `{}` stands beside others", wake.name()))),
+            _ => Ok(Pause { until, state }),
+        }
+    }
+
+    fn wake(&mut self, wake: types::Wake) -> Result<Wake, Failure> {
+        Ok(match wake {
+            types::Wake::Now => Wake::Now,
+            types::Wake::After(ms) => Wake::After(ms),
+            types::Wake::Event(name) if name.is_empty() => return Err(invalid("an event has no name")),
+            types::Wake::Event(name) => Wake::Event(name.into()),
+            types::Wake::Answer(question) => Wake::Answer(read_question(question)?),
+            types::Wake::Body(variables) => {
+                self.require_body()?;
+                let variables = self.source(variables)?;
+                if variables.json().as_object().is_none() {
+                    return Err(invalid("the variables of a body are not an object"));
+                }
+                Wake::Body(variables)
+            }
+            types::Wake::Each(fan_out) => Wake::Each(self.fan_out(fan_out)?),
+            types::Wake::Flow(call) if call.name.is_empty() => return Err(invalid("a flow to run has no name")),
+            types::Wake::Flow(call) => Wake::Flow(FlowCall { name: call.name.into(), input: self.source(call.input)? }),
+        })
+    }
+
+    fn fan_out(&mut self, fan_out: types::FanOut) -> Result<FanOut, Failure> {
+        self.require_body()?;
+        let items = self.source(fan_out.items)?;
+        if items.json().as_array().is_none() {
+            return Err(invalid(format!("the items of a fan-out are {}, not a list", items.json().type_name())));
+        }
+        if fan_out.concurrency == Some(0) {
+            return Err(invalid("a fan-out with a concurrency of 0 never ends"));
+        }
+        Ok(FanOut {
+            items,
+            alias: fan_out.as_.into(),
+            concurrency: fan_out.concurrency,
+            stop_on_failure: fan_out.stop_on_failure,
+        })
+    }
+
+    fn require_body(&self) -> Result<(), Failure> {
+        if self.attempt.has_body { Ok(()) } else { Err(invalid("it wants to run its body, and the node has none")) }
+    }
+}
+
+fn read_question(question: types::Question) -> Result<Question, Failure> {
+    let schema = question.schema.map(|text| Json::parse(&text)).transpose();
+    let schema = schema.map_err(|error| invalid(format!("the schema of a question is not JSON: {error}")))?;
+    let choice = |choice: types::Choice| Choice { value: choice.value, label: choice.label };
+    if question.choices.is_empty() && !question.allow_text && schema.is_none() {
+        return Err(invalid("a question has no choices and does not allow text: nobody could answer it"));
+    }
+    Ok(Question {
+        prompt: question.prompt,
+        choices: question.choices.into_iter().map(choice).collect(),
+        allow_text: question.allow_text,
+        schema,
+        audience: question.audience,
+    })
+}
+
+/// A part of what was given, shared.
+fn part(name: &str, value: Option<&Value>, path: &str) -> Result<Value, Failure> {
+    let value = value.ok_or_else(|| invalid(format!("it refers to `{name}`, and there is none")))?;
+    if path.is_empty() {
+        return Ok(value.clone());
+    }
+    let part = value.json().pointer(path).cloned().map(Value::from);
+    part.ok_or_else(|| invalid(format!("it refers to `{path}` of `{name}`, which is not there")))
+}
+
+fn invalid(message: impl std::fmt::Display) -> Failure {
+    Failure::new(code::INVALID_OUTPUT, format!("the node's answer: {message}"))
+}

@@ -1,0 +1,119 @@
+//! The engine: its packs, its threads, and how it is set up.
+
+use std::{mem, sync::Arc};
+
+use flowcell_contract::{Digest, Failure, code};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::Semaphore,
+};
+
+use crate::{
+    Config, Pack, PackError,
+    cache::Cache,
+    code::{Loaded, Workshop},
+    link::Linkers,
+    machine,
+    pack::{self, Author, Bytes},
+    shelf::Shelf,
+    ticker::Ticker,
+};
+
+/// Runs packs. Cloning it gives another handle to the same engine.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) packs: Shelf<Loaded>,
+    pub(crate) workshop: Workshop,
+    pub(crate) slots: Semaphore,
+    pub(crate) ticker: Ticker,
+    runtime: OwnRuntime,
+}
+
+/// Guests have a runtime of their own, so that one that spins delays nobody else's timers.
+struct OwnRuntime {
+    handle: Handle,
+    runtime: Option<Runtime>,
+}
+
+impl Drop for OwnRuntime {
+    fn drop(&mut self) {
+        // The last handle may be let go by one of the runtime's own threads, which must not wait for itself.
+        if let Some(runtime) = mem::take(&mut self.runtime) {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Engine {
+    /// Sets an engine up. A cache that cannot be opened is done without.
+    pub fn new(config: Config) -> anyhow::Result<Engine> {
+        let machine = machine::build(&config)?;
+        let cache = config.cache_dir.as_deref().and_then(|dir| {
+            let opened = Cache::open(dir);
+            opened.inspect_err(|error| tracing::warn!("no cache of compiled code in {}: {error}", dir.display())).ok()
+        });
+        let threads = config.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.unwrap_or(1).max(1))
+            .thread_name("flowcell-guest")
+            .event_interval(1)
+            .enable_time()
+            .build()?;
+        Ok(Engine(Arc::new(Inner {
+            packs: Shelf::new(),
+            slots: Semaphore::new(machine.slots as usize),
+            ticker: Ticker::new(&machine.engine),
+            runtime: OwnRuntime { handle: runtime.handle().clone(), runtime: Some(runtime) },
+            workshop: Workshop {
+                linkers: Linkers::new(&machine.engine),
+                engine: machine.engine,
+                cache,
+                limits: config.limits,
+                slots: machine.slots,
+            },
+        })))
+    }
+
+    /// Takes a pack in: reads its manifest, checks and validates it. Nothing is compiled yet.
+    pub fn add_pack(&self, bytes: impl Into<Bytes>, origin: &str) -> Result<Pack, PackError> {
+        let bytes = bytes.into();
+        let digest = pack::digest(&bytes);
+        self.add(bytes, digest, origin, Author::Stranger)
+    }
+
+    /// Takes in a pack that came with this program. Only such packs may use the reserved prefixes. The digest was computed
+    /// when the program was built.
+    pub fn add_built_in(&self, bytes: impl Into<Bytes>, digest: Digest, origin: &str) -> Result<Pack, PackError> {
+        self.add(bytes.into(), digest, origin, Author::Flowcell)
+    }
+
+    fn add(&self, bytes: Bytes, digest: Digest, origin: &str, author: Author) -> Result<Pack, PackError> {
+        let facts = self.0.workshop.facts(&bytes, &digest, author);
+        let facts = facts.and_then(|mut facts| facts.admit(&digest, author).map(|()| facts));
+        let facts = facts.map_err(|refusal| PackError { origin: origin.into(), refusal })?;
+        if self.0.packs.get(&digest).is_none() {
+            let loaded = Loaded::new(digest.clone(), pack::offers(&facts.manifest), facts.core_instances, bytes);
+            self.0.packs.insert(&digest, loaded);
+        }
+        Ok(Pack { manifest: facts.manifest, digest })
+    }
+
+    /// Compiles a pack now, or loads its code from the cache, so that no attempt waits for it. Blocks meanwhile.
+    pub fn prepare(&self, digest: &Digest) -> Result<(), Failure> {
+        let pack = self.0.packs.get(digest);
+        let pack = pack.ok_or_else(|| Failure::new(code::BAD_PACK, format!("the pack {digest} is not loaded")))?;
+        pack.offers.values().try_for_each(|offer| self.0.workshop.link(pack, offer.capabilities).map(|_| ()))
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+}
+
+impl Inner {
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime.handle
+    }
+}

@@ -1,0 +1,59 @@
+//! Failures on both sides of the border.
+
+use std::fmt;
+
+use flowcell_contract::{Failure, Json, code};
+
+use crate::{
+    bindings::types::Failure as GuestFailure,
+    text::{cut, printable, single_line},
+};
+
+/// What a guest may write as a code, and as a message.
+const CODE_BYTES: usize = 64;
+const MESSAGE_BYTES: usize = 4096;
+
+/// The record as the guest sees it.
+pub(crate) fn to_guest(failure: Failure) -> GuestFailure {
+    GuestFailure {
+        code: failure.code,
+        message: failure.message,
+        retryable: failure.retryable,
+        retry_after_ms: failure.retry_after_ms.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX)),
+        details: failure.details.map(|details| details.to_text()),
+    }
+}
+
+/// The record that a guest answered with.
+pub(crate) fn from_guest(failure: GuestFailure) -> Failure {
+    Failure {
+        code: cut(single_line(&failure.code), CODE_BYTES),
+        message: printable(cut(failure.message, MESSAGE_BYTES)),
+        retryable: failure.retryable,
+        retry_after_ms: failure.retry_after_ms.map(u64::from),
+        // Details that are not JSON are still worth showing.
+        details: failure.details.map(|text| Json::parse(&text).unwrap_or_else(|_| Json::from(text))),
+    }
+}
+
+/// The error with which a host function ends the guest.
+#[derive(Debug)]
+pub(crate) struct Stop(pub(crate) Failure);
+
+impl fmt::Display for Stop {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl std::error::Error for Stop {}
+
+impl Stop {
+    pub(crate) fn limit(message: impl Into<String>) -> wasmtime::Error {
+        Stop::with(code::LIMIT_EXCEEDED, message)
+    }
+
+    pub(crate) fn with(code: &str, message: impl Into<String>) -> wasmtime::Error {
+        wasmtime::Error::new(Stop(Failure::new(code, message)))
+    }
+}

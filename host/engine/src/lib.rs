@@ -1,0 +1,27 @@
+//! Components: the only crate that knows wasmtime.
+//!
+//! An [`Engine`] takes packs in and runs attempts at their node types, each in a fresh instance of precompiled code that
+//! can do nothing but what its manifest asks for, within [`Limits`]. It is the runtime's
+//! [`NodeRunner`](flowcell_contract::NodeRunner).
+
+mod answer;
+mod bindings;
+mod cache;
+mod code;
+mod config;
+mod engine;
+mod failure;
+mod link;
+mod machine;
+mod pack;
+mod run;
+mod sandbox;
+mod schema;
+mod shelf;
+mod text;
+mod ticker;
+mod trap;
+
+pub use config::{Config, Limits};
+pub use engine::Engine;
+pub use pack::{Inspection, Pack, PackError, Refusal, digest, inspect};

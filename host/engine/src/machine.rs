@@ -1,0 +1,108 @@
+//! The configuration of wasmtime: deterministic, bounded, and sized to this machine.
+
+use std::{fs, num::NonZeroUsize};
+
+use wasmtime::{Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm, Strategy};
+
+use crate::{Config, Limits};
+
+/// An engine and how many instances it holds at a time.
+pub(crate) struct Machine {
+    pub(crate) engine: wasmtime::Engine,
+    /// Instances at a time; a larger component counts as several.
+    pub(crate) slots: u32,
+}
+
+/// Core instances that come with one slot.
+pub(crate) const CORE_INSTANCES_PER_SLOT: u32 = 4;
+/// Tables that come with one slot.
+pub(crate) const TABLES_PER_SLOT: u32 = 2;
+
+/// More instances than this do not run faster, they only wait in another place.
+const MOST_SLOTS: u64 = 1_000;
+/// Fewer slots than this cannot hold one large component.
+const LEAST_SLOTS: u64 = 32;
+/// Mappings of address space that one instance takes, with its guards, stack and tables.
+const MAPPINGS_PER_SLOT: u64 = 12;
+/// Physical memory that one slot is reckoned with. Most guests stay below 2 MiB.
+const MEMORY_PER_SLOT: u64 = 8 << 20;
+
+/// Builds the engine. Without the address space for a pool, instances are allocated one by one.
+pub(crate) fn build(config: &Config) -> anyhow::Result<Machine> {
+    let limits = &config.limits;
+    let slots = slots(config.instances);
+    match wasmtime::Engine::new(&pooled(limits, slots)) {
+        Ok(engine) => Ok(Machine { engine, slots }),
+        Err(error) => {
+            tracing::warn!("no pool of instances: {error:#}; instances are allocated one by one");
+            let engine = wasmtime::Engine::new(&base(limits)).map_err(|error| anyhow::anyhow!("{error:#}"))?;
+            Ok(Machine { engine, slots })
+        }
+    }
+}
+
+/// What compiled code depends on. It must be the same with and without a pool.
+fn base(limits: &Limits) -> wasmtime::Config {
+    let mut config = wasmtime::Config::new();
+    config
+        .strategy(Strategy::Cranelift)
+        .cranelift_opt_level(OptLevel::Speed)
+        .cranelift_regalloc_algorithm(RegallocAlgorithm::Backtracking)
+        .cranelift_nan_canonicalization(true)
+        .relaxed_simd_deterministic(true)
+        .wasm_memory64(false)
+        .concurrency_support(false)
+        .epoch_interruption(true)
+        .max_wasm_stack(limits.stack)
+        .async_stack_size(limits.stack + (512 << 10))
+        .async_stack_zeroing(true)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(4))
+        .memory_init_cow(true)
+        .table_lazy_init(true);
+    config
+}
+
+fn pooled(limits: &Limits, slots: u32) -> wasmtime::Config {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(slots)
+        .total_core_instances(slots * CORE_INSTANCES_PER_SLOT)
+        .total_memories(slots)
+        .total_tables(slots * TABLES_PER_SLOT)
+        .total_stacks(slots)
+        .max_core_instances_per_component(limits.core_instances)
+        .max_memories_per_component(limits.memories)
+        .max_tables_per_component(limits.tables)
+        .max_memory_size(limits.memory)
+        .table_elements(limits.table_elements)
+        .max_unused_warm_slots(slots)
+        .linear_memory_keep_resident(64 << 10)
+        .table_keep_resident(4 << 10)
+        .async_stack_keep_resident(16 << 10)
+        .pagemap_scan(Enabled::Auto);
+    let mut config = base(limits);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config
+}
+
+/// As many slots as are wanted and the machine can hold: half of its mappings and of its memory.
+fn slots(wanted: Option<u32>) -> u32 {
+    let by_mappings = number_in("/proc/sys/vm/max_map_count").map(|count| count / 2 / MAPPINGS_PER_SLOT);
+    let by_memory = memory_bytes().map(|bytes| bytes / 2 / MEMORY_PER_SLOT);
+    let fitting = by_mappings.into_iter().chain(by_memory).min().unwrap_or(MOST_SLOTS);
+    let wanted = wanted.map_or(MOST_SLOTS, u64::from);
+    u32::try_from(fitting.min(wanted).max(LEAST_SLOTS)).unwrap_or(u32::MAX)
+}
+
+fn number_in(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The memory that this process may use: of the machine, or of its control group if that is less.
+fn memory_bytes() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
+    });
+    let group = number_in("/sys/fs/cgroup/memory.max");
+    machine.into_iter().chain(group).min()
+}

@@ -1,0 +1,78 @@
+//! The parts of a component file that matter before it is compiled.
+
+use std::ops::Range;
+
+use wasmparser::{Encoding, Instance, Parser, Payload, Validator, WasmFeatures};
+
+use super::Refusal;
+
+/// The custom section that holds a manifest: of the component, or of a core module in it.
+pub(super) const MANIFEST: &str = "flowcell:manifest";
+
+/// What a walk over a component finds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sections {
+    /// Where the manifests are.
+    pub(super) manifests: Vec<Range<usize>>,
+    /// What the component itself imports.
+    pub(super) imports: Vec<String>,
+    /// What the component itself exports.
+    pub(super) exports: Vec<String>,
+    /// Instantiations of core modules, at any depth.
+    pub(super) core_instances: usize,
+}
+
+impl Sections {
+    /// Walks over the component and everything nested in it.
+    pub(super) fn read(bytes: &[u8]) -> Result<Sections, Refusal> {
+        let refuse = |error: wasmparser::BinaryReaderError| Refusal::NotAComponent(error.to_string());
+        let mut sections = Sections::default();
+        let mut depth = 0_usize;
+        for payload in Parser::new(0).parse_all(bytes) {
+            let payload = payload.map_err(refuse)?;
+            match &payload {
+                Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
+                    return Err(Refusal::NotAComponent("it is a core module; build for wasm32-wasip2".into()));
+                }
+                Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+                Payload::End(_) => depth = depth.saturating_sub(1),
+                _ => sections.note(&payload, depth).map_err(refuse)?,
+            }
+        }
+        Ok(sections)
+    }
+
+    fn note(&mut self, payload: &Payload<'_>, depth: usize) -> wasmparser::Result<()> {
+        match payload {
+            Payload::CustomSection(section) if section.name() == MANIFEST => {
+                let start = section.data_offset();
+                self.manifests.push(start..start + section.data().len());
+            }
+            Payload::ComponentImportSection(imports) if depth == 0 => {
+                for import in imports.clone() {
+                    self.imports.push(import?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(exports) if depth == 0 => {
+                for export in exports.clone() {
+                    self.exports.push(export?.name.name.to_owned());
+                }
+            }
+            Payload::InstanceSection(instances) => {
+                for instance in instances.clone() {
+                    self.core_instances += usize::from(matches!(instance?, Instance::Instantiate { .. }));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Validates every byte. A stranger's component is refused here, not when a flow first needs it.
+pub(crate) fn validate(bytes: &[u8]) -> Result<(), Refusal> {
+    Validator::new_with_features(WasmFeatures::default() | WasmFeatures::COMPONENT_MODEL)
+        .validate_all(bytes)
+        .map(|_| ())
+        .map_err(|error| Refusal::NotAComponent(error.to_string()))
+}

@@ -1,0 +1,83 @@
+//! Which interfaces a pack may import, and which it must export.
+
+use super::Refusal;
+
+/// What every pack exports.
+pub(super) const NODE: &str = "flowcell:node/node@0.1.0";
+
+/// Packages by name and the leading parts of their version, with the interfaces that this host knows. What stands
+/// under `wasi` is inert: nothing behind it reaches the world.
+const KNOWN: &[(&str, &str, &[&str])] = &[
+    ("flowcell:node", "0.1.", &["types", "context"]),
+    ("flowcell:host", "0.1.", &["calls", "log", "metrics", "state", "cache"]),
+    ("wasi:io", "0.2.", &["error", "poll", "streams"]),
+    ("wasi:clocks", "0.2.", &["wall-clock", "monotonic-clock"]),
+    ("wasi:random", "0.2.", &["random", "insecure", "insecure-seed"]),
+    ("wasi:filesystem", "0.2.", &["types", "preopens"]),
+    (
+        "wasi:cli",
+        "0.2.",
+        &[
+            "environment",
+            "exit",
+            "stdin",
+            "stdout",
+            "stderr",
+            "terminal-input",
+            "terminal-output",
+            "terminal-stdin",
+            "terminal-stdout",
+            "terminal-stderr",
+        ],
+    ),
+    (
+        "wasi:sockets",
+        "0.2.",
+        &["network", "instance-network", "ip-name-lookup", "tcp", "tcp-create-socket", "udp", "udp-create-socket"],
+    ),
+];
+
+/// Checks a component against the world of packs.
+pub(super) fn check(imports: &[String], exports: &[String]) -> Result<(), Refusal> {
+    if let Some(import) = imports.iter().find(|import| !is_known(import)) {
+        return Err(Refusal::Import(import.clone()));
+    }
+    let (node, _) = NODE.split_once('@').unwrap_or((NODE, ""));
+    let is_node = |export: &String| {
+        export.split_once('@').is_some_and(|(name, version)| name == node && version.starts_with("0.1."))
+    };
+    if exports.iter().any(is_node) { Ok(()) } else { Err(Refusal::NoNode) }
+}
+
+fn is_known(import: &str) -> bool {
+    let Some((path, version)) = import.split_once('@') else { return false };
+    let Some((package, interface)) = path.split_once('/') else { return false };
+    KNOWN.iter().any(|(name, line, interfaces)| {
+        *name == package && version.starts_with(line) && interfaces.contains(&interface)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_interfaces_are_known() {
+        let cases = [
+            ("flowcell:host/log@0.1.0", true),
+            ("flowcell:host/log@0.1.7", true),
+            ("flowcell:host/log@0.2.0", false),
+            ("flowcell:host/nuke@0.1.0", false),
+            ("wasi:io/streams@0.2.6", true),
+            ("wasi:io/streams@0.2.12", true),
+            ("wasi:io/streams@0.3.0", false),
+            ("wasi:http/outgoing-handler@0.2.6", false),
+            ("wasi:sockets/tcp@0.2.6", true),
+            ("run", false),
+            ("log", false),
+        ];
+        for (import, known) in cases {
+            assert_eq!(is_known(import), known, "{import}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! One attempt: a fresh instance, one call, and nothing left of it.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Attempt, Calls, Failure, NodeRunner, StepResult, code};
+use futures_util::future::BoxFuture;
+use tokio::task::JoinHandle;
+use wasmtime::Store;
+
+use crate::{
+    Engine, answer,
+    code::{Linked, Loaded},
+    engine::Inner,
+    pack::Offer,
+    sandbox::Sandbox,
+    trap,
+};
+
+impl NodeRunner for Engine {
+    fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
+        // Guests run on threads of their own: one that computes delays no timer and no other work of the host.
+        let task = self.inner().clone().spawn(attempt, calls);
+        Box::pin(async move {
+            let mut task = AbortOnDrop(task);
+            match (&mut task.0).await {
+                Ok(result) => result,
+                Err(error) => Err(Failure::retryable(code::LOST_WORKER, format!("the attempt was lost: {error}"))),
+            }
+        })
+    }
+}
+
+/// Stops the guest at its next yield when nobody waits for it any more.
+struct AbortOnDrop(JoinHandle<StepResult>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Inner {
+    fn spawn(self: Arc<Inner>, attempt: Attempt, calls: Arc<dyn Calls>) -> JoinHandle<StepResult> {
+        let runtime = self.runtime().clone();
+        runtime.spawn(async move { self.perform(attempt, calls).await })
+    }
+
+    async fn perform(self: Arc<Inner>, attempt: Attempt, calls: Arc<dyn Calls>) -> StepResult {
+        let pack = self.packs.get(&attempt.pack).ok_or_else(|| unknown(&attempt))?;
+        let offer = pack.offers.get(&attempt.node_type).ok_or_else(|| unknown(&attempt))?;
+        if attempt.resumes == 0 {
+            offer.schemas.check_input(&offer.node, attempt.input.json())?;
+            offer.schemas.check_config(&offer.node, attempt.config.json())?;
+        }
+        self.link(pack, offer).await?;
+        let linked = match pack.linked(offer.capabilities) {
+            Some(Ok(linked)) => linked,
+            Some(Err(failure)) => return Err(failure.clone()),
+            None => return Err(Failure::retryable(code::LOST_WORKER, "the pack was not linked")),
+        };
+        let closed = |_| Failure::retryable(code::LOST_WORKER, "the engine is going down");
+        let _slots = self.slots.acquire_many(linked.slots).await.map_err(closed)?;
+        let _ticking = self.ticker.enter();
+        let mut store = self.store(attempt, calls);
+        let result = self.call(&mut store, linked, offer).await;
+        store.data_mut().forward_output(true).await;
+        result
+    }
+
+    /// Compiling takes its time, so it happens beside the threads that run guests.
+    async fn link(self: &Arc<Inner>, pack: &Arc<Loaded>, offer: &Offer) -> Result<(), Failure> {
+        let set = offer.capabilities;
+        if pack.linked(set).is_some() {
+            return Ok(());
+        }
+        let (inner, pack) = (self.clone(), pack.clone());
+        let linking = self.runtime().spawn_blocking(move || inner.workshop.link(&pack, set).map(|_| ()));
+        linking.await.map_err(|error| Failure::retryable(code::LOST_WORKER, format!("linking was lost: {error}")))?
+    }
+
+    fn store(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> Store<Sandbox> {
+        let limits = &self.workshop.limits;
+        let mut store = Store::new(&self.workshop.engine, Sandbox::new(attempt, calls, limits));
+        store.limiter(|sandbox| &mut sandbox.meter);
+        store.set_hostcall_fuel(limits.border_bytes());
+        store.set_max_component_handles(limits.handles);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_async_yield_and_update(1);
+        store
+    }
+
+    async fn call(&self, store: &mut Store<Sandbox>, linked: &Linked, offer: &Offer) -> StepResult {
+        let instance = match linked.instance.instantiate_async(&mut *store).await {
+            Ok(instance) => instance,
+            Err(error) => return Err(trap::from_start(&error, store.data().stdio.last_words())),
+        };
+        let node_type = store.data().attempt.node_type.clone();
+        match instance.flowcell_node_node().call_run(&mut *store, &node_type).await {
+            Ok(answer) => answer::read(answer, &store.data().attempt, offer, &self.workshop.limits),
+            Err(error) => Err(trap::from_run(&error, store.data().stdio.last_words())),
+        }
+    }
+}
+
+fn unknown(attempt: &Attempt) -> Failure {
+    let message = format!("the pack {} is not loaded, or does not offer `{}`", attempt.pack, attempt.node_type);
+    Failure::new(code::BAD_PACK, message)
+}

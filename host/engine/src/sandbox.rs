@@ -1,0 +1,75 @@
+//! The host's side of one running instance: what the guest sees, and what it has used up.
+
+use std::sync::{Arc, OnceLock};
+
+use flowcell_contract::{Attempt, Call, Calls, Failure, Json, Value};
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use crate::{Limits, text::printable};
+
+pub(crate) mod capability;
+mod context;
+pub(crate) mod denial;
+mod deterministic;
+mod meter;
+pub(crate) mod stdio;
+
+use meter::Meter;
+use stdio::Stdio;
+
+/// The data of a store.
+pub(crate) struct Sandbox {
+    pub(crate) attempt: Attempt,
+    pub(crate) meter: Meter,
+    pub(crate) stdio: Stdio,
+    calls: Arc<dyn Calls>,
+    task: OnceLock<Value>,
+    wasi: WasiCtx,
+    table: ResourceTable,
+}
+
+impl Sandbox {
+    pub(crate) fn new(attempt: Attempt, calls: Arc<dyn Calls>, limits: &Limits) -> Sandbox {
+        let stdio = Stdio::new(limits);
+        let wasi = deterministic::context(&attempt, &stdio, limits);
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(limits.handles);
+        Sandbox { attempt, meter: Meter::new(limits), stdio, calls, task: OnceLock::new(), wasi, table }
+    }
+
+    /// Makes one call, after the text that the guest wrote before it.
+    async fn call(&mut self, interface: &str, function: &str, args: Json) -> wasmtime::Result<Result<Value, Failure>> {
+        self.meter.count_call()?;
+        self.forward_output(false).await;
+        Ok(self.send(interface, function, args).await)
+    }
+
+    async fn send(&mut self, interface: &str, function: &str, args: Json) -> Result<Value, Failure> {
+        let call = Call { interface: interface.into(), function: function.into(), args: args.into() };
+        self.calls.call(call).await
+    }
+
+    /// Hands what the guest wrote to standard output and standard error on as log lines. At the `end` a last line without
+    /// a line break counts too.
+    pub(crate) async fn forward_output(&mut self, end: bool) {
+        for (level, line) in self.stdio.take_lines(end) {
+            self.log(level, line).await;
+        }
+    }
+
+    async fn log(&mut self, level: &str, message: String) {
+        let Some(message) = self.meter.admit_log(message) else { return };
+        let args = Json::object([("level", Json::from(level)), ("message", Json::from(printable(message)))]);
+        // Logs are inert: whether one arrives is nothing that a node's outcome may depend on.
+        if let Err(failure) = self.send("log", "log", args).await {
+            tracing::debug!("a log line was not taken: {failure}");
+        }
+    }
+}
+
+impl WasiView for Sandbox {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}

@@ -1,0 +1,69 @@
+//! `flowcell:node/context`: the parts of a task, read by path.
+
+use flowcell_contract::{Json, Value};
+
+use super::Sandbox;
+use crate::bindings::{
+    context::{Host, Part},
+    types,
+};
+
+impl Sandbox {
+    fn part(&self, part: Part) -> Option<&Value> {
+        match part {
+            Part::Input => Some(&self.attempt.input),
+            Part::Config => Some(&self.attempt.config),
+            Part::State => self.attempt.state.as_ref(),
+            Part::Woken => self.attempt.woken.as_ref(),
+            Part::Task => Some(self.task.get_or_init(|| self.describe_task())),
+        }
+    }
+
+    fn at(&self, part: Part, path: &str) -> Option<&Json> {
+        self.part(part)?.json().pointer(path)
+    }
+
+    fn describe_task(&self) -> Value {
+        let attempt = &self.attempt;
+        // JavaScript holds whole numbers up to 53 bits.
+        let seed = attempt.seed >> 11;
+        Value::from(Json::object([
+            ("runId", Json::from(attempt.run_id.0.clone())),
+            ("flow", Json::from(attempt.flow.clone())),
+            ("nodeId", Json::from(attempt.node_id.0.clone())),
+            ("nodeType", Json::from(attempt.node_type.clone())),
+            ("scope", Json::from(attempt.scope.0.clone())),
+            ("attempt", Json::from(attempt.attempt)),
+            ("resumes", Json::from(attempt.resumes)),
+            ("hasBody", Json::from(attempt.has_body)),
+            ("nowMs", Json::from(attempt.now_ms)),
+            ("seed", Json::from(seed)),
+        ]))
+    }
+}
+
+impl Host for Sandbox {
+    fn get_json(&mut self, part: Part, path: types::Path) -> wasmtime::Result<Option<String>> {
+        if path.is_empty() {
+            // The text of a whole part is made once, and often it is there already.
+            return Ok(self.part(part).map(|value| value.text().to_owned()));
+        }
+        Ok(self.at(part, &path).map(Json::to_text))
+    }
+
+    fn get_text(&mut self, part: Part, path: types::Path) -> wasmtime::Result<Option<String>> {
+        Ok(self.at(part, &path).and_then(Json::as_str).map(str::to_owned))
+    }
+
+    fn len(&mut self, part: Part, path: types::Path) -> wasmtime::Result<Option<u32>> {
+        let len = match self.at(part, &path) {
+            Some(Json::Array(items)) => items.len(),
+            Some(Json::Object(members)) => members.len(),
+            Some(Json::String(text)) => text.len(),
+            _ => return Ok(None),
+        };
+        Ok(Some(u32::try_from(len).unwrap_or(u32::MAX)))
+    }
+}
+
+impl types::Host for Sandbox {}

@@ -1,0 +1,90 @@
+//! What stands behind an interface that the node type did not ask for: every function answers `denied`.
+
+use flowcell_contract::{Failure, code};
+use wasmtime::component::HasData;
+
+use super::Sandbox;
+use crate::{
+    bindings::{cache, log, metrics, state, types::Failure as GuestFailure},
+    failure::{self, Stop},
+};
+
+/// The sandbox itself, behind an interface that the type asked for.
+pub(crate) struct Live;
+
+impl HasData for Live {
+    type Data<'a> = &'a mut Sandbox;
+}
+
+/// A refusal, behind an interface that it did not ask for.
+pub(crate) struct Denied;
+
+impl HasData for Denied {
+    type Data<'a> = Refusal<'a>;
+}
+
+/// Knows whom it refuses.
+pub(crate) struct Refusal<'a>(pub(crate) &'a mut Sandbox);
+
+impl Refusal<'_> {
+    fn failure(&self, interface: &str) -> Failure {
+        let node = &self.0.attempt.node_type;
+        let message = format!(
+            "`{node}` used `{interface}`, which its manifest does not ask for; add to `capabilities` of `{node}` in \
+             node.yaml: `- {{ name: {interface}, reason: \"…\" }}`"
+        );
+        Failure::new(code::DENIED, message)
+    }
+
+    /// For functions that can answer with an error.
+    fn answer<T>(&mut self, interface: &str) -> wasmtime::Result<Result<T, GuestFailure>> {
+        self.0.meter.count_call()?;
+        Ok(Err(failure::to_guest(self.failure(interface))))
+    }
+
+    /// For functions that cannot.
+    fn stop(&self, interface: &str) -> wasmtime::Result<()> {
+        Err(wasmtime::Error::new(Stop(self.failure(interface))))
+    }
+}
+
+impl log::Host for Refusal<'_> {
+    async fn log(&mut self, _: log::Level, _: String) -> wasmtime::Result<()> {
+        self.stop("log")
+    }
+}
+
+impl metrics::Host for Refusal<'_> {
+    async fn measure(&mut self, _: String, _: f64, _: Vec<(String, String)>) -> wasmtime::Result<()> {
+        self.stop("metrics")
+    }
+}
+
+impl state::Host for Refusal<'_> {
+    async fn get(&mut self, _: String) -> wasmtime::Result<Result<Option<state::Entry>, GuestFailure>> {
+        self.answer("state")
+    }
+
+    async fn set(&mut self, _: String, _: String) -> wasmtime::Result<Result<u64, GuestFailure>> {
+        self.answer("state")
+    }
+
+    async fn set_if(
+        &mut self,
+        _: String,
+        _: String,
+        _: Option<u64>,
+    ) -> wasmtime::Result<Result<Option<u64>, GuestFailure>> {
+        self.answer("state")
+    }
+}
+
+impl cache::Host for Refusal<'_> {
+    async fn get(&mut self, _: String) -> wasmtime::Result<Result<Option<String>, GuestFailure>> {
+        self.answer("cache")
+    }
+
+    async fn set(&mut self, _: String, _: String, _: Option<u64>) -> wasmtime::Result<Result<(), GuestFailure>> {
+        self.answer("cache")
+    }
+}

@@ -1,0 +1,106 @@
+//! WASI without the world: nothing inherited, one point in time, random numbers from the attempt's seed.
+
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
+
+use flowcell_contract::Attempt;
+use rand::TryRng;
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx};
+
+use super::stdio::Stdio;
+use crate::Limits;
+
+/// The context of one attempt.
+pub(super) fn context(attempt: &Attempt, stdio: &Stdio, limits: &Limits) -> WasiCtx {
+    let stream = Stream::new(attempt.seed);
+    WasiCtx::builder()
+        .stdout(stdio.out())
+        .stderr(stdio.err())
+        .wall_clock(Standstill(attempt.now_ms))
+        .monotonic_clock(Standstill(0))
+        .secure_random(stream.part(b"secure"))
+        .insecure_random(stream.part(b"insecure"))
+        .insecure_random_seed(stream.part(b"hash").number())
+        .max_random_size(limits.random_bytes)
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false)
+        .socket_addr_check(|_: SocketAddr, _| Box::pin(async { false }))
+        .build()
+}
+
+/// A clock that shows the time of the last delivery, in milliseconds: a repeated attempt sees it again.
+struct Standstill(u64);
+
+impl HostWallClock for Standstill {
+    fn resolution(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+impl HostMonotonicClock for Standstill {
+    fn resolution(&self) -> u64 {
+        1_000_000
+    }
+
+    fn now(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Random numbers that are the same in every version of this program: BLAKE3's output for the seed. The first number is
+/// computed when it is asked for.
+struct Stream {
+    seed: u64,
+    name: &'static [u8],
+    reader: Option<blake3::OutputReader>,
+}
+
+impl Stream {
+    fn new(seed: u64) -> Stream {
+        Stream { seed, name: b"", reader: None }
+    }
+
+    fn part(&self, name: &'static [u8]) -> Stream {
+        Stream { seed: self.seed, name, reader: None }
+    }
+
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes);
+        bytes
+    }
+
+    fn number(mut self) -> u128 {
+        u128::from_le_bytes(self.bytes())
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) {
+        let reader = self.reader.get_or_insert_with(|| {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(b"flowcell random stream 1").update(self.name).update(&self.seed.to_le_bytes());
+            hasher.finalize_xof()
+        });
+        reader.fill(bytes);
+    }
+}
+
+impl TryRng for Stream {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(u32::from_le_bytes(self.bytes()))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(u64::from_le_bytes(self.bytes()))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        self.fill(bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! Standard output and standard error of a guest: kept, bounded, and split into lines.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::io::AsyncWrite;
+use wasmtime_wasi::{
+    cli::{IsTerminal, StdoutStream},
+    p2::{OutputStream, Pollable, StreamError, StreamResult},
+};
+
+use crate::{Limits, failure::Stop, text::single_line};
+
+/// The end of standard error that a trap's message shows.
+const TRAP_TEXT_BYTES: usize = 1024;
+/// A line is cut here, wherever its end is.
+const LINE_BYTES: usize = 8 << 10;
+
+/// Both streams of one attempt.
+pub(crate) struct Stdio {
+    out: Capture,
+    err: Capture,
+}
+
+impl Stdio {
+    pub(super) fn new(limits: &Limits) -> Stdio {
+        Stdio { out: Capture::new(limits), err: Capture::new(limits) }
+    }
+
+    pub(super) fn out(&self) -> Capture {
+        self.out.clone()
+    }
+
+    pub(super) fn err(&self) -> Capture {
+        self.err.clone()
+    }
+
+    /// The whole lines that were written since the last time, each with its log level.
+    pub(super) fn take_lines(&self, end: bool) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        for (level, capture) in [("info", &self.out), ("warn", &self.err)] {
+            capture.lock().take_lines(end, |line| lines.push((level, line)));
+        }
+        lines
+    }
+
+    /// The last that was written to standard error, as one harmless line; none if there was nothing.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        let buffer = self.err.lock();
+        let words = single_line(&String::from_utf8_lossy(&buffer.tail));
+        (!words.is_empty()).then_some(words)
+    }
+}
+
+/// One stream. All handles that the guest opens write to the same buffer.
+#[derive(Clone)]
+pub(super) struct Capture(Arc<Mutex<Buffer>>);
+
+struct Buffer {
+    /// What was not taken yet.
+    pending: Vec<u8>,
+    /// The last bytes of all, taken or not.
+    tail: Vec<u8>,
+    /// How much more is kept.
+    room: usize,
+    /// How many more writes are taken; empty ones count, for they cost the host too.
+    writes: u32,
+}
+
+impl Capture {
+    fn new(limits: &Limits) -> Capture {
+        // One byte more than the log takes, so that the log notices that it is full.
+        let room = limits.log_bytes + 1;
+        Capture(Arc::new(Mutex::new(Buffer { pending: Vec::new(), tail: Vec::new(), room, writes: limits.calls })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Buffer {
+    fn write(&mut self, bytes: &[u8]) -> StreamResult<()> {
+        self.writes = self.writes.checked_sub(1).ok_or_else(|| {
+            StreamError::Trap(Stop::limit("the node wrote to its standard output more often than one attempt may"))
+        })?;
+        let kept = &bytes[..bytes.len().min(self.room)];
+        self.room -= kept.len();
+        self.pending.extend_from_slice(kept);
+        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TRAP_TEXT_BYTES)..]);
+        let surplus = self.tail.len().saturating_sub(TRAP_TEXT_BYTES);
+        self.tail.drain(..surplus);
+        Ok(())
+    }
+
+    fn take_lines(&mut self, end: bool, mut each: impl FnMut(String)) {
+        let mut from = 0;
+        while from < self.pending.len() {
+            let rest = &self.pending[from..];
+            let line = &rest[..rest.len().min(LINE_BYTES)];
+            let (line, next) = match line.iter().position(|byte| *byte == b'\n') {
+                Some(at) => (&line[..at], at + 1),
+                None if end || line.len() == LINE_BYTES => (line, line.len()),
+                None => break,
+            };
+            each(String::from_utf8_lossy(line).trim_end_matches('\r').to_owned());
+            from += next;
+        }
+        self.pending.drain(..from);
+    }
+}
+
+impl IsTerminal for Capture {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Capture {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        // Only the later WASI asks for this form, and it is not linked.
+        Box::new(tokio::io::sink())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+impl OutputStream for Capture {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.lock().write(&bytes)
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(64 << 10)
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for Capture {
+    async fn ready(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn lines(stdio: &Stdio, end: bool) -> Vec<String> {
+        stdio.take_lines(end).into_iter().map(|(_, line)| line).collect()
+    }
+
+    #[test]
+    fn lines_are_taken_whole() {
+        let stdio = Stdio::new(&Limits::default());
+        stdio.out().lock().write(b"one\ntw").unwrap();
+        assert_eq!(lines(&stdio, false), ["one"]);
+        stdio.out().lock().write(b"o \x1b[31m\0\r\nlast").unwrap();
+        assert_eq!(lines(&stdio, false), ["two \x1b[31m\0"]);
+        assert_eq!(lines(&stdio, true), ["last"]);
+    }
+
+    #[test]
+    fn the_last_words_are_one_short_line() {
+        let stdio = Stdio::new(&Limits::default());
+        assert_eq!(stdio.last_words(), None);
+        let long = "x".repeat(1 << 20) + "\n\x1b panicked:\n\tat the end\n";
+        stdio.err().lock().write(long.as_bytes()).unwrap();
+        let words = stdio.last_words().unwrap();
+        assert!(words.ends_with("x panicked: at the end") && words.len() <= TRAP_TEXT_BYTES, "{words}");
+    }
+
+    #[test]
+    fn writes_are_counted_even_if_they_are_empty() {
+        let stdio = Stdio::new(&Limits { calls: 3, log_bytes: 2, ..Limits::default() });
+        let out = stdio.out();
+        assert!((0..3).all(|_| out.lock().write(b"ab").is_ok()));
+        assert!(out.lock().write(b"").is_err());
+        assert_eq!(out.lock().pending.len(), 3);
+    }
+}

@@ -1,0 +1,71 @@
+//! What it means that a guest stopped before it answered. The last words are what it wrote to standard error.
+
+use flowcell_contract::{Failure, code};
+use wasmtime::{Trap, WasmBacktrace};
+use wasmtime_wasi::I32Exit;
+
+use crate::failure::Stop;
+
+/// What ended a guest while it was being started.
+pub(crate) fn from_start(error: &wasmtime::Error, last_words: Option<String>) -> Failure {
+    let unlinked = || Failure::new(code::BAD_PACK, format!("the pack cannot be instantiated: {error:#}"));
+    guest_stopped(error, last_words).unwrap_or_else(unlinked)
+}
+
+/// What ended a guest before it answered, or made its answer unreadable.
+pub(crate) fn from_run(error: &wasmtime::Error, last_words: Option<String>) -> Failure {
+    guest_stopped(error, last_words).unwrap_or_else(|| {
+        if is_out_of_room(error) {
+            return Failure::new(code::OUTPUT_TOO_LARGE, "the node's answer is larger than its limit");
+        }
+        Failure::new(code::INVALID_OUTPUT, format!("the node's answer cannot be read: {error:#}"))
+    })
+}
+
+/// Why the guest's code stopped; none if it was not running.
+fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<Failure> {
+    if let Some(Stop(failure)) = error.downcast_ref::<Stop>() {
+        return Some(failure.clone());
+    }
+    if let Some(I32Exit(status)) = error.downcast_ref::<I32Exit>() {
+        return Some(trapped(&format!("it exited with status {status} in place of answering"), last_words));
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::StackOverflow) => {
+            return Some(Failure::new(code::STACK_OVERFLOW, "the node recursed deeper than its stack"));
+        }
+        Some(trap) => return Some(trapped(&trap.to_string(), last_words)),
+        None => {}
+    }
+    // Errors of the border itself carry the guest's frames if the guest was making a call.
+    error.downcast_ref::<WasmBacktrace>()?;
+    if is_out_of_room(error) {
+        let message = "the node handed more over in one host call than a call may carry";
+        return Some(Failure::new(code::LIMIT_EXCEEDED, message));
+    }
+    if is_out_of_handles(error) {
+        return Some(Failure::new(code::LIMIT_EXCEEDED, "the node holds more handles than it may"));
+    }
+    Some(trapped(&error.root_cause().to_string(), last_words))
+}
+
+// wasmtime keeps the types of these errors to itself, so they are known by their texts.
+
+fn is_out_of_room(error: &wasmtime::Error) -> bool {
+    format!("{error:#}").contains("fuel allocated for hostcalls has been exhausted")
+}
+
+fn is_out_of_handles(error: &wasmtime::Error) -> bool {
+    let text = format!("{error:#}");
+    text.contains("handle limit exceeded") || text.contains("resource table has no free keys")
+}
+
+/// A trap, with what the guest wrote to standard error before it: there a panic leaves its message.
+fn trapped(cause: &str, last_words: Option<String>) -> Failure {
+    let cause = cause.trim_start_matches("wasm trap: ");
+    let message = match last_words {
+        Some(words) => format!("the node trapped ({cause}): {words}"),
+        None => format!("the node trapped: {cause}"),
+    };
+    Failure::new(code::TRAP, message)
+}

@@ -1,0 +1,45 @@
+//! The world as a guest sees it: empty, and the same every time.
+
+use flowcell_contract::{Attempt, Json, Step};
+use flowcell_engine::{Config, Engine, Pack};
+
+use crate::support::{attempt, engine, run};
+
+async fn world(engine: &Engine, pack: &Pack, now_ms: u64, seed: u64) -> Json {
+    let attempt = Attempt { now_ms, seed, ..attempt(pack, "hostile.world", "{}") };
+    match run(engine, attempt).await.0 {
+        Ok(Step::Done(value)) => value.json().clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_world_is_empty() {
+    let (engine, pack) = engine(Config::default());
+    let world = world(&engine, &pack, 1_700_000_000_123, 7).await;
+    let expected = [
+        ("nowMs", "1700000000123"),
+        ("elapsedNs", "0"),
+        ("files", "[]"),
+        ("writable", "false"),
+        ("network", "false"),
+        ("env", "0"),
+        ("args", "0"),
+    ];
+    for (key, value) in expected {
+        assert_eq!(world.get(key).unwrap().to_text(), value, "{key}: {world}");
+    }
+}
+
+#[tokio::test]
+async fn a_seed_decides_everything_random() {
+    let (engine, pack) = engine(Config::default());
+    let first = world(&engine, &pack, 5, 7).await;
+    assert_eq!(world(&engine, &pack, 5, 7).await, first);
+    let other = world(&engine, &pack, 5, 8).await;
+    for key in ["order", "random"] {
+        assert_ne!(other.get(key), first.get(key), "{key}");
+    }
+    // A recorded run is repeated by later versions of the engine too.
+    assert_eq!(first.get("random").unwrap().to_text(), "[135,129,59,126,87,157,191,168]");
+}

@@ -1,0 +1,78 @@
+//! Guests, built on first use into a target directory of their own.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
+
+/// The pack whose node types misbehave.
+pub(crate) static HOSTILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let manifest = root().join("tests/guests/hostile/Cargo.toml");
+    build(&["--release", "--manifest-path", manifest.to_str().unwrap()], "release/hostile.wasm")
+});
+
+/// A pack of the catalog.
+pub(crate) fn catalog_pack(name: &str) -> Vec<u8> {
+    let package = format!("flowcell-{name}");
+    build(&["--profile", "guest", "--package", &package], &format!("guest/flowcell_{name}.wasm"))
+}
+
+/// The repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn build(arguments: &[&str], artefact: &str) -> Vec<u8> {
+    let target = root().join("target/guests");
+    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--quiet", "--target", "wasm32-wasip2", "--target-dir"])
+        .arg(&target)
+        .args(arguments)
+        .env_remove("RUSTFLAGS")
+        .current_dir(root())
+        .status()
+        .unwrap();
+    assert!(status.success(), "a guest was not built");
+    fs::read(target.join("wasm32-wasip2").join(artefact)).unwrap()
+}
+
+/// A component made by hand: one core module with `fields`, and beside it whatever `more` says. Its `run` is none that a
+/// host could call, so only what happens before can be tested with it.
+pub(crate) fn by_hand(fields: &str, more: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(component
+             {more}
+             (core module $m (func (export "run")) {fields})
+             (core instance $i (instantiate $m))
+             (func $run (canon lift (core func $i "run")))
+             (instance $node (export "run" (func $run)))
+             (export "flowcell:node/node@0.1.0" (instance $node)))"#
+    );
+    wat::parse_str(text).unwrap()
+}
+
+/// The component with a manifest appended, as the SDKs for JavaScript and Python do it.
+pub(crate) fn with_manifest(mut component: Vec<u8>, manifest: &str) -> Vec<u8> {
+    let name = b"flowcell:manifest";
+    let mut content = leb(name.len());
+    content.extend_from_slice(name);
+    content.extend_from_slice(manifest.as_bytes());
+    component.push(0);
+    component.extend(leb(content.len()));
+    component.extend(content);
+    component
+}
+
+fn leb(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = u8::try_from(number & 0x7f).unwrap();
+        number >>= 7;
+        bytes.push(if number == 0 { low } else { low | 0x80 });
+        if number == 0 {
+            return bytes;
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What comes of guests that misbehave, while a neighbour goes on.
+
+use std::{sync::Arc, time::Duration};
+
+use flowcell_contract::{Attempt, NodeRunner, Step, StepResult, code};
+use flowcell_engine::{Config, Engine, Limits, Pack};
+use futures_util::future::{Either, select};
+
+use crate::{
+    guests::{by_hand, with_manifest},
+    support::{Memory, attempt, engine, run},
+};
+
+/// Fast to reach, so that the tests are quick.
+fn limits() -> Limits {
+    Limits { calls: 2_000, ..Limits::default() }
+}
+
+async fn echo(engine: &Engine, pack: &Pack) {
+    let (result, _) = run(engine, attempt(pack, "hostile.echo", r#"{"a":[1]}"#)).await;
+    assert_eq!(text(&result), r#"{"a":[1]}"#);
+}
+
+fn text(result: &StepResult) -> &str {
+    match result {
+        Ok(Step::Done(value)) => value.text(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn each_ends_with_its_code_and_the_neighbour_goes_on() {
+    let (engine, pack) = engine(Config { limits: limits(), ..Config::default() });
+    let cases = [
+        ("recurse", code::STACK_OVERFLOW, "recursed"),
+        ("hog", code::OUT_OF_MEMORY, "64 MiB"),
+        ("huge", code::OUTPUT_TOO_LARGE, "larger"),
+        ("huge-keys", code::OUTPUT_TOO_LARGE, "larger"),
+        ("deep", code::INVALID_OUTPUT, "recursion limit"),
+        ("bad-json", code::INVALID_OUTPUT, "not JSON"),
+        ("twice", code::INVALID_OUTPUT, "`a` stands twice"),
+        ("missing", code::INVALID_OUTPUT, "`/not/there` of `input`"),
+        ("trap", code::TRAP, "unreachable"),
+        ("panic", code::TRAP, "xxx"),
+        ("exit", code::TRAP, "status"),
+        ("unknown", code::TRAP, "no node type `unknown`"),
+        ("log-flood", code::LIMIT_EXCEEDED, "host calls"),
+        ("print-flood", code::LIMIT_EXCEEDED, "standard output"),
+        ("huge-call", code::LIMIT_EXCEEDED, "one host call"),
+        ("log-unasked", code::DENIED, "- { name: log, reason: "),
+        ("state-unasked", code::DENIED, "`hostile.state-unasked` used `state`"),
+        ("random-huge", code::TRAP, "exceeds limit"),
+        ("no-wake", code::INVALID_OUTPUT, "this one has 0"),
+        ("crowd", code::INVALID_OUTPUT, "`now` stands beside"),
+        ("bodiless", code::INVALID_OUTPUT, "the node has none"),
+        ("big-state", code::OUTPUT_TOO_LARGE, "state"),
+        ("handles", code::LIMIT_EXCEEDED, "handles"),
+        ("absent", code::BAD_PACK, "does not offer"),
+    ];
+    for (name, code, message) in cases {
+        let hostile = run(&engine, attempt(&pack, &format!("hostile.{name}"), r#"{"n":1}"#));
+        let ((result, _), ()) = tokio::join!(hostile, echo(&engine, &pack));
+        let failure = result.expect_err(name);
+        assert_eq!(failure.code, code, "{name}: {failure}");
+        assert!(failure.message.contains(message), "{name}: {failure}");
+        assert!(!failure.retryable, "{name}");
+        assert!(failure.message.len() < 1_300 && !failure.message.contains(char::is_control), "{name}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_fan_out_needs_a_list() {
+    let (engine, pack) = engine(Config::default());
+    let attempt = Attempt { has_body: true, ..attempt(&pack, "hostile.no-list", r#"{"n":1}"#) };
+    let failure = run(&engine, attempt).await.0.unwrap_err();
+    assert_eq!((failure.code.as_str(), failure.message.contains("a number, not a list")), (code::INVALID_OUTPUT, true));
+}
+
+#[tokio::test]
+async fn a_guest_that_never_ends_delays_nobody_and_ends_when_it_is_dropped() {
+    let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
+    for name in ["hostile.spin", "hostile.sleep"] {
+        let calls = Arc::new(Memory::default());
+        let held = Arc::downgrade(&calls);
+        let endless = engine.run(attempt(&pack, name, "{}"), calls);
+        let neighbours = async {
+            for _ in 0..10 {
+                echo(&engine, &pack).await;
+            }
+        };
+        match select(endless, std::pin::pin!(neighbours)).await {
+            Either::Right((_, endless)) => drop(endless),
+            Either::Left((result, _)) => panic!("{result:?}"),
+        }
+        let gone = async {
+            while held.strong_count() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
+        echo(&engine, &pack).await;
+    }
+}
+
+#[tokio::test]
+async fn the_log_is_cut_and_says_so() {
+    let (engine, pack) = engine(Config::default());
+    let (result, calls) = run(&engine, attempt(&pack, "hostile.log-text", "{}")).await;
+    assert_eq!(text(&result), "null");
+    let log = calls.log();
+    assert!(log.iter().map(String::len).sum::<usize>() < 270 << 10);
+    assert!(log.last().unwrap().contains("dropped") && log.len() < 30, "{}", log.len());
+}
+
+#[tokio::test]
+async fn text_for_people_is_harmless_and_in_order() {
+    let (engine, pack) = engine(Config::default());
+    let (result, calls) = run(&engine, attempt(&pack, "hostile.escape", "{}")).await;
+    assert_eq!(text(&result), "null");
+    assert_eq!(calls.log(), ["info \u{fffd}[2J\u{fffd}out", "error \u{fffd}[2Jlog"]);
+
+    let failure = run(&engine, attempt(&pack, "hostile.fail", "{}")).await.0.unwrap_err();
+    assert!(failure.code.len() <= 64 && !failure.code.contains('\n'), "{}", failure.code);
+    assert!(failure.message.len() < 9_000 && !failure.message.contains('\x1b'));
+    assert_eq!((failure.retryable, failure.retry_after_ms), (true, Some(5)));
+    assert_eq!(failure.details.unwrap().as_str(), Some("{ no"));
+}
+
+#[tokio::test]
+async fn a_panic_is_in_the_log_too() {
+    let (engine, pack) = engine(Config::default());
+    let (_, calls) = run(&engine, attempt(&pack, "hostile.unknown", "{}")).await;
+    assert!(calls.log().iter().any(|line| line.starts_with("warn") && line.contains("no node type `unknown`")));
+}
+
+#[tokio::test]
+async fn values_are_held_to_their_schemas() {
+    let (engine, pack) = engine(Config::default());
+    for (input, code) in
+        [(r#"{"n":"x"}"#, code::INVALID_INPUT), ("{}", code::INVALID_INPUT), (r#"{"n":1}"#, code::INVALID_OUTPUT)]
+    {
+        let failure = run(&engine, attempt(&pack, "hostile.typed", input)).await.0.unwrap_err();
+        assert_eq!(failure.code, code, "{input}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_for_is_linked() {
+    let (engine, pack) = engine(Config::default());
+    let calls = Arc::new(Memory::default());
+    for count in 1..4 {
+        let result = engine.run(attempt(&pack, "hostile.state", r#"{"name":"b"}"#), calls.clone()).await;
+        assert_eq!(text(&result), format!(r#"{{"name":"b","count":{count}}}"#));
+    }
+    assert_eq!(calls.count("state"), 6);
+}
+
+#[tokio::test]
+async fn components_made_by_hand_end_before_they_run() {
+    let engine = Engine::new(Config::default()).unwrap();
+    let many = |what: &str, count: usize| (0..count).map(|_| what).collect::<String>();
+    let instances = format!("(core module $n) {}", many("(core instance (instantiate $n))", 40));
+    let cases = [
+        ("a run of another type", "", String::new(), code::BAD_PACK),
+        ("grows a table in start", GROW_TABLE, String::new(), code::LIMIT_EXCEEDED),
+        ("grows memory in start", GROW_MEMORY, String::new(), code::OUT_OF_MEMORY),
+        ("recurses in start", "(func $f (call $f)) (start $f)", String::new(), code::STACK_OVERFLOW),
+        ("begins with too much memory", "(memory 2000)", String::new(), code::BAD_PACK),
+        ("begins with too large a table", "(table 30000 funcref)", String::new(), code::BAD_PACK),
+        ("has too many memories", &many("(memory 1)", 9), String::new(), code::BAD_PACK),
+        ("has too many tables", &many("(table 1 funcref)", 65), String::new(), code::BAD_PACK),
+        ("has many instances, but not too many", "", instances, code::BAD_PACK),
+    ];
+    for (name, fields, more, code) in cases {
+        let component = with_manifest(
+            by_hand(fields, &more),
+            "{ name: hand, version: 1.0.0, nodes: [{ type: hand.x, title: X }] }",
+        );
+        let pack = engine.add_pack(component, name).unwrap();
+        let failure = run(&engine, attempt(&pack, "hand.x", "{}")).await.0.unwrap_err();
+        assert_eq!(failure.code, code, "{name}: {failure}");
+    }
+}
+
+const GROW_TABLE: &str = "(table 1 funcref)
+    (func $f (loop (drop (table.grow (ref.null func) (i32.const 1000))) (br 0))) (start $f)";
+const GROW_MEMORY: &str = "(memory 1) (func $f (loop (drop (memory.grow (i32.const 100))) (br 0))) (start $f)";
+
+#[tokio::test]
+async fn spinning_in_start_delays_nobody() {
+    let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
+    let component = by_hand("(func $f (loop (br 0))) (start $f)", "");
+    let manifest = "{ name: hand, version: 1.0.0, nodes: [{ type: hand.x, title: X }] }";
+    let hand = engine.add_pack(with_manifest(component, manifest), "hand").unwrap();
+    let spin = engine.run(attempt(&hand, "hand.x", "{}"), Arc::new(Memory::default()));
+    match select(spin, std::pin::pin!(echo(&engine, &pack))).await {
+        Either::Right(_) => {}
+        Either::Left((result, _)) => panic!("{result:?}"),
+    }
+}

@@ -1,0 +1,100 @@
+//! Attempts, and calls that answer from memory.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use flowcell_contract::{
+    Attempt, Call, Calls, Failure, Grants, Json, NodeId, NodeRunner, RunId, ScopePath, StepResult, Tenant, Value,
+};
+use flowcell_engine::{Config, Engine, Pack};
+use futures_util::{FutureExt, future::BoxFuture};
+
+use crate::guests::HOSTILE;
+
+/// An engine with the hostile pack.
+pub(crate) fn engine(config: Config) -> (Engine, Pack) {
+    let engine = Engine::new(config).unwrap();
+    let pack = engine.add_pack(HOSTILE.as_slice(), "hostile.wasm").unwrap();
+    (engine, pack)
+}
+
+/// An attempt at a node type.
+pub(crate) fn attempt(pack: &Pack, node_type: &str, input: &str) -> Attempt {
+    Attempt {
+        tenant: Tenant::local(),
+        run_id: RunId::from("r1"),
+        flow: "test".into(),
+        node_id: NodeId::from("n1"),
+        node_type: node_type.into(),
+        pack: pack.digest.clone(),
+        scope: ScopePath::root(),
+        attempt: 1,
+        resumes: 0,
+        input: Value::parse(input).unwrap(),
+        config: Value::null(),
+        state: None,
+        woken: None,
+        has_body: false,
+        grants: Arc::new(Grants::default()),
+        now_ms: 1_700_000_000_123,
+        seed: 7,
+    }
+}
+
+/// Runs an attempt with calls of its own.
+pub(crate) async fn run(engine: &Engine, attempt: Attempt) -> (StepResult, Arc<Memory>) {
+    let calls = Arc::new(Memory::default());
+    let result = engine.run(attempt, calls.clone()).await;
+    (result, calls)
+}
+
+/// Remembers what was called, and keeps state.
+#[derive(Default)]
+pub(crate) struct Memory {
+    calls: Mutex<Vec<Call>>,
+    state: Mutex<HashMap<String, (Json, u64)>>,
+}
+
+impl Memory {
+    /// How often a function was called.
+    pub(crate) fn count(&self, interface: &str) -> usize {
+        self.calls.lock().unwrap().iter().filter(|call| &*call.interface == interface).count()
+    }
+
+    /// The messages that were logged, each behind its level.
+    pub(crate) fn log(&self) -> Vec<String> {
+        let text = |args: &Json, key: &str| args.get(key).unwrap().as_str().unwrap().to_owned();
+        let calls = self.calls.lock().unwrap();
+        let lines = calls.iter().filter(|call| &*call.interface == "log").map(|call| call.args.json());
+        lines.map(|args| format!("{} {}", text(args, "level"), text(args, "message"))).collect()
+    }
+
+    fn answer(&self, call: &Call) -> Json {
+        let args = call.args.json();
+        let key = || args.get("key").unwrap().as_str().unwrap().to_owned();
+        let expected = args.get("expected").and_then(Json::as_u64);
+        let mut state = self.state.lock().unwrap();
+        match (&*call.interface, &*call.function) {
+            ("state", "get") => state.get(&key()).map_or(Json::Null, |(value, version)| {
+                Json::object([("value", value.clone()), ("version", Json::from(*version))])
+            }),
+            ("state", "set-if") if state.get(&key()).map(|(_, version)| *version) != expected => Json::Null,
+            ("state", "set" | "set-if") => {
+                let entry = state.entry(key()).or_default();
+                *entry = (args.get("value").unwrap().clone(), entry.1 + 1);
+                Json::from(entry.1)
+            }
+            _ => Json::Null,
+        }
+    }
+}
+
+impl Calls for Memory {
+    fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>> {
+        let reply = self.answer(&call);
+        self.calls.lock().unwrap().push(call);
+        async { Ok(reply.into()) }.boxed()
+    }
+}

@@ -1,0 +1,215 @@
+//! Pictures of a graph.
+
+use std::fmt::Write;
+
+use crate::graph::{BodyIx, Edge, Graph, NodeIx, On};
+
+/// How a graph is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Mermaid flowchart.
+    Mermaid,
+    /// Graphviz.
+    Dot,
+    /// A picture.
+    Svg,
+    /// An indented list.
+    Text,
+}
+
+/// Draws a graph.
+pub fn draw(graph: &Graph, format: Format) -> String {
+    let mut out = String::new();
+    // Writing to a text never fails.
+    let _ = match format {
+        Format::Mermaid => mermaid(graph, &mut out),
+        Format::Dot => dot(graph, &mut out),
+        Format::Svg => svg(graph, &mut out),
+        Format::Text => text(graph, BodyIx::ROOT, 0, &mut out),
+    };
+    out
+}
+
+fn edges(graph: &Graph, body: BodyIx) -> impl Iterator<Item = &Edge> {
+    graph.body(body).edges.iter().map(|edge| graph.edge(*edge))
+}
+
+fn label(edge: &Edge) -> Option<&'static str> {
+    match (edge.on, edge.when.is_some()) {
+        (On::Success, false) => None,
+        (On::Success, true) => Some("when"),
+        (On::Error, false) => Some("error"),
+        (On::Error, true) => Some("error, when"),
+        (On::End, false) => Some("end"),
+        (On::End, true) => Some("end, when"),
+    }
+}
+
+fn mermaid(graph: &Graph, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "flowchart TD")?;
+    mermaid_body(graph, BodyIx::ROOT, 1, out)
+}
+
+fn mermaid_body(graph: &Graph, body: BodyIx, depth: usize, out: &mut String) -> std::fmt::Result {
+    let indent = "  ".repeat(depth);
+    for ix in &graph.body(body).nodes {
+        let node = graph.node(*ix);
+        writeln!(out, "{indent}n{}[\"{}<br/>{}\"]", ix.0, node.id, node.node_type.name)?;
+        if let Some(inner) = node.body {
+            writeln!(out, "{indent}subgraph b{} [\"body of {}\"]", inner.0, node.id)?;
+            mermaid_body(graph, inner, depth + 1, out)?;
+            writeln!(out, "{indent}end\n{indent}n{} -.- b{}", ix.0, inner.0)?;
+        }
+    }
+    for edge in edges(graph, body) {
+        let arrow = label(edge).map_or("-->".to_owned(), |label| format!("-->|{label}|"));
+        writeln!(out, "{indent}n{} {arrow} n{}", edge.from.0, edge.to.0)?;
+    }
+    Ok(())
+}
+
+fn dot(graph: &Graph, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "digraph \"{}\" {{\n  node [shape=box];", graph.name)?;
+    dot_body(graph, BodyIx::ROOT, 1, out)?;
+    writeln!(out, "}}")
+}
+
+fn dot_body(graph: &Graph, body: BodyIx, depth: usize, out: &mut String) -> std::fmt::Result {
+    let indent = "  ".repeat(depth);
+    for ix in &graph.body(body).nodes {
+        let node = graph.node(*ix);
+        writeln!(out, "{indent}n{} [label=\"{}\\n{}\"];", ix.0, node.id, node.node_type.name)?;
+        if let Some(inner) = node.body {
+            writeln!(out, "{indent}subgraph cluster_{} {{\n{indent}  label=\"body of {}\";", inner.0, node.id)?;
+            dot_body(graph, inner, depth + 1, out)?;
+            writeln!(out, "{indent}}}")?;
+        }
+    }
+    for edge in edges(graph, body) {
+        let label = label(edge).map(|label| format!(" [label=\"{label}\"]")).unwrap_or_default();
+        writeln!(out, "{indent}n{} -> n{}{label};", edge.from.0, edge.to.0)?;
+    }
+    Ok(())
+}
+
+fn text(graph: &Graph, body: BodyIx, depth: usize, out: &mut String) -> std::fmt::Result {
+    let indent = "  ".repeat(depth);
+    for ix in &graph.body(body).nodes {
+        let node = graph.node(*ix);
+        write!(out, "{indent}{} ({})", node.id, node.node_type.name)?;
+        let targets: Vec<_> = node.outgoing.iter().map(|edge| arrow(graph, graph.edge(*edge))).collect();
+        if !targets.is_empty() {
+            write!(out, " -> {}", targets.join(", "))?;
+        }
+        writeln!(out)?;
+        if let Some(inner) = node.body {
+            text(graph, inner, depth + 1, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn arrow(graph: &Graph, edge: &Edge) -> String {
+    let label = label(edge).map(|label| format!(" [{label}]")).unwrap_or_default();
+    format!("{}{label}", graph.node(edge.to).id)
+}
+
+const WIDTH: usize = 180;
+const HEIGHT: usize = 44;
+const GAP: usize = 36;
+
+/// Layers from top to bottom: a node stands one below the lowest that leads to it. Bodies stand beside their owners'
+/// layers, indented.
+fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
+    let mut places = vec![(0, 0); graph.nodes.len()];
+    let (width, height) = place_body(graph, BodyIx::ROOT, (GAP, GAP), &mut places);
+    let size = (width + GAP, height + GAP);
+    writeln!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" font-family=\"sans-serif\" font-size=\"13\">",
+        size.0, size.1
+    )?;
+    writeln!(
+        out,
+        "<defs><marker id=\"tip\" markerWidth=\"8\" markerHeight=\"8\" refX=\"7\" refY=\"4\" orient=\"auto\"><path d=\"M0,0 L8,4 L0,8 z\"/></marker></defs>"
+    )?;
+    for edge in &graph.edges {
+        let ((x1, y1), (x2, y2)) = (places[edge.from.0 as usize], places[edge.to.0 as usize]);
+        let dash = if edge.on == On::Error { " stroke-dasharray=\"5 4\"" } else { "" };
+        let (x1, x2) = (x1 + WIDTH / 2, x2 + WIDTH / 2);
+        let from = y1 + HEIGHT;
+        writeln!(
+            out,
+            "<path d=\"M{x1},{from} C{x1},{} {x2},{} {x2},{y2}\" fill=\"none\" stroke=\"#555\"{dash} marker-end=\"url(#tip)\"/>",
+            from + GAP / 2,
+            y2.saturating_sub(GAP / 2)
+        )?;
+    }
+    for (ix, node) in graph.nodes.iter().enumerate() {
+        let (x, y) = places[ix];
+        writeln!(
+            out,
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"6\" fill=\"#fff\" stroke=\"#333\"/>"
+        )?;
+        let middle = x + WIDTH / 2;
+        writeln!(
+            out,
+            "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\" font-weight=\"bold\">{}</text>",
+            y + 18,
+            node.id
+        )?;
+        writeln!(
+            out,
+            "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\" fill=\"#666\">{}</text>",
+            y + 35,
+            node.node_type.name
+        )?;
+    }
+    writeln!(out, "</svg>")
+}
+
+/// Places a body's nodes and returns how far right and down they reach.
+fn place_body(
+    graph: &Graph,
+    body: BodyIx,
+    (left, top): (usize, usize),
+    places: &mut [(usize, usize)],
+) -> (usize, usize) {
+    let (mut right, mut bottom) = (left, top);
+    for layer in layers(graph, body) {
+        let (mut x, y) = (left, bottom);
+        for node in layer {
+            places[node.0 as usize] = (x, y);
+            let mut reach = (x + WIDTH, y + HEIGHT);
+            if let Some(inner) = graph.node(node).body {
+                let inside = place_body(graph, inner, (x + GAP, y + HEIGHT + GAP), places);
+                reach = (reach.0.max(inside.0), reach.1.max(inside.1));
+            }
+            x = reach.0 + GAP;
+            right = right.max(reach.0);
+            bottom = bottom.max(reach.1);
+        }
+        bottom += GAP;
+    }
+    (right, bottom)
+}
+
+fn layers(graph: &Graph, body: BodyIx) -> Vec<Vec<NodeIx>> {
+    let nodes = &graph.body(body).nodes;
+    let mut layer = vec![0usize; nodes.len()];
+    // Cycles would push nodes down for ever: as many rounds as there are nodes are enough for everything else.
+    for _ in 0..nodes.len().min(64) {
+        for edge in edges(graph, body) {
+            let (from, to) = (graph.node(edge.from).slot as usize, graph.node(edge.to).slot as usize);
+            if from != to && !(graph.node(edge.from).on_cycle && graph.node(edge.to).on_cycle && to < from) {
+                layer[to] = layer[to].max(layer[from] + 1).min(nodes.len());
+            }
+        }
+    }
+    let mut layers = vec![Vec::new(); layer.iter().max().map_or(0, |deepest| deepest + 1)];
+    for (slot, depth) in layer.into_iter().enumerate() {
+        layers[depth].push(nodes[slot]);
+    }
+    layers.retain(|layer| !layer.is_empty());
+    layers
+}

@@ -1,0 +1,213 @@
+//! A node's input: bindings compiled, marked fields captured, literals checked against the schema.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Json, Mark, MarkKind, NodeType};
+use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, Path};
+
+use crate::{
+    diagnostic::Findings,
+    yaml::{Kind, Span, Tree},
+};
+
+/// A compiled value, the paths that it reads with their places, and by which names of the node's own.
+pub(crate) struct Compiled {
+    pub(crate) binding: Binding,
+    pub(crate) reads: Vec<Read>,
+}
+
+/// What one field reads.
+pub(crate) struct Read {
+    pub(crate) paths: Vec<(Path, Span)>,
+    pub(crate) locals: Vec<Arc<str>>,
+    pub(crate) rebind: bool,
+}
+
+/// Compiles a value without marks.
+pub(crate) fn compile(tree: &Tree, findings: &mut Findings<'_>) -> Compiled {
+    compile_marked(tree, &[], findings)
+}
+
+/// Compiles an input; a field under a mark is captured as the mark says.
+pub(crate) fn compile_marked(tree: &Tree, marks: &[Mark], findings: &mut Findings<'_>) -> Compiled {
+    let marks: Vec<_> = marks.iter().map(|mark| (mark, mark.path.as_slice())).collect();
+    let mut reads = Vec::new();
+    let binding = compile_part(tree, &marks, &mut reads, findings);
+    Compiled { binding, reads }
+}
+
+type OpenMarks<'m> = Vec<(&'m Mark, &'m [Arc<str>])>;
+
+fn compile_part(tree: &Tree, marks: &OpenMarks<'_>, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
+    let here = marks
+        .iter()
+        .find(|(mark, rest)| rest.is_empty() && matches!(mark.kind, MarkKind::Condition | MarkKind::Template));
+    if let Some((mark, _)) = here {
+        return capture(tree, mark, reads, findings);
+    }
+    match &tree.kind {
+        Kind::Map(entries) if !marks.is_empty() => Binding::object(
+            entries
+                .iter()
+                .map(|entry| {
+                    (entry.key.clone(), compile_part(&entry.value, &below(marks, &entry.key), reads, findings))
+                })
+                .collect(),
+        ),
+        Kind::List(items) if !marks.is_empty() => {
+            Binding::array(items.iter().map(|item| compile_part(item, &below(marks, "*"), reads, findings)).collect())
+        }
+        _ => plain(tree, reads, findings),
+    }
+}
+
+/// The marks beneath one step, which are one step shorter.
+fn below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
+    let shorten = |(mark, rest): &(&'m Mark, &'m [Arc<str>])| {
+        let (first, rest) = rest.split_first()?;
+        (&**first == step || &**first == "*").then_some((*mark, rest))
+    };
+    marks.iter().filter_map(shorten).collect()
+}
+
+fn plain(tree: &Tree, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
+    match Binding::compile(&tree.json()) {
+        Ok(binding) => {
+            let paths = places(tree, binding.paths_with_places());
+            if !paths.is_empty() {
+                reads.push(Read { paths, locals: Vec::new(), rebind: false });
+            }
+            binding
+        }
+        Err(errors) => {
+            report(tree, "bad_expression", errors, findings);
+            Binding::literal(Json::Null)
+        }
+    }
+}
+
+fn capture(tree: &Tree, mark: &Mark, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
+    let raw = tree.json();
+    let (kind, checked) = match mark.kind {
+        MarkKind::Condition => {
+            (CapturedKind::Expr, Condition::compile(&raw).map(|condition| condition.paths_with_places()))
+        }
+        _ => (CapturedKind::Template, Binding::compile(&raw).map(|binding| binding.paths_with_places())),
+    };
+    match checked {
+        Ok(found) => reads.push(Read { paths: places(tree, found), locals: mark.locals.clone(), rebind: mark.rebind }),
+        Err(errors) => {
+            report(tree, "bad_expression", errors, findings);
+            return Binding::literal(Json::Null);
+        }
+    }
+    Binding::captured(kind, raw, &mark.locals).unwrap_or_else(|errors| {
+        report(tree, "bad_expression", errors, findings);
+        Binding::literal(Json::Null)
+    })
+}
+
+/// Compiles a `when`.
+pub(crate) fn compile_condition(tree: &Tree, findings: &mut Findings<'_>) -> Option<(Condition, Vec<(Path, Span)>)> {
+    match Condition::compile(&tree.json()) {
+        Ok(condition) => {
+            let paths = places(tree, condition.paths_with_places());
+            Some((condition, paths))
+        }
+        Err(errors) => {
+            report(tree, "bad_condition", errors, findings);
+            None
+        }
+    }
+}
+
+type Found = Vec<(Path, String, Option<std::ops::Range<usize>>)>;
+
+fn places(tree: &Tree, found: Found) -> Vec<(Path, Span)> {
+    found.into_iter().map(|(path, pointer, offset)| (path, place(tree, &pointer, offset))).collect()
+}
+
+/// The place of some bytes in the text at a pointer; of the whole text where it is quoted with escapes or folded.
+fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> Span {
+    let at = tree.nearest(pointer);
+    let (Some(text), Some(offset)) = (at.text(), offset) else { return at.span };
+    let quotes = at.span.len.saturating_sub(text.chars().count());
+    let simple = !text.contains('\n') && (quotes == 0 || quotes == 2);
+    match (simple, text.get(..offset.start), text.get(offset)) {
+        (true, Some(before), Some(meant)) => Span {
+            line: at.span.line,
+            column: at.span.column + quotes / 2 + before.chars().count(),
+            len: meant.chars().count(),
+        },
+        _ => at.span,
+    }
+}
+
+fn report(tree: &Tree, code: &'static str, errors: Vec<ExprError>, findings: &mut Findings<'_>) {
+    for error in errors {
+        findings.error(code, place(tree, &error.pointer, error.offset), error.message, error.hint);
+    }
+}
+
+/// The literal or default value of the field under a mark.
+pub(crate) fn marked_text<'t>(
+    tree: Option<&'t Tree>,
+    node_type: &NodeType,
+    kind: MarkKind,
+) -> Option<(String, Option<&'t Tree>)> {
+    let mark = node_type.marks.iter().find(|mark| mark.kind == kind)?;
+    let at = tree.and_then(|tree| mark.path.iter().try_fold(tree, |at, step| at.member(step)));
+    if let Some(found) = at {
+        return found.text().map(|text| (text.to_owned(), Some(found)));
+    }
+    let schema = mark.path.iter().try_fold(&node_type.input, |at, step| at.get("properties")?.get(&**step))?;
+    Some((schema.get("default")?.as_str()?.to_owned(), None))
+}
+
+/// Checks the literal parts of a value against a schema.
+pub(crate) fn check_schema(tree: &Tree, schema: &serde_json::Value, marks: &[Mark], findings: &mut Findings<'_>) {
+    let mut schema = schema.clone();
+    for mark in marks.iter().filter(|mark| matches!(mark.kind, MarkKind::Condition | MarkKind::Template)) {
+        open(&mut schema, &mark.path);
+    }
+    let options = jsonschema::options().offline().with_pattern_options(jsonschema::PatternOptions::regex());
+    let Ok(validator) = options.build(&schema) else { return };
+    let value = tree.json().to_serde();
+    for error in validator.iter_errors(&value) {
+        let pointer = error.instance_path().to_string();
+        let at = tree.nearest(&pointer);
+        let keyword = error.schema_path().to_string();
+        let keyword = keyword.rsplit('/').next().unwrap_or_default();
+        // Whether these hold depends on more than the place that they are told about.
+        let wide = ["anyOf", "oneOf", "not", "contains", "uniqueItems", "enum", "const"].contains(&keyword);
+        if is_bound(at) && (wide || matches!(at.kind, Kind::Scalar(_))) {
+            continue;
+        }
+        let place = if pointer.is_empty() { String::new() } else { format!(" at `{pointer}`") };
+        findings.error("wrong_input", at.span, format!("the input does not fit{place}: {error}"), None);
+    }
+}
+
+/// Whether anything in it is computed.
+fn is_bound(tree: &Tree) -> bool {
+    match &tree.kind {
+        Kind::Scalar(json) => json.as_str().is_some_and(|text| text.contains("{{")),
+        Kind::List(items) => items.iter().any(is_bound),
+        Kind::Map(entries) => entries.iter().any(|entry| is_bound(&entry.value)),
+    }
+}
+
+/// Replaces the schema of a field with one that admits everything.
+fn open(schema: &mut serde_json::Value, path: &[Arc<str>]) {
+    let Some((step, rest)) = path.split_first() else {
+        *schema = serde_json::Value::Bool(true);
+        return;
+    };
+    let next = match &**step {
+        "*" => schema.get_mut("items"),
+        step => schema.get_mut("properties").and_then(|properties| properties.get_mut(step)),
+    };
+    if let Some(next) = next {
+        open(next, rest);
+    }
+}

@@ -1,0 +1,113 @@
+//! The language: text in, checked graph or findings out. No I/O, no clock, no wasm.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | yaml | text to a tree with places |
+//! | read | the dialect as it is written |
+//! | fields | known and unknown keys |
+//! | policy | policies and their bounds |
+//! | shape | bodies, edges, cycles, ancestors |
+//! | names | what expressions may name |
+//! | input | bindings, marked fields, schemas |
+//! | lower | all of it together, to the graph |
+//! | [`graph`] | the checked inner form |
+//! | [`diagnostic`] | findings |
+//! | [`draw`], [`schema`](mod@schema) | pictures, and the JSON Schema for editors |
+
+pub mod diagnostic;
+pub mod draw;
+mod fields;
+pub mod graph;
+mod input;
+pub mod limits;
+mod lower;
+mod names;
+mod policy;
+mod read;
+pub mod schema;
+mod shape;
+mod yaml;
+
+use flowcell_contract::Catalog;
+
+use diagnostic::Findings;
+pub use diagnostic::{Diagnostic, Place, Severity, similar};
+pub use graph::Graph;
+pub use schema::schema;
+
+/// A flow's text.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file, as messages show it.
+    pub name: String,
+    /// Its content.
+    pub text: String,
+}
+
+/// What a flow refers to. The crate itself reads nothing.
+pub trait Files {
+    /// Reads a file, by its path relative to the flow's own.
+    fn read(&self, path: &str) -> Result<String, String>;
+
+    /// Finds another flow by its name.
+    fn flow(&self, name: &str) -> Option<Source>;
+}
+
+/// Nothing to refer to.
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _path: &str) -> Result<String, String> {
+        Err("there are no files here".into())
+    }
+
+    fn flow(&self, _name: &str) -> Option<Source> {
+        None
+    }
+}
+
+/// A flow that was checked.
+#[derive(Debug)]
+pub struct Checked {
+    /// The graph; none if there are errors.
+    pub graph: Option<Graph>,
+    /// Everything that was found, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A pack that a flow names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackRef {
+    /// Its path, relative to the flow's file.
+    pub path: String,
+    /// Where it is named.
+    pub place: Place,
+}
+
+/// Checks a flow.
+pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
+    let mut findings = Findings::new(&source.name, &source.text);
+    let tree = match yaml::parse(&source.text) {
+        Ok(tree) => tree,
+        Err(error) => {
+            findings.error("syntax", error.span, error.message, None);
+            return Checked { graph: None, diagnostics: findings.finish() };
+        }
+    };
+    let flow = read::read(&tree, &mut findings);
+    let graph = lower::lower(&flow, catalog, files, &mut findings);
+    let graph = graph.filter(|_| !findings.has_errors());
+    Checked { graph, diagnostics: findings.finish() }
+}
+
+/// The packs that a flow names, whatever else is wrong with it.
+pub fn packs(source: &Source) -> Vec<PackRef> {
+    let Ok(tree) = yaml::parse(&source.text) else { return Vec::new() };
+    let Some(packs) = tree.member("flow").and_then(|flow| flow.member("packs")) else { return Vec::new() };
+    let yaml::Kind::List(items) = &packs.kind else { return Vec::new() };
+    let pack = |item: &yaml::Tree| {
+        let yaml::Span { line, column, len } = item.span;
+        Some(PackRef { path: item.text()?.to_owned(), place: Place { file: source.name.clone(), line, column, len } })
+    };
+    items.iter().filter_map(pack).collect()
+}

@@ -1,0 +1,22 @@
+//! The numbers of the language; the README has them in its table.
+
+/// Bytes of a flow's text.
+pub const DOCUMENT_BYTES: usize = 4 << 20;
+/// Nesting of a flow's text.
+pub const DOCUMENT_DEPTH: usize = 64;
+/// Values in a flow's text.
+pub const DOCUMENT_NODES: usize = 500_000;
+/// Nodes of a flow, those in bodies included.
+pub const NODES: usize = 10_000;
+/// Edges of a flow.
+pub const EDGES: usize = 50_000;
+/// Bodies within bodies.
+pub const BODY_DEPTH: usize = 16;
+/// Flows that call flows.
+pub const FLOW_DEPTH: usize = 16;
+/// The longest timeout: 365 days, in milliseconds.
+pub const MAX_TIMEOUT_MS: u64 = 365 * 24 * 3_600 * 1_000;
+/// Attempts of one task.
+pub const MAX_ATTEMPTS: u64 = 1_000;
+/// Attempts at a time.
+pub const MAX_CONCURRENCY: u64 = 10_000;

@@ -1,0 +1,101 @@
+//! Policies as they are written: every number within its bounds.
+
+use crate::{
+    diagnostic::Findings,
+    fields::{entries, known},
+    graph::{FlowPolicy, Jitter, NodePolicy, Retry, RetryOn},
+    limits::{MAX_ATTEMPTS, MAX_CONCURRENCY, MAX_TIMEOUT_MS},
+    yaml::{Kind, Tree},
+};
+
+/// Reads `flow.policy`.
+pub(crate) fn read_flow(tree: &Tree, policy: &mut FlowPolicy, findings: &mut Findings<'_>) {
+    known(entries(tree, "a policy", findings), &["failFast", "totalTimeoutMs", "maxConcurrency"], findings);
+    if let Some(fail_fast) = flag(tree, "failFast", findings) {
+        policy.fail_fast = fail_fast;
+    }
+    policy.total_timeout_ms = whole(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), findings);
+    if let Some(concurrency) = whole(tree, "maxConcurrency", (1, MAX_CONCURRENCY), findings) {
+        policy.max_concurrency = concurrency as u32;
+    }
+}
+
+/// Reads `policy` of a node.
+pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, findings: &mut Findings<'_>) {
+    let allowed = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
+    known(entries(tree, "a policy", findings), &allowed, findings);
+    if let Some(timeout) = whole(tree, "timeoutMs", (1, MAX_TIMEOUT_MS), findings) {
+        policy.timeout_ms = timeout;
+    }
+    policy.total_timeout_ms = whole(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), findings);
+    if let Some(continues) = flag(tree, "continueOnError", findings) {
+        policy.continue_on_error = continues;
+    }
+    if let Some(retry) = tree.member("retry") {
+        read_retry(retry, &mut policy.retry, findings);
+    }
+}
+
+fn read_retry(tree: &Tree, retry: &mut Retry, findings: &mut Findings<'_>) {
+    let allowed = ["maxAttempts", "backoffMs", "factor", "maxBackoffMs", "jitter", "on"];
+    known(entries(tree, "`retry`", findings), &allowed, findings);
+    if let Some(attempts) = whole(tree, "maxAttempts", (1, MAX_ATTEMPTS), findings) {
+        retry.max_attempts = attempts as u32;
+    }
+    if let Some(backoff) = whole(tree, "backoffMs", (0, MAX_TIMEOUT_MS), findings) {
+        retry.backoff_ms = backoff;
+    }
+    if let Some(cap) = whole(tree, "maxBackoffMs", (0, MAX_TIMEOUT_MS), findings) {
+        retry.max_backoff_ms = cap;
+    }
+    if let Some(factor) = tree.member("factor") {
+        match factor.json().as_f64().filter(|factor| (1.0..=100.0).contains(factor)) {
+            Some(number) => retry.factor = number,
+            None => {
+                findings.error("bad_policy", factor.span, "`factor` is a number from 1 to 100", Some("write 2".into()));
+            }
+        }
+    }
+    retry.jitter =
+        choice(tree, "jitter", &[("full", Jitter::Full), ("none", Jitter::None)], findings).unwrap_or(retry.jitter);
+    retry.on =
+        choice(tree, "on", &[("retryable", RetryOn::Retryable), ("any", RetryOn::Any)], findings).unwrap_or(retry.on);
+    let eager = retry.max_attempts > 10 && (retry.backoff_ms == 0 || retry.max_backoff_ms == 0);
+    if eager {
+        let message = format!("{} attempts without a delay between them", retry.max_attempts);
+        findings.error("bad_policy", tree.span, message, Some("add `backoffMs: 200`".into()));
+    }
+}
+
+fn whole(tree: &Tree, key: &str, (least, most): (u64, u64), findings: &mut Findings<'_>) -> Option<u64> {
+    let value = tree.member(key)?;
+    let number = value.json().as_u64().filter(|number| (least..=most).contains(number));
+    if number.is_none() {
+        let message = format!("`{key}` is a whole number from {least} to {most}");
+        findings.error("bad_policy", value.span, message, Some(format!("leave `{key}` out for its default")));
+    }
+    number
+}
+
+fn flag(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<bool> {
+    let value = tree.member(key)?;
+    let flag = value.json().as_bool();
+    if flag.is_none() {
+        let message = format!("`{key}` is true or false, this is {}", value.type_name());
+        findings.error("wrong_type", value.span, message, None);
+    }
+    flag
+}
+
+fn choice<T: Copy>(tree: &Tree, key: &str, choices: &[(&str, T)], findings: &mut Findings<'_>) -> Option<T> {
+    let value = tree.member(key)?;
+    let found = match &value.kind {
+        Kind::Scalar(json) => choices.iter().find(|(name, _)| Some(*name) == json.as_str()),
+        _ => None,
+    };
+    if found.is_none() {
+        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+        findings.error("bad_value", value.span, format!("`{key}` is one of: {}", names.join(", ")), None);
+    }
+    found.map(|(_, choice)| *choice)
+}

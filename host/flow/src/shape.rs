@@ -1,0 +1,255 @@
+//! The shape of a flow: which body a node is in, which edges join whom, cycles, ancestors.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    diagnostic::{Findings, did_you_mean},
+    fields::shown,
+    graph::Join,
+    limits,
+    read::{RawBody, RawFlow},
+};
+
+/// Where everything is. Scope 0 is the flow itself; an owner's scope comes after the one that the owner is in.
+pub(crate) struct Shape {
+    pub(crate) by_id: BTreeMap<String, usize>,
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) scope_of: Vec<usize>,
+    /// The scope that a node owns.
+    pub(crate) owned: Vec<Option<usize>>,
+    /// Edges that are sound: index of the raw edge, from, to.
+    pub(crate) edges: Vec<(usize, usize, usize)>,
+    pub(crate) incoming: Vec<Vec<usize>>,
+    pub(crate) outgoing: Vec<Vec<usize>>,
+    pub(crate) on_cycle: Vec<bool>,
+}
+
+#[derive(Default)]
+pub(crate) struct Scope {
+    pub(crate) owner: Option<usize>,
+    pub(crate) nodes: Vec<usize>,
+}
+
+impl Shape {
+    /// Finds out where everything is; what does not fit is a finding.
+    pub(crate) fn new(flow: &RawFlow<'_>, findings: &mut Findings<'_>) -> Shape {
+        let count = flow.nodes.len();
+        if count > limits::NODES || flow.edges.len() > limits::EDGES {
+            let message = format!("{count} nodes and {} edges", flow.edges.len());
+            let help = Some(format!("at most {} nodes and {} edges", limits::NODES, limits::EDGES));
+            findings.error("too_large", flow.head, message, help);
+        }
+        let by_id = ids(flow, findings);
+        let parent = parents(flow, &by_id, findings);
+        let mut shape = Shape {
+            by_id,
+            scopes: vec![Scope::default()],
+            scope_of: vec![0; count],
+            owned: vec![None; count],
+            edges: Vec::new(),
+            incoming: vec![Vec::new(); count],
+            outgoing: vec![Vec::new(); count],
+            on_cycle: vec![false; count],
+        };
+        shape.place_nodes(flow, &parent, findings);
+        shape.join_edges(flow, findings);
+        shape
+    }
+
+    /// Owners before their bodies, level by level.
+    fn place_nodes(&mut self, flow: &RawFlow<'_>, parent: &[Option<usize>], findings: &mut Findings<'_>) {
+        let mut children: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
+        for (node, owner) in parent.iter().enumerate() {
+            children.entry(*owner).or_default().push(node);
+        }
+        let mut depth = vec![0];
+        self.scopes[0].nodes = children.remove(&None).unwrap_or_default();
+        let mut at = 0;
+        while at < self.scopes.len() {
+            for node in self.scopes[at].nodes.clone() {
+                self.scope_of[node] = at;
+                if matches!(flow.nodes[node].body, RawBody::None) {
+                    continue;
+                }
+                let nodes = children.remove(&Some(node)).unwrap_or_default();
+                if nodes.is_empty() {
+                    let help = Some("name at least one node, or leave `body` out".into());
+                    findings.error("empty_body", flow.nodes[node].body_span, "the body has no nodes", help);
+                }
+                if depth[at] == limits::BODY_DEPTH {
+                    let message = format!("bodies are nested more than {} deep", limits::BODY_DEPTH);
+                    findings.error("too_deep", flow.nodes[node].body_span, message, None);
+                    continue;
+                }
+                self.owned[node] = Some(self.scopes.len());
+                self.scopes.push(Scope { owner: Some(node), nodes });
+                depth.push(depth[at] + 1);
+            }
+            at += 1;
+        }
+        // What is left hangs in a ring of bodies.
+        for node in children.into_values().flatten() {
+            let help = Some("a node cannot be inside its own body".into());
+            findings.error("body_ring", flow.nodes[node].id_span, "bodies contain each other", help);
+        }
+    }
+
+    fn join_edges(&mut self, flow: &RawFlow<'_>, findings: &mut Findings<'_>) {
+        let mut seen = HashMap::new();
+        for (index, edge) in flow.edges.iter().enumerate() {
+            let mut end = |(id, span): &(String, crate::yaml::Span)| {
+                let found = self.by_id.get(id.as_str()).copied();
+                if found.is_none() && !id.is_empty() {
+                    let help = did_you_mean(id, self.by_id.keys().map(String::as_str));
+                    let help = help.or_else(|| Some("name a node's id".into()));
+                    findings.error("dangling_edge", *span, format!("there is no node `{}`", shown(id)), help);
+                }
+                found
+            };
+            let (Some(from), Some(to)) = (end(&edge.from), end(&edge.to)) else { continue };
+            if self.scope_of[from] != self.scope_of[to] {
+                let message =
+                    format!("the edge from `{}` to `{}` crosses the border of a body", edge.from.0, edge.to.0);
+                let help = Some("data leave a body through its owner: lead the edge from the owner".into());
+                findings.error("border_crossed", edge.span, message, help);
+                continue;
+            }
+            if seen.insert((from, to, edge.on as u8), index).is_some() && edge.when.is_none() {
+                let message = format!("`{}` and `{}` are joined twice in the same way", edge.from.0, edge.to.0);
+                findings.warning("double_edge", edge.span, message, Some("leave one of them out".into()));
+            }
+            self.outgoing[from].push(self.edges.len());
+            self.incoming[to].push(self.edges.len());
+            self.edges.push((index, from, to));
+        }
+    }
+
+    pub(crate) fn successors(&self, node: usize) -> impl Iterator<Item = usize> {
+        self.outgoing[node].iter().map(|edge| self.edges[*edge].2)
+    }
+
+    pub(crate) fn predecessors(&self, node: usize) -> impl Iterator<Item = usize> {
+        self.incoming[node].iter().map(|edge| self.edges[*edge].1)
+    }
+
+    /// Everything from which a path leads to a node.
+    pub(crate) fn ancestors(&self, node: usize) -> Vec<usize> {
+        let mut seen = std::collections::HashSet::new();
+        let mut open: Vec<_> = self.predecessors(node).collect();
+        while let Some(at) = open.pop() {
+            if seen.insert(at) {
+                open.extend(self.predecessors(at));
+            }
+        }
+        let mut found: Vec<_> = seen.into_iter().collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Marks cycles; one without an `any` join, and what nothing leads to, are findings.
+    pub(crate) fn check_cycles(&mut self, flow: &RawFlow<'_>, joins: &[Join], findings: &mut Findings<'_>) {
+        self.on_cycle = self.cyclic(|_| true);
+        let stuck = self.cyclic(|node| joins[node] != Join::Any);
+        if let Some(node) = stuck.iter().position(|stuck| *stuck) {
+            let id = &flow.nodes[node].id;
+            let help =
+                "a node runs once: repeat with `control.loop` and a body, or give one node of the cycle `join: any`";
+            let message = format!("`{id}` lies on a cycle of edges that no `any` join opens");
+            findings.error("cycle", flow.nodes[node].id_span, message, Some(help.into()));
+        }
+        let mut reached = vec![false; flow.nodes.len()];
+        let mut open: Vec<_> = (0..flow.nodes.len()).filter(|node| self.incoming[*node].is_empty()).collect();
+        while let Some(node) = open.pop() {
+            if !std::mem::replace(&mut reached[node], true) {
+                open.extend(self.successors(node));
+            }
+        }
+        for (node, _) in reached.iter().enumerate().filter(|(_, reached)| !**reached) {
+            let help = Some("lead an edge to it from a node that runs".into());
+            let message = format!("nothing leads to `{}`", flow.nodes[node].id);
+            findings.error("unreachable", flow.nodes[node].id_span, message, help);
+        }
+    }
+
+    /// The nodes on cycles of the nodes that are kept: what is left after removing sources and sinks again and again
+    /// may still lie between cycles, so each is checked for a way back.
+    fn cyclic(&self, keep: impl Fn(usize) -> bool) -> Vec<bool> {
+        let count = self.incoming.len();
+        let mut left: Vec<bool> = (0..count).map(&keep).collect();
+        peel(&mut left, |node| self.predecessors(node).collect(), |node| self.successors(node).collect());
+        peel(&mut left, |node| self.successors(node).collect(), |node| self.predecessors(node).collect());
+        let back = |start: usize| {
+            let mut seen = vec![false; count];
+            let mut open: Vec<_> = self.successors(start).filter(|node| left[*node]).collect();
+            while let Some(node) = open.pop() {
+                if node == start {
+                    return true;
+                }
+                if !std::mem::replace(&mut seen[node], true) {
+                    open.extend(self.successors(node).filter(|node| left[*node]));
+                }
+            }
+            false
+        };
+        (0..count).map(|node| left[node] && back(node)).collect()
+    }
+}
+
+/// Removes nodes that nothing left leads to, until there are none.
+fn peel(left: &mut [bool], before: impl Fn(usize) -> Vec<usize>, after: impl Fn(usize) -> Vec<usize>) {
+    let mut degree: Vec<usize> =
+        (0..left.len()).map(|node| before(node).into_iter().filter(|other| left[*other]).count()).collect();
+    let mut open: Vec<_> = (0..left.len()).filter(|node| left[*node] && degree[*node] == 0).collect();
+    while let Some(node) = open.pop() {
+        left[node] = false;
+        for next in after(node) {
+            if left[next] {
+                degree[next] -= 1;
+                if degree[next] == 0 {
+                    open.push(next);
+                }
+            }
+        }
+    }
+}
+
+fn ids(flow: &RawFlow<'_>, findings: &mut Findings<'_>) -> BTreeMap<String, usize> {
+    let mut by_id: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, node) in flow.nodes.iter().enumerate().filter(|(_, node)| !node.id.is_empty()) {
+        match by_id.get(&node.id) {
+            Some(first) => {
+                let line = flow.nodes[*first].id_span.line;
+                let message = format!("the id `{}` stands already in line {line}", shown(&node.id));
+                findings.error("duplicate_id", node.id_span, message, Some("give one of them another id".into()));
+            }
+            None => {
+                by_id.insert(node.id.clone(), index);
+            }
+        }
+    }
+    by_id
+}
+
+/// The owner of every node's body.
+fn parents(flow: &RawFlow<'_>, by_id: &BTreeMap<String, usize>, findings: &mut Findings<'_>) -> Vec<Option<usize>> {
+    let mut parent: Vec<_> = flow.nodes.iter().map(|node| node.inside).collect();
+    for (owner, node) in flow.nodes.iter().enumerate() {
+        let RawBody::Ids(ids) = &node.body else { continue };
+        for (id, span) in ids {
+            let Some(inner) = by_id.get(id.as_str()).copied() else {
+                let help = did_you_mean(id, by_id.keys().map(String::as_str));
+                findings.error("unknown_node", *span, format!("there is no node `{}`", shown(id)), help);
+                continue;
+            };
+            if inner == owner {
+                findings.error("body_ring", *span, "a node cannot be inside its own body", None);
+            } else if parent[inner].is_some_and(|other| other != node.inside.unwrap_or(usize::MAX)) {
+                let message = format!("`{}` is in another body already", shown(id));
+                findings.error("two_bodies", *span, message, Some("a node is in at most one body".into()));
+            } else {
+                parent[inner] = Some(owner);
+            }
+        }
+    }
+    parent
+}

@@ -1,0 +1,220 @@
+//! Text to a tree in which everything knows its place. JSON is read by the same parser: it is YAML.
+
+use std::{fmt, sync::Arc};
+
+use flowcell_contract::Json;
+use flowcell_expr::json::Number;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_yaml::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Options, Spanned};
+
+use crate::limits;
+
+/// Where something stands in a text, counted from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    /// Characters; 0 if it goes over several lines.
+    pub(crate) len: usize,
+}
+
+impl From<Location> for Span {
+    fn from(location: Location) -> Span {
+        Span { line: location.line() as usize, column: location.column() as usize, len: location.span().len() as usize }
+    }
+}
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub(crate) span: Span,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Scalar(Json),
+    List(Vec<Tree>),
+    Map(Vec<Entry>),
+}
+
+/// One member of a map.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: Arc<str>,
+    pub(crate) key_span: Span,
+    pub(crate) value: Tree,
+}
+
+impl Tree {
+    /// The value without its places.
+    pub(crate) fn json(&self) -> Json {
+        match &self.kind {
+            Kind::Scalar(json) => json.clone(),
+            Kind::List(items) => Json::array(items.iter().map(Tree::json)),
+            Kind::Map(entries) => Json::object(entries.iter().map(|entry| (entry.key.clone(), entry.value.json()))),
+        }
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Scalar(json) => json.as_str(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn member(&self, key: &str) -> Option<&Tree> {
+        match &self.kind {
+            Kind::Map(entries) => entries.iter().find(|entry| &*entry.key == key).map(|entry| &entry.value),
+            _ => None,
+        }
+    }
+
+    /// The nearest part of the tree on the way that a JSON Pointer describes.
+    pub(crate) fn nearest(&self, pointer: &str) -> &Tree {
+        let mut at = self;
+        for token in pointer.split('/').skip(1) {
+            let token = token.replace("~1", "/").replace("~0", "~");
+            let next = match &at.kind {
+                Kind::Map(_) => at.member(&token),
+                Kind::List(items) => token.parse::<usize>().ok().and_then(|index| items.get(index)),
+                Kind::Scalar(_) => None,
+            };
+            match next {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        at
+    }
+
+    pub(crate) fn type_name(&self) -> &'static str {
+        match &self.kind {
+            Kind::Scalar(json) => json.type_name(),
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a map",
+        }
+    }
+}
+
+/// What the parser found wrong.
+pub(crate) struct SyntaxError {
+    pub(crate) span: Span,
+    pub(crate) message: String,
+}
+
+/// Parses a document.
+pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
+    if text.len() > limits::DOCUMENT_BYTES {
+        let message = format!("the document has {} bytes, more than {}", text.len(), limits::DOCUMENT_BYTES);
+        return Err(SyntaxError { span: Span { line: 1, column: 1, len: 0 }, message });
+    }
+    serde_yaml::from_str_with_options(text, options()).map_err(|error| SyntaxError {
+        span: error.location().map_or(Span { line: 1, column: 1, len: 0 }, Span::from),
+        message: first_line(&error.to_string()),
+    })
+}
+
+fn options() -> Options {
+    serde_yaml::options! {
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        merge_keys: MergeKeyPolicy::Error,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+        emit_comments: false,
+        budget: serde_yaml::budget! {
+            max_depth: limits::DOCUMENT_DEPTH,
+            flow_nesting_limit: limits::DOCUMENT_DEPTH,
+            max_nodes: limits::DOCUMENT_NODES,
+            max_events: limits::DOCUMENT_NODES * 2,
+            max_aliases: 0,
+            max_anchors: 0,
+            max_documents: 1,
+        },
+    }
+}
+
+fn first_line(message: &str) -> String {
+    let line = message.lines().next().unwrap_or(message);
+    // The place is told beside the message, and the options are ours, not the reader's.
+    let line = line.split(" at line ").next().unwrap_or(line).trim_start_matches("error: ");
+    match line.split_once(", set ") {
+        Some((cause, _)) => cause.to_owned(),
+        None if line.starts_with("budget breached: Anchors") => "anchors and aliases are not allowed in a flow".into(),
+        None => line.to_owned(),
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tree, D::Error> {
+        let spanned = Spanned::<Kind>::deserialize(deserializer)?;
+        Ok(Tree { span: Span::from(spanned.referenced), kind: spanned.value })
+    }
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Kind, D::Error> {
+        deserializer.deserialize_any(KindVisitor)
+    }
+}
+
+struct KindVisitor;
+
+impl<'de> Visitor<'de> for KindVisitor {
+    type Value = Kind;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Kind, E> {
+        Ok(Kind::Scalar(Json::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Kind, E> {
+        Ok(Kind::Scalar(Json::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
+        Kind::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Kind, E> {
+        Ok(Kind::Scalar(Json::Bool(value)))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Kind, E> {
+        Ok(Kind::Scalar(Json::Number(value.into())))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Kind, E> {
+        Ok(Kind::Scalar(Json::Number(value.into())))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Kind, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("a number must be finite"))?;
+        Ok(Kind::Scalar(Json::Number(number)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Kind, E> {
+        Ok(Kind::Scalar(Json::from(value)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Kind, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Kind::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kind, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            let value = map.next_value()?;
+            entries.push(Entry { key: key.value.as_str().into(), key_span: Span::from(key.referenced), value });
+        }
+        Ok(Kind::Map(entries))
+    }
+}

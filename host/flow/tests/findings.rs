@@ -1,0 +1,145 @@
+//! Flows and what is found in them: `invalid/*.yaml` beside `*.err`, `valid/*.yaml` beside `*.txt`. `BLESS=1` writes the
+//! goldens anew.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use flowcell_contract::{Catalog, Digest, Manifest};
+use flowcell_flow::{Checked, Files, Severity, Source, draw};
+use proptest::prelude::*;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+fn catalog() -> Catalog {
+    let mut catalog = Catalog::default();
+    let manifest = fs::read_to_string(folder("catalog.yaml")).unwrap();
+    catalog.add(Manifest::parse(&manifest).unwrap(), &Digest("00".into()));
+    catalog
+}
+
+/// The cases themselves are the library of flows.
+struct Beside;
+
+impl Files for Beside {
+    fn read(&self, path: &str) -> Result<String, String> {
+        if path == "prompt.md" { Ok("Say {{ flow.input.word }}".into()) } else { Err("there is no such file".into()) }
+    }
+
+    fn flow(&self, name: &str) -> Option<Source> {
+        let text = fs::read_to_string(folder("invalid").join(format!("{name}.yaml"))).ok()?;
+        Some(Source { name: format!("{name}.yaml"), text })
+    }
+}
+
+fn load(path: &Path) -> Checked {
+    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+    flowcell_flow::load(&Source { name, text: fs::read_to_string(path).unwrap() }, &catalog(), &Beside)
+}
+
+fn cases(name: &str) -> Vec<PathBuf> {
+    let mut cases: Vec<_> = fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.retain(|path| path.extension().is_some_and(|extension| extension == "yaml" || extension == "json"));
+    cases.sort();
+    cases
+}
+
+fn compare(golden: &Path, given: &str) -> Option<String> {
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(golden, given).unwrap();
+    }
+    let expected = fs::read_to_string(golden).unwrap_or_default();
+    (expected != given).then(|| format!("{}:\n{given}", golden.display()))
+}
+
+fn printed(checked: &Checked) -> String {
+    checked.diagnostics.iter().map(|finding| format!("{finding}\n\n")).collect()
+}
+
+#[test]
+fn bad_flows_are_told_what_is_wrong() {
+    let cases = cases("invalid");
+    assert!(cases.len() >= 40, "only {} cases", cases.len());
+    let mut wrong = Vec::new();
+    for case in cases {
+        let checked = load(&case);
+        assert!(!checked.diagnostics.is_empty(), "{} has no finding", case.display());
+        let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+        assert_eq!(checked.graph.is_none(), errors, "{}", case.display());
+        wrong.extend(compare(&case.with_extension("err"), &printed(&checked)));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn good_flows_have_no_findings_and_this_shape() {
+    let mut wrong = Vec::new();
+    for case in cases("valid") {
+        let checked = load(&case);
+        assert_eq!(printed(&checked), "", "{}", case.display());
+        let graph = checked.graph.unwrap();
+        let mut shape = draw::draw(&graph, draw::Format::Text);
+        for node in &graph.nodes {
+            let references: Vec<_> = node.input.references.iter().map(|reference| format!("{reference:?}")).collect();
+            shape += &format!("{}: {:?} {}\n", node.id, node.join, references.join(" "));
+        }
+        wrong.extend(compare(&case.with_extension("txt"), &shape));
+        for format in [draw::Format::Mermaid, draw::Format::Dot, draw::Format::Svg] {
+            assert!(draw::draw(&graph, format).contains(graph.nodes[0].id.as_str()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Hostile documents end in a finding, not in a panic or an endless wait.
+#[test]
+fn hostile_documents_are_refused() {
+    let laughs: String = (1..20).map(|n| format!("l{n}: &l{n} [*l{0}, *l{0}, *l{0}]\n", n - 1)).collect();
+    let documents = [
+        format!("l0: &l0 [lol]\n{laughs}"),
+        "[".repeat(100_000),
+        "{a: ".repeat(1_000),
+        "- ".repeat(5_000),
+        "---\na: 1\n".repeat(10_000),
+        format!("flow: {{ name: big }}\nnodes:\n{}", "  - { id: a, type: test.noop }\n".repeat(20_000)),
+        "x".repeat(5 << 20),
+        "flow: !!python/object:os.system { name: x }\nnodes: []".into(),
+        "\u{0}\u{1}".into(),
+        "flow: { name: x }\nnodes: []\nnodes: []".into(),
+    ];
+    let catalog = catalog();
+    for text in documents {
+        let head: String = text.chars().take(40).collect();
+        let checked = flowcell_flow::load(&Source { name: "hostile.yaml".into(), text }, &catalog, &Beside);
+        assert!(checked.graph.is_none(), "{head}");
+        assert!(!checked.diagnostics.is_empty(), "{head}");
+    }
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn no_text_makes_the_checker_panic(text in "[a-z{}\\[\\]:,\"'#&*!|> \n-]{0,200}") {
+        let source = Source { name: "random.yaml".into(), text };
+        let first = flowcell_flow::load(&source, &Catalog::default(), &Beside);
+        let again = flowcell_flow::load(&source, &Catalog::default(), &Beside);
+        prop_assert_eq!(first.diagnostics, again.diagnostics);
+    }
+
+    #[test]
+    fn no_mutation_of_a_flow_makes_the_checker_panic(case in 0..5usize, at in any::<prop::sample::Index>(), with in "[a-z{}\\[\\]:,\" \n-]{0,6}") {
+        let cases = cases("valid");
+        let mut text: Vec<char> = fs::read_to_string(&cases[case % cases.len()]).unwrap().chars().collect();
+        let at = at.index(text.len());
+        text.splice(at..(at + 3).min(text.len()), with.chars());
+        let source = Source { name: "mutated.yaml".into(), text: text.into_iter().collect() };
+        let first = flowcell_flow::load(&source, &catalog(), &Beside);
+        prop_assert_eq!(first.diagnostics, flowcell_flow::load(&source, &catalog(), &Beside).diagnostics);
+    }
+}

@@ -1,0 +1,119 @@
+//! The runtime without wasm: noop nodes on a scripted runner, one edge and one whole-value binding each.
+//!
+//! Prints tasks per second on one core, and what a task of a large fan-out costs against one of a small fan-out.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run has nothing to say")]
+
+use std::{fmt::Write, future, sync::Arc, time::Instant};
+
+use flowcell_contract::{
+    Attempt, Calls, Catalog, Digest, FanOut, Json, Manifest, NodeRunner, Pause, Step, StepResult, Value, Wake,
+};
+use flowcell_flow::{NoFiles, Source, graph::Graph};
+use flowcell_runtime::{FlowRunner, NoFlows, PolicyOverride, RunOptions, RunStatus, World};
+use futures_util::future::BoxFuture;
+
+const MANIFEST: &str = "
+name: bench
+version: 1.0.0
+nodes:
+  - { type: bench.noop, title: Hands its value on, input: { type: object } }
+  - { type: bench.each, title: Runs its body, input: { type: object }, traits: [body], body: { variables: [item, index, count] } }
+";
+
+struct Noop;
+
+impl NodeRunner for Noop {
+    fn run(&self, attempt: Attempt, _calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
+        let each = &*attempt.node_type == "bench.each";
+        let step = match attempt.woken {
+            None if each => Step::Pause(Pause {
+                until: vec![Wake::Each(FanOut {
+                    items: Value::from(attempt.input.json().get("list").cloned().unwrap_or_default()),
+                    alias: "item".into(),
+                    concurrency: Some(8),
+                    stop_on_failure: true,
+                })],
+                state: Value::null(),
+            }),
+            Some(woken) => Step::Done(woken),
+            None => Step::Done(attempt.input),
+        };
+        Box::pin(future::ready(Ok(step)))
+    }
+}
+
+fn load(text: String) -> Arc<Graph> {
+    let mut catalog = Catalog::default();
+    catalog.add(Manifest::parse(MANIFEST).unwrap(), &Digest("00".into()));
+    let source = Source { name: "bench.yaml".into(), text };
+    let checked = flowcell_flow::load(&source, &catalog, &NoFiles);
+    for diagnostic in &checked.diagnostics {
+        eprintln!("{diagnostic}");
+    }
+    Arc::new(checked.graph.unwrap())
+}
+
+/// Many chains of ten nodes: every node has one edge and one binding, and the graph is wide enough to be a load.
+fn chains(tasks: usize) -> Arc<Graph> {
+    let mut text = String::from("flow: { name: bench, input: { value: 1 } }\nnodes:\n");
+    let mut edges = String::from("edges:\n");
+    for task in 0..tasks {
+        let binding = if task % 10 == 0 { "flow.input.value".into() } else { format!("n{}.value", task - 1) };
+        writeln!(text, "  - {{ id: n{task}, type: bench.noop, input: {{ value: \"{{{{ {binding} }}}}\" }} }}").unwrap();
+        if task % 10 != 0 {
+            writeln!(edges, "  - {{ from: n{}, to: n{task} }}", task - 1).unwrap();
+        }
+    }
+    load(text + &edges)
+}
+
+fn foreach(items: usize) -> (Arc<Graph>, Json) {
+    let text = "
+flow: { name: bench, input: { list: [] } }
+nodes:
+  - { id: all, type: bench.each, input: { list: \"{{ flow.input.list }}\" }, body: [one] }
+  - { id: one, type: bench.noop, input: { value: \"{{ all.item }}\" } }
+edges: []
+";
+    let list = Json::array((0..items as u64).map(Json::from));
+    (load(text.into()), Json::object([("list", list)]))
+}
+
+/// Seconds of one run.
+fn time(graph: &Arc<Graph>, input: &Json) -> f64 {
+    let world = Arc::new(World::in_memory(Arc::new(Noop), Arc::new(NoFlows)));
+    let policy = PolicyOverride { max_concurrency: Some(64), ..PolicyOverride::default() };
+    let options = RunOptions { input: input.clone(), policy, without_events: true, ..RunOptions::default() };
+    let runner = FlowRunner::new(graph.clone(), world, options);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let began = Instant::now();
+    let result = runtime.block_on(runner.run());
+    let seconds = began.elapsed().as_secs_f64();
+    assert_eq!(result.status, RunStatus::Succeeded, "{:?}", result.error);
+    seconds
+}
+
+/// The best of several runs: the others met the noise of the machine.
+fn best(rounds: usize, graph: &Arc<Graph>, input: &Json) -> f64 {
+    (0..rounds).map(|_| time(graph, input)).fold(f64::INFINITY, f64::min)
+}
+
+fn main() {
+    let tasks = 10_000;
+    let seconds = best(10, &chains(tasks), &Json::Null);
+    println!(
+        "noop tasks, one core: {:.0} tasks/s ({:.2} µs a task)",
+        tasks as f64 / seconds,
+        seconds * 1e6 / tasks as f64
+    );
+    let per_item = |items: usize, rounds| {
+        let (graph, input) = foreach(items);
+        best(rounds, &graph, &input) * 1e6 / items as f64
+    };
+    let (small, large) = (per_item(100, 200), per_item(10_000, 10));
+    println!(
+        "foreach, 100 items: {small:.2} µs an item; 10,000 items: {large:.2} µs an item; ratio {:.2}",
+        large / small
+    );
+}

@@ -1,0 +1,290 @@
+//! The fold: what each fact does to the state. No expression is evaluated here and nothing is chosen.
+//!
+//! A fact that does not fit the state is a bug of the deciders or a corrupt journal; what it names is then not there and
+//! the fold panics, since going on would invent history.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Failure, Json, Pause, ScopePath, Value, Wake};
+use flowcell_flow::graph::{BodyIx, EdgeIx, Graph};
+
+use crate::{
+    capture,
+    fact::{Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey},
+    outcome,
+    state::{Each, EdgeState, Phase, RunState, Scope, Task},
+};
+
+impl RunState {
+    /// Folds one fact, which happened at `ts` (milliseconds since 1970), into the state.
+    pub fn apply(&mut self, fact: &Fact, ts: u64) {
+        match fact {
+            Fact::RunStarted { input, seed, deadline } => self.run_started(input, *seed, *deadline),
+            Fact::TaskReady { task, deadline } => self.task_ready(*task, *deadline),
+            Fact::TaskSkipped { task, reason } => self.task_skipped(*task, *reason),
+            Fact::AttemptStarted { task } => self.attempt_started(*task, ts),
+            Fact::TaskResumed { task } => self.task_resumed(*task, ts),
+            Fact::TaskPaused { task, pause } => self.task_paused(*task, pause, ts),
+            Fact::TaskWoken { task, index, outcome } => self.task_woken(*task, *index, outcome),
+            Fact::TaskRetrying { task, delay_ms, .. } => self.task_retrying(*task, ts + delay_ms),
+            Fact::RetryDue { task } => self.enqueue(*task, Phase::Ready),
+            Fact::TaskSucceeded { task, output } => self.task_ended(*task, Phase::Succeeded, output.json().clone()),
+            Fact::TaskFailed { task, failure, input } => {
+                let output = outcome::failed(failure, self.task(*task).attempt);
+                self.task_ended(*task, Phase::Failed, output);
+                self.task_mut(*task).failed_input = input.clone();
+            }
+            Fact::TaskCancelled { task } => self.task_ended(*task, Phase::Cancelled, outcome::cancelled()),
+            Fact::TaskClosing { task, failure } => {
+                self.set_phase(*task, Phase::Closing);
+                self.task_mut(*task).rest().closing = failure.as_deref().cloned();
+            }
+            Fact::EdgeSettled { scope, edge, fired } => self.edge_settled(*scope, *edge, *fired),
+            Fact::FailureUnhandled { task } => self.failure_unhandled(*task),
+            Fact::ScopeClosing { scope } => self.scope_mut(*scope).closing = true,
+            Fact::PassStarted { scope, owner, index, variables } => {
+                self.pass_started(*scope, *owner, *index, variables)
+            }
+            Fact::PassEnded { scope, outcome } => self.pass_ended(*scope, outcome),
+            Fact::EventKept { name, payload } => self.kept.push_back((name.clone(), payload.clone())),
+            Fact::EventTaken { name } => {
+                if let Some(at) = self.kept.iter().position(|(kept, _)| kept == name) {
+                    self.kept.remove(at);
+                }
+            }
+            Fact::PhaseStarted
+            | Fact::PhaseEnded { .. }
+            | Fact::MessageSent { .. }
+            | Fact::Replied { .. }
+            | Fact::Noted { .. } => {}
+            Fact::CancelRequested { reason } => self.cancel = Some(*reason),
+            Fact::RunEnded { end } => self.run_ended(end),
+        }
+    }
+
+    pub(crate) fn scope_mut(&mut self, scope: ScopeId) -> &mut Scope {
+        match self.scopes.get_mut(&scope) {
+            Some(scope) => scope,
+            None => panic!("the journal names scope {} which is not live", scope.0),
+        }
+    }
+
+    fn task_mut(&mut self, key: TaskKey) -> &mut Task {
+        let slot = self.graph.node(key.node).slot as usize;
+        &mut self.scope_mut(key.scope).tasks[slot]
+    }
+
+    fn run_started(&mut self, input: &Json, seed: u64, deadline: Option<u64>) {
+        self.flow_root = Json::object([("input", input.clone())]);
+        self.seed = seed;
+        self.deadline = deadline;
+        self.next_scope = 1;
+        self.scopes.insert(ScopeId::ROOT, new_scope(&self.graph, BodyIx::ROOT));
+    }
+
+    fn run_ended(&mut self, end: &RunEnd) {
+        self.end = Some(end.clone());
+        self.scopes.clear();
+        self.queue.clear();
+        self.paused.clear();
+        self.running = 0;
+    }
+
+    /// Moves a task to another phase and keeps the counts that depend on it.
+    fn set_phase(&mut self, key: TaskKey, phase: Phase) {
+        let task = self.task_mut(key);
+        let before = std::mem::replace(&mut task.phase, phase);
+        let scope = self.scope_mut(key.scope);
+        let active = |phase: Phase| !phase.is_end() && phase != Phase::Waiting;
+        scope.waiting -= u32::from(before == Phase::Waiting);
+        scope.active += u32::from(active(phase));
+        scope.active -= u32::from(active(before));
+        self.running += u32::from(phase == Phase::Running);
+        self.running -= u32::from(before == Phase::Running);
+        if before == Phase::Paused {
+            self.paused.remove(&key);
+        }
+        if phase == Phase::Paused {
+            self.paused.insert(key);
+        }
+        let queued = |phase: Phase| matches!(phase, Phase::Ready | Phase::Woken);
+        if queued(before) {
+            // Permits are given from the front; only a cancelled task leaves from elsewhere.
+            if self.queue.front() == Some(&key) {
+                self.queue.pop_front();
+            } else {
+                self.queue.retain(|queued| *queued != key);
+            }
+        }
+        if queued(phase) {
+            self.queue.push_back(key);
+        }
+    }
+
+    fn enqueue(&mut self, key: TaskKey, phase: Phase) {
+        self.set_phase(key, phase);
+    }
+
+    fn task_ready(&mut self, key: TaskKey, deadline: Option<u64>) {
+        let captured = capture::capture(self, key);
+        self.set_phase(key, Phase::Ready);
+        let task = self.task_mut(key);
+        task.captured = captured;
+        task.deadline = deadline;
+    }
+
+    fn task_skipped(&mut self, key: TaskKey, _reason: SkipReason) {
+        self.set_phase(key, Phase::Skipped);
+        self.task_mut(key).output = Some(outcome::skipped());
+    }
+
+    fn attempt_started(&mut self, key: TaskKey, ts: u64) {
+        self.set_phase(key, Phase::Running);
+        let task = self.task_mut(key);
+        task.attempt += 1;
+        task.resumes = 0;
+        task.ran_ms = 0;
+        task.since = ts;
+        // A new attempt knows nothing of the passes and pauses of the one before.
+        task.rest = None;
+    }
+
+    fn task_resumed(&mut self, key: TaskKey, ts: u64) {
+        self.set_phase(key, Phase::Running);
+        let task = self.task_mut(key);
+        task.resumes += 1;
+        task.since = ts;
+    }
+
+    fn task_paused(&mut self, key: TaskKey, pause: &Pause, ts: u64) {
+        self.set_phase(key, Phase::Paused);
+        let task = self.task_mut(key);
+        task.ran_ms += ts.saturating_sub(task.since);
+        task.since = ts;
+        let rest = task.rest();
+        rest.state = Some(pause.state.clone());
+        rest.woken = None;
+        if let [Wake::Each(fan_out)] = pause.until.as_slice() {
+            let length = fan_out.items.json().as_array().map_or(0, <[Json]>::len);
+            rest.each =
+                Some(Each { fan_out: fan_out.clone(), next: 0, done: 0, results: vec![None; length], failure: None });
+        }
+        rest.pause = Some(pause.clone());
+    }
+
+    fn task_woken(&mut self, key: TaskKey, index: u32, outcome: &Result<Value, Box<Failure>>) {
+        self.enqueue(key, Phase::Woken);
+        let rest = self.task_mut(key).rest();
+        let wake = rest.pause.take().and_then(|pause| pause.until.get(index as usize).map(Wake::name)).unwrap_or("now");
+        rest.each = None;
+        rest.woken = Some(Value::from(outcome::woken(index, wake, outcome)));
+        if wake == "body"
+            && let Ok(value) = outcome
+        {
+            rest.last = value.json().clone();
+        }
+        if self.graph.node(key.node).rebinds {
+            let captured = capture::recapture(self, key);
+            self.task_mut(key).captured = captured;
+        }
+    }
+
+    fn task_retrying(&mut self, key: TaskKey, due: u64) {
+        self.set_phase(key, Phase::Delayed);
+        let task = self.task_mut(key);
+        task.rest = None;
+        task.rest().retry_due = due;
+    }
+
+    fn task_ended(&mut self, key: TaskKey, phase: Phase, output: Json) {
+        self.set_phase(key, phase);
+        let task = self.task_mut(key);
+        task.output = Some(output);
+        task.rest = None;
+        // Kept only by what has not ended: outputs are shared, but captures would hold whole histories.
+        task.captured = None;
+    }
+
+    fn edge_settled(&mut self, scope: ScopeId, edge: EdgeIx, fired: bool) {
+        let graph = self.graph.clone();
+        let line = graph.edge(edge);
+        let slot = graph.node(line.to).slot as usize;
+        let scope = self.scope_mut(scope);
+        scope.edges[line.slot as usize] = if fired { EdgeState::Fired } else { EdgeState::Skipped };
+        let target = &mut scope.tasks[slot];
+        target.pending -= 1;
+        if fired {
+            target.fired += 1;
+            target.opened.get_or_insert(edge);
+        }
+    }
+
+    fn failure_unhandled(&mut self, key: TaskKey) {
+        let error = self.task(key).output.as_ref().and_then(|output| output.get("error")).cloned();
+        let failure = outcome::read_failure(error.as_ref());
+        self.scope_mut(key.scope).failure.get_or_insert((key, failure));
+    }
+
+    fn pass_started(&mut self, id: ScopeId, owner: TaskKey, index: u32, variables: &Json) {
+        let graph = self.graph.clone();
+        let node = graph.node(owner.node);
+        let Some(body) = node.body else { panic!("the journal gives `{}` a pass, but it owns no body", node.id) };
+        let path = self.scope(owner.scope).path.address(&node.id);
+        let mut scope = new_scope(&graph, body);
+        scope.path = ScopePath::from(format!("{path}[{index}]"));
+        scope.owner = Some(owner);
+        scope.index = index;
+        scope.variables = variables.clone();
+        self.scopes.insert(id, scope);
+        self.next_scope = id.0 + 1;
+        let rest = self.task_mut(owner).rest();
+        rest.passes.insert(id);
+        rest.passes_begun += 1;
+        rest.variables = variables.clone();
+        if let Some(each) = &mut rest.each {
+            each.next += 1;
+        }
+    }
+
+    fn pass_ended(&mut self, id: ScopeId, ended: &PassOutcome) {
+        let Some(scope) = self.scopes.remove(&id) else { panic!("the journal ends pass {} which is not live", id.0) };
+        let Some(owner) = scope.owner else { panic!("the journal ends the flow itself as a pass") };
+        let rest = self.task_mut(owner).rest();
+        rest.passes.remove(&id);
+        let Some(each) = &mut rest.each else { return };
+        each.done += 1;
+        let result = match ended {
+            PassOutcome::Done(value) => value.clone(),
+            PassOutcome::Failed(failure) => {
+                if each.fan_out.stop_on_failure {
+                    each.failure.get_or_insert_with(|| (**failure).clone());
+                }
+                outcome::failed_item(failure)
+            }
+            PassOutcome::Cancelled => return,
+        };
+        rest.last = result.clone();
+        if let Some(slot) = each.results.get_mut(scope.index as usize) {
+            *slot = Some(result);
+        }
+    }
+}
+
+fn new_scope(graph: &Arc<Graph>, body: BodyIx) -> Scope {
+    let shape = graph.body(body);
+    let pending = |node| graph.node(node).incoming.len() as u32;
+    let tasks: Vec<_> = shape.nodes.iter().map(|node| Task { pending: pending(*node), ..Task::default() }).collect();
+    Scope {
+        body,
+        owner: None,
+        index: 0,
+        path: ScopePath::root(),
+        variables: Json::Null,
+        waiting: tasks.len() as u32,
+        tasks,
+        edges: vec![EdgeState::Pending; shape.edges.len()],
+        active: 0,
+        failure: None,
+        closing: false,
+    }
+}

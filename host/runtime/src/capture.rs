@@ -1,0 +1,201 @@
+//! What expressions name: references to recorded outputs, looked up in the state.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Failure, Json, code};
+use flowcell_expr::{Binding, Condition, Roots};
+use flowcell_flow::graph::{Bound, EdgeIx, Graph, Reference};
+
+use crate::{
+    fact::{ScopeId, TaskKey},
+    state::{Captured, EdgeState, Phase, RunState},
+};
+
+/// Looks up everything that a task's input and config name, as it is now.
+pub(crate) fn capture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
+    let node = state.graph.node(key.node);
+    if node.input.references.is_empty() && node.config.references.is_empty() {
+        return None;
+    }
+    let viewpoint = Viewpoint { state, scope: key.scope, task: Some(key) };
+    let look = |references: &[Reference]| references.iter().map(|reference| viewpoint.value(reference)).collect();
+    Some(Arc::new(Captured { input: look(&node.input.references), config: look(&node.config.references) }))
+}
+
+/// Looks the node's own variables up again; the rest stays as it was captured.
+pub(crate) fn recapture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>> {
+    let node = state.graph.node(key.node);
+    let captured = state.task(key).captured.as_deref()?;
+    let viewpoint = Viewpoint { state, scope: key.scope, task: Some(key) };
+    let again = |(reference, before): (&Reference, &Json)| match reference {
+        Reference::Owner(owner) if *owner == key.node => viewpoint.value(reference),
+        _ => before.clone(),
+    };
+    let input = node.input.references.iter().zip(&captured.input).map(again).collect();
+    Some(Arc::new(Captured { input, config: captured.config.clone() }))
+}
+
+/// Renders a task's input and config from what was captured.
+pub(crate) fn render(state: &RunState, key: TaskKey) -> Result<(Json, Json), Failure> {
+    let node = state.graph.node(key.node);
+    let captured = state.task(key).captured.as_deref();
+    let one = |bound: &Bound<Binding>, values: &[Json], field: &str| {
+        let roots = Named { graph: &state.graph, references: &bound.references, values };
+        bound.expr.render(&roots).map_err(|error| {
+            Failure::new(code::BINDING_ERROR, format!("{} of `{}`{}: {}", field, node.id, error.pointer, error.message))
+        })
+    };
+    let input = one(&node.input, captured.map_or(&[], |captured| &captured.input), "input")?;
+    let config = one(&node.config, captured.map_or(&[], |captured| &captured.config), "config")?;
+    Ok((input, config))
+}
+
+/// Evaluates a condition as seen from a scope; `task` is the one whose edges `inbound` means.
+pub(crate) fn holds(
+    state: &RunState,
+    scope: ScopeId,
+    task: Option<TaskKey>,
+    condition: &Bound<Condition>,
+) -> Result<bool, Failure> {
+    let roots = Live { viewpoint: Viewpoint { state, scope, task }, references: &condition.references };
+    condition.expr.evaluate(&roots).map_err(|error| Failure::new(code::CONDITION_ERROR, error.message))
+}
+
+/// Renders a binding as seen from a scope.
+pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Binding>) -> Result<Json, Failure> {
+    let roots = Live { viewpoint: Viewpoint { state, scope, task: None }, references: &binding.references };
+    binding
+        .expr
+        .render(&roots)
+        .map_err(|error| Failure::new(code::BINDING_ERROR, format!("output{}: {}", error.pointer, error.message)))
+}
+
+/// Roots from captured values.
+struct Named<'a> {
+    graph: &'a Graph,
+    references: &'a [Reference],
+    values: &'a [Json],
+}
+
+impl Roots for Named<'_> {
+    fn root(&self, name: &str) -> Option<Json> {
+        let at = self.references.iter().position(|reference| names(self.graph, reference, name))?;
+        self.values.get(at).cloned()
+    }
+}
+
+/// Roots straight from the state.
+struct Live<'a> {
+    viewpoint: Viewpoint<'a>,
+    references: &'a [Reference],
+}
+
+impl Roots for Live<'_> {
+    fn root(&self, name: &str) -> Option<Json> {
+        let graph = &self.viewpoint.state.graph;
+        let reference = self.references.iter().find(|reference| names(graph, reference, name))?;
+        Some(self.viewpoint.value(reference))
+    }
+}
+
+/// Whether a reference stands behind this root name.
+fn names(graph: &Graph, reference: &Reference, name: &str) -> bool {
+    match reference {
+        Reference::Flow => name == "flow",
+        Reference::Nodes(_) => name == "nodes",
+        Reference::Inbound => name == "inbound",
+        Reference::Inbounds => name == "inbounds",
+        Reference::Node(node) | Reference::Owner(node) => graph.node(*node).id.as_str() == name,
+        Reference::Alias(_, alias) => &**alias == name,
+    }
+}
+
+/// From where references are looked up.
+struct Viewpoint<'a> {
+    state: &'a RunState,
+    scope: ScopeId,
+    task: Option<TaskKey>,
+}
+
+impl Viewpoint<'_> {
+    fn value(&self, reference: &Reference) -> Json {
+        let state = self.state;
+        match reference {
+            Reference::Flow => state.flow_root.clone(),
+            Reference::Node(node) => self.output(*node).unwrap_or_default(),
+            Reference::Nodes(nodes) => {
+                let outputs = nodes.iter().filter_map(|node| Some((*node, self.output(*node)?)));
+                Json::object(outputs.map(|(node, output)| (state.graph.node(node).id.0.clone(), output)))
+            }
+            Reference::Owner(owner) => self.owner(*owner),
+            Reference::Alias(owner, _) => {
+                let pass = state.pass_of(self.scope, *owner);
+                pass.and_then(|pass| pass.variables.get("item").cloned()).unwrap_or_default()
+            }
+            Reference::Inbound => self.inbound().unwrap_or_default(),
+            Reference::Inbounds => self.inbounds(),
+        }
+    }
+
+    fn output(&self, node: flowcell_flow::graph::NodeIx) -> Option<Json> {
+        let scope = self.state.scope_of(self.scope, node)?;
+        self.state.task(TaskKey { scope, node }).output.clone()
+    }
+
+    /// The variables of the owner's pass around this scope; for the owner itself those of its latest pass.
+    fn owner(&self, owner: flowcell_flow::graph::NodeIx) -> Json {
+        if let Some(key) = self.task.filter(|key| key.node == owner) {
+            let rest = self.state.task(key).rest.as_ref();
+            let variables = rest.map(|rest| rest.variables.clone()).unwrap_or_default();
+            return with_last(&variables, rest.map(|rest| rest.last.clone()).unwrap_or_default());
+        }
+        self.state.pass_of(self.scope, owner).map(|pass| pass.variables.clone()).unwrap_or_default()
+    }
+
+    fn inbound(&self) -> Option<Json> {
+        let key = self.task?;
+        let node = self.state.graph.node(key.node);
+        let fired = |edge: &&EdgeIx| self.fired(key.scope, **edge);
+        let edge = match node.join {
+            flowcell_flow::graph::Join::Any => self.state.task(key).opened?,
+            _ => *node.incoming.iter().find(fired)?,
+        };
+        Some(self.brought(key.scope, edge))
+    }
+
+    fn inbounds(&self) -> Json {
+        let Some(key) = self.task else { return Json::Null };
+        let graph = &self.state.graph;
+        let fired = graph.node(key.node).incoming.iter().filter(|edge| self.fired(key.scope, **edge));
+        Json::object(
+            fired.map(|edge| (graph.node(graph.edge(*edge).from).id.0.clone(), self.brought(key.scope, *edge))),
+        )
+    }
+
+    fn fired(&self, scope: ScopeId, edge: EdgeIx) -> bool {
+        self.state.scope(scope).edges[self.state.graph.edge(edge).slot as usize] == EdgeState::Fired
+    }
+
+    /// What an edge brings: the output behind it, or over an error edge `{ failed, error, input }`.
+    fn brought(&self, scope: ScopeId, edge: EdgeIx) -> Json {
+        let source = TaskKey { scope, node: self.state.graph.edge(edge).from };
+        let task = self.state.task(source);
+        let output = task.output.clone().unwrap_or_default();
+        if task.phase != Phase::Failed || self.state.graph.node(source.node).policy.continue_on_error {
+            return output;
+        }
+        let input = task.failed_input.clone().unwrap_or_default();
+        Json::object([
+            ("failed", Json::from(true)),
+            ("error", output.get("error").cloned().unwrap_or_default()),
+            ("input", input),
+        ])
+    }
+}
+
+/// The owner's variables with `last` beside them.
+pub(crate) fn with_last(variables: &Json, last: Json) -> Json {
+    let members = variables.as_object().into_iter().flatten();
+    let members = members.filter(|(key, _)| &***key != "last").map(|(key, value)| (key.clone(), value.clone()));
+    Json::object(members.chain([(Arc::from("last"), last)]))
+}

@@ -1,0 +1,166 @@
+//! The deciders: given the state and something that came in, what happens now.
+//!
+//! [`decide`] evaluates conditions, looks references up and picks delays; every consequence is a fact, applied at once
+//! so that the next question sees it. It never awaits, reads a clock or draws a random number: time and entropy are
+//! arguments. All facts of one decision are appended to the journal as one unit. A decision costs as much as the edges
+//! it settles.
+
+mod arrive;
+mod close;
+mod passes;
+mod settle;
+
+use std::collections::VecDeque;
+
+use flowcell_contract::{Failure, Json, Question, StepResult, Value};
+
+use crate::{
+    fact::{CancelReason, Fact, Note, ScopeId, TaskKey},
+    outstanding::Timer,
+    state::{Phase, RunState},
+};
+
+/// Something that came in.
+#[derive(Debug)]
+pub enum Input {
+    /// The run is to begin.
+    Start {
+        /// Defaults and the caller's members.
+        input: Json,
+        /// The seed of the run.
+        seed: u64,
+    },
+    /// An attempt answered.
+    Answered {
+        /// Whose.
+        task: TaskKey,
+        /// Which attempt, after how many resumes: a later one is not meant.
+        attempt: (u32, u32),
+        /// What it answered.
+        result: StepResult,
+    },
+    /// A timer is due.
+    Due(Timer),
+    /// A person answered a question.
+    Reply {
+        /// The address of the task that asked.
+        gate: String,
+        /// `{ "content", "choice"? }`.
+        answer: Json,
+    },
+    /// A named event came.
+    Emit {
+        /// Its name.
+        name: String,
+        /// What it brings.
+        payload: Value,
+    },
+    /// A child run ended.
+    ChildEnded {
+        /// The task that called it.
+        task: TaskKey,
+        /// In which attempt.
+        attempt: u32,
+        /// Its outputs.
+        result: Result<Value, Failure>,
+    },
+    /// Somebody said something to the run.
+    Send {
+        /// What.
+        content: Value,
+    },
+    /// A task tells something besides its outcome.
+    Note {
+        /// Which task.
+        task: TaskKey,
+        /// What.
+        note: Note,
+    },
+    /// The run is to end.
+    Cancel,
+}
+
+/// Why something that came in was refused. Nothing happened then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No such gate is open.
+    GateClosed,
+    /// The answer is not among what the question allows.
+    AnswerRefused(String),
+    /// Too many named events are kept already.
+    TooManyEvents,
+    /// The run has ended.
+    RunEnded,
+}
+
+/// A source of random numbers, owned by whoever calls.
+pub trait Entropy {
+    /// Draws a number.
+    fn draw(&mut self) -> u64;
+}
+
+/// Decides what happens now, applies it to the state and returns it.
+pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn Entropy) -> Result<Vec<Fact>, Refusal> {
+    let mut decider =
+        Decider { state, now, entropy, facts: Vec::new(), ended: VecDeque::new(), check: VecDeque::new() };
+    decider.arrive(input)?;
+    decider.settle();
+    decider.dispatch();
+    Ok(decider.facts)
+}
+
+struct Decider<'a> {
+    state: &'a mut RunState,
+    now: u64,
+    entropy: &'a mut dyn Entropy,
+    facts: Vec<Fact>,
+    /// Tasks that ended and whose edges are not settled yet.
+    ended: VecDeque<TaskKey>,
+    /// Scopes that may have come to their end.
+    check: VecDeque<ScopeId>,
+}
+
+impl Decider<'_> {
+    fn emit(&mut self, fact: Fact) {
+        self.state.apply(&fact, self.now);
+        self.facts.push(fact);
+    }
+
+    /// Gives free permits to the tasks that wait longest.
+    fn dispatch(&mut self) {
+        if self.state.end.is_some() {
+            return;
+        }
+        while self.state.running < self.state.policy.max_concurrency
+            && let Some(task) = self.state.queue.front().copied()
+        {
+            let resumed = self.state.task(task).phase == Phase::Woken;
+            self.emit(if resumed { Fact::TaskResumed { task } } else { Fact::AttemptStarted { task } });
+        }
+    }
+
+    fn cancel(&mut self, reason: CancelReason) {
+        if self.state.cancel.is_none() {
+            self.emit(Fact::CancelRequested { reason });
+            self.close_scope(ScopeId::ROOT);
+        }
+    }
+}
+
+/// Checks an answer against its question. Answers what the node is to receive.
+fn check_answer(question: &Question, answer: &Json) -> Result<Json, String> {
+    let content = answer.get("content").and_then(Json::as_str);
+    let choice = answer.get("choice").and_then(Json::as_str).or(content);
+    if let Some(chosen) = question.choices.iter().find(|option| Some(option.value.as_str()) == choice) {
+        let content = content.unwrap_or(&chosen.value);
+        return Ok(Json::object([("content", Json::from(content)), ("choice", Json::from(chosen.value.as_str()))]));
+    }
+    let choices: Vec<_> = question.choices.iter().map(|option| option.value.as_str()).collect();
+    match content {
+        Some(content) if question.choices.is_empty() || question.allow_text => {
+            Ok(Json::object([("content", Json::from(content))]))
+        }
+        Some(_) => Err(format!("the answer must be one of: {}", choices.join(", "))),
+        None => Err("the answer has no `content`".into()),
+    }
+}

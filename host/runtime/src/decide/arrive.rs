@@ -1,0 +1,213 @@
+//! What comes in from outside: answers of attempts, timers, people, other runs.
+
+use flowcell_contract::{Failure, Json, Pause, Step, StepResult, Value, Wake, code};
+use flowcell_flow::graph::{Jitter, NodeIx, Retry, RetryOn};
+
+use super::{Decider, Input, Refusal, check_answer};
+use crate::{
+    fact::{CancelReason, Fact, ScopeId, TaskKey},
+    limits::MAX_KEPT_EVENTS,
+    outstanding::Timer,
+    state::Phase,
+};
+
+impl Decider<'_> {
+    pub(super) fn arrive(&mut self, input: Input) -> Result<(), Refusal> {
+        if self.state.end.is_some() {
+            return Err(Refusal::RunEnded);
+        }
+        match input {
+            Input::Start { input, seed } => self.start(input, seed),
+            Input::Answered { task, attempt, result } => self.answered(task, attempt, result),
+            Input::Due(timer) => self.due(&timer),
+            Input::Reply { gate, answer } => return self.reply(&gate, &answer),
+            Input::Emit { name, payload } => return self.named_event(name, payload),
+            Input::ChildEnded { task, attempt, result } => self.child_ended(task, attempt, result),
+            Input::Send { content } => self.emit(Fact::MessageSent { content }),
+            Input::Note { task, note } => {
+                if self.state.find(task).is_some() {
+                    self.emit(Fact::Noted { task, note: Box::new(note) });
+                }
+            }
+            Input::Cancel => self.cancel(CancelReason::Requested),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, input: Json, seed: u64) {
+        let deadline = self.state.policy.total_timeout_ms.map(|total| self.now.saturating_add(total));
+        self.emit(Fact::RunStarted { input, seed, deadline });
+        self.emit(Fact::PhaseStarted);
+        self.begin_scope(ScopeId::ROOT);
+    }
+
+    /// Whether the task still runs this attempt; what a withdrawn attempt answers is of no meaning.
+    fn is_running(&self, key: TaskKey, attempt: (u32, u32)) -> bool {
+        let running =
+            |task: &crate::state::Task| task.phase == Phase::Running && (task.attempt, task.resumes) == attempt;
+        self.state.find(key).is_some_and(running)
+    }
+
+    fn answered(&mut self, key: TaskKey, attempt: (u32, u32), result: StepResult) {
+        if !self.is_running(key, attempt) {
+            return;
+        }
+        match result {
+            Ok(Step::Done(output)) => {
+                self.emit(Fact::TaskSucceeded { task: key, output });
+                self.ended.push_back(key);
+            }
+            Ok(Step::Pause(pause)) => self.paused(key, pause),
+            Err(failure) => self.attempt_failed(key, failure),
+        }
+    }
+
+    fn paused(&mut self, key: TaskKey, pause: Pause) {
+        let node = self.state.graph.node(key.node);
+        let body_less = node.body.is_none();
+        if body_less && pause.until.iter().any(|wake| matches!(wake, Wake::Body(_) | Wake::Each(_))) {
+            let message = format!("`{}` asked for a pass through its body, but has none; give it `body:`", node.id);
+            return self.attempt_failed(key, Failure::new("no_body", message));
+        }
+        let first = pause.until.first().cloned();
+        let kept = pause.until.iter().enumerate().find_map(|(index, wake)| match wake {
+            Wake::Event(name) => {
+                self.state.kept.iter().find(|(kept, _)| **kept == **name).map(|kept| (index, kept.clone()))
+            }
+            _ => None,
+        });
+        self.emit(Fact::TaskPaused { task: key, pause: Box::new(pause) });
+        match first {
+            Some(Wake::Now) => self.wake(key, 0, Ok(Value::null())),
+            Some(Wake::Body(variables)) => self.start_pass(key, variables.json().clone()),
+            Some(Wake::Each(_)) => self.fill_fan_out(key),
+            _ => {}
+        }
+        if let Some((index, (name, payload))) = kept {
+            self.emit(Fact::EventTaken { name: name.clone() });
+            self.wake(key, index as u32, Ok(event_value(&name, &payload)));
+        }
+    }
+
+    pub(super) fn wake(&mut self, task: TaskKey, index: u32, outcome: Result<Value, Failure>) {
+        self.emit(Fact::TaskWoken { task, index, outcome: outcome.map_err(Box::new) });
+    }
+
+    /// Classifies a failure: another attempt, or the end of the task.
+    fn attempt_failed(&mut self, key: TaskKey, failure: Failure) {
+        let retry = &self.state.graph.node(key.node).policy.retry;
+        let attempt = self.state.task(key).attempt;
+        if attempt < retry.max_attempts && is_retried(retry, &failure) {
+            let delay_ms = delay(retry, attempt, &failure, self.entropy.draw());
+            self.emit(Fact::TaskRetrying { task: key, failure: Box::new(failure), delay_ms });
+            if delay_ms == 0 {
+                self.emit(Fact::RetryDue { task: key });
+            }
+            return;
+        }
+        self.fail(key, failure);
+    }
+
+    fn due(&mut self, timer: &Timer) {
+        if self.state.due(timer).is_none_or(|due| due > self.now) {
+            return;
+        }
+        match *timer {
+            Timer::Attempt { task, .. } => {
+                let limit = self.state.graph.node(task.node).policy.timeout_ms;
+                let message = format!("the attempt ran longer than its timeoutMs of {limit}");
+                self.attempt_failed(task, Failure::retryable(code::TIMEOUT, message));
+            }
+            Timer::Retry { task, .. } => self.emit(Fact::RetryDue { task }),
+            Timer::After { task, index, .. } => {
+                let since = self.state.task(task).since;
+                let elapsed = Json::object([("elapsedMs", Json::from(self.now.saturating_sub(since)))]);
+                self.wake(task, index, Ok(Value::from(elapsed)));
+            }
+            Timer::Total { task } => {
+                let limit = self.state.graph.node(task.node).policy.total_timeout_ms.unwrap_or_default();
+                let message = format!("the node took longer than its totalTimeoutMs of {limit}");
+                self.close_task(task, Some(Failure::new(code::TOTAL_TIMEOUT, message)));
+            }
+            Timer::Flow => self.cancel(CancelReason::TotalTimeout),
+        }
+    }
+
+    fn reply(&mut self, gate: &str, answer: &Json) -> Result<(), Refusal> {
+        let open = self.state.task_at(gate).filter(|key| self.state.task(*key).phase == Phase::Paused);
+        let key = open.ok_or(Refusal::GateClosed)?;
+        let rest = self.state.task(key).rest.as_ref();
+        let until = rest.and_then(|rest| rest.pause.as_ref()).map(|pause| pause.until.as_slice()).unwrap_or_default();
+        let question = until.iter().enumerate().find_map(|(index, wake)| match wake {
+            Wake::Answer(question) => Some((index, question)),
+            _ => None,
+        });
+        let (index, question) = question.ok_or(Refusal::GateClosed)?;
+        let answer = check_answer(question, answer).map_err(Refusal::AnswerRefused)?;
+        self.emit(Fact::Replied { task: key, answer: answer.clone() });
+        self.wake(key, index as u32, Ok(Value::from(answer)));
+        Ok(())
+    }
+
+    /// A named event wakes every task that waits for it; if there is none, it is kept.
+    fn named_event(&mut self, name: String, payload: Value) -> Result<(), Refusal> {
+        let waits = |key: &TaskKey| {
+            let rest = self.state.task(*key).rest.as_ref()?;
+            let until = &rest.pause.as_ref()?.until;
+            until.iter().position(|wake| matches!(wake, Wake::Event(wanted) if **wanted == *name))
+        };
+        let woken: Vec<_> = self.state.paused.iter().filter_map(|key| Some((*key, waits(key)?))).collect();
+        if woken.is_empty() {
+            if self.state.kept.len() >= MAX_KEPT_EVENTS {
+                return Err(Refusal::TooManyEvents);
+            }
+            self.emit(Fact::EventKept { name: name.into(), payload });
+            return Ok(());
+        }
+        for (key, index) in woken {
+            self.wake(key, index as u32, Ok(event_value(&name, &payload)));
+        }
+        Ok(())
+    }
+
+    fn child_ended(&mut self, key: TaskKey, attempt: u32, result: Result<Value, Failure>) {
+        let Some(task) = self.state.find(key).filter(|task| task.attempt == attempt) else { return };
+        match task.phase {
+            Phase::Paused if self.state.waits_for_child(key) => self.wake(key, 0, result),
+            Phase::Closing => self.finish_closing(key),
+            _ => {}
+        }
+    }
+
+    /// The rendered input of a task that failed, if an edge may carry it on.
+    pub(super) fn input_for_edges(&self, node: NodeIx, key: TaskKey) -> Option<Json> {
+        use flowcell_flow::graph::On;
+        let graph = &self.state.graph;
+        let carries = graph.node(node).outgoing.iter().any(|edge| graph.edge(*edge).on != On::Success);
+        self.state.task(key).captured.as_ref().filter(|_| carries)?;
+        crate::capture::render(self.state, key).ok().map(|(input, _)| input)
+    }
+}
+
+fn event_value(name: &str, payload: &Value) -> Value {
+    Value::from(Json::object([("name", Json::from(name)), ("payload", payload.json().clone())]))
+}
+
+fn is_retried(retry: &Retry, failure: &Failure) -> bool {
+    let always = matches!(failure.code.as_str(), code::TIMEOUT | code::LOST_WORKER);
+    match retry.on {
+        RetryOn::Any => true,
+        RetryOn::Retryable => failure.retryable || always,
+    }
+}
+
+/// The delay before the next attempt: exponential, capped, spread; a wish of the failure wins, up to the cap.
+fn delay(retry: &Retry, attempt: u32, failure: &Failure, random: u64) -> u64 {
+    let grown = retry.backoff_ms as f64 * retry.factor.powi(attempt as i32 - 1);
+    let whole = grown.min(retry.max_backoff_ms as f64) as u64;
+    let spread = match retry.jitter {
+        Jitter::None => whole,
+        Jitter::Full => random % (whole + 1),
+    };
+    failure.retry_after_ms.map_or(spread, |wish| wish.max(spread).min(retry.max_backoff_ms))
+}

@@ -1,0 +1,56 @@
+//! Ending what has not ended by itself: cancelled scopes, tasks whose time is over.
+
+use flowcell_contract::Failure;
+
+use super::Decider;
+use crate::{
+    fact::{Fact, ScopeId, TaskKey},
+    state::Phase,
+};
+
+impl Decider<'_> {
+    /// Nothing starts in this scope any more; what has not ended is cancelled, bodies and children first.
+    pub(super) fn close_scope(&mut self, id: ScopeId) {
+        let Some(scope) = self.state.scopes.get(&id).filter(|scope| !scope.closing) else { return };
+        let graph = self.state.graph.clone();
+        let nodes = &graph.body(scope.body).nodes;
+        self.emit(Fact::ScopeClosing { scope: id });
+        for node in nodes {
+            self.close_task(TaskKey { scope: id, node: *node }, None);
+        }
+        self.check.push_back(id);
+    }
+
+    /// Ends a task with a failure, or as cancelled, once its passes and its child have ended.
+    pub(super) fn close_task(&mut self, key: TaskKey, failure: Option<Failure>) {
+        let task = self.state.task(key);
+        if task.phase.is_end() || task.phase == Phase::Closing {
+            return;
+        }
+        let passes: Vec<_> = task.rest.iter().flat_map(|rest| rest.passes.iter().copied()).collect();
+        let waits = task.phase == Phase::Paused && (!passes.is_empty() || self.state.waits_for_child(key));
+        if !waits {
+            return self.end_closed(key, failure);
+        }
+        self.emit(Fact::TaskClosing { task: key, failure: failure.map(Box::new) });
+        for pass in passes {
+            self.close_scope(pass);
+        }
+    }
+
+    /// The last pass or the child of a closing task has ended.
+    pub(super) fn finish_closing(&mut self, key: TaskKey) {
+        let failure = self.state.task(key).rest.as_deref().and_then(|rest| rest.closing.clone());
+        self.end_closed(key, failure);
+    }
+
+    fn end_closed(&mut self, key: TaskKey, failure: Option<Failure>) {
+        match failure {
+            Some(failure) => self.fail(key, failure),
+            None => {
+                self.emit(Fact::TaskCancelled { task: key });
+                self.ended.push_back(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Passes through bodies: one at a time, or one for every item of a fan-out.
+
+use flowcell_contract::{Failure, Json, Value};
+
+use super::Decider;
+use crate::{
+    capture::with_last,
+    fact::{Fact, PassOutcome, ScopeId, TaskKey},
+    limits::DEFAULT_FAN_OUT,
+    state::Phase,
+};
+
+impl Decider<'_> {
+    /// Begins one pass with these variables.
+    pub(super) fn start_pass(&mut self, owner: TaskKey, variables: Json) {
+        let rest = self.state.task(owner).rest.as_deref();
+        let (index, last) = rest.map_or((0, Json::Null), |rest| (rest.passes_begun, rest.last.clone()));
+        self.begin_pass(owner, index, with_last(&variables, last));
+    }
+
+    fn begin_pass(&mut self, owner: TaskKey, index: u32, variables: Json) {
+        let scope = ScopeId(self.state.next_scope);
+        self.emit(Fact::PassStarted { scope, owner, index, variables });
+        self.begin_scope(scope);
+    }
+
+    /// Begins as many passes of a fan-out as may run, or wakes its owner if all are done.
+    pub(super) fn fill_fan_out(&mut self, owner: TaskKey) {
+        loop {
+            let Some(rest) = self.state.task(owner).rest.as_deref() else { return };
+            let Some(each) = &rest.each else { return };
+            let count = each.results.len() as u32;
+            let failure = each.failure.clone();
+            if each.done == count || (failure.is_some() && rest.passes.is_empty()) {
+                let results = each.results.iter().map(|result| result.clone().unwrap_or_default());
+                let outcome = failure.map_or_else(|| Ok(Value::from(Json::array(results))), Err);
+                return self.wake(owner, 0, outcome);
+            }
+            let concurrency = each.fan_out.concurrency.unwrap_or(DEFAULT_FAN_OUT).max(1);
+            if failure.is_some() || each.next == count || rest.passes.len() as u32 >= concurrency {
+                return;
+            }
+            let index = each.next;
+            let item = each.fan_out.items.json().at(index as usize).cloned().unwrap_or_default();
+            let last = if concurrency == 1 { rest.last.clone() } else { Json::Null };
+            let variables = Json::object([
+                ("item", item),
+                ("index", Json::from(index)),
+                ("count", Json::from(count)),
+                ("last", last),
+            ]);
+            self.begin_pass(owner, index, variables);
+        }
+    }
+
+    /// What the end of a pass means to its owner.
+    pub(super) fn pass_ended(&mut self, owner: TaskKey, outcome: PassOutcome) {
+        let task = self.state.task(owner);
+        let rest = task.rest.as_deref();
+        match task.phase {
+            Phase::Closing if rest.is_none_or(|rest| rest.passes.is_empty()) => self.finish_closing(owner),
+            Phase::Paused if rest.is_some_and(|rest| rest.each.is_some()) => self.fan_out_went_on(owner),
+            Phase::Paused => {
+                let outcome = match outcome {
+                    PassOutcome::Done(value) => Ok(Value::from(value)),
+                    PassOutcome::Failed(failure) => Err(*failure),
+                    PassOutcome::Cancelled => Err(Failure::new("cancelled", "the pass was cancelled")),
+                };
+                self.wake(owner, 0, outcome);
+            }
+            _ => {}
+        }
+    }
+
+    fn fan_out_went_on(&mut self, owner: TaskKey) {
+        let rest = self.state.task(owner).rest.as_deref();
+        let stopped = rest.and_then(|rest| rest.each.as_ref()).is_some_and(|each| each.failure.is_some());
+        if stopped {
+            let passes: Vec<_> = rest.map(|rest| rest.passes.iter().copied().collect()).unwrap_or_default();
+            for pass in passes {
+                self.close_scope(pass);
+            }
+        }
+        self.fill_fan_out(owner);
+    }
+}

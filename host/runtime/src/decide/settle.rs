@@ -1,0 +1,229 @@
+//! Readiness: edges, joins, skips, and the end of scopes (the rules of readiness in the README).
+
+use flowcell_contract::{Failure, Json, code};
+use flowcell_flow::graph::{EdgeIx, Join, NodeIx, On, Outcome};
+
+use super::Decider;
+use crate::{
+    capture,
+    fact::{CancelReason, Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey},
+    state::Phase,
+};
+
+impl Decider<'_> {
+    /// Settles edges and ends scopes until nothing more follows.
+    pub(super) fn settle(&mut self) {
+        loop {
+            if let Some(key) = self.ended.pop_front() {
+                self.settle_edges(key);
+            } else if let Some(scope) = self.check.pop_front() {
+                self.check_scope(scope);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Makes the nodes without incoming edges ready.
+    pub(super) fn begin_scope(&mut self, scope: ScopeId) {
+        let graph = self.state.graph.clone();
+        for node in &graph.body(self.state.scope(scope).body).starts {
+            self.open(TaskKey { scope, node: *node });
+        }
+        self.check.push_back(scope);
+    }
+
+    /// Rule 1: settles every edge of a task that ended, once.
+    fn settle_edges(&mut self, key: TaskKey) {
+        let Some(task) = self.state.find(key) else { return };
+        let phase = task.phase;
+        self.check.push_back(key.scope);
+        if self.state.scope(key.scope).closing {
+            return;
+        }
+        let graph = self.state.graph.clone();
+        let node = graph.node(key.node);
+        let failed = phase == Phase::Failed;
+        let mut handled = !failed || node.policy.continue_on_error;
+        for edge in &node.outgoing {
+            let line = graph.edge(*edge);
+            let reached = match line.on {
+                On::Success => phase == Phase::Succeeded || (failed && node.policy.continue_on_error),
+                On::Error => failed,
+                On::End => failed || phase == Phase::Succeeded,
+            };
+            let fired = reached && self.edge_holds(key, *edge);
+            handled |= fired && line.on != On::Success;
+            self.emit(Fact::EdgeSettled { scope: key.scope, edge: *edge, fired });
+        }
+        if !handled {
+            self.emit(Fact::FailureUnhandled { task: key });
+            if self.state.policy.fail_fast {
+                return self.close_scope(key.scope);
+            }
+        }
+        for edge in &node.outgoing {
+            self.consider(TaskKey { scope: key.scope, node: graph.edge(*edge).to });
+        }
+    }
+
+    /// Evaluates an edge's `when`. If that fails, the target fails (rule 6).
+    fn edge_holds(&mut self, source: TaskKey, edge: EdgeIx) -> bool {
+        let graph = self.state.graph.clone();
+        let line = graph.edge(edge);
+        let Some(when) = &line.when else { return true };
+        match capture::holds(self.state, source.scope, Some(source), when) {
+            Ok(holds) => holds,
+            Err(failure) => {
+                let target = TaskKey { scope: source.scope, node: line.to };
+                if self.state.task(target).phase == Phase::Waiting {
+                    let from = &graph.node(line.from).id;
+                    let message = format!("`when` of the edge from `{from}`: {}", failure.message);
+                    self.fail(target, Failure::new(code::CONDITION_ERROR, message));
+                }
+                false
+            }
+        }
+    }
+
+    /// Rule 2: whether a waiting task's join has opened, or never will.
+    fn consider(&mut self, key: TaskKey) {
+        let task = self.state.task(key);
+        if task.phase != Phase::Waiting {
+            return;
+        }
+        let node = self.state.graph.node(key.node);
+        let settled = node.incoming.len() as u32 - task.pending;
+        let skipped = settled - task.fired;
+        match node.join {
+            Join::Any if task.fired > 0 => self.open(key),
+            Join::All if skipped > 0 => self.skip(key, SkipReason::Join),
+            _ if task.pending > 0 => {}
+            _ if task.fired > 0 => self.open(key),
+            _ => self.skip(key, SkipReason::Join),
+        }
+    }
+
+    /// Rule 3: the join has opened; the node's own `when` has the last word.
+    fn open(&mut self, key: TaskKey) {
+        let graph = self.state.graph.clone();
+        let node = graph.node(key.node);
+        let holds = match &node.when {
+            Some(when) => capture::holds(self.state, key.scope, Some(key), when),
+            None => Ok(true),
+        };
+        match holds {
+            Ok(true) => {
+                let deadline = node.policy.total_timeout_ms.map(|total| self.now.saturating_add(total));
+                self.emit(Fact::TaskReady { task: key, deadline });
+            }
+            Ok(false) => self.skip(key, SkipReason::When),
+            Err(failure) => self.fail(key, failure),
+        }
+    }
+
+    fn skip(&mut self, task: TaskKey, reason: SkipReason) {
+        self.emit(Fact::TaskSkipped { task, reason });
+        self.ended.push_back(task);
+    }
+
+    pub(super) fn fail(&mut self, key: TaskKey, failure: Failure) {
+        let input = self.input_for_edges(key.node, key);
+        self.emit(Fact::TaskFailed { task: key, failure: Box::new(failure), input });
+        self.ended.push_back(key);
+    }
+
+    /// Ends a scope in which nothing can happen any more, or first skips what waits on cycles (rule 5).
+    fn check_scope(&mut self, id: ScopeId) {
+        let Some(scope) = self.state.scopes.get(&id) else { return };
+        if scope.active > 0 {
+            return;
+        }
+        if scope.waiting == 0 || scope.closing {
+            return self.end_scope(id);
+        }
+        let graph = self.state.graph.clone();
+        let waiting = |node: &&NodeIx| self.state.task(TaskKey { scope: id, node: **node }).phase == Phase::Waiting;
+        let nodes: Vec<_> = graph.body(scope.body).nodes.iter().filter(waiting).copied().collect();
+        let on_cycles: Vec<_> = nodes.iter().filter(|node| graph.node(**node).on_cycle).copied().collect();
+        // Whatever waits outside of cycles waits behind one.
+        for node in if on_cycles.is_empty() { nodes } else { on_cycles } {
+            self.skip(TaskKey { scope: id, node }, SkipReason::Unreached);
+        }
+    }
+
+    fn end_scope(&mut self, id: ScopeId) {
+        match self.state.scope(id).owner {
+            Some(owner) => {
+                let outcome = self.pass_outcome(id);
+                self.emit(Fact::PassEnded { scope: id, outcome: outcome.clone() });
+                self.pass_ended(owner, outcome);
+            }
+            None => self.end_run(),
+        }
+    }
+
+    fn pass_outcome(&self, id: ScopeId) -> PassOutcome {
+        let scope = self.state.scope(id);
+        if let Some((_, failure)) = &scope.failure {
+            return PassOutcome::Failed(Box::new(failure.clone()));
+        }
+        if scope.closing {
+            return PassOutcome::Cancelled;
+        }
+        let graph = &self.state.graph;
+        let output = |node: NodeIx| self.state.task(TaskKey { scope: id, node }).output.clone().unwrap_or_default();
+        match &graph.body(scope.body).outcome {
+            Outcome::Sink(node) => PassOutcome::Done(output(*node)),
+            Outcome::Sinks(nodes) => {
+                let members = nodes.iter().map(|node| (graph.node(*node).id.0.clone(), output(*node)));
+                PassOutcome::Done(Json::object(members))
+            }
+            Outcome::Output(binding) => match capture::render_in(self.state, id, binding) {
+                Ok(value) => PassOutcome::Done(value),
+                Err(failure) => PassOutcome::Failed(Box::new(failure)),
+            },
+        }
+    }
+
+    fn end_run(&mut self) {
+        let end = self.run_end();
+        self.emit(Fact::PhaseEnded { success: matches!(end, RunEnd::Succeeded { .. }) });
+        self.emit(Fact::RunEnded { end: Box::new(end) });
+    }
+
+    fn run_end(&self) -> RunEnd {
+        let state = &*self.state;
+        let scope = state.scope(ScopeId::ROOT);
+        match state.cancel {
+            Some(CancelReason::Requested) => return RunEnd::Cancelled,
+            Some(CancelReason::TotalTimeout) => {
+                let limit = state.policy.total_timeout_ms.unwrap_or_default();
+                let message = format!("the run took longer than its totalTimeoutMs of {limit}");
+                let failure = Failure::new(code::TOTAL_TIMEOUT, message);
+                return RunEnd::Failed { outputs: self.recorded_outputs(), failure, task: None };
+            }
+            None => {}
+        }
+        if let Some((task, failure)) = &scope.failure {
+            let task = Some(state.address(*task));
+            return RunEnd::Failed { outputs: self.recorded_outputs(), failure: failure.clone(), task };
+        }
+        match &state.graph.outputs {
+            None => RunEnd::Succeeded { outputs: self.recorded_outputs() },
+            Some(outputs) => match capture::render_in(state, ScopeId::ROOT, outputs) {
+                Ok(outputs) => RunEnd::Succeeded { outputs },
+                Err(failure) => RunEnd::Failed { outputs: self.recorded_outputs(), failure, task: None },
+            },
+        }
+    }
+
+    /// The outputs of every node of the flow itself, by id.
+    fn recorded_outputs(&self) -> Json {
+        let graph = &self.state.graph;
+        let scope = self.state.scope(ScopeId::ROOT);
+        let nodes = graph.body(scope.body).nodes.iter().zip(&scope.tasks);
+        let recorded = nodes.filter_map(|(node, task)| Some((graph.node(*node).id.0.clone(), task.output.clone()?)));
+        Json::object(recorded)
+    }
+}

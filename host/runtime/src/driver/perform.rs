@@ -1,0 +1,184 @@
+//! Doing what was decided: attempts, timers, children.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Attempt, Failure, FlowCall, Json, RunId, StepResult, Value, Wake, code};
+use futures_util::{FutureExt, future::abortable};
+
+use super::{Answered, Child, Driver, Identity, mix};
+use crate::{
+    calls::AttemptCalls,
+    fact::{Fact, RunEnd, TaskKey},
+    hub::{Command, Request},
+    limits::MAX_DEPTH,
+    outstanding::Timer,
+    state::Phase,
+};
+
+impl Driver {
+    pub(super) fn perform(&mut self, facts: &[Fact]) {
+        for fact in facts {
+            match fact {
+                Fact::RunStarted { .. } => self.timers.add(&self.state, Timer::Flow),
+                Fact::TaskReady { task, .. } => self.timers.add(&self.state, Timer::Total { task: *task }),
+                Fact::AttemptStarted { task } | Fact::TaskResumed { task } => self.start(*task),
+                Fact::TaskPaused { task, pause } => self.paused(*task, &pause.until),
+                Fact::TaskRetrying { task, .. } => {
+                    self.withdraw(*task);
+                    self.add_timers(*task);
+                }
+                Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } => self.withdraw(*task),
+                Fact::TaskClosing { task, .. } => self.cancel_child(*task),
+                Fact::RunEnded { .. } => {
+                    self.aborts.clear();
+                    self.children.clear();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Drops an attempt that is running; what it would answer is of no meaning any more.
+    fn withdraw(&mut self, task: TaskKey) {
+        if let Some(abort) = self.aborts.remove(&task) {
+            abort.abort();
+        }
+    }
+
+    fn add_timers(&mut self, task: TaskKey) {
+        for timer in self.state.timers_of(task) {
+            if !matches!(timer, Timer::Total { .. }) {
+                self.timers.add(&self.state, timer);
+            }
+        }
+    }
+
+    /// Starts an attempt, or goes on with it, if nothing later in the same unit has ended it.
+    fn start(&mut self, key: TaskKey) {
+        let Some(task) = self.state.find(key).filter(|task| task.phase == Phase::Running) else { return };
+        let number = (task.attempt, task.resumes);
+        self.add_timers(key);
+        let calls = Arc::new(AttemptCalls::new(self.site.clone(), key));
+        let answer = match self.attempt(key) {
+            Ok(attempt) => self.world.runner.run(attempt, calls.clone()),
+            Err(failure) => std::future::ready(StepResult::Err(failure)).boxed(),
+        };
+        let finish = move |result| Answered { task: key, attempt: number, result, writes: calls.take_writes() };
+        let (answered, abort) = abortable(answer.map(finish));
+        self.aborts.insert(key, abort);
+        self.attempts.push(answered.boxed());
+    }
+
+    fn attempt(&self, key: TaskKey) -> Result<Attempt, Failure> {
+        let state = &self.state;
+        let (input, config) = crate::capture::render(state, key)?;
+        let node = state.graph.node(key.node);
+        let task = state.task(key);
+        let rest = task.rest.as_deref();
+        let pack = node.node_type.pack.clone().ok_or_else(|| {
+            Failure::new(code::BAD_PACK, format!("node type `{}` belongs to no pack", node.node_type.name))
+        })?;
+        let salt = (u64::from(key.scope.0) << 32 | u64::from(key.node.0)) ^ mix(u64::from(task.attempt));
+        Ok(Attempt {
+            tenant: self.identity.tenant.clone(),
+            run_id: self.identity.run_id.clone(),
+            flow: state.graph.name.clone(),
+            node_id: node.id.clone(),
+            node_type: node.node_type.name.clone(),
+            pack,
+            scope: state.scope(key.scope).path.clone(),
+            attempt: task.attempt,
+            resumes: task.resumes,
+            input: Value::from(input),
+            config: Value::from(config),
+            state: rest.and_then(|rest| rest.state.clone()),
+            woken: rest.and_then(|rest| rest.woken.clone()),
+            has_body: node.body.is_some(),
+            grants: node.grants.clone(),
+            now_ms: task.since,
+            seed: mix(state.seed ^ mix(salt)),
+        })
+    }
+
+    fn paused(&mut self, key: TaskKey, until: &[Wake]) {
+        if self.state.find(key).is_none_or(|task| task.phase != Phase::Paused) {
+            return;
+        }
+        self.add_timers(key);
+        for wake in until {
+            match wake {
+                Wake::Flow(call) => self.start_child(key, call),
+                Wake::Answer(_) => self.answer_early(key),
+                _ => {}
+            }
+        }
+    }
+
+    /// Uses an answer that was given before the question was asked.
+    fn answer_early(&mut self, key: TaskKey) {
+        let address = self.state.address(key);
+        let id = self.state.graph.node(key.node).id.as_str();
+        let Some(answer) = self.answers.get(&address).or_else(|| self.answers.get(id)).cloned() else { return };
+        let (told, _) = tokio::sync::oneshot::channel();
+        self.notes_to_self.push_back(Command::Request(Request::Reply { gate: address, answer }, told));
+    }
+
+    fn cancel_child(&self, key: TaskKey) {
+        if let Some(child) = self.children.get(&key) {
+            let hub = child.hub.clone();
+            tokio::spawn(async move { hub.abort().await });
+        }
+    }
+
+    fn start_child(&mut self, key: TaskKey, call: &FlowCall) {
+        let attempt = self.state.task(key).attempt;
+        let commands = self.site.commands.clone();
+        let address = self.state.address(key);
+        let prefix = format!("{address}/");
+        let below = |(gate, answer): (&String, &Json)| Some((gate.strip_prefix(&prefix)?.to_owned(), answer.clone()));
+        let answers = self.answers.iter().filter_map(below).collect();
+        let identity = Identity {
+            tenant: self.identity.tenant.clone(),
+            run_id: RunId::from(format!("{}.{address}.{attempt}", self.identity.run_id)),
+            depth: self.identity.depth + 1,
+        };
+        let world = self.world.clone();
+        let begun = if identity.depth > MAX_DEPTH {
+            Err(Failure::new(code::TOO_DEEP, format!("flows may call flows at most {MAX_DEPTH} deep")))
+        } else {
+            Driver::for_child(&world, identity, call, answers, &self.channels)
+        };
+        let end = move |result| Command::ChildEnded { task: key, attempt, result };
+        let (mut driver, hub, input) = match begun {
+            Ok(begun) => begun,
+            Err(failure) => {
+                self.notes_to_self.push_back(end(Err(failure)));
+                return;
+            }
+        };
+        driver.parent = Some((commands.clone(), key));
+        let driving = tokio::spawn(async move {
+            driver.drive(input, false).await;
+            let _ = commands.send(end(child_result(driver.state.end()))).await;
+        });
+        self.children.insert(key, Child { hub, waiting: Vec::new(), driving: driving.abort_handle() });
+    }
+
+    /// Tells the parent, once for each change, what this run waits for.
+    pub(super) async fn tell_parent(&mut self) {
+        let waiting = self.waiting();
+        let Some((commands, task)) = &self.parent else { return };
+        if self.told != waiting {
+            self.told.clone_from(&waiting);
+            let _ = commands.send(Command::ChildWaits { task: *task, waiting }).await;
+        }
+    }
+}
+
+fn child_result(end: Option<&RunEnd>) -> Result<Value, Failure> {
+    match end {
+        Some(RunEnd::Succeeded { outputs }) => Ok(Value::from(Json::object([("outputs", outputs.clone())]))),
+        Some(RunEnd::Failed { failure, .. }) => Err(failure.clone()),
+        Some(RunEnd::Cancelled) | None => Err(Failure::new(code::CANCELLED, "the child run was cancelled")),
+    }
+}

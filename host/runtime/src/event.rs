@@ -1,0 +1,40 @@
+//! What subscribers see of a run.
+
+use flowcell_contract::{Json, RunId, Tenant};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// The version of the shape of events.
+pub const EVENT_VERSION: u32 = 1;
+
+/// One event. As JSON it is flat: `{ "v", "seq", "ts", "tenant", "runId", "type", … }`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Dense per run, from 0.
+    pub seq: u64,
+    /// Milliseconds since 1970.
+    pub ts: u64,
+    /// Whose run.
+    pub tenant: Tenant,
+    /// Which run.
+    pub run_id: RunId,
+    /// `task:start`, `harness:complete` … The list is open: ignore what you do not know.
+    pub kind: &'static str,
+    /// The other members, an object.
+    pub data: Json,
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("v", &EVENT_VERSION)?;
+        map.serialize_entry("seq", &self.seq)?;
+        map.serialize_entry("ts", &self.ts)?;
+        map.serialize_entry("tenant", &self.tenant)?;
+        map.serialize_entry("runId", &self.run_id)?;
+        map.serialize_entry("type", self.kind)?;
+        for (key, value) in self.data.as_object().into_iter().flatten() {
+            map.serialize_entry(&**key, value)?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,167 @@
+//! Where a run's events are published, and commands come in.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use flowcell_contract::{Failure, Json, RunId, Value};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    decide::Refusal,
+    event::Event,
+    fact::{Note, TaskKey},
+    result::{RunResult, Waiting},
+};
+
+/// Something for the driver to bring to the deciders.
+pub(crate) enum Command {
+    Request(Request, oneshot::Sender<Result<(), HubError>>),
+    Note {
+        task: TaskKey,
+        note: Note,
+    },
+    Attach(Arc<dyn Channel>),
+    ChildEnded {
+        task: TaskKey,
+        attempt: u32,
+        result: Result<Value, Failure>,
+    },
+    /// A child can go on only if somebody answers these, or again without.
+    ChildWaits {
+        task: TaskKey,
+        waiting: Vec<Waiting>,
+    },
+}
+
+/// What somebody outside asks of a run.
+pub(crate) enum Request {
+    Send(Value),
+    Reply { gate: String, answer: Json },
+    Emit { name: String, payload: Value },
+    Cancel,
+}
+
+/// A front end of a run. Its methods are called in order and must be quick; a panic or an error in them is not the
+/// run's.
+pub trait Channel: Send + Sync {
+    /// The run is about to begin.
+    fn on_start(&self, _hub: &Hub) {}
+
+    /// Something happened, in this run or in a child of it.
+    fn on_event(&self, event: &Event);
+
+    /// The run has ended, or parked.
+    fn on_complete(&self, _result: &RunResult) {}
+}
+
+/// The commands of one run. Cheap to clone.
+#[derive(Clone)]
+pub struct Hub {
+    run_id: RunId,
+    commands: mpsc::Sender<Command>,
+    session: Arc<AtomicBool>,
+}
+
+/// Why a command was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HubError {
+    /// `start_session` was not called.
+    SessionNotStarted,
+    /// The run has ended.
+    RunEnded,
+    /// No such gate is open: the address is wrong, or it was answered, or its time is over.
+    GateClosed,
+    /// The answer is not among what the question allows, and the gate stays open.
+    AnswerRefused(String),
+    /// Too many named events are kept already.
+    TooManyEvents,
+}
+
+impl HubError {
+    /// A stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            HubError::SessionNotStarted => "session_not_started",
+            HubError::RunEnded => "run_not_active",
+            HubError::GateClosed => "gate_closed",
+            HubError::AnswerRefused(_) => "answer_refused",
+            HubError::TooManyEvents => "too_many_events",
+        }
+    }
+}
+
+impl std::fmt::Display for HubError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HubError::AnswerRefused(why) => write!(formatter, "{}: {why}", self.code()),
+            _ => formatter.write_str(self.code()),
+        }
+    }
+}
+
+impl std::error::Error for HubError {}
+
+impl From<Refusal> for HubError {
+    fn from(refusal: Refusal) -> HubError {
+        match refusal {
+            Refusal::GateClosed => HubError::GateClosed,
+            Refusal::AnswerRefused(why) => HubError::AnswerRefused(why),
+            Refusal::TooManyEvents => HubError::TooManyEvents,
+            Refusal::RunEnded => HubError::RunEnded,
+        }
+    }
+}
+
+impl Hub {
+    pub(crate) fn new(run_id: RunId, commands: mpsc::Sender<Command>) -> Hub {
+        Hub { run_id, commands, session: Arc::default() }
+    }
+
+    /// Which run.
+    pub fn run_id(&self) -> &RunId {
+        &self.run_id
+    }
+
+    /// Allows commands from now on.
+    pub fn start_session(&self) {
+        self.session.store(true, Ordering::Release);
+    }
+
+    /// Says something to the run (`session:message`).
+    pub async fn send(&self, content: Json) -> Result<(), HubError> {
+        self.request(Request::Send(Value::from(content))).await
+    }
+
+    /// Answers a question, by the address of the node that asks: `approve`, `process[3].approve`, and in a child run
+    /// `review/approve`, where `review` is the node that called it. `answer` is `{ "content", "choice"? }`.
+    pub async fn reply(&self, gate: &str, answer: Json) -> Result<(), HubError> {
+        self.request(Request::Reply { gate: gate.to_owned(), answer }).await
+    }
+
+    /// Sends a named event: it wakes whoever waits for it, or is kept for a wait that comes later.
+    pub async fn emit(&self, name: &str, payload: Json) -> Result<(), HubError> {
+        self.request(Request::Emit { name: name.to_owned(), payload: Value::from(payload) }).await
+    }
+
+    /// Cancels the run.
+    pub async fn abort(&self) -> Result<(), HubError> {
+        self.request(Request::Cancel).await
+    }
+
+    async fn request(&self, request: Request) -> Result<(), HubError> {
+        if !self.session.load(Ordering::Acquire) {
+            return Err(HubError::SessionNotStarted);
+        }
+        let (answer, answered) = oneshot::channel();
+        let sent = self.commands.send(Command::Request(request, answer)).await;
+        sent.map_err(|_| HubError::RunEnded)?;
+        answered.await.unwrap_or(Err(HubError::RunEnded))
+    }
+
+    /// Attaches another channel. It is told of everything that happened so far first.
+    pub async fn attach(&self, channel: Arc<dyn Channel>) -> Result<(), HubError> {
+        self.commands.send(Command::Attach(channel)).await.map_err(|_| HubError::RunEnded)
+    }
+}

@@ -1,0 +1,42 @@
+//! Running graphs: deciders, driver, journal, hub.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | [`fact`] | what happened, as the journal holds it |
+//! | [`RunState`] | everything that the facts so far amount to; `apply` folds one more into it |
+//! | [`decide`](mod@decide) | what happens now, given the state and something that came in |
+//! | [`outstanding`] | what the world still owes the run |
+//! | driver | performs what was decided and brings back what comes of it |
+//! | [`ports`], [`memory`] | the doors of the driver, and what stands behind them in memory |
+//! | [`hub`], [`publish`], [`event`] | commands in, events out |
+//! | [`world`] | what runs share |
+//! | [`run`], [`result`] | starting runs, and what they give |
+
+mod apply;
+mod calls;
+mod capture;
+pub mod decide;
+mod driver;
+pub mod event;
+pub mod fact;
+pub mod hub;
+pub mod limits;
+pub mod memory;
+mod outcome;
+pub mod outstanding;
+pub mod ports;
+pub mod publish;
+pub mod result;
+pub mod run;
+mod state;
+#[cfg(test)]
+mod tests;
+mod timing;
+pub mod world;
+
+pub use event::Event;
+pub use hub::{Channel, Hub, HubError};
+pub use result::{RunError, RunResult, RunStatus, Waiting};
+pub use run::{FlowRunner, PolicyOverride, RunOptions};
+pub use state::RunState;
+pub use world::{Flows, NoFlows, World};

@@ -1,0 +1,14 @@
+//! The numbers of this crate that bound what a run may use; the README has them in its table.
+
+/// Bytes of a key of state or cache.
+pub const MAX_KEY_BYTES: usize = 512;
+/// Values that a tenant's cache holds; the oldest goes first.
+pub const MAX_CACHE_ENTRIES: usize = 10_000;
+/// Named events kept for waits that come later, per run.
+pub const MAX_KEPT_EVENTS: usize = 1_000;
+/// Passes of a fan-out at a time, where the node does not say.
+pub const DEFAULT_FAN_OUT: u32 = 8;
+/// Runs below a run, below a run …
+pub const MAX_DEPTH: u32 = 16;
+/// Commands that wait for a run's driver; whoever sends more waits.
+pub const COMMAND_QUEUE: usize = 1_024;

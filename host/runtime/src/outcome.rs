@@ -1,0 +1,42 @@
+//! The recorded outputs of tasks that did not succeed, and what a woken node reads.
+
+use flowcell_contract::{Failure, Json, Value, code};
+
+/// `{ "skipped": true }`.
+pub(crate) fn skipped() -> Json {
+    Json::object([("skipped", Json::from(true))])
+}
+
+/// `{ "cancelled": true }`.
+pub(crate) fn cancelled() -> Json {
+    Json::object([("cancelled", Json::from(true))])
+}
+
+/// `{ "failed": true, "error": …, "attempts": n }`.
+pub(crate) fn failed(failure: &Failure, attempts: u32) -> Json {
+    Json::object([("failed", Json::from(true)), ("error", failure.to_json()), ("attempts", Json::from(attempts))])
+}
+
+/// The item of a collecting fan-out whose pass failed.
+pub(crate) fn failed_item(failure: &Failure) -> Json {
+    Json::object([("failed", Json::from(true)), ("error", failure.to_json())])
+}
+
+/// The failure inside a recorded output.
+pub(crate) fn read_failure(error: Option<&Json>) -> Failure {
+    let text = |key| error.and_then(|error| error.get(key)).and_then(Json::as_str);
+    Failure {
+        retryable: error.and_then(|error| error.get("retryable")).and_then(Json::as_bool).unwrap_or(false),
+        details: error.and_then(|error| error.get("details")).cloned(),
+        ..Failure::new(text("code").unwrap_or(code::TRAP), text("message").unwrap_or_default())
+    }
+}
+
+/// `{ "index", "wake", "value" | "error" }`.
+pub(crate) fn woken(index: u32, wake: &str, outcome: &Result<Value, Box<Failure>>) -> Json {
+    let (key, value) = match outcome {
+        Ok(value) => ("value", value.json().clone()),
+        Err(failure) => ("error", failure.to_json()),
+    };
+    Json::object([("index", Json::from(index)), ("wake", Json::from(wake)), (key, value)])
+}

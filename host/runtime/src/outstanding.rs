@@ -1,0 +1,196 @@
+//! What was begun, or is due, and has not been answered yet.
+//!
+//! Recovery is `apply`* and then [`RunState::outstanding`]; a property test holds that equal, at every fact, to the set
+//! that the driver keeps.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Question, Value, Wake};
+
+use crate::{
+    fact::TaskKey,
+    state::{Phase, RunState},
+};
+
+/// Something that ends at a certain time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Timer {
+    /// `timeoutMs` of a running attempt.
+    Attempt {
+        /// Whose.
+        task: TaskKey,
+        /// Which attempt.
+        attempt: u32,
+        /// After how many resumes.
+        resumes: u32,
+    },
+    /// The delay before another attempt.
+    Retry {
+        /// Whose.
+        task: TaskKey,
+        /// After which attempt.
+        attempt: u32,
+    },
+    /// The timer of a pause.
+    After {
+        /// Whose.
+        task: TaskKey,
+        /// In which attempt.
+        attempt: u32,
+        /// After how many resumes.
+        resumes: u32,
+        /// Which wake of the pause.
+        index: u32,
+    },
+    /// `totalTimeoutMs` of a node.
+    Total {
+        /// Which.
+        task: TaskKey,
+    },
+    /// `totalTimeoutMs` of the flow.
+    Flow,
+}
+
+/// One thing that the world owes the run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outstanding {
+    /// The answer of a running attempt.
+    Attempt {
+        /// Whose.
+        task: TaskKey,
+        /// Which attempt.
+        attempt: u32,
+        /// After how many resumes.
+        resumes: u32,
+    },
+    /// A timer.
+    Timer(Timer, u64),
+    /// The end of a child run.
+    Child {
+        /// Who called it.
+        task: TaskKey,
+        /// In which attempt.
+        attempt: u32,
+        /// Which flow.
+        name: Arc<str>,
+        /// With what.
+        input: Value,
+        /// The caller does not want it any more.
+        cancelled: bool,
+    },
+    /// An answer of a person.
+    Question {
+        /// Who asks.
+        task: TaskKey,
+        /// What.
+        question: Question,
+    },
+    /// A named event.
+    Event {
+        /// Who waits.
+        task: TaskKey,
+        /// For which.
+        name: Arc<str>,
+    },
+}
+
+impl RunState {
+    /// When a timer is due; none if nobody waits for it any more.
+    pub fn due(&self, timer: &Timer) -> Option<u64> {
+        match *timer {
+            Timer::Attempt { task: key, attempt, resumes } => {
+                let task = self.find(key)?;
+                let meant = task.phase == Phase::Running && (task.attempt, task.resumes) == (attempt, resumes);
+                let left = self.graph.node(key.node).policy.timeout_ms.saturating_sub(task.ran_ms);
+                meant.then(|| task.since.saturating_add(left))
+            }
+            Timer::Retry { task: key, attempt } => {
+                let task = self.find(key)?;
+                let meant = task.phase == Phase::Delayed && task.attempt == attempt;
+                task.rest.as_ref().filter(|_| meant).map(|rest| rest.retry_due)
+            }
+            Timer::After { task: key, attempt, resumes, index } => {
+                let task = self.find(key)?;
+                let meant = task.phase == Phase::Paused && (task.attempt, task.resumes) == (attempt, resumes);
+                let pause = task.rest.as_ref().filter(|_| meant)?.pause.as_ref()?;
+                match pause.until.get(index as usize)? {
+                    Wake::After(ms) => Some(task.since.saturating_add(*ms)),
+                    _ => None,
+                }
+            }
+            Timer::Total { task } => {
+                let task = self.find(task)?;
+                let meant = !task.phase.is_end() && !matches!(task.phase, Phase::Waiting | Phase::Closing);
+                task.deadline.filter(|_| meant)
+            }
+            Timer::Flow => self.deadline.filter(|_| self.end.is_none() && self.cancel.is_none()),
+        }
+    }
+
+    /// Whether the task has called a child that has not ended.
+    pub(crate) fn waits_for_child(&self, key: TaskKey) -> bool {
+        let pause = self.find(key).and_then(|task| task.rest.as_ref()).and_then(|rest| rest.pause.as_ref());
+        pause.is_some_and(|pause| matches!(pause.until.as_slice(), [Wake::Flow(_)]))
+    }
+
+    /// The timers that a task may have in its present phase.
+    pub(crate) fn timers_of(&self, key: TaskKey) -> Vec<Timer> {
+        let Some(task) = self.find(key) else { return Vec::new() };
+        let (attempt, resumes) = (task.attempt, task.resumes);
+        let mut timers = vec![Timer::Total { task: key }];
+        match task.phase {
+            Phase::Running => timers.push(Timer::Attempt { task: key, attempt, resumes }),
+            Phase::Delayed => timers.push(Timer::Retry { task: key, attempt }),
+            Phase::Paused => {
+                let wakes =
+                    task.rest.as_ref().and_then(|rest| rest.pause.as_ref()).map_or(0, |pause| pause.until.len());
+                timers.extend((0..wakes as u32).map(|index| Timer::After { task: key, attempt, resumes, index }));
+            }
+            _ => {}
+        }
+        timers
+    }
+
+    /// Everything that the world owes the run, in no particular order.
+    pub fn outstanding(&self) -> Vec<Outstanding> {
+        let mut found = Vec::new();
+        found.extend(self.due(&Timer::Flow).map(|due| Outstanding::Timer(Timer::Flow, due)));
+        for (id, scope) in &self.scopes {
+            for (slot, task) in scope.tasks.iter().enumerate() {
+                if !task.phase.is_end() && task.phase != Phase::Waiting {
+                    let node = self.graph.body(scope.body).nodes[slot];
+                    self.owed_to(TaskKey { scope: *id, node }, &mut found);
+                }
+            }
+        }
+        found
+    }
+
+    fn owed_to(&self, key: TaskKey, found: &mut Vec<Outstanding>) {
+        let task = self.task(key);
+        for timer in self.timers_of(key) {
+            found.extend(self.due(&timer).map(|due| Outstanding::Timer(timer, due)));
+        }
+        if task.phase == Phase::Running {
+            found.push(Outstanding::Attempt { task: key, attempt: task.attempt, resumes: task.resumes });
+        }
+        let pause = task.rest.as_ref().and_then(|rest| rest.pause.as_ref());
+        let closing = task.phase == Phase::Closing;
+        for wake in pause.iter().flat_map(|pause| &pause.until) {
+            match wake {
+                Wake::Flow(call) => found.push(Outstanding::Child {
+                    task: key,
+                    attempt: task.attempt,
+                    name: call.name.clone(),
+                    input: call.input.clone(),
+                    cancelled: closing,
+                }),
+                Wake::Answer(question) if !closing => {
+                    found.push(Outstanding::Question { task: key, question: question.clone() });
+                }
+                Wake::Event(name) if !closing => found.push(Outstanding::Event { task: key, name: name.clone() }),
+                _ => {}
+            }
+        }
+    }
+}

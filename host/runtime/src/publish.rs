@@ -1,0 +1,228 @@
+//! From facts to events: indices become names, and durations are counted.
+
+use std::{collections::HashMap, sync::Arc};
+
+use flowcell_contract::{Choice, Json, RunId, ScopePath, Tenant, Wake};
+use flowcell_flow::graph::Graph;
+
+use crate::{
+    event::Event,
+    fact::{CancelReason, Fact, Note, PassOutcome, RunEnd, ScopeId, TaskKey},
+    ports::Unit,
+};
+
+/// The phase that every run has.
+pub const DEFAULT_PHASE: &str = "Run Flow";
+
+/// Turns the facts of one run into events, in order.
+pub struct Projector {
+    tenant: Tenant,
+    run_id: RunId,
+    graph: Arc<Graph>,
+    started: u64,
+    scopes: HashMap<ScopeId, ScopePath>,
+    /// Attempts begun, and when the latest began.
+    tasks: HashMap<TaskKey, (u32, u64)>,
+}
+
+type Members = Vec<(&'static str, Json)>;
+
+impl Projector {
+    /// A projector that has seen nothing yet.
+    pub fn new(tenant: Tenant, run_id: RunId, graph: Arc<Graph>) -> Projector {
+        let scopes = HashMap::from([(ScopeId::ROOT, ScopePath::root())]);
+        Projector { tenant, run_id, graph, started: 0, scopes, tasks: HashMap::new() }
+    }
+
+    /// Turns a unit into events.
+    pub fn project(&mut self, unit: &Unit) -> Vec<Event> {
+        let numbered = (unit.first_seq..).zip(&unit.facts);
+        numbered.map(|(seq, fact)| self.event(seq, unit.ts, fact)).collect()
+    }
+
+    fn event(&mut self, seq: u64, ts: u64, fact: &Fact) -> Event {
+        let (kind, members) = self.describe(fact, ts);
+        let (tenant, run_id) = (self.tenant.clone(), self.run_id.clone());
+        Event { seq, ts, tenant, run_id, kind, data: Json::object(members) }
+    }
+
+    fn describe(&mut self, fact: &Fact, ts: u64) -> (&'static str, Members) {
+        match fact {
+            Fact::RunStarted { input, .. } => {
+                self.started = ts;
+                ("harness:start", vec![("name", Json::from(self.graph.name.clone())), ("input", input.clone())])
+            }
+            Fact::RunEnded { end } => ("harness:complete", self.run_ended(end, ts)),
+            Fact::PhaseStarted => ("phase:start", vec![("name", Json::from(DEFAULT_PHASE))]),
+            Fact::PhaseEnded { success: true } => ("phase:complete", vec![("name", Json::from(DEFAULT_PHASE))]),
+            Fact::PhaseEnded { success: false } => ("phase:failed", vec![("name", Json::from(DEFAULT_PHASE))]),
+            Fact::EdgeSettled { scope, edge, fired } => {
+                let line = self.graph.edge(*edge);
+                let id = |node| Json::from(self.graph.node(node).id.0.clone());
+                let mut members = vec![("from", id(line.from)), ("to", id(line.to))];
+                self.scope(*scope, &mut members);
+                (if *fired { "edge:fired" } else { "edge:skipped" }, members)
+            }
+            Fact::ScopeClosing { scope } => ("scope:closing", self.scope_members(*scope)),
+            Fact::PassStarted { scope, owner, index, .. } => {
+                let path = self.path(owner.scope).address(&self.graph.node(owner.node).id);
+                self.scopes.insert(*scope, ScopePath::from(format!("{path}[{index}]")));
+                ("pass:start", self.scope_members(*scope))
+            }
+            Fact::PassEnded { scope, outcome } => {
+                let mut members = self.scope_members(*scope);
+                members.push(match outcome {
+                    PassOutcome::Done(value) => ("outcome", value.clone()),
+                    PassOutcome::Failed(failure) => ("error", failure.to_json()),
+                    PassOutcome::Cancelled => ("cancelled", Json::from(true)),
+                });
+                self.scopes.remove(scope);
+                ("pass:complete", members)
+            }
+            Fact::EventKept { name, payload } => {
+                ("event:kept", vec![("name", Json::from(&**name)), ("payload", payload.json().clone())])
+            }
+            Fact::EventTaken { name } => ("event:taken", vec![("name", Json::from(&**name))]),
+            Fact::MessageSent { content } => ("session:message", vec![("content", content.json().clone())]),
+            Fact::CancelRequested { reason } => {
+                let reason = match reason {
+                    CancelReason::Requested => "requested",
+                    CancelReason::TotalTimeout => "total_timeout",
+                };
+                ("session:abort", vec![("reason", Json::from(reason))])
+            }
+            _ => self.task_event(fact, ts),
+        }
+    }
+
+    fn task_event(&mut self, fact: &Fact, ts: u64) -> (&'static str, Members) {
+        match fact {
+            Fact::TaskReady { task, .. } => ("task:ready", self.task(*task)),
+            Fact::TaskSkipped { task, reason } => {
+                let reason = serde_json::to_value(reason).map(Json::from).unwrap_or_default();
+                ("task:skipped", self.with(*task, [("reason", reason)]))
+            }
+            Fact::AttemptStarted { task } => {
+                let entry = self.tasks.entry(*task).or_default();
+                *entry = (entry.0 + 1, ts);
+                let node_type = Json::from(self.graph.node(task.node).node_type.name.clone());
+                ("task:start", self.with(*task, [("nodeType", node_type)]))
+            }
+            Fact::TaskResumed { task } => ("task:resumed", self.task(*task)),
+            Fact::TaskPaused { task, pause } => ("task:paused", self.paused(*task, &pause.until)),
+            Fact::TaskWoken { task, index, .. } => ("task:woken", self.with(*task, [("index", Json::from(*index))])),
+            Fact::TaskRetrying { task, failure, delay_ms } => {
+                ("task:retry", self.with(*task, [("delayMs", Json::from(*delay_ms)), ("error", failure.to_json())]))
+            }
+            Fact::RetryDue { task } => ("task:due", self.task(*task)),
+            Fact::TaskSucceeded { task, output } => {
+                let members = self.ended(*task, ts, [("result", output.json().clone())]);
+                ("task:complete", members)
+            }
+            Fact::TaskFailed { task, failure, .. } => {
+                ("task:failed", self.ended(*task, ts, [("error", failure.to_json())]))
+            }
+            Fact::TaskCancelled { task } => ("task:cancelled", self.ended(*task, ts, [])),
+            Fact::TaskClosing { task, .. } => ("task:closing", self.task(*task)),
+            Fact::FailureUnhandled { task } => ("task:unhandled", self.task(*task)),
+            Fact::Replied { task, answer } => ("session:reply", self.with(*task, [("answer", answer.clone())])),
+            Fact::Noted { task, note } => self.noted(*task, note),
+            // Everything else is about the run or a scope, and `describe` has dealt with it.
+            _ => ("unknown", Vec::new()),
+        }
+    }
+
+    fn noted(&self, task: TaskKey, note: &Note) -> (&'static str, Members) {
+        match note {
+            Note::Log { level, message } => {
+                let members = [("level", Json::from(level.as_str())), ("message", Json::from(message.as_str()))];
+                ("log", self.with(task, members))
+            }
+            Note::Metric { name, value, tags } => {
+                let members = [("name", Json::from(name.as_str())), ("value", value.clone()), ("tags", tags.clone())];
+                ("metric", self.with(task, members))
+            }
+        }
+    }
+
+    fn run_ended(&self, end: &RunEnd, ts: u64) -> Members {
+        let (success, status) = match end {
+            RunEnd::Succeeded { .. } => (true, "succeeded"),
+            RunEnd::Failed { .. } => (false, "failed"),
+            RunEnd::Cancelled => (false, "cancelled"),
+        };
+        let mut members = vec![
+            ("success", Json::from(success)),
+            ("status", Json::from(status)),
+            ("durationMs", Json::from(ts.saturating_sub(self.started))),
+        ];
+        if let RunEnd::Failed { failure, task, .. } = end {
+            members.push(("error", failure.to_json()));
+            members.extend(task.as_deref().map(|task| ("task", Json::from(task))));
+        }
+        members
+    }
+
+    fn paused(&self, task: TaskKey, until: &[Wake]) -> Members {
+        let names = Json::array(until.iter().map(|wake| Json::from(wake.name())));
+        let mut members = self.with(task, [("until", names)]);
+        for wake in until {
+            match wake {
+                Wake::Answer(question) => {
+                    let choice = |choice: &Choice| Json::from(choice.value.as_str());
+                    let address = self.path(task.scope).address(&self.graph.node(task.node).id);
+                    let question = Json::object([
+                        ("address", Json::from(address)),
+                        ("prompt", Json::from(question.prompt.as_str())),
+                        ("choices", Json::array(question.choices.iter().map(choice))),
+                        ("allowText", Json::from(question.allow_text)),
+                    ]);
+                    members.push(("question", question));
+                }
+                Wake::Event(name) => members.push(("event", Json::from(name.clone()))),
+                Wake::Flow(call) => members.push(("flow", Json::from(call.name.clone()))),
+                _ => {}
+            }
+        }
+        members
+    }
+
+    fn path(&self, scope: ScopeId) -> ScopePath {
+        self.scopes.get(&scope).cloned().unwrap_or_else(ScopePath::root)
+    }
+
+    fn scope(&self, scope: ScopeId, members: &mut Members) {
+        if scope != ScopeId::ROOT {
+            members.push(("scope", Json::from(self.path(scope).0)));
+        }
+    }
+
+    fn scope_members(&self, scope: ScopeId) -> Members {
+        let mut members = Vec::new();
+        self.scope(scope, &mut members);
+        members
+    }
+
+    fn task(&self, key: TaskKey) -> Members {
+        self.with(key, [])
+    }
+
+    fn with<const N: usize>(&self, key: TaskKey, more: [(&'static str, Json); N]) -> Members {
+        let id = Json::from(self.graph.node(key.node).id.0.clone());
+        let mut members = vec![("taskId", id.clone()), ("nodeId", id)];
+        self.scope(key.scope, &mut members);
+        if let Some((attempt, _)) = self.tasks.get(&key) {
+            members.push(("attempt", Json::from(*attempt)));
+        }
+        members.extend(more);
+        members
+    }
+
+    fn ended<const N: usize>(&mut self, key: TaskKey, ts: u64, more: [(&'static str, Json); N]) -> Members {
+        let mut members = self.with(key, more);
+        if let Some((_, since)) = self.tasks.remove(&key) {
+            members.push(("durationMs", Json::from(ts.saturating_sub(since))));
+        }
+        members
+    }
+}

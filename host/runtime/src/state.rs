@@ -1,0 +1,278 @@
+//! The state of a run: everything that its facts so far amount to.
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use flowcell_contract::{Failure, FanOut, Json, Pause, ScopePath, Value};
+use flowcell_flow::graph::{BodyIx, EdgeIx, FlowPolicy, Graph, NodeIx};
+
+use crate::fact::{CancelReason, RunEnd, ScopeId, TaskKey};
+
+/// A run, folded from its facts by [`RunState::apply`].
+#[derive(Clone, Debug)]
+pub struct RunState {
+    /// The flow that the run has pinned.
+    pub graph: Arc<Graph>,
+    /// The flow's policies, as the caller changed them.
+    pub policy: FlowPolicy,
+    /// `{ "input": … }`, the root `flow` of expressions.
+    pub(crate) flow_root: Json,
+    /// From which attempts derive their random streams.
+    pub(crate) seed: u64,
+    /// When the run is over at the latest.
+    pub(crate) deadline: Option<u64>,
+    /// Live scopes.
+    pub(crate) scopes: HashMap<ScopeId, Scope>,
+    /// The next scope's id.
+    pub(crate) next_scope: u32,
+    /// Tasks that wait for a permit, in order.
+    pub(crate) queue: VecDeque<TaskKey>,
+    /// Attempts that hold a permit.
+    pub(crate) running: u32,
+    /// Paused tasks, for events and for looking questions up.
+    pub(crate) paused: BTreeSet<TaskKey>,
+    /// Named events that nobody waited for, oldest first.
+    pub(crate) kept: VecDeque<(Box<str>, Value)>,
+    /// Why the run is being cancelled.
+    pub(crate) cancel: Option<CancelReason>,
+    /// How the run ended.
+    pub(crate) end: Option<RunEnd>,
+}
+
+/// One pass through a body, or the flow itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scope {
+    pub(crate) body: BodyIx,
+    pub(crate) owner: Option<TaskKey>,
+    pub(crate) index: u32,
+    pub(crate) path: ScopePath,
+    /// The owner's variables, an object.
+    pub(crate) variables: Json,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) edges: Vec<EdgeState>,
+    /// Tasks that are ready, running, paused, delayed or closing.
+    pub(crate) active: u32,
+    /// Tasks that are waiting.
+    pub(crate) waiting: u32,
+    /// The first failure that nothing handles.
+    pub(crate) failure: Option<(TaskKey, Failure)>,
+    /// Nothing starts here any more.
+    pub(crate) closing: bool,
+}
+
+/// One execution of a node in one scope.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Task {
+    pub(crate) phase: Phase,
+    /// Incoming edges that are not settled.
+    pub(crate) pending: u32,
+    /// Incoming edges that fired.
+    pub(crate) fired: u32,
+    /// The edge that fired first.
+    pub(crate) opened: Option<EdgeIx>,
+    /// Attempts begun.
+    pub(crate) attempt: u32,
+    /// Resumes of this attempt.
+    pub(crate) resumes: u32,
+    /// Running time of this attempt before it was last resumed.
+    pub(crate) ran_ms: u64,
+    /// When it last began to run.
+    pub(crate) since: u64,
+    pub(crate) deadline: Option<u64>,
+    pub(crate) captured: Option<Arc<Captured>>,
+    /// The recorded output, of whatever end.
+    pub(crate) output: Option<Json>,
+    /// The input of a failed task, for its error edges.
+    pub(crate) failed_input: Option<Json>,
+    /// What only tasks that pause or retry have.
+    pub(crate) rest: Option<Box<TaskRest>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TaskRest {
+    pub(crate) pause: Option<Pause>,
+    /// Passes of its body that are live.
+    pub(crate) passes: BTreeSet<ScopeId>,
+    /// Passes begun in this attempt.
+    pub(crate) passes_begun: u32,
+    /// The previous pass's outcome.
+    pub(crate) last: Json,
+    /// The variables of the latest pass.
+    pub(crate) variables: Json,
+    pub(crate) each: Option<Each>,
+    /// What the component left when it paused.
+    pub(crate) state: Option<Value>,
+    /// What woke it.
+    pub(crate) woken: Option<Value>,
+    /// When the delay before the next attempt is over.
+    pub(crate) retry_due: u64,
+    /// What a closing task ends with; none: cancelled.
+    pub(crate) closing: Option<Failure>,
+}
+
+/// A fan-out under way.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Each {
+    pub(crate) fan_out: FanOut,
+    /// The next item to begin with.
+    pub(crate) next: u32,
+    pub(crate) done: u32,
+    pub(crate) results: Vec<Option<Json>>,
+    /// The failure that stopped it.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// What a task's input and config name, as it was when the task became ready.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Captured {
+    pub(crate) input: Box<[Json]>,
+    pub(crate) config: Box<[Json]>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    Waiting,
+    /// In the queue, to begin an attempt.
+    Ready,
+    /// In the queue, to go on with an attempt.
+    Woken,
+    Running,
+    Paused,
+    /// Between two attempts.
+    Delayed,
+    /// Over, but passes or a child have to end first.
+    Closing,
+    Succeeded,
+    Failed,
+    Skipped,
+    Cancelled,
+}
+
+impl Phase {
+    pub(crate) fn is_end(self) -> bool {
+        matches!(self, Phase::Succeeded | Phase::Failed | Phase::Skipped | Phase::Cancelled)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum EdgeState {
+    #[default]
+    Pending,
+    Fired,
+    Skipped,
+}
+
+impl RunState {
+    /// A run of which nothing has happened yet.
+    pub fn new(graph: Arc<Graph>, policy: FlowPolicy) -> RunState {
+        RunState {
+            graph,
+            policy,
+            flow_root: Json::Null,
+            seed: 0,
+            deadline: None,
+            scopes: HashMap::new(),
+            next_scope: 0,
+            queue: VecDeque::new(),
+            running: 0,
+            paused: BTreeSet::new(),
+            kept: VecDeque::new(),
+            cancel: None,
+            end: None,
+        }
+    }
+
+    /// How the run ended, if it did.
+    pub fn end(&self) -> Option<&RunEnd> {
+        self.end.as_ref()
+    }
+
+    pub(crate) fn scope(&self, scope: ScopeId) -> &Scope {
+        &self.scopes[&scope]
+    }
+
+    /// The scope, if it is live and was begun.
+    pub(crate) fn find(&self, key: TaskKey) -> Option<&Task> {
+        let slot = self.graph.node(key.node).slot as usize;
+        self.scopes.get(&key.scope).and_then(|scope| scope.tasks.get(slot))
+    }
+
+    pub(crate) fn task(&self, key: TaskKey) -> &Task {
+        &self.scopes[&key.scope].tasks[self.graph.node(key.node).slot as usize]
+    }
+
+    /// The address of a task: `approve`, or `process[3].approve`.
+    pub fn address(&self, key: TaskKey) -> String {
+        self.scope(key.scope).path.address(&self.graph.node(key.node).id)
+    }
+
+    /// The task at an address.
+    pub fn task_at(&self, address: &str) -> Option<TaskKey> {
+        let (path, node) = address.rsplit_once('.').unwrap_or(("", address));
+        let (scope_id, scope) = self.scopes.iter().find(|(_, scope)| scope.path.as_str() == path)?;
+        let nodes = &self.graph.body(scope.body).nodes;
+        let node = nodes.iter().find(|ix| self.graph.node(**ix).id.as_str() == node)?;
+        Some(TaskKey { scope: *scope_id, node: *node })
+    }
+
+    /// The live pass through the body that `node` is in, seen from `scope` outwards.
+    pub(crate) fn scope_of(&self, scope: ScopeId, node: NodeIx) -> Option<ScopeId> {
+        let body = self.graph.node(node).body_of;
+        let mut at = scope;
+        loop {
+            let current = self.scopes.get(&at)?;
+            if current.body == body {
+                return Some(at);
+            }
+            at = current.owner?.scope;
+        }
+    }
+
+    /// The pass, seen from `scope` outwards, through the body that `owner` owns.
+    pub(crate) fn pass_of(&self, scope: ScopeId, owner: NodeIx) -> Option<&Scope> {
+        let mut at = scope;
+        loop {
+            let current = self.scopes.get(&at)?;
+            let current_owner = current.owner?;
+            if current_owner.node == owner {
+                return Some(current);
+            }
+            at = current_owner.scope;
+        }
+    }
+}
+
+/// Two states are equal if they are of the same graph and everything that happened amounts to the same.
+impl PartialEq for RunState {
+    fn eq(&self, other: &RunState) -> bool {
+        let Self {
+            graph,
+            policy,
+            flow_root,
+            seed,
+            deadline,
+            scopes,
+            next_scope,
+            queue,
+            running,
+            paused,
+            kept,
+            cancel,
+            end,
+        } = self;
+        Arc::ptr_eq(graph, &other.graph)
+            && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
+            && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
+            && (running, paused, kept) == (&other.running, &other.paused, &other.kept)
+            && (cancel, end) == (&other.cancel, &other.end)
+    }
+}
+
+impl Task {
+    pub(crate) fn rest(&mut self) -> &mut TaskRest {
+        self.rest.get_or_insert_default()
+    }
+}

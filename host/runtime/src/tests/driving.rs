@@ -1,0 +1,309 @@
+//! The driver with scripted nodes under virtual time: what is published, in order.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+};
+
+use flowcell_contract::{Attempt, Calls, Failure, Json, NodeRunner, StepResult};
+use flowcell_flow::graph::{FlowPolicy, Graph, Join, On};
+use futures_util::future::{self, BoxFuture};
+
+use super::graphs::{Plan, Planned, PlannedBody, Scripted, lower, perform};
+use crate::{
+    Channel, Event, FlowRunner, Flows, Hub, HubError, NoFlows, RunOptions, RunResult, RunStatus, World, ports::Timers,
+};
+
+/// Time that passes only when nothing else can happen.
+#[derive(Default)]
+struct VirtualTimers(Arc<AtomicU64>);
+
+impl Timers for VirtualTimers {
+    fn now(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn wait(&self, due: u64) -> BoxFuture<'static, ()> {
+        let clock = self.0.clone();
+        let mut patience = 16;
+        Box::pin(future::poll_fn(move |context| {
+            if patience > 0 {
+                patience -= 1;
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            clock.fetch_max(due, Ordering::Relaxed);
+            Poll::Ready(())
+        }))
+    }
+}
+
+struct PlanRunner(HashMap<String, Vec<Plan>>);
+
+impl NodeRunner for PlanRunner {
+    fn run(&self, attempt: Attempt, _calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
+        let index: usize = attempt.node_id.as_str()[1..].parse().unwrap();
+        let plan = &self.0[&*attempt.flow][index];
+        match perform(plan, attempt.attempt, attempt.woken.as_ref(), attempt.state.as_ref()) {
+            Some(result) => Box::pin(future::ready(result)),
+            None => Box::pin(future::pending()),
+        }
+    }
+}
+
+struct OneFlow(Arc<Graph>);
+
+impl Flows for OneFlow {
+    fn resolve(&self, name: &str) -> Result<Arc<Graph>, Failure> {
+        if name == &*self.0.name { Ok(self.0.clone()) } else { NoFlows.resolve(name) }
+    }
+}
+
+fn flow(nodes: Vec<Planned>, edges: Vec<(usize, usize, On)>) -> PlannedBody {
+    PlannedBody { nodes, edges }
+}
+
+fn chain(plans: Vec<Plan>) -> PlannedBody {
+    let edges = (1..plans.len()).map(|to| (to - 1, to, On::Success)).collect();
+    flow(plans.into_iter().map(Planned::new).collect(), edges)
+}
+
+fn world(main: &Scripted, child: Option<Scripted>) -> World {
+    let mut plans = HashMap::from([("planned".to_owned(), main.plans.clone())]);
+    let mut flows: Arc<dyn Flows> = Arc::new(NoFlows);
+    if let Some(mut child) = child {
+        child.graph.name = "child".into();
+        plans.insert("child".into(), child.plans);
+        flows = Arc::new(OneFlow(Arc::new(child.graph)));
+    }
+    let mut world = World::in_memory(Arc::new(PlanRunner(plans)), flows);
+    world.timers = Arc::new(VirtualTimers::default());
+    world
+}
+
+fn start(main: &PlannedBody, child: Option<&PlannedBody>, policy: FlowPolicy, options: RunOptions) -> FlowRunner {
+    let child = child.map(|child| lower(child, FlowPolicy::default()));
+    let scripted = lower(main, policy);
+    let world = world(&scripted, child);
+    let options = RunOptions { session_id: Some("run-1".into()), ..options };
+    FlowRunner::new(Arc::new(scripted.graph), Arc::new(world), options)
+}
+
+fn block<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+fn run(main: &PlannedBody, options: RunOptions) -> RunResult {
+    block(start(main, None, FlowPolicy::default(), options).run())
+}
+
+/// Events as lines: time, type, and what they are about; the noise of readiness left out.
+fn told(result: &RunResult) -> Vec<String> {
+    let boring = ["task:ready", "task:woken", "task:due", "phase:start", "phase:complete", "phase:failed"];
+    let interesting = result.events.iter().filter(|event| !boring.contains(&event.kind));
+    interesting.map(line).collect()
+}
+
+fn line(event: &Event) -> String {
+    let text = |key: &str| event.data.get(key).map(|value| value.as_str().map_or(value.to_text(), str::to_owned));
+    let about = match (text("from"), text("to")) {
+        (Some(from), Some(to)) => format!("{from}->{to}"),
+        _ => text("taskId").unwrap_or_default(),
+    };
+    let scope = text("scope").map(|scope| format!(" in {scope}")).unwrap_or_default();
+    let error = event.data.get("error").and_then(|error| error.get("code")?.as_str()).map(|code| format!(" {code}"));
+    format!("{} {} {about}{scope}{}", event.ts, event.kind, error.unwrap_or_default()).replace("  ", " ").trim().into()
+}
+
+#[test]
+fn a_chain_is_told_from_start_to_end() {
+    let result = run(&chain(vec![Plan::Done, Plan::Done]), RunOptions::default());
+    let expected = [
+        "0 harness:start",
+        "0 task:start n0",
+        "0 task:complete n0",
+        "0 edge:fired n0->n1",
+        "0 task:start n1",
+        "0 task:complete n1",
+        "0 harness:complete",
+    ];
+    assert_eq!(told(&result), expected);
+    assert_eq!(result.status, RunStatus::Succeeded);
+    assert_eq!(result.outputs.to_text(), r#"{"n0":{"done":true},"n1":{"done":true}}"#);
+    let seqs: Vec<_> = result.events.iter().map(|event| event.seq).collect();
+    assert_eq!(seqs, (0..result.events.len() as u64).collect::<Vec<_>>(), "seq is dense");
+}
+
+#[test]
+fn a_failure_is_tried_again_and_then_succeeds() {
+    let result = run(&chain(vec![Plan::FailTimes(2)]), RunOptions::default());
+    let kinds: Vec<_> = result.events.iter().map(|event| event.kind).filter(|kind| kind.starts_with("task:")).collect();
+    let again = ["task:start", "task:retry", "task:due"];
+    let expected = [&["task:ready"][..], &again, &again, &["task:start", "task:complete"]].concat();
+    assert_eq!(kinds, expected);
+    let delays: Vec<_> = result.events.iter().filter_map(|event| event.data.get("delayMs")?.as_u64()).collect();
+    assert!(delays[0] <= 500 && delays[1] <= 1_000, "delays are within their bounds: {delays:?}");
+}
+
+#[test]
+fn an_attempt_that_hangs_times_out_and_its_neighbour_goes_on() {
+    let mut body = flow(vec![Planned::new(Plan::Hang), Planned::new(Plan::Done)], vec![]);
+    body.nodes[0].continue_on_error = true;
+    let result = run(&body, RunOptions::default());
+    let expected = [
+        "0 harness:start",
+        "0 task:start n0",
+        "0 task:start n1",
+        "0 task:complete n1",
+        "300000 task:failed n0 timeout",
+        "300000 harness:complete",
+    ];
+    assert_eq!(told(&result), expected);
+}
+
+#[test]
+fn fail_fast_cancels_what_still_runs() {
+    let body = flow(vec![Planned::new(Plan::Hang), Planned::new(Plan::Fail)], vec![]);
+    let result = run(&body, RunOptions::default());
+    assert_eq!(result.status, RunStatus::Failed);
+    assert_eq!(result.error.unwrap().task.as_deref(), Some("n1"));
+    let last: Vec<_> = result.events.iter().map(|event| event.kind).rev().take(3).collect();
+    assert_eq!(last, ["harness:complete", "phase:failed", "task:cancelled"]);
+}
+
+#[test]
+fn the_flow_has_a_total_timeout() {
+    let policy = FlowPolicy { total_timeout_ms: Some(1_000), ..FlowPolicy::default() };
+    let result = block(start(&chain(vec![Plan::After(5_000)]), None, policy, RunOptions::default()).run());
+    assert_eq!(result.status, RunStatus::Failed);
+    assert_eq!(result.error.unwrap().failure.code, "total_timeout");
+    assert_eq!(result.events.last().unwrap().ts, 1_000);
+}
+
+#[test]
+fn a_body_runs_once_per_item_within_its_concurrency() {
+    let mut owner = Planned::new(Plan::Each { items: 3, concurrency: 2, stop: true });
+    owner.body = Some(chain(vec![Plan::Done]));
+    let result = run(&flow(vec![owner], vec![]), RunOptions::default());
+    let passes: Vec<_> = told(&result).into_iter().filter(|line| line.contains("pass:")).collect();
+    let expected = [
+        "0 pass:start in n0[0]",
+        "0 pass:start in n0[1]",
+        "0 pass:complete in n0[0]",
+        "0 pass:start in n0[2]",
+        "0 pass:complete in n0[1]",
+        "0 pass:complete in n0[2]",
+    ];
+    assert_eq!(passes, expected);
+    assert_eq!(result.status, RunStatus::Succeeded);
+}
+
+#[test]
+fn a_question_parks_the_run_unless_its_answer_was_given_before() {
+    let body = chain(vec![Plan::Ask]);
+    let parked = run(&body, RunOptions::default());
+    assert_eq!(parked.status, RunStatus::Parked);
+    assert_eq!(parked.waiting.iter().map(|waiting| waiting.address()).collect::<Vec<_>>(), ["n0"]);
+    let yes = Json::object([("content", Json::from("yes"))]);
+    let options = RunOptions { answers: HashMap::from([("n0".to_owned(), yes)]), ..RunOptions::default() };
+    assert_eq!(run(&body, options).status, RunStatus::Succeeded);
+}
+
+#[test]
+fn the_hub_refuses_what_makes_no_sense() {
+    let options = RunOptions { wait_for_answers: true, ..RunOptions::default() };
+    let runner = start(&chain(vec![Plan::Ask, Plan::Event("go")]), None, FlowPolicy::default(), options);
+    let hub = runner.hub();
+    let reply = |content: &str| Json::object([("content", Json::from(content))]);
+    block(async move {
+        assert_eq!(hub.send(Json::Null).await, Err(HubError::SessionNotStarted));
+        runner.start_session();
+        let talk = async {
+            hub.emit("go", Json::from("early")).await.unwrap();
+            while hub.reply("nobody", reply("yes")).await != Err(HubError::GateClosed) {}
+            let refused = hub.reply("n0", reply("perhaps")).await;
+            assert_eq!(refused, Err(HubError::AnswerRefused("the answer must be one of: yes, no".into())));
+            hub.reply("n0", reply("yes")).await.unwrap();
+        };
+        let (result, ()) = future::join(runner.run(), talk).await;
+        assert_eq!(result.status, RunStatus::Succeeded);
+        assert!(result.events.iter().any(|event| event.kind == "event:taken"), "the early event was kept");
+        assert_eq!(hub.send(Json::Null).await, Err(HubError::RunEnded));
+    });
+}
+
+#[test]
+fn abort_cancels_bodies_and_children() {
+    let mut owner = Planned::new(Plan::Loop(1));
+    owner.body = Some(chain(vec![Plan::Hang]));
+    let body = flow(vec![owner, Planned::new(Plan::Call("child"))], vec![]);
+    let options = RunOptions { wait_for_answers: true, ..RunOptions::default() };
+    let child = chain(vec![Plan::Ask]);
+    let runner = start(&body, Some(&child), FlowPolicy::default(), options);
+    runner.start_session();
+    let hub = runner.hub();
+    let (result, aborted) = block(async { future::join(runner.run(), hub.abort()).await });
+    assert_eq!((result.status, aborted), (RunStatus::Cancelled, Ok(())));
+}
+
+#[test]
+fn a_child_flow_asks_through_its_parent() {
+    let body = chain(vec![Plan::Call("child")]);
+    let child = chain(vec![Plan::Done, Plan::Ask]);
+    let parked = block(start(&body, Some(&child), FlowPolicy::default(), RunOptions::default()).run());
+    assert_eq!(parked.waiting.iter().map(|waiting| waiting.address()).collect::<Vec<_>>(), ["n0/n1"]);
+    let yes = Json::object([("content", Json::from("yes"))]);
+    let options = RunOptions { answers: HashMap::from([("n0/n1".to_owned(), yes)]), ..RunOptions::default() };
+    let result = block(start(&body, Some(&child), FlowPolicy::default(), options).run());
+    assert_eq!(result.status, RunStatus::Succeeded);
+}
+
+#[test]
+fn a_flow_that_is_not_there_fails_its_caller() {
+    let result =
+        block(start(&chain(vec![Plan::Call("nowhere")]), None, FlowPolicy::default(), RunOptions::default()).run());
+    assert_eq!(result.error.unwrap().failure.code, "pass_failed");
+}
+
+#[test]
+fn an_any_join_opens_once() {
+    let mut body = chain(vec![Plan::Done, Plan::Done]);
+    body.nodes.push(Planned { join: Join::Any, ..Planned::new(Plan::Done) });
+    body.edges = vec![(0, 2, On::Success), (1, 2, On::Success)];
+    let result = run(&body, RunOptions::default());
+    let starts = told(&result).iter().filter(|line| line.contains("task:start n2")).count();
+    assert_eq!(starts, 1);
+}
+
+#[derive(Default)]
+struct Recorder(Mutex<Vec<String>>);
+
+impl Channel for Recorder {
+    fn on_start(&self, hub: &Hub) {
+        self.0.lock().unwrap().push(format!("start {}", hub.run_id()));
+    }
+
+    fn on_event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.kind.to_owned());
+        assert_ne!(event.kind, "task:complete", "a channel's panic is its own");
+    }
+
+    fn on_complete(&self, result: &RunResult) {
+        self.0.lock().unwrap().push(format!("complete {:?}", result.status));
+    }
+}
+
+#[test]
+fn a_channel_sees_everything_and_its_panics_harm_nobody() {
+    let recorder = Arc::new(Recorder::default());
+    let options = RunOptions { channels: vec![recorder.clone()], ..RunOptions::default() };
+    let result = run(&chain(vec![Plan::Done]), options);
+    assert_eq!(result.status, RunStatus::Succeeded);
+    let seen = recorder.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    assert_eq!((seen[0].as_str(), seen[1].as_str()), ("start run-1", "harness:start"));
+    assert_eq!(seen.last().map(String::as_str), Some("complete Succeeded"));
+}

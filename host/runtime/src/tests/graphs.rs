@@ -1,0 +1,207 @@
+//! Small graphs made from plans: what each node does is written beside it.
+
+use std::sync::Arc;
+
+use flowcell_contract::{
+    Choice, Digest, Failure, FanOut, FlowCall, Json, Manifest, NodeType, Pause, Question, Step, StepResult, Value, Wake,
+};
+use flowcell_expr::Binding;
+use flowcell_flow::graph::{
+    Body, BodyIx, Bound, Edge, EdgeIx, FlowPolicy, Graph, Join, Node, NodeIx, NodePolicy, On, Outcome, Reference,
+};
+
+/// What a node does when it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Plan {
+    Done,
+    Fail,
+    /// Fails retryably this often, then succeeds.
+    FailTimes(u32),
+    /// Runs its body once per item.
+    Each {
+        items: u32,
+        concurrency: u32,
+        stop: bool,
+    },
+    /// Runs its body this often, one pass after the other.
+    Loop(u32),
+    /// Pauses for a timer.
+    After(u64),
+    /// Pauses for a checkpoint.
+    Checkpoint,
+    /// Asks.
+    Ask,
+    /// Waits for a named event.
+    Event(&'static str),
+    /// Never answers.
+    Hang,
+    /// Calls a flow.
+    Call(&'static str),
+}
+
+/// A node of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    pub(crate) join: Join,
+    pub(crate) continue_on_error: bool,
+    pub(crate) body: Option<PlannedBody>,
+}
+
+/// The flow itself, or a body.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlannedBody {
+    pub(crate) nodes: Vec<Planned>,
+    /// From, to, and which end.
+    pub(crate) edges: Vec<(usize, usize, On)>,
+}
+
+impl Planned {
+    pub(crate) fn new(plan: Plan) -> Planned {
+        Planned { plan, join: Join::Settled, continue_on_error: false, body: None }
+    }
+}
+
+/// A graph and what its nodes do.
+pub(crate) struct Scripted {
+    pub(crate) graph: Graph,
+    pub(crate) plans: Vec<Plan>,
+}
+
+/// Lowers a plan. Node ids are `n0`, `n1` … in the order of the graph's list.
+pub(crate) fn lower(flow: &PlannedBody, policy: FlowPolicy) -> Scripted {
+    let graph = Graph {
+        name: "planned".into(),
+        version: None,
+        description: None,
+        input: Json::object::<&str>([]),
+        input_schema: None,
+        outputs: None,
+        policy,
+        nodes: Vec::new(),
+        edges: Vec::new(),
+        bodies: Vec::new(),
+        labels: Default::default(),
+    };
+    let mut scripted = Scripted { graph, plans: Vec::new() };
+    lower_body(&mut scripted, flow, None, &node_type());
+    scripted
+}
+
+fn lower_body(scripted: &mut Scripted, body: &PlannedBody, owner: Option<NodeIx>, node_type: &Arc<NodeType>) -> BodyIx {
+    let body_ix = BodyIx(scripted.graph.bodies.len() as u32);
+    let first = scripted.graph.nodes.len();
+    let nodes: Vec<_> = (0..body.nodes.len()).map(|slot| NodeIx((first + slot) as u32)).collect();
+    for (slot, planned) in body.nodes.iter().enumerate() {
+        scripted.plans.push(planned.plan.clone());
+        scripted.graph.nodes.push(node(nodes[slot], slot, body_ix, planned, node_type));
+    }
+    let mut edges = Vec::new();
+    for (slot, (from, to, on)) in body.edges.iter().enumerate() {
+        let ix = EdgeIx(scripted.graph.edges.len() as u32);
+        let edge = Edge { from: nodes[*from], to: nodes[*to], on: *on, when: None, slot: slot as u32 };
+        scripted.graph.nodes[first + from].outgoing.push(ix);
+        scripted.graph.nodes[first + to].incoming.push(ix);
+        scripted.graph.edges.push(edge);
+        edges.push(ix);
+    }
+    for (slot, ix) in nodes.iter().enumerate() {
+        scripted.graph.nodes[ix.0 as usize].on_cycle = reaches(body, slot, slot);
+    }
+    let starts = nodes.iter().copied().filter(|ix| scripted.graph.node(*ix).incoming.is_empty()).collect();
+    let sinks = nodes.iter().copied().filter(|ix| scripted.graph.node(*ix).outgoing.is_empty()).collect();
+    let body_of = Body { owner, nodes: nodes.clone(), edges, starts, outcome: Outcome::Sinks(sinks) };
+    scripted.graph.bodies.push(body_of);
+    for (slot, planned) in body.nodes.iter().enumerate() {
+        if let Some(inner) = &planned.body {
+            let inner = lower_body(scripted, inner, Some(nodes[slot]), node_type);
+            scripted.graph.nodes[first + slot].body = Some(inner);
+        }
+    }
+    body_ix
+}
+
+/// Whether a path of at least one edge leads from one node to another.
+pub(crate) fn reaches(body: &PlannedBody, from: usize, to: usize) -> bool {
+    let mut seen = vec![false; body.nodes.len()];
+    let mut open = vec![from];
+    while let Some(at) = open.pop() {
+        for (_, next, _) in body.edges.iter().filter(|(source, _, _)| *source == at) {
+            if *next == to {
+                return true;
+            }
+            if !std::mem::replace(&mut seen[*next], true) {
+                open.push(*next);
+            }
+        }
+    }
+    false
+}
+
+fn node(ix: NodeIx, slot: usize, body_of: BodyIx, planned: &Planned, node_type: &Arc<NodeType>) -> Node {
+    let nothing = || Bound { expr: Binding::literal(Json::object::<&str>([])), references: Vec::<Reference>::new() };
+    let mut policy = NodePolicy { continue_on_error: planned.continue_on_error, ..NodePolicy::default() };
+    if let Plan::FailTimes(times) = planned.plan {
+        policy.retry.max_attempts = times + 1;
+    }
+    Node {
+        id: format!("n{}", ix.0).into(),
+        node_type: node_type.clone(),
+        body_of,
+        slot: slot as u32,
+        input: nothing(),
+        config: nothing(),
+        when: None,
+        join: planned.join,
+        policy,
+        grants: Arc::default(),
+        body: None,
+        incoming: Vec::new(),
+        outgoing: Vec::new(),
+        on_cycle: false,
+        rebinds: false,
+        labels: Default::default(),
+    }
+}
+
+fn node_type() -> Arc<NodeType> {
+    let manifest = "name: plan\nversion: 1.0.0\nnodes: [{ type: plan.node, title: A planned node }]";
+    let mut node = Manifest::parse(manifest).unwrap().nodes.remove(0);
+    node.pack = Some(Digest("00".into()));
+    Arc::new(node)
+}
+
+/// What a planned node answers; none: it hangs.
+pub(crate) fn perform(plan: &Plan, attempt: u32, woken: Option<&Value>, state: Option<&Value>) -> Option<StepResult> {
+    let pause =
+        |wake: Wake, state: u64| Ok(Step::Pause(Pause { until: vec![wake], state: Value::from(Json::from(state)) }));
+    let failed = woken.and_then(|woken| woken.json().get("error")).is_some();
+    let done = || Ok(Step::Done(Value::from(Json::object([("done", Json::from(true))]))));
+    let passes = state.and_then(|state| state.json().as_u64()).unwrap_or(0);
+    Some(match plan {
+        Plan::Hang => return None,
+        Plan::Fail => Err(Failure::new("planned", "this node fails")),
+        Plan::FailTimes(times) if attempt <= *times => Err(Failure::retryable("planned", "not yet")),
+        _ if failed => Err(Failure::new("pass_failed", "a pass or a child failed")),
+        Plan::Each { items, concurrency, stop } if woken.is_none() => {
+            let items = Value::from(Json::array((0..*items).map(Json::from)));
+            let concurrency = Some(*concurrency);
+            pause(Wake::Each(FanOut { items, alias: "item".into(), concurrency, stop_on_failure: *stop }), 0)
+        }
+        Plan::Loop(count) if passes < u64::from(*count) => {
+            pause(Wake::Body(Value::from(Json::object([("iteration", Json::from(passes))]))), passes + 1)
+        }
+        Plan::After(ms) if woken.is_none() => pause(Wake::After(*ms), 0),
+        Plan::Checkpoint if passes < 3 => pause(Wake::Now, passes + 1),
+        Plan::Ask if woken.is_none() => {
+            let choice = |value: &str| Choice { value: value.into(), label: None };
+            let choices = vec![choice("yes"), choice("no")];
+            pause(Wake::Answer(Question { prompt: "Well?".into(), choices, ..Question::default() }), 0)
+        }
+        Plan::Event(name) if woken.is_none() => pause(Wake::Event((*name).into()), 0),
+        Plan::Call(name) if woken.is_none() => {
+            pause(Wake::Flow(FlowCall { name: (*name).into(), input: Value::from(Json::object::<&str>([])) }), 0)
+        }
+        _ => done(),
+    })
+}

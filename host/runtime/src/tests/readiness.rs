@@ -1,0 +1,233 @@
+//! Random graphs with bodies and cycles: the deciders end every node as the naive reference does, every journal folds
+//! back to the same state, and what is outstanding is what the facts have begun.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use flowcell_contract::Json;
+use flowcell_flow::graph::{FlowPolicy, Join, On};
+use proptest::{prelude::*, test_runner::Config};
+
+use super::{
+    graphs::{Plan, Planned, PlannedBody, lower, perform},
+    reference::{self, End},
+};
+use crate::{
+    decide::{Entropy, Input, decide},
+    fact::{Fact, RunEnd, ScopeId, TaskKey},
+    outstanding::Outstanding,
+    state::{Phase, RunState},
+};
+
+/// Graphs a test run compares, times `FLOWCELL_TEST_SCALE`.
+const GRAPHS: u32 = 10_000;
+
+pub(crate) fn scale() -> u32 {
+    std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
+}
+
+fn join() -> impl Strategy<Value = Join> {
+    prop_oneof![4 => Just(Join::Settled), 2 => Just(Join::All), 2 => Just(Join::Any)]
+}
+
+fn on() -> impl Strategy<Value = On> {
+    prop_oneof![6 => Just(On::Success), 1 => Just(On::Error), 1 => Just(On::End)]
+}
+
+fn leaf() -> impl Strategy<Value = Planned> {
+    let plan = prop_oneof![
+        8 => Just(Plan::Done),
+        2 => Just(Plan::Fail),
+        1 => Just(Plan::FailTimes(2)),
+        1 => Just(Plan::Checkpoint),
+        1 => Just(Plan::After(50)),
+    ];
+    (plan, join(), prop::bool::weighted(0.2)).prop_map(|(plan, join, continue_on_error)| Planned {
+        join,
+        continue_on_error,
+        ..Planned::new(plan)
+    })
+}
+
+fn owner(body: BoxedStrategy<PlannedBody>) -> impl Strategy<Value = Planned> {
+    let each = (0..5u32, 1..4u32, any::<bool>()).prop_map(|(items, concurrency, stop)| Plan::Each {
+        items,
+        concurrency,
+        stop,
+    });
+    let plan = prop_oneof![each, (0..4u32).prop_map(Plan::Loop)];
+    (plan, join(), body).prop_map(|(plan, join, body)| Planned { join, body: Some(body), ..Planned::new(plan) })
+}
+
+/// A scope of a few nodes; edges mostly lead forward, some back into an `any` join.
+fn scope(depth: u32) -> BoxedStrategy<PlannedBody> {
+    let node = if depth == 0 { leaf().boxed() } else { prop_oneof![4 => leaf(), 1 => owner(scope(depth - 1))].boxed() };
+    let nodes = prop::collection::vec(node, 1..7);
+    let edges = prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), on()), 0..10);
+    (nodes, edges).prop_map(|(nodes, lines)| connect(nodes, lines)).boxed()
+}
+
+fn connect(nodes: Vec<Planned>, lines: Vec<(prop::sample::Index, prop::sample::Index, On)>) -> PlannedBody {
+    let mut body = PlannedBody { nodes, edges: Vec::new() };
+    let mut seen = BTreeSet::new();
+    for (from, to, on) in lines {
+        let (from, to) = (from.index(body.nodes.len()), to.index(body.nodes.len()));
+        let back = to <= from;
+        if !seen.insert((from, to)) || (back && body.nodes[to].join != Join::Any) {
+            continue;
+        }
+        // `continueOnError` together with an error edge is a finding of the checker.
+        let on = if body.nodes[from].continue_on_error && on == On::Error { On::Success } else { on };
+        body.edges.push((from, to, on));
+    }
+    body
+}
+
+struct Counter(u64);
+
+impl Entropy for Counter {
+    fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 11
+    }
+}
+
+/// A run whose attempts are answered, and whose timers fire, in an order of the test's choice.
+struct Bench {
+    state: RunState,
+    /// Folded from the facts alone, beside the deciders.
+    folded: RunState,
+    plans: Vec<Plan>,
+    now: u64,
+    order: Counter,
+    begun: BTreeSet<(TaskKey, u32, u32)>,
+    /// Ends of the tasks of the flow itself.
+    ends: Vec<Option<Phase>>,
+}
+
+impl Bench {
+    fn new(flow: &PlannedBody, policy: FlowPolicy, seed: u64) -> Bench {
+        let scripted = lower(flow, policy.clone());
+        let graph = Arc::new(scripted.graph);
+        let state = RunState::new(graph.clone(), policy.clone());
+        let folded = RunState::new(graph, policy);
+        let ends = vec![None; flow.nodes.len()];
+        Bench { state, folded, plans: scripted.plans, now: 1, order: Counter(seed), begun: BTreeSet::new(), ends }
+    }
+
+    fn bring(&mut self, input: Input) {
+        let facts = decide(&mut self.state, input, self.now, &mut self.order).unwrap();
+        for fact in &facts {
+            self.observe(fact);
+            self.folded.apply(fact, self.now);
+        }
+        assert_eq!(self.state, self.folded, "the facts fold to another state");
+        self.check_outstanding();
+    }
+
+    /// Notes what a fact begins or ends, without looking at the state.
+    fn observe(&mut self, fact: &Fact) {
+        let ended = match fact {
+            Fact::AttemptStarted { task } => {
+                let attempt = self.begun.iter().filter(|(key, ..)| key == task).count();
+                assert_eq!(attempt, 0, "two attempts of one task at once");
+                let task_state = self.folded.find(*task).unwrap();
+                self.begun.insert((*task, task_state.attempt + 1, 0));
+                None
+            }
+            Fact::TaskResumed { task } => {
+                let task_state = self.folded.find(*task).unwrap();
+                self.begun.insert((*task, task_state.attempt, task_state.resumes + 1));
+                None
+            }
+            Fact::TaskPaused { task, .. } | Fact::TaskRetrying { task, .. } => Some((*task, None)),
+            Fact::TaskSucceeded { task, .. } => Some((*task, Some(Phase::Succeeded))),
+            Fact::TaskFailed { task, .. } => Some((*task, Some(Phase::Failed))),
+            Fact::TaskCancelled { task } => Some((*task, Some(Phase::Cancelled))),
+            Fact::TaskSkipped { task, .. } => Some((*task, Some(Phase::Skipped))),
+            _ => None,
+        };
+        let Some((task, phase)) = ended else { return };
+        self.begun.retain(|(key, ..)| *key != task);
+        if let Some(phase) = phase.filter(|_| task.scope == ScopeId::ROOT) {
+            let before = self.ends[task.node.0 as usize].replace(phase);
+            assert_eq!(before, None, "a task ended twice");
+        }
+    }
+
+    fn check_outstanding(&self) {
+        let attempts = self.state.outstanding().into_iter().filter_map(|outstanding| match outstanding {
+            Outstanding::Attempt { task, attempt, resumes } => Some((task, attempt, resumes)),
+            _ => None,
+        });
+        assert_eq!(attempts.collect::<BTreeSet<_>>(), self.begun, "outstanding attempts are not the live ones");
+        assert!(self.begun.len() <= self.state.policy.max_concurrency as usize, "more attempts than permits");
+    }
+
+    /// Answers attempts and lets time pass, in random order, until the run has ended.
+    fn run(&mut self) {
+        self.bring(Input::Start { input: Json::Null, seed: 7 });
+        for _ in 0..100_000 {
+            if self.state.end().is_some() {
+                return;
+            }
+            let mut open: Vec<_> = self.state.outstanding();
+            open.retain(|outstanding| matches!(outstanding, Outstanding::Attempt { .. } | Outstanding::Timer(..)));
+            open.sort_by_key(|outstanding| format!("{outstanding:?}"));
+            let at = self.order.draw() as usize % open.len();
+            match open.swap_remove(at) {
+                Outstanding::Attempt { task, attempt, resumes } => self.answer(task, attempt, resumes),
+                Outstanding::Timer(crate::outstanding::Timer::Attempt { .. }, _) => {}
+                Outstanding::Timer(timer, due) => {
+                    self.now = self.now.max(due);
+                    self.bring(Input::Due(timer));
+                }
+                _ => unreachable!("filtered"),
+            }
+        }
+        panic!("the run does not end");
+    }
+
+    fn answer(&mut self, task: TaskKey, attempt: u32, resumes: u32) {
+        let rest = self.state.find(task).unwrap().rest.clone().unwrap_or_default();
+        let plan = &self.plans[task.node.0 as usize];
+        let result = perform(plan, attempt, rest.woken.as_ref(), rest.state.as_ref()).unwrap();
+        self.bring(Input::Answered { task, attempt: (attempt, resumes), result });
+    }
+}
+
+proptest! {
+    #![proptest_config(Config { cases: GRAPHS * scale(), failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn every_node_ends_as_the_naive_reference_says(flow in scope(2), seed: u64, permits in 1..6u32) {
+        let policy = FlowPolicy { fail_fast: false, max_concurrency: permits, ..FlowPolicy::default() };
+        let mut bench = Bench::new(&flow, policy, seed);
+        bench.run();
+        let (expected, unhandled) = reference::run(&flow);
+        let ended = bench.ends.iter().map(|phase| match phase {
+            Some(Phase::Succeeded) => End::Succeeded,
+            Some(Phase::Failed) => End::Failed,
+            Some(Phase::Skipped) => End::Skipped,
+            other => panic!("a node ended as {other:?}"),
+        });
+        prop_assert_eq!(ended.collect::<Vec<_>>(), expected);
+        prop_assert_eq!(matches!(bench.state.end(), Some(RunEnd::Failed { .. })), unhandled);
+    }
+
+    #[test]
+    fn fail_fast_and_cancel_end_every_run(flow in scope(2), seed: u64, cancel_after in 0..40usize) {
+        let mut bench = Bench::new(&flow, FlowPolicy::default(), seed);
+        bench.bring(Input::Start { input: Json::Null, seed: 7 });
+        for _ in 0..cancel_after {
+            let running = bench.begun.iter().next().copied();
+            let Some((task, attempt, resumes)) = running else { break };
+            bench.answer(task, attempt, resumes);
+        }
+        if bench.state.end().is_none() {
+            bench.bring(Input::Cancel);
+            prop_assert_eq!(bench.state.end(), Some(&RunEnd::Cancelled));
+        }
+        prop_assert!(bench.begun.is_empty());
+        prop_assert!(bench.state.outstanding().is_empty());
+    }
+}

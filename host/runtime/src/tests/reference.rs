@@ -1,0 +1,81 @@
+//! The rules of readiness, written as naively as they are told: recompute everything until nothing changes.
+
+use flowcell_flow::graph::{Join, On};
+
+use super::graphs::{Plan, PlannedBody, reaches};
+
+/// How a node ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Succeeded,
+    Failed,
+    Skipped,
+}
+
+/// How every node of a scope ends, without `failFast`, and whether a failure stays unhandled.
+pub(crate) fn run(body: &PlannedBody) -> (Vec<End>, bool) {
+    let mut ends: Vec<Option<End>> = vec![None; body.nodes.len()];
+    loop {
+        let before = ends.clone();
+        for node in 0..body.nodes.len() {
+            if ends[node].is_none() {
+                ends[node] = end_of(body, &ends, node);
+            }
+        }
+        if ends != before {
+            continue;
+        }
+        let waiting: Vec<_> = (0..ends.len()).filter(|node| ends[*node].is_none()).collect();
+        if waiting.is_empty() {
+            break;
+        }
+        let on_cycles: Vec<_> = waiting.iter().copied().filter(|node| reaches(body, *node, *node)).collect();
+        for node in if on_cycles.is_empty() { waiting } else { on_cycles } {
+            ends[node] = Some(End::Skipped);
+        }
+    }
+    let ends: Vec<_> = ends.into_iter().flatten().collect();
+    let unhandled = (0..ends.len()).any(|node| ends[node] == End::Failed && !is_handled(body, node));
+    (ends, unhandled)
+}
+
+fn is_handled(body: &PlannedBody, node: usize) -> bool {
+    body.nodes[node].continue_on_error || body.edges.iter().any(|(from, _, on)| *from == node && *on != On::Success)
+}
+
+/// Whether an edge fired or was skipped; none: neither yet.
+fn edge(body: &PlannedBody, ends: &[Option<End>], (from, _, on): (usize, usize, On)) -> Option<bool> {
+    let end = ends[from]?;
+    let continued = end == End::Failed && body.nodes[from].continue_on_error;
+    Some(match on {
+        On::Success => end == End::Succeeded || continued,
+        On::Error => end == End::Failed,
+        On::End => end != End::Skipped,
+    })
+}
+
+fn end_of(body: &PlannedBody, ends: &[Option<End>], node: usize) -> Option<End> {
+    let incoming: Vec<_> =
+        body.edges.iter().filter(|(_, to, _)| *to == node).map(|line| edge(body, ends, *line)).collect();
+    let settled = incoming.iter().all(Option::is_some);
+    let fired = incoming.contains(&Some(true));
+    let runs = match body.nodes[node].join {
+        _ if incoming.is_empty() => true,
+        Join::Any if fired => true,
+        Join::All if incoming.contains(&Some(false)) => false,
+        _ if !settled => return None,
+        Join::All | Join::Settled | Join::Any => fired,
+    };
+    Some(if runs { performed(&body.nodes[node]) } else { End::Skipped })
+}
+
+fn performed(node: &super::graphs::Planned) -> End {
+    let body_fails = || node.body.as_ref().is_some_and(|body| run(body).1);
+    let fails = match node.plan {
+        Plan::Fail => true,
+        Plan::Each { items, stop, .. } => items > 0 && stop && body_fails(),
+        Plan::Loop(count) => count > 0 && body_fails(),
+        _ => false,
+    };
+    if fails { End::Failed } else { End::Succeeded }
+}

@@ -1,0 +1,53 @@
+//! The driver's timers: a heap in which withdrawn timers are left behind and skipped.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashSet},
+};
+
+use crate::{outstanding::Timer, state::RunState};
+
+/// Below this many entries the heap is never cleaned.
+const CLEAN_ABOVE: usize = 4_096;
+
+/// Timers by when they are due. An entry is meant only as long as the state says the same.
+#[derive(Debug)]
+pub(crate) struct TimerHeap {
+    heap: BinaryHeap<Reverse<(u64, Timer)>>,
+    clean_above: usize,
+}
+
+impl Default for TimerHeap {
+    fn default() -> TimerHeap {
+        TimerHeap { heap: BinaryHeap::new(), clean_above: CLEAN_ABOVE }
+    }
+}
+
+impl TimerHeap {
+    /// Adds a timer, if the state has it.
+    pub(crate) fn add(&mut self, state: &RunState, timer: Timer) {
+        let Some(due) = state.due(&timer) else { return };
+        self.heap.push(Reverse((due, timer)));
+        if self.heap.len() > self.clean_above {
+            self.heap.retain(|Reverse((due, timer))| state.due(timer) == Some(*due));
+            self.clean_above = CLEAN_ABOVE.max(2 * self.heap.len());
+        }
+    }
+
+    /// The timer that is due first.
+    pub(crate) fn first(&mut self, state: &RunState) -> Option<(u64, Timer)> {
+        while let Some(Reverse((due, timer))) = self.heap.peek() {
+            if state.due(timer) == Some(*due) {
+                return Some((*due, *timer));
+            }
+            self.heap.pop();
+        }
+        None
+    }
+
+    /// All timers that are meant.
+    pub(crate) fn live(&self, state: &RunState) -> HashSet<(Timer, u64)> {
+        let entries = self.heap.iter().map(|Reverse((due, timer))| (*timer, *due));
+        entries.filter(|(timer, due)| state.due(timer) == Some(*due)).collect()
+    }
+}

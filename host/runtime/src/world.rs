@@ -1,0 +1,65 @@
+//! What runs share: the ports, and where flows are found.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Failure, NodeRunner, code};
+use flowcell_flow::graph::Graph;
+
+use crate::{
+    memory::{LocalLeases, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
+    ports::{CacheStore, Journal, Leases, StateStore, Timers},
+};
+
+/// Finds flows that other flows call.
+pub trait Flows: Send + Sync {
+    /// Returns the checked flow of this name.
+    fn resolve(&self, name: &str) -> Result<Arc<Graph>, Failure>;
+}
+
+/// A library without flows.
+pub struct NoFlows;
+
+impl Flows for NoFlows {
+    fn resolve(&self, name: &str) -> Result<Arc<Graph>, Failure> {
+        Err(Failure::new(code::FLOW_NOT_FOUND, format!("there is no flow `{name}`")))
+    }
+}
+
+/// What runs share: the ports, and where flows are found.
+pub struct World {
+    /// Runs nodes.
+    pub runner: Arc<dyn NodeRunner>,
+    /// Finds child flows.
+    pub flows: Arc<dyn Flows>,
+    /// Keeps what happened.
+    pub journal: Arc<dyn Journal>,
+    /// The clock.
+    pub timers: Arc<dyn Timers>,
+    /// Who drives which run.
+    pub leases: Arc<dyn Leases>,
+    /// Durable values of flows.
+    pub state: Arc<dyn StateStore>,
+    /// Values that may be forgotten.
+    pub cache: Arc<dyn CacheStore>,
+}
+
+impl World {
+    /// A world in memory, in real time.
+    pub fn in_memory(runner: Arc<dyn NodeRunner>, flows: Arc<dyn Flows>) -> World {
+        World {
+            runner,
+            flows,
+            journal: Arc::new(MemoryJournal::default()),
+            timers: Arc::new(SystemTimers::default()),
+            leases: Arc::new(LocalLeases::default()),
+            state: Arc::new(MemoryState::default()),
+            cache: Arc::new(MemoryCache::default()),
+        }
+    }
+}
+
+/// The one door for randomness: the standard library seeds its hashers from the system.
+pub(crate) fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}

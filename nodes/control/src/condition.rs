@@ -1,0 +1,16 @@
+//! Fields that the manifest marks as conditions.
+
+use flowcell_expr::{Captured, Condition, ExprError, Json};
+use flowcell_sdk::prelude::*;
+
+/// Tells whether a captured condition holds; the members of `locals` are roots, too.
+pub(crate) fn holds(field: &Json, locals: Json) -> Result<bool> {
+    let captured = Captured::parse(field);
+    let condition = Condition::compile(captured.raw()).map_err(|errors| refuse(errors.first()))?;
+    let held = condition.evaluate(&captured.with_locals(locals));
+    held.map_err(|error| Failure::new("condition_error", error))
+}
+
+fn refuse(error: Option<&ExprError>) -> Failure {
+    Failure::invalid_input(error.map_or_else(|| "this is no condition".to_owned(), ToString::to_string))
+}

@@ -1,0 +1,54 @@
+//! `control.foreach`.
+
+use flowcell_sdk::{FanOut, prelude::*};
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OnItemError {
+    #[default]
+    Fail,
+    Collect,
+}
+
+/// Runs the body for each item; without a body it lists the items with their places.
+pub(crate) fn run(task: &Task) -> Result<Step> {
+    match task.woken_by()? {
+        Some(woken) => match woken.error {
+            Some(error) => Err(error.into_failure()),
+            None => outcomes(task),
+        },
+        None if task.info()?.has_body => fan_out(task),
+        None => places(task),
+    }
+}
+
+/// The items are never read here: the host shares them with the passes.
+fn fan_out(task: &Task) -> Result<Step> {
+    count(task)?;
+    let name = task.input_at("/as")?.unwrap_or_else(|| "item".to_owned());
+    let concurrency: Option<u32> = task.input_at("/concurrency")?.flatten();
+    if concurrency == Some(0) {
+        return Err(Failure::invalid_input("input at `/concurrency`: at least one pass has to run at a time"));
+    }
+    let on_item_error: OnItemError = task.input_at("/onItemError")?.unwrap_or_default();
+    let stop_on_failure = matches!(on_item_error, OnItemError::Fail);
+    Ok(Pause::each(FanOut { items: Source::input("/list"), name, concurrency, stop_on_failure }).into())
+}
+
+fn outcomes(task: &Task) -> Result<Step> {
+    let count = Source::value(count(task)?)?;
+    Ok(Output::object().with("items", Source::woken("/value")).with("count", count).into())
+}
+
+fn places(task: &Task) -> Result<Step> {
+    let list: Vec<Value> = task.input_at("/list")?.unwrap_or_default();
+    let count = count(task)?;
+    let place = |(index, item): (usize, Value)| json!({ "item": item, "index": index, "count": count });
+    let items: Vec<Value> = list.into_iter().enumerate().map(place).collect();
+    Step::value(json!({ "items": items, "count": count }))
+}
+
+/// The number of items, without reading them.
+fn count(task: &Task) -> Result<u32> {
+    task.input_len("/list").ok_or_else(|| Failure::invalid_input("input at `/list`: a list is expected"))
+}

@@ -1,0 +1,15 @@
+//! `control.if`.
+
+use flowcell_expr::Json;
+use flowcell_sdk::prelude::*;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    condition: Json,
+}
+
+/// Says whether the condition holds.
+pub(crate) fn run(input: Input) -> Result<Value> {
+    let condition = crate::condition::holds(&input.condition, Json::Null)?;
+    Ok(json!({ "condition": condition }))
+}

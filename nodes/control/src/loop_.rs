@@ -1,0 +1,50 @@
+//! `control.loop`.
+
+use flowcell_expr::Json;
+use flowcell_sdk::prelude::*;
+
+/// Passes if the flow does not say how many.
+const MAX_ITERATIONS: u64 = 100;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Input {
+    #[serde(rename = "while")]
+    condition: Json,
+    max_iterations: Option<u64>,
+}
+
+/// What the pauses remember: how many passes are done.
+#[derive(Clone, Copy, Default, Deserialize, Serialize)]
+struct Passes {
+    done: u64,
+}
+
+/// Runs the body for as long as the condition holds. It is checked before each pass.
+pub(crate) fn run(task: &Task, input: Input) -> Result<Step> {
+    let info = task.info()?;
+    if !info.has_body {
+        return Err(Failure::new("missing_body", "a loop needs a body: without one its condition would never change"));
+    }
+    let woken = task.woken()?;
+    if let Some(error) = woken.as_ref().and_then(|woken| woken.error.clone()) {
+        return Err(error.into_failure());
+    }
+    let before: Passes = task.state()?.unwrap_or_default();
+    let done = before.done + u64::from(woken.is_some());
+    let last = woken.map_or(Value::Null, |woken| woken.value);
+
+    // The loop's own id names the passes so far, as it does inside the body.
+    let own = Json::object([("iteration", Json::from(done)), ("last", Json::from(last))]);
+    let locals = Json::object([(info.node_id.as_str(), own)]);
+    if !crate::condition::holds(&input.condition, locals)? {
+        let last = if done == 0 { Source::Value(Value::Null) } else { Source::woken("/value") };
+        return Ok(Output::object().with("iteration", Source::value(done)?).with("last", last).into());
+    }
+    let cap = input.max_iterations.unwrap_or(MAX_ITERATIONS);
+    if done >= cap {
+        return Err(Failure::new("max_iterations", format!("the condition still holds after {cap} passes")));
+    }
+    let variables = Source::value(json!({ "iteration": done }))?;
+    Ok(Pause::body(variables).remember(Passes { done })?.into())
+}

@@ -1,0 +1,24 @@
+//! `control.merge`. The waiting is the host's: the manifest marks `mode` as the node's join.
+
+use flowcell_sdk::prelude::*;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    #[serde(default)]
+    mode: Mode,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    #[default]
+    All,
+    Any,
+}
+
+/// Says that the branches have met.
+pub(crate) fn run(input: Input) -> Result<Value> {
+    match input.mode {
+        Mode::All | Mode::Any => Ok(json!({ "merged": true })),
+    }
+}

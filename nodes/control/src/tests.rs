@@ -1,0 +1,133 @@
+//! The examples of the manifest, and what happens after a pause.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use flowcell_contract::Manifest;
+use flowcell_sdk::{
+    Given,
+    testing::{self, Outcome},
+};
+use serde_json::{Value, json};
+
+/// Every example of the manifest gives what it says.
+#[test]
+fn examples() {
+    let manifest = Manifest::parse(crate::MANIFEST).unwrap();
+    for node in &manifest.nodes {
+        assert!(!node.examples.is_empty(), "{} has no examples", node.name);
+        for example in &node.examples {
+            let place = format!("{}: {}", node.name, example.title);
+            let config = example.config.clone().unwrap_or_default();
+            let given = Given { input: example.input.clone(), config, ..Given::default() };
+            match testing::run(crate::run_node, &node.name, given) {
+                Outcome::Output(output) => assert_eq!(Some(&output), example.output.as_ref(), "{place}"),
+                Outcome::Pause(wakes, _) => {
+                    let wanted: Vec<&str> = example.pause.iter().flatten().map(String::as_str).collect();
+                    assert_eq!(wakes, wanted, "{place}");
+                }
+                Outcome::Failure(failure) => {
+                    assert_eq!(Some(&*failure.code), example.failure.as_deref(), "{place}: {failure}");
+                    let documented = node.errors.iter().any(|error| error.code == failure.code);
+                    assert!(documented, "{place}: the failure {} is not documented", failure.code);
+                }
+            }
+        }
+    }
+}
+
+fn task(more: Value) -> Value {
+    let mut task = json!({ "nodeId": "poll", "nowMs": 1500, "hasBody": true });
+    task.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    task
+}
+
+/// One row: node type, input, state, woken, and what comes of it.
+fn resumed(node_type: &str, input: Value, state: Value, woken: Value) -> Outcome {
+    let woken = (!woken.is_null()).then_some(woken);
+    let state = woken.is_some().then_some(state);
+    testing::run(crate::run_node, node_type, Given { input, state, woken, task: task(json!({})), ..Given::default() })
+}
+
+#[test]
+fn after_a_pause() {
+    let event = json!({ "index": 0, "wake": "event", "value": { "name": "paid", "payload": { "sum": 3 } } });
+    let after = json!({ "index": 1, "wake": "after", "value": { "elapsedMs": 500 } });
+    let answer = json!({ "index": 0, "wake": "answer", "value": { "content": "yes", "choice": "yes" } });
+    let each = json!({ "index": 0, "wake": "each", "value": ["x", null] });
+    let flow = json!({ "index": 0, "wake": "flow", "value": { "outputs": { "a": 1 } } });
+    let began = json!({ "startedMs": 1000 });
+    let rows = [
+        (
+            "control.wait",
+            json!({ "until": "paid", "ms": 500 }),
+            began.clone(),
+            event,
+            json!({ "waitedMs": 500, "event": { "name": "paid", "payload": { "sum": 3 } } }),
+        ),
+        ("control.wait", json!({ "until": "paid", "ms": 500 }), began, after, json!({ "waitedMs": 500 })),
+        (
+            "control.gate",
+            json!({ "prompt": "?" }),
+            Value::Null,
+            answer,
+            json!({ "response": { "content": "yes", "choice": "yes" } }),
+        ),
+        ("control.foreach", json!({ "list": [1, 2] }), Value::Null, each, json!({ "items": ["x", null], "count": 2 })),
+        ("control.subflow", json!({ "name": "f" }), Value::Null, flow, json!({ "outputs": { "a": 1 } })),
+    ];
+    for (node_type, input, state, woken, output) in rows {
+        assert_eq!(resumed(node_type, input, state, woken), Outcome::Output(output), "{node_type}");
+    }
+}
+
+#[test]
+fn failures_after_a_pause() {
+    let broken = |wake: &str| json!({ "index": 0, "wake": wake, "error": { "code": "boom", "message": "m", "retryable": true } });
+    let rows = [
+        (
+            "control.gate",
+            json!({ "prompt": "?", "timeoutMs": 5 }),
+            json!({ "index": 1, "wake": "after", "value": {} }),
+            "gate_timeout",
+        ),
+        ("control.foreach", json!({ "list": [1] }), broken("each"), "boom"),
+        ("control.subflow", json!({ "name": "f" }), broken("flow"), "boom"),
+        ("control.loop", json!({ "while": true }), broken("body"), "boom"),
+    ];
+    for (node_type, input, woken, code) in rows {
+        match resumed(node_type, input, Value::Null, woken) {
+            Outcome::Failure(failure) => assert_eq!(failure.code, code, "{node_type}"),
+            other => panic!("{node_type}: {other:?}"),
+        }
+    }
+}
+
+/// The loop counts its passes, sees them under its own id, and stops at its cap.
+#[test]
+fn loops() {
+    let input = json!({ "while": { "expr": "poll.iteration < flow.input.times", "vars": { "flow.input.times": 2 } } });
+    let pass = |last: &str| json!({ "index": 0, "wake": "body", "value": last });
+    let rows = [
+        (input.clone(), Value::Null, Value::Null, Outcome::Pause(vec!["body"], json!({ "done": 0 }))),
+        (input.clone(), json!({ "done": 0 }), pass("a"), Outcome::Pause(vec!["body"], json!({ "done": 1 }))),
+        (input, json!({ "done": 1 }), pass("b"), Outcome::Output(json!({ "iteration": 2, "last": "b" }))),
+        (json!({ "while": false }), Value::Null, Value::Null, Outcome::Output(json!({ "iteration": 0, "last": null }))),
+        (
+            json!({ "while": "poll.last != 'b'" }),
+            json!({ "done": 4 }),
+            pass("b"),
+            Outcome::Output(json!({ "iteration": 5, "last": "b" })),
+        ),
+    ];
+    for (input, state, woken, wanted) in rows {
+        assert_eq!(resumed("control.loop", input, state, woken), wanted);
+    }
+    let capped = resumed("control.loop", json!({ "while": true, "maxIterations": 3 }), json!({ "done": 2 }), pass("a"));
+    assert!(matches!(capped, Outcome::Failure(failure) if failure.code == "max_iterations"));
+}
+
+/// With a body the items are handed over unread.
+#[test]
+fn fans_out() {
+    let input = json!({ "list": [1, 2], "as": "order", "concurrency": 2, "onItemError": "collect" });
+    assert_eq!(resumed("control.foreach", input, Value::Null, Value::Null), Outcome::Pause(vec!["each"], Value::Null));
+}

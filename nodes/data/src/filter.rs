@@ -1,0 +1,31 @@
+//! `data.filter`.
+
+use flowcell_expr::{Captured, Json};
+use flowcell_sdk::prelude::*;
+
+use crate::expression;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    list: Vec<Json>,
+    when: Json,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Output {
+    list: Vec<Json>,
+}
+
+/// Keeps the items for which a condition holds.
+pub(crate) fn run(input: Input) -> Result<Output> {
+    let captured = Captured::parse(&input.when);
+    let condition = expression::condition(captured.raw())?;
+    let mut list = Vec::new();
+    for (index, item) in input.list.into_iter().enumerate() {
+        let locals = Json::object([("item", item.clone()), ("index", Json::from(index as u64))]);
+        if condition.evaluate(&captured.with_locals(locals)).map_err(expression::failed)? {
+            list.push(item);
+        }
+    }
+    Ok(Output { list })
+}

@@ -1,0 +1,29 @@
+//! `data.json.parse` and `data.json.stringify`.
+
+use flowcell_expr::Json;
+use flowcell_sdk::prelude::*;
+
+#[derive(Deserialize)]
+pub(crate) struct Text {
+    text: String,
+}
+
+/// Parses JSON.
+pub(crate) fn parse(input: Text) -> Result<Value> {
+    match Json::parse(&input.text) {
+        Ok(value) => Ok(json!({ "value": value })),
+        Err(error) => Err(Failure::new("invalid_json", &error)
+            .details(json!({ "line": error.line(), "column": error.column() }))),
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Any {
+    #[serde(default)]
+    value: Json,
+}
+
+/// Writes a value as compact JSON.
+pub(crate) fn stringify(input: Any) -> Result<Value> {
+    Ok(json!({ "text": input.value.to_text() }))
+}

@@ -1,0 +1,25 @@
+//! The pack `data`: what makes values from values.
+
+mod expression;
+mod filter;
+mod json;
+mod map;
+mod merge;
+mod object;
+mod reduce;
+mod template;
+mod validate;
+
+flowcell_sdk::pack! {
+    manifest: "node.yaml",
+    "data.filter" => filter::run,
+    "data.json.parse" => json::parse,
+    "data.json.stringify" => json::stringify,
+    "data.map" => map::run,
+    "data.merge" => merge::run,
+    "data.pick" => object::pick,
+    "data.reduce" => reduce::run,
+    "data.set" => object::set,
+    "data.template" => template::run,
+    "data.validate" => validate::run,
+}

@@ -1,0 +1,28 @@
+//! `data.map`.
+
+use flowcell_expr::{Captured, Json};
+use flowcell_sdk::prelude::*;
+
+use crate::expression;
+
+#[derive(Deserialize)]
+struct Input {
+    list: Vec<Json>,
+    template: Option<Json>,
+}
+
+/// Makes a new item of every item; without a template it hands the list on.
+pub(crate) fn run(task: &Task) -> Result<Step> {
+    let input: Input = task.input()?;
+    let Some(template) = &input.template else {
+        return Ok(Output::object().with("list", Source::input("/list")).into());
+    };
+    let captured = Captured::parse(template);
+    let template = expression::template(captured.raw())?;
+    let mut list = Vec::with_capacity(input.list.len());
+    for (index, item) in input.list.into_iter().enumerate() {
+        let locals = Json::object([("item", item), ("index", Json::from(index as u64))]);
+        list.push(template.render(&captured.with_locals(locals)).map_err(expression::failed)?);
+    }
+    Step::value(Json::object([("list", Json::array(list))]))
+}

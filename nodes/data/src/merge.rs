@@ -1,0 +1,25 @@
+//! `data.merge`.
+
+use flowcell_expr::Json;
+use flowcell_sdk::prelude::*;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    objects: Vec<Json>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Output {
+    object: Json,
+}
+
+/// Puts objects over each other; later members win.
+pub(crate) fn run(input: Input) -> Result<Output> {
+    let mut members = Vec::new();
+    for (index, object) in input.objects.iter().enumerate() {
+        let refuse = || Failure::invalid_input(format!("objects[{index}] is {}, not an object", object.type_name()));
+        let object = object.as_object().ok_or_else(refuse)?;
+        members.extend(object.iter().map(|(key, value)| (key.clone(), value.clone())));
+    }
+    Ok(Output { object: Json::object(members) })
+}

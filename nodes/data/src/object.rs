@@ -1,0 +1,99 @@
+//! `data.pick` and `data.set`.
+
+use flowcell_sdk::prelude::*;
+use serde_json::Map;
+
+/// How far a list may grow by one write.
+const MAX_GROWTH: usize = 10_000;
+/// Steps of a path.
+const MAX_STEPS: usize = 100;
+
+#[derive(Deserialize)]
+pub(crate) struct Pick {
+    object: Map<String, Value>,
+    keys: Vec<String>,
+}
+
+/// Keeps some members, in the order of the keys; those that are not there stay out.
+pub(crate) fn pick(input: Pick) -> Result<Value> {
+    let member = |key: String| input.object.get(&key).cloned().map(|value| (key, value));
+    let object: Map<String, Value> = input.keys.into_iter().filter_map(member).collect();
+    Ok(json!({ "object": object }))
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Set {
+    object: Map<String, Value>,
+    path: String,
+    #[serde(default)]
+    value: Value,
+}
+
+/// Writes one part; objects and lists on the way come into being.
+pub(crate) fn set(input: Set) -> Result<Value> {
+    let steps = parse(&input.path)?;
+    let mut object = Value::Object(input.object);
+    write(&mut object, &steps, input.value)?;
+    Ok(json!({ "object": object }))
+}
+
+#[derive(Debug, PartialEq)]
+enum Part<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+/// `a.b[0].c`.
+fn parse(path: &str) -> Result<Vec<Part<'_>>> {
+    let refuse = || Failure::invalid_input(format!("`{path}` is no path; write it like `a.b[0].c`"));
+    let mut parts = Vec::new();
+    for step in path.split('.') {
+        let (key, indices) = step.split_at(step.find('[').unwrap_or(step.len()));
+        if key.is_empty() {
+            return Err(refuse());
+        }
+        parts.push(Part::Key(key));
+        let mut rest = indices;
+        while !rest.is_empty() {
+            let (index, after) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')).ok_or_else(refuse)?;
+            parts.push(Part::Index(index.parse().map_err(|_| refuse())?));
+            rest = after;
+        }
+    }
+    if parts.len() > MAX_STEPS {
+        return Err(Failure::invalid_input(format!("the path has more than {MAX_STEPS} steps")));
+    }
+    Ok(parts)
+}
+
+fn write(target: &mut Value, parts: &[Part<'_>], value: Value) -> Result<()> {
+    let Some((part, rest)) = parts.split_first() else {
+        *target = value;
+        return Ok(());
+    };
+    match (part, &mut *target) {
+        (Part::Key(key), Value::Object(members)) => write(members.entry(*key).or_insert(Value::Null), rest, value),
+        (Part::Key(_), Value::Null) => {
+            *target = json!({});
+            write(target, parts, value)
+        }
+        (Part::Index(index), Value::Array(items)) => {
+            if *index >= items.len() + MAX_GROWTH {
+                let message = format!("index {index} is more than {MAX_GROWTH} beyond the end of the list");
+                return Err(Failure::invalid_input(message));
+            }
+            if *index >= items.len() {
+                items.resize(index + 1, Value::Null);
+            }
+            write(&mut items[*index], rest, value)
+        }
+        (Part::Index(_), Value::Null) => {
+            *target = json!([]);
+            write(target, parts, value)
+        }
+        (Part::Key(key), _) => Err(Failure::invalid_input(format!("`{key}` cannot be written: it is not in an object"))),
+        (Part::Index(index), _) => {
+            Err(Failure::invalid_input(format!("[{index}] cannot be written: it is not in a list")))
+        }
+    }
+}

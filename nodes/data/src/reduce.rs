@@ -1,0 +1,65 @@
+//! `data.reduce`.
+
+use flowcell_expr::{Captured, Json, json::Number};
+use flowcell_sdk::prelude::*;
+
+use crate::expression;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    list: Vec<Json>,
+    #[serde(default, deserialize_with = "flowcell_sdk::given")]
+    initial: Option<Json>,
+    expr: Option<Json>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Output {
+    value: Json,
+}
+
+/// Makes one value of a list: by an expression, or by adding up what can be added.
+pub(crate) fn run(input: Input) -> Result<Output> {
+    let Some(field) = &input.expr else { return Ok(Output { value: sum(input.initial, input.list)? }) };
+    let captured = Captured::parse(field);
+    let expr = expression::expression(captured.raw())?;
+    let mut acc = input.initial.unwrap_or_default();
+    for (index, item) in input.list.into_iter().enumerate() {
+        let locals = Json::object([("acc", acc), ("item", item), ("index", Json::from(index as u64))]);
+        acc = expr.render(&captured.with_locals(locals)).map_err(expression::failed)?;
+    }
+    Ok(Output { value: acc })
+}
+
+/// The sum of numbers, the texts or lists one after the other, the objects merged.
+fn sum(initial: Option<Json>, list: Vec<Json>) -> Result<Json> {
+    let mut items = initial.into_iter().chain(list);
+    let first = items.next().unwrap_or_default();
+    items.enumerate().try_fold(first, |acc, (index, item)| {
+        let mixed = || {
+            let message = format!("item {index}: {} cannot be added to {}; give an `expr`", item.type_name(), acc.type_name());
+            Failure::invalid_input(message)
+        };
+        add(&acc, &item).ok_or_else(mixed)
+    })
+}
+
+fn add(acc: &Json, item: &Json) -> Option<Json> {
+    Some(match (acc, item) {
+        (Json::Number(a), Json::Number(b)) => Json::Number(add_numbers(a, b)?),
+        (Json::String(a), Json::String(b)) => Json::from(format!("{a}{b}")),
+        (Json::Array(a), Json::Array(b)) => Json::array(a.iter().chain(b.iter()).cloned()),
+        (Json::Object(a), Json::Object(b)) => {
+            Json::object(a.iter().chain(b.iter()).map(|(key, value)| (key.clone(), value.clone())))
+        }
+        _ => return None,
+    })
+}
+
+/// Whole numbers stay whole as long as they fit.
+fn add_numbers(a: &Number, b: &Number) -> Option<Number> {
+    match (a.as_i64(), b.as_i64()) {
+        (Some(a), Some(b)) if a.checked_add(b).is_some() => a.checked_add(b).map(Number::from),
+        _ => Number::from_f64(a.as_f64()? + b.as_f64()?),
+    }
+}

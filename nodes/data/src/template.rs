@@ -1,0 +1,34 @@
+//! `data.template`.
+
+use flowcell_expr::{Captured, Json};
+use flowcell_sdk::prelude::*;
+
+use crate::expression;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    template: Json,
+    #[serde(default)]
+    values: Json,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Output {
+    text: Json,
+}
+
+/// Renders a text. The members of `values` are names in it, and so is `values`.
+pub(crate) fn run(input: Input) -> Result<Output> {
+    let captured = Captured::parse(&input.template);
+    let template = expression::template(captured.raw())?;
+    let members = input.values.as_object().into_iter().flatten();
+    let members = members.map(|(key, value)| (key.clone(), value.clone()));
+    let locals = Json::object([("values".into(), input.values.clone())].into_iter().chain(members));
+    let rendered = template.render(&captured.with_locals(locals)).map_err(expression::failed)?;
+    let text = match rendered {
+        Json::String(text) => Json::String(text),
+        Json::Null => Json::from(""),
+        other => Json::from(other.to_text()),
+    };
+    Ok(Output { text })
+}

@@ -1,0 +1,31 @@
+//! `system.cache.get` and `system.cache.set`.
+
+use flowcell_sdk::{cache, prelude::*};
+
+#[derive(Deserialize)]
+pub(crate) struct Get {
+    key: String,
+}
+
+/// Gives the value, or nothing.
+pub(crate) fn get(_task: &Task, input: Get) -> Result<Step> {
+    match cache::get::<Value>(&input.key)? {
+        Some(value) => Step::value(json!({ "value": value })),
+        None => Step::value(json!({})),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Set {
+    key: String,
+    #[serde(default)]
+    value: Value,
+    ttl_ms: Option<u64>,
+}
+
+/// Keeps a value.
+pub(crate) fn set(_task: &Task, input: Set) -> Result<Step> {
+    cache::set(&input.key, &input.value, input.ttl_ms)?;
+    Step::value(json!({ "ok": true }))
+}

@@ -1,0 +1,16 @@
+//! The pack `system`: what touches the runtime around a flow.
+
+mod cache;
+mod log;
+mod metrics;
+mod state;
+
+flowcell_sdk::pack! {
+    manifest: "node.yaml",
+    "system.cache.get" => cache::get,
+    "system.cache.set" => cache::set,
+    "system.log" => log::run,
+    "system.metrics" => metrics::run,
+    "system.state.get" => state::get,
+    "system.state.set" => state::set,
+}

@@ -1,0 +1,105 @@
+//! From JSON to bindings.
+
+use std::sync::Arc;
+
+use super::node::{Binding, Node, Part, within};
+use crate::{
+    error::ExprError,
+    json::Json,
+    language::{Expression, Piece, split, whole},
+    limits,
+    roots::NoRoots,
+};
+
+/// Compiles a value; all errors at once.
+pub(super) fn compile(value: &Json) -> Result<Binding, Vec<ExprError>> {
+    let mut compiler = Compiler { errors: Vec::new() };
+    let binding = compiler.value(value, &mut String::new(), 0);
+    if compiler.errors.is_empty() { Ok(binding) } else { Err(compiler.errors) }
+}
+
+/// Compiles a text as one expression, with or without `{{ }}` around it.
+pub(super) fn expression(source: &str) -> Result<Binding, Vec<ExprError>> {
+    let (inside, at) = match whole(source).map_err(|error| vec![error])? {
+        Some(inside) => inside,
+        None => (source.trim(), source.len() - source.trim_start().len()),
+    };
+    Expression::compile(inside, at).map(|expression| Binding(folded(expression)))
+}
+
+struct Compiler {
+    errors: Vec<ExprError>,
+}
+
+impl Compiler {
+    fn value(&mut self, value: &Json, pointer: &mut String, depth: usize) -> Binding {
+        if depth > limits::DEPTH {
+            let error = ExprError::new(format!("the value is nested deeper than {}", limits::DEPTH));
+            self.errors.push(error.under(pointer));
+            return Binding(Node::Literal(Json::Null));
+        }
+        match value {
+            Json::String(text) => self.text(text, pointer),
+            Json::Array(items) => {
+                let mut compiled = Vec::with_capacity(items.len());
+                for (index, item) in items.iter().enumerate() {
+                    let compile = |pointer: &mut String| self.value(item, pointer, depth + 1);
+                    compiled.push(within(pointer, &index.to_string(), compile));
+                }
+                Binding::array(compiled)
+            }
+            Json::Object(members) => {
+                let mut compiled = Vec::with_capacity(members.len());
+                for (key, member) in members.iter() {
+                    let compile = |pointer: &mut String| self.value(member, pointer, depth + 1);
+                    compiled.push((key.clone(), within(pointer, key, compile)));
+                }
+                Binding::object(compiled)
+            }
+            other => Binding(Node::Literal(other.clone())),
+        }
+    }
+
+    fn text(&mut self, text: &Arc<str>, pointer: &str) -> Binding {
+        let pieces = match split(text) {
+            Ok(pieces) => pieces,
+            Err(error) => {
+                self.errors.push(error.under(pointer));
+                return Binding(Node::Literal(Json::Null));
+            }
+        };
+        if let [] | [Piece::Text(_)] = pieces.as_slice() {
+            return Binding(Node::Literal(Json::String(text.clone())));
+        }
+        let single = matches!(pieces.as_slice(), [Piece::Expression(..)]);
+        let parts: Vec<Part> = pieces.into_iter().filter_map(|piece| self.part(piece, pointer)).collect();
+        match parts.as_slice() {
+            [Part::Expression(expression)] if single => Binding(folded(expression.clone())),
+            _ => Binding(Node::Text(parts.into())),
+        }
+    }
+
+    fn part(&mut self, piece: Piece<'_>, pointer: &str) -> Option<Part> {
+        match piece {
+            Piece::Text(text) => Some(Part::Text(text.into())),
+            Piece::Expression(source, at) => match Expression::compile(source, at) {
+                Ok(expression) => Some(Part::Expression(expression)),
+                Err(errors) => {
+                    self.errors.extend(errors.into_iter().map(|error| error.under(pointer)));
+                    None
+                }
+            },
+        }
+    }
+}
+
+/// An expression that reads nothing is the value that it always gives; one that always fails, fails when rendered.
+fn folded(expression: Expression) -> Node {
+    if !expression.reads().is_empty() {
+        return Node::Whole(expression);
+    }
+    match expression.evaluate(&NoRoots) {
+        Ok(value) => Binding::literal(value).0,
+        Err(_) => Node::Whole(expression),
+    }
+}

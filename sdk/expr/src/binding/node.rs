@@ -1,0 +1,140 @@
+//! The compiled form of a binding.
+
+use std::{ops::Range, sync::Arc};
+
+use crate::{
+    error::push_token,
+    json::{self, Json},
+    language::Expression,
+    path::Path,
+};
+
+/// A compiled JSON value in which strings may hold `{{ }}`.
+#[derive(Clone, Debug)]
+pub struct Binding(pub(crate) Node);
+
+/// One value of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    /// Stands for itself.
+    Literal(Json),
+    /// A text that is one whole `{{ }}`; keeps the value's type.
+    Whole(Expression),
+    /// A text with `{{ }}` in it.
+    Text(Arc<[Part]>),
+    /// A list; the value too, if every item stands for itself.
+    Array(Arc<[Binding]>, Option<Json>),
+    /// An object; the value too, if every member stands for itself.
+    Object(Arc<[(Arc<str>, Binding)]>, Option<Json>),
+    /// A field that a component evaluates.
+    Captured(Arc<CapturedField>),
+}
+
+/// A part of a text.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    /// Plain text.
+    Text(Arc<str>),
+    /// `{{ }}`.
+    Expression(Expression),
+}
+
+/// A field that travels as it was written, with the values that it names.
+#[derive(Debug)]
+pub(crate) struct CapturedField {
+    /// Under which key the field travels.
+    pub(crate) tag: &'static str,
+    /// What was written.
+    pub(crate) raw: Json,
+    /// What it reads, local names left out.
+    pub(crate) reads: Vec<Place>,
+    /// Which values travel with it, by canonical path.
+    pub(crate) carried: Vec<(Arc<str>, Path)>,
+}
+
+/// A path that is read: the path, a JSON Pointer to the text that names it, and its bytes in that text.
+pub type Place = (Path, String, Option<Range<usize>>);
+
+impl Binding {
+    /// A value that stands for itself, `{{` and all.
+    pub fn literal(value: Json) -> Binding {
+        match &value {
+            Json::Array(items) => {
+                let items = items.iter().cloned().map(Binding::literal).collect();
+                Binding(Node::Array(items, Some(value)))
+            }
+            Json::Object(members) => {
+                let members = members.iter().map(|(key, member)| (key.clone(), Binding::literal(member.clone())));
+                Binding(Node::Object(members.collect(), Some(value)))
+            }
+            _ => Binding(Node::Literal(value)),
+        }
+    }
+
+    /// An object put together from compiled members; of a key that stands twice, the last one counts.
+    pub fn object(members: Vec<(Arc<str>, Binding)>) -> Binding {
+        let literals = members.iter().map(|(key, member)| Some((key.clone(), member.as_literal()?.clone())));
+        let literal = literals.collect::<Option<json::Object>>().map(|members| Json::Object(Arc::new(members)));
+        Binding(Node::Object(members.into(), literal))
+    }
+
+    /// A list put together from compiled items.
+    pub fn array(items: Vec<Binding>) -> Binding {
+        let literals = items.iter().map(|item| item.as_literal().cloned());
+        let literal = literals.collect::<Option<Vec<Json>>>().map(|items| Json::Array(Arc::new(items)));
+        Binding(Node::Array(items.into(), literal))
+    }
+
+    /// The value, if nothing in it is computed.
+    pub fn as_literal(&self) -> Option<&Json> {
+        match &self.0 {
+            Node::Literal(value) | Node::Array(_, Some(value)) | Node::Object(_, Some(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Appends every path that is read; `pointer` leads to this value.
+    pub(crate) fn collect(&self, pointer: &mut String, places: &mut Vec<Place>) {
+        match &self.0 {
+            Node::Literal(_) | Node::Array(_, Some(_)) | Node::Object(_, Some(_)) => {}
+            Node::Whole(expression) => collect_reads(expression, pointer, places),
+            Node::Text(parts) => {
+                for part in parts.iter() {
+                    if let Part::Expression(expression) = part {
+                        collect_reads(expression, pointer, places);
+                    }
+                }
+            }
+            Node::Array(items, None) => {
+                for (index, item) in items.iter().enumerate() {
+                    within(pointer, &index.to_string(), |pointer| item.collect(pointer, places));
+                }
+            }
+            Node::Object(members, None) => {
+                for (key, member) in members.iter() {
+                    within(pointer, key, |pointer| member.collect(pointer, places));
+                }
+            }
+            Node::Captured(field) => {
+                let reads = field.reads.iter();
+                places.extend(
+                    reads.map(|(path, inner, place)| (path.clone(), format!("{pointer}{inner}"), place.clone())),
+                );
+            }
+        }
+    }
+}
+
+fn collect_reads(expression: &Expression, pointer: &str, places: &mut Vec<Place>) {
+    let reads = expression.reads().iter();
+    places.extend(reads.map(|read| (read.path.clone(), pointer.to_owned(), Some(read.place.clone()))));
+}
+
+/// Does something with a pointer that leads one step further.
+pub(crate) fn within<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String) -> T) -> T {
+    let length = pointer.len();
+    push_token(pointer, token);
+    let result = action(pointer);
+    pointer.truncate(length);
+    result
+}

@@ -1,0 +1,57 @@
+//! From bindings and roots to JSON.
+
+use std::sync::Arc;
+
+use super::node::{Binding, CapturedField, Node, Part};
+use crate::{
+    error::ExprError,
+    json::{self, Json},
+    language::{TooLong, push_json},
+    roots::Roots,
+};
+
+/// Computes a value.
+pub(super) fn render(binding: &Binding, roots: &dyn Roots) -> Result<Json, ExprError> {
+    match &binding.0 {
+        Node::Literal(value) | Node::Array(_, Some(value)) | Node::Object(_, Some(value)) => Ok(value.clone()),
+        Node::Whole(expression) => expression.evaluate(roots),
+        Node::Text(parts) => text(parts, roots),
+        Node::Array(items, None) => array(items, roots),
+        Node::Object(members, None) => object(members, roots),
+        Node::Captured(field) => Ok(captured(field, roots)),
+    }
+}
+
+fn text(parts: &[Part], roots: &dyn Roots) -> Result<Json, ExprError> {
+    let mut text = String::new();
+    let too_long = |error: TooLong| ExprError::new(error.message());
+    for part in parts {
+        match part {
+            // What the flow's author wrote is as long as it is.
+            Part::Text(more) => text.push_str(more),
+            Part::Expression(expression) => push_json(&mut text, &expression.evaluate(roots)?).map_err(too_long)?,
+        }
+    }
+    Ok(Json::from(text))
+}
+
+fn array(items: &[Binding], roots: &dyn Roots) -> Result<Json, ExprError> {
+    let mut rendered = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        rendered.push(render(item, roots).map_err(|error| error.inside(&index.to_string()))?);
+    }
+    Ok(Json::Array(Arc::new(rendered)))
+}
+
+fn object(members: &[(Arc<str>, Binding)], roots: &dyn Roots) -> Result<Json, ExprError> {
+    let mut rendered = json::Object::with_capacity(members.len());
+    for (key, member) in members {
+        rendered.insert(key.clone(), render(member, roots).map_err(|error| error.inside(key))?);
+    }
+    Ok(Json::Object(Arc::new(rendered)))
+}
+
+fn captured(field: &CapturedField, roots: &dyn Roots) -> Json {
+    let values = field.carried.iter().filter_map(|(name, path)| Some((name.clone(), path.resolve(roots)?)));
+    Json::object([(field.tag, field.raw.clone()), ("vars", Json::object(values))])
+}

@@ -1,0 +1,157 @@
+//! Fields that a component evaluates itself: they travel as written, with the values that they name.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use crate::{
+    binding::{Binding, CapturedField, Node, Place},
+    condition::Condition,
+    error::ExprError,
+    json::{Json, Object},
+    limits,
+    path::{Path, Segment},
+    roots::{Chain, Roots},
+};
+
+/// What a captured field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapturedKind {
+    /// A condition, or an expression as a text. It travels under the key `expr`.
+    Expr,
+    /// A value in which strings may hold `{{ }}`. It travels under the key `template`.
+    Template,
+}
+
+impl CapturedKind {
+    fn tag(self) -> &'static str {
+        match self {
+            CapturedKind::Expr => "expr",
+            CapturedKind::Template => "template",
+        }
+    }
+
+    fn places(self, raw: &Json) -> Result<Vec<Place>, Vec<ExprError>> {
+        match self {
+            CapturedKind::Expr => Ok(Condition::compile(raw)?.paths_with_places()),
+            CapturedKind::Template => Ok(Binding::compile(raw)?.paths_with_places()),
+        }
+    }
+}
+
+impl Binding {
+    /// A field that a component evaluates: it renders to `{ "expr" | "template": raw, "vars": { path: value } }`.
+    ///
+    /// `vars` has what `raw` reads, by canonical path, without `locals` (root names that the component gives values)
+    /// and without what is missing.
+    pub fn captured(kind: CapturedKind, raw: Json, locals: &[Arc<str>]) -> Result<Binding, Vec<ExprError>> {
+        let mut reads = kind.places(&raw)?;
+        reads.retain(|(path, _, _)| !locals.iter().any(|local| **local == *path.root()));
+        let mut carried: Vec<(Arc<str>, Path)> = Vec::new();
+        for (path, _, _) in &reads {
+            let path = path.capturable();
+            if !carried.iter().any(|(_, other)| *other == path) {
+                carried.push((path.to_string().into(), path));
+            }
+        }
+        let field = CapturedField { tag: kind.tag(), raw, reads, carried };
+        Ok(Binding(Node::Captured(Arc::new(field))))
+    }
+}
+
+/// A captured field, as a component receives it.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    raw: Json,
+    roots: Json,
+}
+
+impl Captured {
+    /// Reads `{ "expr" | "template": raw, "vars": { path: value } }`; any other value is `raw` itself, without values.
+    pub fn parse(field: &Json) -> Captured {
+        let raw = field.get("expr").or_else(|| field.get("template"));
+        let vars = field.get("vars").and_then(Json::as_object);
+        match (raw, vars, field.as_object().map(Object::len)) {
+            (Some(raw), Some(vars), Some(2)) => Captured { raw: raw.clone(), roots: tree(vars) },
+            _ => Captured { raw: field.clone(), roots: Json::default() },
+        }
+    }
+
+    /// What the flow says, to be compiled as a [`Condition`] or a [`Binding`].
+    pub fn raw(&self) -> &Json {
+        &self.raw
+    }
+
+    /// The values that travelled with it.
+    pub fn roots(&self) -> &dyn Roots {
+        &self.roots
+    }
+
+    /// The same values behind local ones: the members of `locals` win.
+    pub fn with_locals(&self, locals: Json) -> impl Roots {
+        Chain(locals, self.roots.clone())
+    }
+}
+
+/// Puts the values back where their paths say, so that the paths lead to them again.
+fn tree(vars: &Object) -> Json {
+    let mut paths: Vec<(Path, &Json)> =
+        vars.iter().filter_map(|(path, value)| Some((Path::parse(path).ok()?, value))).collect();
+    // A path stands before those that go on from it: its value has theirs in it.
+    paths.sort_by_key(|(path, _)| path.segments().len());
+    let mut roots = Branch::default();
+    for (path, value) in paths {
+        let steps: Vec<Segment> =
+            [Segment::Key(path.root().into())].into_iter().chain(path.segments().iter().cloned()).collect();
+        roots.insert(&steps, value);
+    }
+    roots.into_json()
+}
+
+/// A value that is being put together.
+#[derive(Default)]
+enum Branch {
+    #[default]
+    Empty,
+    Value(Json),
+    Members(IndexMap<Arc<str>, Branch>),
+    Items(Vec<Branch>),
+}
+
+impl Branch {
+    /// Puts a value at the end of the steps. What does not fit to what is there was never captured, and is left out.
+    fn insert(&mut self, steps: &[Segment], value: &Json) {
+        match (steps, &mut *self) {
+            ([], Branch::Empty) => *self = Branch::Value(value.clone()),
+            ([Segment::Key(key), rest @ ..], Branch::Members(members)) => {
+                members.entry(key.clone()).or_default().insert(rest, value);
+            }
+            ([Segment::Index(index), rest @ ..], Branch::Items(items)) if *index <= limits::CAPTURED_INDEX => {
+                let Ok(index) = usize::try_from(*index) else { return };
+                if items.len() <= index {
+                    items.resize_with(index + 1, Branch::default);
+                }
+                items[index].insert(rest, value);
+            }
+            ([step, ..], Branch::Empty) => {
+                *self = match step {
+                    Segment::Key(_) => Branch::Members(IndexMap::new()),
+                    Segment::Index(_) => Branch::Items(Vec::new()),
+                };
+                self.insert(steps, value);
+            }
+            _ => {}
+        }
+    }
+
+    fn into_json(self) -> Json {
+        match self {
+            Branch::Empty => Json::Null,
+            Branch::Value(value) => value,
+            Branch::Members(members) => {
+                Json::object(members.into_iter().map(|(key, member)| (key, member.into_json())))
+            }
+            Branch::Items(items) => Json::array(items.into_iter().map(Branch::into_json)),
+        }
+    }
+}

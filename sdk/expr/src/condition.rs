@@ -1,0 +1,44 @@
+//! Conditions: what `when` and `while` say.
+
+mod compile;
+mod evaluate;
+mod term;
+
+use std::{collections::HashSet, sync::Arc};
+
+use self::{evaluate::Evaluation, term::Term};
+use crate::{binding::Place, error::ExprError, json::Json, path::Path, roots::Roots};
+
+/// A compiled condition: a WhenExpr, an expression as a text (with or without `{{ }}` around it), `true` or `false`.
+///
+/// A WhenExpr is an object with one operator: `equals: { var, value }`, `in: { var, values }`, `gt`, `gte`, `lt`, `lte`
+/// (`{ var, value }`), `matches: { var, pattern }`, `exists: path`, `not: condition`, `and: [condition]`,
+/// `or: [condition]`. `var` is a path; `value` and `values` may hold `{{ }}`.
+#[derive(Clone, Debug)]
+pub struct Condition(Arc<Term>);
+
+impl Condition {
+    /// Compiles a condition. Reports all errors at once.
+    pub fn compile(value: &Json) -> Result<Condition, Vec<ExprError>> {
+        compile::compile(value).map(|term| Condition(Arc::new(term)))
+    }
+
+    /// Tells whether the condition holds.
+    pub fn evaluate(&self, roots: &dyn Roots) -> Result<bool, ExprError> {
+        Evaluation::new(roots).holds(&self.0)
+    }
+
+    /// The longest static paths that it reads, without repetition; a computed subscript ends a path.
+    pub fn paths(&self) -> Vec<Path> {
+        let mut seen = HashSet::new();
+        let places = self.paths_with_places().into_iter();
+        places.map(|(path, _, _)| path).filter(|path| seen.insert(path.clone())).collect()
+    }
+
+    /// Every path that it reads, with its place.
+    pub fn paths_with_places(&self) -> Vec<Place> {
+        let mut places = Vec::new();
+        self.0.collect(&mut places);
+        places
+    }
+}

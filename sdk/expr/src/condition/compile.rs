@@ -1,0 +1,269 @@
+//! From JSON to conditions.
+
+use super::term::{Operand, Order, Question, Term, Test};
+use crate::{
+    binding::Binding,
+    error::{ExprError, push_token},
+    json::{Json, Object},
+    language::{Expression, whole},
+    limits,
+    path::Path,
+    pattern::Pattern,
+    suggest::did_you_mean,
+};
+
+/// Every operator of a WhenExpr.
+const OPERATORS: [&str; 11] = ["equals", "not", "and", "or", "exists", "in", "gt", "gte", "lt", "lte", "matches"];
+
+/// Compiles a condition; all errors at once.
+pub(super) fn compile(value: &Json) -> Result<Term, Vec<ExprError>> {
+    let mut compiler = Compiler { errors: Vec::new(), terms: 0 };
+    match compiler.term(value, "", 0) {
+        Some(term) if compiler.errors.is_empty() => Ok(term),
+        _ => Err(compiler.errors),
+    }
+}
+
+/// Nothing is returned where an error was reported.
+struct Compiler {
+    errors: Vec<ExprError>,
+    terms: usize,
+}
+
+impl Compiler {
+    fn term(&mut self, value: &Json, pointer: &str, depth: usize) -> Option<Term> {
+        self.terms += 1;
+        if self.terms > limits::CONDITION_TERMS || depth > limits::CONDITION_DEPTH {
+            return self.too_large(pointer, depth);
+        }
+        match value {
+            Json::Bool(constant) => Some(Term::Constant(*constant)),
+            Json::String(text) => self.expression(text, pointer),
+            Json::Object(members) => match members.first() {
+                Some((operator, body)) if members.len() == 1 => {
+                    self.operator(operator, body, &child(pointer, operator), depth)
+                }
+                _ => self.report(pointer, one_operator(members)),
+            },
+            other => {
+                let message = format!(
+                    "a condition is an object with one operator, a text or a boolean, not {}",
+                    other.type_name()
+                );
+                self.report(pointer, ExprError::new(message))
+            }
+        }
+    }
+
+    fn too_large(&mut self, pointer: &str, depth: usize) -> Option<Term> {
+        let message = match depth > limits::CONDITION_DEPTH {
+            true => format!("the condition is nested deeper than {}", limits::CONDITION_DEPTH),
+            false => format!("the condition has more than {} operators", limits::CONDITION_TERMS),
+        };
+        // One finding is enough, however many operators follow.
+        match self.errors.iter().any(|error| error.message == message) {
+            true => None,
+            false => self.report(pointer, ExprError::new(message)),
+        }
+    }
+
+    fn expression(&mut self, text: &str, pointer: &str) -> Option<Term> {
+        let (source, at) = match whole(text) {
+            Ok(Some(inside)) => inside,
+            Ok(None) => (text.trim(), text.len() - text.trim_start().len()),
+            Err(error) => return self.report(pointer, error),
+        };
+        if source.is_empty() {
+            return self.report(pointer, ExprError::new("the condition is empty").at(0..text.len()));
+        }
+        match Expression::compile(source, at) {
+            Ok(expression) => Some(Term::Expression(expression, pointer.to_owned())),
+            Err(errors) => {
+                for mut error in errors {
+                    if source.contains("{{") {
+                        error.hint = Some("a condition is one expression: write no {{ }} inside it".to_owned());
+                    }
+                    self.report::<Term>(pointer, error);
+                }
+                None
+            }
+        }
+    }
+
+    fn operator(&mut self, operator: &str, body: &Json, pointer: &str, depth: usize) -> Option<Term> {
+        match operator {
+            "not" => Some(Term::Not(Box::new(self.term(body, pointer, depth + 1)?))),
+            "and" => self.terms(body, pointer, depth).map(Term::And),
+            "or" => self.terms(body, pointer, depth).map(Term::Or),
+            "exists" => self.exists(body, pointer),
+            "equals" => self.test(body, pointer, &["value"], |this, key, value, at| {
+                this.operand(key, value, at).map(Question::Equals)
+            }),
+            "in" => self.test(body, pointer, &["values", "value"], Compiler::list),
+            "gt" => self.order(Order::Gt, body, pointer),
+            "gte" => self.order(Order::Gte, body, pointer),
+            "lt" => self.order(Order::Lt, body, pointer),
+            "lte" => self.order(Order::Lte, body, pointer),
+            "matches" => self.test(body, pointer, &["pattern"], Compiler::pattern),
+            unknown => {
+                let mut error = ExprError::new(format!("there is no operator `{unknown}`"));
+                error.hint = did_you_mean(unknown, OPERATORS).or_else(|| Some(operators()));
+                self.report(pointer, error)
+            }
+        }
+    }
+
+    fn terms(&mut self, body: &Json, pointer: &str, depth: usize) -> Option<Vec<Term>> {
+        let Json::Array(items) = body else {
+            let message = format!("`and` and `or` take a list of conditions, not {}", body.type_name());
+            return self.report(pointer, ExprError::new(message));
+        };
+        let mut terms = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            if self.terms > limits::CONDITION_TERMS {
+                return None;
+            }
+            terms.extend(self.term(item, &child(pointer, &index.to_string()), depth + 1));
+        }
+        Some(terms)
+    }
+
+    fn exists(&mut self, body: &Json, pointer: &str) -> Option<Term> {
+        match body {
+            Json::Object(members) => {
+                self.only_keys(members, pointer, &["var"])?;
+                self.var(members, pointer, Question::Exists)
+            }
+            path => self.test_of(path, pointer, Question::Exists),
+        }
+    }
+
+    fn order(&mut self, order: Order, body: &Json, pointer: &str) -> Option<Term> {
+        self.test(body, pointer, &["value"], |this, key, value, at| {
+            this.operand(key, value, at).map(|operand| Question::Order(order, operand))
+        })
+    }
+
+    /// Compiles `{ var, <one of keys> }`; `question` makes the question out of the second member.
+    fn test(
+        &mut self,
+        body: &Json,
+        pointer: &str,
+        keys: &[&'static str],
+        question: impl FnOnce(&mut Self, &str, &Json, &str) -> Option<Question>,
+    ) -> Option<Term> {
+        let Json::Object(members) = body else {
+            let message =
+                format!("this operator takes an object with `var` and `{}`, not {}", keys[0], body.type_name());
+            return self.report(pointer, ExprError::new(message));
+        };
+        let known: Vec<&str> = keys.iter().copied().chain(["var"]).collect();
+        self.only_keys(members, pointer, &known)?;
+        let present: Vec<&str> = keys.iter().copied().filter(|key| members.contains_key(*key)).collect();
+        let question = match present.as_slice() {
+            [key] => question(self, key, &members[*key], &child(pointer, key)),
+            [] => self.report(pointer, ExprError::new(format!("`{}` is missing", keys[0]))),
+            _ => self.report(pointer, ExprError::new(format!("`{}` and `{}` exclude each other", keys[0], keys[1]))),
+        };
+        match question {
+            Some(question) => self.var(members, pointer, question),
+            // The path may have findings of its own.
+            None => self.var(members, pointer, Question::Exists).and(None),
+        }
+    }
+
+    fn var(&mut self, members: &Object, pointer: &str, question: Question) -> Option<Term> {
+        match members.get("var") {
+            Some(path) => self.test_of(path, &child(pointer, "var"), question),
+            None => self
+                .report(pointer, ExprError::new("`var` is missing").hint("`var` is a path, such as flow.input.kind")),
+        }
+    }
+
+    fn test_of(&mut self, path: &Json, pointer: &str, question: Question) -> Option<Term> {
+        let Json::String(text) = path else {
+            return self.report(pointer, ExprError::new(format!("a path is a text, not {}", path.type_name())));
+        };
+        let inside = match whole(text) {
+            Ok(inside) => inside,
+            Err(error) => return self.report(pointer, error),
+        };
+        let (source, at) = inside.unwrap_or((text, 0));
+        match Path::parse(source) {
+            Ok(var) => {
+                let place = (pointer.to_owned(), at..at + source.len());
+                Some(Term::Test(Box::new(Test { var, place, question })))
+            }
+            Err(mut error) => {
+                error.offset = error.offset.map(|offset| offset.start + at..offset.end + at);
+                self.report(pointer, error)
+            }
+        }
+    }
+
+    fn operand(&mut self, _key: &str, value: &Json, pointer: &str) -> Option<Operand> {
+        match Binding::compile(value) {
+            Ok(binding) => Some(Operand { binding, pointer: pointer.to_owned() }),
+            Err(errors) => {
+                self.errors.extend(errors.into_iter().map(|error| error.under(pointer)));
+                None
+            }
+        }
+    }
+
+    fn list(&mut self, key: &str, value: &Json, pointer: &str) -> Option<Question> {
+        let operand = self.operand(key, value, pointer)?;
+        match operand.binding.as_literal() {
+            Some(literal) if literal.as_array().is_none() => {
+                let message = format!("`in` looks into a list, not {}", literal.type_name());
+                self.report(pointer, ExprError::new(message))
+            }
+            _ => Some(Question::In(operand)),
+        }
+    }
+
+    fn pattern(&mut self, _key: &str, value: &Json, pointer: &str) -> Option<Question> {
+        let compiled = match value.as_str() {
+            Some(pattern) => Pattern::new(pattern),
+            None => Err(format!("a pattern is a text, not {}", value.type_name())),
+        };
+        match compiled {
+            Ok(pattern) => Some(Question::Matches(pattern)),
+            Err(message) => self.report(pointer, ExprError::new(message)),
+        }
+    }
+
+    fn only_keys(&mut self, members: &Object, pointer: &str, known: &[&str]) -> Option<()> {
+        let unknown: Vec<&str> = members.keys().map(|key| &**key).filter(|key| !known.contains(key)).collect();
+        for key in &unknown {
+            let mut error = ExprError::new(format!("there is no key `{key}` here"));
+            error.hint = did_you_mean(key, known.iter().copied());
+            self.report::<()>(&child(pointer, key), error);
+        }
+        unknown.is_empty().then_some(())
+    }
+
+    fn report<T>(&mut self, pointer: &str, error: ExprError) -> Option<T> {
+        self.errors.push(error.under(pointer));
+        None
+    }
+}
+
+fn one_operator(members: &Object) -> ExprError {
+    let message = match members.len() {
+        0 => "the condition has no operator".to_owned(),
+        count => format!("a condition has one operator, this one has {count}"),
+    };
+    let hint = if members.is_empty() { operators() } else { "join conditions with `and: [ … ]`".to_owned() };
+    ExprError::new(message).hint(hint)
+}
+
+fn operators() -> String {
+    format!("the operators are {}", OPERATORS.join(", "))
+}
+
+fn child(pointer: &str, token: &str) -> String {
+    let mut pointer = pointer.to_owned();
+    push_token(&mut pointer, token);
+    pointer
+}

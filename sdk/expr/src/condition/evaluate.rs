@@ -1,0 +1,111 @@
+//! From conditions and roots to yes or no.
+
+use std::{cell::Cell, cmp::Ordering};
+
+use super::term::{Operand, Question, Term, Test};
+use crate::{
+    error::ExprError,
+    json::{Json, compare_numbers},
+    limits,
+    pattern::Pattern,
+    roots::Roots,
+};
+
+/// One evaluation of a condition.
+pub(super) struct Evaluation<'a> {
+    roots: &'a dyn Roots,
+    /// What its searches have cost, in units of [`limits::SEARCH_WORK`].
+    searched: Cell<usize>,
+}
+
+impl<'a> Evaluation<'a> {
+    /// Prepares to evaluate.
+    pub(super) fn new(roots: &'a dyn Roots) -> Evaluation<'a> {
+        Evaluation { roots, searched: Cell::new(0) }
+    }
+
+    /// Tells whether a condition holds. `and` and `or` stop at the first term that decides.
+    pub(super) fn holds(&self, term: &Term) -> Result<bool, ExprError> {
+        match term {
+            Term::Constant(value) => Ok(*value),
+            Term::Expression(expression, pointer) => expression.holds(self.roots).map_err(|error| error.under(pointer)),
+            Term::Not(term) => self.holds(term).map(|held| !held),
+            Term::And(terms) => self.decide(terms, false),
+            Term::Or(terms) => self.decide(terms, true),
+            Term::Test(test) => self.ask(test),
+        }
+    }
+
+    /// Evaluates terms until one gives `deciding`.
+    fn decide(&self, terms: &[Term], deciding: bool) -> Result<bool, ExprError> {
+        for term in terms {
+            if self.holds(term)? == deciding {
+                return Ok(deciding);
+            }
+        }
+        Ok(!deciding)
+    }
+
+    fn ask(&self, test: &Test) -> Result<bool, ExprError> {
+        let value = test.var.resolve(self.roots).unwrap_or_default();
+        let here = |message: String| {
+            let (pointer, place) = &test.place;
+            ExprError::new(message).at(place.clone()).under(pointer)
+        };
+        match &test.question {
+            Question::Exists => Ok(!value.is_null()),
+            Question::Equals(operand) => with(operand, self.roots, |other| Ok(value == *other)),
+            Question::In(operand) => with(operand, self.roots, |list| contains(list, &value, &operand.pointer)),
+            Question::Order(order, operand) => with(operand, self.roots, |other| {
+                if value.is_null() || other.is_null() {
+                    return Ok(false);
+                }
+                let failed = || here(format!("{} and {} have no order", value.type_name(), other.type_name()));
+                compare(&value, other).map(|ordering| order.accepts(ordering)).ok_or_else(failed)
+            }),
+            Question::Matches(pattern) => self.matches(pattern, &value).map_err(here),
+        }
+    }
+
+    fn matches(&self, pattern: &Pattern, value: &Json) -> Result<bool, String> {
+        let text = match value {
+            Json::Null => return Ok(false),
+            Json::String(text) => text,
+            other => return Err(format!("`matches` searches texts, not {}", other.type_name())),
+        };
+        self.searched.set(self.searched.get().saturating_add(pattern.cost(text)));
+        if self.searched.get() > limits::SEARCHES * limits::SEARCH_WORK {
+            return Err("the condition searches too much text".to_owned());
+        }
+        pattern.search(text)
+    }
+}
+
+fn contains(list: &Json, value: &Json, pointer: &str) -> Result<bool, ExprError> {
+    match list {
+        Json::Array(items) => Ok(items.contains(value)),
+        Json::Null => Ok(false),
+        other => Err(ExprError::new(format!("`in` looks into a list, not {}", other.type_name())).under(pointer)),
+    }
+}
+
+/// Looks at an operand's value, without a copy if it is literal.
+fn with<T>(
+    operand: &Operand,
+    roots: &dyn Roots,
+    look: impl FnOnce(&Json) -> Result<T, ExprError>,
+) -> Result<T, ExprError> {
+    match operand.binding.as_literal() {
+        Some(value) => look(value),
+        None => look(&operand.binding.render(roots).map_err(|error| error.under(&operand.pointer))?),
+    }
+}
+
+/// The order of two numbers or two texts.
+fn compare(a: &Json, b: &Json) -> Option<Ordering> {
+    match (a, b) {
+        (Json::Number(a), Json::Number(b)) => compare_numbers(a, b),
+        (Json::String(a), Json::String(b)) => Some(a.cmp(b)),
+        _ => None,
+    }
+}

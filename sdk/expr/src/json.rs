@@ -1,0 +1,335 @@
+//! JSON values that share their parts: cloning any part costs one reference count.
+
+use std::{fmt, sync::Arc};
+
+use indexmap::IndexMap;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+pub use serde_json::Number;
+
+/// The members of a JSON object, in the order in which they were written.
+pub type Object = IndexMap<Arc<str>, Json>;
+
+/// One immutable JSON value. Numbers stay as exact as `serde_json` reads them.
+#[derive(Clone, Debug, Default)]
+pub enum Json {
+    /// `null`.
+    #[default]
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number.
+    Number(Number),
+    /// A text.
+    String(Arc<str>),
+    /// A list.
+    Array(Arc<Vec<Json>>),
+    /// An object.
+    Object(Arc<Object>),
+}
+
+impl Json {
+    /// Parses one JSON text. Nesting deeper than 128 is an error.
+    pub fn parse(text: &str) -> Result<Json, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// Puts an object together, in the given order.
+    pub fn object<K: Into<Arc<str>>>(members: impl IntoIterator<Item = (K, Json)>) -> Json {
+        Json::Object(Arc::new(members.into_iter().map(|(key, value)| (key.into(), value)).collect()))
+    }
+
+    /// Puts a list together.
+    pub fn array(items: impl IntoIterator<Item = Json>) -> Json {
+        Json::Array(Arc::new(items.into_iter().collect()))
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Json::Null)
+    }
+
+    /// Returns the text of a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Json::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns a boolean.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Json::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Returns a whole number that is not negative; `3.0` counts as `3`.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self {
+            Json::Number(number) => number.as_u64().or_else(|| {
+                let float = number.as_f64()?;
+                (float >= 0.0 && float.fract() == 0.0 && float < 9_007_199_254_740_992.0).then_some(float as u64)
+            }),
+            _ => None,
+        }
+    }
+
+    /// Returns a number as a float.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Json::Number(number) => number.as_f64(),
+            _ => None,
+        }
+    }
+
+    /// Returns the items of a list.
+    pub fn as_array(&self) -> Option<&[Json]> {
+        match self {
+            Json::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// Returns the members of an object.
+    pub fn as_object(&self) -> Option<&Object> {
+        match self {
+            Json::Object(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// Returns a member of an object.
+    pub fn get(&self, key: &str) -> Option<&Json> {
+        self.as_object()?.get(key)
+    }
+
+    /// Returns an item of a list.
+    pub fn at(&self, index: usize) -> Option<&Json> {
+        self.as_array()?.get(index)
+    }
+
+    /// Follows a JSON Pointer (RFC 6901); `""` is the whole value.
+    pub fn pointer(&self, pointer: &str) -> Option<&Json> {
+        if pointer.is_empty() {
+            return Some(self);
+        }
+        pointer.strip_prefix('/')?.split('/').try_fold(self, |value, token| match value {
+            Json::Object(members) if token.contains('~') => {
+                members.get(token.replace("~1", "/").replace("~0", "~").as_str())
+            }
+            Json::Object(members) => members.get(token),
+            Json::Array(items) => array_index(token).and_then(|index| items.get(index)),
+            _ => None,
+        })
+    }
+
+    /// The name of this value's type, as messages use it.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Json::Null => "null",
+            Json::Bool(_) => "a boolean",
+            Json::Number(_) => "a number",
+            Json::String(_) => "a text",
+            Json::Array(_) => "a list",
+            Json::Object(_) => "an object",
+        }
+    }
+
+    /// Writes this value as compact JSON text.
+    pub fn to_text(&self) -> String {
+        // Serialising to memory fails only for keys that are no strings, and there are none.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Converts to `serde_json`'s own tree, copying everything.
+    pub fn to_serde(&self) -> serde_json::Value {
+        match self {
+            Json::Null => serde_json::Value::Null,
+            Json::Bool(value) => (*value).into(),
+            Json::Number(number) => serde_json::Value::Number(number.clone()),
+            Json::String(text) => serde_json::Value::String(text.to_string()),
+            Json::Array(items) => items.iter().map(Json::to_serde).collect(),
+            Json::Object(members) => {
+                let members = members.iter().map(|(key, value)| (key.to_string(), value.to_serde()));
+                serde_json::Value::Object(members.collect())
+            }
+        }
+    }
+}
+
+/// RFC 6901 allows no leading zeros and no signs.
+fn array_index(token: &str) -> Option<usize> {
+    let plain = token.bytes().all(|byte| byte.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
+    if plain { token.parse().ok() } else { None }
+}
+
+/// Deep equality: key order does not matter, and numbers compare as numbers (`1` equals `1.0`).
+impl PartialEq for Json {
+    fn eq(&self, other: &Json) -> bool {
+        match (self, other) {
+            (Json::Null, Json::Null) => true,
+            (Json::Bool(a), Json::Bool(b)) => a == b,
+            (Json::Number(a), Json::Number(b)) => compare_numbers(a, b) == Some(std::cmp::Ordering::Equal),
+            (Json::String(a), Json::String(b)) => a == b,
+            (Json::Array(a), Json::Array(b)) => Arc::ptr_eq(a, b) || a == b,
+            (Json::Object(a), Json::Object(b)) => Arc::ptr_eq(a, b) || a == b,
+            _ => false,
+        }
+    }
+}
+
+/// Compares two numbers by value, whole numbers exactly.
+pub fn compare_numbers(a: &Number, b: &Number) -> Option<std::cmp::Ordering> {
+    match (a.as_i128(), b.as_i128()) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Json::Null => serializer.serialize_unit(),
+            Json::Bool(value) => serializer.serialize_bool(*value),
+            Json::Number(number) => number.serialize(serializer),
+            Json::String(text) => serializer.serialize_str(text),
+            Json::Array(items) => serializer.collect_seq(items.iter()),
+            Json::Object(members) => serializer.collect_map(members.iter().map(|(key, value)| (&**key, value))),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+        deserializer.deserialize_any(JsonVisitor)
+    }
+}
+
+struct JsonVisitor;
+
+impl<'de> Visitor<'de> for JsonVisitor {
+    type Value = Json;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
+        Json::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+        Ok(Json::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
+        Ok(Json::Number(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Json, E> {
+        Number::from_f64(value).map(Json::Number).ok_or_else(|| E::custom("a number must be finite"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
+        Ok(Json::String(value.into()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Json, E> {
+        Ok(Json::String(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Json::Array(Arc::new(items)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
+        let mut members = Object::default();
+        while let Some((key, value)) = map.next_entry::<String, Json>()? {
+            if members.insert(key.as_str().into(), value).is_some() {
+                return Err(A::Error::custom(format_args!("the key `{key}` stands twice")));
+            }
+        }
+        Ok(Json::Object(Arc::new(members)))
+    }
+}
+
+impl From<&str> for Json {
+    fn from(text: &str) -> Json {
+        Json::String(text.into())
+    }
+}
+
+impl From<String> for Json {
+    fn from(text: String) -> Json {
+        Json::String(text.into())
+    }
+}
+
+impl From<Arc<str>> for Json {
+    fn from(text: Arc<str>) -> Json {
+        Json::String(text)
+    }
+}
+
+impl From<bool> for Json {
+    fn from(value: bool) -> Json {
+        Json::Bool(value)
+    }
+}
+
+impl From<u64> for Json {
+    fn from(value: u64) -> Json {
+        Json::Number(value.into())
+    }
+}
+
+impl From<u32> for Json {
+    fn from(value: u32) -> Json {
+        Json::Number(value.into())
+    }
+}
+
+impl From<i64> for Json {
+    fn from(value: i64) -> Json {
+        Json::Number(value.into())
+    }
+}
+
+impl From<serde_json::Value> for Json {
+    fn from(value: serde_json::Value) -> Json {
+        match value {
+            serde_json::Value::Null => Json::Null,
+            serde_json::Value::Bool(value) => Json::Bool(value),
+            serde_json::Value::Number(number) => Json::Number(number),
+            serde_json::Value::String(text) => Json::String(text.into()),
+            serde_json::Value::Array(items) => Json::array(items.into_iter().map(Json::from)),
+            serde_json::Value::Object(members) => {
+                Json::object(members.into_iter().map(|(key, value)| (key, Json::from(value))))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.to_text())
+    }
+}

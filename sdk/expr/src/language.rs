@@ -1,0 +1,18 @@
+//! The expression language: MiniJinja's, fenced in.
+//!
+//! An expression is parsed, checked and written again in a canonical form before MiniJinja compiles it. The canonical
+//! form routes every operator that makes texts through filters that keep the limits, and it calls nothing.
+
+mod bridge;
+mod budget;
+mod environment;
+mod filters;
+mod names;
+mod printer;
+mod program;
+mod scan;
+mod text;
+
+pub(crate) use program::Expression;
+pub(crate) use scan::{Piece, split, whole};
+pub(crate) use text::{TooLong, push_json};

@@ -1,0 +1,160 @@
+//! Between [`Json`] and MiniJinja's values: objects and lists go in as references and come out as the same ones.
+
+use std::sync::Arc;
+
+use minijinja::{
+    Value,
+    value::{Enumerator, Object, ObjectExt, ObjectRepr, ValueKind},
+};
+
+use crate::{
+    json::{self, Json, Number},
+    limits,
+};
+
+/// An object, looked into member by member.
+#[derive(Debug)]
+struct Members(Arc<json::Object>);
+
+impl Object for Members {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        self.0.get(key).map(to_value)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        self.mapped_enumerator(|this| Box::new(this.0.keys().map(|key| Value::from(key.clone()))))
+    }
+
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
+/// A list, looked into item by item.
+#[derive(Debug)]
+struct Items(Arc<Vec<Json>>);
+
+impl Object for Items {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Seq
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.0.get(key.as_usize()?).map(to_value)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Seq(self.0.len())
+    }
+}
+
+/// The names that an evaluation can see.
+#[derive(Debug)]
+pub(super) struct Scope(pub(super) Vec<(Arc<str>, Value)>);
+
+impl Object for Scope {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        self.0.iter().find(|(name, _)| &**name == key).map(|(_, value)| value.clone())
+    }
+}
+
+/// Shows a value to MiniJinja.
+pub(super) fn to_value(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::from(()),
+        Json::Bool(value) => Value::from(*value),
+        Json::Number(number) => number_to_value(number),
+        Json::String(text) => Value::from(text.clone()),
+        Json::Array(items) => Value::from_object(Items(items.clone())),
+        Json::Object(members) => Value::from_object(Members(members.clone())),
+    }
+}
+
+fn number_to_value(number: &Number) -> Value {
+    match (number.as_i64(), number.as_u64()) {
+        (Some(number), _) => Value::from(number),
+        (None, Some(number)) => Value::from(number),
+        (None, None) => Value::from(number.as_f64()),
+    }
+}
+
+/// Takes a result back; the error is a sentence. A missing value becomes `null`.
+pub(super) fn from_value(value: &Value) -> Result<Json, String> {
+    Reader { values: 0 }.read(value, 0)
+}
+
+/// Counts what it reads, since a list that filters made is as long as they say.
+struct Reader {
+    values: usize,
+}
+
+impl Reader {
+    fn read(&mut self, value: &Value, depth: usize) -> Result<Json, String> {
+        self.values += 1;
+        if self.values > limits::VALUES {
+            return Err(format!("the result has more than {} values", limits::VALUES));
+        }
+        if depth > limits::DEPTH {
+            return Err(format!("the result is nested deeper than {}", limits::DEPTH));
+        }
+        match value.kind() {
+            ValueKind::Undefined | ValueKind::None => Ok(Json::Null),
+            ValueKind::Bool => Ok(Json::Bool(value.is_true())),
+            ValueKind::Number => number_from_value(value).map(Json::Number),
+            ValueKind::String => Ok(value.to_str().map_or(Json::Null, Json::String)),
+            ValueKind::Seq | ValueKind::Iterable => match value.downcast_object_ref::<Items>() {
+                Some(items) => Ok(Json::Array(items.0.clone())),
+                None => self.list(value, depth),
+            },
+            ValueKind::Map => match value.downcast_object_ref::<Members>() {
+                Some(members) => Ok(Json::Object(members.0.clone())),
+                None => self.object(value, depth),
+            },
+            other => Err(format!("the result holds a {other}, which is no JSON")),
+        }
+    }
+
+    fn list(&mut self, value: &Value, depth: usize) -> Result<Json, String> {
+        let mut items = Vec::new();
+        for item in value.try_iter().map_err(|error| error.to_string())? {
+            items.push(self.read(&item, depth + 1)?);
+        }
+        Ok(Json::Array(Arc::new(items)))
+    }
+
+    fn object(&mut self, value: &Value, depth: usize) -> Result<Json, String> {
+        let mut members = json::Object::default();
+        for key in value.try_iter().map_err(|error| error.to_string())? {
+            let member = value.get_item(&key).map_err(|error| error.to_string())?;
+            let name = match key.to_str() {
+                Some(name) => name,
+                None if key.is_number() || key.kind() == ValueKind::Bool => self.read(&key, depth)?.to_text().into(),
+                None => return Err(format!("a {} cannot be the key of an object", key.kind())),
+            };
+            members.insert(name, self.read(&member, depth + 1)?);
+        }
+        Ok(Json::Object(Arc::new(members)))
+    }
+}
+
+/// Whole numbers stay whole as far as JSON readers agree on them (64 bits), then they become floats.
+fn number_from_value(value: &Value) -> Result<Number, String> {
+    if value.is_integer() {
+        if let Ok(number) = i64::try_from(value.clone()) {
+            return Ok(number.into());
+        }
+        if let Ok(number) = u64::try_from(value.clone()) {
+            return Ok(number.into());
+        }
+    }
+    let float = f64::try_from(value.clone()).map_err(|error| error.to_string())?;
+    Number::from_f64(float).ok_or_else(|| "the result is not a finite number".to_owned())
+}

@@ -1,0 +1,27 @@
+//! What one evaluation has cost so far. MiniJinja's fuel counts instructions, not what a filter does with a list.
+
+use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
+
+use crate::limits;
+
+/// Bytes and items that the filters of this evaluation have touched.
+struct Spent(usize);
+
+/// Adds to what this evaluation has cost; an error once it is too much.
+pub(super) fn charge(state: &mut State<'_, '_>, amount: usize) -> Result<(), Error> {
+    let spent = state.get_or_insert_extension(Spent(0));
+    spent.0 = spent.0.saturating_add(amount);
+    if spent.0 > limits::WORK {
+        return Err(Error::new(ErrorKind::OutOfFuel, "the expression does too much work"));
+    }
+    Ok(())
+}
+
+/// What touching these values once costs.
+pub(super) fn cost(values: &[Value]) -> usize {
+    let one = |value: &Value| match value.kind() {
+        ValueKind::String => value.as_str().map_or(0, str::len),
+        _ => value.len().unwrap_or(1).saturating_mul(limits::ITEM_WORK),
+    };
+    values.iter().map(one).fold(limits::ITEM_WORK, usize::saturating_add)
+}

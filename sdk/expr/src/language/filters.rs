@@ -1,0 +1,240 @@
+//! Filters and tests that MiniJinja has not, or not with limits.
+
+use std::{collections::HashMap, sync::Arc};
+
+use minijinja::{
+    Error, ErrorKind, State, Value,
+    value::{Kwargs, Rest, ValueKind},
+};
+
+use super::{
+    bridge::{from_value, to_value},
+    budget::charge,
+    text::{TooLong, push_compact, push_json, push_str},
+};
+use crate::{json::Json, limits, pattern::Pattern};
+
+/// `x | required`: fails if `x` is missing or null. The canonical form passes what the flow wrote as the second argument.
+pub(super) fn required(value: Value, what: Option<&str>) -> Result<Value, Error> {
+    match value.is_undefined() || value.is_none() {
+        true => Err(invalid(format!("`{}` is required, but missing or null", what.unwrap_or("the value")))),
+        false => Ok(value),
+    }
+}
+
+/// `a ~ b`: both as text, one after the other.
+pub(super) fn concat(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<String, Error> {
+    let mut text = String::new();
+    push_value(&mut text, &left)?;
+    push_value(&mut text, &right)?;
+    charge(state, text.len())?;
+    Ok(text)
+}
+
+/// `a + b` of numbers, texts or lists.
+pub(super) fn add(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
+    let both = |kinds: &[ValueKind]| kinds.contains(&left.kind()) && kinds.contains(&right.kind());
+    if both(&[ValueKind::String]) {
+        return concat(state, left, right).map(Value::from);
+    }
+    if both(&[ValueKind::Seq, ValueKind::Iterable]) {
+        let items = left.try_iter()?.chain(right.try_iter()?);
+        let items: Vec<Value> = items.take(limits::VALUES).collect();
+        charge(state, items.len().saturating_mul(limits::ITEM_WORK))?;
+        return Ok(Value::from(items));
+    }
+    let failed = || invalid(format!("`+` does not work on {} and {}", left.kind(), right.kind()));
+    arithmetic(&left, &right, i128::checked_add, |a, b| a + b).ok_or_else(failed)
+}
+
+/// `a * b` of numbers, or of a text and how often it is repeated.
+pub(super) fn multiply(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
+    let repeated = match (left.as_str(), right.as_str()) {
+        (Some(text), None) => Some((text, &right)),
+        (None, Some(text)) => Some((text, &left)),
+        _ => None,
+    };
+    if let Some((text, times)) = repeated.and_then(|(text, times)| Some((text, times.as_usize()?))) {
+        let length = text.len().checked_mul(times).filter(|length| *length <= limits::TEXT_BYTES);
+        charge(state, length.ok_or_else(|| too_long(TooLong))?)?;
+        return Ok(Value::from(text.repeat(times)));
+    }
+    let failed = || invalid(format!("`*` does not work on {} and {}", left.kind(), right.kind()));
+    arithmetic(&left, &right, i128::checked_mul, |a, b| a * b).ok_or_else(failed)
+}
+
+/// Whole numbers are combined exactly, others as floats; none if there is no result.
+fn arithmetic(
+    left: &Value,
+    right: &Value,
+    whole: fn(i128, i128) -> Option<i128>,
+    float: fn(f64, f64) -> f64,
+) -> Option<Value> {
+    if !left.is_number() || !right.is_number() {
+        return None;
+    }
+    if left.is_integer() && right.is_integer() {
+        let result = whole(i128::try_from(left.clone()).ok()?, i128::try_from(right.clone()).ok()?)?;
+        return Some(i64::try_from(result).map_or_else(|_| Value::from(result), Value::from));
+    }
+    Some(Value::from(float(f64::try_from(left.clone()).ok()?, f64::try_from(right.clone()).ok()?)))
+}
+
+/// `x == null`: whether `x` is null or missing.
+pub(super) fn is_null(value: &Value) -> bool {
+    value.is_undefined() || value.is_none()
+}
+
+/// `x | string`: as mixed text shows it.
+pub(super) fn string(value: &Value) -> Result<String, Error> {
+    let mut text = String::new();
+    push_value(&mut text, value)?;
+    Ok(text)
+}
+
+/// `x | tojson`: as compact JSON text.
+pub(super) fn to_json(value: &Value) -> Result<String, Error> {
+    let mut text = String::new();
+    push_compact(&mut text, &from_value(value).map_err(invalid)?).map_err(too_long)?;
+    Ok(text)
+}
+
+/// `x | fromjson`: the value that a JSON text stands for.
+pub(super) fn from_json(text: &str) -> Result<Value, Error> {
+    Json::parse(text).map(|value| to_value(&value)).map_err(|error| invalid(format!("`fromjson`: {error}")))
+}
+
+/// `x | replace(from, to)`: every `from` in a text becomes `to`.
+pub(super) fn replace(value: &Value, from: &Value, to: &Value) -> Result<String, Error> {
+    let (value, from, to) = (string(value)?, string(from)?, string(to)?);
+    if from.is_empty() {
+        return Err(invalid("`replace` needs something to look for".to_owned()));
+    }
+    let mut text = String::new();
+    let mut rest = value.as_str();
+    while let Some((before, after)) = rest.split_once(&from) {
+        push_str(&mut text, before).and_then(|()| push_str(&mut text, &to)).map_err(too_long)?;
+        rest = after;
+    }
+    push_str(&mut text, rest).map_err(too_long)?;
+    Ok(text)
+}
+
+/// `x | join(separator, attribute=…)`: the items of a list as one text.
+pub(super) fn join(value: &Value, separator: Option<&str>, options: Kwargs) -> Result<String, Error> {
+    let attribute: Option<Value> = options.get("attribute")?;
+    options.assert_all_used()?;
+    let mut text = String::new();
+    for (at, item) in value.try_iter()?.enumerate() {
+        if at > 0 {
+            push_str(&mut text, separator.unwrap_or_default()).map_err(too_long)?;
+        }
+        match &attribute {
+            Some(attribute) => push_value(&mut text, &item.get_item(attribute)?)?,
+            None => push_value(&mut text, &item)?,
+        }
+    }
+    Ok(text)
+}
+
+/// `x | indent(width, first=…, blank=…)`: every line but the first moved to the right.
+pub(super) fn indent(value: &str, width: Option<usize>, options: Kwargs) -> Result<String, Error> {
+    let first = options.get::<Option<bool>>("first")?.unwrap_or(false);
+    let blank = options.get::<Option<bool>>("blank")?.unwrap_or(false);
+    let width = width.or(options.get("width")?).unwrap_or(4);
+    options.assert_all_used()?;
+    if width > limits::TEXT_BYTES {
+        return Err(too_long(TooLong));
+    }
+    let (margin, mut text) = (" ".repeat(width), String::new());
+    for (at, line) in value.split('\n').enumerate() {
+        let break_ = if at > 0 { "\n" } else { "" };
+        let wanted = (at > 0 || first) && (blank || !line.trim_end_matches('\r').is_empty());
+        let margin = if wanted { margin.as_str() } else { "" };
+        for part in [break_, margin, line] {
+            push_str(&mut text, part).map_err(too_long)?;
+        }
+    }
+    Ok(text)
+}
+
+/// `x | sum(attribute=…)`: numbers only, so that no text grows in a loop.
+pub(super) fn sum(value: &Value, options: Kwargs) -> Result<Value, Error> {
+    let attribute: Option<Value> = options.get("attribute")?;
+    let mut total: Value = options.get::<Option<Value>>("start")?.unwrap_or(Value::from(0));
+    options.assert_all_used()?;
+    for item in value.try_iter()? {
+        let item = match &attribute {
+            Some(attribute) => item.get_item(attribute)?,
+            None => item,
+        };
+        let failed = || invalid(format!("`sum` adds numbers, not a {}", item.kind()));
+        total = arithmetic(&total, &item, i128::checked_add, |a, b| a + b).ok_or_else(failed)?;
+    }
+    Ok(total)
+}
+
+/// Refuses the group counts of `batch` and `slice` that would make or fill too many.
+pub(super) fn check_groups(arguments: &[Value]) -> Result<(), Error> {
+    match arguments.get(1).and_then(Value::as_usize) {
+        Some(count) if count > limits::GROUPS => {
+            Err(invalid(format!("more than {} groups or fillings", limits::GROUPS)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The patterns that this evaluation has compiled; `select("matches", p)` asks for the same one again and again.
+#[derive(Default)]
+struct Patterns(HashMap<String, Arc<Pattern>>);
+
+/// `x is matches(pattern)`: whether the pattern is found in a text; a missing or null text has nothing in it.
+pub(super) fn matches(state: &mut State<'_, '_>, value: Value, pattern: &str) -> Result<bool, Error> {
+    if is_null(&value) {
+        return Ok(false);
+    }
+    let text = value.as_str().ok_or_else(|| invalid(format!("`matches` searches texts, not a {}", value.kind())))?;
+    let known = state.get_or_insert_extension_with(Patterns::default).0.get(pattern).cloned();
+    let compiled = match known {
+        Some(compiled) => compiled,
+        None => {
+            let compiled = Arc::new(Pattern::new(pattern).map_err(invalid)?);
+            let patterns = state.get_or_insert_extension_with(Patterns::default);
+            patterns.0.insert(pattern.to_owned(), compiled.clone());
+            compiled
+        }
+    };
+    // A search that is refused costs nothing.
+    let searched = Some(compiled.cost(text)).filter(|cost| *cost <= limits::SEARCH_WORK);
+    charge(state, searched.unwrap_or(0) / limits::SEARCH_PER_WORK)?;
+    compiled.search(text).map_err(invalid)
+}
+
+/// Calls one of MiniJinja's own functions after counting what it is about to touch.
+pub(super) fn metered(
+    function: Value,
+    check: fn(&[Value]) -> Result<(), Error>,
+) -> impl Fn(&mut State<'_, '_>, Rest<minijinja::value::ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static
+{
+    move |state, arguments| {
+        let arguments = arguments.into_values();
+        charge(state, super::budget::cost(&arguments))?;
+        check(&arguments)?;
+        function.call(state, &arguments)
+    }
+}
+
+fn push_value(text: &mut String, value: &Value) -> Result<(), Error> {
+    match value.as_str() {
+        Some(more) => push_str(text, more).map_err(too_long),
+        None => push_json(text, &from_value(value).map_err(invalid)?).map_err(too_long),
+    }
+}
+
+fn too_long(error: TooLong) -> Error {
+    invalid(error.message())
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
+}

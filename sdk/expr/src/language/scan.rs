@@ -1,0 +1,165 @@
+//! Finding `{{ expr }}` in texts, and refusing expressions that are too large to parse.
+
+use std::ops::Range;
+
+use minijinja::{
+    machinery::{Token, tokenize},
+    syntax::SyntaxConfig,
+};
+
+use crate::{error::ExprError, limits};
+
+/// A part of a text.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Piece<'a> {
+    /// Plain text.
+    Text(&'a str),
+    /// What stands between `{{` and `}}`, without the space around it, and where it starts.
+    Expression(&'a str, usize),
+}
+
+/// Splits a text into plain text and expressions.
+pub(crate) fn split(text: &str) -> Result<Vec<Piece<'_>>, ExprError> {
+    let mut pieces = Vec::new();
+    let mut at = 0;
+    while let Some(found) = text[at..].find("{{") {
+        let open = at + found;
+        if open > at {
+            pieces.push(Piece::Text(&text[at..open]));
+        }
+        let close = end_of_expression(text, open + 2).ok_or_else(|| unclosed(open..text.len()))?;
+        pieces.push(expression(text, open + 2..close)?);
+        at = close + 2;
+    }
+    if at < text.len() {
+        pieces.push(Piece::Text(&text[at..]));
+    }
+    Ok(pieces)
+}
+
+/// The expression of a text that is one whole `{{ }}`, with space around it at most.
+pub(crate) fn whole(text: &str) -> Result<Option<(&str, usize)>, ExprError> {
+    let start = text.len() - text.trim_start().len();
+    match text[start..].starts_with("{{") {
+        true => match split(text[start..].trim_end())?.as_slice() {
+            [Piece::Expression(source, at)] => Ok(Some((source, start + at))),
+            _ => Ok(None),
+        },
+        false => Ok(None),
+    }
+}
+
+fn unclosed(place: Range<usize>) -> ExprError {
+    ExprError::new("`{{` is not closed").at(place).hint("write {{ \"{{\" }} for a literal")
+}
+
+fn expression(text: &str, inside: Range<usize>) -> Result<Piece<'_>, ExprError> {
+    let source = &text[inside.clone()];
+    let trimmed = source.trim_start();
+    let at = inside.start + (source.len() - trimmed.len());
+    match trimmed.trim_end() {
+        "" => Err(ExprError::new("an expression is missing here").at(inside.start - 2..inside.end + 2)),
+        source => Ok(Piece::Expression(source, at)),
+    }
+}
+
+/// Finds the `}}` that ends an expression; those in quoted texts and nested objects do not count.
+fn end_of_expression(text: &str, start: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut braces = 0_usize;
+    let mut at = start;
+    while at < bytes.len() {
+        match bytes[at] {
+            quote @ (b'"' | b'\'') => at = end_of_quoted(bytes, at + 1, quote)?,
+            b'{' => braces += 1,
+            b'}' if braces > 0 => braces -= 1,
+            b'}' if bytes.get(at + 1) == Some(&b'}') => return Some(at),
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+fn end_of_quoted(bytes: &[u8], start: usize, quote: u8) -> Option<usize> {
+    let mut at = start;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 1,
+            byte if byte == quote => return Some(at),
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Refuses what would make the parser or its stack work too hard. What is no token is left to the parser.
+pub(super) fn check_size(source: &str) -> Result<(), String> {
+    if source.len() > limits::EXPRESSION_BYTES {
+        return Err(format!("the expression is longer than {} bytes", limits::EXPRESSION_BYTES));
+    }
+    let (mut tokens, mut brackets, mut prefixes, mut after_operand) = (0, 0_usize, 0, false);
+    for token in tokenize(source, true, SyntaxConfig::default()) {
+        let Ok((token, _)) = token else { break };
+        tokens += 1;
+        match &token {
+            Token::ParenOpen | Token::BracketOpen | Token::BraceOpen => brackets += 1,
+            Token::ParenClose | Token::BracketClose | Token::BraceClose => brackets = brackets.saturating_sub(1),
+            Token::Minus if !after_operand => prefixes += 1,
+            Token::Ident("not" | "if") => prefixes += 1,
+            _ => {}
+        }
+        after_operand = ends_operand(&token);
+        if tokens > limits::TOKENS {
+            return Err(format!("the expression has more than {} words and signs", limits::TOKENS));
+        }
+        if brackets + prefixes > limits::NESTING {
+            return Err(too_deep());
+        }
+    }
+    Ok(())
+}
+
+/// What to tell about an expression with too much inside each other.
+pub(super) fn too_deep() -> String {
+    format!("the expression is nested deeper than {}", limits::NESTING)
+}
+
+fn ends_operand(token: &Token<'_>) -> bool {
+    match token {
+        Token::Ident(word) => !matches!(*word, "and" | "or" | "not" | "in" | "is" | "if" | "else"),
+        Token::Str(_) | Token::String(_) | Token::Int(_) | Token::Int128(_) | Token::Float(_) => true,
+        other => matches!(other, Token::ParenClose | Token::BracketClose | Token::BraceClose),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn splits_texts() {
+        let cases = [
+            ("", "[]"),
+            ("a } b {% x %} {# y #}", r#"[Text("a } b {% x %} {# y #}")]"#),
+            ("{{ a }}", r#"[Expression("a", 3)]"#),
+            ("x{{a}}y{{ 'q}}' }}", r#"[Text("x"), Expression("a", 3), Text("y"), Expression("'q}}'", 10)]"#),
+            (r#"{{ "\"}}" }}"#, r#"[Expression("\"\\\"}}\"", 3)]"#),
+            ("{{ {'a': {'b': 1}} }}", r#"[Expression("{'a': {'b': 1}}", 3)]"#),
+            ("{{ {'a': {'b': 1}}}}", r#"[Expression("{'a': {'b': 1}}", 3)]"#),
+            ("é{{ a }}", r#"[Text("é"), Expression("a", 5)]"#),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(format!("{:?}", split(text).unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn tells_where_a_brace_is_open() {
+        for (text, place) in [("ab {{ c", 3..7), ("{{ 'x }}", 0..8), ("{{ { }}", 0..7), ("a {{ }}", 2..7)] {
+            assert_eq!(split(text).unwrap_err().offset, Some(place), "{text}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Making texts that have an end.
+
+use std::io;
+
+use crate::{json::Json, limits};
+
+/// A text would be longer than [`limits::TEXT_BYTES`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TooLong;
+
+impl TooLong {
+    /// What to tell about it.
+    pub(crate) fn message(self) -> String {
+        format!("the text would be longer than {} bytes", limits::TEXT_BYTES)
+    }
+}
+
+/// Appends a text.
+pub(crate) fn push_str(text: &mut String, more: &str) -> Result<(), TooLong> {
+    if text.len() + more.len() > limits::TEXT_BYTES {
+        return Err(TooLong);
+    }
+    text.push_str(more);
+    Ok(())
+}
+
+/// Appends a value the way mixed text shows it: texts as they are, `null` as nothing, the rest as compact JSON.
+pub(crate) fn push_json(text: &mut String, value: &Json) -> Result<(), TooLong> {
+    match value {
+        Json::Null => Ok(()),
+        Json::String(more) => push_str(text, more),
+        Json::Bool(true) => push_str(text, "true"),
+        Json::Bool(false) => push_str(text, "false"),
+        other => push_compact(text, other),
+    }
+}
+
+/// Appends a value as compact JSON.
+pub(crate) fn push_compact(text: &mut String, value: &Json) -> Result<(), TooLong> {
+    serde_json::to_writer(Bounded(text), value).map_err(|_| TooLong)
+}
+
+/// Appends what is written, up to the limit.
+struct Bounded<'a>(&'a mut String);
+
+impl io::Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // `serde_json` writes whole characters.
+        let more = std::str::from_utf8(bytes).map_err(io::Error::other)?;
+        push_str(self.0, more).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! The expressions of flows: paths, `{{ }}` bindings, conditions (`when`) and templates.
+//!
+//! One implementation for the host and for nodes: a condition that a component evaluates in its sandbox means exactly
+//! what it means on an edge.
+//!
+//! ```
+//! use flowcell_expr::{Binding, Json};
+//!
+//! let roots = Json::parse(r#"{ "flow": { "input": { "name": "Ada", "tags": ["a", "b"] } } }"#).unwrap();
+//! let binding = Binding::compile(&Json::from("Hello {{ flow.input.name | upper }}!")).unwrap();
+//! assert_eq!(binding.render(&roots).unwrap(), Json::from("Hello ADA!"));
+//! ```
+
+mod binding;
+mod captured;
+mod condition;
+mod error;
+pub mod json;
+mod language;
+pub mod limits;
+mod path;
+mod pattern;
+mod roots;
+mod suggest;
+
+pub use binding::{Binding, Place};
+pub use captured::{Captured, CapturedKind};
+pub use condition::Condition;
+pub use error::ExprError;
+pub use json::Json;
+pub use path::{Path, Segment};
+pub use roots::{Chain, NoRoots, Roots};

@@ -1,0 +1,270 @@
+//! Paths: a root name and the way from its value to a part of it.
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use crate::{error::ExprError, json::Json, limits, roots::Roots};
+
+/// One step from a value to a part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Segment {
+    /// To a member of an object.
+    Key(Arc<str>),
+    /// To an item of a list or a character of a text; negative counts from the end.
+    Index(i64),
+}
+
+/// A root name and the way to a part of its value: `fetch.body["x-y"][0]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Path {
+    root: Arc<str>,
+    segments: Box<[Segment]>,
+}
+
+impl Path {
+    /// Puts a path together.
+    pub fn new(root: impl Into<Arc<str>>, segments: impl IntoIterator<Item = Segment>) -> Path {
+        Path { root: root.into(), segments: segments.into_iter().collect() }
+    }
+
+    /// Parses `root.key`, `root["any key"]`, `root[0]`, in any combination.
+    pub fn parse(text: &str) -> Result<Path, ExprError> {
+        if text.len() > limits::EXPRESSION_BYTES {
+            return Err(ExprError::new(format!("a path is longer than {} bytes", limits::EXPRESSION_BYTES)));
+        }
+        Parser { text, at: text.len() - text.trim_start().len() }.path()
+    }
+
+    /// The name that the path starts with.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// The steps after the root.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Looks the value up; none if the root or any part on the way is missing.
+    pub fn resolve(&self, roots: &dyn Roots) -> Option<Json> {
+        let root = roots.root(&self.root)?;
+        if self.segments.is_empty() {
+            return Some(root);
+        }
+        let mut value = &root;
+        for (at, segment) in self.segments.iter().enumerate() {
+            value = match (value, segment) {
+                (Json::Object(members), Segment::Key(key)) => members.get(key)?,
+                (Json::Array(items), Segment::Index(index)) => items.get(position(*index, items.len())?)?,
+                (Json::String(text), Segment::Index(index)) => {
+                    let character = character(text, *index)?;
+                    let rest = Path { root: self.root.clone(), segments: self.segments[at + 1..].into() };
+                    return rest.resolve(&Only(character));
+                }
+                _ => return None,
+            };
+        }
+        Some(value.clone())
+    }
+
+    /// The longest start of this path that a captured field can carry.
+    pub(crate) fn capturable(&self) -> Path {
+        let alone = |segment: &Segment| match segment {
+            Segment::Key(_) => true,
+            Segment::Index(index) => (0..=limits::CAPTURED_INDEX).contains(index),
+        };
+        let length = self.segments.iter().position(|segment| !alone(segment)).unwrap_or(self.segments.len());
+        Path { root: self.root.clone(), segments: self.segments[..length].into() }
+    }
+}
+
+/// One value under any name.
+struct Only(Json);
+
+impl Roots for Only {
+    fn root(&self, _name: &str) -> Option<Json> {
+        Some(self.0.clone())
+    }
+}
+
+/// Turns an index, negative from the end, into a position.
+fn position(index: i64, length: usize) -> Option<usize> {
+    match usize::try_from(index) {
+        Ok(index) => Some(index),
+        Err(_) => length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?),
+    }
+}
+
+/// The character of a text at an index, as a text: what the expression language gives for `text[index]`.
+fn character(text: &str, index: i64) -> Option<Json> {
+    let length = if index < 0 { text.chars().count() } else { 0 };
+    let character = text.chars().nth(position(index, length)?)?;
+    Some(Json::from(character.encode_utf8(&mut [0; 4]) as &str))
+}
+
+/// Whether a key can be written after a dot, and a name as a root.
+pub(crate) fn is_identifier(name: &str) -> bool {
+    let start = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    start && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.root)?;
+        for segment in &self.segments {
+            match segment {
+                Segment::Key(key) if is_identifier(key) => write!(formatter, ".{key}")?,
+                Segment::Key(key) => write!(formatter, "[{}]", Json::String(key.clone()).to_text())?,
+                Segment::Index(index) => write!(formatter, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a path from left to right.
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn path(mut self) -> Result<Path, ExprError> {
+        let root = self.identifier("a path starts with a name")?;
+        let mut segments = Vec::new();
+        loop {
+            let rest = &self.text[self.at..];
+            match rest.bytes().next() {
+                Some(b'.') => {
+                    self.at += 1;
+                    segments.push(self.after_dot()?);
+                }
+                Some(b'[') => {
+                    self.at += 1;
+                    segments.push(self.in_brackets()?);
+                }
+                _ if rest.trim().is_empty() => return Ok(Path::new(root, segments)),
+                _ => return Err(self.unexpected()),
+            }
+        }
+    }
+
+    fn identifier(&mut self, otherwise: &str) -> Result<Arc<str>, ExprError> {
+        let rest = &self.text[self.at..];
+        let length = rest.find(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+        let word = &rest[..length.unwrap_or(rest.len())];
+        if !is_identifier(word) {
+            return Err(ExprError::new(otherwise).at(self.here()));
+        }
+        self.at += word.len();
+        Ok(word.into())
+    }
+
+    fn after_dot(&mut self) -> Result<Segment, ExprError> {
+        let rest = &self.text[self.at..];
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 0 {
+            return self.identifier("a name or a number stands after a dot").map(Segment::Key);
+        }
+        let index = rest[..digits].parse().map_err(|_| ExprError::new("this index is too large").at(self.here()))?;
+        self.at += digits;
+        Ok(Segment::Index(index))
+    }
+
+    fn in_brackets(&mut self) -> Result<Segment, ExprError> {
+        let rest = &self.text[self.at..];
+        let quote = rest.chars().next().filter(|character| matches!(character, '"' | '\''));
+        let (segment, length) = match quote {
+            Some(quote) => self.quoted(&rest[1..], quote)?,
+            None => {
+                let length = rest.find(']').unwrap_or(rest.len());
+                let index = rest[..length].trim().parse();
+                let error = || ExprError::new("an index or a quoted key stands in brackets").at(self.here());
+                (Segment::Index(index.map_err(|_| error())?), length)
+            }
+        };
+        self.at += length;
+        if !self.text[self.at..].starts_with(']') {
+            return Err(ExprError::new("the bracket is not closed").at(self.here()));
+        }
+        self.at += 1;
+        Ok(segment)
+    }
+
+    /// Reads a quoted key; `rest` starts after the quote. Returns the bytes read, both quotes included.
+    fn quoted(&self, rest: &str, quote: char) -> Result<(Segment, usize), ExprError> {
+        let mut json = String::from('"');
+        let mut characters = rest.char_indices();
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '\\' => match characters.next() {
+                    Some((_, '\'')) => json.push('\''),
+                    Some((_, escaped)) => json.extend(['\\', escaped]),
+                    None => break,
+                },
+                end if end == quote => {
+                    json.push('"');
+                    let error = |_| ExprError::new("the key has an unknown escape").at(self.here());
+                    let key: String = serde_json::from_str(&json).map_err(error)?;
+                    return Ok((Segment::Key(key.into()), at + 2));
+                }
+                '"' => json.push_str("\\\""),
+                other => json.push(other),
+            }
+        }
+        Err(ExprError::new("the quoted key is not closed").at(self.here()))
+    }
+
+    fn unexpected(&self) -> ExprError {
+        let error = ExprError::new("a path goes on with `.name`, `[0]` or `[\"key\"]`").at(self.here());
+        match self.text[self.at..].starts_with('-') {
+            true => error.hint("a name with a dash is written `nodes[\"the-name\"]`"),
+            false => error,
+        }
+    }
+
+    fn here(&self) -> Range<usize> {
+        self.at..self.text.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn reads_writes_and_resolves() {
+        let roots = Json::parse(r#"{"a":{"b":[1,{"x-y":"é!"},[]],"c d":null,"q\"'":5}}"#).unwrap();
+        let cases = [
+            ("a.b[0]", "a.b[0]", "1"),
+            (" a.b.0 ", "a.b[0]", "1"),
+            ("a['b'][1]['x-y']", "a.b[1][\"x-y\"]", "\"é!\""),
+            ("a.b[1][\"x-y\"][0]", "a.b[1][\"x-y\"][0]", "\"é\""),
+            ("a.b[1][\"x-y\"][-1]", "a.b[1][\"x-y\"][-1]", "\"!\""),
+            ("a.b[-1]", "a.b[-1]", "[]"),
+            ("a.b[-4]", "a.b[-4]", "missing"),
+            ("a[\"c d\"]", "a[\"c d\"]", "null"),
+            (r#"a['q"\'']"#, r#"a["q\"'"]"#, "5"),
+            ("a.b.c", "a.b.c", "missing"),
+            ("z", "z", "missing"),
+        ];
+        for (text, canonical, expected) in cases {
+            let path = Path::parse(text).unwrap();
+            assert_eq!(path.to_string(), canonical);
+            assert_eq!(Path::parse(canonical).unwrap(), path);
+            let value = path.resolve(&roots).map_or("missing".into(), |value| value.to_text());
+            assert_eq!(value, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_path() {
+        for text in
+            ["", ".a", "a.", "a..b", "a[", "a[x]", "a['x", "a-b", "a b", "1a", "a[\"\\q\"]", "a.99999999999999999999"]
+        {
+            let error = Path::parse(text).unwrap_err();
+            assert!(error.offset.is_some(), "{text}: {error}");
+        }
+        assert!(Path::parse("a-b.c").unwrap_err().hint.unwrap().contains("nodes["));
+    }
+}

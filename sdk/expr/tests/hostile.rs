@@ -1,0 +1,166 @@
+//! Expressions from people who do not mean well: each ends in an error or a small result, soon.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::sync::Arc;
+
+use flowcell_expr::{Binding, Condition, Json, limits};
+
+fn roots() -> Json {
+    let long: Arc<str> = "a".repeat(limits::TEXT_BYTES / 2).into();
+    let items = Json::array((0..100_000_u64).map(Json::from));
+    let words = Json::array((0..2_000).map(|_| Json::from(long.clone())));
+    Json::object([
+        ("long", Json::from(long)),
+        ("items", items),
+        ("words", words),
+        ("n", Json::from(1_000_000_000_u64)),
+        ("text", Json::from("a".repeat(200_000) + "!")),
+    ])
+}
+
+/// What each expression ends in: part of the message of its first error, or nothing if it may succeed.
+#[test]
+fn no_expression_grows_without_end() {
+    let roots = roots();
+    let nested = format!("{}n{}", "(".repeat(5_000), ")".repeat(5_000));
+    let brackets = format!("{}{}", "[".repeat(40), "]".repeat(40));
+    let cases: Vec<(String, &str)> = vec![
+        ("'x' * 10 ** 9".into(), "longer than"),
+        ("'x' * n".into(), "longer than"),
+        ("long * 3".into(), "longer than"),
+        ("long ~ long ~ long".into(), "longer than"),
+        ("long + long + long".into(), "longer than"),
+        ("[0] * n".into(), "does not work"),
+        ("items | join(long)".into(), "longer than"),
+        ("long | replace('a', long)".into(), "longer than"),
+        ("long | replace('', 'b')".into(), "needs something"),
+        ("'a\nb' | indent(n)".into(), "longer than"),
+        ("words | tojson".into(), "longer than"),
+        ("words | string".into(), "longer than"),
+        ("words | map('upper') | list".into(), "too much work"),
+        ("items | slice(n) | list".into(), "more than"),
+        ("[1] | batch(n, 0) | list".into(), "more than"),
+        ("[[1]] | map('batch', n, 0) | list".into(), "more than"),
+        ("items | select('in', items) | list".into(), "too much work"),
+        ("items | map('sort') | list".into(), "cannot convert"),
+        ("items | sort | reverse | list".into(), ""),
+        ("text is matches('(a+)+$')".into(), ""),
+        ("text is matches('(a|a)*b')".into(), ""),
+        ("text is matches('((a{99}){99}){99}')".into(), "not valid"),
+        (format!("text is matches('{}')", "a".repeat(2_000)), "longer than"),
+        (format!("text is matches({})", "long"), "longer than"),
+        ("long is matches('(a?){50}b')".into(), "no text longer than"),
+        ("words | select('matches', 'a') | list".into(), "too much work"),
+        ("10 ** 10 ** 10 ** 10".into(), "unable to calculate"),
+        ("9 ** 99 + n".into(), "unable to calculate"),
+        ("range(10)".into(), "call nothing"),
+        ("long.upper()".into(), "call nothing"),
+        ("debug()".into(), "call nothing"),
+        ("self.x()".into(), "call nothing"),
+        ("long | format(1)".into(), "no filter"),
+        ("long | safe".into(), "no filter"),
+        ("long | _mul(2)".into(), "no filter"),
+        ("n is filter".into(), "no test"),
+        (nested, "nested deeper"),
+        (brackets, "nested deeper"),
+        (format!("{}n", "not ".repeat(400)), "nested deeper"),
+        (format!("{}n", "-".repeat(400)), "nested deeper"),
+        (format!("n{}", " if n else n".repeat(100)), "nested deeper"),
+        (format!("n{}", "[n".repeat(200)), "nested deeper"),
+        (format!("n{}", " + n".repeat(10_000)), "longer than"),
+        (format!("n{}", "+n".repeat(2_000)), "words and signs"),
+        (format!("n{}", ".a".repeat(2_000)), "words and signs"),
+        (format!("n{}", "|abs".repeat(600)), "words and signs"),
+    ];
+    for (source, expected) in cases {
+        let shown: String = source.chars().take(60).collect();
+        let result = match Binding::expression(&source) {
+            Ok(binding) => binding.render(&roots),
+            Err(errors) => Err(errors.into_iter().next().unwrap()),
+        };
+        match result {
+            Ok(_) => assert_eq!(expected, "", "{shown} succeeds"),
+            Err(error) => assert!(error.message.contains(expected) && !expected.is_empty(), "{shown}: {error}"),
+        }
+    }
+}
+
+/// The largest expressions that are allowed fit on the stack, whichever operator they chain.
+#[test]
+fn the_largest_expressions_are_evaluated() {
+    let roots = Json::object([("n", Json::from(1_u64)), ("o", Json::object([("a", Json::from(1_u64))]))]);
+    let chains = [
+        ("n", "+n", 499),
+        ("n", "-n", 499),
+        ("n", "~n", 499),
+        ("n", " and n", 499),
+        ("n", "<n", 499),
+        ("n", "|abs", 499),
+        ("n", ".a", 499),
+        ("o", "['a']", 300),
+        ("n", "-n+n", 60),
+        ("n", "==n", 499),
+        ("n", ",n", 0),
+    ];
+    for (first, more, times) in chains {
+        let source = format!("{first}{}", more.repeat(times));
+        Binding::expression(&source).unwrap().render(&roots).unwrap_or_else(|error| panic!("{more}: {error}"));
+    }
+    for (open, close) in [("(", ")"), ("[", "]"), ("{'a':", "}"), ("o[", "]"), ("n|default(", ")"), ("-(", ")")] {
+        let depth = limits::NESTING / 2;
+        let source = format!("{}n{}", open.repeat(depth), close.repeat(depth));
+        Binding::expression(&source).unwrap().render(&roots).unwrap_or_else(|error| panic!("{open}: {error}"));
+    }
+}
+
+#[test]
+fn conditions_have_a_size() {
+    let test = Json::parse(r#"{ "equals": { "var": "a", "value": 1 } }"#).unwrap();
+    let many = |count: usize| Json::object([("or", Json::array((0..count).map(|_| test.clone())))]);
+    assert!(Condition::compile(&many(999)).is_ok());
+    let errors = Condition::compile(&many(10_000)).unwrap_err();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].message.contains("more than 1000 operators"));
+
+    let deep = |depth: usize| (0..depth).fold(test.clone(), |inner, _| Json::object([("not", inner)]));
+    assert!(Condition::compile(&deep(64)).is_ok());
+    assert!(Condition::compile(&deep(65)).unwrap_err()[0].message.contains("nested deeper"));
+    assert!(Binding::compile(&(0..1_000).fold(Json::Null, |inner, _| Json::array([inner]))).is_err());
+}
+
+#[test]
+fn conditions_search_so_much_text() {
+    let test = Json::parse(r#"{ "matches": { "var": "text", "pattern": "(a+)+z" } }"#).unwrap();
+    let many = Json::object([("or", Json::array((0..900).map(|_| test.clone())))]);
+    let error = Condition::compile(&many).unwrap().evaluate(&roots()).unwrap_err();
+    assert!(error.message.contains("searches too much text"), "{error}");
+}
+
+/// What comes in as a value is never looked at as an expression.
+#[test]
+fn values_are_not_evaluated() {
+    let evil = "{{ secret }} ${secret} {% for i in range(10**9) %} {{ evil }}";
+    let roots = Json::object([("evil", Json::from(evil)), ("secret", Json::from("s3cret"))]);
+    for (source, expected) in
+        [("{{ evil }}", evil.to_owned()), ("<{{ evil }}>", format!("<{evil}>")), ("{{ evil ~ '' }}", evil.to_owned())]
+    {
+        assert_eq!(Binding::compile(&Json::from(source)).unwrap().render(&roots).unwrap(), Json::from(expected));
+    }
+    let condition = Json::parse(r#"{ "equals": { "var": "evil", "value": "{{ evil }}" } }"#).unwrap();
+    assert!(Condition::compile(&condition).unwrap().evaluate(&roots).unwrap());
+    assert_eq!(Binding::literal(Json::from("{{ secret }}")).render(&roots).unwrap(), Json::from("{{ secret }}"));
+}
+
+/// Everything but texts is passed on by reference.
+#[test]
+fn values_are_not_copied() {
+    let roots = roots();
+    for source in ["{{ items }}", "{{ items if n else 0 }}", "{{ items | default(0) }}", "{{ [items] | first }}"] {
+        let value = Binding::compile(&Json::from(source)).unwrap().render(&roots).unwrap();
+        let (Json::Array(before), Json::Array(after)) = (roots.get("items").unwrap(), &value) else {
+            panic!("{source}")
+        };
+        assert!(Arc::ptr_eq(before, after), "{source}");
+    }
+}

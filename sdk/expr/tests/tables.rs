@@ -1,0 +1,138 @@
+//! Bindings and conditions by tables: a row of `cases/*.json` is a case.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use flowcell_expr::{Binding, Condition, ExprError, Json, Path, Roots};
+
+/// What bindings and conditions have in common.
+trait Compiled: Sized {
+    fn compiled(value: &Json) -> Result<Self, Vec<ExprError>>;
+    fn value(&self, roots: &dyn Roots) -> Result<Json, ExprError>;
+    fn read(&self) -> Vec<Path>;
+    fn places(&self) -> Vec<flowcell_expr::Place>;
+}
+
+impl Compiled for Binding {
+    fn compiled(value: &Json) -> Result<Self, Vec<ExprError>> {
+        Binding::compile(value)
+    }
+    fn value(&self, roots: &dyn Roots) -> Result<Json, ExprError> {
+        self.render(roots)
+    }
+    fn read(&self) -> Vec<Path> {
+        self.paths()
+    }
+    fn places(&self) -> Vec<flowcell_expr::Place> {
+        self.paths_with_places()
+    }
+}
+
+impl Compiled for Condition {
+    fn compiled(value: &Json) -> Result<Self, Vec<ExprError>> {
+        Condition::compile(value)
+    }
+    fn value(&self, roots: &dyn Roots) -> Result<Json, ExprError> {
+        self.evaluate(roots).map(Json::from)
+    }
+    fn read(&self) -> Vec<Path> {
+        self.paths()
+    }
+    fn places(&self) -> Vec<flowcell_expr::Place> {
+        self.paths_with_places()
+    }
+}
+
+#[test]
+fn bindings() {
+    table::<Binding>(include_str!("cases/bindings.json"));
+}
+
+#[test]
+fn conditions() {
+    table::<Condition>(include_str!("cases/conditions.json"));
+}
+
+fn table<T: Compiled>(text: &str) {
+    let table = Json::parse(text).unwrap();
+    let rows = |name: &str| table.get(name).unwrap().as_array().unwrap().to_vec();
+    let mut wrong: Vec<String> = Vec::new();
+    for row in rows("cases") {
+        wrong.extend(check_value::<T>(&row, table.get("roots").unwrap()));
+    }
+    for row in rows("errors") {
+        wrong.extend(check_errors::<T>(&row));
+    }
+    for row in rows("paths") {
+        wrong.extend(check_paths::<T>(&row));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn check_value<T: Compiled>(row: &Json, roots: &Json) -> Option<String> {
+    let source = row.get("value").unwrap();
+    let compiled = match T::compiled(source) {
+        Ok(compiled) => compiled,
+        Err(errors) => return Some(format!("{source} does not compile: {errors:?}")),
+    };
+    match (compiled.value(roots), row.get("is"), row.get("error")) {
+        // The text tells `4` from `4.0`, equality does not.
+        (Ok(value), Some(expected), None) if value.to_text() == expected.to_text() => None,
+        (Err(error), None, Some(message)) => {
+            let expected = Json::object([("message", message.clone())]);
+            let mut expected = expected.as_object().unwrap().clone();
+            for key in ["pointer", "offset"] {
+                expected.extend(row.get(key).map(|value| (key.into(), value.clone())));
+            }
+            fits(&error, &Json::Object(expected.into())).map(|problem| format!("{source}: {problem}"))
+        }
+        (result, ..) => Some(format!("{source} gives {result:?}")),
+    }
+}
+
+fn check_errors<T: Compiled>(row: &Json) -> Option<String> {
+    let source = row.get("value").unwrap();
+    let Err(errors) = T::compiled(source) else { return Some(format!("{source} compiles")) };
+    let expected = row.get("is").unwrap().as_array().unwrap();
+    if errors.len() != expected.len() {
+        return Some(format!("{source} has other errors: {errors:?}"));
+    }
+    errors
+        .iter()
+        .zip(expected)
+        .find_map(|(error, expected)| fits(error, expected))
+        .map(|problem| format!("{source}: {problem}"))
+}
+
+/// Messages and hints need only contain what the table says.
+fn fits(error: &ExprError, expected: &Json) -> Option<String> {
+    let contains = |text: &str, key: &str| expected.get(key).is_none_or(|part| text.contains(part.as_str().unwrap()));
+    let offset = error.offset.clone().map(|range| format!("[{},{}]", range.start, range.end));
+    let same_place = expected.get("offset").is_none_or(|place| Some(place.to_text()) == offset);
+    let same_pointer = expected.get("pointer").is_none_or(|pointer| pointer.as_str() == Some(&error.pointer));
+    let same_words = contains(&error.message, "message") && contains(error.hint.as_deref().unwrap_or(""), "hint");
+    (!same_place || !same_pointer || !same_words).then(|| format!("{error:?} is not {expected}"))
+}
+
+fn check_paths<T: Compiled>(row: &Json) -> Option<String> {
+    let source = row.get("value").unwrap();
+    let compiled = T::compiled(source).unwrap();
+    let paths = Json::array(compiled.read().iter().map(|path| Json::from(path.to_string())));
+    if paths != *row.get("is").unwrap() {
+        return Some(format!("{source} reads {paths}"));
+    }
+    // The text at the place of a path names its root.
+    compiled.places().iter().find_map(|(path, pointer, place)| {
+        let text = source.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
+        let named = text.get(place.clone().unwrap()).unwrap_or_default();
+        (!named.starts_with(path.root())).then(|| format!("{source}: {path} is not at {pointer} {place:?}: {named}"))
+    })
+}
+
+/// Compiled once, evaluated on any thread.
+#[test]
+fn compiled_forms_are_shared_between_threads() {
+    fn shared<T: Send + Sync + Clone + 'static>() {}
+    shared::<Binding>();
+    shared::<Condition>();
+    shared::<flowcell_expr::Captured>();
+}

@@ -1,0 +1,31 @@
+//! Text for people. Nothing that a flow computes depends on it.
+
+use std::fmt;
+
+use crate::wit::flowcell::host::log;
+pub use crate::wit::flowcell::host::log::Level;
+
+/// Writes one line to the run's events.
+pub fn write(level: Level, message: impl fmt::Display) {
+    log::log(level, &message.to_string());
+}
+
+/// Writes one line at level `debug`.
+pub fn debug(message: impl fmt::Display) {
+    write(Level::Debug, message);
+}
+
+/// Writes one line at level `info`.
+pub fn info(message: impl fmt::Display) {
+    write(Level::Info, message);
+}
+
+/// Writes one line at level `warn`.
+pub fn warn(message: impl fmt::Display) {
+    write(Level::Warn, message);
+}
+
+/// Writes one line at level `error`.
+pub fn error(message: impl fmt::Display) {
+    write(Level::Error, message);
+}

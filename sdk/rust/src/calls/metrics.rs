@@ -1,0 +1,8 @@
+//! Measurements.
+
+use crate::wit::flowcell::host::metrics;
+
+/// Records one measurement. A value that is not finite is dropped.
+pub fn measure(name: &str, value: f64, tags: &[(String, String)]) {
+    metrics::measure(name, value, tags);
+}

@@ -1,0 +1,80 @@
+//! The shapes that a node's function may have.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    failure::{Failure, Result},
+    step::Step,
+    task::Task,
+    wit::flowcell::node::types as border,
+};
+
+/// A function that runs a node type. It is one of
+/// - `fn(Input) -> Result<Output>`
+/// - `fn(Input, Config) -> Result<Output>`
+/// - `fn(&Task) -> Result<Step>`
+/// - `fn(&Task, Input) -> Result<Step>`
+///
+/// where `Input` and `Config` are read, and `Output` is written, by serde. `Shape` tells them apart; nobody names it.
+pub trait Node<Shape> {
+    /// Runs one task, the first time or woken.
+    fn run(&self, task: &Task) -> Result<Step>;
+}
+
+/// The shape of `fn(Input) -> Result<Output>`.
+#[derive(Debug)]
+pub struct OfInput<I, O>(std::marker::PhantomData<(I, O)>);
+
+/// The shape of `fn(Input, Config) -> Result<Output>`.
+#[derive(Debug)]
+pub struct OfInputAndConfig<I, C, O>(std::marker::PhantomData<(I, C, O)>);
+
+/// The shape of `fn(&Task) -> Result<Step>`.
+#[derive(Debug)]
+pub struct OfTask;
+
+/// The shape of `fn(&Task, Input) -> Result<Step>`.
+#[derive(Debug)]
+pub struct OfTaskAndInput<I>(std::marker::PhantomData<I>);
+
+impl<F: Fn(I) -> Result<O>, I: DeserializeOwned, O: Serialize> Node<OfInput<I, O>> for F {
+    fn run(&self, task: &Task) -> Result<Step> {
+        Step::value(self(task.input()?)?)
+    }
+}
+
+impl<F, I, C, O> Node<OfInputAndConfig<I, C, O>> for F
+where
+    F: Fn(I, C) -> Result<O>,
+    I: DeserializeOwned,
+    C: DeserializeOwned,
+    O: Serialize,
+{
+    fn run(&self, task: &Task) -> Result<Step> {
+        Step::value(self(task.input()?, task.config()?)?)
+    }
+}
+
+impl<F: Fn(&Task) -> Result<Step>> Node<OfTask> for F {
+    fn run(&self, task: &Task) -> Result<Step> {
+        self(task)
+    }
+}
+
+impl<F: Fn(&Task, I) -> Result<Step>, I: DeserializeOwned> Node<OfTaskAndInput<I>> for F {
+    fn run(&self, task: &Task) -> Result<Step> {
+        self(task, task.input()?)
+    }
+}
+
+/// Runs the host's task. [`pack!`](crate::pack) calls it.
+#[doc(hidden)]
+pub fn answer(run: impl FnOnce(&Task) -> Result<Step>) -> Result<border::Step, border::Failure> {
+    run(&Task::of_host()).map(Step::into_wit).map_err(Failure::into_wit)
+}
+
+/// The failure for a node type that the manifest names and the code does not know.
+#[doc(hidden)]
+pub fn unknown(node_type: &str) -> Failure {
+    Failure::new("unknown_node_type", format!("this pack has no code for `{node_type}`"))
+}

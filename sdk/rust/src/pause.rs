@@ -1,0 +1,206 @@
+//! Pauses: the node gives its instance up and comes back in a new one when something happens.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{failure::Result, step::Source, wit::flowcell::node::types as wit};
+
+/// What a node waits for, and what it remembers meanwhile. The first wake wins; the others are withdrawn.
+///
+/// ```
+/// use flowcell_sdk::{Pause, Question};
+///
+/// let pause = Pause::answer(Question::new("Publish?").choice("yes").choice("no")).or_after_ms(60_000);
+/// assert_eq!(pause.until.len(), 2);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pause {
+    /// What ends the pause.
+    pub until: Vec<Wake>,
+    /// What [`Task::state`](crate::Task::state) gives back, at most 256 KiB.
+    pub state: Value,
+}
+
+/// What ends a pause.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wake {
+    /// Nothing: the state is recorded and the node goes on at once, in a new instance.
+    Now,
+    /// A timer, in milliseconds.
+    After(u64),
+    /// A named event that is sent to the run.
+    Event(String),
+    /// The answer of a person.
+    Answer(Question),
+    /// One pass of the node's body with these variables (an object).
+    Body(Source),
+    /// A pass of the node's body for each item.
+    Each(FanOut),
+    /// Another flow, run as a child.
+    Flow(FlowCall),
+}
+
+/// A durable question to a person. Without choices any text is an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Question {
+    /// What is asked.
+    pub prompt: String,
+    /// The answers to choose from: value and label.
+    pub choices: Vec<(String, Option<String>)>,
+    /// Whether a text outside the choices is an answer.
+    pub allow_text: bool,
+    /// JSON Schema of the answer's content.
+    pub schema: Option<Value>,
+    /// Who may answer, by name or role; empty: whoever may answer for the run.
+    pub audience: Vec<String>,
+}
+
+impl Question {
+    /// A question that any text answers.
+    pub fn new(prompt: impl Into<String>) -> Question {
+        Question { prompt: prompt.into(), allow_text: true, ..Question::default() }
+    }
+
+    /// One more answer to choose from. Text outside the choices is no answer any more; see [`Question::allow_text`].
+    #[must_use]
+    pub fn choice(mut self, value: impl Into<String>) -> Question {
+        self.choices.push((value.into(), None));
+        self.allow_text = false;
+        self
+    }
+
+    /// Sets whether a text outside the choices is an answer.
+    #[must_use]
+    pub fn allow_text(self, allow_text: bool) -> Question {
+        Question { allow_text, ..self }
+    }
+
+    fn into_wit(self) -> wit::Question {
+        let choice = |(value, label)| wit::Choice { value, label };
+        wit::Question {
+            prompt: self.prompt,
+            choices: self.choices.into_iter().map(choice).collect(),
+            allow_text: self.allow_text,
+            schema: self.schema.map(|schema| schema.to_string()),
+            audience: self.audience,
+        }
+    }
+}
+
+/// A pass of the body for each item of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FanOut {
+    /// The list.
+    pub items: Source,
+    /// The name of the body variable that holds the item.
+    pub name: String,
+    /// Passes at a time; none: the host's default.
+    pub concurrency: Option<u32>,
+    /// Whether the first failing pass ends the rest; else its failure is an item of the result.
+    pub stop_on_failure: bool,
+}
+
+/// Another flow, run as a child.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowCall {
+    /// Its name.
+    pub name: String,
+    /// Its input, an object.
+    pub input: Source,
+}
+
+impl Pause {
+    /// Waits for one thing, and remembers nothing.
+    pub fn until(wake: Wake) -> Pause {
+        Pause { until: vec![wake], state: Value::Null }
+    }
+
+    /// Records the state and goes on at once.
+    pub fn now() -> Pause {
+        Pause::until(Wake::Now)
+    }
+
+    /// Waits for some time.
+    pub fn after_ms(ms: u64) -> Pause {
+        Pause::until(Wake::After(ms))
+    }
+
+    /// Waits for a named event.
+    pub fn event(name: impl Into<String>) -> Pause {
+        Pause::until(Wake::Event(name.into()))
+    }
+
+    /// Waits for a person.
+    pub fn answer(question: Question) -> Pause {
+        Pause::until(Wake::Answer(question))
+    }
+
+    /// Runs the body once, with these variables (an object).
+    pub fn body(variables: Source) -> Pause {
+        Pause::until(Wake::Body(variables))
+    }
+
+    /// Runs the body for each item.
+    pub fn each(fan_out: FanOut) -> Pause {
+        Pause::until(Wake::Each(fan_out))
+    }
+
+    /// Runs another flow.
+    pub fn flow(name: impl Into<String>, input: Source) -> Pause {
+        Pause::until(Wake::Flow(FlowCall { name: name.into(), input }))
+    }
+
+    /// The same pause, which something else may end, too.
+    #[must_use]
+    pub fn or(mut self, wake: Wake) -> Pause {
+        self.until.push(wake);
+        self
+    }
+
+    /// The same pause, which ends after some time at the latest.
+    #[must_use]
+    pub fn or_after_ms(self, ms: u64) -> Pause {
+        self.or(Wake::After(ms))
+    }
+
+    /// The same pause with something to remember.
+    pub fn remember(self, state: impl Serialize) -> Result<Pause> {
+        Ok(Pause { state: serde_json::to_value(state)?, ..self })
+    }
+
+    pub(crate) fn into_wit(self) -> wit::Pause {
+        wit::Pause { until: self.until.into_iter().map(Wake::into_wit).collect(), state: self.state.to_string() }
+    }
+}
+
+impl Wake {
+    /// Its name in the WIT and in [`Woken::wake`](crate::Woken).
+    pub fn name(&self) -> &'static str {
+        match self {
+            Wake::Now => "now",
+            Wake::After(_) => "after",
+            Wake::Event(_) => "event",
+            Wake::Answer(_) => "answer",
+            Wake::Body(_) => "body",
+            Wake::Each(_) => "each",
+            Wake::Flow(_) => "flow",
+        }
+    }
+
+    fn into_wit(self) -> wit::Wake {
+        match self {
+            Wake::Now => wit::Wake::Now,
+            Wake::After(ms) => wit::Wake::After(ms),
+            Wake::Event(name) => wit::Wake::Event(name),
+            Wake::Answer(question) => wit::Wake::Answer(question.into_wit()),
+            Wake::Body(variables) => wit::Wake::Body(variables.into_wit()),
+            Wake::Each(fan_out) => wit::Wake::Each(wit::FanOut {
+                items: fan_out.items.into_wit(),
+                as_: fan_out.name,
+                concurrency: fan_out.concurrency,
+                stop_on_failure: fan_out.stop_on_failure,
+            }),
+            Wake::Flow(call) => wit::Wake::Flow(wit::FlowCall { name: call.name, input: call.input.into_wit() }),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a node answers with: an output, or a pause.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{failure::Result, pause::Pause, wit::flowcell::node::types as wit};
+
+/// What a node answers with.
+#[derive(Debug)]
+pub enum Step {
+    /// The task is done.
+    Done(Output),
+    /// The task gives its instance up until something happens.
+    Pause(Pause),
+}
+
+/// A value, or a part of what was given. The host shares such a part: nothing is copied through the sandbox.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// A new value.
+    Value(Value),
+    /// The part of the input at a JSON Pointer; `""` is all of it.
+    Input(String),
+    /// The part of what woke the node at a JSON Pointer: `/value`, `/value/outputs`.
+    Woken(String),
+}
+
+impl Source {
+    /// A new value.
+    pub fn value(value: impl Serialize) -> Result<Source> {
+        Ok(Source::Value(serde_json::to_value(value)?))
+    }
+
+    /// The part of the input at a JSON Pointer.
+    pub fn input(pointer: impl Into<String>) -> Source {
+        Source::Input(pointer.into())
+    }
+
+    /// The part of what woke the node at a JSON Pointer.
+    pub fn woken(pointer: impl Into<String>) -> Source {
+        Source::Woken(pointer.into())
+    }
+
+    pub(crate) fn into_wit(self) -> wit::Source {
+        match self {
+            Source::Value(value) => wit::Source::Json(value.to_string()),
+            Source::Input(pointer) => wit::Source::Input(pointer),
+            Source::Woken(pointer) => wit::Source::Woken(pointer),
+        }
+    }
+}
+
+/// The output of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// One value.
+    One(Source),
+    /// An object, put together by key.
+    Object(Vec<(String, Source)>),
+}
+
+impl Output {
+    /// A new value.
+    pub fn value(value: impl Serialize) -> Result<Output> {
+        Source::value(value).map(Output::One)
+    }
+
+    /// The part of the input at a JSON Pointer.
+    pub fn input(pointer: impl Into<String>) -> Output {
+        Output::One(Source::input(pointer))
+    }
+
+    /// The part of what woke the node at a JSON Pointer.
+    pub fn woken(pointer: impl Into<String>) -> Output {
+        Output::One(Source::woken(pointer))
+    }
+
+    /// An object without members.
+    pub fn object() -> Output {
+        Output::Object(Vec::new())
+    }
+
+    /// The same object with one member more. A single value becomes an object of that member alone.
+    #[must_use]
+    pub fn with(self, key: impl Into<String>, source: Source) -> Output {
+        let mut members = match self {
+            Output::Object(members) => members,
+            Output::One(_) => Vec::new(),
+        };
+        members.push((key.into(), source));
+        Output::Object(members)
+    }
+
+    fn into_wit(self) -> wit::Output {
+        match self {
+            Output::One(source) => wit::Output::One(source.into_wit()),
+            Output::Object(members) => {
+                wit::Output::Object(members.into_iter().map(|(key, source)| (key, source.into_wit())).collect())
+            }
+        }
+    }
+}
+
+impl Step {
+    /// The task is done, with a new value.
+    pub fn value(value: impl Serialize) -> Result<Step> {
+        Output::value(value).map(Step::Done)
+    }
+
+    pub(crate) fn into_wit(self) -> wit::Step {
+        match self {
+            Step::Done(output) => wit::Step::Done(output.into_wit()),
+            Step::Pause(pause) => wit::Step::Pause(pause.into_wit()),
+        }
+    }
+}
+
+impl From<Output> for Step {
+    fn from(output: Output) -> Step {
+        Step::Done(output)
+    }
+}
+
+impl From<Pause> for Step {
+    fn from(pause: Pause) -> Step {
+        Step::Pause(pause)
+    }
+}

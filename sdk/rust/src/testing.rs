@@ -1,0 +1,47 @@
+//! Running node types without a host, for a pack's own tests.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    failure::{Failure, Result},
+    step::{Output, Source, Step},
+    task::{Given, Task},
+};
+
+/// What a step is, with every value in full: what the host would make of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The output.
+    Output(Value),
+    /// The names of the wakes, and what is remembered.
+    Pause(Vec<&'static str>, Value),
+    /// The failure.
+    Failure(Failure),
+}
+
+/// Runs one task of a node type; `run` is the function `run_node` that [`pack!`](crate::pack) defines.
+pub fn run(run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given: Given) -> Outcome {
+    match run(node_type, &Task::given(given.clone())) {
+        Ok(Step::Done(output)) => match in_full(output, &given) {
+            Some(output) => Outcome::Output(output),
+            None => Outcome::Failure(Failure::new("missing_part", "the output names a part that is not there")),
+        },
+        Ok(Step::Pause(pause)) => Outcome::Pause(pause.until.iter().map(|wake| wake.name()).collect(), pause.state),
+        Err(failure) => Outcome::Failure(failure),
+    }
+}
+
+fn in_full(output: Output, given: &Given) -> Option<Value> {
+    let value = |source| match source {
+        Source::Value(value) => Some(value),
+        Source::Input(pointer) => given.input.pointer(&pointer).cloned(),
+        Source::Woken(pointer) => given.woken.as_ref()?.pointer(&pointer).cloned(),
+    };
+    match output {
+        Output::One(source) => value(source),
+        Output::Object(members) => {
+            let member = |(key, source)| Some((key, value(source)?));
+            members.into_iter().map(member).collect::<Option<Map<_, _>>>().map(Value::Object)
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The border as generated from the WIT. Nothing else in this crate is unsafe.
+#![allow(
+    missing_docs,
+    unsafe_code,
+    unreachable_pub,
+    clippy::allow_attributes_without_reason,
+    clippy::missing_safety_doc,
+    reason = "generated code"
+)]
+
+wit_bindgen::generate!({
+    path: "../../wit",
+    world: "flowcell:pack/everything",
+    generate_all,
+    pub_export_macro: true,
+    export_macro_name: "export_node",
+    default_bindings_module: "flowcell_sdk::wit",
+});

@@ -1,0 +1,66 @@
+//! The catalog's manifests are complete: every type has what a reader of `flowcell nodes` needs.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use flowcell_contract::Manifest;
+
+const TYPES: [&str; 26] = [
+    "control.fail",
+    "control.foreach",
+    "control.gate",
+    "control.if",
+    "control.loop",
+    "control.merge",
+    "control.noop",
+    "control.subflow",
+    "control.switch",
+    "control.wait",
+    "data.filter",
+    "data.json.parse",
+    "data.json.stringify",
+    "data.map",
+    "data.merge",
+    "data.pick",
+    "data.reduce",
+    "data.set",
+    "data.template",
+    "data.validate",
+    "system.cache.get",
+    "system.cache.set",
+    "system.log",
+    "system.metrics",
+    "system.state.get",
+    "system.state.set",
+];
+
+fn manifests() -> Vec<Manifest> {
+    let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes");
+    let read = |pack: &str| Manifest::parse(&fs::read_to_string(nodes.join(pack).join("node.yaml")).unwrap()).unwrap();
+    ["control", "data", "system"].map(read).into()
+}
+
+#[test]
+fn the_catalog_has_these_types_in_one_version() {
+    let manifests = manifests();
+    let names: BTreeSet<_> = manifests.iter().flat_map(|pack| &pack.nodes).map(|node| node.name.to_string()).collect();
+    assert_eq!(names, TYPES.map(str::to_owned).into());
+    let versions: BTreeSet<_> = manifests.iter().map(|pack| pack.version.to_string()).collect();
+    assert_eq!(versions.len(), 1, "{versions:?}");
+}
+
+#[test]
+fn every_type_is_described_with_schemas_examples_and_errors() {
+    for node in manifests().iter().flat_map(|pack| &pack.nodes) {
+        assert!(!node.description.is_empty(), "{} has no description", node.name);
+        assert!(node.input.get("properties").is_some(), "{} does not describe its input", node.name);
+        assert!(node.examples.len() >= 2, "{} has too few examples", node.name);
+        for example in &node.examples {
+            let told = [example.output.is_some(), example.failure.is_some(), example.pause.is_some()];
+            assert_eq!(told.iter().filter(|told| **told).count(), 1, "{}: {}", node.name, example.title);
+        }
+        let failing = node.examples.iter().any(|example| example.failure.is_some());
+        assert!(failing || node.errors.is_empty(), "{} has errors but no example of one", node.name);
+    }
+}

@@ -1,0 +1,174 @@
+//! Node types that misbehave, each in one way. The engine's tests say what must come of it.
+
+use std::{hint::black_box, io::Write};
+
+mod world;
+
+wit_bindgen::generate!({ path: "../../../wit", world: "flowcell:pack/everything", generate_all });
+
+use flowcell::{
+    host::{log, state},
+    node::{
+        context::{self, Part},
+        types::{Choice, Failure, FanOut, FlowCall, Output, Pause, Question, Source, Step, Wake},
+    },
+};
+
+#[used]
+#[unsafe(link_section = "flowcell:manifest")]
+static MANIFEST: [u8; include_bytes!("../node.yaml").len()] = *include_bytes!("../node.yaml");
+
+struct Hostile;
+
+export!(Hostile);
+
+impl exports::flowcell::node::node::Guest for Hostile {
+    fn run(node_type: String) -> Result<Step, Failure> {
+        match node_type.trim_start_matches("hostile.") {
+            "echo" | "typed" => Ok(Step::Done(Output::One(Source::Input(String::new())))),
+            "copy" => json(context::get_json(Part::Input, "").unwrap_or_default()),
+            "rest" => rest(),
+            "spin" => spin(),
+            "sleep" => {
+                std::thread::sleep(std::time::Duration::from_secs(1 << 30));
+                json("null".into())
+            }
+            "handles" => loop {
+                world::subscribe(1);
+            },
+            "recurse" => json(recurse(&[0; 64]).to_string()),
+            "hog" => hog(),
+            "huge" => json(format!("\"{}\"", "x".repeat(10 << 20))),
+            "huge-keys" => Ok(Step::Done(Output::Object(
+                (0..50).map(|n| (format!("{n}{}", "k".repeat(100 << 10)), Source::Input(String::new()))).collect(),
+            ))),
+            "deep" => json("[".repeat(100_000) + &"]".repeat(100_000)),
+            "bad-json" => json("{ no".into()),
+            "twice" => json(r#"{ "a": 1, "a": 2 }"#.into()),
+            "missing" => Ok(Step::Done(Output::One(Source::Input("/not/there".into())))),
+            "trap" => core::arch::wasm32::unreachable(),
+            "panic" => panic!("\x1b[31msecret\n\0 {}", "x".repeat(1 << 20)),
+            "fail" => Err(Failure {
+                code: "x\ny".repeat(1000),
+                message: "\x1b]0;title\x07\n".repeat(1000),
+                retryable: true,
+                retry_after_ms: Some(5),
+                details: Some("{ no".into()),
+            }),
+            "escape" => {
+                println!("\x1b[2J\0out");
+                log::log(log::Level::Error, "\x1b[2Jlog");
+                json("null".into())
+            }
+            "exit" => std::process::exit(3),
+            "log-flood" => loop {
+                log::log(log::Level::Info, "again");
+            },
+            "log-text" => {
+                (0..100).for_each(|_| log::log(log::Level::Info, &"x".repeat(10 << 10)));
+                json("null".into())
+            }
+            "print-flood" => loop {
+                let _ = std::io::stdout().write(b"");
+                println!("again");
+            },
+            "huge-call" => {
+                log::log(log::Level::Info, &"x".repeat(10 << 20));
+                json("null".into())
+            }
+            "log-unasked" => {
+                log::log(log::Level::Info, "may I?");
+                json("null".into())
+            }
+            "state" | "state-unasked" => count(),
+            "random-huge" => {
+                world::random(1 << 40);
+                json("null".into())
+            }
+            "world" => json(world::describe()),
+            "no-wake" => pause(vec![], "null".into()),
+            "crowd" => pause(vec![Wake::Now, Wake::After(1)], "null".into()),
+            "bodiless" => pause(vec![Wake::Body(Source::Json("{}".into()))], "null".into()),
+            "no-list" => {
+                let items = Source::Input("/n".into());
+                let fan_out = FanOut { items, as_: "item".into(), concurrency: None, stop_on_failure: true };
+                pause(vec![Wake::Each(fan_out)], "null".into())
+            }
+            "big-state" => pause(vec![Wake::Now], format!("\"{}\"", "x".repeat(300 << 10))),
+            other => unreachable!("no node type `{other}`"),
+        }
+    }
+}
+
+fn json(text: String) -> Result<Step, Failure> {
+    Ok(Step::Done(Output::One(Source::Json(text))))
+}
+
+fn pause(until: Vec<Wake>, state: String) -> Result<Step, Failure> {
+    Ok(Step::Pause(Pause { until, state }))
+}
+
+/// Pauses once for each thing that ends a pause, then answers with what it was given.
+fn rest() -> Result<Step, Failure> {
+    let given = context::get_json(Part::State, "/round");
+    let round: u32 = given.and_then(|round| round.parse().ok()).unwrap_or(0);
+    let state = format!(r#"{{"round":{}}}"#, round + 1);
+    let question = Question {
+        prompt: "really?".into(),
+        choices: vec![Choice { value: "yes".into(), label: Some("Yes".into()) }],
+        allow_text: true,
+        schema: Some(r#"{"type":"string"}"#.into()),
+        audience: vec!["ops".into()],
+    };
+    let items = Source::Input("/list".into());
+    let fan_out = FanOut { items, as_: "it".into(), concurrency: Some(2), stop_on_failure: true };
+    let call = FlowCall { name: "child".into(), input: Source::Woken("/value".into()) };
+    match round {
+        0 => pause(vec![Wake::Answer(question), Wake::After(5), Wake::Event("go".into())], state),
+        1 => pause(vec![Wake::Body(Source::Json(r#"{"a":1}"#.into()))], state),
+        2 => pause(vec![Wake::Each(fan_out)], state),
+        3 => pause(vec![Wake::Flow(call)], state),
+        _ => {
+            let part = |part, path: &str| Source::Json(context::get_json(part, path).unwrap_or("null".into()));
+            let len = |path: &str| Source::Json(format!("{:?}", context::len(Part::Input, path).unwrap_or(99)));
+            Ok(Step::Done(Output::Object(vec![
+                ("list".into(), Source::Input("/list".into())),
+                ("value".into(), Source::Woken("/value".into())),
+                ("state".into(), part(Part::State, "")),
+                ("config".into(), part(Part::Config, "/c~1d")),
+                ("task".into(), part(Part::Task, "")),
+                ("lens".into(), len("/list")),
+                ("bytes".into(), len("/text")),
+                ("scalar".into(), len("/list/0")),
+            ])))
+        }
+    }
+}
+
+fn spin() -> ! {
+    let mut count = 0_u64;
+    loop {
+        count = black_box(count.wrapping_add(1));
+    }
+}
+
+#[allow(unconditional_recursion, reason = "that is the point")]
+fn recurse(frame: &[u8; 64]) -> u64 {
+    let next = black_box(*frame);
+    recurse(&next) + u64::from(black_box(next[0]))
+}
+
+fn hog() -> ! {
+    let mut all = Vec::new();
+    loop {
+        all.push(black_box(vec![1_u8; 1 << 20]));
+    }
+}
+
+fn count() -> Result<Step, Failure> {
+    let entry = state::get("count")?;
+    let count: u64 = entry.map_or(0, |entry| entry.value.parse().unwrap_or(0)) + 1;
+    state::set("count", &count.to_string())?;
+    let name = context::get_text(Part::Input, "/name").unwrap_or_default();
+    json(format!("{{\"name\":\"{name}\",\"count\":{count}}}"))
+}
