@@ -154,7 +154,7 @@ fn path_back(arrows: &BTreeMap<String, BTreeSet<String>>, start: &str) -> Option
     let mut open = vec![vec![start.to_owned()]];
     while let Some(path) = open.pop() {
         for next in arrows.get(path.last().unwrap()).into_iter().flatten() {
-            let longer = [path.as_slice(), &[next.clone()]].concat();
+            let longer = [path.as_slice(), std::slice::from_ref(next)].concat();
             if next == start {
                 return Some(longer);
             }

@@ -15,15 +15,14 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// A folder as a capability: no path leads out of it, neither by `..` nor by a link.
 pub(crate) struct Folder {
-    /// As messages show it.
+    /// As messages show it; empty for the current folder.
     path: PathBuf,
 }
 
 impl Folder {
     /// The folder that a file lies in.
     pub(crate) fn of(file: &Path) -> Folder {
-        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-        Folder { path: parent.unwrap_or(Path::new(".")).to_owned() }
+        Folder { path: file.parent().map(Path::to_path_buf).unwrap_or_default() }
     }
 
     /// The path of something that is named relative to the folder.
@@ -32,8 +31,8 @@ impl Folder {
     }
 
     fn read_within(&self, path: &str) -> io::Result<String> {
-        let dir = Dir::open_ambient_dir(&self.path, ambient_authority())?;
-        limited(dir.open(path)?)
+        let here = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
+        limited(Dir::open_ambient_dir(here, ambient_authority())?.open(path)?)
     }
 }
 

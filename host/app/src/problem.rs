@@ -1,6 +1,11 @@
 //! Why a command did not do what it was asked to, and how commands end.
 
-use std::{error::Error, fmt::Write as _, process::ExitCode};
+use std::{
+    error::Error,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use flowcell::{Diagnostic, LoadError};
 
@@ -156,9 +161,16 @@ impl From<flowcell::Error> for Problem {
             flowcell::Error::Engine(_) => Problem::internal(error.to_string()),
             _ => Problem::wrong(error.to_string()),
         };
-        match error.source() {
+        let problem = match error.source() {
             Some(source) => problem.because(source),
             None => problem,
+        };
+        match &error {
+            flowcell::Error::Read { path, .. } => match sibling(path) {
+                Some(meant) => problem.hint(format!("did you mean {}?", meant.display())),
+                None => problem,
+            },
+            _ => problem,
         }
     }
 }
@@ -170,4 +182,13 @@ impl From<LoadError> for Problem {
             LoadError::Invalid(findings) => Problem::found(findings),
         }
     }
+}
+
+/// The file that was probably meant instead of one that is not there.
+fn sibling(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let meant = flowcell::similar(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    (!path.exists()).then(|| path.with_file_name(meant))
 }

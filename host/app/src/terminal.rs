@@ -117,14 +117,15 @@ pub(crate) fn finding(finding: &Diagnostic, paint: Paint) -> String {
 /// `2 errors, 1 warning`.
 pub(crate) fn count(findings: &[Diagnostic]) -> String {
     let of = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
-    let name = |count: usize, word: &str| match count {
-        0 => None,
-        1 => Some(format!("1 {word}")),
-        _ => Some(format!("{count} {word}s")),
-    };
-    let counts = [name(of(Severity::Error), "error"), name(of(Severity::Warning), "warning")];
-    let text = counts.into_iter().flatten().collect::<Vec<_>>().join(", ");
-    if text.is_empty() { "no findings".into() } else { text }
+    let counts = [(of(Severity::Error), "error"), (of(Severity::Warning), "warning")];
+    let text: Vec<_> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| counted(*count, word)).collect();
+    if text.is_empty() { "no findings".into() } else { text.join(", ") }
+}
+
+/// `1 node`, `2 nodes`.
+pub(crate) fn counted(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 impl Paint {

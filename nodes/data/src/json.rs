@@ -12,8 +12,9 @@ pub(crate) struct Text {
 pub(crate) fn parse(input: Text) -> Result<Value> {
     match Json::parse(&input.text) {
         Ok(value) => Ok(json!({ "value": value })),
-        Err(error) => Err(Failure::new("invalid_json", &error)
-            .details(json!({ "line": error.line(), "column": error.column() }))),
+        Err(error) => {
+            Err(Failure::new("invalid_json", &error).details(json!({ "line": error.line(), "column": error.column() })))
+        }
     }
 }
 

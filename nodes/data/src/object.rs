@@ -91,7 +91,9 @@ fn write(target: &mut Value, parts: &[Part<'_>], value: Value) -> Result<()> {
             *target = json!([]);
             write(target, parts, value)
         }
-        (Part::Key(key), _) => Err(Failure::invalid_input(format!("`{key}` cannot be written: it is not in an object"))),
+        (Part::Key(key), _) => {
+            Err(Failure::invalid_input(format!("`{key}` cannot be written: it is not in an object")))
+        }
         (Part::Index(index), _) => {
             Err(Failure::invalid_input(format!("[{index}] cannot be written: it is not in a list")))
         }

@@ -37,7 +37,8 @@ fn sum(initial: Option<Json>, list: Vec<Json>) -> Result<Json> {
     let first = items.next().unwrap_or_default();
     items.enumerate().try_fold(first, |acc, (index, item)| {
         let mixed = || {
-            let message = format!("item {index}: {} cannot be added to {}; give an `expr`", item.type_name(), acc.type_name());
+            let message =
+                format!("item {index}: {} cannot be added to {}; give an `expr`", item.type_name(), acc.type_name());
             Failure::invalid_input(message)
         };
         add(&acc, &item).ok_or_else(mixed)

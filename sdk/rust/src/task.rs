@@ -1,7 +1,7 @@
 //! What a node is given, read lazily: one field of a large input costs one field.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     failure::{Failure, Result},
@@ -21,8 +21,9 @@ enum Parts {
     Given(Box<Given>),
 }
 
-/// The parts of a task, given by a test.
-#[derive(Clone, Debug, Default)]
+/// The parts of a task, given by a test. By default input, config and task are empty objects, as the host gives them to a
+/// node for which the flow says nothing.
+#[derive(Clone, Debug)]
 pub struct Given {
     /// The input.
     pub input: Value,
@@ -34,6 +35,13 @@ pub struct Given {
     pub woken: Option<Value>,
     /// What the task is about, see [`Info`].
     pub task: Value,
+}
+
+impl Default for Given {
+    fn default() -> Given {
+        let empty = || Value::Object(Map::new());
+        Given { input: empty(), config: empty(), state: None, woken: None, task: empty() }
+    }
 }
 
 /// What a task is about. More may come.

@@ -109,11 +109,14 @@ struct Session {
 impl Session {
     fn open(args: &RunArgs, flow: &LoadedFlow, terminal: Terminal) -> Result<Session, Problem> {
         let screen = Arc::new(Screen::new(terminal, args.quiet));
-        let progress = (!args.quiet).then(|| Arc::new(Progress::new(screen.clone(), flow.name())));
         let events = args.events.as_deref().map(EventWriter::open).transpose()?.map(Arc::new);
         // Whoever pipes the input in cannot be asked.
         let answered = args.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-");
         let asker = (terminal.interactive && !answered).then(|| Arc::new(Asker::new(screen.clone(), &args.answers)));
+        let progress = (!args.quiet).then(|| {
+            let progress = Progress::new(screen.clone(), flow.name());
+            Arc::new(if asker.is_some() { progress.without_questions() } else { progress })
+        });
         Ok(Session { screen, progress, events, asker })
     }
 

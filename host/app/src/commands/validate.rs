@@ -9,7 +9,7 @@ use serde_json::json;
 use super::PackArgs;
 use crate::{
     problem::{Exit, Problem},
-    terminal::{Terminal, count, finding, put, put_json},
+    terminal::{Terminal, count, counted, finding, put, put_json},
 };
 
 /// Arguments of `flowcell validate`.
@@ -72,7 +72,8 @@ fn tell(shown: &str, checked: &CheckedFlow, terminal: Terminal) -> Result<(), Pr
     match &checked.flow {
         Some(flow) => {
             let (nodes, edges) = (flow.graph().nodes.len(), flow.graph().edges.len());
-            put(&format!("{shown}: valid ({nodes} nodes, {edges} edges, {found})\n"))
+            let (nodes, edges) = (counted(nodes, "node"), counted(edges, "edge"));
+            put(&format!("{shown}: valid ({nodes}, {edges}, {found})\n"))
         }
         None => put(&format!("{shown}: invalid ({found})\n")),
     }

@@ -26,6 +26,9 @@ impl Sections {
     /// Walks over the component and everything nested in it.
     pub(super) fn read(bytes: &[u8]) -> Result<Sections, Refusal> {
         let refuse = |error: wasmparser::BinaryReaderError| Refusal::NotAComponent(error.to_string());
+        if !bytes.starts_with(b"\0asm") {
+            return Err(Refusal::NotAComponent("it does not begin as WebAssembly files do".into()));
+        }
         let mut sections = Sections::default();
         let mut depth = 0_usize;
         for payload in Parser::new(0).parse_all(bytes) {

@@ -13,7 +13,9 @@ use crate::{
 /// Captured fields may also arrive as they were written, if nothing outside of the node is read by them.
 async fn run(engine: &Engine, pack: &Pack, node: &NodeType, example: &Example) -> StepResult {
     let pauses_for = |wake| example.pause.iter().flatten().any(|name| name == wake);
-    let required = node.body.as_ref().is_some_and(|body| body.required);
+    // A type that needs a body has one, but in the example about its absence.
+    let needed = node.body.as_ref().is_some_and(|body| body.required);
+    let missing = example.failure.as_deref() == Some("missing_body");
     let input = match &example.input {
         serde_json::Value::Null => Value::from(Json::object::<&str>([])),
         input => Value::from(Json::from(input.clone())),
@@ -21,7 +23,7 @@ async fn run(engine: &Engine, pack: &Pack, node: &NodeType, example: &Example) -
     let attempt = Attempt {
         input,
         config: example.config.clone().map_or(Value::null(), |config| Json::from(config).into()),
-        has_body: required || pauses_for("body") || pauses_for("each"),
+        has_body: needed && !missing || pauses_for("body") || pauses_for("each"),
         ..attempt(pack, &node.name, "null")
     };
     engine.run(attempt, Arc::new(Memory::default())).await

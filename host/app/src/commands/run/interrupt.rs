@@ -41,7 +41,7 @@ async fn listen(hub: &Hub, screen: &Screen, seen: &AtomicBool) {
         return;
     }
     seen.store(true, Ordering::Release);
-    screen.warn("interrupted: cancelling the run; Ctrl-C again quits at once");
+    screen.break_in("interrupted: cancelling the run; Ctrl-C again quits at once");
     tokio::join!(async { hub.abort().await.ok() }, async {
         if tokio::signal::ctrl_c().await.is_ok() {
             std::process::exit(i32::from(Exit::Interrupted.code()));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     problem::Problem,
-    terminal::{inert, put, put_json},
+    terminal::{counted, inert, put, put_json},
 };
 
 /// Prints the plan.
@@ -21,8 +21,8 @@ pub(super) fn print(flow: &LoadedFlow, as_json: bool) -> Result<(), Problem> {
         let nodes: Vec<_> = order(graph, BodyIx::ROOT).into_iter().map(|node| entry(graph, node)).collect();
         return put_json(&json!({ "flow": graph.name, "nodes": nodes }));
     }
-    let mut text =
-        format!("{}: {} nodes would run, in this order as far as edges fire\n", graph.name, graph.nodes.len());
+    let nodes = counted(graph.nodes.len(), "node");
+    let mut text = format!("{}: {nodes} would run, in this order as far as edges fire\n", graph.name);
     write_body(&mut text, graph, BodyIx::ROOT, 1);
     put(&text)
 }

@@ -20,6 +20,8 @@ const NAMED: usize = 4;
 /// Tells of tasks as they go on and end.
 pub(super) struct Progress {
     screen: Arc<Screen>,
+    /// Whether somebody else shows questions, to ask them.
+    asked_elsewhere: bool,
     flow: String,
     tally: Mutex<Tally>,
 }
@@ -35,7 +37,12 @@ struct Tally {
 impl Progress {
     /// Progress on a screen.
     pub(super) fn new(screen: Arc<Screen>, flow: &str) -> Progress {
-        Progress { screen, flow: flow.to_owned(), tally: Mutex::default() }
+        Progress { screen, asked_elsewhere: false, flow: flow.to_owned(), tally: Mutex::default() }
+    }
+
+    /// Leaves questions to somebody who asks them.
+    pub(super) fn without_questions(self) -> Progress {
+        Progress { asked_elsewhere: true, ..self }
     }
 
     fn tally(&self) -> MutexGuard<'_, Tally> {
@@ -57,10 +64,13 @@ impl Channel for Progress {
         let mut tally = self.tally();
         let Some(subject) = Subject::of(event, &tally.root) else { return };
         tally.count(event.kind, &subject);
-        if let Some(line) = Line::about(event, &subject).filter(|line| tally.admits(line)) {
+        let elsewhere = self.asked_elsewhere && event.data.get("question").is_some();
+        if let Some(line) = Line::about(event, &subject).filter(|line| !elsewhere && tally.admits(line)) {
             self.screen.line(&line.render(self.screen.paint()));
         }
-        self.screen.status(&tally.status());
+        if let Some(status) = tally.status() {
+            self.screen.status(&status);
+        }
     }
 }
 
@@ -90,13 +100,13 @@ impl Tally {
         self.inner_lines <= MAX_INNER_LINES
     }
 
-    fn status(&self) -> String {
-        let mut names: Vec<_> = self.running.iter().take(NAMED).map(String::as_str).collect();
-        let more = self.running.len().saturating_sub(NAMED);
-        let more = format!("{more} more");
-        if self.running.len() > NAMED {
-            names.push(&more);
-        }
-        format!("{} done, running: {}", self.ended, if names.is_empty() { "nothing".into() } else { names.join(", ") })
+    /// What is running. None if that is nothing: then something is about to.
+    fn status(&self) -> Option<String> {
+        let named: Vec<_> = self.running.iter().take(NAMED).map(String::as_str).collect();
+        let more = match self.running.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!named.is_empty()).then(|| format!("{} done, running: {}{more}", self.ended, named.join(", ")))
     }
 }

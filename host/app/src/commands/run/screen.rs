@@ -60,6 +60,14 @@ impl Screen {
         self.write(&state, &format!("{}: {}", self.paint().odd("warning"), inert(text)));
     }
 
+    /// Writes a warning now. A line that a person has begun to type is left behind.
+    pub(super) fn break_in(&self, text: &str) {
+        if self.state().held.is_some() {
+            self.terminal.say("");
+        }
+        self.warn_now(text);
+    }
+
     /// Says what is going on now.
     pub(super) fn status(&self, text: &str) {
         if !self.terminal.watched || self.quiet {
@@ -89,6 +97,10 @@ impl Screen {
     /// Takes the status away for good.
     pub(super) fn close(&self) {
         clear(&mut self.state());
+        // The run ended while somebody was being asked.
+        if self.state().held.is_some() {
+            self.terminal.say("");
+        }
         self.release();
     }
 

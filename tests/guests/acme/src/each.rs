@@ -1,0 +1,34 @@
+//! `acme.each`: a body, run once per item. The items and what becomes of them never enter this sandbox.
+
+use crate::{
+    done, failure,
+    flowcell::node::{
+        context::{self, Part},
+        types::{Failure, FanOut, Source, Step, Wake},
+    },
+    number, of_body, pause, woken,
+};
+
+/// Runs the body for each item, then tells what became of them.
+pub fn run() -> Result<Step, Failure> {
+    if woken().is_none() {
+        return fan_out();
+    }
+    match of_body() {
+        Some(failure) => Err(failure),
+        None => done(vec![("results", Source::Woken("/value".to_owned()))]),
+    }
+}
+
+fn fan_out() -> Result<Step, Failure> {
+    if context::get_json(Part::Task, "/hasBody").as_deref() != Some("true") {
+        return Err(failure("missing_body", "there is nothing to run for each item: the node has no body".to_owned()));
+    }
+    let fan_out = FanOut {
+        items: Source::Input("/things".to_owned()),
+        as_: context::get_text(Part::Input, "/call").unwrap_or_else(|| "thing".to_owned()),
+        concurrency: number("/atATime")?,
+        stop_on_failure: context::get_json(Part::Input, "/keepGoing").as_deref() != Some("true"),
+    };
+    pause(vec![Wake::Each(fan_out)])
+}
