@@ -1,6 +1,7 @@
 //! `flowcell`, the command line. Standard output carries data, standard error the talk about it.
 
 mod commands;
+mod output;
 mod problem;
 mod terminal;
 

@@ -7,10 +7,6 @@ use std::{
 };
 
 use flowcell::{Diagnostic, Severity};
-use serde::Serialize;
-
-use crate::problem::Problem;
-
 /// What this process is connected to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
@@ -49,42 +45,6 @@ impl Terminal {
     pub(crate) fn say(self, text: &str) {
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
-}
-
-/// Writes data to standard output. A reader who has gone is no error: it has all that it wanted.
-pub(crate) fn put(text: &str) -> Result<(), Problem> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Problem::internal("cannot write to standard output").because(&error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Writes one JSON value over several lines to standard output.
-pub(crate) fn put_json(value: &impl Serialize) -> Result<(), Problem> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Problem::internal("cannot write the result as JSON").because(&error))?;
-    put(&format!("{}\n", inert_json(&text)))
-}
-
-/// Terminals obey the control characters U+0080 to U+009F too, which JSON does not escape. They can stand only in texts.
-fn inert_json(text: &str) -> Cow<'_, str> {
-    let obeyed = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
-    if !text.contains(obeyed) {
-        return text.into();
-    }
-    text.chars()
-        .fold(String::with_capacity(text.len()), |mut out, c| {
-            if obeyed(c) {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            } else {
-                out.push(c);
-            }
-            out
-        })
-        .into()
 }
 
 /// Text that came from a flow or a node, without what a terminal would obey. Further lines are indented.
@@ -157,6 +117,24 @@ impl Paint {
     pub(crate) fn faint(self, text: &str) -> String {
         self.wrap("2", text)
     }
+}
+
+/// Terminals obey the control characters U+0080 to U+009F too, which JSON does not escape. They can stand only in texts.
+pub(crate) fn inert_json(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
+    if !text.contains(obeyed) {
+        return text.into();
+    }
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut out, c| {
+            if obeyed(c) {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            } else {
+                out.push(c);
+            }
+            out
+        })
+        .into()
 }
 
 #[cfg(test)]

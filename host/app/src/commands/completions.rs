@@ -5,8 +5,8 @@ use clap_complete::Shell;
 
 use super::Arguments;
 use crate::{
+    output::put,
     problem::{Exit, Problem},
-    terminal::put,
 };
 
 /// Arguments of `flowcell completions`.

@@ -7,8 +7,8 @@ use flowcell::draw;
 
 use super::PackArgs;
 use crate::{
+    output::put,
     problem::{Exit, Problem},
-    terminal::put,
 };
 
 /// Arguments of `flowcell graph`.

@@ -7,8 +7,9 @@ use flowcell::inspect;
 use serde_json::json;
 
 use crate::{
+    output::{put, put_json},
     problem::{Exit, Problem},
-    terminal::{inert, put, put_json},
+    terminal::inert,
 };
 
 /// Arguments of `flowcell node`.

@@ -12,8 +12,9 @@ use serde_json::json;
 
 use super::PackArgs;
 use crate::{
+    output::{put, put_json},
     problem::{Exit, Problem},
-    terminal::{inert, put, put_json},
+    terminal::inert,
 };
 
 /// Arguments of `flowcell nodes`.

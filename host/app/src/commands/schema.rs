@@ -1,8 +1,8 @@
 //! `flowcell schema`: what editors need to help with flow files.
 
 use crate::{
+    output::put_json,
     problem::{Exit, Problem},
-    terminal::put_json,
 };
 
 pub(super) fn execute() -> Result<Exit, Problem> {

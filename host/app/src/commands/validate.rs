@@ -8,8 +8,9 @@ use serde_json::json;
 
 use super::PackArgs;
 use crate::{
+    output::{put, put_json},
     problem::{Exit, Problem},
-    terminal::{Terminal, count, counted, finding, put, put_json},
+    terminal::{Terminal, count, counted, finding},
 };
 
 /// Arguments of `flowcell validate`.

@@ -40,7 +40,7 @@ impl metrics::Host for Sandbox {
         };
         let tags = Json::object(tags.into_iter().map(|(key, value)| (key, Json::from(value))));
         let args = Json::object([("name", Json::from(name)), ("value", Json::Number(value)), ("tags", tags)]);
-        if let Err(failure) = self.call("metrics", "record", args).await? {
+        if let Err(failure) = self.call("metrics", "measure", args).await? {
             tracing::debug!("a measurement was not taken: {failure}");
         }
         Ok(())

@@ -10,8 +10,9 @@ use flowcell::{
 use serde_json::{Value, json};
 
 use crate::{
+    output::{put, put_json},
     problem::Problem,
-    terminal::{counted, inert, put, put_json},
+    terminal::{counted, inert},
 };
 
 /// Prints the plan.

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::{RunArgs, duration, lines::shown_choices};
 use crate::{
+    output::put_json,
     problem::{Exit, Problem},
-    terminal::{Terminal, put_json},
+    terminal::Terminal,
 };
 
 /// Prints data to standard output and the rest to standard error.
