@@ -43,6 +43,7 @@ mod calls;
 mod failure;
 mod node;
 mod pause;
+mod source;
 mod step;
 mod task;
 pub mod testing;
@@ -54,7 +55,8 @@ pub use self::{
     failure::{Failure, Result},
     node::{Node, OfInput, OfInputAndConfig, OfTask, OfTaskAndInput},
     pause::{FanOut, FlowCall, Pause, Question, Wake},
-    step::{Output, Source, Step},
+    source::Source,
+    step::{Output, Step},
     task::{Given, Info, Task, Woken, WokenError, given},
 };
 #[doc(hidden)]

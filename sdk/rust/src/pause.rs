@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{failure::Result, step::Source, wit::flowcell::node::types as wit};
+use crate::{failure::Result, source::Source, wit::flowcell::node::types as wit};
 
 /// What a node waits for, and what it remembers meanwhile. The first wake wins; the others are withdrawn.
 ///

@@ -1,9 +1,8 @@
 //! What a node answers with: an output, or a pause.
 
 use serde::Serialize;
-use serde_json::Value;
 
-use crate::{failure::Result, pause::Pause, wit::flowcell::node::types as wit};
+use crate::{failure::Result, pause::Pause, source::Source, wit::flowcell::node::types as wit};
 
 /// What a node answers with.
 #[derive(Debug)]
@@ -12,42 +11,6 @@ pub enum Step {
     Done(Output),
     /// The task gives its instance up until something happens.
     Pause(Pause),
-}
-
-/// A value, or a part of what was given. The host shares such a part: nothing is copied through the sandbox.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Source {
-    /// A new value.
-    Value(Value),
-    /// The part of the input at a JSON Pointer; `""` is all of it.
-    Input(String),
-    /// The part of what woke the node at a JSON Pointer: `/value`, `/value/outputs`.
-    Woken(String),
-}
-
-impl Source {
-    /// A new value.
-    pub fn value(value: impl Serialize) -> Result<Source> {
-        Ok(Source::Value(serde_json::to_value(value)?))
-    }
-
-    /// The part of the input at a JSON Pointer.
-    pub fn input(pointer: impl Into<String>) -> Source {
-        Source::Input(pointer.into())
-    }
-
-    /// The part of what woke the node at a JSON Pointer.
-    pub fn woken(pointer: impl Into<String>) -> Source {
-        Source::Woken(pointer.into())
-    }
-
-    pub(crate) fn into_wit(self) -> wit::Source {
-        match self {
-            Source::Value(value) => wit::Source::Json(value.to_string()),
-            Source::Input(pointer) => wit::Source::Input(pointer),
-            Source::Woken(pointer) => wit::Source::Woken(pointer),
-        }
-    }
 }
 
 /// The output of a task.
