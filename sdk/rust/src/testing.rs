@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     failure::{Failure, Result},
-    step::{Output, Source, Step},
+    source::Source,
+    step::{Output, Step},
     task::{Given, Task},
 };
 
