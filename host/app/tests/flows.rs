@@ -48,3 +48,14 @@ fn every_example_is_valid_without_a_warning() {
     assert!(output.status.success(), "{talk}");
     assert!(!talk.contains("warning"), "{talk}");
 }
+
+/// Editors read the schema that stands beside the flows. `BLESS=1` writes it anew.
+#[test]
+fn the_schema_beside_the_flows_is_the_one_of_the_program() {
+    let output = Command::new(env!("CARGO_BIN_EXE_flowcell")).arg("schema").output().unwrap();
+    let path = folder().join("flow.schema.json");
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, &output.stdout).unwrap();
+    }
+    assert_eq!(String::from_utf8_lossy(&output.stdout), fs::read_to_string(path).unwrap_or_default());
+}
