@@ -76,6 +76,8 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     let runner = host.runner(&flow, session.options(&args, input)).map_err(|error| inputs::unfit(&error))?;
     let (result, interrupted) = session.run(runner, flow.name())?;
     session.close(&args, &result);
+    // The process ends now. Taking the engine's pool apart before would only take time.
+    std::mem::forget(host);
     report::print(&args, &result, interrupted, terminal)
 }
 
