@@ -40,17 +40,10 @@ pub enum Error {
 impl Error {
     /// The error as a finding in the flow that names the pack.
     pub(crate) fn at(&self, source: &Source, place: Place) -> Diagnostic {
-        let line = source.text.lines().nth(place.line.saturating_sub(1)).unwrap_or_default();
         let cause = std::error::Error::source(self).map(|cause| format!(": {cause}"));
-        let help = matches!(self, Error::Read { .. }).then(|| "paths of packs are relative to the flow's file".into());
-        Diagnostic {
-            code: "bad_pack",
-            severity: Severity::Error,
-            place,
-            excerpt: line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
-            message: format!("{self}{}", cause.unwrap_or_default()),
-            help,
-        }
+        let help = matches!(self, Error::Read { .. }).then_some("paths of packs are relative to the flow's file");
+        let message = format!("{self}{}", cause.unwrap_or_default());
+        Diagnostic::error("bad_pack", &source.text, place, &message, help)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::yaml::Span;
+use crate::{limits, yaml::Span};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,12 +38,24 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// Where.
     pub place: Place,
-    /// The line that it is in.
+    /// The line that it is in, or the part of a long line around the place.
     pub excerpt: String,
     /// A sentence.
     pub message: String,
     /// What to write instead.
     pub help: Option<String>,
+    /// Characters of the excerpt before the place.
+    indent: usize,
+}
+
+impl Diagnostic {
+    /// An error in a text, found by somebody else than the checker.
+    pub fn error(code: &'static str, text: &str, place: Place, message: &str, help: Option<&str>) -> Diagnostic {
+        let line = text.lines().nth(place.line.saturating_sub(1)).unwrap_or_default();
+        let (excerpt, indent) = excerpt(line, place.column.saturating_sub(1));
+        let (message, help) = (inert(message), help.map(inert));
+        Diagnostic { code, severity: Severity::Error, place, excerpt, message, help, indent }
+    }
 }
 
 impl Serialize for Diagnostic {
@@ -62,7 +74,7 @@ impl Serialize for Diagnostic {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Diagnostic { code, severity, place, excerpt, message, help } = self;
+        let Diagnostic { code, severity, place, excerpt, message, help, indent } = self;
         let severity = match severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
@@ -72,8 +84,8 @@ impl fmt::Display for Diagnostic {
         writeln!(formatter, "{margin}--> {}:{}:{}", place.file, place.line, place.column)?;
         writeln!(formatter, "{margin} |")?;
         writeln!(formatter, "{} | {excerpt}", place.line)?;
-        let indent = " ".repeat(place.column.saturating_sub(1));
-        write!(formatter, "{margin} | {indent}{}", "^".repeat(place.len))?;
+        let room = excerpt.chars().count().saturating_sub(*indent).max(1);
+        write!(formatter, "{margin} | {}{}", " ".repeat(*indent), "^".repeat(place.len.min(room)))?;
         match help {
             Some(help) => write!(formatter, "\n{margin} = help: {help}"),
             None => Ok(()),
@@ -86,17 +98,23 @@ pub(crate) struct Findings<'a> {
     file: &'a str,
     lines: Vec<&'a str>,
     found: Vec<Diagnostic>,
+    errors: usize,
+    /// Findings that are only counted.
+    more: usize,
 }
 
 /// Characters of an excerpt.
 const EXCERPT: usize = 160;
+/// Characters before the place where a long line is cut.
+const BEFORE: usize = 40;
 
 impl<'a> Findings<'a> {
     pub(crate) fn new(file: &'a str, text: &'a str) -> Findings<'a> {
-        Findings { file, lines: text.lines().collect(), found: Vec::new() }
+        Findings { file, lines: text.lines().collect(), found: Vec::new(), errors: 0, more: 0 }
     }
 
     pub(crate) fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>, help: Option<String>) {
+        self.errors += 1;
         self.add(Severity::Error, code, span, message.into(), help);
     }
 
@@ -105,26 +123,67 @@ impl<'a> Findings<'a> {
     }
 
     fn add(&mut self, severity: Severity, code: &'static str, span: Span, message: String, help: Option<String>) {
+        if self.found.len() >= limits::FINDINGS {
+            self.more += 1;
+            return;
+        }
         let line = self.lines.get(span.line.saturating_sub(1)).copied().unwrap_or_default();
-        let shown = |c: char| if c.is_control() { ' ' } else { c };
-        let excerpt: String = line.chars().take(EXCERPT).map(shown).collect();
-        let left = excerpt.chars().count().saturating_sub(span.column.saturating_sub(1));
-        let len = span.len.clamp(1, left.max(1));
-        let place = Place { file: self.file.to_owned(), line: span.line, column: span.column, len };
-        self.found.push(Diagnostic { code, severity, place, excerpt, message, help });
+        let (excerpt, indent) = excerpt(line, span.column.saturating_sub(1));
+        let left = line.chars().skip(span.column.saturating_sub(1)).take(EXCERPT).count();
+        let place = Place {
+            file: self.file.to_owned(),
+            line: span.line,
+            column: span.column,
+            len: span.len.clamp(1, left.max(1)),
+        };
+        let (message, help) = (inert(&message), help.map(|help| inert(&help)));
+        self.found.push(Diagnostic { code, severity, place, excerpt, message, help, indent });
     }
 
     /// Whether anything found keeps the flow from running.
     pub(crate) fn has_errors(&self) -> bool {
-        self.found.iter().any(|finding| finding.severity == Severity::Error)
+        self.errors > 0
     }
 
     /// All findings, in the order of the text.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.found.sort_by_key(|finding| (finding.place.line, finding.place.column));
         self.found.dedup();
+        if self.more > 0 {
+            let place = Place { file: self.file.to_owned(), line: 1, column: 1, len: 1 };
+            let (excerpt, indent) = excerpt(self.lines.first().copied().unwrap_or_default(), 0);
+            self.found.push(Diagnostic {
+                code: "too_many_findings",
+                severity: Severity::Error,
+                place,
+                excerpt,
+                message: format!("{} more findings are not shown", self.more),
+                help: Some("correct those that are, and check again".into()),
+                indent,
+            });
+        }
         self.found
     }
+}
+
+/// A line, cut around a place if it is long, and how many characters of it are before the place.
+fn excerpt(line: &str, at: usize) -> (String, usize) {
+    let length = line.chars().take(at + EXCERPT + 1).count();
+    let from = if length <= EXCERPT { 0 } else { at.saturating_sub(BEFORE) };
+    let cut = inert(&line.chars().skip(from).take(EXCERPT).collect::<String>());
+    let start = if from > 0 { "… " } else { "" };
+    (format!("{start}{cut}"), at.min(length) - from + start.chars().count())
+}
+
+/// The text without characters that steer a terminal or change the order of what is shown.
+pub(crate) fn inert(text: &str) -> String {
+    let replace = |c: char| match c {
+        '\n' | '\r' | '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(replace).collect()
 }
 
 /// The name that was probably meant.

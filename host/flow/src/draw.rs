@@ -121,8 +121,9 @@ const GAP: usize = 36;
 /// Layers from top to bottom: a node stands one below the lowest that leads to it. Bodies stand beside their owners'
 /// layers, indented.
 fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
-    let mut places = vec![(0, 0); graph.nodes.len()];
-    let (width, height) = place_body(graph, BodyIx::ROOT, (GAP, GAP), &mut places);
+    let mut layout = Layout { places: vec![(0, 0); graph.nodes.len()], frames: Vec::new() };
+    let (width, height) = place_body(graph, BodyIx::ROOT, (GAP, GAP), &mut layout);
+    let Layout { places, frames } = layout;
     let size = (width + GAP, height + GAP);
     writeln!(
         out,
@@ -133,6 +134,14 @@ fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
         out,
         "<defs><marker id=\"tip\" markerWidth=\"8\" markerHeight=\"8\" refX=\"7\" refY=\"4\" orient=\"auto\"><path d=\"M0,0 L8,4 L0,8 z\"/></marker></defs>"
     )?;
+    for ((x, y), (right, bottom)) in frames {
+        writeln!(
+            out,
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"10\" fill=\"#f4f4f4\" stroke=\"#bbb\"/>",
+            right - x,
+            bottom - y
+        )?;
+    }
     for edge in &graph.edges {
         let ((x1, y1), (x2, y2)) = (places[edge.from.0 as usize], places[edge.to.0 as usize]);
         let dash = if edge.on == On::Error { " stroke-dasharray=\"5 4\"" } else { "" };
@@ -144,6 +153,10 @@ fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
             from + GAP / 2,
             y2.saturating_sub(GAP / 2)
         )?;
+        if let Some(label) = label(edge) {
+            let (x, y) = ((x1 + x2) / 2 + 4, (from + y2) / 2 + 4);
+            writeln!(out, "<text x=\"{x}\" y=\"{y}\" font-size=\"11\" fill=\"#555\">{label}</text>")?;
+        }
     }
     for (ix, node) in graph.nodes.iter().enumerate() {
         let (x, y) = places[ix];
@@ -168,22 +181,31 @@ fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
     writeln!(out, "</svg>")
 }
 
+/// A point, from the left and from the top.
+type Point = (usize, usize);
+
+/// Where nodes stand, and the frames around bodies, outer ones first.
+struct Layout {
+    places: Vec<Point>,
+    frames: Vec<(Point, Point)>,
+}
+
 /// Places a body's nodes and returns how far right and down they reach.
-fn place_body(
-    graph: &Graph,
-    body: BodyIx,
-    (left, top): (usize, usize),
-    places: &mut [(usize, usize)],
-) -> (usize, usize) {
+fn place_body(graph: &Graph, body: BodyIx, (left, top): Point, layout: &mut Layout) -> Point {
     let (mut right, mut bottom) = (left, top);
     for layer in layers(graph, body) {
         let (mut x, y) = (left, bottom);
         for node in layer {
-            places[node.0 as usize] = (x, y);
+            layout.places[node.0 as usize] = (x, y);
             let mut reach = (x + WIDTH, y + HEIGHT);
             if let Some(inner) = graph.node(node).body {
-                let inside = place_body(graph, inner, (x + GAP, y + HEIGHT + GAP), places);
-                reach = (reach.0.max(inside.0), reach.1.max(inside.1));
+                let (corner, frame) = ((x + GAP / 2, y + HEIGHT + GAP / 2), layout.frames.len());
+                layout.frames.push((corner, corner));
+                let inside = place_body(graph, inner, (x + GAP, y + HEIGHT + GAP), layout);
+                // The last layer leaves its gap below it.
+                let end = (inside.0 + GAP / 2, inside.1 - GAP / 2);
+                layout.frames[frame].1 = end;
+                reach = (reach.0.max(end.0), reach.1.max(end.1));
             }
             x = reach.0 + GAP;
             right = right.max(reach.0);

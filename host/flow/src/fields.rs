@@ -1,15 +1,14 @@
 //! What every part of a dialect needs to read its fields.
 
 use crate::{
-    diagnostic::{Findings, did_you_mean},
+    diagnostic::{Findings, did_you_mean, inert},
     yaml::{Entry, Kind, Tree},
 };
 
 /// A text from the flow, short and without characters that change how the message is shown.
 pub(crate) fn shown(text: &str) -> String {
-    let inert = |c: char| if c.is_control() || ('\u{200b}'..='\u{202e}').contains(&c) { '\u{fffd}' } else { c };
-    let mut short: String = text.chars().take(64).map(inert).collect();
-    if short.len() < text.len() {
+    let mut short = inert(&text.chars().take(64).collect::<String>());
+    if text.chars().nth(64).is_some() {
         short.push('…');
     }
     short

@@ -1,4 +1,4 @@
-//! A node's input: bindings compiled, marked fields captured, literals checked against the schema.
+//! A node's input: bindings compiled, marked fields captured.
 
 use std::sync::Arc;
 
@@ -138,6 +138,7 @@ fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> 
             line: at.span.line,
             column: at.span.column + quotes / 2 + before.chars().count(),
             len: meant.chars().count(),
+            start: at.span.start + quotes / 2 + before.len(),
         },
         _ => at.span,
     }
@@ -162,52 +163,4 @@ pub(crate) fn marked_text<'t>(
     }
     let schema = mark.path.iter().try_fold(&node_type.input, |at, step| at.get("properties")?.get(&**step))?;
     Some((schema.get("default")?.as_str()?.to_owned(), None))
-}
-
-/// Checks the literal parts of a value against a schema.
-pub(crate) fn check_schema(tree: &Tree, schema: &serde_json::Value, marks: &[Mark], findings: &mut Findings<'_>) {
-    let mut schema = schema.clone();
-    for mark in marks.iter().filter(|mark| matches!(mark.kind, MarkKind::Condition | MarkKind::Template)) {
-        open(&mut schema, &mark.path);
-    }
-    let options = jsonschema::options().offline().with_pattern_options(jsonschema::PatternOptions::regex());
-    let Ok(validator) = options.build(&schema) else { return };
-    let value = tree.json().to_serde();
-    for error in validator.iter_errors(&value) {
-        let pointer = error.instance_path().to_string();
-        let at = tree.nearest(&pointer);
-        let keyword = error.schema_path().to_string();
-        let keyword = keyword.rsplit('/').next().unwrap_or_default();
-        // Whether these hold depends on more than the place that they are told about.
-        let wide = ["anyOf", "oneOf", "not", "contains", "uniqueItems", "enum", "const"].contains(&keyword);
-        if is_bound(at) && (wide || matches!(at.kind, Kind::Scalar(_))) {
-            continue;
-        }
-        let place = if pointer.is_empty() { String::new() } else { format!(" at `{pointer}`") };
-        findings.error("wrong_input", at.span, format!("the input does not fit{place}: {error}"), None);
-    }
-}
-
-/// Whether anything in it is computed.
-fn is_bound(tree: &Tree) -> bool {
-    match &tree.kind {
-        Kind::Scalar(json) => json.as_str().is_some_and(|text| text.contains("{{")),
-        Kind::List(items) => items.iter().any(is_bound),
-        Kind::Map(entries) => entries.iter().any(|entry| is_bound(&entry.value)),
-    }
-}
-
-/// Replaces the schema of a field with one that admits everything.
-fn open(schema: &mut serde_json::Value, path: &[Arc<str>]) {
-    let Some((step, rest)) = path.split_first() else {
-        *schema = serde_json::Value::Bool(true);
-        return;
-    };
-    let next = match &**step {
-        "*" => schema.get_mut("items"),
-        step => schema.get_mut("properties").and_then(|properties| properties.get_mut(step)),
-    };
-    if let Some(next) = next {
-        open(next, rest);
-    }
 }

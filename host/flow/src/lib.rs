@@ -6,19 +6,27 @@
 //! | read | the dialect as it is written |
 //! | fields | known and unknown keys |
 //! | policy | policies and their bounds |
-//! | shape | bodies, edges, cycles, ancestors |
+//! | shape | bodies, edges, cycles |
+//! | ancestry | what comes before what |
 //! | names | what expressions may name |
-//! | input | bindings, marked fields, schemas |
+//! | input | bindings, marked fields |
+//! | fit | literals against schemas |
+//! | joins | branches that exclude each other |
+//! | calls | flows that call flows |
 //! | lower | all of it together, to the graph |
 //! | [`graph`] | the checked inner form |
 //! | [`diagnostic`] | findings |
 //! | [`draw`], [`schema`](mod@schema) | pictures, and the JSON Schema for editors |
 
+mod ancestry;
+mod calls;
 pub mod diagnostic;
 pub mod draw;
 mod fields;
+mod fit;
 pub mod graph;
 mod input;
+mod joins;
 pub mod limits;
 mod lower;
 mod names;
@@ -90,10 +98,16 @@ pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
     let tree = match yaml::parse(&source.text) {
         Ok(tree) => tree,
         Err(error) => {
-            findings.error("syntax", error.span, error.message, None);
+            findings.error("syntax", error.span, error.message, error.help);
             return Checked { graph: None, diagnostics: findings.finish() };
         }
     };
+    let mut ambiguous = Vec::new();
+    yaml::ambiguous_numbers(&tree, &source.text, &mut ambiguous);
+    for (span, written, number) in ambiguous {
+        let help = Some(format!("write \"{written}\" for a text, or the number without leading zeros and `_`"));
+        findings.error("ambiguous_number", span, format!("`{written}` would be read as the number {number}"), help);
+    }
     let flow = read::read(&tree, &mut findings);
     let graph = lower::lower(&flow, catalog, files, &mut findings);
     let graph = graph.filter(|_| !findings.has_errors());
@@ -106,7 +120,7 @@ pub fn packs(source: &Source) -> Vec<PackRef> {
     let Some(packs) = tree.member("flow").and_then(|flow| flow.member("packs")) else { return Vec::new() };
     let yaml::Kind::List(items) = &packs.kind else { return Vec::new() };
     let pack = |item: &yaml::Tree| {
-        let yaml::Span { line, column, len } = item.span;
+        let yaml::Span { line, column, len, .. } = item.span;
         Some(PackRef { path: item.text()?.to_owned(), place: Place { file: source.name.clone(), line, column, len } })
     };
     items.iter().filter_map(pack).collect()

@@ -20,3 +20,9 @@ pub const MAX_TIMEOUT_MS: u64 = 365 * 24 * 3_600 * 1_000;
 pub const MAX_ATTEMPTS: u64 = 1_000;
 /// Attempts at a time.
 pub const MAX_CONCURRENCY: u64 = 10_000;
+/// Findings that are told one by one.
+pub const FINDINGS: usize = 200;
+/// Flows that are read to see whether a flow leads back to itself.
+pub const CALLED_FLOWS: usize = 256;
+/// Conditions that are followed from node to node to see which branches exclude each other.
+pub const FACTS: usize = 64;

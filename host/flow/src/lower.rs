@@ -1,18 +1,21 @@
 //! From what is written to the checked graph.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use flowcell_contract::{Catalog, Grants, Json, Lookup, MarkKind, NodeType, Trait, TypeRef};
 use flowcell_expr::Binding;
 
 use crate::{
-    Files, Source,
+    Files,
+    calls::{Calls, Trouble},
     diagnostic::{Findings, did_you_mean},
     fields::{entries, shown},
+    fit::{self, Part, Schemas},
     graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
-    names::{OwnerNames, Viewpoint},
-    read::{RawBody, RawFlow, RawNode, parse_join},
+    joins, limits,
+    names::{OwnerNames, Viewpoint, Visible},
+    read::{RESERVED, RawBody, RawFlow, RawNode, is_id, parse_join},
     shape::Shape,
     yaml::{Kind, Span, Tree},
 };
@@ -27,14 +30,26 @@ pub(crate) fn lower(
     files: &dyn Files,
     findings: &mut Findings<'_>,
 ) -> Option<Graph> {
+    if flow.nodes.len() > limits::NODES || flow.edges.len() > limits::EDGES {
+        let message = format!("{} nodes and {} edges", flow.nodes.len(), flow.edges.len());
+        let help = Some(format!("at most {} nodes and {} edges", limits::NODES, limits::EDGES));
+        findings.error("too_large", flow.head, message, help);
+        return None;
+    }
     let types: Vec<_> = flow.nodes.iter().map(|node| node_type(node, catalog, findings)).collect();
-    let mut shape = Shape::new(flow, findings);
+    let shape = Shape::new(flow, findings);
     let joins: Vec<_> =
         flow.nodes.iter().zip(&types).map(|(node, kind)| join(node, kind.as_deref(), findings)).collect();
     shape.check_cycles(flow, &joins, findings);
     let owners: Vec<_> = flow.nodes.iter().zip(&types).map(|(node, kind)| owner_names(node, kind.as_deref())).collect();
-    let lowering = Lowering { flow, shape: &shape, types: &types, owners: &owners, files };
+    let (calls, schemas) = (Calls::new(&flow.name, catalog, files), Schemas::default());
+    let lowering =
+        Lowering { flow, shape: &shape, types: &types, owners: &owners, files, calls: &calls, schemas: &schemas };
     lowering.check_joins(&joins, findings);
+    lowering.check_aliases(findings);
+    if let Some(schema) = flow.input_schema {
+        fit::check_defaults(schema, flow.input, findings);
+    }
     let mut nodes = Vec::new();
     for (index, join) in joins.iter().enumerate() {
         nodes.extend(lowering.node(index, *join, findings));
@@ -43,7 +58,7 @@ pub(crate) fn lower(
     let bodies = lowering.bodies(findings);
     let outputs = flow.outputs.map(|tree| {
         let compiled = input::compile(tree, findings);
-        let view = lowering.view(0, shape.scopes[0].nodes.iter().copied().collect(), false, None);
+        let view = lowering.view(0, Visible::All, false, None);
         bound(compiled, &view, findings)
     });
     if findings.has_errors() || nodes.len() != flow.nodes.len() {
@@ -109,6 +124,7 @@ fn owner_names(node: &RawNode<'_>, kind: Option<&NodeType>) -> OwnerNames {
     let body = kind.and_then(|kind| kind.body.as_ref());
     OwnerNames {
         variables: body.map(|body| body.variables.clone()).unwrap_or_default(),
+        is_known: kind.is_some(),
         alias: kind.and_then(|kind| input::marked_text(node.input, kind, MarkKind::Alias)).map(|(text, _)| text.into()),
     }
 }
@@ -116,7 +132,7 @@ fn owner_names(node: &RawNode<'_>, kind: Option<&NodeType>) -> OwnerNames {
 fn bound(compiled: Compiled, view: &Viewpoint<'_>, findings: &mut Findings<'_>) -> Bound<Binding> {
     let mut references: Vec<Reference> = Vec::new();
     for read in &compiled.reads {
-        let view = Viewpoint { own: view.own.filter(|_| read.rebind), visible: view.visible.clone(), ..*view };
+        let view = Viewpoint { own: view.own.filter(|_| read.rebind), ..*view };
         for reference in view.resolve(&read.paths, &read.locals, findings) {
             let merged = references.iter_mut().find_map(|known| match (known, &reference) {
                 (Reference::Nodes(known), Reference::Nodes(more)) => {
@@ -141,16 +157,18 @@ struct Lowering<'a> {
     types: &'a [Option<Arc<NodeType>>],
     owners: &'a [OwnerNames],
     files: &'a dyn Files,
+    calls: &'a Calls<'a>,
+    schemas: &'a Schemas,
 }
 
 impl<'a> Lowering<'a> {
-    fn view(&self, scope: usize, visible: HashSet<usize>, inbound: bool, own: Option<usize>) -> Viewpoint<'a> {
+    fn view(&self, scope: usize, visible: Visible, inbound: bool, own: Option<usize>) -> Viewpoint<'a> {
         let Lowering { flow, shape, owners, .. } = *self;
         Viewpoint { flow, shape, owners, scope, visible, inbound, own }
     }
 
     fn view_of(&self, node: usize) -> Viewpoint<'a> {
-        self.view(self.shape.scope_of[node], self.shape.ancestors(node).into_iter().collect(), true, Some(node))
+        self.view(self.shape.scope_of[node], Visible::Before(node), true, Some(node))
     }
 
     fn node(&self, index: usize, join: Join, findings: &mut Findings<'_>) -> Option<Node> {
@@ -164,7 +182,7 @@ impl<'a> Lowering<'a> {
         let config = match raw.config {
             Some(tree) => {
                 if let Some(kind) = kind {
-                    input::check_schema(tree, &kind.config, &[], findings);
+                    self.schemas.check(tree, (kind, raw.type_span), Part::Config, findings);
                 }
                 bound(input::compile(tree, findings), &view, findings)
             }
@@ -172,20 +190,19 @@ impl<'a> Lowering<'a> {
         };
         let when = raw.when.and_then(|tree| {
             let (expr, paths) = input::compile_condition(tree, findings)?;
-            let view = Viewpoint { own: None, visible: view.visible.clone(), ..view };
+            let view = Viewpoint { own: None, ..view };
             Some(Bound { expr, references: view.resolve(&paths, &[], findings) })
         });
         let kind = kind?;
         self.check_body(index, kind, findings);
         let grants = self.grants(raw, kind, findings);
         let scope = self.shape.scope_of[index];
-        let slot = self.shape.scopes[scope].nodes.iter().position(|node| *node == index)?;
         let edges = |edges: &[usize]| edges.iter().map(|edge| EdgeIx(*edge as u32)).collect();
         Some(Node {
             id: raw.id.as_str().into(),
             node_type: kind.clone(),
             body_of: BodyIx(scope as u32),
-            slot: slot as u32,
+            slot: self.shape.slot[index] as u32,
             input,
             config,
             when,
@@ -195,7 +212,7 @@ impl<'a> Lowering<'a> {
             body: self.shape.owned[index].map(|scope| BodyIx(scope as u32)),
             incoming: edges(&self.shape.incoming[index]),
             outgoing: edges(&self.shape.outgoing[index]),
-            on_cycle: self.shape.on_cycle[index],
+            on_cycle: self.shape.ancestry.on_cycle(index),
             rebinds,
             labels: Default::default(),
         })
@@ -205,18 +222,20 @@ impl<'a> Lowering<'a> {
     fn input(&self, raw: &RawNode<'_>, kind: Option<&NodeType>, findings: &mut Findings<'_>) -> Compiled {
         let empty = Tree { span: raw.id_span, kind: Kind::Map(Vec::new()) };
         let prompt = raw.prompt_file.as_ref().and_then(|(path, span)| self.prompt(raw, path, *span, findings));
+        // Without its prompt the input fits no schema; that the prompt is missing is told already.
+        let unread = raw.prompt_file.is_some() && prompt.is_none();
         let with_prompt = prompt.map(|prompt| {
             let mut entries = raw.input.map(|tree| entries(tree, "the input", findings).to_vec()).unwrap_or_default();
             entries.push(prompt);
             Tree { span: raw.input.map_or(raw.id_span, |tree| tree.span), kind: Kind::Map(entries) }
         });
         let tree = with_prompt.as_ref().or(raw.input).unwrap_or(&empty);
-        let whole = tree.text().is_some_and(|text| text.trim().starts_with("{{"));
+        let whole = tree.text().is_some_and(is_one_binding);
         if !whole && !matches!(tree.kind, Kind::Map(_)) {
             let message = format!("the input is a map, this is {}", tree.type_name());
             findings.error("wrong_type", tree.span, message, None);
-        } else if let Some(kind) = kind.filter(|_| !whole) {
-            input::check_schema(tree, &kind.input, &kind.marks, findings);
+        } else if let Some(kind) = kind.filter(|_| !whole && !unread) {
+            self.schemas.check(tree, (kind, raw.type_span), Part::Input, findings);
             self.check_flow_name(raw, kind, findings);
         }
         input::compile_marked(tree, kind.map(|kind| kind.marks.as_slice()).unwrap_or_default(), findings)
@@ -258,38 +277,45 @@ impl<'a> Lowering<'a> {
         if name.contains("{{") {
             return;
         }
-        let Some(source) = self.files.flow(&name) else {
-            let help = Some(format!("put `{}.yaml` beside this file", shown(&name)));
-            findings.error("unknown_flow", tree.span, format!("there is no flow `{}`", shown(&name)), help);
-            return;
-        };
-        if let Some(chain) = self.way_back(&name, source) {
-            let message = format!("the flow calls itself: {}", chain.join(" -> "));
-            findings.error("flow_recursion", tree.span, message, Some("repeat with `control.loop`".into()));
+        match self.calls.trouble(&name) {
+            None => {}
+            Some(Trouble::Unknown) => {
+                let help = Some(format!("put `{}.yaml` beside this file", shown(&name)));
+                findings.error("unknown_flow", tree.span, format!("there is no flow `{}`", shown(&name)), help);
+            }
+            Some(Trouble::Recursion(chain)) => {
+                let message = format!("the flow calls itself: {}", shown_chain(&chain));
+                findings.error("flow_recursion", tree.span, message, Some("repeat with `control.loop`".into()));
+            }
+            Some(Trouble::TooDeep(chain)) => {
+                let message =
+                    format!("flows call flows more than {} deep: {}", limits::FLOW_DEPTH, shown_chain(&chain));
+                findings.error("flows_too_deep", tree.span, message, None);
+            }
         }
     }
 
-    /// A chain of calls from a flow back to this one, or to one that it has met before.
-    fn way_back(&self, name: &str, source: Source) -> Option<Vec<String>> {
-        let mut open = vec![(vec![self.flow.name.clone(), name.to_owned()], source)];
-        let mut seen = HashSet::new();
-        while let Some((chain, source)) = open.pop() {
-            if chain.len() > crate::limits::FLOW_DEPTH {
-                return Some(chain);
-            }
-            for called in called_flows(&source) {
-                let longer = [chain.as_slice(), std::slice::from_ref(&called)].concat();
-                if chain.contains(&called) {
-                    return Some(longer);
-                }
-                if seen.insert(called.clone())
-                    && let Some(source) = self.files.flow(&called)
-                {
-                    open.push((longer, source));
-                }
-            }
+    /// The other name of an owner's item is a name, and nothing else has it inside the body.
+    fn check_aliases(&self, findings: &mut Findings<'_>) {
+        for (index, raw) in self.flow.nodes.iter().enumerate() {
+            let (Some(alias), Some(scope)) = (&self.owners[index].alias, self.shape.owned[index]) else { continue };
+            let kind = self.types[index].as_deref();
+            let found = kind.and_then(|kind| input::marked_text(raw.input, kind, MarkKind::Alias));
+            let span = found.and_then(|(_, tree)| tree).map_or(raw.id_span, |tree| tree.span);
+            let view = self.view(scope, Visible::All, false, None);
+            let taken = self.shape.by_id.get(&**alias).is_some_and(|node| *node == index || view.sees(*node));
+            let (code, message) = if alias.contains("{{") {
+                ("literal_needed", "the name of the item is written as it is, not computed".to_owned())
+            } else if !is_name(alias) {
+                ("bad_value", format!("`{}` cannot be the name of the item", shown(alias)))
+            } else if taken {
+                ("alias_taken", format!("`{alias}` would be both a node and the item of `{}`", raw.id))
+            } else {
+                continue;
+            };
+            let help = Some("choose another name, of letters, digits and `_`".into());
+            findings.error(code, span, message, help);
         }
-        (name == self.flow.name).then(|| vec![name.to_owned(), name.to_owned()])
     }
 
     fn check_body(&self, index: usize, kind: &NodeType, findings: &mut Findings<'_>) {
@@ -337,39 +363,21 @@ impl<'a> Lowering<'a> {
                 let message = format!("`{}` continues on error, so this edge never fires", raw.id);
                 findings.error("error_edge_never_fires", edge.span, message, Some("leave one of them out".into()));
             }
-            if joins[index] == Join::All
-                && let Some((a, b)) = self.exclusive(index)
-            {
-                let message =
-                    format!("`{}` waits for all of its edges, but `{a}` and `{b}` exclude each other", raw.id);
-                let help = "use `join: settled`, or `mode: any` for a merge";
-                findings.warning("impossible_join", raw.id_span, message, Some(help.into()));
-            }
         }
-    }
-
-    /// Two branches into a node of which only one can fire: a success and an error edge of one node, or edges that
-    /// compare one name with different values.
-    fn exclusive(&self, node: usize) -> Option<(String, String)> {
-        let mut lines = Vec::new();
-        for edge in &self.shape.incoming[node] {
-            let (raw, from, _) = self.shape.edges[*edge];
-            lines.push((from, raw, self.flow.nodes[from].id.clone()));
-            for before in &self.shape.incoming[from] {
-                let (raw, source, _) = self.shape.edges[*before];
-                lines.push((source, raw, self.flow.nodes[from].id.clone()));
-            }
+        for (node, found) in joins::exclusions(self.flow, self.shape, joins) {
+            let id = |node: usize| &self.flow.nodes[node].id;
+            let branches = match found.sources {
+                (a, b) if a == b => format!("two of them, from `{}`,", id(a)),
+                (a, b) => format!("those from `{}` and `{}`", id(a), id(b)),
+            };
+            let (one, other) = found.needs;
+            let message = format!(
+                "`{}` waits for all of its edges, but {branches} exclude each other: one fires if {one}, the other if {other}",
+                id(node)
+            );
+            let help = "use `join: settled`, or `mode: any` for a merge";
+            findings.warning("impossible_join", self.flow.nodes[node].id_span, message, Some(help.into()));
         }
-        for (at, (source, raw, name)) in lines.iter().enumerate() {
-            for (other_source, other, other_name) in &lines[at + 1..] {
-                let (a, b) = (&self.flow.edges[*raw], &self.flow.edges[*other]);
-                let ends = a.on != b.on && a.on != On::End && b.on != On::End;
-                if source == other_source && raw != other && (ends || compares_otherwise(a.when, b.when)) {
-                    return Some((name.clone(), other_name.clone()));
-                }
-            }
-        }
-        None
     }
 
     fn edges(&self, findings: &mut Findings<'_>) -> Vec<Edge> {
@@ -379,9 +387,7 @@ impl<'a> Lowering<'a> {
             let scope = self.shape.scope_of[*from];
             let when = self.flow.edges[*raw].when.and_then(|tree| {
                 let (expr, paths) = input::compile_condition(tree, findings)?;
-                let mut view = self.view_of(*from);
-                view.visible.insert(*from);
-                view.own = None;
+                let view = self.view(scope, Visible::Through(*from), true, None);
                 Some(Bound { expr, references: view.resolve(&paths, &[], findings) })
             });
             let ix = |node: &usize| NodeIx(*node as u32);
@@ -393,6 +399,10 @@ impl<'a> Lowering<'a> {
 
     fn bodies(&self, findings: &mut Findings<'_>) -> Vec<Body> {
         let shape = self.shape;
+        let mut edges = vec![Vec::new(); shape.scopes.len()];
+        for (edge, (_, from, _)) in shape.edges.iter().enumerate() {
+            edges[shape.scope_of[*from]].push(EdgeIx(edge as u32));
+        }
         let body = |(index, scope): (usize, &crate::shape::Scope)| {
             let ix = |node: &usize| NodeIx(*node as u32);
             let filtered = |links: &[Vec<usize>]| -> Vec<NodeIx> {
@@ -403,17 +413,16 @@ impl<'a> Lowering<'a> {
             let outcome = match (output, sinks.as_slice()) {
                 (Some(tree), _) => {
                     let compiled = input::compile(tree, findings);
-                    let view = self.view(index, scope.nodes.iter().copied().collect(), false, None);
+                    let view = self.view(index, Visible::All, false, None);
                     Outcome::Output(bound(compiled, &view, findings))
                 }
                 (None, [sink]) => Outcome::Sink(*sink),
                 (None, _) => Outcome::Sinks(sinks),
             };
-            let edges = shape.edges.iter().enumerate().filter(|(_, (_, from, _))| shape.scope_of[*from] == index);
             Body {
                 owner: scope.owner.map(|owner| NodeIx(owner as u32)),
                 nodes: scope.nodes.iter().map(ix).collect(),
-                edges: edges.map(|(edge, _)| EdgeIx(edge as u32)).collect(),
+                edges: std::mem::take(&mut edges[index]),
                 starts: filtered(&shape.incoming),
                 outcome,
             }
@@ -422,34 +431,18 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Whether two conditions compare one name with different literals.
-fn compares_otherwise(a: Option<&Tree>, b: Option<&Tree>) -> bool {
-    let compared = |tree: Option<&Tree>| {
-        let equals = tree?.member("equals")?;
-        Some((equals.member("var")?.text()?.to_owned(), equals.member("value")?.json()))
-    };
-    matches!((compared(a), compared(b)), (Some((a, x)), Some((b, y))) if a == b && x != y)
+/// Whether a text is one `{{ }}`, which keeps its value's type; with more beside it, it is a text.
+fn is_one_binding(text: &str) -> bool {
+    let inside = text.trim().strip_prefix("{{").and_then(|text| text.strip_suffix("}}"));
+    inside.is_some_and(|inside| !inside.split_once("}}").is_some_and(|(_, rest)| rest.contains("{{")))
 }
 
-/// The names of the flows that a flow calls, as far as they are literal.
-fn called_flows(source: &Source) -> Vec<String> {
-    fn walk(tree: &Tree, found: &mut Vec<String>) {
-        if let Kind::List(items) = &tree.kind {
-            for node in items {
-                let subflow = node.member("type").and_then(Tree::text).is_some_and(|kind| kind.contains("subflow"));
-                let name = node.member("input").and_then(|input| input.member("name")).and_then(Tree::text);
-                found.extend(name.filter(|name| subflow && !name.contains("{{")).map(str::to_owned));
-                if let Some(nodes) = node.member("body").and_then(|body| body.member("nodes")) {
-                    walk(nodes, found);
-                }
-            }
-        }
-    }
-    let mut found = Vec::new();
-    if let Ok(tree) = crate::yaml::parse(&source.text)
-        && let Some(nodes) = tree.member("nodes")
-    {
-        walk(nodes, &mut found);
-    }
-    found
+/// Whether expressions can begin with it, and it means nothing else there.
+fn is_name(text: &str) -> bool {
+    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    plain && is_id(text) && !RESERVED.contains(&text)
+}
+
+fn shown_chain(chain: &[String]) -> String {
+    chain.iter().map(|name| shown(name)).collect::<Vec<_>>().join(" -> ")
 }

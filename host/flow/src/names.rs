@@ -1,6 +1,6 @@
 //! What the roots of expressions stand for, and whether they may be named where they are.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use flowcell_expr::{Path, Segment};
 
@@ -15,13 +15,27 @@ use crate::{
 
 /// What the checker knows of every node's type that matters to names.
 pub(crate) struct OwnerNames {
+    /// Whether its type is known; if not, nothing can be said of its names.
+    pub(crate) is_known: bool,
     /// Names of the variables of the body.
     pub(crate) variables: Vec<Arc<str>>,
     /// The other name of the item.
     pub(crate) alias: Option<Arc<str>>,
 }
 
+/// Which nodes of its own scope an expression may name.
+#[derive(Clone, Copy)]
+pub(crate) enum Visible {
+    /// Those that come before a node.
+    Before(usize),
+    /// A node and those that come before it.
+    Through(usize),
+    /// All.
+    All,
+}
+
 /// From where names are looked up.
+#[derive(Clone, Copy)]
 pub(crate) struct Viewpoint<'a> {
     pub(crate) flow: &'a RawFlow<'a>,
     pub(crate) shape: &'a Shape,
@@ -29,7 +43,7 @@ pub(crate) struct Viewpoint<'a> {
     /// The scope of the expression.
     pub(crate) scope: usize,
     /// Nodes of that scope that may be named.
-    pub(crate) visible: HashSet<usize>,
+    pub(crate) visible: Visible,
     /// Whether `inbound` and `inbounds` mean something.
     pub(crate) inbound: bool,
     /// The node whose own variables may be named.
@@ -107,9 +121,9 @@ impl Viewpoint<'_> {
         let around = self.owners_around().find(|owner| self.flow.nodes[*owner].id == root);
         if let Some(owner) = own.or(around) {
             let variables = &self.owners[owner].variables;
-            if let Some(member) =
-                member.filter(|member| *member != "last" && variables.iter().all(|name| &**name != *member))
-            {
+            if let Some(member) = member.filter(|member| {
+                self.owners[owner].is_known && *member != "last" && variables.iter().all(|name| &**name != *member)
+            }) {
                 let names = variables.iter().map(|name| &**name).chain(["last"]);
                 let help = did_you_mean(member, names.clone()).unwrap_or_else(|| {
                     format!("inside its body `{root}` has: {}", names.collect::<Vec<_>>().join(", "))
@@ -137,27 +151,56 @@ impl Viewpoint<'_> {
         })
     }
 
+    /// Whether a node has ended whenever the expression is evaluated, as far as edges tell.
+    pub(crate) fn sees(&self, node: usize) -> bool {
+        let (shape, scope) = (self.shape, self.shape.scope_of[node]);
+        let here = scope == self.scope
+            && match self.visible {
+                Visible::Before(later) => shape.ancestry.comes_before(node, later),
+                Visible::Through(last) => node == last || shape.ancestry.comes_before(node, last),
+                Visible::All => true,
+            };
+        here || self
+            .owners_around()
+            .any(|owner| shape.scope_of[owner] == scope && shape.ancestry.comes_before(node, owner))
+    }
+
     /// Every node that may be named.
     fn all_nodes(&self) -> Vec<NodeIx> {
-        let mut all: Vec<_> = self.visible.iter().copied().collect();
-        all.extend(self.owners_around().flat_map(|owner| self.shape.ancestors(owner)));
+        let mut all: Vec<_> =
+            self.shape.scopes[self.scope].nodes.iter().copied().filter(|node| self.sees(*node)).collect();
+        for owner in self.owners_around() {
+            let around = &self.shape.scopes[self.shape.scope_of[owner]].nodes;
+            all.extend(around.iter().filter(|node| self.shape.ancestry.comes_before(**node, owner)));
+        }
         all.sort_unstable();
         all.into_iter().map(|node| NodeIx(node as u32)).collect()
     }
 
     fn node(&self, id: &str, span: Span, findings: &mut Findings<'_>) -> Option<NodeIx> {
         let Some(node) = self.shape.by_id.get(id).copied() else {
+            // It may be the item of an owner of an unknown type, which is a finding already.
+            if self.owners_around().any(|owner| !self.owners[owner].is_known) {
+                return None;
+            }
             let ids = self.shape.by_id.keys().map(String::as_str).chain(["flow", "nodes", "inbound", "inbounds"]);
             let help =
                 did_you_mean(id, ids).or_else(|| Some("name `flow.input.…`, or the id of an earlier node".into()));
             findings.error("unknown_name", span, format!("there is no `{}`", shown(id)), help);
             return None;
         };
-        let visible = self.visible.contains(&node)
-            || self.owners_around().any(|owner| {
-                self.shape.scope_of[owner] == self.shape.scope_of[node] && self.shape.ancestors(owner).contains(&node)
-            });
+        let visible = self.sees(node);
         if !visible {
+            if matches!(self.visible, Visible::Before(own) if own == node) {
+                let help = Some("name `inbound`, or a node that comes before".into());
+                findings.error(
+                    "self_reference",
+                    span,
+                    format!("`{id}` names its own output, which is not there yet"),
+                    help,
+                );
+                return None;
+            }
             let message = format!("`{id}` is not an ancestor: no path of edges leads from it to here");
             let help = if self.shape.scope_of[node] == self.scope {
                 format!("add an edge on the way from `{id}`; bindings never imply one")

@@ -1,5 +1,7 @@
 //! The graph dialect as it is written: a tree in, its parts out; unknown keys and wrong types are findings.
 
+use flowcell_contract::Json;
+
 use crate::{
     diagnostic::{Findings, did_you_mean},
     fields::{entries, known, shown},
@@ -117,7 +119,17 @@ fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, findings: &mut Findings
         }
         Some(_) => {}
     }
+    for key in ["packs", "nodePacks"] {
+        for odd in list(head, key, findings).iter().filter(|item| item.text().is_none()) {
+            let message = format!("`{key}` lists texts, this is {}", odd.type_name());
+            findings.error("wrong_type", odd.span, message, Some("write one path a line".into()));
+        }
+    }
     flow.version = head.member("version");
+    if let Some(version) = flow.version.filter(|version| !matches!(version.json(), Json::Number(_) | Json::String(_))) {
+        let message = format!("`version` is a number or a text, this is {}", version.type_name());
+        findings.error("wrong_type", version.span, message, None);
+    }
     flow.description = text(head, "description", findings).map(|(text, _)| text);
     flow.input = map(head, "input", findings);
     flow.input_schema = map(head, "inputSchema", findings);
@@ -249,19 +261,23 @@ pub(crate) fn parse_join(join: &str) -> Option<Join> {
     }
 }
 
-/// `[A-Za-z_][A-Za-z0-9_-]{0,63}`, and no root of expressions.
+/// Names that mean something else in expressions.
+pub(crate) const RESERVED: [&str; 15] = [
+    "flow", "nodes", "inbound", "inbounds", "true", "false", "null", "none", "not", "and", "or", "in", "is", "if",
+    "else",
+];
+
+/// `[A-Za-z_][A-Za-z0-9_-]{0,63}`.
+pub(crate) fn is_id(text: &str) -> bool {
+    let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    first && text.len() <= 64 && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
 fn check_id(id: &str, span: Span, findings: &mut Findings<'_>) {
-    let first = id.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    let rest = id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-    if !first || !rest || id.len() > 64 {
+    if !is_id(id) {
         let help = Some("begin with a letter or `_`, go on with letters, digits, `_`, `-`, at most 64".into());
         findings.error("bad_id", span, format!("`{}` is not an id", shown(id)), help);
-    } else if [
-        "flow", "nodes", "inbound", "inbounds", "true", "false", "null", "none", "not", "and", "or", "in", "is", "if",
-        "else",
-    ]
-    .contains(&id)
-    {
+    } else if RESERVED.contains(&id) {
         let help = Some(format!("choose another id, such as `{id}1`"));
         findings.error("reserved_id", span, format!("`{id}` has a meaning in expressions"), help);
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
+    ancestry::{self, Ancestry},
     diagnostic::{Findings, did_you_mean},
     fields::shown,
     graph::Join,
@@ -21,7 +22,9 @@ pub(crate) struct Shape {
     pub(crate) edges: Vec<(usize, usize, usize)>,
     pub(crate) incoming: Vec<Vec<usize>>,
     pub(crate) outgoing: Vec<Vec<usize>>,
-    pub(crate) on_cycle: Vec<bool>,
+    pub(crate) ancestry: Ancestry,
+    /// The index of a node in its scope.
+    pub(crate) slot: Vec<usize>,
 }
 
 #[derive(Default)]
@@ -34,11 +37,6 @@ impl Shape {
     /// Finds out where everything is; what does not fit is a finding.
     pub(crate) fn new(flow: &RawFlow<'_>, findings: &mut Findings<'_>) -> Shape {
         let count = flow.nodes.len();
-        if count > limits::NODES || flow.edges.len() > limits::EDGES {
-            let message = format!("{count} nodes and {} edges", flow.edges.len());
-            let help = Some(format!("at most {} nodes and {} edges", limits::NODES, limits::EDGES));
-            findings.error("too_large", flow.head, message, help);
-        }
         let by_id = ids(flow, findings);
         let parent = parents(flow, &by_id, findings);
         let mut shape = Shape {
@@ -49,10 +47,16 @@ impl Shape {
             edges: Vec::new(),
             incoming: vec![Vec::new(); count],
             outgoing: vec![Vec::new(); count],
-            on_cycle: vec![false; count],
+            ancestry: Ancestry::default(),
+            slot: vec![0; count],
         };
         shape.place_nodes(flow, &parent, findings);
         shape.join_edges(flow, findings);
+        for scope in &shape.scopes {
+            scope.nodes.iter().enumerate().for_each(|(slot, node)| shape.slot[*node] = slot);
+        }
+        let predecessors: Vec<Vec<usize>> = (0..count).map(|node| shape.predecessors(node).collect()).collect();
+        shape.ancestry = Ancestry::new(&predecessors);
         shape
     }
 
@@ -132,84 +136,44 @@ impl Shape {
         self.incoming[node].iter().map(|edge| self.edges[*edge].1)
     }
 
-    /// Everything from which a path leads to a node.
-    pub(crate) fn ancestors(&self, node: usize) -> Vec<usize> {
-        let mut seen = std::collections::HashSet::new();
-        let mut open: Vec<_> = self.predecessors(node).collect();
-        while let Some(at) = open.pop() {
-            if seen.insert(at) {
-                open.extend(self.predecessors(at));
+    /// A cycle without an `any` join, and what nothing leads to, are findings.
+    pub(crate) fn check_cycles(&self, flow: &RawFlow<'_>, joins: &[Join], findings: &mut Findings<'_>) {
+        let waits = |node: &usize| joins[*node] != Join::Any;
+        let successors = |node: usize| self.successors(node).filter(waits).collect();
+        let waiting: Vec<Vec<usize>> =
+            (0..joins.len()).map(|node| if waits(&node) { successors(node) } else { Vec::new() }).collect();
+        let mut stuck = vec![false; joins.len()];
+        for ring in ancestry::components(&waiting) {
+            if ring.len() == 1 && !waiting[ring[0]].contains(&ring[0]) {
+                continue;
             }
-        }
-        let mut found: Vec<_> = seen.into_iter().collect();
-        found.sort_unstable();
-        found
-    }
-
-    /// Marks cycles; one without an `any` join, and what nothing leads to, are findings.
-    pub(crate) fn check_cycles(&mut self, flow: &RawFlow<'_>, joins: &[Join], findings: &mut Findings<'_>) {
-        self.on_cycle = self.cyclic(|_| true);
-        let stuck = self.cyclic(|node| joins[node] != Join::Any);
-        if let Some(node) = stuck.iter().position(|stuck| *stuck) {
-            let id = &flow.nodes[node].id;
+            ring.iter().for_each(|node| stuck[*node] = true);
+            let message = format!("{} on a cycle of edges that no `any` join opens", lie(flow, &ring));
             let help =
                 "a node runs once: repeat with `control.loop` and a body, or give one node of the cycle `join: any`";
-            let message = format!("`{id}` lies on a cycle of edges that no `any` join opens");
-            findings.error("cycle", flow.nodes[node].id_span, message, Some(help.into()));
+            findings.error("cycle", flow.nodes[ring[0]].id_span, message, Some(help.into()));
         }
-        let mut reached = vec![false; flow.nodes.len()];
-        let mut open: Vec<_> = (0..flow.nodes.len()).filter(|node| self.incoming[*node].is_empty()).collect();
-        while let Some(node) = open.pop() {
-            if !std::mem::replace(&mut reached[node], true) {
-                open.extend(self.successors(node));
+        for ring in self.ancestry.components().iter().filter(|ring| self.ancestry.on_cycle(ring[0])) {
+            let entered = |node: &usize| self.predecessors(*node).any(|before| ring.binary_search(&before).is_err());
+            if !ring.iter().any(entered) && !ring.iter().any(|node| stuck[*node]) {
+                let message = format!("{} on a cycle that nothing leads to, so it never starts", lie(flow, ring));
+                let help = Some("lead an edge to it from a node that runs".into());
+                findings.error("unreachable", flow.nodes[ring[0]].id_span, message, help);
             }
         }
-        for (node, _) in reached.iter().enumerate().filter(|(_, reached)| !**reached) {
-            let help = Some("lead an edge to it from a node that runs".into());
-            let message = format!("nothing leads to `{}`", flow.nodes[node].id);
-            findings.error("unreachable", flow.nodes[node].id_span, message, help);
-        }
-    }
-
-    /// The nodes on cycles of the nodes that are kept: what is left after removing sources and sinks again and again
-    /// may still lie between cycles, so each is checked for a way back.
-    fn cyclic(&self, keep: impl Fn(usize) -> bool) -> Vec<bool> {
-        let count = self.incoming.len();
-        let mut left: Vec<bool> = (0..count).map(&keep).collect();
-        peel(&mut left, |node| self.predecessors(node).collect(), |node| self.successors(node).collect());
-        peel(&mut left, |node| self.successors(node).collect(), |node| self.predecessors(node).collect());
-        let back = |start: usize| {
-            let mut seen = vec![false; count];
-            let mut open: Vec<_> = self.successors(start).filter(|node| left[*node]).collect();
-            while let Some(node) = open.pop() {
-                if node == start {
-                    return true;
-                }
-                if !std::mem::replace(&mut seen[node], true) {
-                    open.extend(self.successors(node).filter(|node| left[*node]));
-                }
-            }
-            false
-        };
-        (0..count).map(|node| left[node] && back(node)).collect()
     }
 }
 
-/// Removes nodes that nothing left leads to, until there are none.
-fn peel(left: &mut [bool], before: impl Fn(usize) -> Vec<usize>, after: impl Fn(usize) -> Vec<usize>) {
-    let mut degree: Vec<usize> =
-        (0..left.len()).map(|node| before(node).into_iter().filter(|other| left[*other]).count()).collect();
-    let mut open: Vec<_> = (0..left.len()).filter(|node| left[*node] && degree[*node] == 0).collect();
-    while let Some(node) = open.pop() {
-        left[node] = false;
-        for next in after(node) {
-            if left[next] {
-                degree[next] -= 1;
-                if degree[next] == 0 {
-                    open.push(next);
-                }
-            }
-        }
+/// Names of a cycle that a message repeats.
+const NAMED: usize = 5;
+
+/// "`a`, `b` lie", the nodes of a cycle as a message begins with them.
+fn lie(flow: &RawFlow<'_>, ring: &[usize]) -> String {
+    let names: Vec<_> = ring.iter().take(NAMED).map(|node| format!("`{}`", shown(&flow.nodes[*node].id))).collect();
+    match ring.len() {
+        1 => format!("{} lies", names[0]),
+        count if count > NAMED => format!("{} and {} more lie", names.join(", "), count - NAMED),
+        _ => format!("{} lie", names.join(", ")),
     }
 }
 

@@ -16,11 +16,18 @@ pub(crate) struct Span {
     pub(crate) column: usize,
     /// Characters; 0 if it goes over several lines.
     pub(crate) len: usize,
+    /// Bytes of the whole text before it.
+    pub(crate) start: usize,
 }
 
 impl From<Location> for Span {
     fn from(location: Location) -> Span {
-        Span { line: location.line() as usize, column: location.column() as usize, len: location.span().len() as usize }
+        Span {
+            line: location.line() as usize,
+            column: location.column() as usize,
+            len: location.span().len() as usize,
+            start: location.span().byte_offset().unwrap_or_default() as usize,
+        }
     }
 }
 
@@ -63,6 +70,14 @@ impl Tree {
         }
     }
 
+    /// The items of a list; of anything else none.
+    pub(crate) fn items(&self) -> &[Tree] {
+        match &self.kind {
+            Kind::List(items) => items,
+            _ => &[],
+        }
+    }
+
     pub(crate) fn member(&self, key: &str) -> Option<&Tree> {
         match &self.kind {
             Kind::Map(entries) => entries.iter().find(|entry| &*entry.key == key).map(|entry| &entry.value),
@@ -101,18 +116,55 @@ impl Tree {
 pub(crate) struct SyntaxError {
     pub(crate) span: Span,
     pub(crate) message: String,
+    pub(crate) help: Option<String>,
 }
 
 /// Parses a document.
 pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
     if text.len() > limits::DOCUMENT_BYTES {
         let message = format!("the document has {} bytes, more than {}", text.len(), limits::DOCUMENT_BYTES);
-        return Err(SyntaxError { span: Span { line: 1, column: 1, len: 0 }, message });
+        return Err(SyntaxError { span: Span { line: 1, column: 1, len: 0, start: 0 }, message, help: None });
     }
-    serde_yaml::from_str_with_options(text, options()).map_err(|error| SyntaxError {
-        span: error.location().map_or(Span { line: 1, column: 1, len: 0 }, Span::from),
-        message: first_line(&error.to_string()),
+    serde_yaml::from_str_with_options(text, options()).map_err(|error| {
+        let span = error.location().map_or(Span { line: 1, column: 1, len: 0, start: 0 }, Span::from);
+        match is_bare_binding(text, span) {
+            true => SyntaxError {
+                span,
+                message: "`{{` outside of quotes begins a map whose key is a map".into(),
+                help: Some("put the binding in quotes: \"{{ … }}\"".into()),
+            },
+            false => SyntaxError { span, message: first_line(&error.to_string()), help: None },
+        }
     })
+}
+
+/// Whether an error is about `{{` that is meant to be a binding: at the error, or just before it.
+fn is_bare_binding(text: &str, span: Span) -> bool {
+    let line = text.lines().nth(span.line.saturating_sub(1)).unwrap_or_default();
+    let column = span.column.saturating_sub(1);
+    let from = column.saturating_sub(1);
+    let around: String = line.chars().skip(from).take(3).collect();
+    let before = line.chars().take(from).filter(|c| *c == '"').count();
+    around.contains("{{") && before % 2 == 0
+}
+
+/// Numbers that not everybody reads as the same value, with what they were read as.
+pub(crate) fn ambiguous_numbers<'t>(tree: &'t Tree, text: &'t str, found: &mut Vec<(Span, &'t str, String)>) {
+    match &tree.kind {
+        Kind::Scalar(Json::Number(number)) => {
+            let written = text.get(tree.span.start..).unwrap_or_default();
+            let length = written.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '+' | '-' | '.'));
+            let written = &written[..length.unwrap_or(written.len())];
+            let digits = written.trim_start_matches(['+', '-']).as_bytes();
+            let leading_zero = digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit();
+            if leading_zero || written.contains('_') {
+                found.push((tree.span, written, number.to_string()));
+            }
+        }
+        Kind::Scalar(_) => {}
+        Kind::List(items) => items.iter().for_each(|item| ambiguous_numbers(item, text, found)),
+        Kind::Map(entries) => entries.iter().for_each(|entry| ambiguous_numbers(&entry.value, text, found)),
+    }
 }
 
 fn options() -> Options {

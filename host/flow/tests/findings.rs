@@ -121,6 +121,43 @@ fn hostile_documents_are_refused() {
     }
 }
 
+fn numbered(count: usize, edges: impl Iterator<Item = (usize, usize)>) -> String {
+    let nodes: String = (0..count).map(|n| format!("- {{ id: n{n}, type: test.noop }}\n")).collect();
+    let edges: String = edges.map(|(from, to)| format!("- {{ from: n{from}, to: n{to} }}\n")).collect();
+    format!("flow: {{ name: large }}\nnodes:\n{nodes}edges:\n{edges}")
+}
+
+/// The largest flows there may be, and larger ones, are checked in a time that does not grow with the square of them.
+#[test]
+fn large_flows_are_checked() {
+    let chain = |count: usize| (1..count).map(|n| (n - 1, n));
+    let ring = |count: usize| (0..count).map(move |n| (n, (n + 1) % count));
+    let dense = (0..50_000usize).map(|n| (n * 7919 % 10_000, n * 104_729 % 10_000));
+    let cases = [
+        ("chain", numbered(10_000, chain(10_000)), true),
+        ("ring", numbered(10_000, ring(10_000)), false),
+        ("dense", numbered(10_000, dense), false),
+        ("too many nodes", numbered(40_000, ring(40_000)), false),
+        ("too many edges", numbered(100, (0..60_000).map(|n| (n % 100, n / 100 % 100))), false),
+    ];
+    for (name, text, sound) in cases {
+        let checked = flowcell_flow::load(&Source { name: "large.yaml".into(), text }, &catalog(), &Beside);
+        assert_eq!(checked.graph.is_some(), sound, "{name}: {}", printed(&checked));
+        assert!(printed(&checked).len() < 500_000, "{name}");
+    }
+}
+
+/// However much is wrong, and however long the lines are, what is printed stays short.
+#[test]
+fn many_findings_are_counted() {
+    let nodes: Vec<_> = (0..3_000).map(|n| format!(r#"{{"id":"n{n}","type":"test.noop","typ":1}}"#)).collect();
+    let text = format!(r#"{{"flow":{{"name":"many"}},"nodes":[{}]}}"#, nodes.join(","));
+    let checked = flowcell_flow::load(&Source { name: "many.json".into(), text }, &catalog(), &Beside);
+    let last = checked.diagnostics.last().unwrap();
+    assert_eq!((last.code, &*last.message), ("too_many_findings", "2800 more findings are not shown"));
+    assert!(printed(&checked).len() < 100_000);
+}
+
 proptest! {
     #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
 

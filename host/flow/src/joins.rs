@@ -1,0 +1,175 @@
+//! Joins that can never open: `all` over branches of which only one can fire.
+//!
+//! Every node gets the facts that hold whenever it has ended and was not skipped: how nodes before it ended, and what
+//! values conditions on the way compared. Two branches exclude each other if their facts contradict. What cannot be
+//! known (expressions as texts, cycles) adds no fact, so a contradiction is never imagined.
+
+use std::collections::HashMap;
+
+use flowcell_contract::Json;
+use flowcell_expr::Path;
+
+use crate::{
+    graph::{Join, On},
+    limits,
+    read::RawFlow,
+    shape::Shape,
+    yaml::Tree,
+};
+
+/// What is known about a subject: that it is something, or that it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Fact {
+    subject: usize,
+    value: usize,
+    holds: bool,
+}
+
+/// Two branches into a node that exclude each other.
+pub(crate) struct Exclusion {
+    /// The nodes that the two edges come from.
+    pub(crate) sources: (usize, usize),
+    /// What one of them needs, and what the other one.
+    pub(crate) needs: (String, String),
+}
+
+/// Finds the contradicting branches of every join `all`, by node.
+pub(crate) fn exclusions(flow: &RawFlow<'_>, shape: &Shape, joins: &[Join]) -> Vec<(usize, Exclusion)> {
+    let waits = |node: &usize| joins[*node] == Join::All && shape.incoming[*node].len() > 1;
+    if !(0..joins.len()).any(|node| waits(&node)) {
+        return Vec::new();
+    }
+    let mut reader = Reader { flow, shape, words: Words::default(), facts: vec![Vec::new(); joins.len()] };
+    let mut found = Vec::new();
+    for node in shape.ancestry.components().iter().flatten().copied() {
+        if shape.ancestry.on_cycle(node) {
+            continue;
+        }
+        let branches: Vec<_> = shape.incoming[node].iter().map(|edge| reader.of_edge(*edge)).collect();
+        if waits(&node) {
+            found.extend(reader.contradiction(node, &branches).map(|exclusion| (node, exclusion)));
+        }
+        let mut facts = match joins[node] {
+            Join::All => branches.concat(),
+            Join::Settled | Join::Any => common(branches),
+        };
+        reader.of_condition(flow.nodes[node].when, &mut facts);
+        facts.sort_unstable();
+        facts.dedup();
+        facts.truncate(limits::FACTS);
+        reader.facts[node] = facts;
+    }
+    found.sort_by_key(|(node, _)| *node);
+    found
+}
+
+/// The facts of all branches.
+fn common(branches: Vec<Vec<Fact>>) -> Vec<Fact> {
+    let mut branches = branches.into_iter();
+    let Some(mut facts) = branches.next() else { return Vec::new() };
+    for branch in branches {
+        facts.retain(|fact| branch.contains(fact));
+    }
+    facts
+}
+
+/// Subjects and values as numbers.
+#[derive(Default)]
+struct Words {
+    numbers: HashMap<String, usize>,
+    texts: Vec<String>,
+}
+
+impl Words {
+    fn number(&mut self, text: String) -> usize {
+        *self.numbers.entry(text).or_insert_with_key(|text| {
+            self.texts.push(text.clone());
+            self.texts.len() - 1
+        })
+    }
+}
+
+struct Reader<'a> {
+    flow: &'a RawFlow<'a>,
+    shape: &'a Shape,
+    words: Words,
+    facts: Vec<Vec<Fact>>,
+}
+
+impl Reader<'_> {
+    /// What holds if an edge has fired.
+    fn of_edge(&mut self, edge: usize) -> Vec<Fact> {
+        let (raw, from, _) = self.shape.edges[edge];
+        let mut facts = self.facts[from].clone();
+        let end = match self.flow.edges[raw].on {
+            On::Success => Some("succeeds"),
+            On::Error => Some("fails"),
+            On::End => None,
+        };
+        if let Some(end) = end {
+            let subject = self.words.number(format!("`{}`", self.flow.nodes[from].id));
+            facts.push(Fact { subject, value: self.words.number(end.to_owned()), holds: true });
+        }
+        self.of_condition(self.flow.edges[raw].when, &mut facts);
+        facts
+    }
+
+    /// What holds if a condition does: `equals` with a literal, alone, negated or in an `and`.
+    fn of_condition(&mut self, when: Option<&Tree>, facts: &mut Vec<Fact>) {
+        let Some(when) = when else { return };
+        facts.extend(when.member("equals").and_then(|equals| self.of_equals(equals, true)));
+        let negated = when.member("not").and_then(|not| not.member("equals"));
+        facts.extend(negated.and_then(|equals| self.of_equals(equals, false)));
+        for term in when.member("and").map(Tree::items).unwrap_or_default() {
+            self.of_condition(Some(term), facts);
+        }
+    }
+
+    fn of_equals(&mut self, equals: &Tree, holds: bool) -> Option<Fact> {
+        let path = Path::parse(equals.member("var")?.text()?).ok()?;
+        // These mean something else at every node.
+        if matches!(path.root(), "inbound" | "inbounds") {
+            return None;
+        }
+        let value = match equals.member("value")?.json() {
+            Json::Number(number) => format!("is {}", number.as_f64()?),
+            Json::String(text) if text.contains("{{") => return None,
+            Json::Array(_) | Json::Object(_) => return None,
+            scalar => format!("is {scalar}"),
+        };
+        Some(Fact { subject: self.words.number(format!("`{path}`")), value: self.words.number(value), holds })
+    }
+
+    /// The first two branches that contradict each other.
+    fn contradiction(&self, node: usize, branches: &[Vec<Fact>]) -> Option<Exclusion> {
+        let mut known: HashMap<usize, Vec<(usize, Fact)>> = HashMap::new();
+        for (branch, facts) in branches.iter().enumerate() {
+            for fact in facts {
+                let others = known.entry(fact.subject).or_default();
+                let against = others.iter().find(|(other, known)| *other != branch && contradict(*known, *fact));
+                if let Some((other, against)) = against {
+                    let source = |branch: usize| self.shape.edges[self.shape.incoming[node][branch]].1;
+                    let needs = (self.tell(*against), self.tell(*fact));
+                    return Some(Exclusion { sources: (source(*other), source(branch)), needs });
+                }
+                if others.iter().all(|(_, known)| known != fact) {
+                    others.push((branch, *fact));
+                }
+            }
+        }
+        None
+    }
+
+    fn tell(&self, fact: Fact) -> String {
+        let (subject, value) = (&self.words.texts[fact.subject], &self.words.texts[fact.value]);
+        if fact.holds { format!("{subject} {value}") } else { format!("not {subject} {value}") }
+    }
+}
+
+fn contradict(a: Fact, b: Fact) -> bool {
+    match (a.holds, b.holds) {
+        (true, true) => a.value != b.value,
+        (false, false) => false,
+        _ => a.value == b.value,
+    }
+}
