@@ -8,6 +8,8 @@ mod merge;
 mod object;
 mod reduce;
 mod template;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 flowcell_sdk::pack! {

@@ -4,6 +4,8 @@ use flowcell_sdk::prelude::*;
 
 /// Errors that are told at most.
 const MAX_ERRORS: usize = 100;
+/// Characters of one error. An error quotes the value that is wrong, which may be all of a large input.
+const MAX_ERROR_CHARS: usize = 500;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
@@ -20,12 +22,20 @@ pub(crate) fn run(input: Input) -> Result<Value> {
     };
     let options = jsonschema::options().offline().with_pattern_options(jsonschema::PatternOptions::regex());
     let validator = options.build(&schema).map_err(|error| invalid(&error))?;
-    let place = |error: jsonschema::ValidationError<'_>| match error.instance_path().as_str() {
+    let errors: Vec<_> = validator.iter_errors(&input.value).take(MAX_ERRORS).map(|error| told(&error)).collect();
+    Ok(if errors.is_empty() { json!({ "valid": true }) } else { json!({ "valid": false, "errors": errors }) })
+}
+
+/// One error with its place, cut to a length that a person reads.
+fn told(error: &jsonschema::ValidationError<'_>) -> String {
+    let message = match error.instance_path().as_str() {
         "" => error.to_string(),
         path => format!("{path}: {error}"),
     };
-    let errors: Vec<_> = validator.iter_errors(&input.value).take(MAX_ERRORS).map(place).collect();
-    Ok(if errors.is_empty() { json!({ "valid": true }) } else { json!({ "valid": false, "errors": errors }) })
+    match message.char_indices().nth(MAX_ERROR_CHARS) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message,
+    }
 }
 
 fn invalid(error: &dyn std::fmt::Display) -> Failure {

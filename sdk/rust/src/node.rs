@@ -1,5 +1,7 @@
 //! The shapes that a node's function may have.
 
+use std::panic::{self, PanicHookInfo};
+
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -70,7 +72,17 @@ impl<F: Fn(&Task, I) -> Result<Step>, I: DeserializeOwned> Node<OfTaskAndInput<I
 /// Runs the host's task. [`pack!`](crate::pack) calls it.
 #[doc(hidden)]
 pub fn answer(run: impl FnOnce(&Task) -> Result<Step>) -> Result<border::Step, border::Failure> {
+    panic::set_hook(Box::new(tell));
     run(&Task::of_host()).map(Step::into_wit).map_err(Failure::into_wit)
+}
+
+/// Writes a panic to stderr as one line: the host puts it into the message of the trap that follows.
+fn tell(panic: &PanicHookInfo<'_>) {
+    let message = panic.payload_as_str().unwrap_or("no message");
+    match panic.location() {
+        Some(place) => eprintln!("panicked at {place}: {message}"),
+        None => eprintln!("panicked: {message}"),
+    }
 }
 
 /// The failure for a node type that the manifest names and the code does not know.

@@ -1,0 +1,134 @@
+//! What the manifest's examples cannot show: captured values, and how large or odd a value may be. The examples
+//! themselves are run in the sandbox, by the engine's tests.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use flowcell_contract::{Manifest, MarkKind};
+use flowcell_sdk::{
+    Given,
+    testing::{self, Outcome},
+};
+use serde_json::{Value, json};
+
+fn run(node_type: &str, input: Value) -> Outcome {
+    testing::run(crate::run_node, node_type, Given { input, ..Given::default() })
+}
+
+fn failure(node_type: &str, input: Value) -> flowcell_sdk::Failure {
+    match run(node_type, input) {
+        Outcome::Failure(failure) => failure,
+        other => panic!("{node_type}: {other:?}"),
+    }
+}
+
+#[test]
+fn captured_values_are_seen_and_locals_win() {
+    let vars = json!({ "flow.input.f": 10, "item": "shadowed", "values.x": "shadowed", "nodes[\"a-b\"].n": 5 });
+    let captured = |tag: &str, raw: Value| json!({ tag: raw, "vars": vars });
+    let rows = [
+        (
+            "data.filter",
+            json!({ "list": [1, 2, 3], "when": captured("expr", json!("item * flow.input.f > 15")) }),
+            json!({ "list": [2, 3] }),
+        ),
+        (
+            "data.map",
+            json!({ "list": [1, 2], "template": captured("template", json!({ "n": "{{ item + nodes['a-b'].n }}" })) }),
+            json!({ "list": [{ "n": 6 }, { "n": 7 }] }),
+        ),
+        (
+            "data.reduce",
+            json!({ "list": [1, 2], "initial": 0, "expr": captured("expr", json!("acc + item * flow.input.f")) }),
+            json!({ "value": 30 }),
+        ),
+        (
+            "data.template",
+            json!({ "template": captured("template", json!("{{ flow.input.f }} {{ x }} {{ values.x }}")), "values": { "x": 1 } }),
+            json!({ "text": "10 1 1" }),
+        ),
+    ];
+    for (node_type, input, output) in rows {
+        assert_eq!(run(node_type, input), Outcome::Output(output), "{node_type}");
+    }
+}
+
+/// What an expression reads is captured only if the host knows that it is an expression.
+#[test]
+fn what_is_an_expression_is_marked_as_one() {
+    let manifest = Manifest::parse(crate::MANIFEST).unwrap();
+    let marks = manifest.nodes.iter().flat_map(|node| node.marks.iter().map(|mark| (&*node.name, mark)));
+    let mut kinds: Vec<_> = marks.map(|(name, mark)| (name, mark.path.join("."), mark.kind)).collect();
+    kinds.sort_by_key(|(name, _, _)| *name);
+    let wanted = [
+        ("data.filter", "when", MarkKind::Condition),
+        ("data.map", "template", MarkKind::Template),
+        ("data.reduce", "expr", MarkKind::Condition),
+        ("data.template", "template", MarkKind::Template),
+    ];
+    assert_eq!(kinds, wanted.map(|(name, path, kind)| (name, path.to_owned(), kind)));
+}
+
+#[test]
+fn adding_up() {
+    let rows = [
+        (json!([i64::MAX, 1]), json!(9_223_372_036_854_775_808.0)),
+        (json!([1, 0.5]), json!(1.5)),
+        (json!([1, -1]), json!(0)),
+        (json!([{ "a": 1 }, { "a": 2 }]), json!({ "a": 2 })),
+        (json!([null]), json!(null)),
+    ];
+    for (list, value) in rows {
+        assert_eq!(run("data.reduce", json!({ "list": list })), Outcome::Output(json!({ "value": value })));
+    }
+    let mixed = failure("data.reduce", json!({ "list": [[1], { "a": 1 }] }));
+    assert!(mixed.message.contains("give an `expr`"), "{mixed}");
+}
+
+#[test]
+fn writing_parts() {
+    let grown = |path: &str| run("data.set", json!({ "object": { "a": [0] }, "path": path, "value": 1 }));
+    let Outcome::Output(output) = grown("a[10000]") else { panic!("a list grows by 10000") };
+    assert_eq!(output["object"]["a"].as_array().unwrap().len(), 10_001);
+    let refused = [
+        "a[10001]",
+        "a[18446744073709551616]",
+        "a[-1]",
+        "a[]",
+        "a[0",
+        "a[0]b",
+        "",
+        ".",
+        "a.",
+        "[0]",
+        "a.b",
+        "b.c.d[0]e",
+    ];
+    for path in refused {
+        let refused = failure("data.set", json!({ "object": { "a": [0] }, "path": path, "value": 1 }));
+        assert_eq!(refused.code, "invalid_input", "{path}");
+    }
+    let long = vec!["a"; 101].join(".");
+    assert!(failure("data.set", json!({ "object": {}, "path": long, "value": 1 })).message.contains("100 steps"));
+}
+
+#[test]
+fn broken_json_is_told_with_its_place() {
+    let failure = failure("data.json.parse", json!({ "text": "{\n  \"a\": nope\n}" }));
+    assert_eq!((&*failure.code, failure.details), ("invalid_json", Some(json!({ "line": 2, "column": 9 }))));
+}
+
+#[test]
+fn validation_is_bounded() {
+    let large = json!({ "value": "x".repeat(1 << 20), "schema": { "type": "number" } });
+    let Outcome::Output(output) = run("data.validate", large) else { panic!("it is checked") };
+    assert!(output["errors"][0].as_str().unwrap().chars().count() <= 501);
+    let many = json!({ "value": vec!["x"; 1000], "schema": { "items": { "type": "number" } } });
+    let Outcome::Output(output) = run("data.validate", many) else { panic!("it is checked") };
+    assert_eq!(output["errors"].as_array().unwrap().len(), 100);
+    let slow = json!({ "value": "a".repeat(50_000) + "!", "schema": { "pattern": "^(a+)+$" } });
+    let Outcome::Output(output) = run("data.validate", slow) else { panic!("it is checked") };
+    assert_eq!(output["valid"], json!(false));
+    for reference in ["file:///etc/passwd", "https://example.com/schema", "other.json#/a", "#/nowhere"] {
+        let input = json!({ "value": 1, "schema": { "$ref": reference } });
+        assert_eq!(failure("data.validate", input).code, "invalid_schema", "{reference}");
+    }
+}
