@@ -1,0 +1,76 @@
+//! Packs written from the WIT alone, outside of the workspace: nothing in the host knows the name of a node, and nothing
+//! believes what a manifest says.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+fn guest(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests").join(name)
+}
+
+/// Builds a guest and returns the directory of its component. The target directory is one of its own: the outer cargo may
+/// hold the lock of the usual one.
+fn build(name: &str, features: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{features}"));
+    let built = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--target",
+            "wasm32-wasip2",
+            "--features",
+            features,
+            "--manifest-path",
+        ])
+        .arg(guest(name).join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target)
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    target.join("wasm32-wasip2/release")
+}
+
+/// Runs the guest's flow with the packs of a directory.
+fn run(name: &str, packs: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
+    command.args(["run", "--quiet", "--packs"]).arg(packs).args(args).arg(guest(name).join("flow.yaml"));
+    command.output().unwrap()
+}
+
+#[track_caller]
+fn gives_what_is_expected(name: &str, output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let given: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let expected = fs::read_to_string(guest(name).join("flow.expected.json")).unwrap();
+    assert_eq!(given, serde_json::from_str::<serde_json::Value>(&expected).unwrap());
+}
+
+#[test]
+fn a_strangers_foreach_and_gate_work_like_those_of_the_catalog() {
+    let packs = build("acme", "");
+    gives_what_is_expected("acme", &run("acme", &packs, &["--answer", "ask=yes"]));
+}
+
+#[test]
+fn what_a_manifest_promises_and_the_code_does_not_keep_is_that_nodes_failure_alone() {
+    let packs = build("liar", "");
+    gives_what_is_expected("liar", &run("liar", &packs, &[]));
+}
+
+#[test]
+fn a_pack_that_imports_what_no_host_has_is_refused_before_it_runs() {
+    let packs = build("liar", "forbidden");
+    let refused = run("liar", &packs, &[]);
+    assert_eq!(refused.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.contains("imports `liar:pack/nuke@0.1.0`, which this host does not offer"), "{told}");
+}
