@@ -46,6 +46,10 @@ enum Command {
     Completions(completions::CompletionsArgs),
 }
 
+/// One process runs one flow, and starting fast matters more to it than room for a thousand attempts at a time. Flows
+/// run 16 unless they say otherwise.
+const INSTANCES: u32 = 64;
+
 /// Where node types come from, beside the built-in catalog.
 #[derive(Args)]
 pub(crate) struct PackArgs {
@@ -56,7 +60,8 @@ pub(crate) struct PackArgs {
 
 impl PackArgs {
     fn host(&self) -> Result<Host, Problem> {
-        let builder = self.packs.iter().fold(Host::builder(), |builder, path| builder.packs(path));
+        let builder = Host::builder().instances(INSTANCES);
+        let builder = self.packs.iter().fold(builder, |builder, path| builder.packs(path));
         Ok(builder.build()?)
     }
 }

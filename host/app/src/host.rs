@@ -46,6 +46,7 @@ pub struct HostBuilder {
     packs: Vec<PathBuf>,
     cache: CacheDir,
     limits: Limits,
+    instances: Option<u32>,
 }
 
 #[derive(Default)]
@@ -81,6 +82,13 @@ impl HostBuilder {
         self
     }
 
+    /// Sets how many attempts run at a time, those that wait for a call included; what is more waits for its turn. By
+    /// default as many as the machine can hold. Fewer make the start faster.
+    pub fn instances(mut self, count: u32) -> HostBuilder {
+        self.instances = Some(count);
+        self
+    }
+
     /// Starts the engine and reads the manifests. Nothing is compiled before it is first used.
     pub fn build(self) -> Result<Host, Error> {
         let cache_dir = match self.cache {
@@ -88,7 +96,7 @@ impl HostBuilder {
             CacheDir::At(path) => Some(path),
             CacheDir::None => None,
         };
-        let config = Config { cache_dir, limits: self.limits, ..Config::default() };
+        let config = Config { cache_dir, limits: self.limits, instances: self.instances, ..Config::default() };
         let engine = Engine::new(config).map_err(|error| Error::Engine(error.into()))?;
         let mut catalog = Catalog::default();
         for built_in in catalog::PACKS {

@@ -199,7 +199,11 @@ impl Desk {
         drop(err);
         let mut line = String::new();
         match io::stdin().lock().read_line(&mut line) {
-            Ok(0) | Err(_) => None,
+            Ok(0) | Err(_) => {
+                // The prompt's line is still open.
+                let _ = writeln!(io::stderr());
+                None
+            }
             Ok(_) => Some(line.trim_end_matches(['\r', '\n']).to_owned()),
         }
     }
