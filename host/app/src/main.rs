@@ -11,6 +11,10 @@ use clap::Parser;
 
 use crate::{commands::Arguments, problem::Exit, terminal::Terminal};
 
+/// Faster than the system's where many threads share small values.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,

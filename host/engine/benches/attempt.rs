@@ -13,6 +13,7 @@ use flowcell_engine::{Config, Engine};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 
 #[path = "attempt/bare.rs"]
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
 mod bare;
 #[path = "../tests/engine/guests.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]

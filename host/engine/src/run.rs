@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use flowcell_contract::{Attempt, Calls, Failure, NodeRunner, StepResult, code};
 use futures_util::future::BoxFuture;
-use tokio::task::JoinHandle;
+use tokio::{
+    sync::{SemaphorePermit, oneshot},
+    task::AbortHandle,
+};
 use wasmtime::Store;
 
 use crate::{
@@ -19,19 +22,17 @@ use crate::{
 impl NodeRunner for Engine {
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
         // Guests run on threads of their own: one that computes delays no timer and no other work of the host.
-        let task = self.inner().clone().spawn(attempt, calls);
+        let (task, answer) = self.inner().clone().spawn(attempt, calls);
         Box::pin(async move {
-            let mut task = AbortOnDrop(task);
-            match (&mut task.0).await {
-                Ok(result) => result,
-                Err(error) => Err(Failure::retryable(code::LOST_WORKER, format!("the attempt was lost: {error}"))),
-            }
+            let _task = AbortOnDrop(task);
+            let lost = |_| Err(Failure::retryable(code::LOST_WORKER, "the attempt was lost: it panicked in the host"));
+            answer.await.unwrap_or_else(lost)
         })
     }
 }
 
 /// Stops the guest at its next yield when nobody waits for it any more.
-struct AbortOnDrop(JoinHandle<StepResult>);
+struct AbortOnDrop(AbortHandle);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
@@ -39,15 +40,42 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// An attempt that may begin.
+struct Admitted<'a> {
+    linked: &'a Linked,
+    offer: &'a Offer,
+    _slots: SemaphorePermit<'a>,
+}
+
 impl Inner {
-    fn spawn(self: Arc<Inner>, attempt: Attempt, calls: Arc<dyn Calls>) -> JoinHandle<StepResult> {
+    fn spawn(
+        self: Arc<Inner>,
+        attempt: Attempt,
+        calls: Arc<dyn Calls>,
+    ) -> (AbortHandle, oneshot::Receiver<StepResult>) {
+        let (answer, answered) = oneshot::channel();
         let runtime = self.runtime().clone();
-        runtime.spawn(async move { self.perform(attempt, calls).await })
+        let task = runtime.spawn(async move {
+            let admitted = self.admit(&attempt).await;
+            let Admitted { linked, offer, .. } = match &admitted {
+                Ok(admitted) => admitted,
+                Err(failure) => return drop(answer.send(Err(failure.clone()))),
+            };
+            let _ticking = self.ticker.enter();
+            let mut store = self.store(attempt, calls);
+            let result = self.call(&mut store, linked, offer).await;
+            store.data_mut().forward_output(true).await;
+            // The answer first: giving back the memory of an instance takes as long as a short call. Nobody may be
+            // there to hear it.
+            let _ = answer.send(result);
+        });
+        (task.abort_handle(), answered)
     }
 
-    async fn perform(self: Arc<Inner>, attempt: Attempt, calls: Arc<dyn Calls>) -> StepResult {
-        let pack = self.packs.get(&attempt.pack).ok_or_else(|| unknown(&attempt))?;
-        let offer = pack.offers.get(&attempt.node_type).ok_or_else(|| unknown(&attempt))?;
+    /// Finds what the attempt runs, and waits until there is room for it.
+    async fn admit(self: &Arc<Inner>, attempt: &Attempt) -> Result<Admitted<'_>, Failure> {
+        let pack = self.packs.get(&attempt.pack).ok_or_else(|| unknown(attempt))?;
+        let offer = pack.offers.get(&attempt.node_type).ok_or_else(|| unknown(attempt))?;
         if attempt.resumes == 0 {
             offer.schemas.check_input(&offer.node, attempt.input.json())?;
             offer.schemas.check_config(&offer.node, attempt.config.json())?;
@@ -59,12 +87,8 @@ impl Inner {
             None => return Err(Failure::retryable(code::LOST_WORKER, "the pack was not linked")),
         };
         let closed = |_| Failure::retryable(code::LOST_WORKER, "the engine is going down");
-        let _slots = self.slots.acquire_many(linked.slots).await.map_err(closed)?;
-        let _ticking = self.ticker.enter();
-        let mut store = self.store(attempt, calls);
-        let result = self.call(&mut store, linked, offer).await;
-        store.data_mut().forward_output(true).await;
-        result
+        let slots = self.slots.acquire_many(linked.slots).await.map_err(closed)?;
+        Ok(Admitted { linked, offer, _slots: slots })
     }
 
     /// Compiling takes its time, so it happens beside the threads that run guests.

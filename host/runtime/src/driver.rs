@@ -356,14 +356,18 @@ impl Driver {
             return Incoming::Command(command);
         }
         let due = self.timers.first(&self.state);
-        match due {
-            Some((at, _)) if self.sleeping.as_ref().is_none_or(|(sleeping, _)| *sleeping != at) => {
-                self.sleeping = Some((at, self.world.timers.wait(at)));
-            }
-            None => self.sleeping = None,
-            _ => {}
-        }
+        self.sleep_until(due.map(|(at, _)| at));
         std::future::poll_fn(|context| self.poll_next(context, due)).await
+    }
+
+    /// Sees to it that the driver wakes at this time. Most timers are withdrawn before they are due, and setting the clock
+    /// costs more than waking once too often: a sleep that ends earlier is kept.
+    fn sleep_until(&mut self, due: Option<u64>) {
+        match (due, &self.sleeping) {
+            (None, _) => self.sleeping = None,
+            (Some(due), Some((sleeping, _))) if *sleeping <= due => {}
+            (Some(due), _) => self.sleeping = Some((due, self.world.timers.wait(due))),
+        }
     }
 
     /// Commands first: what an attempt noted was sent before its answer.
@@ -376,11 +380,16 @@ impl Driver {
                 return Poll::Ready(Incoming::Answered(answered));
             }
         }
-        if let (Some((_, sleep)), Some((_, timer))) = (&mut self.sleeping, due)
-            && Pin::new(sleep).poll(context).is_ready()
-        {
+        while let (Some((slept, sleep)), Some((due, timer))) = (&mut self.sleeping, due) {
+            if Pin::new(sleep).poll(context).is_pending() {
+                break;
+            }
+            let early = *slept < due;
             self.sleeping = None;
-            return Poll::Ready(Incoming::Due(timer));
+            if !early {
+                return Poll::Ready(Incoming::Due(timer));
+            }
+            self.sleep_until(Some(due));
         }
         Poll::Pending
     }

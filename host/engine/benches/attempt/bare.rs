@@ -1,5 +1,7 @@
 //! The least that a host can do with the same component and the same settings.
 
+use std::path::Path;
+
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store, StoreLimits,
     StoreLimitsBuilder,
@@ -14,7 +16,7 @@ wasmtime::component::bindgen!({
     exports: { default: async },
 });
 
-use flowcell::node::{context, types};
+use self::flowcell::node::{context, types};
 
 pub(crate) struct Bare {
     engine: Engine,
@@ -31,22 +33,25 @@ struct Host {
 
 impl Bare {
     pub(crate) fn new(component: &[u8], input: &str) -> Bare {
-        let mut pool = PoolingAllocationConfig::new();
-        pool.max_memory_size(64 << 20)
-            .linear_memory_keep_resident(64 << 10)
-            .table_keep_resident(4 << 10)
-            .async_stack_keep_resident(16 << 10)
-            .pagemap_scan(Enabled::Auto);
-        let mut config = Config::new();
-        config
-            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
-            .concurrency_support(false)
-            .epoch_interruption(true)
-            .cranelift_nan_canonicalization(true)
-            .async_stack_zeroing(true)
-            .async_stack_size(1 << 20);
-        let engine = Engine::new(&config).unwrap();
+        let engine = engine();
         let component = Component::new(&engine, component).unwrap();
+        Bare::link(engine, component, input)
+    }
+
+    /// From a file that [`Bare::precompile`] has written.
+    #[allow(unsafe_code, reason = "the benchmark has written the file itself")]
+    pub(crate) fn precompiled(code: &Path, input: &str) -> Bare {
+        let engine = engine();
+        // SAFETY: nobody else knows the file's place.
+        let component = unsafe { Component::deserialize_file(&engine, code) }.unwrap();
+        Bare::link(engine, component, input)
+    }
+
+    pub(crate) fn precompile(component: &[u8], code: &Path) {
+        std::fs::write(code, engine().precompile_component(component).unwrap()).unwrap();
+    }
+
+    fn link(engine: Engine, component: Component, input: &str) -> Bare {
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
         types::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host).unwrap();
@@ -71,6 +76,24 @@ impl Bare {
         let step = instance.flowcell_node_node().call_run(&mut store, "hostile.copy").await.unwrap().unwrap();
         assert!(matches!(step, types::Step::Done(_)));
     }
+}
+
+fn engine() -> Engine {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.max_memory_size(64 << 20)
+        .linear_memory_keep_resident(64 << 10)
+        .table_keep_resident(4 << 10)
+        .async_stack_keep_resident(16 << 10)
+        .pagemap_scan(Enabled::Auto);
+    let mut config = Config::new();
+    config
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+        .concurrency_support(false)
+        .epoch_interruption(true)
+        .cranelift_nan_canonicalization(true)
+        .async_stack_zeroing(true)
+        .async_stack_size(1 << 20);
+    Engine::new(&config).unwrap()
 }
 
 impl WasiView for Host {

@@ -1,0 +1,121 @@
+//! What a sandboxed task costs through the whole runtime, over the bare wasmtime call of the same component with the same
+//! settings: 1 KiB of JSON in and out, a fresh instance each, results recorded in memory. Prints microseconds and ratios.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
+use std::{
+    fmt::Write,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use flowcell::{Host, Json, LoadedFlow, RunOptions, RunStatus, Source};
+use futures_util::{FutureExt, StreamExt, stream};
+
+#[path = "../../engine/benches/attempt/bare.rs"]
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
+mod bare;
+#[path = "../../engine/tests/engine/guests.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod guests;
+
+/// As in the command line.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Every figure is the best of so many rounds, the bare calls and the runs taking turns.
+const ROUNDS: usize = 10;
+const FAN_OUT: usize = 10_000;
+const AT_A_TIME: usize = 64;
+const CHAIN: usize = 100;
+/// A chain is short, so that each round runs many of them.
+const CHAINS: usize = 20;
+
+fn main() {
+    let text = "x".repeat(1_000);
+    let item = format!(r#"{{"text":"{text}","list":[1,2,3]}}"#);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("hostile.wasm"), guests::HOSTILE.as_slice()).unwrap();
+    let host = Host::builder().packs(folder.path()).build().unwrap();
+    let item_value: Json = serde_json::from_str(&item).unwrap();
+
+    let bare = Arc::new(bare::Bare::new(&guests::HOSTILE, &item));
+    let threads = std::thread::available_parallelism().unwrap().get();
+    let guests = runtime(threads);
+    let caller = runtime(1);
+    let call = || {
+        let bare = bare.clone();
+        guests.spawn(async move { bare.call().await }).map(|joined| joined.unwrap())
+    };
+    let bare_calls = |count: usize, at_a_time: usize| {
+        let calls = stream::repeat_with(&call).take(count).buffer_unordered(at_a_time);
+        timed(|| caller.block_on(calls.for_each(|()| async {})))
+    };
+    let run = |flow: &LoadedFlow, input: &Json| {
+        let options = RunOptions { input: input.clone(), without_events: true, ..RunOptions::default() };
+        let runner = host.runner(flow, options).unwrap();
+        timed(|| {
+            let result = caller.block_on(runner.run());
+            assert_eq!(result.status, RunStatus::Succeeded, "{:?}", result.error);
+        })
+    };
+
+    let chain = load(&host, &chain_flow());
+    let input = Json::object([("item", item_value.clone())]);
+    let chains = || (0..CHAINS).map(|_| run(&chain, &input)).sum();
+    let bare_chains = || (0..CHAINS).map(|_| bare_calls(CHAIN, 1)).sum();
+    let (ours, theirs) = best(chains, bare_chains);
+    report(&format!("chain of {CHAIN}"), CHAIN * CHAINS, ours, theirs);
+
+    let list = Json::object([("list", Json::array(std::iter::repeat_n(item_value, FAN_OUT)))]);
+    let fan_out = load(&host, FAN_OUT_FLOW);
+    let (ours, theirs) = best(|| run(&fan_out, &list), || bare_calls(FAN_OUT, AT_A_TIME));
+    report(&format!("fan-out of {FAN_OUT}, {AT_A_TIME} at a time"), FAN_OUT, ours, theirs);
+}
+
+const FAN_OUT_FLOW: &str = "
+flow: { name: fan-out, input: { list: [] }, policy: { maxConcurrency: 64 } }
+nodes:
+  - { id: all, type: control.foreach, input: { list: '{{ flow.input.list }}', concurrency: 64 }, body: [one] }
+  - { id: one, type: hostile.copy, input: '{{ all.item }}' }
+edges: []
+";
+
+/// A chain of nodes, each of which gets the whole output of the one before.
+fn chain_flow() -> String {
+    let mut nodes = String::from("flow: { name: chain, input: { item: null } }\nnodes:\n");
+    let mut edges = String::from("edges:\n");
+    for at in 0..CHAIN {
+        let from = if at == 0 { "flow.input.item".to_owned() } else { format!("n{}", at - 1) };
+        writeln!(nodes, "  - {{ id: n{at}, type: hostile.copy, input: '{{{{ {from} }}}}' }}").unwrap();
+        if at > 0 {
+            writeln!(edges, "  - {{ from: n{}, to: n{at} }}", at - 1).unwrap();
+        }
+    }
+    nodes + &edges
+}
+
+fn load(host: &Host, text: &str) -> LoadedFlow {
+    host.load_source(Source { name: "bench.yaml".into(), text: text.into() }).unwrap()
+}
+
+fn runtime(threads: usize) -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).event_interval(1).enable_time().build().unwrap()
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+/// The best time of each.
+fn best(ours: impl Fn() -> Duration, theirs: impl Fn() -> Duration) -> (Duration, Duration) {
+    let rounds = (0..ROUNDS).map(|_| (ours(), theirs()));
+    rounds.fold((Duration::MAX, Duration::MAX), |best, round| (best.0.min(round.0), best.1.min(round.1)))
+}
+
+fn report(name: &str, tasks: usize, ours: Duration, bare: Duration) {
+    let each = |total: Duration| total.as_secs_f64() * 1e6 / tasks as f64;
+    println!("{name}: {:.1} µs a task, bare {:.1} µs, ratio {:.2}", each(ours), each(bare), each(ours) / each(bare));
+}
