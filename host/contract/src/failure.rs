@@ -41,6 +41,10 @@ pub mod code {
     pub const CANCELLED: &str = "cancelled";
     /// The runner itself broke; the attempt may be repeated.
     pub const LOST_WORKER: &str = "lost_worker";
+    /// Somebody else has written the same state meanwhile.
+    pub const STATE_CONFLICT: &str = "state_conflict";
+    /// The store could not answer.
+    pub const STORE_FAILED: &str = "store_failed";
 }
 
 /// A typed failure. The same record crosses the border in both directions.

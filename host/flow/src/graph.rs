@@ -204,7 +204,7 @@ pub enum Join {
 }
 
 /// Policies of a flow.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct FlowPolicy {
     /// Whether the first unhandled failure cancels the rest of its scope.
     pub fail_fast: bool,

@@ -10,7 +10,7 @@ use flowcell_contract::{
     Attempt, Calls, Catalog, Digest, FanOut, Json, Manifest, NodeRunner, Pause, Step, StepResult, Value, Wake,
 };
 use flowcell_flow::{NoFiles, Source, graph::Graph};
-use flowcell_runtime::{FlowRunner, NoFlows, PolicyOverride, RunOptions, RunStatus, World};
+use flowcell_runtime::{FlowRunner, NoFlows, Pinned, PolicyOverride, RunOptions, RunStatus, World, ports::Pin};
 use futures_util::future::BoxFuture;
 
 const MANIFEST: &str = "
@@ -85,7 +85,8 @@ fn time(graph: &Arc<Graph>, input: &Json) -> f64 {
     let world = Arc::new(World::in_memory(Arc::new(Noop), Arc::new(NoFlows)));
     let policy = PolicyOverride { max_concurrency: Some(64), ..PolicyOverride::default() };
     let options = RunOptions { input: input.clone(), policy, without_events: true, ..RunOptions::default() };
-    let runner = FlowRunner::new(graph.clone(), world, options);
+    let flow = Pinned { graph: graph.clone(), pin: Pin("bench".into()) };
+    let runner = FlowRunner::new(flow, world, options).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let began = Instant::now();
     let result = runtime.block_on(runner.run());

@@ -10,7 +10,7 @@ use flowcell_flow::graph::{BodyIx, EdgeIx, Graph};
 
 use crate::{
     capture,
-    fact::{Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey},
+    fact::{Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey, Write},
     outcome,
     state::{Each, EdgeState, Phase, RunState, Scope, Task},
 };
@@ -24,7 +24,7 @@ impl RunState {
             Fact::TaskSkipped { task, reason } => self.task_skipped(*task, *reason),
             Fact::AttemptStarted { task } => self.attempt_started(*task, ts),
             Fact::TaskResumed { task } => self.task_resumed(*task, ts),
-            Fact::TaskPaused { task, pause } => self.task_paused(*task, pause, ts),
+            Fact::TaskPaused { task, pause, writes } => self.task_paused(*task, pause, writes, ts),
             Fact::TaskWoken { task, index, outcome } => self.task_woken(*task, *index, outcome),
             Fact::TaskRetrying { task, delay_ms, .. } => self.task_retrying(*task, ts + delay_ms),
             Fact::RetryDue { task } => self.enqueue(*task, Phase::Ready),
@@ -58,7 +58,12 @@ impl RunState {
             | Fact::Replied { .. }
             | Fact::Noted { .. } => {}
             Fact::CancelRequested { reason } => self.cancel = Some(*reason),
+            Fact::RunResumed { by_hand } => self.run_resumed(*by_hand, ts),
+            Fact::RunParked { .. } => {}
             Fact::RunEnded { end } => self.run_ended(end),
+        }
+        if moves_on(fact) {
+            self.idle_resumes = 0;
         }
     }
 
@@ -80,6 +85,13 @@ impl RunState {
         self.deadline = deadline;
         self.next_scope = 1;
         self.scopes.insert(ScopeId::ROOT, new_scope(&self.graph, BodyIx::ROOT));
+    }
+
+    /// Attempts that were running begin again: the time until now was not theirs.
+    fn run_resumed(&mut self, by_hand: bool, ts: u64) {
+        self.idle_resumes = if by_hand { 0 } else { self.idle_resumes + 1 };
+        let tasks = self.scopes.values_mut().flat_map(|scope| &mut scope.tasks);
+        tasks.filter(|task| task.phase == Phase::Running).for_each(|task| task.since = ts);
     }
 
     fn run_ended(&mut self, end: &RunEnd) {
@@ -145,6 +157,7 @@ impl RunState {
         task.resumes = 0;
         task.ran_ms = 0;
         task.since = ts;
+        task.clock = ts;
         // A new attempt knows nothing of the passes and pauses of the one before.
         task.rest = None;
     }
@@ -154,15 +167,17 @@ impl RunState {
         let task = self.task_mut(key);
         task.resumes += 1;
         task.since = ts;
+        task.clock = ts;
     }
 
-    fn task_paused(&mut self, key: TaskKey, pause: &Pause, ts: u64) {
+    fn task_paused(&mut self, key: TaskKey, pause: &Pause, writes: &[Write], ts: u64) {
         self.set_phase(key, Phase::Paused);
         let task = self.task_mut(key);
         task.ran_ms += ts.saturating_sub(task.since);
         task.since = ts;
         let rest = task.rest();
         rest.state = Some(pause.state.clone());
+        rest.writes = writes.into();
         rest.woken = None;
         if let [Wake::Each(fan_out)] = pause.until.as_slice() {
             let length = fan_out.items.json().as_array().map_or(0, <[Json]>::len);
@@ -268,6 +283,14 @@ impl RunState {
             *slot = Some(result);
         }
     }
+}
+
+/// Whether a fact shows that the run gets somewhere.
+fn moves_on(fact: &Fact) -> bool {
+    matches!(
+        fact,
+        Fact::TaskSucceeded { .. } | Fact::TaskFailed { .. } | Fact::TaskPaused { .. } | Fact::TaskRetrying { .. }
+    )
 }
 
 fn new_scope(graph: &Arc<Graph>, body: BodyIx) -> Scope {

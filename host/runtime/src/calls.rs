@@ -7,10 +7,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use crate::{
-    fact::{Note, TaskKey},
+    fact::{Note, TaskKey, Write},
     hub::Command,
     limits::MAX_KEY_BYTES,
-    ports::{CacheStore, StateStore, Timers, Write},
+    ports::{CacheStore, StateStore, Timers},
 };
 
 /// What the calls of a run's attempts share.
@@ -31,8 +31,9 @@ pub(crate) struct AttemptCalls {
 }
 
 impl AttemptCalls {
-    pub(crate) fn new(site: Arc<CallSite>, task: TaskKey) -> AttemptCalls {
-        AttemptCalls { site, task, writes: Mutex::default() }
+    /// The calls of an attempt that has made these writes before it paused.
+    pub(crate) fn new(site: Arc<CallSite>, task: TaskKey, writes: Vec<Write>) -> AttemptCalls {
+        AttemptCalls { site, task, writes: Mutex::new(writes) }
     }
 
     /// Takes the writes that the attempt has buffered.
@@ -82,23 +83,24 @@ impl AttemptCalls {
     }
 
     /// The value and version that this attempt sees: its own writes first.
-    fn seen(&self, key: &str) -> Option<(Value, u64)> {
+    fn seen(&self, key: &str) -> Result<Option<(Value, u64)>, Failure> {
         let stored = self.site.state.get(&self.site.tenant, &self.site.flow, key);
+        let stored = stored.map_err(|error| Failure::retryable(code::STORE_FAILED, error.to_string()))?;
         let writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let own = writes.iter().filter(|write| write.key == key);
-        own.fold(stored, |seen, write| Some((write.value.clone(), seen.map_or(0, |(_, version)| version) + 1)))
+        Ok(own.fold(stored, |seen, write| Some((write.value.clone(), seen.map_or(0, |(_, version)| version) + 1))))
     }
 
     fn state_get(&self, key: &str) -> Result<Value, Failure> {
         let entry = self
-            .seen(key)
+            .seen(key)?
             .map(|(value, version)| Json::object([("value", value.json().clone()), ("version", Json::from(version))]));
         Ok(Value::from(entry.unwrap_or_default()))
     }
 
     fn state_set(&self, args: &Json, expected: Option<u64>) -> Result<Value, Failure> {
         let key = key(args)?;
-        let version = self.seen(&key).map_or(0, |(_, version)| version);
+        let version = self.seen(&key)?.map_or(0, |(_, version)| version);
         if expected.is_some_and(|expected| expected != version) {
             return Ok(Value::null());
         }

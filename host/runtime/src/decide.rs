@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use flowcell_contract::{Failure, Json, Question, StepResult, Value};
 
 use crate::{
-    fact::{CancelReason, Fact, Note, ScopeId, TaskKey},
+    fact::{CancelReason, Fact, Note, ScopeId, TaskKey, Write},
     outstanding::Timer,
     state::{Phase, RunState},
 };
@@ -30,6 +30,18 @@ pub enum Input {
         /// The seed of the run.
         seed: u64,
     },
+    /// Somebody goes on driving the run.
+    Resume {
+        /// A person asked for it.
+        by_hand: bool,
+    },
+    /// What can begin may begin, after the run was resumed.
+    Proceed,
+    /// Nobody drives the run any more, until something moves it on.
+    Park {
+        /// When its next timer is due.
+        due: Option<u64>,
+    },
     /// An attempt answered.
     Answered {
         /// Whose.
@@ -38,6 +50,8 @@ pub enum Input {
         attempt: (u32, u32),
         /// What it answered.
         result: StepResult,
+        /// If it paused: the state that it has written so far, for nobody else to see yet.
+        writes: Vec<Write>,
     },
     /// A timer is due.
     Due(Timer),
@@ -103,9 +117,13 @@ pub trait Entropy {
 pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn Entropy) -> Result<Vec<Fact>, Refusal> {
     let mut decider =
         Decider { state, now, entropy, facts: Vec::new(), ended: VecDeque::new(), check: VecDeque::new() };
+    // Nothing begins before it is durable that the run was resumed.
+    let dispatches = !matches!(input, Input::Resume { .. });
     decider.arrive(input)?;
     decider.settle();
-    decider.dispatch();
+    if dispatches {
+        decider.dispatch();
+    }
     Ok(decider.facts)
 }
 

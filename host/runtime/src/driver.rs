@@ -7,7 +7,19 @@
 //!   timers ────────────────► due ──────┘             └─► journal ─► events ─► channels
 //! ```
 
+//!
+//! **Why nothing acknowledged is lost.** Facts are appended before anything is done about them, and the journal makes
+//! them durable in the order of the calls, so that what is durable is a prefix of what happened. Everything that leaves
+//! the run goes through the [`trail`], which holds it back until the facts that it follows from are durable: events for
+//! subscribers, acknowledgements, the result, and calls that leave the host. So whatever anybody outside has seen follows
+//! from a durable prefix, and a process that goes on from there contradicts nobody. What is lost with a crash are facts
+//! that nobody outside knows of; the attempts behind them had no effect but through the trail, so that running them
+//! again is not noticed. The journal is hurried (*forced*) only where somebody waits for the trail: when a run is
+//! accepted, parks or ends, before a question or a wait is shown, before a request is acknowledged, before a call leaves.
+
 mod perform;
+mod recover;
+mod trail;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,30 +29,34 @@ use std::{
     task::{Context, Poll},
 };
 
-use flowcell_contract::{Failure, FlowCall, Json, RunId, StepResult, Tenant};
-use flowcell_flow::graph::{FlowPolicy, Graph};
+use flowcell_contract::{Failure, Json, RunId, Step, StepResult, Tenant, code};
+use flowcell_flow::graph::FlowPolicy;
 use futures_util::{
     StreamExt,
     future::{AbortHandle, Aborted, BoxFuture},
     stream::FuturesUnordered,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 
 use crate::{
     calls::CallSite,
     decide::{Entropy, Input, Refusal, decide},
     event::Event,
-    fact::TaskKey,
+    fact::{TaskKey, Write},
     hub::{Channel, Command, Hub, HubError, Request},
-    limits::COMMAND_QUEUE,
+    limits::{COMMAND_QUEUE, READ_UNITS},
     outstanding::{Outstanding, Timer},
-    ports::{Unit, Write},
+    ports::{Entry, Journal, Record, StageError, Staged, Standing, StoreError, Unit},
     publish::Projector,
-    result::Waiting,
+    result::{Rest, Waiting},
     state::RunState,
     timing::TimerHeap,
-    world::{World, random},
+    world::{Pinned, World, random},
 };
+use trail::{Deferred, Trail};
 
 /// What came of an attempt.
 struct Answered {
@@ -52,13 +68,23 @@ struct Answered {
 
 struct Child {
     hub: Hub,
-    waiting: Vec<Waiting>,
-    driving: tokio::task::AbortHandle,
+    /// Why it does not move by itself, if it does not.
+    rest: Option<Rest>,
+    driving: Option<JoinHandle<()>>,
+}
+
+impl Child {
+    /// Lets the child tell the rest of what happened.
+    fn leave(mut self) -> Option<JoinHandle<()>> {
+        self.driving.take()
+    }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        self.driving.abort();
+        if let Some(driving) = &self.driving {
+            driving.abort();
+        }
     }
 }
 
@@ -87,31 +113,55 @@ pub(crate) struct Driver {
     children: HashMap<TaskKey, Child>,
     entropy: SplitMix,
     next_seq: u64,
+    /// Written with the first unit.
+    record: Option<Record>,
+    /// State that the next unit makes durable.
+    staged: Option<Staged>,
+    trail: Trail,
+    /// The store has the run as parked.
+    parked: bool,
     channels: Vec<Arc<dyn Channel>>,
     projector: Projector,
     /// Answers that were given before the questions were asked.
     pub(crate) answers: HashMap<String, Json>,
     /// Who called this run, if it is a child.
     parent: Option<(mpsc::Sender<Command>, TaskKey)>,
-    /// What the parent was told that this run waits for.
-    told: Vec<Waiting>,
+    /// What the parent was told.
+    told: Option<Rest>,
+    /// How long the run is kept when only timers will move it on; none: as long as they take.
+    pub(crate) patience_ms: Option<u64>,
+}
+
+/// How a drive begins.
+pub(crate) enum Begin {
+    /// A new run, with its whole input.
+    New(Json),
+    /// A run that the journal knows.
+    Again {
+        /// A person asked for it.
+        by_hand: bool,
+    },
 }
 
 enum Incoming {
+    /// More of the journal is durable.
+    Durable,
     Command(Command),
     Answered(Answered),
     Due(Timer),
 }
 
 impl Driver {
-    /// A driver for a new run, and the hub that commands it.
-    pub(crate) fn new(world: &Arc<World>, identity: Identity, graph: Arc<Graph>, policy: FlowPolicy) -> (Driver, Hub) {
+    /// A driver for a run of which nothing has happened yet, and the hub that commands it.
+    pub(crate) fn new(world: &Arc<World>, identity: Identity, flow: Pinned, policy: FlowPolicy) -> (Driver, Hub) {
         let (sender, commands) = mpsc::channel::<Command>(COMMAND_QUEUE);
         let hub = Hub::new(identity.run_id.clone(), sender.clone());
-        let state = RunState::new(graph, policy);
+        let name = flow.graph.name.clone();
+        let record = Record { flow: name.clone(), pin: flow.pin, policy: policy.clone(), depth: identity.depth };
+        let state = RunState::new(flow.graph, policy);
         let site = CallSite {
             tenant: identity.tenant.clone(),
-            flow: state.graph.name.clone(),
+            flow: name,
             state: world.state.clone(),
             cache: world.cache.clone(),
             timers: world.timers.clone(),
@@ -133,81 +183,163 @@ impl Driver {
             children: HashMap::new(),
             entropy: SplitMix(random()),
             next_seq: 0,
+            record: Some(record),
+            staged: None,
+            trail: Trail::default(),
+            parked: false,
             channels: Vec::new(),
             projector,
             answers: HashMap::new(),
             parent: None,
-            told: Vec::new(),
+            told: None,
+            patience_ms: None,
         };
         (driver, hub)
     }
 
-    /// A driver for the run of a flow that another calls, with its input.
-    fn for_child(
-        world: &Arc<World>,
-        identity: Identity,
-        call: &FlowCall,
-        answers: HashMap<String, Json>,
-        channels: &[Arc<dyn Channel>],
-    ) -> Result<(Driver, Hub, Json), Failure> {
-        let graph = world.flows.resolve(&call.name)?;
-        let input = merge(&graph.input, call.input.json());
-        let policy = graph.policy.clone();
-        let (mut driver, hub) = Driver::new(world, identity, graph, policy);
-        driver.answers = answers;
-        hub.start_session();
-        for channel in channels {
-            driver.add_channel(channel.clone());
-        }
-        Ok((driver, hub, input))
-    }
-
-    pub(crate) fn add_channel(&mut self, channel: Arc<dyn Channel>) {
-        self.channels.push(channel);
+    pub(crate) fn set_channels(&mut self, channels: Vec<Arc<dyn Channel>>) {
+        self.channels = channels;
     }
 
     /// Drives the run to its end, or, if `park`, until only people and events from outside can move it on.
-    pub(crate) async fn drive(&mut self, input: Json, park: bool) {
-        let seed = self.entropy.draw();
-        // Accepting a start cannot be refused: the run is new.
-        let _ = self.bring(Input::Start { input, seed });
-        while self.state.end().is_none() {
-            if self.is_idle() {
+    pub(crate) async fn drive(&mut self, begin: Begin, park: bool) {
+        match begin {
+            Begin::New(input) => {
+                let seed = self.entropy.draw();
+                // Accepting a start cannot be refused: the run is new.
+                let _ = self.bring(Input::Start { input, seed });
+            }
+            Begin::Again { by_hand } => self.go_on(by_hand).await,
+        }
+        while self.state.end().is_none() && !self.state.crash_loops() {
+            if let Some(rest) = self.rest() {
                 if park {
+                    let _ = self.bring(Input::Park { due: rest.due });
                     break;
                 }
-                self.tell_parent().await;
+                self.tell_parent(rest).await;
             }
-            match self.next().await {
-                Incoming::Command(command) => self.obey(command).await,
+            let incoming = self.next().await;
+            if !matches!(incoming, Incoming::Durable) {
+                // Whatever it is, the run may move now.
+                self.told = None;
+            }
+            match incoming {
+                Incoming::Durable => self.catch_up(),
+                Incoming::Command(command) => self.obey(command),
                 Incoming::Answered(answered) => self.answered(answered),
                 Incoming::Due(timer) => {
                     let _ = self.bring(Input::Due(timer));
                 }
             }
+            #[cfg(test)]
+            self.check_live();
         }
-        self.world.journal.force(&self.identity.tenant, &self.identity.run_id).await;
     }
 
-    /// Decides, records, publishes, performs.
+    /// Takes the run in without running anything of it.
+    pub(crate) async fn accept(&mut self, begin: Begin) {
+        self.stand_still();
+        if let Begin::New(input) = begin {
+            let seed = self.entropy.draw();
+            let _ = self.bring(Input::Start { input, seed });
+        }
+        self.leave().await;
+    }
+
+    /// Records what somebody outside asks for, without running anything.
+    pub(crate) async fn note(&mut self, request: Request) -> Result<(), HubError> {
+        self.stand_still();
+        let (answer, answered) = oneshot::channel();
+        self.request(request, answer);
+        self.leave().await;
+        answered.await.unwrap_or(Err(HubError::RunEnded))
+    }
+
+    /// Something below the run has happened: whoever looks for work finds it.
+    pub(crate) async fn call_attention(&mut self) {
+        self.stand_still();
+        let _ = self.bring(Input::Park { due: Some(self.world.timers.now()) });
+        self.leave().await;
+    }
+
+    /// Gives no attempt a permit any more.
+    fn stand_still(&mut self) {
+        self.state.policy.max_concurrency = 0;
+    }
+
+    /// The run that a task has called.
+    pub(crate) fn child_of(&self, task: &str) -> Option<RunId> {
+        let key = self.state.task_at(task)?;
+        self.state.waits_for_child(key).then(|| self.child_id(key, self.state.task(key).attempt))
+    }
+
+    /// Waits until everything that happened is durable and told, in this run and in its children.
+    pub(crate) async fn leave(&mut self) {
+        while !self.trail.is_empty() {
+            std::future::poll_fn(|context| self.trail.poll(context)).await;
+            self.catch_up();
+        }
+        for child in self.children.values() {
+            let (answer, answered) = oneshot::channel();
+            if child.hub.settle(answer).await {
+                let _ = answered.await;
+            }
+        }
+    }
+
+    /// Decides, records, performs.
     fn bring(&mut self, input: Input) -> Result<(), Refusal> {
         let now = self.world.timers.now();
         let facts = decide(&mut self.state, input, now, &mut self.entropy)?;
-        if facts.is_empty() {
-            return Ok(());
+        if !facts.is_empty() {
+            self.record(Unit { first_seq: self.next_seq, ts: now, facts });
         }
-        let unit = Unit { first_seq: self.next_seq, ts: now, facts };
-        self.next_seq += unit.facts.len() as u64;
-        if !self.channels.is_empty() {
-            for event in self.projector.project(&unit) {
-                self.publish(&event);
+        Ok(())
+    }
+
+    fn record(&mut self, unit: Unit) {
+        let unit = Arc::new(unit);
+        self.next_seq = unit.next_seq();
+        let top = self.identity.depth == 0;
+        // Whatever happens to a parked run makes it one that somebody should drive.
+        let standing = unit.facts.iter().rev().find_map(trail::standing);
+        let standing = standing.or(self.parked.then_some(Standing::Active));
+        self.parked = matches!(standing, Some(Standing::Parked { .. }));
+        self.world.journal.append(Entry {
+            tenant: self.identity.tenant.clone(),
+            run: self.identity.run_id.clone(),
+            unit: unit.clone(),
+            record: self.record.take(),
+            writes: self.staged.take(),
+            standing,
+            force: unit.facts.iter().any(|fact| trail::is_waited_for(fact, top)),
+            durable: self.trail.durable(),
+        });
+        self.trail.add(unit.next_seq(), Deferred::Tell(unit.clone()));
+        self.perform(&unit.facts);
+        self.catch_up();
+    }
+
+    /// Lets go of what the journal holds by now.
+    fn catch_up(&mut self) {
+        while let Some(deferred) = self.trail.next() {
+            match deferred {
+                Deferred::Tell(unit) => self.tell(&unit),
+                Deferred::Follow(_) => {}
+                // Whoever asked may be gone.
+                Deferred::Acknowledge(answer, outcome) => _ = answer.send(outcome),
             }
         }
-        self.perform(&unit.facts);
-        self.world.journal.append(&self.identity.tenant, &self.identity.run_id, unit);
-        #[cfg(test)]
-        self.check_live();
-        Ok(())
+    }
+
+    fn tell(&mut self, unit: &Unit) {
+        if self.channels.is_empty() {
+            return;
+        }
+        for event in self.projector.project(unit) {
+            self.publish(&event);
+        }
     }
 
     /// What the driver keeps is what the state says to be outstanding.
@@ -242,42 +374,56 @@ impl Driver {
     fn answered(&mut self, answered: Answered) {
         let Answered { task, attempt, result, writes } = answered;
         self.aborts.remove(&task);
-        let result = result.and_then(|step| self.commit(&writes).map(|()| step));
-        // What a withdrawn attempt answers is of no meaning, and the deciders say so by doing nothing.
-        let _ = self.bring(Input::Answered { task, attempt, result });
+        if !self.state.is_running(task, attempt) {
+            return;
+        }
+        let (result, writes) = match result {
+            Ok(Step::Done(output)) => (self.stage(writes).map(|()| Step::Done(output)), Vec::new()),
+            other => (other, writes),
+        };
+        let _ = self.bring(Input::Answered { task, attempt, result, writes });
     }
 
     /// Makes an attempt's state writes visible together with its outcome.
-    fn commit(&self, writes: &[Write]) -> Result<(), Failure> {
+    fn stage(&mut self, writes: Vec<Write>) -> Result<(), Failure> {
         if writes.is_empty() {
             return Ok(());
         }
-        let committed = self.world.state.commit(&self.identity.tenant, &self.state.graph.name, writes);
-        committed.map_err(|key| {
-            Failure::retryable("state_conflict", format!("somebody else has written the state `{key}` meanwhile"))
-        })
+        let staged = self.world.state.stage(&self.identity.tenant, &self.state.graph.name, writes);
+        self.staged = Some(staged.map_err(|error| match error {
+            StageError::Conflict(key) => {
+                let message = format!("somebody else has written the state `{key}` meanwhile");
+                Failure::retryable(code::STATE_CONFLICT, message)
+            }
+            StageError::Store(error) => Failure::retryable(code::STORE_FAILED, error.to_string()),
+        })?);
+        Ok(())
     }
 
-    async fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: Command) {
         match command {
             Command::Note { task, note } => {
                 let _ = self.bring(Input::Note { task, note });
             }
-            Command::Request(request, answer) => self.request(request, answer).await,
-            Command::Attach(channel) => self.attach(channel),
+            Command::Request(request, answer) => self.request(request, answer),
+            Command::Attach(channel) => self.attach(&channel),
+            Command::Settle(answer) => {
+                self.trail.add(self.next_seq, Deferred::Acknowledge(answer, Ok(())));
+                self.catch_up();
+            }
             Command::ChildEnded { task, attempt, result } => {
-                self.children.remove(&task);
+                self.child_leaves(task);
                 let _ = self.bring(Input::ChildEnded { task, attempt, result });
             }
-            Command::ChildWaits { task, waiting } => {
+            Command::ChildRests { task, rest } => {
                 if let Some(child) = self.children.get_mut(&task) {
-                    child.waiting = waiting;
+                    child.rest = rest;
                 }
             }
         }
     }
 
-    async fn request(&mut self, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
+    fn request(&mut self, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
         let input = match request {
             Request::Send(content) => Input::Send { content },
             Request::Reply { gate, answer: reply } => match gate.split_once('/') {
@@ -288,14 +434,18 @@ impl Driver {
             Request::Cancel => Input::Cancel,
         };
         let outcome = self.bring(input).map_err(HubError::from);
-        // Acknowledged is what is on stable storage.
-        self.world.journal.force(&self.identity.tenant, &self.identity.run_id).await;
-        let _ = answer.send(outcome);
+        // Acknowledged is what is on stable storage, and so is what a refusal follows from.
+        self.trail.add(self.next_seq, Deferred::Acknowledge(answer, outcome));
+        self.world.journal.force();
+        self.catch_up();
     }
 
     /// Hands a reply on to the child that asks.
-    fn pass_on(&self, task: &str, gate: String, reply: Json, answer: oneshot::Sender<Result<(), HubError>>) {
-        let child = self.state.task_at(task).and_then(|key| self.children.get(&key)).map(|child| child.hub.clone());
+    fn pass_on(&mut self, task: &str, gate: String, reply: Json, answer: oneshot::Sender<Result<(), HubError>>) {
+        let child = self.state.task_at(task).and_then(|key| self.children.get_mut(&key)).map(|child| {
+            child.rest = None;
+            child.hub.clone()
+        });
         tokio::spawn(async move {
             let outcome = match child {
                 Some(child) => child.reply(&gate, reply).await,
@@ -305,28 +455,43 @@ impl Driver {
         });
     }
 
-    fn attach(&mut self, channel: Arc<dyn Channel>) {
-        let (tenant, run_id) = (self.identity.tenant.clone(), self.identity.run_id.clone());
-        let units = self.world.journal.read(&tenant, &run_id, 0);
-        let mut projector = Projector::new(tenant, run_id, self.state.graph.clone());
+    /// Tells a late channel what the others were told, and from now on the same.
+    fn attach(&mut self, channel: &Arc<dyn Channel>) {
+        self.catch_up();
+        let (tenant, run_id) = (&self.identity.tenant, &self.identity.run_id);
         channel.on_start(&self.hub);
-        for event in units.iter().flat_map(|unit| projector.project(unit)) {
-            channel.on_event(&event);
+        let told = self.trail.told();
+        let mut projector = Projector::new(tenant.clone(), run_id.clone(), self.state.graph.clone());
+        let read = each_unit(&*self.world.journal, tenant, run_id, |unit| {
+            if unit.next_seq() <= told {
+                projector.project(&unit).iter().for_each(|event| channel.on_event(event));
+            }
+        });
+        if let Err(error) = read {
+            tracing::warn!(run = %run_id, "a late channel misses what happened so far: {error}");
         }
-        // Without channels nobody has moved the run's own projector on.
         self.projector = projector;
-        self.channels.push(channel);
+        self.channels.push(channel.clone());
     }
 
-    /// Whether nothing moves the run on but people, events from outside, or the end of its time.
-    fn is_idle(&mut self) -> bool {
-        if !self.aborts.is_empty() || self.children.values().any(|child| child.waiting.is_empty()) {
-            return false;
+    /// Whether nothing moves the run on but people, events from outside, or timers that take longer than its patience.
+    fn rest(&mut self) -> Option<Rest> {
+        let busy = !self.aborts.is_empty() || !self.notes_to_self.is_empty() || !self.commands.is_empty();
+        if busy || self.children.values().any(|child| child.rest.is_none()) {
+            return None;
         }
-        let moves = |timer: &Timer| !matches!(timer, Timer::Total { .. } | Timer::Flow);
-        self.notes_to_self.is_empty()
-            && self.commands.is_empty()
-            && !self.timers.live(&self.state).iter().any(|(timer, _)| moves(timer))
+        let mut due = self.children.values().filter_map(|child| child.rest.as_ref()?.due).min();
+        let now = self.world.timers.now();
+        for (timer, at) in self.timers.live(&self.state) {
+            // The end of a run's time does not move it on.
+            let ends = matches!(timer, Timer::Total { .. } | Timer::Flow);
+            let soon = self.patience_ms.is_none_or(|patience| at <= now.saturating_add(patience));
+            if soon && !(ends && self.patience_ms.is_none()) {
+                return None;
+            }
+            due = due.into_iter().chain([at]).min();
+        }
+        Some(Rest { waiting: self.waiting(), due })
     }
 
     /// What the run and its children wait for.
@@ -345,7 +510,8 @@ impl Driver {
         }
         for (task, child) in &self.children {
             let prefix = self.state.address(*task);
-            waiting.extend(child.waiting.iter().map(|waiting| waiting.within(&prefix)));
+            let inner = child.rest.iter().flat_map(|rest| &rest.waiting);
+            waiting.extend(inner.map(|waiting| waiting.within(&prefix)));
         }
         waiting.sort_by(|a, b| a.address().cmp(b.address()));
         waiting
@@ -370,8 +536,11 @@ impl Driver {
         }
     }
 
-    /// Commands first: what an attempt noted was sent before its answer.
+    /// Commands before answers: what an attempt noted was sent before its answer.
     fn poll_next(&mut self, context: &mut Context<'_>, due: Option<(u64, Timer)>) -> Poll<Incoming> {
+        if self.trail.poll(context).is_ready() {
+            return Poll::Ready(Incoming::Durable);
+        }
         if let Poll::Ready(Some(command)) = self.commands.poll_recv(context) {
             return Poll::Ready(Incoming::Command(command));
         }
@@ -417,4 +586,20 @@ pub(crate) fn merge(defaults: &Json, given: &Json) -> Json {
     let mut merged = members(defaults);
     merged.extend(members(given));
     Json::Object(Arc::new(merged))
+}
+
+/// Reads all durable units of a run, a page at a time.
+pub fn each_unit(
+    journal: &dyn Journal,
+    tenant: &Tenant,
+    run: &RunId,
+    mut visit: impl FnMut(Arc<Unit>),
+) -> Result<(), StoreError> {
+    let mut from = 0;
+    loop {
+        let page = journal.read(tenant, run, from, READ_UNITS)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        from = last.next_seq();
+        page.into_iter().for_each(&mut visit);
+    }
 }

@@ -37,6 +37,19 @@ pub enum Fact {
         /// When the run is over at the latest.
         deadline: Option<u64>,
     },
+    /// Somebody went on driving the run, after it was parked or its process had ended. Attempts that were running are
+    /// begun again.
+    RunResumed {
+        /// A person asked for it.
+        by_hand: bool,
+    },
+    /// Nobody drives the run any more, until something moves it on.
+    RunParked {
+        /// When its next timer is due.
+        due: Option<u64>,
+        /// Why.
+        reason: ParkReason,
+    },
     /// A phase of the run began. There is one: "Run Flow".
     PhaseStarted,
     /// The phase ended.
@@ -74,6 +87,9 @@ pub enum Fact {
         task: TaskKey,
         /// Until when, and what it leaves for itself.
         pause: Box<Pause>,
+        /// The state that its attempt has written so far, for nobody else to see yet.
+        #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+        writes: Box<[Write]>,
     },
     /// A paused task's pause ended; it waits for a permit.
     TaskWoken {
@@ -227,6 +243,27 @@ pub enum PassOutcome {
     Failed(Box<Failure>),
     /// From outside.
     Cancelled,
+}
+
+/// One buffered write of an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Write {
+    /// Which key.
+    pub key: String,
+    /// The new value.
+    pub value: Value,
+    /// The version that the writer has seen and relies on: none if it does not care, 0 if the key must be absent.
+    pub expected: Option<u64>,
+}
+
+/// Why a run is parked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ParkReason {
+    /// It waits for people, events from outside, or a timer.
+    Waiting,
+    /// Its process has died again and again, and the run had not moved on.
+    CrashLoop,
 }
 
 /// Why a run is cancelled.

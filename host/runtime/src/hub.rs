@@ -12,7 +12,7 @@ use crate::{
     decide::Refusal,
     event::Event,
     fact::{Note, TaskKey},
-    result::{RunResult, Waiting},
+    result::{Rest, RunResult},
 };
 
 /// Something for the driver to bring to the deciders.
@@ -23,23 +23,40 @@ pub(crate) enum Command {
         note: Note,
     },
     Attach(Arc<dyn Channel>),
+    /// Tell when everything that happened so far has been told.
+    Settle(oneshot::Sender<Result<(), HubError>>),
     ChildEnded {
         task: TaskKey,
         attempt: u32,
         result: Result<Value, Failure>,
     },
-    /// A child can go on only if somebody answers these, or again without.
-    ChildWaits {
+    /// A child does not move by itself, or again does.
+    ChildRests {
         task: TaskKey,
-        waiting: Vec<Waiting>,
+        rest: Option<Rest>,
     },
 }
 
 /// What somebody outside asks of a run.
-pub(crate) enum Request {
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Say something to it.
     Send(Value),
-    Reply { gate: String, answer: Json },
-    Emit { name: String, payload: Value },
+    /// Answer a question.
+    Reply {
+        /// The address of the node that asks.
+        gate: String,
+        /// `{ "content", "choice"? }`.
+        answer: Json,
+    },
+    /// Send a named event.
+    Emit {
+        /// Its name.
+        name: String,
+        /// What it brings.
+        payload: Value,
+    },
+    /// Cancel it.
     Cancel,
 }
 
@@ -150,7 +167,8 @@ impl Hub {
         self.request(Request::Cancel).await
     }
 
-    async fn request(&self, request: Request) -> Result<(), HubError> {
+    /// Asks something of the run.
+    pub async fn request(&self, request: Request) -> Result<(), HubError> {
         if !self.session.load(Ordering::Acquire) {
             return Err(HubError::SessionNotStarted);
         }
@@ -158,6 +176,11 @@ impl Hub {
         let sent = self.commands.send(Command::Request(request, answer)).await;
         sent.map_err(|_| HubError::RunEnded)?;
         answered.await.unwrap_or(Err(HubError::RunEnded))
+    }
+
+    /// Asks to be told when everything that happened so far has been told. False: the run is over.
+    pub(crate) async fn settle(&self, answer: oneshot::Sender<Result<(), HubError>>) -> bool {
+        self.commands.send(Command::Settle(answer)).await.is_ok()
     }
 
     /// Attaches another channel. It is told of everything that happened so far first.

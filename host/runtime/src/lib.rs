@@ -7,7 +7,8 @@
 //! | [`decide`](mod@decide) | what happens now, given the state and something that came in |
 //! | [`outstanding`] | what the world still owes the run |
 //! | driver | performs what was decided and brings back what comes of it |
-//! | [`ports`], [`memory`] | the doors of the driver, and what stands behind them in memory |
+//! | [`ports`] | the doors of the driver |
+//! | [`memory`], [`sqlite`] | what stands behind them: gone with the process, or durable |
 //! | [`hub`], [`publish`], [`event`] | commands in, events out |
 //! | [`world`] | what runs share |
 //! | [`run`], [`result`] | starting runs, and what they give |
@@ -28,15 +29,17 @@ pub mod ports;
 pub mod publish;
 pub mod result;
 pub mod run;
+pub mod sqlite;
 mod state;
 #[cfg(test)]
 mod tests;
 mod timing;
 pub mod world;
 
+pub use driver::each_unit;
 pub use event::Event;
-pub use hub::{Channel, Hub, HubError};
+pub use hub::{Channel, Hub, HubError, Request};
 pub use result::{RunError, RunResult, RunStatus, Waiting};
-pub use run::{FlowRunner, PolicyOverride, RunOptions};
+pub use run::{FlowRunner, OpenError, PolicyOverride, RunOptions};
 pub use state::RunState;
-pub use world::{Flows, NoFlows, World};
+pub use world::{Flows, NoFlows, Pinned, World};

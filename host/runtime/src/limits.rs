@@ -12,3 +12,11 @@ pub const DEFAULT_FAN_OUT: u32 = 8;
 pub const MAX_DEPTH: u32 = 16;
 /// Commands that wait for a run's driver; whoever sends more waits.
 pub const COMMAND_QUEUE: usize = 1_024;
+/// Times that a run is resumed by itself without having moved on; then it is parked, and a person has to look.
+pub const MAX_IDLE_RESUMES: u32 = 3;
+/// Units of a journal that are read at a time.
+pub const READ_UNITS: usize = 1_000;
+/// Milliseconds after which facts are written that nobody waits for.
+pub const FLUSH_MS: u64 = 50;
+/// Facts that are written without waiting longer.
+pub const FLUSH_FACTS: usize = 256;

@@ -6,11 +6,15 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use flowcell_contract::{RunId, Tenant, Value};
-use futures_util::future::{self, BoxFuture};
+use flowcell_contract::{BlobRef, RunId, Tenant, Value};
+use futures_util::future::BoxFuture;
+use sha2::{Digest, Sha256};
 
+use crate::fact::Write;
 use crate::limits::MAX_CACHE_ENTRIES;
-use crate::ports::{CacheStore, Journal, Lease, Leases, StateStore, Timers, Unit, Write};
+use crate::ports::{
+    Blobs, CacheStore, Entry, Journal, Lease, Leases, Record, StageError, Staged, StateStore, StoreError, Timers, Unit,
+};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic while the lock was held cannot have left these maps half changed.
@@ -20,23 +24,40 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A journal in memory: durable at once, until the process ends.
 #[derive(Default)]
 pub struct MemoryJournal {
-    runs: Mutex<HashMap<(Tenant, RunId), Vec<Unit>>>,
+    runs: Mutex<HashMap<(Tenant, RunId), Kept>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    record: Option<Record>,
+    units: Vec<Arc<Unit>>,
 }
 
 impl Journal for MemoryJournal {
-    fn append(&self, tenant: &Tenant, run: &RunId, unit: Unit) {
-        lock(&self.runs).entry((tenant.clone(), run.clone())).or_default().push(unit);
+    fn append(&self, entry: Entry) {
+        let next_seq = entry.unit.next_seq();
+        let mut runs = lock(&self.runs);
+        let kept = runs.entry((entry.tenant, entry.run)).or_default();
+        kept.units.push(entry.unit);
+        if entry.record.is_some() {
+            kept.record = entry.record;
+        }
+        drop(runs);
+        entry.durable.advance(next_seq);
     }
 
-    fn force(&self, _tenant: &Tenant, _run: &RunId) -> BoxFuture<'_, ()> {
-        Box::pin(future::ready(()))
-    }
+    fn force(&self) {}
 
-    fn read(&self, tenant: &Tenant, run: &RunId, from: u64) -> Vec<Unit> {
+    fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         let runs = lock(&self.runs);
-        let units = runs.get(&(tenant.clone(), run.clone())).map(Vec::as_slice).unwrap_or_default();
-        let first = units.partition_point(|unit| unit.first_seq + unit.facts.len() as u64 <= from);
-        units[first..].to_vec()
+        Ok(runs.get(&(tenant.clone(), run.clone())).and_then(|kept| kept.record.clone()))
+    }
+
+    fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
+        let runs = lock(&self.runs);
+        let units = runs.get(&(tenant.clone(), run.clone())).map(|kept| kept.units.as_slice()).unwrap_or_default();
+        let first = units.partition_point(|unit| unit.next_seq() <= from);
+        Ok(units[first..].iter().take(limit).cloned().collect())
     }
 }
 
@@ -91,28 +112,67 @@ pub struct MemoryState {
 }
 
 impl StateStore for MemoryState {
-    fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Option<(Value, u64)> {
-        lock(&self.entries).get(&(tenant.clone(), flow.to_owned(), key.to_owned())).cloned()
+    fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
+        Ok(lock(&self.entries).get(&(tenant.clone(), flow.to_owned(), key.to_owned())).cloned())
     }
 
-    fn commit(&self, tenant: &Tenant, flow: &str, writes: &[Write]) -> Result<(), String> {
+    fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
         let mut entries = lock(&self.entries);
-        let place = |write: &Write| (tenant.clone(), flow.to_owned(), write.key.clone());
-        let mut versions = HashMap::new();
-        for write in writes {
-            let stored = || entries.get(&place(write)).map_or(0, |(_, version)| *version);
-            let version = versions.entry(&write.key).or_insert_with(stored);
-            if write.expected.is_some_and(|expected| expected != *version) {
-                return Err(write.key.clone());
-            }
-            *version += 1;
+        let place = |key: &str| (tenant.clone(), flow.to_string(), key.to_owned());
+        let staged = number(flow, writes, |key| Ok(entries.get(&place(key)).map_or(0, |(_, version)| *version)))?;
+        for (write, version) in &staged.writes {
+            entries.insert(place(&write.key), (write.value.clone(), *version));
         }
-        for write in writes {
-            let entry = entries.entry(place(write)).or_insert_with(|| (Value::null(), 0));
-            *entry = (write.value.clone(), entry.1 + 1);
-        }
-        Ok(())
+        Ok(staged)
     }
+}
+
+/// Gives each write its version, or tells the key that has another than expected.
+pub(crate) fn number(
+    flow: &Arc<str>,
+    writes: Vec<Write>,
+    stored: impl Fn(&str) -> Result<u64, StoreError>,
+) -> Result<Staged, StageError> {
+    let mut versions: HashMap<String, u64> = HashMap::new();
+    let mut numbered = Vec::with_capacity(writes.len());
+    for write in writes {
+        let before = match versions.get(&write.key) {
+            Some(version) => *version,
+            None => stored(&write.key).map_err(StageError::Store)?,
+        };
+        if write.expected.is_some_and(|expected| expected != before) {
+            return Err(StageError::Conflict(write.key));
+        }
+        versions.insert(write.key.clone(), before + 1);
+        numbered.push((write, before + 1));
+    }
+    Ok(Staged { flow: flow.clone(), writes: numbered })
+}
+
+type BlobKey = (Tenant, Arc<str>);
+
+/// Blobs in memory.
+#[derive(Default)]
+pub struct MemoryBlobs {
+    blobs: Mutex<HashMap<BlobKey, Arc<[u8]>>>,
+}
+
+impl Blobs for MemoryBlobs {
+    fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
+        let blob = blob_ref(&bytes, mime);
+        lock(&self.blobs).insert((tenant.clone(), blob.file_id.clone()), bytes);
+        blob
+    }
+
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, StoreError> {
+        Ok(lock(&self.blobs).get(&(tenant.clone(), blob.file_id.clone())).cloned())
+    }
+}
+
+/// Refers to bytes by their content.
+pub(crate) fn blob_ref(bytes: &[u8], mime: &str) -> BlobRef {
+    let hash = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    BlobRef { file_id: hash.into(), size: bytes.len() as u64, mime: mime.into() }
 }
 
 #[derive(Default)]

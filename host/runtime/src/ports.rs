@@ -3,13 +3,23 @@
 //! Nothing above them assumes one process, or a transaction over two runs. The sixth, the runner, is
 //! [`flowcell_contract::NodeRunner`].
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Waker,
+};
 
 use flowcell_contract::{BlobRef, RunId, Tenant, Value};
-use futures_util::future::BoxFuture;
+use flowcell_flow::graph::FlowPolicy;
+use futures_util::{future::BoxFuture, task::AtomicWaker};
 use serde::{Deserialize, Serialize};
 
-use crate::fact::Fact;
+use crate::{
+    fact::{Fact, Write},
+    result::RunStatus,
+};
 
 /// All facts of one decision: appended together or not at all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,17 +32,112 @@ pub struct Unit {
     pub facts: Vec<Fact>,
 }
 
-/// The ordered facts of runs.
-pub trait Journal: Send + Sync {
-    /// Appends a unit to a run. Readers may see it only once it is durable.
-    fn append(&self, tenant: &Tenant, run: &RunId, unit: Unit);
-
-    /// Makes everything durable that was appended to the run before.
-    fn force(&self, tenant: &Tenant, run: &RunId) -> BoxFuture<'_, ()>;
-
-    /// Reads the durable units of a run, from the one that holds `from`.
-    fn read(&self, tenant: &Tenant, run: &RunId, from: u64) -> Vec<Unit>;
+impl Unit {
+    /// The number of the fact that comes after this unit.
+    pub fn next_seq(&self) -> u64 {
+        self.first_seq + self.facts.len() as u64
+    }
 }
+
+/// What a library finds a flow by again, exactly as it was: its digest, or a name where flows do not change. Opaque to
+/// everybody else.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pin(pub Arc<str>);
+
+/// What is known of a run beside its facts, written with its first unit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// The flow's name.
+    pub flow: Arc<str>,
+    /// What the library finds the very same flow by.
+    pub pin: Pin,
+    /// The flow's policy as the caller changed it.
+    pub policy: FlowPolicy,
+    /// How many runs are above this one.
+    pub depth: u32,
+}
+
+/// One thing to append to a run's journal.
+pub struct Entry {
+    /// Whose run.
+    pub tenant: Tenant,
+    /// Which run.
+    pub run: RunId,
+    /// What happened.
+    pub unit: Arc<Unit>,
+    /// Written with the first unit.
+    pub record: Option<Record>,
+    /// State that becomes durable with the unit.
+    pub writes: Option<Staged>,
+    /// How the run stands now, if the unit changes it.
+    pub standing: Option<Standing>,
+    /// Somebody waits until the unit is durable.
+    pub force: bool,
+    /// Told when the unit is durable.
+    pub durable: Arc<Durable>,
+}
+
+/// How a run stands, for lists of runs and for whoever looks for work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Somebody drives it, or should.
+    Active,
+    /// Nothing moves it on before this time, or at all by itself.
+    Parked {
+        /// When its next timer is due.
+        due: Option<u64>,
+    },
+    /// It is over.
+    Ended(RunStatus),
+}
+
+/// How far the journal of one run is on stable storage. Its driver waits for it.
+#[derive(Default)]
+pub struct Durable {
+    next_seq: AtomicU64,
+    waker: AtomicWaker,
+}
+
+impl Durable {
+    /// What comes before this number is durable.
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq.load(Ordering::Acquire)
+    }
+
+    /// What comes before this number has become durable.
+    pub fn advance(&self, next_seq: u64) {
+        self.next_seq.fetch_max(next_seq, Ordering::AcqRel);
+        self.waker.wake();
+    }
+
+    /// Wakes this waker at the next advance.
+    pub fn register(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+}
+
+/// The ordered facts of runs. What is appended becomes durable in the order of the calls, so that what is durable is
+/// always a prefix: of each run, and of all of them together.
+pub trait Journal: Send + Sync {
+    /// Appends to a run, and returns at once.
+    fn append(&self, entry: Entry);
+
+    /// Makes durable, as soon as possible, everything that was appended before.
+    fn force(&self);
+
+    /// Returns what is known of a run beside its facts.
+    fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError>;
+
+    /// Reads durable units of a run, in order: from the one that holds the fact `from`, and at most `limit`.
+    fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError>;
+}
+
+/// Why a store could not answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreError(pub Arc<str>);
 
 /// The clock, and waiting for it.
 pub trait Timers: Send + Sync {
@@ -102,28 +207,35 @@ pub trait Blobs: Send + Sync {
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef;
 
     /// Returns the bytes, if this tenant has them.
-    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Option<Arc<[u8]>>;
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, StoreError>;
 }
 
-/// One buffered write of an attempt.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Write {
-    /// Which key.
-    pub key: String,
-    /// The new value.
-    pub value: Value,
-    /// The version that the writer has seen and relies on: none if it does not care, 0 if the key must be absent.
-    pub expected: Option<u64>,
+/// The writes of one attempt, accepted by the state's store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Staged {
+    /// Of which flow.
+    pub flow: Arc<str>,
+    /// Each with its new version.
+    pub writes: Vec<(Write, u64)>,
 }
 
-/// Durable values that outlive runs, per tenant and flow. Part of the journal's store, so that an attempt's writes
-/// become visible with its outcome.
+/// Durable values that outlive runs, per tenant and flow.
 pub trait StateStore: Send + Sync {
     /// Returns the value and its version.
-    fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Option<(Value, u64)>;
+    fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError>;
 
-    /// Writes all or nothing. On a conflict it answers the key whose version is another than expected.
-    fn commit(&self, tenant: &Tenant, flow: &str, writes: &[Write]) -> Result<(), String>;
+    /// Makes writes visible, all or none; they become durable with the entry that they are handed on with. On a conflict
+    /// it answers the key whose version is another than expected.
+    fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError>;
+}
+
+/// Why writes were not accepted.
+#[derive(Clone, Debug)]
+pub enum StageError {
+    /// The version of this key is another than expected.
+    Conflict(String),
+    /// The store could not answer.
+    Store(StoreError),
 }
 
 /// Values that may be forgotten at any time, per tenant.

@@ -52,6 +52,12 @@ impl Projector {
                 self.started = ts;
                 ("harness:start", vec![("name", Json::from(self.graph.name.clone())), ("input", input.clone())])
             }
+            Fact::RunResumed { .. } => ("harness:resumed", Vec::new()),
+            Fact::RunParked { due, reason } => {
+                let mut members = vec![("reason", name_of(reason))];
+                members.extend(due.map(|due| ("due", Json::from(due))));
+                ("harness:parked", members)
+            }
             Fact::RunEnded { end } => ("harness:complete", self.run_ended(end, ts)),
             Fact::PhaseStarted => ("phase:start", vec![("name", Json::from(DEFAULT_PHASE))]),
             Fact::PhaseEnded { success: true } => ("phase:complete", vec![("name", Json::from(DEFAULT_PHASE))]),
@@ -98,10 +104,7 @@ impl Projector {
     fn task_event(&mut self, fact: &Fact, ts: u64) -> (&'static str, Members) {
         match fact {
             Fact::TaskReady { task, .. } => ("task:ready", self.task(*task)),
-            Fact::TaskSkipped { task, reason } => {
-                let reason = serde_json::to_value(reason).map(Json::from).unwrap_or_default();
-                ("task:skipped", self.with(*task, [("reason", reason)]))
-            }
+            Fact::TaskSkipped { task, reason } => ("task:skipped", self.with(*task, [("reason", name_of(reason))])),
             Fact::AttemptStarted { task } => {
                 let entry = self.tasks.entry(*task).or_default();
                 *entry = (entry.0 + 1, ts);
@@ -109,7 +112,7 @@ impl Projector {
                 ("task:start", self.with(*task, [("nodeType", node_type)]))
             }
             Fact::TaskResumed { task } => ("task:resumed", self.task(*task)),
-            Fact::TaskPaused { task, pause } => ("task:paused", self.paused(*task, &pause.until)),
+            Fact::TaskPaused { task, pause, .. } => ("task:paused", self.paused(*task, &pause.until)),
             Fact::TaskWoken { task, index, .. } => ("task:woken", self.with(*task, [("index", Json::from(*index))])),
             Fact::TaskRetrying { task, failure, delay_ms } => {
                 ("task:retry", self.with(*task, [("delayMs", Json::from(*delay_ms)), ("error", failure.to_json())]))
@@ -225,4 +228,9 @@ impl Projector {
         }
         members
     }
+}
+
+/// What the journal calls a choice of few.
+fn name_of(choice: &impl serde::Serialize) -> Json {
+    serde_json::to_value(choice).map(Json::from).unwrap_or_default()
 }

@@ -73,6 +73,15 @@ pub enum Waiting {
     },
 }
 
+/// Why a run does not move by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rest {
+    /// For people and events.
+    pub(crate) waiting: Vec<Waiting>,
+    /// When its next timer is due.
+    pub(crate) due: Option<u64>,
+}
+
 impl Waiting {
     pub(crate) fn answer(address: String, question: &Question) -> Waiting {
         Waiting::Answer { address, question: Box::new(question.clone()) }

@@ -7,16 +7,17 @@ use std::{
 };
 
 use flowcell_contract::{Failure, Json, RunId, Tenant};
-use flowcell_flow::graph::{FlowPolicy, Graph};
+use flowcell_flow::graph::FlowPolicy;
 
 use crate::{
-    driver::{Driver, Identity, merge},
+    driver::{Begin, Driver, Identity, each_unit, merge},
     event::Event,
     fact::RunEnd,
-    hub::{Channel, Hub},
+    hub::{Channel, Hub, HubError, Request},
+    ports::{Record, StoreError},
     publish::Projector,
     result::{RunError, RunResult, RunStatus},
-    world::{World, random},
+    world::{Pinned, World, random},
 };
 
 /// What a caller chooses for one run.
@@ -32,8 +33,12 @@ pub struct RunOptions {
     pub policy: PolicyOverride,
     /// Answers to questions that are still to be asked, by the address of the asking node.
     pub answers: HashMap<String, Json>,
-    /// Stay while only people or events from outside can move the run on, instead of returning it as parked.
+    /// Stay while only people or events from outside can move the run on, instead of parking it.
     pub wait_for_answers: bool,
+    /// Park the run when only timers move it on, and none within this time; none: stay as long as they take.
+    pub patience: Option<Duration>,
+    /// A person asks to go on with a run that exists; it is tried again though its process has died again and again.
+    pub by_hand: bool,
     /// Leave [`RunResult::events`] empty, for callers that have a channel.
     pub without_events: bool,
 }
@@ -59,37 +64,111 @@ impl PolicyOverride {
     }
 }
 
-/// One run that is about to begin.
+/// Why a run cannot begin, or go on.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store could not answer, or what it holds does not fit.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A run of this id exists, with another input.
+    #[error("the run `{0}` exists, and its input is another")]
+    OtherInput(RunId),
+    /// A run of this id exists, of another flow.
+    #[error("the run `{0}` exists, and is one of the flow `{1}`")]
+    OtherFlow(RunId, Arc<str>),
+    /// No run has this id.
+    #[error("there is no run `{0}`")]
+    Unknown(RunId),
+    /// The flow that the run has pinned cannot be loaded.
+    #[error("the flow that the run has pinned cannot be loaded: {0}")]
+    Pin(Failure),
+}
+
+/// One run that is about to begin, or to go on.
 pub struct FlowRunner {
     driver: Driver,
     hub: Hub,
     world: Arc<World>,
     identity: Identity,
-    input: Json,
+    begin: Begin,
     channels: Vec<Arc<dyn Channel>>,
     wait_for_answers: bool,
     without_events: bool,
 }
 
 impl FlowRunner {
-    /// Prepares a run of a checked flow.
-    pub fn new(graph: Arc<Graph>, world: Arc<World>, options: RunOptions) -> FlowRunner {
-        let run_id = options.session_id.unwrap_or_else(|| new_run_id(world.timers.now()));
-        let identity = Identity { tenant: Tenant::local(), run_id, depth: 0 };
-        let input = merge(&graph.input, &options.input);
-        let policy = options.policy.apply(&graph.policy);
-        let (mut driver, hub) = Driver::new(&world, identity.clone(), graph, policy);
+    /// Prepares a run of a checked flow. If there is a run with the session id of the options, of this flow and with
+    /// the same input, it goes on from where the journal ends, with the flow as it was pinned.
+    pub fn new(flow: Pinned, world: Arc<World>, options: RunOptions) -> Result<FlowRunner, OpenError> {
+        let tenant = Tenant::local();
+        let run_id = options.session_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
+        if let Some(record) = world.journal.find(&tenant, &run_id)? {
+            if record.flow != flow.graph.name {
+                return Err(OpenError::OtherFlow(run_id, record.flow));
+            }
+            let input = options.input.clone();
+            let runner = FlowRunner::reopen(record, world, run_id, options)?;
+            let graph = &runner.driver.state.graph;
+            if runner.driver.state.input() != Some(&merge(&graph.input, &input)) {
+                return Err(OpenError::OtherInput(runner.identity.run_id));
+            }
+            return Ok(runner);
+        }
+        let input = merge(&flow.graph.input, &options.input);
+        let policy = options.policy.apply(&flow.graph.policy);
+        let identity = Identity { tenant, run_id, depth: 0 };
+        let (driver, hub) = Driver::new(&world, identity.clone(), flow, policy);
+        Ok(FlowRunner::with(driver, hub, world, identity, Begin::New(input), options))
+    }
+
+    /// Prepares to go on with a run that the journal knows. Of the options, input and policy are not looked at.
+    pub fn resume(world: Arc<World>, run_id: RunId, options: RunOptions) -> Result<FlowRunner, OpenError> {
+        match world.journal.find(&Tenant::local(), &run_id)? {
+            Some(record) => FlowRunner::reopen(record, world, run_id, options),
+            None => Err(OpenError::Unknown(run_id)),
+        }
+    }
+
+    fn reopen(record: Record, world: Arc<World>, run_id: RunId, options: RunOptions) -> Result<FlowRunner, OpenError> {
+        let graph = world.flows.pinned(&record.pin).map_err(OpenError::Pin)?;
+        let identity = Identity { tenant: Tenant::local(), run_id, depth: record.depth };
+        let flow = Pinned { graph, pin: record.pin };
+        let (mut driver, hub) = Driver::new(&world, identity.clone(), flow, record.policy);
+        let begin = driver.recover(options.by_hand)?;
+        let begin = begin.ok_or_else(|| OpenError::Unknown(identity.run_id.clone()))?;
+        Ok(FlowRunner::with(driver, hub, world, identity, begin, options))
+    }
+
+    fn with(
+        mut driver: Driver,
+        hub: Hub,
+        world: Arc<World>,
+        identity: Identity,
+        begin: Begin,
+        options: RunOptions,
+    ) -> FlowRunner {
         driver.answers = options.answers;
+        driver.patience_ms = options.patience.map(|patience| patience.as_millis() as u64);
         FlowRunner {
             driver,
             hub,
             world,
             identity,
-            input,
+            begin,
             channels: options.channels,
             wait_for_answers: options.wait_for_answers,
             without_events: options.without_events,
         }
+    }
+
+    /// Of which flow it is.
+    pub fn flow(&self) -> &str {
+        &self.driver.state.graph.name
+    }
+
+    /// Which run it is.
+    pub fn run_id(&self) -> &RunId {
+        &self.identity.run_id
     }
 
     /// Attaches a front end before the run begins; it sees the first event.
@@ -109,6 +188,25 @@ impl FlowRunner {
         self.hub.clone()
     }
 
+    /// Takes the run in: it is on stable storage then, and whoever drives it next begins with it.
+    pub async fn accept(mut self) {
+        let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
+        self.driver.accept(begin).await;
+    }
+
+    /// Asks something of a run that nobody drives. It is recorded, and whoever drives the run next acts on it.
+    pub async fn ask(mut self, request: Request) -> Result<(), HubError> {
+        let Request::Reply { gate, answer } = &request else { return self.driver.note(request).await };
+        let Some((task, inner)) = gate.split_once('/') else { return self.driver.note(request).await };
+        let child = self.driver.child_of(task).ok_or(HubError::GateClosed)?;
+        let child = FlowRunner::resume(self.world.clone(), child, RunOptions::default());
+        let child = child.map_err(|_| HubError::GateClosed)?;
+        let request = Request::Reply { gate: inner.to_owned(), answer: answer.clone() };
+        Box::pin(child.ask(request)).await?;
+        self.driver.call_attention().await;
+        Ok(())
+    }
+
     /// Runs the flow until it ends or parks.
     pub async fn run(mut self) -> RunResult {
         let began = Instant::now();
@@ -116,11 +214,13 @@ impl FlowRunner {
         let Some(_lease) = self.world.leases.claim(&self.identity.tenant, &self.identity.run_id) else {
             return self.refused(flow);
         };
+        self.driver.set_channels(self.channels.clone());
         for channel in &self.channels {
             channel.on_start(&self.hub);
-            self.driver.add_channel(channel.clone());
         }
-        self.driver.drive(self.input.clone(), !self.wait_for_answers).await;
+        let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
+        self.driver.drive(begin, !self.wait_for_answers).await;
+        self.driver.leave().await;
         let mut result = self.result(flow);
         result.duration = began.elapsed();
         for channel in &self.channels {
@@ -159,7 +259,12 @@ impl FlowRunner {
         }
         let (tenant, run_id) = (&self.identity.tenant, &self.identity.run_id);
         let mut projector = Projector::new(tenant.clone(), run_id.clone(), self.driver.state.graph.clone());
-        self.world.journal.read(tenant, run_id, 0).iter().flat_map(|unit| projector.project(unit)).collect()
+        let mut events = Vec::new();
+        let read = each_unit(&*self.world.journal, tenant, run_id, |unit| events.extend(projector.project(&unit)));
+        if let Err(error) = read {
+            tracing::warn!(run = %run_id, "the result lacks events: {error}");
+        }
+        events
     }
 }
 

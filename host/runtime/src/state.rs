@@ -8,7 +8,10 @@ use std::{
 use flowcell_contract::{Failure, FanOut, Json, Pause, ScopePath, Value};
 use flowcell_flow::graph::{BodyIx, EdgeIx, FlowPolicy, Graph, NodeIx};
 
-use crate::fact::{CancelReason, RunEnd, ScopeId, TaskKey};
+use crate::{
+    fact::{CancelReason, RunEnd, ScopeId, TaskKey, Write},
+    limits::MAX_IDLE_RESUMES,
+};
 
 /// A run, folded from its facts by [`RunState::apply`].
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub struct RunState {
     pub(crate) kept: VecDeque<(Box<str>, Value)>,
     /// Why the run is being cancelled.
     pub(crate) cancel: Option<CancelReason>,
+    /// How often the run was resumed since it last moved on.
+    pub(crate) idle_resumes: u32,
     /// How the run ended.
     pub(crate) end: Option<RunEnd>,
 }
@@ -78,8 +83,10 @@ pub(crate) struct Task {
     pub(crate) resumes: u32,
     /// Running time of this attempt before it was last resumed.
     pub(crate) ran_ms: u64,
-    /// When it last began to run.
+    /// When it last began to run, for its timers.
     pub(crate) since: u64,
+    /// The time that its attempt sees, the same however often it is begun again.
+    pub(crate) clock: u64,
     pub(crate) deadline: Option<u64>,
     pub(crate) captured: Option<Arc<Captured>>,
     /// The recorded output, of whatever end.
@@ -104,6 +111,8 @@ pub(crate) struct TaskRest {
     pub(crate) each: Option<Each>,
     /// What the component left when it paused.
     pub(crate) state: Option<Value>,
+    /// The state that it had written by then.
+    pub(crate) writes: Box<[Write]>,
     /// What woke it.
     pub(crate) woken: Option<Value>,
     /// When the delay before the next attempt is over.
@@ -181,8 +190,14 @@ impl RunState {
             paused: BTreeSet::new(),
             kept: VecDeque::new(),
             cancel: None,
+            idle_resumes: 0,
             end: None,
         }
+    }
+
+    /// The whole input of the run, once it has begun.
+    pub(crate) fn input(&self) -> Option<&Json> {
+        self.flow_root.get("input")
     }
 
     /// How the run ended, if it did.
@@ -202,6 +217,17 @@ impl RunState {
 
     pub(crate) fn task(&self, key: TaskKey) -> &Task {
         &self.scopes[&key.scope].tasks[self.graph.node(key.node).slot as usize]
+    }
+
+    /// Whether the task still runs this attempt; what a withdrawn attempt answers is of no meaning.
+    pub(crate) fn is_running(&self, key: TaskKey, attempt: (u32, u32)) -> bool {
+        let running = |task: &Task| task.phase == Phase::Running && (task.attempt, task.resumes) == attempt;
+        self.find(key).is_some_and(running)
+    }
+
+    /// Whether its process has died so often, without the run moving on, that nobody drives it by itself any more.
+    pub(crate) fn crash_loops(&self) -> bool {
+        self.idle_resumes > MAX_IDLE_RESUMES
     }
 
     /// The address of a task: `approve`, or `process[3].approve`.
@@ -261,13 +287,14 @@ impl PartialEq for RunState {
             paused,
             kept,
             cancel,
+            idle_resumes,
             end,
         } = self;
         Arc::ptr_eq(graph, &other.graph)
             && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)
-            && (cancel, end) == (&other.cancel, &other.end)
+            && (cancel, idle_resumes, end) == (&other.cancel, &other.idle_resumes, &other.end)
     }
 }
 

@@ -1,7 +1,9 @@
-//! Random graphs against a naive reference, and the driver under virtual time.
+//! Random graphs against a naive reference, the driver under virtual time, and both with crashes.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod crashes;
+mod disk;
 mod driving;
 mod graphs;
 mod readiness;

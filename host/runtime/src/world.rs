@@ -7,21 +7,37 @@ use flowcell_flow::graph::Graph;
 
 use crate::{
     memory::{LocalLeases, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
-    ports::{CacheStore, Journal, Leases, StateStore, Timers},
+    ports::{CacheStore, Journal, Leases, Pin, StateStore, Timers},
 };
 
-/// Finds flows that other flows call.
+/// A checked flow, and what it is found by again.
+#[derive(Clone)]
+pub struct Pinned {
+    /// The flow.
+    pub graph: Arc<Graph>,
+    /// What it is found by.
+    pub pin: Pin,
+}
+
+/// A library of flows.
 pub trait Flows: Send + Sync {
-    /// Returns the checked flow of this name.
-    fn resolve(&self, name: &str) -> Result<Arc<Graph>, Failure>;
+    /// Returns the checked flow of this name, as it is now.
+    fn resolve(&self, name: &str) -> Result<Pinned, Failure>;
+
+    /// Returns the flow that was pinned, as it was then.
+    fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure>;
 }
 
 /// A library without flows.
 pub struct NoFlows;
 
 impl Flows for NoFlows {
-    fn resolve(&self, name: &str) -> Result<Arc<Graph>, Failure> {
+    fn resolve(&self, name: &str) -> Result<Pinned, Failure> {
         Err(Failure::new(code::FLOW_NOT_FOUND, format!("there is no flow `{name}`")))
+    }
+
+    fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {
+        Err(Failure::new(code::FLOW_NOT_FOUND, format!("there is no flow with the pin `{}`", pin.0)))
     }
 }
 

@@ -5,8 +5,8 @@ use flowcell_flow::graph::{Jitter, NodeIx, Retry, RetryOn};
 
 use super::{Decider, Input, Refusal, check_answer};
 use crate::{
-    fact::{CancelReason, Fact, ScopeId, TaskKey},
-    limits::MAX_KEPT_EVENTS,
+    fact::{CancelReason, Fact, ParkReason, ScopeId, TaskKey, Write},
+    limits::{MAX_IDLE_RESUMES, MAX_KEPT_EVENTS},
     outstanding::Timer,
     state::Phase,
 };
@@ -18,7 +18,10 @@ impl Decider<'_> {
         }
         match input {
             Input::Start { input, seed } => self.start(input, seed),
-            Input::Answered { task, attempt, result } => self.answered(task, attempt, result),
+            Input::Resume { by_hand } => self.resume(by_hand),
+            Input::Proceed => {}
+            Input::Park { due } => self.emit(Fact::RunParked { due, reason: ParkReason::Waiting }),
+            Input::Answered { task, attempt, result, writes } => self.answered(task, attempt, result, writes),
             Input::Due(timer) => self.due(&timer),
             Input::Reply { gate, answer } => return self.reply(&gate, &answer),
             Input::Emit { name, payload } => return self.named_event(name, payload),
@@ -41,15 +44,16 @@ impl Decider<'_> {
         self.begin_scope(ScopeId::ROOT);
     }
 
-    /// Whether the task still runs this attempt; what a withdrawn attempt answers is of no meaning.
-    fn is_running(&self, key: TaskKey, attempt: (u32, u32)) -> bool {
-        let running =
-            |task: &crate::state::Task| task.phase == Phase::Running && (task.attempt, task.resumes) == attempt;
-        self.state.find(key).is_some_and(running)
+    /// A run that kills its process each time it is resumed would take all other runs with it again and again.
+    fn resume(&mut self, by_hand: bool) {
+        self.emit(Fact::RunResumed { by_hand });
+        if self.state.idle_resumes > MAX_IDLE_RESUMES {
+            self.emit(Fact::RunParked { due: None, reason: ParkReason::CrashLoop });
+        }
     }
 
-    fn answered(&mut self, key: TaskKey, attempt: (u32, u32), result: StepResult) {
-        if !self.is_running(key, attempt) {
+    fn answered(&mut self, key: TaskKey, attempt: (u32, u32), result: StepResult, writes: Vec<Write>) {
+        if !self.state.is_running(key, attempt) {
             return;
         }
         match result {
@@ -57,12 +61,12 @@ impl Decider<'_> {
                 self.emit(Fact::TaskSucceeded { task: key, output });
                 self.ended.push_back(key);
             }
-            Ok(Step::Pause(pause)) => self.paused(key, pause),
+            Ok(Step::Pause(pause)) => self.paused(key, pause, writes),
             Err(failure) => self.attempt_failed(key, failure),
         }
     }
 
-    fn paused(&mut self, key: TaskKey, pause: Pause) {
+    fn paused(&mut self, key: TaskKey, pause: Pause, writes: Vec<Write>) {
         let node = self.state.graph.node(key.node);
         let body_less = node.body.is_none();
         if body_less && pause.until.iter().any(|wake| matches!(wake, Wake::Body(_) | Wake::Each(_))) {
@@ -76,7 +80,7 @@ impl Decider<'_> {
             }
             _ => None,
         });
-        self.emit(Fact::TaskPaused { task: key, pause: Box::new(pause) });
+        self.emit(Fact::TaskPaused { task: key, pause: Box::new(pause), writes: writes.into() });
         match first {
             Some(Wake::Now) => self.wake(key, 0, Ok(Value::null())),
             Some(Wake::Body(variables)) => self.start_pass(key, variables.json().clone()),

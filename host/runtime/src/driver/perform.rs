@@ -5,14 +5,17 @@ use std::sync::Arc;
 use flowcell_contract::{Attempt, Failure, FlowCall, Json, RunId, StepResult, Value, Wake, code};
 use futures_util::{FutureExt, future::abortable};
 
-use super::{Answered, Child, Driver, Identity, mix};
+use super::{Answered, Begin, Child, Deferred, Driver, Identity, merge, mix};
 use crate::{
     calls::AttemptCalls,
     fact::{Fact, RunEnd, TaskKey},
-    hub::{Command, Request},
+    hub::{Command, Hub, Request},
     limits::MAX_DEPTH,
     outstanding::Timer,
+    ports::{Record, StoreError},
+    result::Rest,
     state::Phase,
+    world::Pinned,
 };
 
 impl Driver {
@@ -22,7 +25,7 @@ impl Driver {
                 Fact::RunStarted { .. } => self.timers.add(&self.state, Timer::Flow),
                 Fact::TaskReady { task, .. } => self.timers.add(&self.state, Timer::Total { task: *task }),
                 Fact::AttemptStarted { task } | Fact::TaskResumed { task } => self.start(*task),
-                Fact::TaskPaused { task, pause } => self.paused(*task, &pause.until),
+                Fact::TaskPaused { task, pause, .. } => self.paused(*task, &pause.until),
                 Fact::TaskRetrying { task, .. } => {
                     self.withdraw(*task);
                     self.add_timers(*task);
@@ -54,11 +57,12 @@ impl Driver {
     }
 
     /// Starts an attempt, or goes on with it, if nothing later in the same unit has ended it.
-    fn start(&mut self, key: TaskKey) {
+    pub(super) fn start(&mut self, key: TaskKey) {
         let Some(task) = self.state.find(key).filter(|task| task.phase == Phase::Running) else { return };
         let number = (task.attempt, task.resumes);
+        let writes = task.rest.as_deref().map(|rest| rest.writes.to_vec()).unwrap_or_default();
         self.add_timers(key);
-        let calls = Arc::new(AttemptCalls::new(self.site.clone(), key));
+        let calls = Arc::new(AttemptCalls::new(self.site.clone(), key, writes));
         let answer = match self.attempt(key) {
             Ok(attempt) => self.world.runner.run(attempt, calls.clone()),
             Err(failure) => std::future::ready(StepResult::Err(failure)).boxed(),
@@ -95,7 +99,7 @@ impl Driver {
             woken: rest.and_then(|rest| rest.woken.clone()),
             has_body: node.body.is_some(),
             grants: node.grants.clone(),
-            now_ms: task.since,
+            now_ms: task.clock,
             seed: mix(state.seed ^ mix(salt)),
         })
     }
@@ -115,7 +119,7 @@ impl Driver {
     }
 
     /// Uses an answer that was given before the question was asked.
-    fn answer_early(&mut self, key: TaskKey) {
+    pub(super) fn answer_early(&mut self, key: TaskKey) {
         let address = self.state.address(key);
         let id = self.state.graph.node(key.node).id.as_str();
         let Some(answer) = self.answers.get(&address).or_else(|| self.answers.get(id)).cloned() else { return };
@@ -123,34 +127,19 @@ impl Driver {
         self.notes_to_self.push_back(Command::Request(Request::Reply { gate: address, answer }, told));
     }
 
-    fn cancel_child(&self, key: TaskKey) {
+    pub(super) fn cancel_child(&self, key: TaskKey) {
         if let Some(child) = self.children.get(&key) {
             let hub = child.hub.clone();
             tokio::spawn(async move { hub.abort().await });
         }
     }
 
-    fn start_child(&mut self, key: TaskKey, call: &FlowCall) {
+    pub(super) fn start_child(&mut self, key: TaskKey, call: &FlowCall) {
         let attempt = self.state.task(key).attempt;
         let commands = self.site.commands.clone();
-        let address = self.state.address(key);
-        let prefix = format!("{address}/");
-        let below = |(gate, answer): (&String, &Json)| Some((gate.strip_prefix(&prefix)?.to_owned(), answer.clone()));
-        let answers = self.answers.iter().filter_map(below).collect();
-        let identity = Identity {
-            tenant: self.identity.tenant.clone(),
-            run_id: RunId::from(format!("{}.{address}.{attempt}", self.identity.run_id)),
-            depth: self.identity.depth + 1,
-        };
-        let world = self.world.clone();
-        let begun = if identity.depth > MAX_DEPTH {
-            Err(Failure::new(code::TOO_DEEP, format!("flows may call flows at most {MAX_DEPTH} deep")))
-        } else {
-            Driver::for_child(&world, identity, call, answers, &self.channels)
-        };
         let end = move |result| Command::ChildEnded { task: key, attempt, result };
-        let (mut driver, hub, input) = match begun {
-            Ok(begun) => begun,
+        let (mut driver, hub, begin) = match self.child(key, attempt, call) {
+            Ok(child) => child,
             Err(failure) => {
                 self.notes_to_self.push_back(end(Err(failure)));
                 return;
@@ -158,19 +147,64 @@ impl Driver {
         };
         driver.parent = Some((commands.clone(), key));
         let driving = tokio::spawn(async move {
-            driver.drive(input, false).await;
+            driver.drive(begin, false).await;
             let _ = commands.send(end(child_result(driver.state.end()))).await;
+            driver.leave().await;
         });
-        self.children.insert(key, Child { hub, waiting: Vec::new(), driving: driving.abort_handle() });
+        self.children.insert(key, Child { hub, rest: None, driving: Some(driving) });
     }
 
-    /// Tells the parent, once for each change, what this run waits for.
-    pub(super) async fn tell_parent(&mut self) {
-        let waiting = self.waiting();
+    /// The id of the run that a task calls, the same whenever it is asked for.
+    pub(super) fn child_id(&self, key: TaskKey, attempt: u32) -> RunId {
+        RunId::from(format!("{}.{}.{attempt}", self.identity.run_id, self.state.address(key)))
+    }
+
+    /// A driver for the flow that a task calls: of a new run, or of the one that the journal knows.
+    fn child(&self, key: TaskKey, attempt: u32, call: &FlowCall) -> Result<(Driver, Hub, Begin), Failure> {
+        let address = self.state.address(key);
+        let identity = Identity {
+            tenant: self.identity.tenant.clone(),
+            run_id: self.child_id(key, attempt),
+            depth: self.identity.depth + 1,
+        };
+        if identity.depth > MAX_DEPTH {
+            return Err(Failure::new(code::TOO_DEEP, format!("flows may call flows at most {MAX_DEPTH} deep")));
+        }
+        let failed = |error: StoreError| Failure::new(code::STORE_FAILED, error.to_string());
+        let known = self.world.journal.find(&identity.tenant, &identity.run_id).map_err(failed)?;
+        let (flow, policy) = match known {
+            Some(Record { pin, policy, .. }) => (Pinned { graph: self.world.flows.pinned(&pin)?, pin }, policy),
+            None => {
+                let flow = self.world.flows.resolve(&call.name)?;
+                let policy = flow.graph.policy.clone();
+                (flow, policy)
+            }
+        };
+        let input = merge(&flow.graph.input, call.input.json());
+        let (mut driver, hub) = Driver::new(&self.world, identity, flow, policy);
+        let prefix = format!("{address}/");
+        let below = |(gate, answer): (&String, &Json)| Some((gate.strip_prefix(&prefix)?.to_owned(), answer.clone()));
+        driver.answers = self.answers.iter().filter_map(below).collect();
+        driver.patience_ms = self.patience_ms;
+        driver.channels.clone_from(&self.channels);
+        hub.start_session();
+        let again = driver.recover(true).map_err(failed)?;
+        Ok((driver, hub, again.unwrap_or(Begin::New(input))))
+    }
+
+    /// A child has ended. What this run tells of that comes after what the child still has to tell.
+    pub(super) fn child_leaves(&mut self, key: TaskKey) {
+        if let Some(leaving) = self.children.remove(&key).and_then(Child::leave) {
+            self.trail.add(self.next_seq, Deferred::Follow(leaving));
+        }
+    }
+
+    /// Tells the parent, once for each change, that this run does not move by itself.
+    pub(super) async fn tell_parent(&mut self, rest: Rest) {
         let Some((commands, task)) = &self.parent else { return };
-        if self.told != waiting {
-            self.told.clone_from(&waiting);
-            let _ = commands.send(Command::ChildWaits { task: *task, waiting }).await;
+        if self.told.as_ref() != Some(&rest) {
+            self.told = Some(rest.clone());
+            let _ = commands.send(Command::ChildRests { task: *task, rest: Some(rest) }).await;
         }
     }
 }

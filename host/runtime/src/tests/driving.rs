@@ -15,12 +15,13 @@ use futures_util::future::{self, BoxFuture};
 
 use super::graphs::{Plan, Planned, PlannedBody, Scripted, lower, perform};
 use crate::{
-    Channel, Event, FlowRunner, Flows, Hub, HubError, NoFlows, RunOptions, RunResult, RunStatus, World, ports::Timers,
+    Channel, Event, FlowRunner, Flows, Hub, HubError, NoFlows, Pinned, RunOptions, RunResult, RunStatus, World,
+    ports::{Pin, Timers},
 };
 
 /// Time that passes only when nothing else can happen.
-#[derive(Default)]
-struct VirtualTimers(Arc<AtomicU64>);
+#[derive(Clone, Default)]
+pub(super) struct VirtualTimers(pub(super) Arc<AtomicU64>);
 
 impl Timers for VirtualTimers {
     fn now(&self) -> u64 {
@@ -58,8 +59,13 @@ impl NodeRunner for PlanRunner {
 struct OneFlow(Arc<Graph>);
 
 impl Flows for OneFlow {
-    fn resolve(&self, name: &str) -> Result<Arc<Graph>, Failure> {
-        if name == &*self.0.name { Ok(self.0.clone()) } else { NoFlows.resolve(name) }
+    fn resolve(&self, name: &str) -> Result<Pinned, Failure> {
+        let pin = Pin(name.into());
+        Ok(Pinned { graph: self.pinned(&pin)?, pin })
+    }
+
+    fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {
+        if pin.0 == self.0.name { Ok(self.0.clone()) } else { NoFlows.pinned(pin) }
     }
 }
 
@@ -90,7 +96,8 @@ fn start(main: &PlannedBody, child: Option<&PlannedBody>, policy: FlowPolicy, op
     let scripted = lower(main, policy);
     let world = world(&scripted, child);
     let options = RunOptions { session_id: Some("run-1".into()), ..options };
-    FlowRunner::new(Arc::new(scripted.graph), Arc::new(world), options)
+    let flow = Pinned { graph: Arc::new(scripted.graph), pin: Pin("planned".into()) };
+    FlowRunner::new(flow, Arc::new(world), options).unwrap()
 }
 
 fn block<T>(future: impl Future<Output = T>) -> T {

@@ -37,6 +37,8 @@ pub(crate) enum Plan {
     Hang,
     /// Calls a flow.
     Call(&'static str),
+    /// Adds one to a state that many tasks share.
+    Count,
 }
 
 /// A node of a plan.
@@ -143,6 +145,9 @@ fn node(ix: NodeIx, slot: usize, body_of: BodyIx, planned: &Planned, node_type: 
     let mut policy = NodePolicy { continue_on_error: planned.continue_on_error, ..NodePolicy::default() };
     if let Plan::FailTimes(times) = planned.plan {
         policy.retry.max_attempts = times + 1;
+    }
+    if planned.plan == Plan::Count {
+        policy.retry.max_attempts = 1_000;
     }
     Node {
         id: format!("n{}", ix.0).into(),

@@ -59,7 +59,7 @@ fn owner(body: BoxedStrategy<PlannedBody>) -> impl Strategy<Value = Planned> {
 }
 
 /// A scope of a few nodes; edges mostly lead forward, some back into an `any` join.
-fn scope(depth: u32) -> BoxedStrategy<PlannedBody> {
+pub(super) fn scope(depth: u32) -> BoxedStrategy<PlannedBody> {
     let node = if depth == 0 { leaf().boxed() } else { prop_oneof![4 => leaf(), 1 => owner(scope(depth - 1))].boxed() };
     let nodes = prop::collection::vec(node, 1..7);
     let edges = prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), on()), 0..10);
@@ -82,7 +82,7 @@ fn connect(nodes: Vec<Planned>, lines: Vec<(prop::sample::Index, prop::sample::I
     body
 }
 
-struct Counter(u64);
+pub(super) struct Counter(pub(super) u64);
 
 impl Entropy for Counter {
     fn draw(&mut self) -> u64 {
@@ -191,7 +191,7 @@ impl Bench {
         let rest = self.state.find(task).unwrap().rest.clone().unwrap_or_default();
         let plan = &self.plans[task.node.0 as usize];
         let result = perform(plan, attempt, rest.woken.as_ref(), rest.state.as_ref()).unwrap();
-        self.bring(Input::Answered { task, attempt: (attempt, resumes), result });
+        self.bring(Input::Answered { task, attempt: (attempt, resumes), result, writes: Vec::new() });
     }
 }
 

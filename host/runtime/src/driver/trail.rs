@@ -1,0 +1,119 @@
+//! What may leave a run only once the journal holds what it follows from.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use flowcell_contract::Wake;
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use crate::{
+    fact::{Fact, RunEnd},
+    hub::HubError,
+    ports::{Durable, Standing, Unit},
+    result::RunStatus,
+};
+
+/// Something that waits for the journal.
+pub(super) enum Deferred {
+    /// Facts to tell to subscribers.
+    Tell(Arc<Unit>),
+    /// What a child that has ended still tells; what the run tells of it comes after.
+    Follow(JoinHandle<()>),
+    /// The outcome of a request.
+    Acknowledge(oneshot::Sender<Result<(), HubError>>, Result<(), HubError>),
+}
+
+/// What waits for the journal, in order.
+#[derive(Default)]
+pub(super) struct Trail {
+    durable: Arc<Durable>,
+    waiting: VecDeque<(u64, Deferred)>,
+    /// What comes before this number has been told.
+    told: u64,
+}
+
+impl Trail {
+    /// A trail for a run of which everything before `seq` is durable and told.
+    pub(super) fn from(seq: u64) -> Trail {
+        let trail = Trail { told: seq, ..Trail::default() };
+        trail.durable.advance(seq);
+        trail
+    }
+
+    /// How far the journal is durable.
+    pub(super) fn durable(&self) -> Arc<Durable> {
+        self.durable.clone()
+    }
+
+    /// What comes before this number has been told.
+    pub(super) fn told(&self) -> u64 {
+        self.told
+    }
+
+    /// Holds something back until everything before `seq` is durable.
+    pub(super) fn add(&mut self, seq: u64, deferred: Deferred) {
+        self.waiting.push_back((seq, deferred));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The next that may go.
+    pub(super) fn next(&mut self) -> Option<Deferred> {
+        let (seq, first) = self.waiting.front()?;
+        let held = *seq > self.durable.next_seq() || matches!(first, Deferred::Follow(child) if !child.is_finished());
+        if held {
+            return None;
+        }
+        let (seq, deferred) = self.waiting.pop_front()?;
+        self.told = seq;
+        Some(deferred)
+    }
+
+    /// Ready when the next may go.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some((seq, first)) = self.waiting.front_mut() else { return Poll::Pending };
+        self.durable.register(context.waker());
+        if *seq > self.durable.next_seq() {
+            return Poll::Pending;
+        }
+        match first {
+            // A finished task is not asked twice: the next poll finds it finished.
+            Deferred::Follow(child) if !child.is_finished() => Pin::new(child).poll(context).map(drop),
+            _ => Poll::Ready(()),
+        }
+    }
+}
+
+/// Whether somebody outside waits for the fact, so that the journal has to hurry. Of a child run only the questions are
+/// waited for: it is accepted with its parent's facts, and its end is told to its parent alone.
+pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
+    match fact {
+        Fact::RunStarted { .. } | Fact::RunEnded { .. } => top,
+        Fact::RunResumed { .. } | Fact::RunParked { .. } => true,
+        Fact::TaskPaused { pause, .. } => {
+            pause.until.iter().any(|wake| matches!(wake, Wake::Answer(_) | Wake::Event(_)))
+        }
+        _ => false,
+    }
+}
+
+/// How a run stands after a fact, if the fact changes it.
+pub(super) fn standing(fact: &Fact) -> Option<Standing> {
+    match fact {
+        Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(Standing::Active),
+        Fact::RunParked { due, .. } => Some(Standing::Parked { due: *due }),
+        Fact::RunEnded { end } => Some(Standing::Ended(match **end {
+            RunEnd::Succeeded { .. } => RunStatus::Succeeded,
+            RunEnd::Failed { .. } => RunStatus::Failed,
+            RunEnd::Cancelled => RunStatus::Cancelled,
+        })),
+        _ => None,
+    }
+}

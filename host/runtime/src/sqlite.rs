@@ -1,0 +1,239 @@
+//! The embedded store: one SQLite file, one owner, one writer.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | `schema` | the tables, and how an older file becomes a newer one |
+//! | `queue` | what waits for the writer |
+//! | `writer` | the one thread that writes: it commits as soon as it is idle, all that is queued |
+//! | `reader` | everything that is read, always of the durable prefix |
+//!
+//! The writer takes entries in the order of the appends and a commit is all or nothing, so that what is durable is a
+//! prefix of what was appended, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit
+//! fails, nobody can say what the disk holds: the process stops, and the next one reads what is there.
+
+mod queue;
+mod reader;
+mod schema;
+mod writer;
+
+use std::{
+    collections::HashMap,
+    fs::{File, TryLockError},
+    io::{Read, Write as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+};
+
+use flowcell_contract::{BlobRef, RunId, Tenant, Value};
+
+use crate::{
+    fact::Write,
+    memory::{blob_ref, number},
+    ports::{Blobs, Entry, Journal, Record, StageError, Staged, StateStore, StoreError, Unit},
+};
+use queue::{Item, Queue};
+pub use reader::{Filter, Reader, RunRow};
+
+/// The name of the database in the store's folder.
+const FILE: &str = "flowcell.db";
+/// The name of the file that its owner holds locked.
+const LOCK: &str = "owner.lock";
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenStoreError {
+    /// Another process owns it.
+    #[error("another process ({owner}) uses the store {}", .path.display())]
+    Owned {
+        /// The store's folder.
+        path: PathBuf,
+        /// What the owner wrote about itself.
+        owner: String,
+    },
+    /// There is no store.
+    #[error("there is no store in {}", .0.display())]
+    Missing(PathBuf),
+    /// A later version of Flowcell wrote it.
+    #[error("the store {} has version {found}, and this Flowcell reads up to {known}", .path.display())]
+    Newer {
+        /// The store's folder.
+        path: PathBuf,
+        /// The version that it has.
+        found: u32,
+        /// The latest that is known.
+        known: u32,
+    },
+    /// The folder or a file in it cannot be used.
+    #[error("cannot use the store {}: {error}", .path.display())]
+    Unusable {
+        /// The store's folder.
+        path: PathBuf,
+        /// Why.
+        error: String,
+    },
+}
+
+/// What happens when a commit fails.
+pub type OnFailure = fn(&StoreError);
+
+/// The store, owned by this process.
+pub struct SqliteStore {
+    queue: Arc<Queue>,
+    reader: Reader,
+    visible: Arc<Mutex<Visible>>,
+    writer: Option<JoinHandle<()>>,
+    /// Held locked until the store is dropped.
+    _owner: File,
+}
+
+type StateKey = (Tenant, String, String);
+
+/// What this process sees though it is not durable yet.
+#[derive(Default)]
+struct Visible {
+    state: HashMap<StateKey, (Value, u64)>,
+    blobs: HashMap<(Tenant, Arc<str>), Arc<[u8]>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while the lock was held cannot have left these maps half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells what happened and ends the process: what is on disk is not known any more.
+pub fn stop_process(error: &StoreError) {
+    eprintln!("flowcell: the store cannot be written, and nothing is acknowledged any more: {error}");
+    std::process::exit(STOPPED);
+}
+
+/// The exit code of a process that could not write its store.
+pub const STOPPED: i32 = 74;
+
+impl SqliteStore {
+    /// Opens the store in a folder, which is made if it is missing, and becomes its owner.
+    pub fn open(folder: &Path, on_failure: OnFailure) -> Result<SqliteStore, OpenStoreError> {
+        let unusable = |error: &dyn std::fmt::Display| OpenStoreError::Unusable {
+            path: folder.to_owned(),
+            error: error.to_string(),
+        };
+        std::fs::create_dir_all(folder).map_err(|error| unusable(&error))?;
+        let owner = own(folder)?;
+        let file = folder.join(FILE);
+        let mut connection = schema::connect(&file).map_err(|error| unusable(&error))?;
+        let found = schema::migrate(&mut connection).map_err(|error| unusable(&error))?;
+        if found > schema::VERSION {
+            return Err(OpenStoreError::Newer { path: folder.to_owned(), found, known: schema::VERSION });
+        }
+        let reader = Reader::open(folder)?;
+        let (queue, visible) = (Arc::new(Queue::default()), Arc::new(Mutex::new(Visible::default())));
+        let writer = writer::Writer::new(connection, queue.clone(), visible.clone(), on_failure);
+        let thread = std::thread::Builder::new().name("flowcell-store".into());
+        let writer = thread.spawn(move || writer.run()).map_err(|error| unusable(&error))?;
+        Ok(SqliteStore { queue, reader, visible, writer: Some(writer), _owner: owner })
+    }
+
+    /// What is durable.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+}
+
+/// Locks the owner's file, and says in it who the owner is.
+fn own(folder: &Path) -> Result<File, OpenStoreError> {
+    let path = folder.join(LOCK);
+    let unusable =
+        |error: std::io::Error| OpenStoreError::Unusable { path: folder.to_owned(), error: error.to_string() };
+    let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(unusable)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut owner = String::new();
+            let _ = file.read_to_string(&mut owner);
+            let owner = if owner.is_empty() { "unknown".into() } else { owner };
+            return Err(OpenStoreError::Owned { path: folder.to_owned(), owner });
+        }
+        Err(TryLockError::Error(error)) => return Err(unusable(error)),
+    }
+    file.set_len(0).map_err(unusable)?;
+    write!(file, "process {}", std::process::id()).map_err(unusable)?;
+    Ok(file)
+}
+
+impl Drop for SqliteStore {
+    /// Writes what is queued.
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Journal for SqliteStore {
+    fn append(&self, entry: Entry) {
+        self.queue.push(Item::Entry(entry));
+    }
+
+    fn force(&self) {
+        self.queue.force();
+    }
+
+    fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
+        self.reader.find(tenant, run)
+    }
+
+    fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
+        self.reader.units(tenant, run, from, limit)
+    }
+}
+
+impl StateStore for SqliteStore {
+    fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
+        self.seen(&lock(&self.visible), tenant, flow, key)
+    }
+
+    fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
+        let mut visible = lock(&self.visible);
+        let stored = |key: &str| Ok(self.seen(&visible, tenant, flow, key)?.map_or(0, |(_, version)| version));
+        let staged = number(flow, writes, stored)?;
+        for (write, version) in &staged.writes {
+            let key = (tenant.clone(), flow.to_string(), write.key.clone());
+            visible.state.insert(key, (write.value.clone(), *version));
+        }
+        Ok(staged)
+    }
+}
+
+impl SqliteStore {
+    fn seen(
+        &self,
+        visible: &Visible,
+        tenant: &Tenant,
+        flow: &str,
+        key: &str,
+    ) -> Result<Option<(Value, u64)>, StoreError> {
+        match visible.state.get(&(tenant.clone(), flow.to_owned(), key.to_owned())) {
+            Some(found) => Ok(Some(found.clone())),
+            None => self.reader.state(tenant, flow, key),
+        }
+    }
+}
+
+impl Blobs for SqliteStore {
+    fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
+        let blob = blob_ref(&bytes, mime);
+        let hash = blob.file_id.clone();
+        lock(&self.visible).blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
+        self.queue.push(Item::Blob { tenant: tenant.clone(), hash, bytes, mime: mime.into() });
+        blob
+    }
+
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, StoreError> {
+        let visible = lock(&self.visible).blobs.get(&(tenant.clone(), blob.file_id.clone())).cloned();
+        match visible {
+            Some(bytes) => Ok(Some(bytes)),
+            None => self.reader.blob(tenant, &blob.file_id),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What waits for the writer, in order.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use flowcell_contract::Tenant;
+
+use crate::{
+    limits::{FLUSH_FACTS, FLUSH_MS},
+    ports::Entry,
+};
+
+/// One thing to write.
+pub(super) enum Item {
+    Entry(Entry),
+    Blob { tenant: Tenant, hash: Arc<str>, bytes: Arc<[u8]>, mime: Box<str> },
+}
+
+/// Filled by everybody, emptied by the writer.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    items: Vec<Item>,
+    facts: usize,
+    /// When the first of them came.
+    since: Option<Instant>,
+    /// Somebody waits for them.
+    forced: bool,
+    closed: bool,
+}
+
+impl Queue {
+    pub(super) fn push(&self, item: Item) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Item::Entry(entry) = &item {
+            waiting.facts += entry.unit.facts.len();
+            waiting.forced |= entry.force;
+        }
+        let first = waiting.items.is_empty();
+        if first {
+            waiting.since = Some(Instant::now());
+        }
+        waiting.items.push(item);
+        let wake = first || waiting.forced || waiting.facts >= FLUSH_FACTS;
+        drop(waiting);
+        if wake {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Somebody waits for what is queued.
+    pub(super) fn force(&self) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).forced = true;
+        self.changed.notify_one();
+    }
+
+    /// Nothing comes any more.
+    pub(super) fn close(&self) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits until something is to be written, and takes all that is there. None: nothing comes any more.
+    ///
+    /// What nobody waits for is left for a while, so that a run that only computes is not slowed down by the disk.
+    pub(super) fn take(&self) -> Option<Vec<Item>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let age = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
+            let left = Duration::from_millis(FLUSH_MS).saturating_sub(age);
+            let due = waiting.forced || waiting.closed || waiting.facts >= FLUSH_FACTS || left.is_zero();
+            if !waiting.items.is_empty() && due {
+                waiting.facts = 0;
+                waiting.forced = false;
+                waiting.since = None;
+                return Some(std::mem::take(&mut waiting.items));
+            }
+            if waiting.items.is_empty() {
+                waiting.forced = false;
+                if waiting.closed {
+                    return None;
+                }
+                waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                waiting = self.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Everything that is read: always of the durable prefix, beside whoever writes.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use flowcell_contract::{BlobRef, RunId, Tenant, Value};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Serialize;
+
+use super::{FILE, OpenStoreError, lock, schema};
+use crate::{
+    memory::blob_ref,
+    ports::{Blobs, Entry, Journal, Record, StoreError, Unit},
+};
+
+/// Reads a store, its own or that of another process.
+pub struct Reader(Mutex<Connection>);
+
+/// One run in a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRow {
+    /// Which run.
+    pub run_id: RunId,
+    /// Of which flow.
+    pub flow: String,
+    /// `active`, `parked`, `succeeded`, `failed` or `cancelled`.
+    pub status: String,
+    /// When it began, in milliseconds since 1970.
+    pub created: u64,
+    /// When its status changed last.
+    pub updated: u64,
+    /// When its next timer is due, if it is parked and has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due: Option<u64>,
+}
+
+/// Which runs a list has.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only those of this flow.
+    pub flow: Option<String>,
+    /// Only those with this status.
+    pub status: Option<String>,
+    /// At most so many, the latest first.
+    pub limit: usize,
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> StoreError {
+        StoreError(error.to_string().into())
+    }
+}
+
+impl Reader {
+    /// Opens the store in a folder to read it, beside its owner if there is one.
+    pub fn open(folder: &Path) -> Result<Reader, OpenStoreError> {
+        let file = folder.join(FILE);
+        if !file.exists() {
+            return Err(OpenStoreError::Missing(folder.to_owned()));
+        }
+        let unusable =
+            |error: rusqlite::Error| OpenStoreError::Unusable { path: folder.to_owned(), error: error.to_string() };
+        let connection = schema::connect_read_only(&file).map_err(unusable)?;
+        let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(unusable)?;
+        if found > schema::VERSION {
+            return Err(OpenStoreError::Newer { path: folder.to_owned(), found, known: schema::VERSION });
+        }
+        Ok(Reader(Mutex::new(connection)))
+    }
+
+    /// What is known of a run beside its facts.
+    pub fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = "SELECT record FROM runs WHERE tenant = ? AND run = ?";
+        let mut select = connection.prepare_cached(sql)?;
+        let text: Option<String> =
+            select.query_row(params![tenant.as_str(), run.as_str()], |row| row.get(0)).optional()?;
+        let parse = |text: String| serde_json::from_str(&text).map_err(|error| corrupt(run, &error));
+        text.map(parse).transpose()
+    }
+
+    /// Units of a run, in order: from the one that holds the fact `from`, and at most `limit`.
+    pub fn units(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
+        let connection = lock(&self.0);
+        let mut select = connection.prepare_cached("SELECT id FROM runs WHERE tenant = ? AND run = ?")?;
+        let id: Option<i64> = select.query_row(params![tenant.as_str(), run.as_str()], |row| row.get(0)).optional()?;
+        let Some(id) = id else { return Ok(Vec::new()) };
+        let sql = "SELECT checksum FROM units WHERE run = ? AND first_seq + facts <= ? ORDER BY first_seq DESC LIMIT 1";
+        let mut select = connection.prepare_cached(sql)?;
+        let mut before: u32 = select.query_row(params![id, from], |row| row.get(0)).optional()?.unwrap_or(0);
+        let sql = "SELECT first_seq, ts, body, checksum FROM units
+            WHERE run = ?1 AND first_seq >= coalesce(
+                (SELECT max(first_seq) FROM units WHERE run = ?1 AND first_seq <= ?2 AND first_seq + facts > ?2), ?2)
+            ORDER BY first_seq LIMIT ?3";
+        let mut select = connection.prepare_cached(sql)?;
+        let mut rows = select.query(params![id, from, limit as u64])?;
+        let mut units = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (unit, checksum) = read_unit(row, before, run)?;
+            before = checksum;
+            units.push(Arc::new(unit));
+        }
+        Ok(units)
+    }
+
+    /// Runs that somebody outside has started, the latest first.
+    pub fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = "SELECT run, flow, standing, created, updated, due FROM runs
+            WHERE tenant = ?1 AND depth = 0 AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR standing = ?3)
+            ORDER BY created DESC, id DESC LIMIT ?4";
+        let mut select = connection.prepare_cached(sql)?;
+        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+        let rows = select.query_map(params![tenant.as_str(), filter.flow, filter.status, limit], run_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Runs that somebody should drive: those that were active when their process ended, and parked ones with a timer that
+    /// is due at `now`.
+    pub fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = "SELECT run FROM runs WHERE tenant = ? AND depth = 0 AND standing IN ('active', 'parked')
+            AND (standing = 'active' OR due <= ?) ORDER BY due LIMIT ?";
+        let mut select = connection.prepare_cached(sql)?;
+        let rows = select.query_map(params![tenant.as_str(), now, limit as u64], |row| row.get::<_, String>(0))?;
+        rows.map(|row| Ok(RunId::from(row?))).collect()
+    }
+
+    /// When the next timer of a parked run is due.
+    pub fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = "SELECT min(due) FROM runs WHERE tenant = ? AND depth = 0 AND standing IN ('active', 'parked')";
+        Ok(connection.prepare_cached(sql)?.query_row(params![tenant.as_str()], |row| row.get(0))?)
+    }
+
+    pub(super) fn state(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = "SELECT value, version FROM state WHERE tenant = ? AND flow = ? AND key = ?";
+        let mut select = connection.prepare_cached(sql)?;
+        let entry = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?));
+        let found = select.query_row(params![tenant.as_str(), flow, key], entry).optional()?;
+        let parse = |(text, version): (String, u64)| match Value::parse(text) {
+            Ok(value) => Ok((value, version)),
+            Err(error) => Err(StoreError(format!("the state `{key}` is not JSON: {error}").into())),
+        };
+        found.map(parse).transpose()
+    }
+
+    pub(super) fn blob(&self, tenant: &Tenant, hash: &str) -> Result<Option<Arc<[u8]>>, StoreError> {
+        let connection = lock(&self.0);
+        let mut select = connection.prepare_cached("SELECT bytes FROM blobs WHERE tenant = ? AND hash = ?")?;
+        let bytes: Option<Vec<u8>> = select.query_row(params![tenant.as_str(), hash], |row| row.get(0)).optional()?;
+        Ok(bytes.map(Arc::from))
+    }
+}
+
+/// A reader is a journal that takes nothing in.
+impl Journal for Reader {
+    fn append(&self, _: Entry) {
+        tracing::error!("a store that is only read was written to");
+    }
+
+    fn force(&self) {}
+
+    fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
+        Reader::find(self, tenant, run)
+    }
+
+    fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
+        self.units(tenant, run, from, limit)
+    }
+}
+
+/// A reader keeps no bytes that it is given.
+impl Blobs for Reader {
+    fn put(&self, _: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
+        blob_ref(&bytes, mime)
+    }
+
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, StoreError> {
+        self.blob(tenant, &blob.file_id)
+    }
+}
+
+fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    Ok(RunRow {
+        run_id: RunId::from(row.get::<_, String>(0)?),
+        flow: row.get(1)?,
+        status: row.get(2)?,
+        created: row.get(3)?,
+        updated: row.get(4)?,
+        due: row.get(5)?,
+    })
+}
+
+fn read_unit(row: &Row<'_>, before: u32, run: &RunId) -> Result<(Unit, u32), StoreError> {
+    let (first_seq, ts): (u64, u64) = (row.get(0)?, row.get(1)?);
+    let (body, expected): (String, u32) = (row.get(2)?, row.get(3)?);
+    if checksum(before, first_seq, ts, &body) != expected {
+        return Err(corrupt(run, &format!("the checksum at event {first_seq} is wrong")));
+    }
+    let facts = serde_json::from_str(&body).map_err(|error| corrupt(run, &error))?;
+    Ok((Unit { first_seq, ts, facts }, expected))
+}
+
+fn corrupt(run: &RunId, why: &dyn std::fmt::Display) -> StoreError {
+    StoreError(format!("the journal of run `{run}` is damaged: {why}").into())
+}
+
+/// Covers a row and, through the checksum before, all rows before it.
+pub(super) fn checksum(before: u32, first_seq: u64, ts: u64, body: &str) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(before);
+    hasher.update(&first_seq.to_le_bytes());
+    hasher.update(&ts.to_le_bytes());
+    hasher.update(body.as_bytes());
+    hasher.finalize()
+}

@@ -1,0 +1,92 @@
+//! The tables, and how an older file becomes a newer one.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+/// Says that the file is a store of Flowcell ("Flow").
+const APPLICATION: u32 = 0x466c_6f77;
+/// Older versions lost data when a checkpoint met a reset of the log.
+const LEAST_SQLITE: i32 = 3_051_003;
+
+/// The version that this program writes: the number of migrations.
+pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// Append only: a migration that was released is never changed.
+const MIGRATIONS: [&str; 1] = ["
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    run TEXT NOT NULL,
+    flow TEXT NOT NULL,
+    -- 0: started by somebody outside; else by a run above.
+    depth INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    standing TEXT NOT NULL CHECK (standing IN ('active', 'parked', 'succeeded', 'failed', 'cancelled')),
+    due INTEGER,
+    next_seq INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    updated INTEGER NOT NULL,
+    UNIQUE (tenant, run)
+) STRICT;
+CREATE INDEX live ON runs (due) WHERE depth = 0 AND standing IN ('active', 'parked');
+
+-- Facts, as many as one decision had. The checksum covers the row and the checksum of the row before.
+CREATE TABLE units (
+    run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    first_seq INTEGER NOT NULL,
+    facts INTEGER NOT NULL,
+    ts INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (run, first_seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE state (
+    tenant TEXT NOT NULL,
+    flow TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (tenant, flow, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE blobs (
+    tenant TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    mime TEXT NOT NULL,
+    bytes BLOB NOT NULL,
+    UNIQUE (tenant, hash)
+) STRICT;
+"];
+
+/// Opens the file for its owner.
+pub(super) fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
+    assert!(rusqlite::version_number() >= LEAST_SQLITE, "SQLite is too old to be trusted with a journal");
+    let connection = Connection::open(file)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    Ok(connection)
+}
+
+/// Opens the file for somebody who only reads.
+pub(super) fn connect_read_only(file: &Path) -> Result<Connection, rusqlite::Error> {
+    let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    Ok(connection)
+}
+
+/// Makes an older file a newer one. Answers the version that the file has now.
+pub(super) fn migrate(connection: &mut Connection) -> Result<u32, rusqlite::Error> {
+    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(migration)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", index as u32 + 1)?;
+        transaction.commit()?;
+    }
+    Ok(found.max(VERSION))
+}

@@ -1,0 +1,165 @@
+//! The one thread that writes.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use flowcell_contract::{RunId, Tenant};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+
+use super::{
+    OnFailure, Visible, lock,
+    queue::{Item, Queue},
+    reader::checksum,
+};
+use crate::{
+    ports::{Entry, Standing, StoreError},
+    result::RunStatus,
+};
+
+/// Runs whose rows the writer remembers.
+const REMEMBERED: usize = 10_000;
+
+pub(super) struct Writer {
+    connection: Connection,
+    queue: Arc<Queue>,
+    visible: Arc<Mutex<Visible>>,
+    on_failure: OnFailure,
+    /// The row and the last checksum of runs that were written to.
+    rows: HashMap<(Tenant, RunId), Row>,
+}
+
+#[derive(Clone, Copy)]
+struct Row {
+    id: i64,
+    checksum: u32,
+}
+
+impl Writer {
+    pub(super) fn new(
+        connection: Connection,
+        queue: Arc<Queue>,
+        visible: Arc<Mutex<Visible>>,
+        on_failure: OnFailure,
+    ) -> Writer {
+        Writer { connection, queue, visible, on_failure, rows: HashMap::new() }
+    }
+
+    /// Writes until the queue is closed, or a commit fails.
+    pub(super) fn run(mut self) {
+        while let Some(items) = self.queue.take() {
+            if let Err(error) = self.commit(&items) {
+                // A second try could succeed without the first one's pages being there.
+                return (self.on_failure)(&StoreError(error.to_string().into()));
+            }
+            self.tell(&items);
+        }
+    }
+
+    fn commit(&mut self, items: &[Item]) -> Result<(), rusqlite::Error> {
+        if self.rows.len() > REMEMBERED {
+            self.rows.clear();
+        }
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for item in items {
+            match item {
+                Item::Entry(entry) => write(&transaction, &mut self.rows, entry)?,
+                Item::Blob { tenant, hash, bytes, mime } => {
+                    let sql =
+                        "INSERT INTO blobs (tenant, hash, mime, bytes) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
+                    let mut insert = transaction.prepare_cached(sql)?;
+                    insert.execute(params![tenant.as_str(), &**hash, &**mime, &**bytes])?;
+                }
+            }
+        }
+        transaction.commit()
+    }
+
+    /// What is durable needs no other place any more, and whoever waits for it goes on.
+    fn tell(&self, items: &[Item]) {
+        let mut visible = lock(&self.visible);
+        for item in items {
+            match item {
+                Item::Blob { tenant, hash, .. } => _ = visible.blobs.remove(&(tenant.clone(), hash.clone())),
+                Item::Entry(Entry { tenant, writes: Some(staged), .. }) => {
+                    for (write, version) in &staged.writes {
+                        let key = (tenant.clone(), staged.flow.to_string(), write.key.clone());
+                        // A later write of the same key is not durable yet.
+                        if visible.state.get(&key).is_some_and(|(_, latest)| latest == version) {
+                            visible.state.remove(&key);
+                        }
+                    }
+                }
+                Item::Entry(_) => {}
+            }
+        }
+        drop(visible);
+        for item in items {
+            if let Item::Entry(entry) = item {
+                entry.durable.advance(entry.unit.next_seq());
+            }
+        }
+    }
+}
+
+fn write(
+    transaction: &Transaction<'_>,
+    rows: &mut HashMap<(Tenant, RunId), Row>,
+    entry: &Entry,
+) -> Result<(), rusqlite::Error> {
+    let key = (entry.tenant.clone(), entry.run.clone());
+    let before = match rows.get(&key) {
+        Some(row) => *row,
+        None => row(transaction, entry)?,
+    };
+    let unit = &entry.unit;
+    let body =
+        serde_json::to_string(&unit.facts).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    let checksum = checksum(before.checksum, unit.first_seq, unit.ts, &body);
+    let sql = "INSERT INTO units (run, first_seq, facts, ts, body, checksum) VALUES (?, ?, ?, ?, ?, ?)";
+    let facts = unit.facts.len() as u64;
+    transaction.prepare_cached(sql)?.execute(params![before.id, unit.first_seq, facts, unit.ts, body, checksum])?;
+    rows.insert(key, Row { checksum, ..before });
+    if let Some(standing) = entry.standing {
+        let (name, due) = describe(standing);
+        let sql = "UPDATE runs SET standing = ?, due = ?, next_seq = ?, updated = ? WHERE id = ?";
+        transaction.prepare_cached(sql)?.execute(params![name, due, unit.next_seq(), unit.ts, before.id])?;
+    }
+    for (write, version) in entry.writes.iter().flat_map(|staged| &staged.writes) {
+        let flow = entry.writes.as_ref().map_or("", |staged| &*staged.flow);
+        let sql = "INSERT INTO state (tenant, flow, key, value, version) VALUES (?1, ?2, ?3, ?4, ?5)
+            ON CONFLICT DO UPDATE SET value = ?4, version = ?5";
+        let value = write.value.text();
+        transaction.prepare_cached(sql)?.execute(params![entry.tenant.as_str(), flow, write.key, value, version])?;
+    }
+    Ok(())
+}
+
+/// Finds the row of a run, or makes it with the run's first unit.
+fn row(transaction: &Transaction<'_>, entry: &Entry) -> Result<Row, rusqlite::Error> {
+    let (tenant, run) = (entry.tenant.as_str(), entry.run.as_str());
+    if let Some(record) = &entry.record {
+        let text = serde_json::to_string(record);
+        let text = text.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+        let sql = "INSERT INTO runs (tenant, run, flow, depth, record, standing, next_seq, created, updated)
+            VALUES (?, ?, ?, ?, ?, 'active', 0, ?, ?)";
+        let ts = entry.unit.ts;
+        transaction.prepare_cached(sql)?.execute(params![tenant, run, &*record.flow, record.depth, text, ts, ts])?;
+        return Ok(Row { id: transaction.last_insert_rowid(), checksum: 0 });
+    }
+    let sql = "SELECT id, coalesce((SELECT checksum FROM units WHERE run = runs.id ORDER BY first_seq DESC LIMIT 1), 0)
+        FROM runs WHERE tenant = ? AND run = ?";
+    let found = |row: &rusqlite::Row<'_>| Ok(Row { id: row.get(0)?, checksum: row.get(1)? });
+    transaction.prepare_cached(sql)?.query_row(params![tenant, run], found)
+}
+
+fn describe(standing: Standing) -> (&'static str, Option<u64>) {
+    match standing {
+        Standing::Parked { due } => ("parked", due),
+        Standing::Ended(RunStatus::Succeeded) => ("succeeded", None),
+        Standing::Ended(RunStatus::Failed) => ("failed", None),
+        Standing::Ended(RunStatus::Cancelled) => ("cancelled", None),
+        Standing::Active | Standing::Ended(_) => ("active", None),
+    }
+}

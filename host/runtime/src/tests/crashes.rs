@@ -1,0 +1,294 @@
+//! Random graphs, and a power failure after every so many appends: whatever was told to somebody outside stays true, every
+//! outcome is recorded once, and the run ends as the naive reference says.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex},
+};
+
+use flowcell_contract::{Attempt, Call, Calls, Json, NodeRunner, RunId, Step, StepResult, Tenant, Value};
+use flowcell_flow::graph::{FlowPolicy, Graph};
+use futures_util::future::{self, BoxFuture, Either};
+use proptest::{prelude::*, test_runner::Config};
+
+use super::{
+    disk::Disk,
+    driving::VirtualTimers,
+    graphs::{Plan, PlannedBody, lower, perform},
+    readiness::{Counter, scale, scope},
+    reference::{self, End},
+};
+use crate::{
+    Channel, Event, FlowRunner, Flows, NoFlows, Pinned, RunOptions, RunResult, RunStatus, World,
+    decide::Entropy,
+    fact::Fact,
+    ports::{Pin, Unit},
+    publish::Projector,
+};
+
+/// Runs a test run crashes, times `FLOWCELL_TEST_SCALE`.
+const RUNS: u32 = 100_000;
+
+/// Nodes that do what they are planned to do, and write down that they did.
+struct Workers {
+    plans: HashMap<String, Vec<Plan>>,
+    /// Which attempts ran: flow, scope, node, attempt, resumes.
+    ran: Mutex<Vec<(RunId, String, String, u32)>>,
+}
+
+impl NodeRunner for Workers {
+    fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
+        let index: usize = attempt.node_id.as_str()[1..].parse().unwrap();
+        let plan = self.plans[&*attempt.flow][index].clone();
+        let ran = (attempt.run_id, attempt.scope.to_string(), attempt.node_id.to_string(), attempt.attempt);
+        self.ran.lock().unwrap().push(ran);
+        Box::pin(async move {
+            if plan == Plan::Count {
+                return count(&*calls).await;
+            }
+            perform(&plan, attempt.attempt, attempt.woken.as_ref(), attempt.state.as_ref()).unwrap()
+        })
+    }
+}
+
+async fn count(calls: &dyn Calls) -> StepResult {
+    let call = |function: &str, args: Vec<(&str, Json)>| {
+        calls.call(Call { interface: "state".into(), function: function.into(), args: Json::object(args).into() })
+    };
+    let key = || ("key", Json::from("count"));
+    let found = call("get", vec![key()]).await?;
+    let number = |name: &str| found.json().get(name).and_then(Json::as_u64).unwrap_or(0);
+    let value = Json::from(number("value") + 1);
+    call("set-if", vec![key(), ("value", value), ("expected", Json::from(number("version")))]).await?;
+    Ok(Step::Done(Value::null()))
+}
+
+/// What somebody outside has seen, in whatever life of the process.
+#[derive(Default)]
+struct Witness(Mutex<BTreeMap<(RunId, u64), Event>>);
+
+impl Channel for Witness {
+    fn on_event(&self, event: &Event) {
+        let seen = self.0.lock().unwrap().insert((event.run_id.clone(), event.seq), event.clone());
+        assert!(seen.is_none(), "an event was told twice: {event:?}");
+    }
+}
+
+/// A flow, what happens to it, and what is left.
+struct Story {
+    graphs: HashMap<String, Arc<Graph>>,
+    workers: Arc<Workers>,
+    disk: Arc<Disk>,
+    clock: VirtualTimers,
+    witness: Arc<Witness>,
+    lives: u32,
+}
+
+impl Story {
+    fn new(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
+        let policy = FlowPolicy { fail_fast: false, max_concurrency: permits, ..FlowPolicy::default() };
+        let main = lower(flow, policy);
+        let mut child = lower(&child(), FlowPolicy::default());
+        child.graph.name = "child".into();
+        let plans = HashMap::from([("planned".to_owned(), main.plans), ("child".to_owned(), child.plans)]);
+        let graphs = [main.graph, child.graph].map(|graph| (graph.name.to_string(), Arc::new(graph)));
+        Story {
+            graphs: HashMap::from(graphs),
+            workers: Arc::new(Workers { plans, ran: Mutex::default() }),
+            disk: Arc::new(Disk::new(seed, lies)),
+            clock: VirtualTimers::default(),
+            witness: Arc::default(),
+            lives: 0,
+        }
+    }
+
+    /// One life of the process: it does what the command line does when the same command is given again.
+    fn live(&mut self, fails_after: u64) -> Option<RunResult> {
+        self.lives += 1;
+        let mut world = World::in_memory(self.workers.clone(), Arc::new(Shelf(self.graphs.clone())));
+        world.timers = Arc::new(self.clock.clone());
+        world.journal = self.disk.clone();
+        world.state = self.disk.clone();
+        let nodes = self.graphs["planned"].nodes.iter();
+        let yes = Json::object([("content", Json::from("yes"))]);
+        let options = RunOptions {
+            session_id: Some("run-1".into()),
+            channels: vec![self.witness.clone()],
+            answers: nodes.map(|node| (node.id.to_string(), yes.clone())).collect(),
+            // Whatever the random graphs do to the process, they are not to blame.
+            by_hand: true,
+            without_events: true,
+            ..RunOptions::default()
+        };
+        let flow = Pinned { graph: self.graphs["planned"].clone(), pin: Pin("planned".into()) };
+        self.disk.power(fails_after);
+        let runner = FlowRunner::new(flow, Arc::new(world), options).unwrap();
+        let disk = self.disk.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let power = future::poll_fn(|context| disk.poll(context));
+            match future::select(Box::pin(runner.run()), power).await {
+                Either::Left((result, _)) => Some(result),
+                Either::Right(_) => None,
+            }
+        })
+    }
+
+    /// What may be said of the disk after every life.
+    fn check(&self) {
+        let told = self.witness.0.lock().unwrap();
+        for (run, units) in self.disk.runs() {
+            let events = self.events(&run, &units);
+            for (seq, event) in events.iter().enumerate() {
+                assert_eq!(event.seq, seq as u64, "the numbers have gaps");
+            }
+            let of_run = told.range((run.clone(), 0)..=(run.clone(), u64::MAX));
+            for ((_, seq), event) in of_run {
+                assert_eq!(events.get(*seq as usize), Some(event), "what was told is not what happened");
+            }
+            let ends = |fact: &&Fact| matches!(fact, Fact::RunEnded { .. });
+            let facts: Vec<_> = units.iter().flat_map(|unit| &unit.facts).collect();
+            if let Some(end) = facts.iter().position(ends) {
+                assert_eq!(end, facts.len() - 1, "something happened after the end");
+            }
+            let outcomes = facts.iter().filter_map(|fact| match fact {
+                Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskSkipped { task, .. } => {
+                    Some(*task)
+                }
+                _ => None,
+            });
+            let outcomes: Vec<_> = outcomes.collect();
+            assert_eq!(outcomes.iter().collect::<BTreeSet<_>>().len(), outcomes.len(), "an outcome twice");
+        }
+        let lost = told.keys().find(|(run, _)| self.disk.runs().iter().all(|(kept, _)| kept != run));
+        assert_eq!(lost, None, "a run that somebody has seen is gone");
+    }
+
+    fn events(&self, run: &RunId, units: &[Arc<Unit>]) -> Vec<Event> {
+        let graph = if run.as_str() == "run-1" { "planned" } else { "child" };
+        let mut projector = Projector::new(Tenant::local(), run.clone(), self.graphs[graph].clone());
+        units.iter().flat_map(|unit| projector.project(unit)).collect()
+    }
+
+    /// No attempt is made again whose outcome was durable.
+    fn finished(&self) -> BTreeSet<(RunId, String, String, u32)> {
+        let mut finished = BTreeSet::new();
+        for (run, units) in self.disk.runs() {
+            for event in self.events(&run, &units) {
+                if matches!(event.kind, "task:complete" | "task:failed" | "task:retry") {
+                    let text = |key: &str| event.data.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+                    let attempt = event.data.get("attempt").and_then(Json::as_u64).unwrap_or(0) as u32;
+                    finished.insert((run.clone(), text("scope"), text("taskId"), attempt));
+                }
+            }
+        }
+        finished
+    }
+
+    /// How often the tasks that count have succeeded.
+    fn counted(&self, flow: &str) -> u64 {
+        let counts = |fact: &&Fact| match fact {
+            Fact::TaskSucceeded { task, .. } => self.workers.plans[flow][task.node.0 as usize] == Plan::Count,
+            _ => false,
+        };
+        let of_flow = |run: &RunId| (run.as_str() == "run-1") == (flow == "planned");
+        let runs = self.disk.runs();
+        let facts = runs.iter().filter(|(run, _)| of_flow(run)).flat_map(|(_, units)| units);
+        facts.flat_map(|unit| &unit.facts).filter(counts).count() as u64
+    }
+}
+
+struct Shelf(HashMap<String, Arc<Graph>>);
+
+impl Flows for Shelf {
+    fn resolve(&self, name: &str) -> Result<Pinned, flowcell_contract::Failure> {
+        let pin = Pin(name.into());
+        Ok(Pinned { graph: self.pinned(&pin)?, pin })
+    }
+
+    fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, flowcell_contract::Failure> {
+        self.0.get(&*pin.0).cloned().map_or_else(|| NoFlows.pinned(pin), Ok)
+    }
+}
+
+fn child() -> PlannedBody {
+    let nodes = [Plan::Count, Plan::After(20), Plan::Done].map(super::graphs::Planned::new).into();
+    PlannedBody { nodes, edges: vec![(0, 1, flowcell_flow::graph::On::Success)] }
+}
+
+/// Some of the nodes ask, count, or call a flow.
+fn season(flow: &mut PlannedBody, dice: &mut Counter) {
+    for planned in &mut flow.nodes {
+        if planned.plan == Plan::Done {
+            planned.plan = match dice.draw() % 8 {
+                0 => Plan::Ask,
+                1 | 2 => Plan::Count,
+                3 => Plan::Call("child"),
+                _ => Plan::Done,
+            };
+        }
+        if let Some(body) = &mut planned.body {
+            season(body, dice);
+        }
+    }
+}
+
+/// Runs a flow to its end through power failures.
+fn tell(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
+    let mut dice = Counter(seed);
+    let mut story = Story::new(flow, seed, permits, lies);
+    for life in 0.. {
+        assert!(life < 1_000, "the run does not end");
+        let (finished, ran) = (story.finished(), story.workers.ran.lock().unwrap().len());
+        let result = story.live(1 + dice.draw() % 12 + life);
+        story.check();
+        for attempt in &story.workers.ran.lock().unwrap()[ran..] {
+            assert!(!finished.contains(attempt), "an attempt with an outcome was made again: {attempt:?}");
+        }
+        let Some(result) = result else { continue };
+        let (ends, unhandled) = reference::run(flow);
+        assert_eq!(result.status, if unhandled { RunStatus::Failed } else { RunStatus::Succeeded });
+        for (node, end) in ends.iter().enumerate() {
+            let output = result.outputs.get(&format!("n{node}"));
+            let is = |key: &str| output.and_then(|output| output.get(key)).and_then(Json::as_bool) == Some(true);
+            let actual = if is("skipped") {
+                End::Skipped
+            } else if is("failed") {
+                End::Failed
+            } else {
+                End::Succeeded
+            };
+            // Only sinks are outputs of the flow.
+            assert!(output.is_none() || actual == *end, "n{node} ended as {actual:?}, not as {end:?}");
+        }
+        break;
+    }
+    story
+}
+
+proptest! {
+    #![proptest_config(Config { cases: RUNS * scale(), failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn nothing_acknowledged_is_lost(mut flow in scope(1), seed: u64, permits in 1..6u32) {
+        season(&mut flow, &mut Counter(seed ^ 1));
+        let story = tell(&flow, seed, permits, false);
+        for flow in ["planned", "child"] {
+            let state = story.disk.state_of(flow, "count").unwrap_or(0);
+            prop_assert_eq!(state, story.counted(flow), "state and outcomes of `{}` disagree", flow);
+        }
+    }
+}
+
+/// The checks are worth something: they notice a disk that forgets what it was told to keep.
+#[test]
+fn a_disk_that_lies_is_noticed() {
+    let noticed = (0..200).filter(|seed| {
+        let flow = PlannedBody {
+            nodes: [Plan::Ask, Plan::Ask, Plan::Ask, Plan::Count, Plan::Count].map(super::graphs::Planned::new).into(),
+            edges: vec![],
+        };
+        std::panic::catch_unwind(|| tell(&flow, *seed, 2, true)).is_err()
+    });
+    assert!(noticed.count() > 0);
+}

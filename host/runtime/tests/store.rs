@@ -1,0 +1,273 @@
+//! The embedded store: what it keeps, what it refuses, and what it makes of damage.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use flowcell_contract::{
+    Attempt, Call, Calls, Catalog, Digest, Failure, Json, Manifest, NodeRunner, Pause, Question, RunId, Step,
+    StepResult, Tenant, Value, Wake,
+};
+use flowcell_flow::{NoFiles, Source, graph::Graph};
+use flowcell_runtime::{
+    FlowRunner, Flows, NoFlows, OpenError, Pinned, RunOptions, RunResult, RunStatus, World,
+    ports::{Journal, Pin, StateStore},
+    sqlite::{Filter, OpenStoreError, Reader, SqliteStore, stop_process},
+};
+use futures_util::future::BoxFuture;
+
+const MANIFEST: &str = "
+name: t
+version: 1.0.0
+nodes:
+  - { type: t.noop, title: Hands its input on, input: { type: object } }
+  - { type: t.ask, title: Asks, input: { type: object } }
+  - { type: t.count, title: Counts in the state, input: { type: object } }
+";
+
+struct Nodes;
+
+impl NodeRunner for Nodes {
+    fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
+        Box::pin(async move {
+            match (&*attempt.node_type, attempt.woken) {
+                ("t.ask", None) => {
+                    let question = Question { prompt: "Well?".into(), allow_text: true, ..Question::default() };
+                    Ok(Step::Pause(Pause { until: vec![Wake::Answer(question)], state: Value::null() }))
+                }
+                ("t.ask", Some(woken)) => Ok(Step::Done(woken)),
+                ("t.count", _) => count(&*calls).await,
+                _ => Ok(Step::Done(attempt.input)),
+            }
+        })
+    }
+}
+
+async fn count(calls: &dyn Calls) -> StepResult {
+    let call = |function: &str, args: Vec<(&str, Json)>| {
+        calls.call(Call { interface: "state".into(), function: function.into(), args: Json::object(args).into() })
+    };
+    let found = call("get", vec![("key", Json::from("count"))]).await?;
+    let value = found.json().get("value").and_then(Json::as_u64).unwrap_or(0) + 1;
+    call("set", vec![("key", Json::from("count")), ("value", Json::from(value))]).await?;
+    Ok(Step::Done(Json::object([("count", Json::from(value))]).into()))
+}
+
+struct Shelf(Arc<Graph>);
+
+impl Flows for Shelf {
+    fn resolve(&self, name: &str) -> Result<Pinned, Failure> {
+        NoFlows.resolve(name)
+    }
+
+    fn pinned(&self, _: &Pin) -> Result<Arc<Graph>, Failure> {
+        Ok(self.0.clone())
+    }
+}
+
+fn graph(nodes: &str) -> Arc<Graph> {
+    let mut catalog = Catalog::default();
+    catalog.add(Manifest::parse(MANIFEST).unwrap(), &Digest("00".into()));
+    let text = format!("flow: {{ name: f, input: {{ a: 1 }} }}\nnodes:\n{nodes}\nedges: []\n");
+    let checked = flowcell_flow::load(&Source { name: "f.yaml".into(), text }, &catalog, &NoFiles);
+    Arc::new(checked.graph.unwrap_or_else(|| panic!("{:?}", checked.diagnostics)))
+}
+
+const ASKS: &str = "  - { id: count, type: t.count }\n  - { id: ask, type: t.ask }";
+const COUNTS: &str = "  - { id: count, type: t.count }";
+
+fn world(store: &Arc<SqliteStore>, graph: &Arc<Graph>) -> Arc<World> {
+    let mut world = World::in_memory(Arc::new(Nodes), Arc::new(Shelf(graph.clone())));
+    world.journal = store.clone();
+    world.state = store.clone();
+    Arc::new(world)
+}
+
+fn open(folder: &Path) -> Arc<SqliteStore> {
+    Arc::new(SqliteStore::open(folder, stop_process).unwrap())
+}
+
+fn options(run: &str) -> RunOptions {
+    RunOptions { session_id: Some(run.into()), ..RunOptions::default() }
+}
+
+fn prepare(store: &Arc<SqliteStore>, nodes: &str, options: RunOptions) -> Result<FlowRunner, OpenError> {
+    let graph = graph(nodes);
+    FlowRunner::new(Pinned { graph: graph.clone(), pin: Pin("f".into()) }, world(store, &graph), options)
+}
+
+fn run(store: &Arc<SqliteStore>, nodes: &str, options: RunOptions) -> RunResult {
+    let runner = prepare(store, nodes, options).unwrap();
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(runner.run())
+}
+
+fn answered(run: &str) -> RunOptions {
+    let yes = Json::object([("content", Json::from("yes"))]);
+    RunOptions { answers: [("ask".to_owned(), yes)].into(), ..options(run) }
+}
+
+fn tenant() -> Tenant {
+    Tenant::local()
+}
+
+fn everything(reader: &Reader, run: &str) -> Vec<Arc<flowcell_runtime::ports::Unit>> {
+    reader.units(&tenant(), &run.into(), 0, usize::MAX >> 1).unwrap()
+}
+
+#[test]
+fn a_parked_run_goes_on_in_another_process_and_a_finished_one_is_not_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let parked = run(&open(folder.path()), ASKS, options("r"));
+    assert_eq!(parked.status, RunStatus::Parked);
+    let ended = run(&open(folder.path()), ASKS, answered("r"));
+    assert_eq!(ended.status, RunStatus::Succeeded);
+    let kinds: Vec<_> =
+        ended.events.iter().map(|event| event.kind).filter(|kind| kind.starts_with("harness")).collect();
+    assert_eq!(kinds, ["harness:start", "harness:parked", "harness:resumed", "harness:complete"]);
+    let again = run(&open(folder.path()), ASKS, answered("r"));
+    assert_eq!((again.status, &again.outputs, again.events.len()), (ended.status, &ended.outputs, ended.events.len()));
+    let state = open(folder.path()).get(&tenant(), "f", "count").unwrap();
+    assert_eq!(state.map(|(value, version)| (value.text().to_owned(), version)), Some(("1".to_owned(), 1)));
+}
+
+#[test]
+fn the_same_id_with_another_input_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    run(&store, COUNTS, options("r"));
+    let other = RunOptions { input: Json::object([("a", Json::from(2_u64))]), ..options("r") };
+    let refused = prepare(&store, COUNTS, other).err().unwrap();
+    assert_eq!(refused.to_string(), "the run `r` exists, and its input is another");
+}
+
+#[test]
+fn a_second_owner_is_refused_at_once_and_a_reader_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    run(&store, COUNTS, options("r"));
+    let began = Instant::now();
+    let refused = SqliteStore::open(folder.path(), stop_process).err().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(1));
+    let owner = format!("process {}", std::process::id());
+    assert!(matches!(&refused, OpenStoreError::Owned { owner: told, .. } if *told == owner), "{refused}");
+    let rows =
+        Reader::open(folder.path()).unwrap().runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).unwrap();
+    assert_eq!(rows.iter().map(|row| (row.run_id.as_str(), &*row.status)).collect::<Vec<_>>(), [("r", "succeeded")]);
+}
+
+#[test]
+fn a_store_of_a_later_version_and_one_that_is_none_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()));
+    let file = folder.path().join("flowcell.db");
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 1_000).unwrap();
+    let refused = [SqliteStore::open(folder.path(), stop_process).err(), Reader::open(folder.path()).err()];
+    assert!(refused.iter().all(|error| matches!(error, Some(OpenStoreError::Newer { found: 1_000, .. }))));
+    fs::write(&file, "x".repeat(10_000)).unwrap();
+    let refused = SqliteStore::open(folder.path(), stop_process).err().unwrap();
+    assert!(refused.to_string().ends_with("file is not a database"), "{refused}");
+}
+
+/// Every byte of a journal's row is covered: a run that was damaged is told, and others are as they were.
+#[test]
+fn damage_is_noticed_and_harms_no_other_run() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        run(&open(folder.path()), COUNTS, options(name));
+    }
+    let connection = rusqlite::Connection::open(folder.path().join("flowcell.db")).unwrap();
+    let whole = everything(&Reader::open(folder.path()).unwrap(), "b");
+    let rows: Vec<(i64, String)> = {
+        let mut select = connection.prepare("SELECT first_seq, body FROM units WHERE run = 1").unwrap();
+        select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect()
+    };
+    assert!(!rows.is_empty());
+    for (first_seq, body) in &rows {
+        for at in (0..body.len()).step_by(7).filter(|at| body.is_char_boundary(*at) && body.is_char_boundary(at + 1)) {
+            let flipped = char::from(body.as_bytes()[at] ^ 1);
+            let damaged = format!("{}{flipped}{}", &body[..at], &body[at + 1..]);
+            let put = |text: &str| {
+                let sql = "UPDATE units SET body = ? WHERE run = 1 AND first_seq = ?";
+                assert_eq!(connection.execute(sql, rusqlite::params![text, first_seq]).unwrap(), 1);
+            };
+            put(&damaged);
+            let reader = Reader::open(folder.path()).unwrap();
+            let told = reader.units(&tenant(), &"a".into(), 0, 1_000).unwrap_err().to_string();
+            assert!(told.starts_with("the journal of run `a` is damaged"), "{told}");
+            assert_eq!(everything(&reader, "b"), whole);
+            put(body);
+        }
+    }
+    connection.execute("DELETE FROM units WHERE run = 1 AND first_seq = ?", [rows[0].0]).unwrap();
+    let told = prepare(&open(folder.path()), COUNTS, options("a")).err().unwrap().to_string();
+    assert!(told.contains("damaged") || told.contains("does not fit"), "{told}");
+}
+
+/// The log of the database, cut at every byte of its end: what is left is a prefix of what was there.
+#[test]
+fn a_torn_log_leaves_a_prefix() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    for name in ["a", "b", "c"] {
+        run(&store, COUNTS, options(name));
+    }
+    let copy = |name: &str| fs::read(folder.path().join(name)).unwrap_or_default();
+    let (database, log) = (copy("flowcell.db"), copy("flowcell.db-wal"));
+    let all: Vec<_> = ["a", "b", "c"].map(|name| everything(store.reader(), name)).into();
+    assert!(log.len() > 20_000, "the runs are in the log");
+    let torn = tempfile::tempdir().unwrap();
+    let mut lengths = std::collections::BTreeSet::new();
+    for cut in (log.len() - 3 * 4_120..log.len()).step_by(97).chain([log.len()]) {
+        for file in ["flowcell.db-wal", "flowcell.db-shm"] {
+            let _ = fs::remove_file(torn.path().join(file));
+        }
+        fs::write(torn.path().join("flowcell.db"), &database).unwrap();
+        fs::write(torn.path().join("flowcell.db-wal"), &log[..cut]).unwrap();
+        let store = open(torn.path());
+        let mut before_was_whole = true;
+        let mut length = 0;
+        for (name, whole) in ["a", "b", "c"].iter().zip(&all) {
+            let left = everything(store.reader(), name);
+            assert!(whole.starts_with(&left), "what is left is no prefix");
+            assert!(before_was_whole || left.is_empty(), "a later run was kept and an earlier one was not");
+            before_was_whole = left.len() == whole.len();
+            length += left.len();
+        }
+        lengths.insert(length);
+    }
+    assert_eq!(lengths.last(), Some(&all.iter().map(Vec::len).sum()), "the whole log is the whole journal");
+    assert!(lengths.len() > 1, "no cut cost anything");
+}
+
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// A disk that refuses a commit: nothing is acknowledged, and the process is told to stop.
+#[test]
+fn a_failed_commit_acknowledges_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()));
+    let full = "CREATE TRIGGER full BEFORE INSERT ON units BEGIN SELECT raise(ABORT, 'disk full'); END";
+    rusqlite::Connection::open(folder.path().join("flowcell.db")).unwrap().execute_batch(full).unwrap();
+    let store = Arc::new(SqliteStore::open(folder.path(), |_| STOPPED.store(true, Ordering::SeqCst)).unwrap());
+    let runner = prepare(&store, COUNTS, options("r")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    // The stop comes from the writer's thread; the run is never acknowledged, so that only the stop ends the wait.
+    let acknowledged = runtime.block_on(async {
+        let stopped = async {
+            while !STOPPED.load(Ordering::SeqCst) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = runner.run() => true,
+            () = stopped => false,
+        }
+    });
+    assert!(!acknowledged);
+    assert_eq!(store.find(&tenant(), &RunId::from("r")).unwrap(), None);
+}
