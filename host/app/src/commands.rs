@@ -5,13 +5,17 @@ mod graph;
 mod node;
 mod nodes;
 mod run;
+mod runs;
 mod schema;
 mod validate;
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::{Args, Parser, Subcommand, ValueHint};
-use flowcell::Host;
+use flowcell::{Host, HostBuilder, Reader};
 
 use crate::{
     problem::{Exit, Problem},
@@ -32,6 +36,17 @@ pub(crate) struct Arguments {
 enum Command {
     /// Run a flow and print its outputs
     Run(run::RunArgs),
+    /// See and steer runs that the store keeps
+    #[command(subcommand)]
+    Runs(runs::RunsCommand),
+    /// Answer a gate of a run that waits; `flowcell drive` or `flowcell runs resume` then goes on with it
+    Answer(runs::AnswerArgs),
+    /// Send a named event to a run that waits for it
+    Emit(runs::EmitArgs),
+    /// Say something to a run
+    Send(runs::SendArgs),
+    /// Go on with every run that can move: interrupted ones, answered ones, those with a timer that is due
+    Drive(runs::DriveArgs),
     /// Check flows without running anything
     Validate(validate::ValidateArgs),
     /// Draw a flow
@@ -51,7 +66,7 @@ enum Command {
 const INSTANCES: u32 = 64;
 
 /// Where node types come from, beside the built-in catalog.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct PackArgs {
     /// Also use the packs (*.wasm) in this folder; may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
@@ -60,9 +75,56 @@ pub(crate) struct PackArgs {
 
 impl PackArgs {
     fn host(&self) -> Result<Host, Problem> {
-        let builder = Host::builder().instances(INSTANCES);
-        let builder = self.packs.iter().fold(builder, |builder, path| builder.packs(path));
+        Ok(self.builder().build()?)
+    }
+
+    fn host_with(&self, store: &StoreArgs) -> Result<Host, Problem> {
+        let builder = match store.folder()? {
+            Some(folder) => self.builder().state_dir(folder),
+            None => self.builder(),
+        };
         Ok(builder.build()?)
+    }
+
+    /// A host that only reads a store, beside its owner if there is one.
+    fn reading_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
+        Ok(self.builder().reads(Arc::new(store.reader()?)).build()?)
+    }
+
+    fn builder(&self) -> HostBuilder {
+        let builder = Host::builder().instances(INSTANCES);
+        self.packs.iter().fold(builder, |builder, path| builder.packs(path))
+    }
+}
+
+/// Where runs are kept.
+#[derive(Args, Default)]
+pub(crate) struct StoreArgs {
+    /// Keep runs, state and events in this folder
+    #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
+    state: PathBuf,
+    /// Keep them elsewhere: `memory:` forgets them with the process
+    #[arg(long, value_name = "URL", env = "FLOWCELL_STORE")]
+    store: Option<String>,
+}
+
+impl StoreArgs {
+    /// The store's folder; none: memory.
+    fn folder(&self) -> Result<Option<&Path>, Problem> {
+        match self.store.as_deref() {
+            None | Some("") => Ok(Some(&self.state)),
+            Some("memory:") => Ok(None),
+            Some(other) => Err(Problem::wrong(format!("`{other}` is no store"))
+                .hint("`--store memory:` keeps nothing, `--state DIR` keeps runs in a folder")),
+        }
+    }
+
+    /// The store as a reader sees it, beside its owner if there is one.
+    fn reader(&self) -> Result<Reader, Problem> {
+        match self.folder()? {
+            Some(folder) => Ok(Reader::open(folder).map_err(flowcell::Error::Store)?),
+            None => Err(Problem::wrong("a store in memory has nothing to see").hint("leave `--store memory:` away")),
+        }
     }
 }
 
@@ -70,6 +132,11 @@ impl PackArgs {
 pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Problem> {
     match arguments.command {
         Command::Run(args) => run::execute(args, *terminal),
+        Command::Runs(command) => runs::execute(command, *terminal),
+        Command::Answer(args) => runs::answer(&args, *terminal),
+        Command::Emit(args) => runs::emit(&args, *terminal),
+        Command::Send(args) => runs::send(&args, *terminal),
+        Command::Drive(args) => runs::drive(&args, *terminal),
         Command::Validate(args) => validate::execute(&args, *terminal),
         Command::Graph(args) => graph::execute(&args),
         Command::Nodes(args) => nodes::execute(&args),

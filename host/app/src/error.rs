@@ -4,6 +4,7 @@ use std::{fmt, io, path::PathBuf};
 
 use flowcell_engine::{PackError, Refusal};
 use flowcell_flow::{Diagnostic, Place, Severity, Source};
+use flowcell_runtime::{OpenError, sqlite::OpenStoreError};
 
 /// Why a host could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,9 @@ pub enum Error {
         /// Why.
         source: Refusal,
     },
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(OpenStoreError),
     /// Two packs offer the same thing.
     #[error("the pack {origin} offers `{node_type}`, which another pack offers in the same version")]
     Taken {
@@ -62,6 +66,17 @@ pub enum LoadError {
     /// There are findings that keep it from running.
     #[error("{}", Findings(.0))]
     Invalid(Vec<Diagnostic>),
+}
+
+/// Why a run cannot begin, or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The input does not fit the flow.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The store does not let it.
+    #[error(transparent)]
+    Open(#[from] OpenError),
 }
 
 /// Why a flow does not take an input.

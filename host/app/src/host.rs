@@ -1,26 +1,31 @@
 //! The host: the engine, the catalog, and what runs share.
 
 mod library;
+mod pin;
 
 use std::{
+    collections::HashMap,
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use flowcell_contract::{Catalog, Digest};
+use flowcell_contract::{Catalog, Digest, RunId, Tenant};
 use flowcell_engine::{Config, Engine, Limits, Pack};
 use flowcell_flow::{Diagnostic, PackRef, Source};
 use flowcell_runtime::{
-    FlowRunner, RunOptions, World,
-    memory::{LocalLeases, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
-    ports::{CacheStore, Journal, Leases, StateStore, Timers},
+    Event, FlowRunner, OpenError, RunOptions, World, each_unit,
+    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
+    ports::{Blobs, CacheStore, Journal, Leases, StateStore, Timers},
+    publish::Projector,
+    sqlite::{Reader, SqliteStore, stop_process},
 };
 
-use self::library::Library;
+pub(crate) use self::pin::Content;
+use self::{library::Library, pin::Reading};
 use crate::{
     catalog,
-    error::{Error, InputError, LoadError},
+    error::{Error, LoadError, StartError},
     folder::{Folder, read_source},
     loaded::{CheckedFlow, LoadedFlow},
 };
@@ -37,6 +42,9 @@ struct Shared {
     leases: Arc<dyn Leases>,
     state: Arc<dyn StateStore>,
     cache: Arc<dyn CacheStore>,
+    blobs: Arc<dyn Blobs>,
+    /// The packs that are no part of this program, for runs to pin.
+    packs: Mutex<HashMap<Digest, Arc<[u8]>>>,
 }
 
 /// Puts a [`Host`] together. By default: the built-in catalog, no other packs, compiled code cached in the user's cache
@@ -47,6 +55,8 @@ pub struct HostBuilder {
     cache: CacheDir,
     limits: Limits,
     instances: Option<u32>,
+    state: Option<PathBuf>,
+    reads: Option<Arc<Reader>>,
 }
 
 #[derive(Default)]
@@ -89,6 +99,19 @@ impl HostBuilder {
         self
     }
 
+    /// Keeps runs, state and events in this folder, which this process then owns. By default they are kept in memory, and
+    /// gone with the process.
+    pub fn state_dir(mut self, path: impl Into<PathBuf>) -> HostBuilder {
+        self.state = Some(path.into());
+        self
+    }
+
+    /// Shows the runs of a store that another process may own. Nothing can be run then.
+    pub fn reads(mut self, reader: Arc<Reader>) -> HostBuilder {
+        self.reads = Some(reader);
+        self
+    }
+
     /// Starts the engine and reads the manifests. Nothing is compiled before it is first used.
     pub fn build(self) -> Result<Host, Error> {
         let cache_dir = match self.cache {
@@ -105,20 +128,51 @@ impl HostBuilder {
             let pack = engine.add_built_in(built_in.bytes, digest, &origin)?;
             register(&mut catalog, pack, &origin)?;
         }
+        let mut packs = HashMap::new();
         for path in self.packs.iter().map(|path| pack_files(path)) {
             for file in path? {
-                add_file(&engine, &mut catalog, &file)?;
+                let (digest, bytes) = add_file(&engine, &mut catalog, &file)?;
+                packs.insert(digest, bytes);
             }
         }
+        let Stores { journal, state, blobs } = Stores::open(self.state.as_deref(), self.reads)?;
         Ok(Host(Arc::new(Shared {
             engine,
             catalog: Arc::new(catalog),
-            journal: Arc::new(MemoryJournal::default()),
+            journal,
             timers: Arc::new(SystemTimers::default()),
             leases: Arc::new(LocalLeases::default()),
-            state: Arc::new(MemoryState::default()),
+            state,
             cache: Arc::new(MemoryCache::default()),
+            blobs,
+            packs: Mutex::new(packs),
         })))
+    }
+}
+
+/// What keeps runs.
+struct Stores {
+    journal: Arc<dyn Journal>,
+    state: Arc<dyn StateStore>,
+    blobs: Arc<dyn Blobs>,
+}
+
+impl Stores {
+    fn open(folder: Option<&Path>, reads: Option<Arc<Reader>>) -> Result<Stores, Error> {
+        let Some(folder) = folder else {
+            let memory = Arc::new(MemoryJournal::default());
+            let blobs: Arc<dyn Blobs> = match &reads {
+                Some(reader) => reader.clone(),
+                None => Arc::new(MemoryBlobs::default()),
+            };
+            let journal: Arc<dyn Journal> = match reads {
+                Some(reader) => reader,
+                None => memory,
+            };
+            return Ok(Stores { journal, state: Arc::new(MemoryState::default()), blobs });
+        };
+        let store = Arc::new(SqliteStore::open(folder, stop_process).map_err(Error::Store)?);
+        Ok(Stores { journal: store.clone(), state: store.clone(), blobs: store })
     }
 }
 
@@ -150,20 +204,48 @@ impl Host {
         Ok(self.check_in(&source, Arc::new(Folder::of(path))))
     }
 
-    /// Prepares a run. The input must fit the flow's `inputSchema`.
-    pub fn runner(&self, flow: &LoadedFlow, options: RunOptions) -> Result<FlowRunner, InputError> {
+    /// Prepares a run. The input must fit the flow's `inputSchema`. If the store has a run with the session id of the
+    /// options, it goes on from where it was.
+    pub fn runner(&self, flow: &LoadedFlow, options: RunOptions) -> Result<FlowRunner, StartError> {
         flow.check_input(&options.input)?;
-        let Shared { engine, catalog: _, journal, timers, leases, state, cache } = &*self.0;
-        let world = World {
+        Ok(FlowRunner::new(self.pin(flow), self.world(flow.folder.clone()), options)?)
+    }
+
+    /// Prepares to go on with a run that the store has, with the flow as it was when the run began.
+    pub fn resume(&self, run: &RunId, options: RunOptions) -> Result<FlowRunner, StartError> {
+        let world = self.world(Arc::new(Folder::of(Path::new(""))));
+        Ok(FlowRunner::resume(world, run.clone(), options)?)
+    }
+
+    /// Visits the events of a run that the store has, from a number on.
+    pub fn each_event(&self, run: &RunId, from: u64, mut visit: impl FnMut(Event)) -> Result<(), StartError> {
+        let tenant = Tenant::local();
+        let record = self.0.journal.find(&tenant, run).map_err(OpenError::Store)?;
+        let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+        let graph = self.pinned(&record.pin).map_err(OpenError::Pin)?;
+        let mut projector = Projector::new(tenant.clone(), run.clone(), graph);
+        let read = each_unit(&*self.0.journal, &tenant, run, |unit| {
+            projector.project(&unit).into_iter().filter(|event| event.seq >= from).for_each(&mut visit);
+        });
+        Ok(read.map_err(OpenError::Store)?)
+    }
+
+    /// Milliseconds since 1970, as the host's timers see it.
+    pub fn now(&self) -> u64 {
+        self.0.timers.now()
+    }
+
+    fn world(&self, folder: Arc<Folder>) -> Arc<World> {
+        let Shared { engine, journal, timers, leases, state, cache, .. } = &*self.0;
+        Arc::new(World {
             runner: Arc::new(engine.clone()),
-            flows: Arc::new(Library::new(self.clone(), flow.folder.clone())),
+            flows: Arc::new(Library::new(self.clone(), folder)),
             journal: journal.clone(),
             timers: timers.clone(),
             leases: leases.clone(),
             state: state.clone(),
             cache: cache.clone(),
-        };
-        Ok(FlowRunner::new(flow.graph.clone(), Arc::new(world), options))
+        })
     }
 
     pub(crate) fn load_in(&self, source: &Source, folder: Arc<Folder>) -> Result<LoadedFlow, LoadError> {
@@ -173,11 +255,16 @@ impl Host {
     pub(crate) fn check_in(&self, source: &Source, folder: Arc<Folder>) -> CheckedFlow {
         let (catalog, mut diagnostics) = self.catalog_for(source, &folder);
         let sound = diagnostics.is_empty();
-        let checked = flowcell_flow::load(source, &catalog, &*folder);
+        let reading = Reading::of(&folder);
+        let checked = flowcell_flow::load(source, &catalog, &reading);
         let graph = checked.graph.filter(|_| sound);
         diagnostics.extend(checked.diagnostics);
         diagnostics.sort_by_key(|finding| (finding.place.line, finding.place.column));
-        CheckedFlow { flow: graph.map(|graph| LoadedFlow { graph: Arc::new(graph), folder }), diagnostics }
+        let flow = graph.map(|graph| {
+            let content = Arc::new(reading.content(source, &graph));
+            LoadedFlow { graph: Arc::new(graph), folder: folder.clone(), content }
+        });
+        CheckedFlow { flow, diagnostics }
     }
 
     /// The catalog with the packs that a flow names, and what is wrong with these.
@@ -189,11 +276,18 @@ impl Host {
         let mut catalog = Catalog::clone(&self.0.catalog);
         let mut findings = Vec::new();
         for PackRef { path, place } in named {
-            if let Err(error) = add_file(&self.0.engine, &mut catalog, &folder.join(&path)) {
-                findings.push(error.at(source, place));
+            match add_file(&self.0.engine, &mut catalog, &folder.join(&path)) {
+                Ok((digest, bytes)) => self.remember(digest, bytes),
+                Err(error) => findings.push(error.at(source, place)),
             }
         }
         (Arc::new(catalog), findings)
+    }
+}
+
+impl Host {
+    fn remember(&self, digest: Digest, bytes: Arc<[u8]>) {
+        self.0.packs.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, bytes);
     }
 }
 
@@ -201,11 +295,13 @@ fn accept(checked: CheckedFlow) -> Result<LoadedFlow, LoadError> {
     checked.flow.ok_or(LoadError::Invalid(checked.diagnostics))
 }
 
-fn add_file(engine: &Engine, catalog: &mut Catalog, file: &Path) -> Result<(), Error> {
-    let bytes = fs::read(file).map_err(|source| Error::Read { path: file.to_owned(), source })?;
+fn add_file(engine: &Engine, catalog: &mut Catalog, file: &Path) -> Result<(Digest, Arc<[u8]>), Error> {
+    let bytes: Arc<[u8]> = fs::read(file).map_err(|source| Error::Read { path: file.to_owned(), source })?.into();
     let origin = file.display().to_string();
-    let pack = engine.add_pack(bytes, &origin)?;
-    register(catalog, pack, &origin)
+    let pack = engine.add_pack(bytes.to_vec(), &origin)?;
+    let digest = pack.digest.clone();
+    register(catalog, pack, &origin)?;
+    Ok((digest, bytes))
 }
 
 fn register(catalog: &mut Catalog, pack: Pack, origin: &str) -> Result<(), Error> {

@@ -43,13 +43,15 @@ mod folder;
 mod host;
 mod loaded;
 
-pub use error::{Error, InputError, LoadError};
+pub use error::{Error, InputError, LoadError, StartError};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId};
 pub use flowcell_engine::{Inspection, Limits, Refusal, inspect};
 pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, schema, similar};
 pub use flowcell_runtime::{
-    Channel, Event, FlowRunner, Hub, HubError, PolicyOverride, RunError, RunOptions, RunResult, RunStatus, Waiting,
+    Channel, Event, FlowRunner, Hub, HubError, OpenError, PolicyOverride, Request, RunError, RunOptions, RunResult,
+    RunStatus, Waiting,
+    sqlite::{Filter, OpenStoreError, Reader, RunRow},
 };
 pub use host::{Host, HostBuilder};
 pub use loaded::{CheckedFlow, LoadedFlow};

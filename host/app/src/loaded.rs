@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowcell_contract::Json;
 use flowcell_flow::{Diagnostic, graph::Graph};
 
-use crate::{error::InputError, folder::Folder};
+use crate::{error::InputError, folder::Folder, host::Content};
 
 /// What checking a flow found.
 pub struct CheckedFlow {
@@ -20,6 +20,8 @@ pub struct CheckedFlow {
 pub struct LoadedFlow {
     pub(crate) graph: Arc<Graph>,
     pub(crate) folder: Arc<Folder>,
+    /// What a run of it pins.
+    pub(crate) content: Arc<Content>,
 }
 
 impl LoadedFlow {

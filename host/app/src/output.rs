@@ -23,3 +23,8 @@ pub(crate) fn put_json(value: &impl Serialize) -> Result<(), Problem> {
         .map_err(|error| Problem::internal("cannot write the result as JSON").because(&error))?;
     put(&format!("{}\n", inert_json(&text)))
 }
+
+/// Writes one line to standard output.
+pub(crate) fn put_line(line: &str) -> Result<(), Problem> {
+    put(&format!("{}\n", inert_json(line)))
+}

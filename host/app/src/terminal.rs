@@ -41,6 +41,11 @@ impl Terminal {
         self.paint
     }
 
+    /// The colours of standard output: none if a program reads it.
+    pub(crate) fn paint_of_output(self) -> Paint {
+        Paint { coloured: self.paint.coloured && io::stdout().is_terminal() }
+    }
+
     /// Writes a line to standard error. If nobody can read it, nobody is told.
     pub(crate) fn say(self, text: &str) {
         let _ = writeln!(io::stderr().lock(), "{text}");

@@ -27,7 +27,7 @@ fn every_example_gives_what_is_written_beside_it() {
     for flow in flows {
         let arguments = fs::read_to_string(flow.with_extension("args")).unwrap_or_default();
         let output = Command::new(env!("CARGO_BIN_EXE_flowcell"))
-            .args(["run", "--quiet"])
+            .args(["run", "--quiet", "--store", "memory:"])
             .arg(&flow)
             .args(arguments.split_whitespace())
             .output()

@@ -42,7 +42,7 @@ fn build(name: &str, features: &str) -> PathBuf {
 /// Runs the guest's flow with the packs of a directory.
 fn run(name: &str, packs: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
-    command.args(["run", "--quiet", "--packs"]).arg(packs).args(args).arg(guest(name).join("flow.yaml"));
+    command.args(["run", "--quiet", "--store", "memory:", "--packs"]).arg(packs).args(args).arg(guest(name).join("flow.yaml"));
     command.output().unwrap()
 }
 

@@ -1,10 +1,10 @@
 //! `flowcell run`: one run of a flow, watched from a terminal.
 
-mod answers;
+pub(super) mod answers;
 mod ask;
-mod duration;
+pub(super) mod duration;
 mod events;
-mod inputs;
+pub(super) mod inputs;
 mod interrupt;
 mod lines;
 mod plan;
@@ -15,17 +15,18 @@ mod screen;
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueHint};
-use flowcell::{Channel, FlowRunner, Host, Json, LoadedFlow, PolicyOverride, RunOptions, RunResult};
+use flowcell::{Channel, FlowRunner, Host, Json, LoadedFlow, PolicyOverride, RunId, RunOptions, RunResult};
 
 use self::{ask::Asker, events::EventWriter, interrupt::Interrupts, progress::Progress, screen::Screen};
-use super::PackArgs;
+use super::{PackArgs, StoreArgs};
 use crate::{
+    output::{put_json, put_line},
     problem::{Exit, Problem},
     terminal::{Terminal, finding},
 };
 
 /// Arguments of `flowcell run`.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct RunArgs {
     /// The flow's file
     #[arg(value_hint = ValueHint::FilePath)]
@@ -47,6 +48,14 @@ pub(crate) struct RunArgs {
     quiet: bool,
     #[command(flatten)]
     packs: PackArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// The run's id. The same command with the same id goes on with the run, or prints again what came of it
+    #[arg(long, value_name = "ID", value_parser = super::runs::run_id)]
+    run_id: Option<RunId>,
+    /// Return once the run is accepted; `flowcell drive` runs it
+    #[arg(long, conflicts_with_all = ["events", "answers", "dry_run"])]
+    detach: bool,
     /// Answer a gate before it asks; may be repeated
     #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
     answers: Vec<(String, String)>,
@@ -63,7 +72,7 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
         return Err(Problem::wrong("with `--json`, standard output holds the one object, and so no events")
             .hint("write the events to a file: `--events FILE`"));
     }
-    let host = args.packs.host()?;
+    let host = if args.dry_run { args.packs.host()? } else { args.packs.host_with(&args.store)? };
     let flow = load(&host, &args, terminal)?;
     let input = inputs::collect(&args.input, args.input_file.as_deref())?;
     flow.check_input(&input).map_err(|error| inputs::unfit(&error))?;
@@ -72,13 +81,51 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
         plan::print(&flow, args.json)?;
         return Ok(Exit::Good);
     }
-    let session = Session::open(&args, &flow, terminal)?;
-    let runner = host.runner(&flow, session.options(&args, input)).map_err(|error| inputs::unfit(&error))?;
-    let (result, interrupted) = session.run(runner, flow.name())?;
-    session.close(&args, &result);
-    // The process ends now. Taking the engine's pool apart before would only take time.
+    if args.detach {
+        return accept(&host, &flow, &args, input, terminal);
+    }
+    let session = Session::open(&args, flow.name(), terminal)?;
+    let runner = host.runner(&flow, session.options(&args, input))?;
+    finish(&args, session, host, runner, terminal)
+}
+
+/// Runs a run to its end, or until it parks, and prints what came of it.
+pub(super) fn finish(
+    args: &RunArgs,
+    session: Session,
+    host: Host,
+    runner: FlowRunner,
+    terminal: Terminal,
+) -> Result<Exit, Problem> {
+    let flow = runner.flow().to_owned();
+    let (result, interrupted) = session.run(runner, &flow)?;
+    session.close(args, &result);
+    // The process ends now. Taking the engine's pool apart would only take time, and the store holds all that was told.
     std::mem::forget(host);
-    report::print(&args, &result, interrupted, terminal)
+    report::print(args, &result, interrupted, terminal)
+}
+
+/// Takes a run in and leaves it to `flowcell drive`.
+fn accept(host: &Host, flow: &LoadedFlow, args: &RunArgs, input: Json, terminal: Terminal) -> Result<Exit, Problem> {
+    if args.store.folder()?.is_none() {
+        return Err(Problem::wrong("a store in memory forgets the run with this process")
+            .hint("with `--detach`, leave `--store memory:` away"));
+    }
+    let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
+    let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
+    let options = RunOptions { session_id: args.run_id.clone(), input, policy, ..RunOptions::default() };
+    let runner = host.runner(flow, options)?;
+    let run_id = runner.run_id().clone();
+    super::runs::block_on(runner.accept())?;
+    if args.json {
+        put_json(&serde_json::json!({ "runId": run_id, "flow": flow.name(), "status": "running" }))?;
+    } else {
+        put_line(run_id.as_str())?;
+    }
+    if !args.quiet {
+        terminal.say(&terminal.paint().faint("accepted; `flowcell drive` runs it"));
+    }
+    Ok(Exit::Good)
 }
 
 fn load(host: &Host, args: &RunArgs, terminal: Terminal) -> Result<LoadedFlow, Problem> {
@@ -95,13 +142,25 @@ fn load(host: &Host, args: &RunArgs, terminal: Terminal) -> Result<LoadedFlow, P
 }
 
 impl RunArgs {
+    /// The arguments of somebody who goes on with a run.
+    pub(super) fn resuming(
+        run_id: RunId,
+        answers: Vec<(String, String)>,
+        json: bool,
+        quiet: bool,
+        packs: PackArgs,
+        store: StoreArgs,
+    ) -> RunArgs {
+        RunArgs { run_id: Some(run_id), answers, json, quiet, packs, store, ..RunArgs::default() }
+    }
+
     fn events_to_stdout(&self) -> bool {
         self.events.as_deref().is_some_and(|path| path.as_os_str() == "-")
     }
 }
 
 /// The front ends of one run.
-struct Session {
+pub(super) struct Session {
     screen: Arc<Screen>,
     progress: Option<Arc<Progress>>,
     events: Option<Arc<EventWriter>>,
@@ -109,26 +168,27 @@ struct Session {
 }
 
 impl Session {
-    fn open(args: &RunArgs, flow: &LoadedFlow, terminal: Terminal) -> Result<Session, Problem> {
+    pub(super) fn open(args: &RunArgs, flow: &str, terminal: Terminal) -> Result<Session, Problem> {
         let screen = Arc::new(Screen::new(terminal, args.quiet));
         let events = args.events.as_deref().map(EventWriter::open).transpose()?.map(Arc::new);
         // Whoever pipes the input in cannot be asked.
         let answered = args.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-");
         let asker = (terminal.interactive && !answered).then(|| Arc::new(Asker::new(screen.clone(), &args.answers)));
         let progress = (!args.quiet).then(|| {
-            let progress = Progress::new(screen.clone(), flow.name());
+            let progress = Progress::new(screen.clone(), flow);
             Arc::new(if asker.is_some() { progress.without_questions() } else { progress })
         });
         Ok(Session { screen, progress, events, asker })
     }
 
-    fn options(&self, args: &RunArgs, input: Json) -> RunOptions {
+    pub(super) fn options(&self, args: &RunArgs, input: Json) -> RunOptions {
         let mut channels: Vec<Arc<dyn Channel>> = Vec::new();
         channels.extend(self.events.iter().map(|events| events.clone() as Arc<dyn Channel>));
         channels.extend(self.progress.iter().map(|progress| progress.clone() as Arc<dyn Channel>));
         channels.extend(self.asker.iter().map(|asker| asker.clone() as Arc<dyn Channel>));
         let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
         RunOptions {
+            session_id: args.run_id.clone(),
             input,
             channels,
             policy: PolicyOverride { total_timeout_ms, ..PolicyOverride::default() },

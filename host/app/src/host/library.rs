@@ -1,4 +1,4 @@
-//! The flows that other flows call: those beside the flow file.
+//! The flows that other flows call: those beside the flow file, and those that runs have pinned.
 
 use std::{
     collections::HashMap,
@@ -7,7 +7,7 @@ use std::{
 
 use flowcell_contract::{Failure, code};
 use flowcell_flow::{Files, graph::Graph};
-use flowcell_runtime::Flows;
+use flowcell_runtime::{Flows, Pinned, ports::Pin};
 
 use super::Host;
 use crate::folder::Folder;
@@ -16,16 +16,17 @@ use crate::folder::Folder;
 pub(super) struct Library {
     host: Host,
     folder: Arc<Folder>,
-    loaded: Mutex<HashMap<String, Arc<Graph>>>,
+    called: Mutex<HashMap<String, Pinned>>,
+    pinned: Mutex<HashMap<Pin, Arc<Graph>>>,
 }
 
 impl Library {
     /// The flows in a folder.
     pub(super) fn new(host: Host, folder: Arc<Folder>) -> Library {
-        Library { host, folder, loaded: Mutex::default() }
+        Library { host, folder, called: Mutex::default(), pinned: Mutex::default() }
     }
 
-    fn load(&self, name: &str) -> Result<Arc<Graph>, Failure> {
+    fn load(&self, name: &str) -> Result<Pinned, Failure> {
         let source = self.folder.flow(name).ok_or_else(|| {
             Failure::new(code::FLOW_NOT_FOUND, format!("there is no file `{name}.yaml` beside the calling flow"))
         })?;
@@ -33,18 +34,28 @@ impl Library {
         let flow = loaded.map_err(|error| {
             Failure::new(code::FLOW_NOT_FOUND, format!("the flow `{name}` cannot be used: {error}"))
         })?;
-        Ok(flow.graph)
+        Ok(self.host.pin(&flow))
     }
 }
 
 impl Flows for Library {
-    fn resolve(&self, name: &str) -> Result<Arc<Graph>, Failure> {
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(graph) = loaded.get(name) {
+    fn resolve(&self, name: &str) -> Result<Pinned, Failure> {
+        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(flow) = called.get(name) {
+            return Ok(flow.clone());
+        }
+        let flow = self.load(name)?;
+        called.insert(name.to_owned(), flow.clone());
+        Ok(flow)
+    }
+
+    fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {
+        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(graph) = pinned.get(pin) {
             return Ok(graph.clone());
         }
-        let graph = self.load(name)?;
-        loaded.insert(name.to_owned(), graph.clone());
+        let graph = self.host.pinned(pin)?;
+        pinned.insert(pin.clone(), graph.clone());
         Ok(graph)
     }
 }

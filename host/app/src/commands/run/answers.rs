@@ -5,7 +5,7 @@ use flowcell::{Json, RunResult, Waiting, graph::Graph, similar};
 use crate::problem::Problem;
 
 /// Splits `gate=value`.
-pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((gate, value)) if !gate.is_empty() => Ok((gate.to_owned(), value.to_owned())),
         _ => Err("write it as gate=value, for example `--answer approve=yes`".into()),
@@ -13,7 +13,7 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// What a gate receives.
-pub(super) fn answer(value: &str) -> Json {
+pub(crate) fn answer(value: &str) -> Json {
     Json::object([("content", Json::from(value))])
 }
 

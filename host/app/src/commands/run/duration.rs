@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// Writes a duration the way it is read aloud: `12 ms`, `1.2 s`, `3 min 20 s`.
-pub(super) fn show(duration: Duration) -> String {
+pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match duration.as_millis() {
         millis @ 0..1_000 => format!("{millis} ms"),

@@ -40,7 +40,7 @@ pub(super) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<J
 }
 
 /// An input that the flow does not take.
-pub(super) fn unfit(error: &InputError) -> Problem {
+pub(crate) fn unfit(error: &InputError) -> Problem {
     let problem = Problem::wrong("the input does not fit the flow's `inputSchema`");
     let problem = error.findings.iter().fold(problem, |problem, finding| problem.cause(finding));
     problem.hint("give members of the input with `-i key=value` or `--input-file FILE`")

@@ -1,0 +1,141 @@
+//! A run as a tree: tasks, the passes through their bodies, attempts, durations, errors.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use flowcell::{Event, Json};
+
+use crate::{
+    commands::run::duration,
+    terminal::{Paint, inert},
+};
+
+/// Built from a run's events.
+#[derive(Default)]
+pub(super) struct Tree {
+    head: String,
+    tail: String,
+    /// By address, so that what is inside of something comes after it; numbers of passes in their order.
+    tasks: BTreeMap<Vec<Part>, Task>,
+}
+
+/// A step of an address: a node, or the number of a pass.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Pass(u64),
+    /// When it was first heard of, and its name.
+    Node(u64, String),
+}
+
+#[derive(Default)]
+struct Task {
+    status: &'static str,
+    attempts: u64,
+    millis: Option<u64>,
+    note: String,
+}
+
+impl Tree {
+    pub(super) fn add(&mut self, event: &Event) {
+        let text = |key: &str| event.data.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+        match event.kind {
+            "harness:start" => self.head = format!("{}  {}", event.run_id, text("name")),
+            "harness:parked" => self.tail = "parked".into(),
+            "harness:resumed" => self.tail.clear(),
+            "harness:complete" => self.tail = ended(event, &text("status")),
+            _ => {}
+        }
+        let Some(id) = event.data.get("taskId").and_then(Json::as_str) else { return };
+        let status = match event.kind {
+            "task:ready" | "task:woken" | "task:due" => "ready",
+            "task:start" | "task:resumed" => "running",
+            "task:paused" => "waiting",
+            "task:retry" => "to be tried again",
+            "task:complete" => "succeeded",
+            "task:failed" => "failed",
+            "task:skipped" => "skipped",
+            "task:cancelled" => "cancelled",
+            _ => return,
+        };
+        let place = self.place(&text("scope"), id, event.seq);
+        let task = self.tasks.entry(place).or_default();
+        task.status = status;
+        let number = |key: &str| event.data.get(key).and_then(Json::as_u64);
+        task.attempts = number("attempt").unwrap_or(task.attempts);
+        task.millis = number("durationMs").or(task.millis);
+        task.note = note(event);
+    }
+
+    /// Where a task stands in the tree. What was heard of before keeps its place.
+    fn place(&self, scope: &str, id: &str, seq: u64) -> Vec<Part> {
+        let mut place = Vec::new();
+        let step = |place: &mut Vec<Part>, name: &str| {
+            let mut below = self.tasks.keys().filter(|key| key.len() > place.len() && key.starts_with(place));
+            let known = below.find_map(|key| match &key[place.len()] {
+                Part::Node(_, known) if known == name => Some(key[place.len()].clone()),
+                _ => None,
+            });
+            place.push(known.unwrap_or_else(|| Part::Node(seq, name.to_owned())));
+        };
+        for part in scope.split('.').filter(|part| !part.is_empty()) {
+            let (owner, pass) = part.split_once('[').unwrap_or((part, "0]"));
+            step(&mut place, owner);
+            place.push(Part::Pass(pass.trim_end_matches(']').parse().unwrap_or(0)));
+        }
+        step(&mut place, id);
+        place
+    }
+
+    pub(super) fn render(&self, paint: Paint) -> String {
+        let mut text = format!("{}\n", inert(&self.head));
+        let mut pass: &[Part] = &[];
+        for (place, task) in &self.tasks {
+            let parent = &place[..place.len() - 1];
+            if parent != pass {
+                pass = parent;
+                if let Some(Part::Pass(number)) = parent.last() {
+                    text.push_str(&format!("{}[{number}]\n", "  ".repeat(parent.len())));
+                }
+            }
+            let Some(Part::Node(_, name)) = place.last() else { continue };
+            text.push_str(&format!("{}{}\n", "  ".repeat(place.len()), task.line(&inert(name), paint)));
+        }
+        if !self.tail.is_empty() {
+            text.push_str(&format!("{}\n", inert(&self.tail)));
+        }
+        text
+    }
+}
+
+impl Task {
+    fn line(&self, name: &str, paint: Paint) -> String {
+        let status = match self.status {
+            "succeeded" => paint.good(self.status),
+            "failed" => paint.bad(self.status),
+            "skipped" | "cancelled" => paint.faint(self.status),
+            _ => paint.odd(self.status),
+        };
+        let mut line = format!("{} {status}", paint.name(name));
+        if let Some(millis) = self.millis {
+            line.push_str(&format!("  {}", duration::show(Duration::from_millis(millis))));
+        }
+        if self.attempts > 1 {
+            line.push_str(&format!("  {} attempts", self.attempts));
+        }
+        if !self.note.is_empty() {
+            line.push_str(&format!("  {}", inert(&self.note)));
+        }
+        line
+    }
+}
+
+fn note(event: &Event) -> String {
+    let member = |key: &str, inner: &str| event.data.get(key)?.get(inner)?.as_str().map(str::to_owned);
+    let error = || Some(format!("{}: {}", member("error", "code")?, member("error", "message")?));
+    let event_name = || event.data.get("event").and_then(Json::as_str).map(|name| format!("for the event `{name}`"));
+    error().or_else(|| member("question", "prompt")).or_else(event_name).unwrap_or_default()
+}
+
+fn ended(event: &Event, status: &str) -> String {
+    let millis = event.data.get("durationMs").and_then(Json::as_u64).unwrap_or(0);
+    format!("{status} in {}", duration::show(Duration::from_millis(millis)))
+}

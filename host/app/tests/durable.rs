@@ -1,0 +1,171 @@
+//! The real program, killed without warning: nothing that it has told is lost, and the same command ends the run.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(unix)]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+/// Every so many events a process is killed; `FLOWCELL_TEST_SCALE` divides it.
+const STEP: usize = 2;
+
+fn step() -> usize {
+    let scale = std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1);
+    (STEP / scale).max(1)
+}
+
+fn flowcell(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
+    command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+    command.env_remove("FLOWCELL_STORE").env_remove("FLOWCELL_STATE").stdin(Stdio::null());
+    command
+}
+
+fn done(folder: &Path, arguments: &[&str]) -> Output {
+    flowcell(folder).args(arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn flows() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/graph").canonicalize().unwrap();
+    let mut flows: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    flows.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    flows.sort();
+    flows
+}
+
+/// The command that runs an example under a fixed id.
+fn example(folder: &Path, flow: &Path) -> Command {
+    let mut command = flowcell(folder);
+    let arguments = fs::read_to_string(flow.with_extension("args")).unwrap_or_default();
+    command.args(["run", "--run-id", "r", "--quiet"]).arg(flow).args(arguments.split_whitespace());
+    command
+}
+
+/// Runs an example until it has told so many events, and kills it then. Answers the events, and whether it came so far.
+fn killed_after(folder: &Path, flow: &Path, events: usize) -> (Vec<Value>, bool) {
+    let mut command = example(folder, flow);
+    let mut child = command.args(["--events", "-"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).take(events);
+    let seen: Vec<Value> = lines.map(|line| serde_json::from_str(&line).unwrap()).collect();
+    let _ = child.kill();
+    child.wait().unwrap();
+    let came_so_far = seen.len() == events;
+    (seen, came_so_far)
+}
+
+fn events_of(folder: &Path) -> BTreeMap<u64, Value> {
+    let output = done(folder, &["runs", "events", "r"]);
+    assert!(output.status.success(), "{}", told(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.map(|event| (event["seq"].as_u64().unwrap(), event)).collect()
+}
+
+#[test]
+fn every_example_survives_being_killed_anywhere() {
+    let mut kills = 0;
+    for flow in flows() {
+        let expected = fs::read_to_string(flow.with_extension("expected.json")).unwrap();
+        let expected: Value = serde_json::from_str(&expected).unwrap();
+        for events in (1..).step_by(step()) {
+            let folder = tempfile::tempdir().unwrap();
+            let (mut seen, killed) = killed_after(folder.path(), &flow, events);
+            seen.extend(killed_after(folder.path(), &flow, events.div_ceil(2)).0);
+            let output = example(folder.path(), &flow).output().unwrap();
+            assert!(output.status.success(), "{} after {events} events: {}", flow.display(), told(&output));
+            let given: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(given, expected, "{} after {events} events", flow.display());
+            let kept = events_of(folder.path());
+            assert!(kept.keys().copied().eq(0..kept.len() as u64), "the numbers have gaps");
+            for event in seen.iter().filter(|event| event["runId"] == "r") {
+                let seq = event["seq"].as_u64().unwrap();
+                assert_eq!(kept.get(&seq), Some(event), "{}: what was told is not what is kept", flow.display());
+            }
+            if !killed {
+                break;
+            }
+            kills += 2;
+        }
+    }
+    assert!(kills > 40, "only {kills} processes were killed");
+}
+
+const ASKS: &str = "
+flow: { name: asks }
+nodes:
+  - { id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }
+  - { id: after, type: control.noop, input: { value: '{{ ask.response.choice }}' } }
+edges: [{ from: ask, to: after }]
+";
+
+#[test]
+fn a_parked_run_is_answered_from_another_terminal_and_driven_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("asks.yaml"), ASKS).unwrap();
+    let parked = done(folder, &["run", "asks.yaml", "--run-id", "r", "--quiet"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+    // The run goes on with the flow as it was.
+    fs::write(folder.join("asks.yaml"), "flow: { name: other }\nnodes: []\n").unwrap();
+    let refused = done(folder, &["answer", "r", "ask", "perhaps"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("the answer must be one of: yes, no"), "{}", told(&refused));
+    assert!(done(folder, &["answer", "r", "ask", "yes"]).status.success());
+    let again = done(folder, &["answer", "r", "ask", "no"]);
+    assert!(told(&again).contains("gate_closed"), "{}", told(&again));
+    assert!(done(folder, &["drive", "--once"]).status.success());
+    let ended = done(folder, &["runs", "resume", "r", "--quiet"]);
+    assert!(ended.status.success(), "{}", told(&ended));
+    let outputs: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(outputs["after"]["value"], "yes");
+}
+
+#[test]
+fn a_detached_run_is_driven_by_somebody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("asks.yaml"), ASKS).unwrap();
+    let accepted = done(folder, &["run", "asks.yaml", "--run-id", "r", "--detach", "--quiet"]);
+    assert_eq!(String::from_utf8_lossy(&accepted.stdout), "r\n", "{}", told(&accepted));
+    let status = |wanted: &str| {
+        let listed = done(folder, &["runs", "list", "--json"]);
+        let rows: Value = serde_json::from_slice(&listed.stdout).unwrap();
+        assert_eq!(rows[0]["status"], wanted, "{rows}");
+    };
+    status("active");
+    assert!(done(folder, &["drive", "--once"]).status.success());
+    status("parked");
+    assert!(done(folder, &["runs", "cancel", "r"]).status.success());
+    assert!(done(folder, &["drive", "--once"]).status.success());
+    status("cancelled");
+}
+
+#[test]
+fn a_second_process_is_refused_and_reads_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let waits = "flow: { name: waits }\nnodes: [{ id: hold, type: control.wait, input: { ms: 600000 } }]\n";
+    fs::write(folder.join("waits.yaml"), waits).unwrap();
+    let mut owner = flowcell(folder);
+    owner.args(["run", "waits.yaml", "--quiet", "--events", "-", "--run-id", "r"]).stdout(Stdio::piped());
+    let mut owner = owner.stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("task:paused")), "the run did not come to its wait");
+    let refused = done(folder, &["run", "waits.yaml", "--quiet"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains(&format!("process {}", owner.id())), "{}", told(&refused));
+    assert!(events_of(folder).len() > 3);
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+}
