@@ -1,5 +1,5 @@
 //! Packs written from the WIT alone, outside of the workspace: nothing in the host knows the name of a node, and nothing
-//! believes what a manifest says.
+//! believes what a manifest says. The packs are in Rust, JavaScript and Python.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -42,7 +42,11 @@ fn build(name: &str, features: &str) -> PathBuf {
 /// Runs the guest's flow with the packs of a directory.
 fn run(name: &str, packs: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
-    command.args(["run", "--quiet", "--store", "memory:", "--packs"]).arg(packs).args(args).arg(guest(name).join("flow.yaml"));
+    command
+        .args(["run", "--quiet", "--store", "memory:", "--packs"])
+        .arg(packs)
+        .args(args)
+        .arg(guest(name).join("flow.yaml"));
     command.output().unwrap()
 }
 
@@ -73,4 +77,31 @@ fn a_pack_that_imports_what_no_host_has_is_refused_before_it_runs() {
     assert_eq!(refused.status.code(), Some(2));
     let told = String::from_utf8_lossy(&refused.stderr);
     assert!(told.contains("imports `liar:pack/nuke@0.1.0`, which this host does not offer"), "{told}");
+}
+
+/// Builds a guest with the toolchain of its language. Without the toolchain the test is skipped, and says so.
+fn build_with(tool: &str, name: &str, file: &str) -> Option<tempfile::TempDir> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&paths).any(|folder| folder.join(tool).is_file()) {
+        eprintln!("skipped: `{tool}` is missing; tests/guests/{name}/build.sh says how to get it");
+        return None;
+    }
+    let packs = tempfile::tempdir().unwrap();
+    let built = Command::new("sh").arg(guest(name).join("build.sh")).arg(packs.path().join(file)).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(packs)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pack_in_javascript_transforms_remembers_and_asks() {
+    let Some(packs) = build_with("componentize-qjs", "javascript", "notes.wasm") else { return };
+    gives_what_is_expected("javascript", &run("javascript", packs.path(), &["--answer", "review=keep"]));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pack_in_python_transforms_remembers_and_runs_bodies() {
+    let Some(packs) = build_with("componentize-py", "python", "figures.wasm") else { return };
+    gives_what_is_expected("python", &run("python", packs.path(), &[]));
 }

@@ -54,4 +54,10 @@ pub type StepResult = Result<Step, Failure>;
 pub trait NodeRunner: Send + Sync {
     /// Runs one attempt to its answer. Dropping the future stops the node.
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult>;
+
+    /// Does what a first attempt of these packs would have to wait for, so that it is not counted as its time. What does
+    /// not work fails the attempts that need it.
+    fn prepare(&self, _packs: Vec<Digest>) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }

@@ -99,9 +99,6 @@ pub struct Choice {
 pub struct FanOut {
     /// An array; the runner has checked that.
     pub items: Value,
-    /// The body variable that holds the item, beside `<owner>.item`.
-    #[serde(rename = "as")]
-    pub alias: Arc<str>,
     /// Passes at a time; none: the host's default.
     pub concurrency: Option<u32>,
     /// The first failing pass ends the rest; else its failure is an item of the result.

@@ -10,6 +10,9 @@ use crate::{Limits, bindings::types, failure, pack::Offer};
 const MOST_WAKES: usize = 16;
 
 /// Reads an answer.
+/// The longest timer of a pause, the same as of timeouts: 365 days.
+const MAX_AFTER_MS: u64 = 365 * 24 * 3_600 * 1_000;
+
 pub(crate) fn read(
     answer: Result<types::Step, types::Failure>,
     attempt: &Attempt,
@@ -91,6 +94,9 @@ impl Reader<'_> {
     fn wake(&mut self, wake: types::Wake) -> Result<Wake, Failure> {
         Ok(match wake {
             types::Wake::Now => Wake::Now,
+            types::Wake::After(ms) if ms > MAX_AFTER_MS => {
+                return Err(invalid(format!("a timer of {ms} ms is longer than 365 days")));
+            }
             types::Wake::After(ms) => Wake::After(ms),
             types::Wake::Event(name) if name.is_empty() => return Err(invalid("an event has no name")),
             types::Wake::Event(name) => Wake::Event(name.into()),
@@ -118,12 +124,7 @@ impl Reader<'_> {
         if fan_out.concurrency == Some(0) {
             return Err(invalid("a fan-out with a concurrency of 0 never ends"));
         }
-        Ok(FanOut {
-            items,
-            alias: fan_out.as_.into(),
-            concurrency: fan_out.concurrency,
-            stop_on_failure: fan_out.stop_on_failure,
-        })
+        Ok(FanOut { items, concurrency: fan_out.concurrency, stop_on_failure: fan_out.stop_on_failure })
     }
 
     fn require_body(&self) -> Result<(), Failure> {

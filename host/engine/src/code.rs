@@ -59,6 +59,11 @@ impl Loaded {
         self.linked[set.number()].get()
     }
 
+    /// Whether an attempt would have to wait for code.
+    pub(crate) fn is_cold(&self) -> bool {
+        self.offers.values().any(|offer| self.linked(offer.capabilities).is_none())
+    }
+
     fn bad(&self, error: impl std::fmt::Display) -> Failure {
         Failure::new(code::BAD_PACK, format!("the pack {} cannot be used: {error:#}", self.digest))
     }

@@ -58,6 +58,14 @@ pub struct PackError {
     pub refusal: Refusal,
 }
 
+/// How to be rid of an import that toolchains add unasked.
+fn hint(import: &str) -> &'static str {
+    if import.starts_with("wasi:http/") {
+        return "; with componentize-js, disable the features `http` and `fetch-event`";
+    }
+    ""
+}
+
 /// What is wrong with a pack.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
@@ -93,7 +101,7 @@ pub enum Refusal {
         capability: Arc<str>,
     },
     /// The component imports what no pack may import.
-    #[error("the component imports `{0}`, which this host does not offer")]
+    #[error("the component imports `{0}`, which this host does not offer{hint}", hint = hint(.0))]
     Import(String),
     /// The component does not export what every pack exports.
     #[error("the component does not export `{interface}`", interface = world::NODE)]

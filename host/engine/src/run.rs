@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Attempt, Calls, Failure, NodeRunner, StepResult, code};
+use flowcell_contract::{Attempt, Calls, Digest, Failure, NodeRunner, StepResult, code};
 use futures_util::future::BoxFuture;
 use tokio::{
     sync::{SemaphorePermit, oneshot},
@@ -29,6 +29,23 @@ impl NodeRunner for Engine {
             answer.await.unwrap_or_else(lost)
         })
     }
+
+    fn prepare(&self, packs: Vec<Digest>) -> BoxFuture<'static, ()> {
+        let cold = |pack: &Digest| self.inner().packs.get(pack).is_some_and(|pack| pack.is_cold());
+        let packs: Vec<_> = packs.into_iter().filter(cold).collect();
+        if packs.is_empty() { Box::pin(std::future::ready(())) } else { Box::pin(prepare(self.clone(), packs)) }
+    }
+}
+
+/// Compiles packs, or loads their code, all at a time.
+async fn prepare(engine: Engine, packs: Vec<Digest>) {
+    let prepared = packs.into_iter().map(|pack| {
+        let runtime = engine.inner().runtime().clone();
+        let engine = engine.clone();
+        runtime.spawn_blocking(move || engine.prepare(&pack))
+    });
+    // A pack that cannot be prepared fails the attempts that need it, and they say why.
+    let _ = futures_util::future::join_all(prepared.collect::<Vec<_>>()).await;
 }
 
 /// Stops the guest at its next yield when nobody waits for it any more.

@@ -30,7 +30,6 @@ impl NodeRunner for Noop {
             None if each => Step::Pause(Pause {
                 until: vec![Wake::Each(FanOut {
                     items: Value::from(attempt.input.json().get("list").cloned().unwrap_or_default()),
-                    alias: "item".into(),
                     concurrency: Some(8),
                     stop_on_failure: true,
                 })],

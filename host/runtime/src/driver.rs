@@ -22,14 +22,14 @@ mod recover;
 mod trail;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     future::Future,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
-use flowcell_contract::{Failure, Json, RunId, Step, StepResult, Tenant, code};
+use flowcell_contract::{Digest, Failure, Json, RunId, Step, StepResult, Tenant, code};
 use flowcell_flow::graph::FlowPolicy;
 use futures_util::{
     StreamExt,
@@ -203,6 +203,9 @@ impl Driver {
 
     /// Drives the run to its end, or, if `park`, until only people and events from outside can move it on.
     pub(crate) async fn drive(&mut self, begin: Begin, park: bool) {
+        if self.state.end().is_none() {
+            self.world.runner.prepare(self.packs()).await;
+        }
         match begin {
             Begin::New(input) => {
                 let seed = self.entropy.draw();
@@ -235,6 +238,12 @@ impl Driver {
             #[cfg(test)]
             self.check_live();
         }
+    }
+
+    /// The packs that the flow's nodes come from.
+    fn packs(&self) -> Vec<Digest> {
+        let packs: BTreeSet<_> = self.state.graph.nodes.iter().filter_map(|node| node.node_type.pack.clone()).collect();
+        packs.into_iter().collect()
     }
 
     /// Takes the run in without running anything of it.

@@ -25,14 +25,13 @@ pub(crate) fn run(task: &Task) -> Result<Step> {
 /// The items are never read here: the host shares them with the passes.
 fn fan_out(task: &Task) -> Result<Step> {
     count(task)?;
-    let name = task.input_at("/as")?.unwrap_or_else(|| "item".to_owned());
     let concurrency: Option<u32> = task.input_at("/concurrency")?.flatten();
     if concurrency == Some(0) {
         return Err(Failure::invalid_input("input at `/concurrency`: at least one pass has to run at a time"));
     }
     let on_item_error: OnItemError = task.input_at("/onItemError")?.unwrap_or_default();
     let stop_on_failure = matches!(on_item_error, OnItemError::Fail);
-    Ok(Pause::each(FanOut { items: Source::input("/list"), name, concurrency, stop_on_failure }).into())
+    Ok(Pause::each(FanOut { items: Source::input("/list"), concurrency, stop_on_failure }).into())
 }
 
 fn outcomes(task: &Task) -> Result<Step> {

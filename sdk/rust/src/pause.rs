@@ -92,8 +92,6 @@ impl Question {
 pub struct FanOut {
     /// The list.
     pub items: Source,
-    /// The name of the body variable that holds the item.
-    pub name: String,
     /// Passes at a time; none: the host's default.
     pub concurrency: Option<u32>,
     /// Whether the first failing pass ends the rest; else its failure is an item of the result.
@@ -196,7 +194,6 @@ impl Wake {
             Wake::Body(variables) => wit::Wake::Body(variables.into_wit()),
             Wake::Each(fan_out) => wit::Wake::Each(wit::FanOut {
                 items: fan_out.items.into_wit(),
-                as_: fan_out.name,
                 concurrency: fan_out.concurrency,
                 stop_on_failure: fan_out.stop_on_failure,
             }),

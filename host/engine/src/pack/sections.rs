@@ -74,8 +74,10 @@ impl Sections {
 
 /// Validates every byte. A stranger's component is refused here, not when a flow first needs it.
 pub(crate) fn validate(bytes: &[u8]) -> Result<(), Refusal> {
-    Validator::new_with_features(WasmFeatures::default() | WasmFeatures::COMPONENT_MODEL)
-        .validate_all(bytes)
-        .map(|_| ())
-        .map_err(|error| Refusal::NotAComponent(error.to_string()))
+    // Without component-model async, as the engine runs it.
+    let features = (WasmFeatures::default() | WasmFeatures::COMPONENT_MODEL).difference(WasmFeatures::CM_ASYNC);
+    Validator::new_with_features(features).validate_all(bytes).map(|_| ()).map_err(|error| {
+        let hint = if error.message().contains("async") { "; build it without component-model async" } else { "" };
+        Refusal::NotAComponent(format!("{error}{hint}"))
+    })
 }

@@ -51,6 +51,7 @@ async fn each_ends_with_its_code_and_the_neighbour_goes_on() {
         ("state-unasked", code::DENIED, "`hostile.state-unasked` used `state`"),
         ("random-huge", code::TRAP, "exceeds limit"),
         ("no-wake", code::INVALID_OUTPUT, "this one has 0"),
+        ("forever", code::INVALID_OUTPUT, "is longer than 365 days"),
         ("crowd", code::INVALID_OUTPUT, "`now` stands beside"),
         ("bodiless", code::INVALID_OUTPUT, "the node has none"),
         ("big-state", code::OUTPUT_TOO_LARGE, "state"),

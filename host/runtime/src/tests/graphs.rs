@@ -191,7 +191,7 @@ pub(crate) fn perform(plan: &Plan, attempt: u32, woken: Option<&Value>, state: O
         Plan::Each { items, concurrency, stop } if woken.is_none() => {
             let items = Value::from(Json::array((0..*items).map(Json::from)));
             let concurrency = Some(*concurrency);
-            pause(Wake::Each(FanOut { items, alias: "item".into(), concurrency, stop_on_failure: *stop }), 0)
+            pause(Wake::Each(FanOut { items, concurrency, stop_on_failure: *stop }), 0)
         }
         Plan::Loop(count) if passes < u64::from(*count) => {
             pause(Wake::Body(Value::from(Json::object([("iteration", Json::from(passes))]))), passes + 1)

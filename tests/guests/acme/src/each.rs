@@ -26,7 +26,6 @@ fn fan_out() -> Result<Step, Failure> {
     }
     let fan_out = FanOut {
         items: Source::Input("/things".to_owned()),
-        as_: context::get_text(Part::Input, "/call").unwrap_or_else(|| "thing".to_owned()),
         concurrency: number("/atATime")?,
         stop_on_failure: context::get_json(Part::Input, "/keepGoing").as_deref() != Some("true"),
     };

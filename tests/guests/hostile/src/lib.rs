@@ -87,11 +87,12 @@ impl exports::flowcell::node::node::Guest for Hostile {
             }
             "world" => json(world::describe()),
             "no-wake" => pause(vec![], "null".into()),
+            "forever" => pause(vec![Wake::After(u64::MAX)], "null".into()),
             "crowd" => pause(vec![Wake::Now, Wake::After(1)], "null".into()),
             "bodiless" => pause(vec![Wake::Body(Source::Json("{}".into()))], "null".into()),
             "no-list" => {
                 let items = Source::Input("/n".into());
-                let fan_out = FanOut { items, as_: "item".into(), concurrency: None, stop_on_failure: true };
+                let fan_out = FanOut { items, concurrency: None, stop_on_failure: true };
                 pause(vec![Wake::Each(fan_out)], "null".into())
             }
             "big-state" => pause(vec![Wake::Now], format!("\"{}\"", "x".repeat(300 << 10))),
@@ -121,7 +122,7 @@ fn rest() -> Result<Step, Failure> {
         audience: vec!["ops".into()],
     };
     let items = Source::Input("/list".into());
-    let fan_out = FanOut { items, as_: "it".into(), concurrency: Some(2), stop_on_failure: true };
+    let fan_out = FanOut { items, concurrency: Some(2), stop_on_failure: true };
     let call = FlowCall { name: "child".into(), input: Source::Woken("/value".into()) };
     match round {
         0 => pause(vec![Wake::Answer(question), Wake::After(5), Wake::Event("go".into())], state),
