@@ -17,7 +17,9 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 use clap::{Args, ValueHint};
 use flowcell::{Channel, FlowRunner, Host, Json, LoadedFlow, PolicyOverride, RunOptions, RunResult};
 
-use self::{ask::Asker, events::EventWriter, interrupt::Interrupts, progress::Progress, screen::Screen};
+use self::{
+    answers::Refusals, ask::Asker, events::EventWriter, interrupt::Interrupts, progress::Progress, screen::Screen,
+};
 use super::PackArgs;
 use crate::{
     problem::{Exit, Problem},
@@ -75,7 +77,7 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     let session = Session::open(&args, &flow, terminal)?;
     let runner = host.runner(&flow, session.options(&args, input)).map_err(|error| inputs::unfit(&error))?;
     let (result, interrupted) = session.run(runner, flow.name())?;
-    session.close(&args, &result);
+    session.close();
     // The process ends now. Taking the engine's pool apart before would only take time.
     std::mem::forget(host);
     report::print(&args, &result, interrupted, terminal)
@@ -127,6 +129,10 @@ impl Session {
         channels.extend(self.events.iter().map(|events| events.clone() as Arc<dyn Channel>));
         channels.extend(self.progress.iter().map(|progress| progress.clone() as Arc<dyn Channel>));
         channels.extend(self.asker.iter().map(|asker| asker.clone() as Arc<dyn Channel>));
+        // An asker asks again.
+        if self.asker.is_none() && !args.answers.is_empty() {
+            channels.push(Arc::new(Refusals::new(self.screen.clone(), &args.answers)));
+        }
         let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
         RunOptions {
             input,
@@ -164,13 +170,10 @@ impl Session {
         Ok((result, interrupts.happened()))
     }
 
-    fn close(&self, args: &RunArgs, result: &RunResult) {
+    fn close(&self) {
         self.screen.close();
         if let Some(problem) = self.events.as_ref().and_then(|events| events.problem()) {
             self.screen.warn(&problem);
-        }
-        for line in answers::refused(&args.answers, result) {
-            self.screen.warn(&line);
         }
     }
 }

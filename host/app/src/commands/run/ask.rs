@@ -6,10 +6,7 @@ use std::{
     thread,
 };
 
-use flowcell::{
-    Channel, Event, FlowRunner, Hub, HubError, Json, RunResult, RunStatus, Waiting,
-    contract::{Choice, Question},
-};
+use flowcell::{Channel, Event, FlowRunner, Hub, HubError, Json, RunResult, RunStatus, Waiting, contract::Question};
 use tokio::sync::Notify;
 
 use super::{
@@ -118,7 +115,7 @@ impl Channel for Asker {
         let Some(subject) = Subject::of(event, root.as_str()) else { return };
         match event.kind {
             "task:paused" => {
-                if let Some(question) = event.data.get("question").map(read_question) {
+                if let Some(question) = event.data.get("question").map(answers::read_question) {
                     self.enqueue(Asked { address: subject.address, question });
                 }
             }
@@ -128,17 +125,6 @@ impl Channel for Asker {
             }
             _ => {}
         }
-    }
-}
-
-fn read_question(json: &Json) -> Question {
-    let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
-    let choices = json.get("choices").and_then(Json::as_array).unwrap_or_default();
-    Question {
-        prompt: json.get("prompt").map(text).unwrap_or_default(),
-        choices: choices.iter().map(|value| Choice { value: text(value), label: None }).collect(),
-        allow_text: json.get("allowText").and_then(Json::as_bool).unwrap_or(choices.is_empty()),
-        ..Question::default()
     }
 }
 
@@ -166,7 +152,7 @@ impl Desk {
     }
 
     fn settle(&self, asked: &Asked, reply: impl Fn(Json) -> Result<(), HubError>) -> Reply {
-        let given = self.given.iter().find(|(gate, _)| answers::is_for(gate, &asked.address));
+        let given = answers::given(&self.given, &asked.address);
         let mut next = given.map(|(_, value)| value.clone());
         loop {
             let Some(text) = next.take().or_else(|| self.ask(asked)) else { return Reply::Deserted };
@@ -222,6 +208,8 @@ fn choose(question: &Question, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use flowcell::contract::Choice;
+
     use super::*;
 
     #[test]
