@@ -75,6 +75,11 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
         return Ok(Exit::Good);
     }
     let session = Session::open(&args, &flow, terminal)?;
+    if !args.quiet {
+        for (key, meant) in inputs::misspelt(&args.input, flow.graph()) {
+            session.screen.warn(&format!("the flow's input has no `{key}`; did you mean `{meant}`?"));
+        }
+    }
     let runner = host.runner(&flow, session.options(&args, input)).map_err(|error| inputs::unfit(&error))?;
     let (result, interrupted) = session.run(runner, flow.name())?;
     session.close();
