@@ -4,8 +4,16 @@ use std::sync::Arc;
 
 use flowcell_contract::Json;
 use flowcell_flow::{Diagnostic, graph::Graph};
+use jsonschema::{PatternOptions, ValidationError};
 
 use crate::{error::InputError, folder::Folder, host::Content};
+
+/// Bytes of a compiled pattern of an `inputSchema`, as in the check of the flow.
+const PATTERN_BYTES: usize = 1 << 20;
+/// What is wrong with an input is told so often at most.
+const FINDINGS: usize = 20;
+/// Characters of a finding. It quotes the value that is wrong, which may be all of a large input.
+const FINDING_CHARS: usize = 200;
 
 /// What checking a flow found.
 pub struct CheckedFlow {
@@ -51,12 +59,15 @@ impl LoadedFlow {
         let Some(schema) = &self.graph.input_schema else { return Ok(()) };
         let members = [&self.graph.input, given].into_iter().filter_map(Json::as_object).flatten();
         let input = Json::object(members.map(|(key, value)| (key.clone(), value.clone()))).to_serde();
-        // No `$ref` leaves the schema, and patterns take linear time, whoever wrote the flow.
-        let options = jsonschema::options().offline().with_pattern_options(jsonschema::PatternOptions::regex());
-        let validator = options
+        // No `$ref` leaves the schema, and patterns take linear time, whoever wrote the flow. Loading the flow has told
+        // of schemas that cannot be compiled so, with their place.
+        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES);
+        let validator = jsonschema::options()
+            .offline()
+            .with_pattern_options(patterns)
             .build(schema)
             .map_err(|error| InputError { findings: vec![format!("its `inputSchema` is no schema: {error}")] })?;
-        let findings: Vec<_> = validator.iter_errors(&input).map(|error| describe(&error)).collect();
+        let findings: Vec<_> = validator.iter_errors(&input).take(FINDINGS).map(|error| describe(&error)).collect();
         if findings.is_empty() { Ok(()) } else { Err(InputError { findings }) }
     }
 }
@@ -65,8 +76,14 @@ fn not_an_object(given: &Json) -> InputError {
     InputError { findings: vec![format!("it must be an object, and is {}", given.type_name())] }
 }
 
-fn describe(error: &jsonschema::ValidationError<'_>) -> String {
+fn describe(error: &ValidationError<'_>) -> String {
     let place = error.instance_path().to_string();
     let place = place.trim_start_matches('/').replace('/', ".");
-    if place.is_empty() { error.to_string() } else { format!("`{place}`: {error}") }
+    let message = error.to_string();
+    // Without the value, what is wrong with it still is told.
+    let message = match message.chars().nth(FINDING_CHARS) {
+        None => message,
+        Some(_) => error.masked().to_string().chars().take(FINDING_CHARS).collect(),
+    };
+    if place.is_empty() { message } else { format!("`{place}`: {message}") }
 }

@@ -19,9 +19,14 @@ pub(crate) fn expression(raw: &flowcell_expr::Json) -> Result<Binding> {
     Binding::expression(text).map_err(|errors| refuse(&errors))
 }
 
-/// What an expression met while it was evaluated.
+/// What an expression or a template met while it was evaluated.
 pub(crate) fn failed(error: ExprError) -> Failure {
     Failure::new("expression_error", error)
+}
+
+/// What a condition met while it was evaluated.
+pub(crate) fn undecided(error: ExprError) -> Failure {
+    Failure::new("condition_error", error)
 }
 
 fn refuse(errors: &[ExprError]) -> Failure {

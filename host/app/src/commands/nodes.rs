@@ -8,7 +8,7 @@ use flowcell::{
     contract::{Lookup, TypeRef},
     similar,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::PackArgs;
 use crate::{
@@ -56,16 +56,27 @@ fn find(catalog: &Catalog, wanted: &str) -> Result<NodeType, Problem> {
         }
         Lookup::Unknown => {
             let problem = Problem::wrong(format!("there is no node type `{wanted}`"));
-            Err(match similar(wanted, catalog.names()) {
-                Some(name) => problem.hint(format!("did you mean `{name}`?")),
-                None => problem.hint("`flowcell nodes` lists all; `--packs DIR` adds more"),
+            Err(match meant(catalog, wanted).as_slice() {
+                [name] => problem.hint(format!("did you mean `{name}`?")),
+                names @ [_, ..] => problem.hint(format!("there are {}", names.join(", "))),
+                [] => problem.hint("`flowcell nodes` lists all; `--packs DIR` adds more"),
             })
         }
     }
 }
 
+/// The types of a pack if its name is given, those with this last word, or the one that is written like it.
+fn meant<'a>(catalog: &'a Catalog, wanted: &str) -> Vec<&'a str> {
+    let part = |name: &&str| {
+        let beside = name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.'));
+        beside || name.strip_suffix(wanted).is_some_and(|rest| rest.ends_with('.'))
+    };
+    let parts: Vec<_> = catalog.names().filter(part).collect();
+    if parts.is_empty() { similar(wanted, catalog.names()).into_iter().collect() } else { parts }
+}
+
 /// The shape that the command line and servers show.
-pub(super) fn as_json(node: &NodeType) -> serde_json::Value {
+pub(super) fn as_json(node: &NodeType) -> Value {
     json!({
         "type": node.name,
         "version": node.version,
@@ -125,7 +136,7 @@ fn describe(node: &NodeType) -> String {
 }
 
 /// One line for every property of an object's schema.
-fn fields(text: &mut String, title: &str, schema: &serde_json::Value) {
+fn fields(text: &mut String, title: &str, schema: &Value) {
     let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) else { return };
     if properties.is_empty() {
         return;
@@ -136,7 +147,30 @@ fn fields(text: &mut String, title: &str, schema: &serde_json::Value) {
         let needed = required.is_some_and(|required| required.iter().any(|key| key == name));
         let mark = if needed { " (required)" } else { "" };
         let about = property.get("description").and_then(|about| about.as_str()).unwrap_or_default();
-        let line = format!("  {}{mark}  {}", inert(name), inert(about.trim()));
+        let line = format!("  {}{}{mark}  {}", inert(name), inert(&kind(property)), inert(about.trim()));
         let _ = writeln!(text, "{}", line.trim_end());
     }
+}
+
+/// What a property takes, and its default: `: integer = 8`. Empty if it takes anything.
+fn kind(property: &Value) -> String {
+    let marked = property.get("x-flowcell").and_then(|mark| mark.get("as"));
+    let marked = marked.filter(|mark| matches!(mark.as_str(), Some("condition" | "template")));
+    let kind = match (property.get("enum"), marked.or_else(|| property.get("type"))) {
+        (Some(Value::Array(values)), _) => Some(either(values)),
+        (_, Some(Value::Array(types))) => Some(either(types)),
+        (_, Some(Value::String(name))) => Some(name.clone()),
+        _ => None,
+    };
+    let default = property.get("default").map(|value| format!(" = {}", plain(value)));
+    kind.map(|kind| format!(": {kind}")).into_iter().chain(default).collect()
+}
+
+fn either(values: &[Value]) -> String {
+    values.iter().map(plain).collect::<Vec<_>>().join("|")
+}
+
+/// A text without its quotes, other values as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -17,7 +17,9 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 use clap::{Args, ValueHint};
 use flowcell::{Channel, FlowRunner, Host, Json, LoadedFlow, PolicyOverride, RunId, RunOptions, RunResult};
 
-use self::{ask::Asker, events::EventWriter, interrupt::Interrupts, progress::Progress, screen::Screen};
+use self::{
+    answers::Refusals, ask::Asker, events::EventWriter, interrupt::Interrupts, progress::Progress, screen::Screen,
+};
 use super::{PackArgs, StoreArgs};
 use crate::{
     output::{put_json, put_line},
@@ -85,6 +87,11 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
         return accept(&host, &flow, &args, input, terminal);
     }
     let session = Session::open(&args, flow.name(), terminal)?;
+    if !args.quiet {
+        for (key, meant) in inputs::misspelt(&args.input, flow.graph()) {
+            session.screen.warn(&format!("the flow's input has no `{key}`; did you mean `{meant}`?"));
+        }
+    }
     let runner = host.runner(&flow, session.options(&args, input))?;
     finish(&args, session, host, runner, terminal)
 }
@@ -99,7 +106,7 @@ pub(super) fn finish(
 ) -> Result<Exit, Problem> {
     let flow = runner.flow().to_owned();
     let (result, interrupted) = session.run(runner, &flow)?;
-    session.close(args, &result);
+    session.close();
     // The process ends now. Taking the engine's pool apart would only take time, and the store holds all that was told.
     std::mem::forget(host);
     report::print(args, &result, interrupted, terminal)
@@ -186,6 +193,10 @@ impl Session {
         channels.extend(self.events.iter().map(|events| events.clone() as Arc<dyn Channel>));
         channels.extend(self.progress.iter().map(|progress| progress.clone() as Arc<dyn Channel>));
         channels.extend(self.asker.iter().map(|asker| asker.clone() as Arc<dyn Channel>));
+        // An asker asks again.
+        if self.asker.is_none() && !args.answers.is_empty() {
+            channels.push(Arc::new(Refusals::new(self.screen.clone(), &args.answers)));
+        }
         let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
         RunOptions {
             session_id: args.run_id.clone(),
@@ -224,13 +235,10 @@ impl Session {
         Ok((result, interrupts.happened()))
     }
 
-    fn close(&self, args: &RunArgs, result: &RunResult) {
+    fn close(&self) {
         self.screen.close();
         if let Some(problem) = self.events.as_ref().and_then(|events| events.problem()) {
             self.screen.warn(&problem);
-        }
-        for line in answers::refused(&args.answers, result) {
-            self.screen.warn(&line);
         }
     }
 }

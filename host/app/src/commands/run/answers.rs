@@ -1,7 +1,15 @@
 //! `--answer`: answers to gates before they ask.
 
-use flowcell::{Json, RunResult, Waiting, graph::Graph, similar};
+use std::sync::{Arc, OnceLock};
 
+use flowcell::{
+    Channel, Event, Hub, Json, RunId,
+    contract::{Choice, Question},
+    graph::Graph,
+    similar,
+};
+
+use super::{lines::Subject, screen::Screen};
 use crate::problem::Problem;
 
 /// Splits `gate=value`.
@@ -17,9 +25,11 @@ pub(crate) fn answer(value: &str) -> Json {
     Json::object([("content", Json::from(value))])
 }
 
-/// Whether an answer is for the node at this address: it is named so, or by its id alone, for every pass.
-pub(super) fn is_for(gate: &str, address: &str) -> bool {
-    gate == address || (!address.contains('/') && asked_here(address) == gate)
+/// The answer that was given to the node at this address: to the address, or else to its id, for every pass. The last
+/// one wins.
+pub(super) fn given<'a>(answers: &'a [(String, String)], address: &str) -> Option<&'a (String, String)> {
+    let to = |name: &str| answers.iter().rev().find(|(gate, _)| gate == name);
+    to(address).or_else(|| (!address.contains('/')).then(|| to(asked_here(address)))?)
 }
 
 /// Refuses answers to nodes that are not there.
@@ -44,17 +54,53 @@ pub(super) fn check(answers: &[(String, String)], graph: &Graph) -> Result<(), P
     Ok(())
 }
 
-/// Answers that their questions do not admit, and why.
-pub(super) fn refused(answers: &[(String, String)], result: &RunResult) -> Vec<String> {
-    let why = |gate: &str, value: &str| {
-        let question = result.waiting.iter().find_map(|waiting| match waiting {
-            Waiting::Answer { address, question } if is_for(gate, address) => Some(question),
-            _ => None,
-        })?;
-        let choices: Vec<_> = question.choices.iter().map(|choice| format!("`{}`", choice.value)).collect();
-        Some(format!("`{gate}` did not take the answer `{value}`; it takes {}", choices.join(", ")))
-    };
-    answers.iter().filter_map(|(gate, value)| why(gate, value)).collect()
+/// Tells of answers that their questions do not admit, when these are asked: a run may go on without an answer.
+pub(super) struct Refusals {
+    screen: Arc<Screen>,
+    given: Vec<(String, String)>,
+    root: OnceLock<RunId>,
+}
+
+impl Refusals {
+    /// Watches what becomes of the given answers.
+    pub(super) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Refusals {
+        Refusals { screen, given: given.to_vec(), root: OnceLock::new() }
+    }
+}
+
+impl Channel for Refusals {
+    fn on_start(&self, hub: &Hub) {
+        self.root.get_or_init(|| hub.run_id().clone());
+    }
+
+    fn on_event(&self, event: &Event) {
+        let (Some(asked), Some(root)) = (event.data.get("question"), self.root.get()) else { return };
+        let Some(subject) = Subject::of(event, root.as_str()) else { return };
+        let question = read_question(asked);
+        let Some((gate, value)) = given(&self.given, &subject.address) else { return };
+        if let Some(takes) = refusal(&question, value) {
+            self.screen.warn(&format!("`{gate}` did not take the answer `{value}`; it takes {takes}"));
+        }
+    }
+}
+
+/// What a question takes instead of an answer that it does not admit.
+fn refusal(question: &Question, value: &str) -> Option<String> {
+    let admitted = question.allow_text || question.choices.iter().any(|choice| choice.value == value);
+    let choices: Vec<_> = question.choices.iter().map(|choice| format!("`{}`", choice.value)).collect();
+    (!admitted).then(|| choices.join(", "))
+}
+
+/// Reads a question from the event of the pause that asks it.
+pub(super) fn read_question(json: &Json) -> Question {
+    let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
+    let choices = json.get("choices").and_then(Json::as_array).unwrap_or_default();
+    Question {
+        prompt: json.get("prompt").map(text).unwrap_or_default(),
+        choices: choices.iter().map(|value| Choice { value: text(value), label: None }).collect(),
+        allow_text: json.get("allowText").and_then(Json::as_bool).unwrap_or(choices.is_empty()),
+        ..Question::default()
+    }
 }
 
 /// The node of this flow behind an address: `approve` in `process[3].approve`, `review` in `review/approve`.
@@ -87,6 +133,23 @@ mod tests {
         ];
         for (address, node) in cases {
             assert_eq!(asked_here(address), node);
+        }
+    }
+
+    #[test]
+    fn the_nearest_answer_is_taken() {
+        let answers = [("a", "first"), ("a", "last"), ("each[1].a", "of this pass"), ("b/a", "of the child")];
+        let answers = answers.map(|(gate, value)| (gate.to_owned(), value.to_owned()));
+        let cases = [
+            ("a", Some("last")),
+            ("each[0].a", Some("last")),
+            ("each[1].a", Some("of this pass")),
+            ("b/a", Some("of the child")),
+            ("c/a", None),
+            ("b", None),
+        ];
+        for (address, value) in cases {
+            assert_eq!(given(&answers, address).map(|(_, value)| value.as_str()), value, "{address}");
         }
     }
 }

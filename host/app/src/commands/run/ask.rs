@@ -6,10 +6,7 @@ use std::{
     thread,
 };
 
-use flowcell::{
-    Channel, Event, FlowRunner, Hub, HubError, Json, RunResult, RunStatus, Waiting,
-    contract::{Choice, Question},
-};
+use flowcell::{Channel, Event, FlowRunner, Hub, HubError, Json, RunResult, RunStatus, Waiting, contract::Question};
 use tokio::sync::Notify;
 
 use super::{
@@ -24,7 +21,19 @@ pub(super) struct Asker {
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
     state: Mutex<State>,
+    reading: Arc<Mutex<Reading>>,
     deserted: Arc<Notify>,
+}
+
+/// What the line is for that a person is about to type. It cannot be taken back from the terminal.
+#[derive(Default)]
+enum Reading {
+    #[default]
+    Nothing,
+    /// An answer to the question at this address.
+    Answer(String),
+    /// A question that is closed by now.
+    Stale,
 }
 
 #[derive(Default)]
@@ -47,10 +56,25 @@ enum Reply {
     Deserted,
 }
 
+/// What a person has typed.
+enum Typed {
+    Answer(String),
+    /// Something, after the question was closed.
+    Late,
+    /// Nothing, and nothing will come.
+    End,
+}
+
 impl Asker {
     /// An asker that tries the given answers before it asks.
     pub(super) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Asker {
-        Asker { screen, given: given.to_vec(), state: Mutex::default(), deserted: Arc::default() }
+        Asker {
+            screen,
+            given: given.to_vec(),
+            state: Mutex::default(),
+            reading: Arc::default(),
+            deserted: Arc::default(),
+        }
     }
 
     /// Runs until the end, or until nobody types any more: then the run is parked.
@@ -85,15 +109,34 @@ impl Asker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes back a question. If a person is about to answer it, the run is shown again in its place.
+    fn close(&self, address: &str) {
+        self.state().open.retain(|asked| asked.address != address);
+        let mut reading = lock(&self.reading);
+        if matches!(&*reading, Reading::Answer(asked) if asked == address) {
+            *reading = Reading::Stale;
+            self.screen.break_in(&format!("`{address}` does not wait any more"));
+            self.screen.release();
+        }
+    }
+
     /// Hands a question to the thread that asks, and starts that when there is a first one.
     fn enqueue(&self, asked: Asked) {
         let mut state = self.state();
         let Some(hub) = state.hub.clone() else { return };
+        if matches!(&*lock(&self.reading), Reading::Stale) {
+            self.screen.warn("there is another question: press Enter to see it");
+        }
         state.open.push(asked.clone());
         if state.questions.is_none() {
             let (sender, questions) = mpsc::channel();
-            let desk =
-                Desk { hub, screen: self.screen.clone(), given: self.given.clone(), deserted: self.deserted.clone() };
+            let desk = Desk {
+                hub,
+                screen: self.screen.clone(),
+                given: self.given.clone(),
+                reading: self.reading.clone(),
+                deserted: self.deserted.clone(),
+            };
             let started = thread::Builder::new().name("questions".into()).spawn(move || desk.serve(&questions));
             if started.is_err() {
                 self.deserted.notify_one();
@@ -118,27 +161,14 @@ impl Channel for Asker {
         let Some(subject) = Subject::of(event, root.as_str()) else { return };
         match event.kind {
             "task:paused" => {
-                if let Some(question) = event.data.get("question").map(read_question) {
+                if let Some(question) = event.data.get("question").map(answers::read_question) {
                     self.enqueue(Asked { address: subject.address, question });
                 }
             }
             // However it went on, the question is not open any more.
-            "task:woken" | "task:failed" | "task:cancelled" | "session:reply" => {
-                self.state().open.retain(|asked| asked.address != subject.address);
-            }
+            "task:woken" | "task:failed" | "task:cancelled" | "session:reply" => self.close(&subject.address),
             _ => {}
         }
-    }
-}
-
-fn read_question(json: &Json) -> Question {
-    let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
-    let choices = json.get("choices").and_then(Json::as_array).unwrap_or_default();
-    Question {
-        prompt: json.get("prompt").map(text).unwrap_or_default(),
-        choices: choices.iter().map(|value| Choice { value: text(value), label: None }).collect(),
-        allow_text: json.get("allowText").and_then(Json::as_bool).unwrap_or(choices.is_empty()),
-        ..Question::default()
     }
 }
 
@@ -147,6 +177,7 @@ struct Desk {
     hub: Hub,
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
+    reading: Arc<Mutex<Reading>>,
     deserted: Arc<Notify>,
 }
 
@@ -166,13 +197,19 @@ impl Desk {
     }
 
     fn settle(&self, asked: &Asked, reply: impl Fn(Json) -> Result<(), HubError>) -> Reply {
-        let given = self.given.iter().find(|(gate, _)| answers::is_for(gate, &asked.address));
+        let given = answers::given(&self.given, &asked.address);
         let mut next = given.map(|(_, value)| value.clone());
         loop {
-            let Some(text) = next.take().or_else(|| self.ask(asked)) else { return Reply::Deserted };
+            let text = match next.take().map_or_else(|| self.ask(asked), Typed::Answer) {
+                Typed::Answer(text) => text,
+                Typed::Late => return Reply::Settled,
+                Typed::End => return Reply::Deserted,
+            };
             match reply(answers::answer(&choose(&asked.question, &text))) {
                 Ok(()) | Err(HubError::RunEnded) => return Reply::Settled,
-                Err(HubError::AnswerRefused(why)) => self.screen.warn_now(&why),
+                Err(HubError::AnswerRefused(why)) => {
+                    self.screen.warn_now(&format!("`{}` did not take `{text}`: {why}", asked.address));
+                }
                 Err(HubError::GateClosed) => {
                     self.screen.warn_now(&format!("`{}` does not wait any more", asked.address));
                     return Reply::Settled;
@@ -185,8 +222,26 @@ impl Desk {
         }
     }
 
-    /// Reads one line. None if there are no more.
-    fn ask(&self, asked: &Asked) -> Option<String> {
+    /// Puts a question and reads one line.
+    fn ask(&self, asked: &Asked) -> Typed {
+        self.put(asked);
+        *lock(&self.reading) = Reading::Answer(asked.address.clone());
+        let mut line = String::new();
+        let read = io::stdin().lock().read_line(&mut line);
+        let was = std::mem::take(&mut *lock(&self.reading));
+        match (read, was) {
+            // Nobody was asked any more.
+            (_, Reading::Nothing | Reading::Stale) => Typed::Late,
+            (Ok(0) | Err(_), Reading::Answer(_)) => {
+                // The prompt's line is still open.
+                let _ = writeln!(io::stderr());
+                Typed::End
+            }
+            (Ok(_), Reading::Answer(_)) => Typed::Answer(line.trim_end_matches(['\r', '\n']).to_owned()),
+        }
+    }
+
+    fn put(&self, asked: &Asked) {
         self.screen.hold();
         let paint = self.screen.paint();
         let mut err = io::stderr().lock();
@@ -196,17 +251,11 @@ impl Desk {
         }
         let _ = write!(err, "{} ", paint.faint(&format!("{} >", shown_choices(&asked.question))));
         let _ = err.flush();
-        drop(err);
-        let mut line = String::new();
-        match io::stdin().lock().read_line(&mut line) {
-            Ok(0) | Err(_) => {
-                // The prompt's line is still open.
-                let _ = writeln!(io::stderr());
-                None
-            }
-            Ok(_) => Some(line.trim_end_matches(['\r', '\n']).to_owned()),
-        }
     }
+}
+
+fn lock(reading: &Mutex<Reading>) -> MutexGuard<'_, Reading> {
+    reading.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A number stands for the choice of that number, unless it is a choice itself.
@@ -222,6 +271,8 @@ fn choose(question: &Question, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use flowcell::contract::Choice;
+
     use super::*;
 
     #[test]

@@ -1,12 +1,13 @@
 //! The input of a run, from arguments and files.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{self, Read},
     path::Path,
 };
 
-use flowcell::{InputError, Json};
+use flowcell::{InputError, Json, graph::Graph, similar};
 
 use crate::problem::Problem;
 
@@ -37,6 +38,19 @@ pub(super) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<J
     };
     members.extend(pairs.iter().map(|(key, value)| (key.as_str().into(), value.clone())));
     Ok(Json::Object(members.into()))
+}
+
+/// Members that a flow does not know, but one with almost the same name: the key and the one that was probably meant.
+/// Others may be for a program that reads all of the input.
+pub(super) fn misspelt<'a>(pairs: &'a [(String, Json)], graph: &'a Graph) -> Vec<(&'a str, &'a str)> {
+    let defaults = graph.input.as_object().into_iter().flat_map(|members| members.keys());
+    let properties = graph.input_schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());
+    let known: BTreeSet<&str> = defaults
+        .map(|key| &**key)
+        .chain(properties.into_iter().flat_map(|map| map.keys().map(String::as_str)))
+        .collect();
+    let unknown = pairs.iter().map(|(key, _)| key.as_str()).filter(|key| !known.contains(key));
+    unknown.filter_map(|key| Some((key, similar(key, known.iter().copied())?))).collect()
 }
 
 /// An input that the flow does not take.
