@@ -14,7 +14,7 @@ use flowcell_contract::{Catalog, Digest, RunId, Tenant};
 use flowcell_engine::{Config, Engine, Limits, Pack};
 use flowcell_flow::{Diagnostic, PackRef, Source};
 use flowcell_runtime::{
-    Event, FlowRunner, OpenError, RunOptions, World, each_unit,
+    Event, FlowRunner, Hubs, OpenError, RunOptions, World, each_unit,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
     ports::{Blobs, CacheStore, Journal, Leases, StateStore, Timers},
     publish::Projector,
@@ -43,6 +43,7 @@ struct Shared {
     state: Arc<dyn StateStore>,
     cache: Arc<dyn CacheStore>,
     blobs: Arc<dyn Blobs>,
+    hubs: Arc<Hubs>,
     /// The packs that are no part of this program, for runs to pin.
     packs: Mutex<HashMap<Digest, Arc<[u8]>>>,
 }
@@ -145,6 +146,7 @@ impl HostBuilder {
             state,
             cache: Arc::new(MemoryCache::default()),
             blobs,
+            hubs: Arc::default(),
             packs: Mutex::new(packs),
         })))
     }
@@ -236,7 +238,7 @@ impl Host {
     }
 
     fn world(&self, folder: Arc<Folder>) -> Arc<World> {
-        let Shared { engine, journal, timers, leases, state, cache, .. } = &*self.0;
+        let Shared { engine, journal, timers, leases, state, cache, hubs, .. } = &*self.0;
         Arc::new(World {
             runner: Arc::new(engine.clone()),
             flows: Arc::new(Library::new(self.clone(), folder)),
@@ -245,7 +247,13 @@ impl Host {
             leases: leases.clone(),
             state: state.clone(),
             cache: cache.clone(),
+            hubs: hubs.clone(),
         })
+    }
+
+    /// The hubs of the runs that this host drives.
+    pub fn hubs(&self) -> &Hubs {
+        &self.0.hubs
     }
 
     pub(crate) fn load_in(&self, source: &Source, folder: Arc<Folder>) -> Result<LoadedFlow, LoadError> {

@@ -35,9 +35,12 @@
 //! | catalog | the packs that are part of this program |
 //! | folder | what a flow may read: files beneath its folder, and the flows beside it |
 //! | loaded | a checked flow, ready to run |
+//! | [`control`] | what other processes ask of the owner of a store |
 //! | error | what can go wrong before a run |
 
 mod catalog;
+#[cfg(unix)]
+pub mod control;
 mod error;
 mod folder;
 mod host;

@@ -169,3 +169,31 @@ fn a_second_process_is_refused_and_reads_all_the_same() {
     owner.kill().unwrap();
     owner.wait().unwrap();
 }
+
+#[test]
+fn whoever_drives_takes_runs_and_answers_from_other_terminals() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("asks.yaml"), ASKS).unwrap();
+    let mut owner = flowcell(folder).arg("drive").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(owner.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(said.next().as_deref(), Some("driving the runs in .flowcell"));
+    let accepted = done(folder, &["run", "asks.yaml", "--run-id", "r", "--detach", "--quiet"]);
+    assert_eq!(String::from_utf8_lossy(&accepted.stdout), "r\n", "{}", told(&accepted));
+    assert_eq!(said.next().as_deref(), Some("r  parked  asks"));
+    let refused = done(folder, &["answer", "r", "nobody", "yes"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("gate_closed"), "{}", told(&refused));
+    assert!(done(folder, &["answer", "r", "ask", "no"]).status.success());
+    assert_eq!(said.next().as_deref(), Some("r  succeeded  asks"));
+    let unknown = done(folder, &["send", "other", "hello"]);
+    assert!(told(&unknown).contains("there is no run `other`"), "{}", told(&unknown));
+    let wrong = done(folder, &["run", "nowhere.yaml", "--detach"]);
+    assert!(told(&wrong).contains("cannot read"), "{}", told(&wrong));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    let shown = done(folder, &["runs", "show", "r"]);
+    let tree = String::from_utf8(shown.stdout).unwrap();
+    let lines: Vec<_> = tree.lines().map(|line| line.split("  ").find(|part| !part.is_empty()).unwrap()).collect();
+    assert_eq!(lines[..3], ["r", "ask succeeded", "after succeeded"], "{tree}");
+}

@@ -197,6 +197,10 @@ impl Driver {
         (driver, hub)
     }
 
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     pub(crate) fn set_channels(&mut self, channels: Vec<Arc<dyn Channel>>) {
         self.channels = channels;
     }

@@ -1,11 +1,14 @@
 //! Where a run's events are published, and commands come in.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use flowcell_contract::{Failure, Json, RunId, Value};
+use flowcell_contract::{Failure, Json, RunId, Tenant, Value};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -79,6 +82,38 @@ pub struct Hub {
     run_id: RunId,
     commands: mpsc::Sender<Command>,
     session: Arc<AtomicBool>,
+}
+
+/// The hubs of the runs that are being driven.
+#[derive(Default)]
+pub struct Hubs(Mutex<HashMap<(Tenant, RunId), Hub>>);
+
+impl Hubs {
+    /// The hub of a run, if somebody in this process drives it.
+    pub fn get(&self, tenant: &Tenant, run: &RunId) -> Option<Hub> {
+        self.lock().get(&(tenant.clone(), run.clone())).cloned()
+    }
+
+    /// Lists a hub until what is returned is dropped.
+    pub(crate) fn enter(self: &Arc<Hubs>, tenant: &Tenant, hub: &Hub) -> Entered {
+        let key = (tenant.clone(), hub.run_id.clone());
+        self.lock().insert(key.clone(), hub.clone());
+        Entered(self.clone(), key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Tenant, RunId), Hub>> {
+        // A panic while the lock was held cannot have left the map half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a hub listed.
+pub(crate) struct Entered(Arc<Hubs>, (Tenant, RunId));
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.lock().remove(&self.1);
+    }
 }
 
 /// Why a command was refused.

@@ -38,7 +38,7 @@ pub mod world;
 
 pub use driver::each_unit;
 pub use event::Event;
-pub use hub::{Channel, Hub, HubError, Request};
+pub use hub::{Channel, Hub, HubError, Hubs, Request};
 pub use result::{RunError, RunResult, RunStatus, Waiting};
 pub use run::{FlowRunner, OpenError, PolicyOverride, RunOptions};
 pub use state::RunState;

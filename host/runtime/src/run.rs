@@ -14,7 +14,7 @@ use crate::{
     event::Event,
     fact::RunEnd,
     hub::{Channel, Hub, HubError, Request},
-    ports::{Record, StoreError},
+    ports::{Lease, Record, StoreError},
     publish::Projector,
     result::{RunError, RunResult, RunStatus},
     world::{Pinned, World, random},
@@ -76,6 +76,9 @@ pub enum OpenError {
     /// A run of this id exists, of another flow.
     #[error("the run `{0}` exists, and is one of the flow `{1}`")]
     OtherFlow(RunId, Arc<str>),
+    /// Somebody drives the run already.
+    #[error("the run `{0}` is being driven already")]
+    Driven(RunId),
     /// No run has this id.
     #[error("there is no run `{0}`")]
     Unknown(RunId),
@@ -94,6 +97,8 @@ pub struct FlowRunner {
     channels: Vec<Arc<dyn Channel>>,
     wait_for_answers: bool,
     without_events: bool,
+    /// Nobody else drives the run meanwhile.
+    _lease: Lease,
 }
 
 impl FlowRunner {
@@ -102,12 +107,13 @@ impl FlowRunner {
     pub fn new(flow: Pinned, world: Arc<World>, options: RunOptions) -> Result<FlowRunner, OpenError> {
         let tenant = Tenant::local();
         let run_id = options.session_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
+        let lease = claim(&world, &run_id)?;
         if let Some(record) = world.journal.find(&tenant, &run_id)? {
             if record.flow != flow.graph.name {
                 return Err(OpenError::OtherFlow(run_id, record.flow));
             }
             let input = options.input.clone();
-            let runner = FlowRunner::reopen(record, world, run_id, options)?;
+            let runner = FlowRunner::reopen(record, world, run_id, options, lease)?;
             let graph = &runner.driver.state.graph;
             if runner.driver.state.input() != Some(&merge(&graph.input, &input)) {
                 return Err(OpenError::OtherInput(runner.identity.run_id));
@@ -118,35 +124,43 @@ impl FlowRunner {
         let policy = options.policy.apply(&flow.graph.policy);
         let identity = Identity { tenant, run_id, depth: 0 };
         let (driver, hub) = Driver::new(&world, identity.clone(), flow, policy);
-        Ok(FlowRunner::with(driver, hub, world, identity, Begin::New(input), options))
+        Ok(FlowRunner::with(driver, hub, world, Begin::New(input), options, lease))
     }
 
     /// Prepares to go on with a run that the journal knows. Of the options, input and policy are not looked at.
     pub fn resume(world: Arc<World>, run_id: RunId, options: RunOptions) -> Result<FlowRunner, OpenError> {
+        let lease = claim(&world, &run_id)?;
         match world.journal.find(&Tenant::local(), &run_id)? {
-            Some(record) => FlowRunner::reopen(record, world, run_id, options),
+            Some(record) => FlowRunner::reopen(record, world, run_id, options, lease),
             None => Err(OpenError::Unknown(run_id)),
         }
     }
 
-    fn reopen(record: Record, world: Arc<World>, run_id: RunId, options: RunOptions) -> Result<FlowRunner, OpenError> {
+    fn reopen(
+        record: Record,
+        world: Arc<World>,
+        run_id: RunId,
+        options: RunOptions,
+        lease: Lease,
+    ) -> Result<FlowRunner, OpenError> {
         let graph = world.flows.pinned(&record.pin).map_err(OpenError::Pin)?;
         let identity = Identity { tenant: Tenant::local(), run_id, depth: record.depth };
         let flow = Pinned { graph, pin: record.pin };
         let (mut driver, hub) = Driver::new(&world, identity.clone(), flow, record.policy);
         let begin = driver.recover(options.by_hand)?;
         let begin = begin.ok_or_else(|| OpenError::Unknown(identity.run_id.clone()))?;
-        Ok(FlowRunner::with(driver, hub, world, identity, begin, options))
+        Ok(FlowRunner::with(driver, hub, world, begin, options, lease))
     }
 
     fn with(
         mut driver: Driver,
         hub: Hub,
         world: Arc<World>,
-        identity: Identity,
         begin: Begin,
         options: RunOptions,
+        lease: Lease,
     ) -> FlowRunner {
+        let identity = driver.identity().clone();
         driver.answers = options.answers;
         driver.patience_ms = options.patience.map(|patience| patience.as_millis() as u64);
         FlowRunner {
@@ -158,6 +172,7 @@ impl FlowRunner {
             channels: options.channels,
             wait_for_answers: options.wait_for_answers,
             without_events: options.without_events,
+            _lease: lease,
         }
     }
 
@@ -211,9 +226,7 @@ impl FlowRunner {
     pub async fn run(mut self) -> RunResult {
         let began = Instant::now();
         let flow = self.driver.state.graph.name.clone();
-        let Some(_lease) = self.world.leases.claim(&self.identity.tenant, &self.identity.run_id) else {
-            return self.refused(flow);
-        };
+        let _entered = self.world.hubs.enter(&self.identity.tenant, &self.hub);
         self.driver.set_channels(self.channels.clone());
         for channel in &self.channels {
             channel.on_start(&self.hub);
@@ -226,14 +239,6 @@ impl FlowRunner {
         for channel in &self.channels {
             channel.on_complete(&result);
         }
-        result
-    }
-
-    fn refused(&self, flow: Arc<str>) -> RunResult {
-        let message = format!("run `{}` is being driven already", self.identity.run_id);
-        let mut result = self.result(flow);
-        result.status = RunStatus::Failed;
-        result.error = Some(RunError { failure: Failure::new("run_active", message), task: None });
         result
     }
 
@@ -266,6 +271,10 @@ impl FlowRunner {
         }
         events
     }
+}
+
+fn claim(world: &World, run: &RunId) -> Result<Lease, OpenError> {
+    world.leases.claim(&Tenant::local(), run).ok_or_else(|| OpenError::Driven(run.clone()))
 }
 
 fn new_run_id(now: u64) -> RunId {

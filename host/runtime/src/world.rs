@@ -6,6 +6,7 @@ use flowcell_contract::{Failure, NodeRunner, code};
 use flowcell_flow::graph::Graph;
 
 use crate::{
+    hub::Hubs,
     memory::{LocalLeases, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
     ports::{CacheStore, Journal, Leases, Pin, StateStore, Timers},
 };
@@ -57,6 +58,8 @@ pub struct World {
     pub state: Arc<dyn StateStore>,
     /// Values that may be forgotten.
     pub cache: Arc<dyn CacheStore>,
+    /// The hubs of the runs that are being driven.
+    pub hubs: Arc<Hubs>,
 }
 
 impl World {
@@ -70,6 +73,7 @@ impl World {
             leases: Arc::new(LocalLeases::default()),
             state: Arc::new(MemoryState::default()),
             cache: Arc::new(MemoryCache::default()),
+            hubs: Arc::default(),
         }
     }
 }

@@ -15,7 +15,10 @@ mod screen;
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueHint};
-use flowcell::{Channel, FlowRunner, Host, Json, LoadedFlow, PolicyOverride, RunId, RunOptions, RunResult};
+use flowcell::{
+    Channel, FlowRunner, Host, Json, LoadedFlow, OpenStoreError, PolicyOverride, RunId, RunOptions, RunResult,
+    control::Ask,
+};
 
 use self::{
     answers::Refusals, ask::Asker, events::EventWriter, interrupt::Interrupts, progress::Progress, screen::Screen,
@@ -74,6 +77,9 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
         return Err(Problem::wrong("with `--json`, standard output holds the one object, and so no events")
             .hint("write the events to a file: `--events FILE`"));
     }
+    if args.detach {
+        return detach(&args, terminal);
+    }
     let host = if args.dry_run { args.packs.host()? } else { args.packs.host_with(&args.store)? };
     let flow = load(&host, &args, terminal)?;
     let input = inputs::collect(&args.input, args.input_file.as_deref())?;
@@ -83,8 +89,8 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
         plan::print(&flow, args.json)?;
         return Ok(Exit::Good);
     }
-    if args.detach {
-        return accept(&host, &flow, &args, input, terminal);
+    if let Some(folder) = args.store.folder()? {
+        super::runs::listen(&host, folder, || {}, terminal);
     }
     let session = Session::open(&args, flow.name(), terminal)?;
     if !args.quiet {
@@ -112,20 +118,34 @@ pub(super) fn finish(
     report::print(args, &result, interrupted, terminal)
 }
 
-/// Takes a run in and leaves it to `flowcell drive`.
-fn accept(host: &Host, flow: &LoadedFlow, args: &RunArgs, input: Json, terminal: Terminal) -> Result<Exit, Problem> {
-    if args.store.folder()?.is_none() {
+/// Has a run taken in, by the process that owns the store if there is one, and leaves it to whoever drives runs.
+fn detach(args: &RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let Some(folder) = args.store.folder()? else {
         return Err(Problem::wrong("a store in memory forgets the run with this process")
             .hint("with `--detach`, leave `--store memory:` away"));
-    }
+    };
+    let input = inputs::collect(&args.input, args.input_file.as_deref())?;
     let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
-    let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
-    let options = RunOptions { session_id: args.run_id.clone(), input, policy, ..RunOptions::default() };
-    let runner = host.runner(flow, options)?;
-    let run_id = runner.run_id().clone();
-    super::runs::block_on(runner.accept())?;
+    let run_id = match args.packs.builder().state_dir(folder).build() {
+        Ok(host) => {
+            let flow = load(&host, args, terminal)?;
+            let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
+            let options = RunOptions { session_id: args.run_id.clone(), input, policy, ..RunOptions::default() };
+            let runner = host.runner(&flow, options)?;
+            let run_id = runner.run_id().clone();
+            super::runs::block_on(runner.accept())?;
+            run_id
+        }
+        Err(flowcell::Error::Store(OpenStoreError::Owned { .. })) => {
+            let flow = std::path::absolute(&args.flow);
+            let flow = flow.map_err(|error| Problem::wrong("the flow has no path").because(&error))?;
+            let run = args.run_id.clone();
+            super::runs::ask_owner(folder, &Ask::Start { flow, input, run, total_timeout_ms })?
+        }
+        Err(error) => return Err(error.into()),
+    };
     if args.json {
-        put_json(&serde_json::json!({ "runId": run_id, "flow": flow.name(), "status": "running" }))?;
+        put_json(&serde_json::json!({ "runId": run_id, "status": "running" }))?;
     } else {
         put_line(run_id.as_str())?;
     }

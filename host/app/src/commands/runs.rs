@@ -3,12 +3,21 @@
 mod tree;
 
 use std::{
+    collections::HashSet,
+    path::Path,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use clap::{Args, Subcommand};
-use flowcell::{Filter, Host, HubError, Json, Reader, Request, RunId, RunOptions, RunRow, StartError};
+use flowcell::{
+    Filter, Host, Json, OpenStoreError, Reader, RunId, RunOptions, RunResult, RunRow, StartError,
+    control::{self, Ask, Told},
+};
+use tokio::{
+    sync::Notify,
+    task::{JoinError, JoinSet},
+};
 
 use super::{
     PackArgs, StoreArgs,
@@ -161,7 +170,7 @@ pub(crate) struct SendArgs {
 /// Arguments of `flowcell drive`.
 #[derive(Args)]
 pub(crate) struct DriveArgs {
-    /// Return when nothing can move any more, instead of waiting for timers
+    /// Return when nothing can move any more, instead of waiting for timers and for what others ask
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -185,7 +194,7 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
         RunsCommand::Show(args) => show(&args, terminal),
         RunsCommand::Events(args) => events(&args),
         RunsCommand::Resume(args) => resume(args, terminal),
-        RunsCommand::Cancel(args) => record(&args.store, &args.run, Request::Cancel, terminal),
+        RunsCommand::Cancel(args) => record(&args.store, Ask::Cancel { run: args.run }, terminal),
     }
 }
 
@@ -238,6 +247,9 @@ fn each_event(host: &Host, run: &RunId, from: u64, visit: impl FnMut(flowcell::E
 fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let host = args.packs.host_with(&args.store)?;
     let run = args.run.clone();
+    if let Some(folder) = args.store.folder()? {
+        listen(&host, folder, || {}, terminal);
+    }
     let args = RunArgs::resuming(args.run, args.answers, args.json, args.quiet, args.packs, args.store);
     let session = run::Session::open(&args, run.as_str(), terminal)?;
     let options = RunOptions { by_hand: true, ..session.options(&args, Json::Null) };
@@ -246,76 +258,146 @@ fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
 }
 
 pub(super) fn answer(args: &AnswerArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let request = Request::Reply { gate: args.gate.clone(), answer: answers::answer(&args.value) };
-    record(&args.store, &args.run, request, terminal)
+    let (run, gate) = (args.run.clone(), args.gate.clone());
+    record(&args.store, Ask::Reply { run, gate, answer: answers::answer(&args.value) }, terminal)
 }
 
 pub(super) fn emit(args: &EmitArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let request = Request::Emit { name: args.name.clone(), payload: json_or_text(&args.payload).into() };
-    record(&args.store, &args.run, request, terminal)
+    let (run, name) = (args.run.clone(), args.name.clone());
+    record(&args.store, Ask::Emit { run, name, payload: json_or_text(&args.payload) }, terminal)
 }
 
 pub(super) fn send(args: &SendArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    record(&args.store, &args.run, Request::Send(json_or_text(&args.content).into()), terminal)
+    record(&args.store, Ask::Send { run: args.run.clone(), content: json_or_text(&args.content) }, terminal)
 }
 
 fn json_or_text(text: &str) -> Json {
     Json::parse(text).unwrap_or_else(|_| Json::from(text))
 }
 
-/// Records what somebody asks of a run. Nothing of it runs here.
-fn record(store: &StoreArgs, run: &RunId, request: Request, terminal: Terminal) -> Result<Exit, Problem> {
-    let host = PackArgs::default().host_with(store)?;
-    let runner = host.resume(run, RunOptions::default())?;
-    block_on(runner.ask(request))?.map_err(|error| refused(&error, run))?;
-    let hint = format!("recorded; `flowcell drive` or `flowcell runs resume {run}` goes on with the run");
-    terminal.say(&terminal.paint().faint(&hint));
+/// Tells a run what somebody asks of it. Nothing of it runs here.
+fn record(store: &StoreArgs, ask: Ask, terminal: Terminal) -> Result<Exit, Problem> {
+    let folder = durable(store)?;
+    let said = match PackArgs::default().builder().state_dir(folder).build() {
+        Ok(host) => {
+            let Ok((run, request)) = ask.request() else { return Err(Problem::internal("this is no question")) };
+            block_on(host.ask(&run, request))?.map_err(|error| refused(error.code(), &error.to_string(), &run))?;
+            format!("recorded; `flowcell drive` or `flowcell runs resume {run}` goes on with the run")
+        }
+        Err(flowcell::Error::Store(OpenStoreError::Owned { .. })) => {
+            let run = ask_owner(folder, &ask)?;
+            format!("told to the process that owns the store, which has the run `{run}`")
+        }
+        Err(error) => return Err(error.into()),
+    };
+    terminal.say(&terminal.paint().faint(&said));
     Ok(Exit::Good)
 }
 
-fn refused(error: &HubError, run: &RunId) -> Problem {
-    let problem = Problem::wrong(format!("the run `{run}` refuses: {error}"));
-    match error {
-        HubError::GateClosed => problem.hint(format!("`flowcell runs show {run}` tells what it waits for")),
+/// Asks the process that owns a store. Answers which run it was about.
+pub(super) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
+    let told = control::ask_owner(folder, ask)
+        .map_err(|error| Problem::internal("the process that owns the store cannot be reached").because(&error))?;
+    let run = ask.run().cloned().unwrap_or_else(|| RunId::from(""));
+    match told {
+        Told::Done { run } => Ok(run),
+        Told::Refused { code, message } => Err(refused(&code, &message, &run)),
+    }
+}
+
+fn refused(code: &str, message: &str, run: &RunId) -> Problem {
+    let problem = Problem::wrong(message);
+    match code {
+        "gate_closed" | "run_not_active" => {
+            problem.hint(format!("`flowcell runs show {run}` tells how the run stands and what it waits for"))
+        }
+        "run_not_found" => problem.hint("`flowcell runs list` shows those that the store keeps"),
         _ => problem,
     }
 }
 
+/// The folder of a store that outlives the process.
+fn durable(store: &StoreArgs) -> Result<&Path, Problem> {
+    let forgets = || Problem::wrong("a store in memory has no runs of others").hint("leave `--store memory:` away");
+    store.folder()?.ok_or_else(forgets)
+}
+
+/// Lets other terminals ask. Without a socket they cannot, and everything else goes on.
+pub(super) fn listen(host: &Host, folder: &Path, moved: impl Fn() + Send + Sync + 'static, terminal: Terminal) {
+    if let Err(error) = control::listen(host, folder, Arc::new(moved)) {
+        terminal.say(&format!("warning: other terminals cannot answer or send: no control socket: {error}"));
+    }
+}
+
 pub(super) fn drive(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let host = Arc::new(args.packs.host_with(&args.store)?);
-    let Some(folder) = args.store.folder()? else {
-        return Err(Problem::wrong("a store in memory has nothing to drive").hint("leave `--store memory:` away"));
-    };
+    let folder = durable(&args.store)?;
+    let host = args.packs.host_with(&args.store)?;
     let reader = Reader::open(folder).map_err(flowcell::Error::Store)?;
+    let moved = Arc::new(Notify::new());
+    let notify = moved.clone();
+    listen(&host, folder, move || notify.notify_one(), terminal);
+    terminal.say(&terminal.paint().faint(&format!("driving the runs in {}", folder.display())));
+    let mut drive = Drive { host, reader, terminal, driving: JoinSet::new(), begun: HashSet::new() };
     block_on(async {
         loop {
-            let mut driving = tokio::task::JoinSet::new();
-            for run in reader.runnable(&local(), host.now(), DRIVEN).map_err(|error| unreadable(&error))? {
-                let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
-                match host.resume(&run, options) {
-                    Ok(runner) => {
-                        runner.start_session();
-                        driving.spawn(runner.run());
-                    }
-                    Err(error) => terminal.say(&Problem::from(error).render(terminal.paint())),
-                }
+            drive.begin()?;
+            if args.once && drive.driving.is_empty() {
+                return Ok(Exit::Good);
             }
-            if !driving.is_empty() {
-                while let Some(result) = driving.join_next().await {
-                    let Ok(result) = result else { continue };
-                    let status = serde_json::to_value(result.status).unwrap_or_default();
-                    let status = status.as_str().unwrap_or_default();
-                    terminal.say(&format!("{}  {status}  {}", result.run_id, inert(&result.flow)));
-                }
-                continue;
-            }
-            let due = reader.next_due(&local()).map_err(|error| unreadable(&error))?;
-            match due.filter(|_| !args.once) {
-                Some(due) => tokio::time::sleep(Duration::from_millis(due.saturating_sub(host.now()))).await,
-                None => return Ok(Exit::Good),
+            let due = drive.reader.next_due(&local()).map_err(|error| unreadable(&error))?;
+            // Without a timer it is the others that move a run.
+            let wait = due.map_or(Duration::from_secs(3_600), |due| drive.until(due));
+            tokio::select! {
+                Some(result) = drive.driving.join_next() => drive.ended(result),
+                () = moved.notified() => {}
+                () = tokio::time::sleep(wait) => {}
             }
         }
     })?
+}
+
+/// Drives every run that can move.
+struct Drive {
+    host: Host,
+    reader: Reader,
+    terminal: Terminal,
+    driving: JoinSet<RunResult>,
+    /// Runs that are driven, and those that cannot be.
+    begun: HashSet<RunId>,
+}
+
+impl Drive {
+    /// Begins with what can move and is not driven yet.
+    fn begin(&mut self) -> Result<(), Problem> {
+        let runnable = self.reader.runnable(&local(), self.host.now(), DRIVEN + self.begun.len());
+        for run in runnable.map_err(|error| unreadable(&error))? {
+            if self.driving.len() >= DRIVEN || !self.begun.insert(run.clone()) {
+                continue;
+            }
+            let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
+            match self.host.resume(&run, options) {
+                Ok(runner) => {
+                    runner.start_session();
+                    self.driving.spawn(runner.run());
+                }
+                Err(error) => self.terminal.say(&Problem::from(error).render(self.terminal.paint())),
+            }
+        }
+        Ok(())
+    }
+
+    fn until(&self, due: u64) -> Duration {
+        // A run that is due and cannot be driven must not make this a loop without a rest.
+        Duration::from_millis(due.saturating_sub(self.host.now()).max(100))
+    }
+
+    fn ended(&mut self, result: Result<RunResult, JoinError>) {
+        let Ok(result) = result else { return };
+        self.begun.remove(&result.run_id);
+        let status = serde_json::to_value(result.status).unwrap_or_default();
+        let status = status.as_str().unwrap_or_default().to_owned();
+        self.terminal.say(&format!("{}  {status}  {}", result.run_id, inert(&result.flow)));
+    }
 }
 
 pub(super) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
@@ -347,7 +429,7 @@ impl From<StartError> for Problem {
             StartError::Open(OpenError::OtherInput(_) | OpenError::OtherFlow(..)) => {
                 Problem::wrong(error.to_string()).hint("give the new run another `--run-id`, or none")
             }
-            StartError::Open(OpenError::Pin(_)) => Problem::wrong(error.to_string()),
+            StartError::Open(OpenError::Pin(_) | OpenError::Driven(_)) => Problem::wrong(error.to_string()),
         }
     }
 }

@@ -1,0 +1,243 @@
+//! The control socket beside a store: what other terminals ask of the process that owns it. One JSON line asks, one
+//! answers.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use flowcell_contract::{Json, RunId, Tenant};
+use flowcell_runtime::{HubError, OpenError, PolicyOverride, Request, RunOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::{Host, LoadError, StartError};
+
+/// The socket's name in the store's folder.
+const SOCKET: &str = "control.sock";
+/// More than the largest input is no question.
+const MAX_BYTES: u64 = 72 * 1024 * 1024;
+/// Somebody who connects and says nothing keeps nobody waiting for longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Ask {
+    /// Say something to a run.
+    Send {
+        /// Which run.
+        run: RunId,
+        /// What.
+        content: Json,
+    },
+    /// Answer a gate.
+    Reply {
+        /// Which run.
+        run: RunId,
+        /// The address of the gate.
+        gate: String,
+        /// `{ "content", "choice"? }`.
+        answer: Json,
+    },
+    /// Send a named event.
+    Emit {
+        /// Which run.
+        run: RunId,
+        /// Its name.
+        name: String,
+        /// What it brings.
+        payload: Json,
+    },
+    /// Cancel a run.
+    Cancel {
+        /// Which run.
+        run: RunId,
+    },
+    /// Take a run in.
+    Start {
+        /// The flow's file, from the root.
+        flow: PathBuf,
+        /// Members that win over the flow's defaults.
+        input: Json,
+        /// The run's id; a new one if none is given.
+        run: Option<RunId>,
+        /// What wins over the flow's own.
+        total_timeout_ms: Option<u64>,
+    },
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Told {
+    /// It is on stable storage.
+    Done {
+        /// Which run.
+        run: RunId,
+    },
+    /// It was not done.
+    Refused {
+        /// A stable code.
+        code: String,
+        /// Why.
+        message: String,
+    },
+}
+
+impl Ask {
+    /// The run that it is about; none if a new one is to begin.
+    pub fn run(&self) -> Option<&RunId> {
+        match self {
+            Ask::Send { run, .. } | Ask::Reply { run, .. } | Ask::Emit { run, .. } | Ask::Cancel { run } => Some(run),
+            Ask::Start { run, .. } => run.as_ref(),
+        }
+    }
+
+    /// The run, and what is asked of it; itself if a run is to begin.
+    pub fn request(self) -> Result<(RunId, Request), Ask> {
+        Ok(match self {
+            Ask::Send { run, content } => (run, Request::Send(content.into())),
+            Ask::Reply { run, gate, answer } => (run, Request::Reply { gate, answer }),
+            Ask::Emit { run, name, payload } => (run, Request::Emit { name, payload: payload.into() }),
+            Ask::Cancel { run } => (run, Request::Cancel),
+            Ask::Start { .. } => return Err(self),
+        })
+    }
+}
+
+/// Asks the process that owns the store in a folder.
+pub fn ask_owner(folder: &Path, ask: &Ask) -> io::Result<Told> {
+    let mut stream = UnixStream::connect(folder.join(SOCKET))?;
+    let line = serde_json::to_string(ask).map_err(io::Error::other)?;
+    writeln!(stream, "{line}")?;
+    let mut answer = String::new();
+    BufReader::new(stream).take(MAX_BYTES).read_line(&mut answer)?;
+    serde_json::from_str(&answer).map_err(io::Error::other)
+}
+
+/// Answers what other terminals ask, until the process ends. `moved` is called after each thing that was done.
+pub fn listen(host: &Host, folder: &Path, moved: Arc<dyn Fn() + Send + Sync>) -> io::Result<()> {
+    let path = folder.join(SOCKET);
+    // The store's lock says that nobody else listens here: a socket that is there was left behind.
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    let host = host.clone();
+    thread::Builder::new().name("flowcell-control".into()).spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (host, moved) = (host.clone(), moved.clone());
+            let answering = thread::Builder::new().name("flowcell-answer".into());
+            // Without a thread for it, the question ends with its connection.
+            let _ = answering.spawn(move || converse(&host, &stream, &*moved));
+        }
+    })?;
+    Ok(())
+}
+
+fn converse(host: &Host, stream: &UnixStream, moved: &(dyn Fn() + Send + Sync)) {
+    let _ = stream.set_read_timeout(Some(PATIENCE));
+    let mut line = String::new();
+    if BufReader::new(stream).take(MAX_BYTES).read_line(&mut line).is_err() {
+        return;
+    }
+    let told = match serde_json::from_str(&line) {
+        Ok(ask) => answer(host, ask),
+        Err(error) => refused("bad_request", &error),
+    };
+    if matches!(told, Told::Done { .. }) {
+        moved();
+    }
+    let text = serde_json::to_string(&told).unwrap_or_default();
+    let mut stream = stream;
+    // Whoever asked may be gone.
+    let _ = writeln!(stream, "{text}");
+}
+
+fn answer(host: &Host, ask: Ask) -> Told {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return refused("internal", &error),
+    };
+    runtime.block_on(async {
+        match ask.request() {
+            Ok((run, request)) => match host.ask(&run, request).await {
+                Ok(()) => Told::Done { run },
+                Err(error) => refused(error.code(), &error),
+            },
+            Err(start) => begin(host, start).await,
+        }
+    })
+}
+
+async fn begin(host: &Host, start: Ask) -> Told {
+    let Ask::Start { flow, input, run, total_timeout_ms } = start else {
+        return refused("bad_request", &"nothing is to begin");
+    };
+    let flow = match host.load_flow(&flow) {
+        Ok(flow) => flow,
+        Err(error @ LoadError::Host(_)) => return refused("flow_not_found", &error),
+        Err(error @ LoadError::Invalid(_)) => return refused("invalid_flow", &error),
+    };
+    let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
+    let options = RunOptions { session_id: run, input, policy, ..RunOptions::default() };
+    match host.runner(&flow, options) {
+        Ok(runner) => {
+            let run = runner.run_id().clone();
+            runner.accept().await;
+            Told::Done { run }
+        }
+        Err(error) => refused("not_accepted", &error),
+    }
+}
+
+fn refused(code: &str, why: &dyn std::fmt::Display) -> Told {
+    Told::Refused { code: code.to_owned(), message: why.to_string() }
+}
+
+/// Why nothing came of a question about a run.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The run refused.
+    #[error(transparent)]
+    Refused(#[from] HubError),
+    /// The run cannot be opened.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+impl AskError {
+    /// A stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            AskError::Refused(error) => error.code(),
+            AskError::Start(StartError::Open(OpenError::Unknown(_))) => "run_not_found",
+            AskError::Start(_) => "not_accepted",
+        }
+    }
+}
+
+impl Host {
+    /// Asks something of a run: of whoever drives it in this process, or else it is recorded for whoever drives it next.
+    pub async fn ask(&self, run: &RunId, request: Request) -> Result<(), AskError> {
+        let driven = || self.hubs().get(&Tenant::local(), run);
+        if let Some(hub) = driven() {
+            return Ok(hub.request(request).await?);
+        }
+        match self.resume(run, RunOptions::default()) {
+            Ok(runner) => Ok(runner.ask(request).await?),
+            // It began to be driven meanwhile.
+            Err(StartError::Open(OpenError::Driven(_))) => match driven() {
+                Some(hub) => Ok(hub.request(request).await?),
+                None => Err(HubError::RunEnded.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+}
