@@ -127,7 +127,7 @@ fn hints(args: &RunArgs, waiting: &[Waiting]) -> Vec<String> {
         .iter()
         .filter_map(|waiting| match waiting {
             Waiting::Answer { address, question } => {
-                Some(format!("--answer {}", quoted(address, &shown_choices(question))))
+                Some(format!("--answer {}", quoted(&format!("{address}=<{}>", shown_choices(question)))))
             }
             Waiting::Event { .. } => None,
         })
@@ -137,7 +137,7 @@ fn hints(args: &RunArgs, waiting: &[Waiting]) -> Vec<String> {
     if !answers.is_empty() {
         hints.push(format!(
             "answer on a terminal, or with `flowcell run {} {}`",
-            args.flow.display(),
+            word(&args.flow.display().to_string()),
             answers.join(" ")
         ));
     }
@@ -147,7 +147,12 @@ fn hints(args: &RunArgs, waiting: &[Waiting]) -> Vec<String> {
     hints
 }
 
-/// `approve=<yes|no>`, in quotes: shells would take the brackets for their own.
-fn quoted(address: &str, choices: &str) -> String {
-    format!("'{address}=<{choices}>'")
+/// A word as shells read it: in quotes if they would take a part of it for their own.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { quoted(text) }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
