@@ -56,20 +56,25 @@ impl LoadedFlow {
     }
 
     fn check_members(&self, given: &Json) -> Result<(), InputError> {
-        let Some(schema) = &self.graph.input_schema else { return Ok(()) };
         let members = [&self.graph.input, given].into_iter().filter_map(Json::as_object).flatten();
-        let input = Json::object(members.map(|(key, value)| (key.clone(), value.clone()))).to_serde();
-        // No `$ref` leaves the schema, and patterns take linear time, whoever wrote the flow. Loading the flow has told
-        // of schemas that cannot be compiled so, with their place.
-        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES);
-        let validator = jsonschema::options()
-            .offline()
-            .with_pattern_options(patterns)
-            .build(schema)
-            .map_err(|error| InputError { findings: vec![format!("its `inputSchema` is no schema: {error}")] })?;
-        let findings: Vec<_> = validator.iter_errors(&input).take(FINDINGS).map(|error| describe(&error)).collect();
-        if findings.is_empty() { Ok(()) } else { Err(InputError { findings }) }
+        check_whole(&self.graph, &Json::object(members.map(|(key, value)| (key.clone(), value.clone()))))
     }
+}
+
+/// Checks the whole input of a run, defaults and all, against the flow's `inputSchema`.
+pub(crate) fn check_whole(graph: &Graph, input: &Json) -> Result<(), InputError> {
+    let Some(schema) = &graph.input_schema else { return Ok(()) };
+    let input = input.to_serde();
+    // No `$ref` leaves the schema, and patterns take linear time, whoever wrote the flow. Loading the flow has told
+    // of schemas that cannot be compiled so, with their place.
+    let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES);
+    let validator = jsonschema::options()
+        .offline()
+        .with_pattern_options(patterns)
+        .build(schema)
+        .map_err(|error| InputError { findings: vec![format!("its `inputSchema` is no schema: {error}")] })?;
+    let findings: Vec<_> = validator.iter_errors(&input).take(FINDINGS).map(|error| describe(&error)).collect();
+    if findings.is_empty() { Ok(()) } else { Err(InputError { findings }) }
 }
 
 fn not_an_object(given: &Json) -> InputError {

@@ -496,10 +496,9 @@ impl Driver {
         let mut due = self.children.values().filter_map(|child| child.rest.as_ref()?.due).min();
         let now = self.world.timers.now();
         for (timer, at) in self.timers.live(&self.state) {
-            // The end of a run's time does not move it on.
-            let ends = matches!(timer, Timer::Total { .. } | Timer::Flow);
+            // The end of a run's time ends it, and moves nothing on.
             let soon = self.patience_ms.is_none_or(|patience| at <= now.saturating_add(patience));
-            if soon && !(ends && self.patience_ms.is_none()) {
+            if soon && !(timer == Timer::Flow && self.patience_ms.is_none()) {
                 return None;
             }
             due = due.into_iter().chain([at]).min();

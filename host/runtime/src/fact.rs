@@ -315,5 +315,8 @@ pub enum RunEnd {
         task: Option<String>,
     },
     /// Because somebody asked for it.
-    Cancelled,
+    Cancelled {
+        /// The outputs, as far as they are there.
+        outputs: Json,
+    },
 }

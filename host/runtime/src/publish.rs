@@ -152,7 +152,7 @@ impl Projector {
         let (success, status) = match end {
             RunEnd::Succeeded { .. } => (true, "succeeded"),
             RunEnd::Failed { .. } => (false, "failed"),
-            RunEnd::Cancelled => (false, "cancelled"),
+            RunEnd::Cancelled { .. } => (false, "cancelled"),
         };
         let mut members = vec![
             ("success", Json::from(success)),

@@ -243,14 +243,14 @@ impl FlowRunner {
     }
 
     fn result(&self, flow: Arc<str>) -> RunResult {
-        let parked = (RunStatus::Parked, Json::Null, None);
-        let (status, outputs, error) = self.driver.state.end().map_or(parked, |end| match end {
+        let parked = || (RunStatus::Parked, self.driver.state.recorded_outputs(), None);
+        let (status, outputs, error) = self.driver.state.end().map_or_else(parked, |end| match end {
             RunEnd::Succeeded { outputs } => (RunStatus::Succeeded, outputs.clone(), None),
             RunEnd::Failed { outputs, failure, task } => {
                 let error = RunError { failure: failure.clone(), task: task.clone() };
                 (RunStatus::Failed, outputs.clone(), Some(error))
             }
-            RunEnd::Cancelled => (RunStatus::Cancelled, Json::Null, None),
+            RunEnd::Cancelled { outputs } => (RunStatus::Cancelled, outputs.clone(), None),
         });
         let waiting = if status == RunStatus::Parked { self.driver.waiting() } else { Vec::new() };
         let run_id = self.identity.run_id.clone();

@@ -200,6 +200,15 @@ impl RunState {
         self.flow_root.get("input")
     }
 
+    /// The outputs of every node of the flow itself, by id.
+    pub(crate) fn recorded_outputs(&self) -> Json {
+        let graph = &self.graph;
+        let Some(scope) = self.scopes.get(&ScopeId::ROOT) else { return Json::Null };
+        let nodes = graph.body(scope.body).nodes.iter().zip(&scope.tasks);
+        let recorded = nodes.filter_map(|(node, task)| Some((graph.node(*node).id.0.clone(), task.output.clone()?)));
+        Json::object(recorded)
+    }
+
     /// How the run ended, if it did.
     pub fn end(&self) -> Option<&RunEnd> {
         self.end.as_ref()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Failure, NodeRunner, code};
+use flowcell_contract::{Failure, Json, NodeRunner, code};
 use flowcell_flow::graph::Graph;
 
 use crate::{
@@ -24,6 +24,11 @@ pub struct Pinned {
 pub trait Flows: Send + Sync {
     /// Returns the checked flow of this name, as it is now.
     fn resolve(&self, name: &str) -> Result<Pinned, Failure>;
+
+    /// Checks the whole input of a run of this flow.
+    fn check_input(&self, _flow: &Graph, _input: &Json) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Returns the flow that was pinned, as it was then.
     fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure>;

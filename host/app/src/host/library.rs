@@ -5,12 +5,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use flowcell_contract::{Failure, code};
+use flowcell_contract::{Failure, Json, code};
 use flowcell_flow::{Files, graph::Graph};
 use flowcell_runtime::{Flows, Pinned, ports::Pin};
 
 use super::Host;
-use crate::folder::Folder;
+use crate::{folder::Folder, loaded::check_whole};
 
 /// Loads called flows when they are first called.
 pub(super) struct Library {
@@ -47,6 +47,10 @@ impl Flows for Library {
         let flow = self.load(name)?;
         called.insert(name.to_owned(), flow.clone());
         Ok(flow)
+    }
+
+    fn check_input(&self, flow: &Graph, input: &Json) -> Result<(), Failure> {
+        check_whole(flow, input).map_err(|error| Failure::new(code::INVALID_INPUT, error.to_string()))
     }
 
     fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {

@@ -196,34 +196,25 @@ impl Decider<'_> {
         let state = &*self.state;
         let scope = state.scope(ScopeId::ROOT);
         match state.cancel {
-            Some(CancelReason::Requested) => return RunEnd::Cancelled,
+            Some(CancelReason::Requested) => return RunEnd::Cancelled { outputs: self.state.recorded_outputs() },
             Some(CancelReason::TotalTimeout) => {
                 let limit = state.policy.total_timeout_ms.unwrap_or_default();
                 let message = format!("the run took longer than its totalTimeoutMs of {limit}");
                 let failure = Failure::new(code::TOTAL_TIMEOUT, message);
-                return RunEnd::Failed { outputs: self.recorded_outputs(), failure, task: None };
+                return RunEnd::Failed { outputs: self.state.recorded_outputs(), failure, task: None };
             }
             None => {}
         }
         if let Some((task, failure)) = &scope.failure {
             let task = Some(state.address(*task));
-            return RunEnd::Failed { outputs: self.recorded_outputs(), failure: failure.clone(), task };
+            return RunEnd::Failed { outputs: self.state.recorded_outputs(), failure: failure.clone(), task };
         }
         match &state.graph.outputs {
-            None => RunEnd::Succeeded { outputs: self.recorded_outputs() },
+            None => RunEnd::Succeeded { outputs: self.state.recorded_outputs() },
             Some(outputs) => match capture::render_in(state, ScopeId::ROOT, outputs) {
                 Ok(outputs) => RunEnd::Succeeded { outputs },
-                Err(failure) => RunEnd::Failed { outputs: self.recorded_outputs(), failure, task: None },
+                Err(failure) => RunEnd::Failed { outputs: self.state.recorded_outputs(), failure, task: None },
             },
         }
-    }
-
-    /// The outputs of every node of the flow itself, by id.
-    fn recorded_outputs(&self) -> Json {
-        let graph = &self.state.graph;
-        let scope = self.state.scope(ScopeId::ROOT);
-        let nodes = graph.body(scope.body).nodes.iter().zip(&scope.tasks);
-        let recorded = nodes.filter_map(|(node, task)| Some((graph.node(*node).id.0.clone(), task.output.clone()?)));
-        Json::object(recorded)
     }
 }

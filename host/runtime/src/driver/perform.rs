@@ -172,6 +172,7 @@ impl Driver {
         }
         let failed = |error: StoreError| Failure::new(code::STORE_FAILED, error.to_string());
         let known = self.world.journal.find(&identity.tenant, &identity.run_id).map_err(failed)?;
+        let new = known.is_none();
         let (flow, policy) = match known {
             Some(Record { pin, policy, .. }) => (Pinned { graph: self.world.flows.pinned(&pin)?, pin }, policy),
             None => {
@@ -181,6 +182,9 @@ impl Driver {
             }
         };
         let input = merge(&flow.graph.input, call.input.json());
+        if new {
+            self.world.flows.check_input(&flow.graph, &input)?;
+        }
         let (mut driver, hub) = Driver::new(&self.world, identity, flow, policy);
         let prefix = format!("{address}/");
         let below = |(gate, answer): (&String, &Json)| Some((gate.strip_prefix(&prefix)?.to_owned(), answer.clone()));
@@ -213,6 +217,6 @@ fn child_result(end: Option<&RunEnd>) -> Result<Value, Failure> {
     match end {
         Some(RunEnd::Succeeded { outputs }) => Ok(Value::from(Json::object([("outputs", outputs.clone())]))),
         Some(RunEnd::Failed { failure, .. }) => Err(failure.clone()),
-        Some(RunEnd::Cancelled) | None => Err(Failure::new(code::CANCELLED, "the child run was cancelled")),
+        Some(RunEnd::Cancelled { .. }) | None => Err(Failure::new(code::CANCELLED, "the child run was cancelled")),
     }
 }

@@ -112,7 +112,7 @@ pub(super) fn standing(fact: &Fact) -> Option<Standing> {
         Fact::RunEnded { end } => Some(Standing::Ended(match **end {
             RunEnd::Succeeded { .. } => RunStatus::Succeeded,
             RunEnd::Failed { .. } => RunStatus::Failed,
-            RunEnd::Cancelled => RunStatus::Cancelled,
+            RunEnd::Cancelled { .. } => RunStatus::Cancelled,
         })),
         _ => None,
     }
