@@ -8,6 +8,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use flowcell_contract::{Catalog, Digest, RunId, Tenant};
@@ -21,10 +22,10 @@ use flowcell_runtime::{
     sqlite::{Reader, SqliteStore, stop_process},
 };
 
-pub(crate) use self::pin::Content;
-use self::{library::Library, pin::Reading};
+use self::library::Library;
 use crate::{
     catalog,
+    content::Reading,
     error::{Error, LoadError, StartError},
     folder::{Folder, read_source},
     loaded::{CheckedFlow, LoadedFlow},
@@ -44,6 +45,8 @@ struct Shared {
     cache: Arc<dyn CacheStore>,
     blobs: Arc<dyn Blobs>,
     hubs: Arc<Hubs>,
+    /// The store, if this process owns one.
+    store: Option<Arc<SqliteStore>>,
     /// The packs that are no part of this program, for runs to pin.
     packs: Mutex<HashMap<Digest, Arc<[u8]>>>,
 }
@@ -136,7 +139,7 @@ impl HostBuilder {
                 packs.insert(digest, bytes);
             }
         }
-        let Stores { journal, state, blobs } = Stores::open(self.state.as_deref(), self.reads)?;
+        let Stores { journal, state, blobs, store } = Stores::open(self.state.as_deref(), self.reads)?;
         Ok(Host(Arc::new(Shared {
             engine,
             catalog: Arc::new(catalog),
@@ -147,6 +150,7 @@ impl HostBuilder {
             cache: Arc::new(MemoryCache::default()),
             blobs,
             hubs: Arc::default(),
+            store,
             packs: Mutex::new(packs),
         })))
     }
@@ -157,6 +161,7 @@ struct Stores {
     journal: Arc<dyn Journal>,
     state: Arc<dyn StateStore>,
     blobs: Arc<dyn Blobs>,
+    store: Option<Arc<SqliteStore>>,
 }
 
 impl Stores {
@@ -171,10 +176,10 @@ impl Stores {
                 Some(reader) => reader,
                 None => memory,
             };
-            return Ok(Stores { journal, state: Arc::new(MemoryState::default()), blobs });
+            return Ok(Stores { journal, state: Arc::new(MemoryState::default()), blobs, store: None });
         };
         let store = Arc::new(SqliteStore::open(folder, stop_process).map_err(Error::Store)?);
-        Ok(Stores { journal: store.clone(), state: store.clone(), blobs: store })
+        Ok(Stores { journal: store.clone(), state: store.clone(), blobs: store.clone(), store: Some(store) })
     }
 }
 
@@ -217,6 +222,23 @@ impl Host {
     pub fn resume(&self, run: &RunId, options: RunOptions) -> Result<FlowRunner, StartError> {
         let world = self.world(Arc::new(Folder::of(Path::new(""))));
         Ok(FlowRunner::resume(world, run.clone(), options)?)
+    }
+
+    /// Prepares a new run that does again what another did: the same flow, as it was when that run began, with the same
+    /// input.
+    pub fn again(&self, run: &RunId, options: RunOptions) -> Result<FlowRunner, StartError> {
+        Ok(FlowRunner::again(self.world(Arc::new(Folder::of(Path::new("")))), run, options)?)
+    }
+
+    /// Removes what is kept of runs that ended longer ago than this, or are not among so many that ended last. Answers
+    /// which. They are gone when the host is dropped.
+    pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
+        let Some(store) = &self.0.store else { return Ok(Vec::new()) };
+        let tenant = Tenant::local();
+        let before = age.map(|age| self.now().saturating_sub(age.as_millis() as u64));
+        let runs = store.reader().removable(&tenant, before, keep).map_err(OpenError::Store)?;
+        runs.iter().for_each(|run| store.forget(&tenant, run));
+        Ok(runs)
     }
 
     /// Visits the events of a run that the store has, from a number on.

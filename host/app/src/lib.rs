@@ -33,12 +33,14 @@
 //! |---|---|
 //! | [`Host`] | the engine, the catalog and what runs share |
 //! | catalog | the packs that are part of this program |
+//! | content | what a flow was checked from, for runs to pin |
 //! | folder | what a flow may read: files beneath its folder, and the flows beside it |
 //! | loaded | a checked flow, ready to run |
 //! | [`control`] | what other processes ask of the owner of a store |
 //! | error | what can go wrong before a run |
 
 mod catalog;
+mod content;
 #[cfg(unix)]
 pub mod control;
 mod error;

@@ -6,7 +6,7 @@ use flowcell_contract::Json;
 use flowcell_flow::{Diagnostic, graph::Graph};
 use jsonschema::{PatternOptions, ValidationError};
 
-use crate::{error::InputError, folder::Folder, host::Content};
+use crate::{content::Content, error::InputError, folder::Folder};
 
 /// Bytes of a compiled pattern of an `inputSchema`, as in the check of the flow.
 const PATTERN_BYTES: usize = 1 << 20;

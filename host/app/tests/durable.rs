@@ -197,3 +197,27 @@ fn whoever_drives_takes_runs_and_answers_from_other_terminals() {
     let lines: Vec<_> = tree.lines().map(|line| line.split("  ").find(|part| !part.is_empty()).unwrap()).collect();
     assert_eq!(lines[..3], ["r", "ask succeeded", "after succeeded"], "{tree}");
 }
+
+#[test]
+fn a_run_is_done_again_and_ended_runs_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("asks.yaml"), ASKS).unwrap();
+    for run in ["a", "b"] {
+        assert!(
+            done(folder, &["run", "asks.yaml", "--run-id", run, "--answer", "ask=yes", "--quiet"]).status.success()
+        );
+    }
+    fs::remove_file(folder.join("asks.yaml")).unwrap();
+    let again = done(folder, &["runs", "retry", "a", "--run-id", "c", "--answer", "ask=no", "--quiet"]);
+    assert!(again.status.success(), "{}", told(&again));
+    let parked = done(folder, &["runs", "retry", "a", "--run-id", "d", "--quiet"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+    let removed = done(folder, &["runs", "gc", "--keep", "1"]);
+    assert_eq!(String::from_utf8_lossy(&removed.stdout), "a\nb\n", "{}", told(&removed));
+    let listed = String::from_utf8(done(folder, &["runs", "list"]).stdout).unwrap();
+    let left: Vec<_> = listed.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(left, ["d", "c"]);
+    let gone = done(folder, &["runs", "events", "a"]);
+    assert!(told(&gone).contains("the run `a` was removed, and its id is not used again"), "{}", told(&gone));
+}

@@ -23,8 +23,6 @@ mod trail;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
-    future::Future,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -32,7 +30,7 @@ use std::{
 use flowcell_contract::{Digest, Failure, Json, RunId, Step, StepResult, Tenant, code};
 use flowcell_flow::graph::FlowPolicy;
 use futures_util::{
-    StreamExt,
+    FutureExt, StreamExt,
     future::{AbortHandle, Aborted, BoxFuture},
     stream::FuturesUnordered,
 };
@@ -49,7 +47,7 @@ use crate::{
     hub::{Channel, Command, Hub, HubError, Request},
     limits::{COMMAND_QUEUE, READ_UNITS},
     outstanding::{Outstanding, Timer},
-    ports::{Entry, Journal, Record, StageError, Staged, Standing, StoreError, Unit},
+    ports::{Entry, Journal, Pin, Record, StageError, Staged, Standing, StoreError, Unit},
     publish::Projector,
     result::{Rest, Waiting},
     state::RunState,
@@ -95,11 +93,14 @@ pub(crate) struct Identity {
     pub(crate) run_id: RunId,
     /// How many runs are above this one.
     pub(crate) depth: u32,
+    /// The run that called this one.
+    pub(crate) parent: Option<RunId>,
 }
 
 pub(crate) struct Driver {
     pub(crate) state: RunState,
     identity: Identity,
+    pin: Pin,
     world: Arc<World>,
     site: Arc<CallSite>,
     hub: Hub,
@@ -157,7 +158,13 @@ impl Driver {
         let (sender, commands) = mpsc::channel::<Command>(COMMAND_QUEUE);
         let hub = Hub::new(identity.run_id.clone(), sender.clone());
         let name = flow.graph.name.clone();
-        let record = Record { flow: name.clone(), pin: flow.pin, policy: policy.clone(), depth: identity.depth };
+        let record = Record {
+            flow: name.clone(),
+            pin: flow.pin.clone(),
+            policy: policy.clone(),
+            depth: identity.depth,
+            parent: identity.parent.clone(),
+        };
         let state = RunState::new(flow.graph, policy);
         let site = CallSite {
             tenant: identity.tenant.clone(),
@@ -171,6 +178,7 @@ impl Driver {
         let driver = Driver {
             state,
             identity,
+            pin: flow.pin,
             world: world.clone(),
             site: Arc::new(site),
             hub: hub.clone(),
@@ -195,6 +203,10 @@ impl Driver {
             patience_ms: None,
         };
         (driver, hub)
+    }
+
+    pub(crate) fn pin(&self) -> &Pin {
+        &self.pin
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -562,7 +574,7 @@ impl Driver {
             }
         }
         while let (Some((slept, sleep)), Some((due, timer))) = (&mut self.sleeping, due) {
-            if Pin::new(sleep).poll(context).is_pending() {
+            if sleep.poll_unpin(context).is_pending() {
                 break;
             }
             let early = *slept < due;

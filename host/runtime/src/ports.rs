@@ -57,6 +57,9 @@ pub struct Record {
     pub policy: FlowPolicy,
     /// How many runs are above this one.
     pub depth: u32,
+    /// The run that called this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<RunId>,
 }
 
 /// One thing to append to a run's journal.

@@ -14,7 +14,7 @@ use crate::{
     event::Event,
     fact::RunEnd,
     hub::{Channel, Hub, HubError, Request},
-    ports::{Lease, Record, StoreError},
+    ports::{Lease, Pin, Record, StoreError},
     publish::Projector,
     result::{RunError, RunResult, RunStatus},
     world::{Pinned, World, random},
@@ -93,6 +93,7 @@ pub struct FlowRunner {
     hub: Hub,
     world: Arc<World>,
     identity: Identity,
+    pin: Pin,
     begin: Begin,
     channels: Vec<Arc<dyn Channel>>,
     wait_for_answers: bool,
@@ -122,7 +123,7 @@ impl FlowRunner {
         }
         let input = merge(&flow.graph.input, &options.input);
         let policy = options.policy.apply(&flow.graph.policy);
-        let identity = Identity { tenant, run_id, depth: 0 };
+        let identity = Identity { tenant, run_id, depth: 0, parent: None };
         let (driver, hub) = Driver::new(&world, identity.clone(), flow, policy);
         Ok(FlowRunner::with(driver, hub, world, Begin::New(input), options, lease))
     }
@@ -144,7 +145,7 @@ impl FlowRunner {
         lease: Lease,
     ) -> Result<FlowRunner, OpenError> {
         let graph = world.flows.pinned(&record.pin).map_err(OpenError::Pin)?;
-        let identity = Identity { tenant: Tenant::local(), run_id, depth: record.depth };
+        let identity = Identity { tenant: Tenant::local(), run_id, depth: record.depth, parent: record.parent.clone() };
         let flow = Pinned { graph, pin: record.pin };
         let (mut driver, hub) = Driver::new(&world, identity.clone(), flow, record.policy);
         let begin = driver.recover(options.by_hand)?;
@@ -160,7 +161,7 @@ impl FlowRunner {
         options: RunOptions,
         lease: Lease,
     ) -> FlowRunner {
-        let identity = driver.identity().clone();
+        let (identity, pin) = (driver.identity().clone(), driver.pin().clone());
         driver.answers = options.answers;
         driver.patience_ms = options.patience.map(|patience| patience.as_millis() as u64);
         FlowRunner {
@@ -168,6 +169,7 @@ impl FlowRunner {
             hub,
             world,
             identity,
+            pin,
             begin,
             channels: options.channels,
             wait_for_answers: options.wait_for_answers,
@@ -201,6 +203,15 @@ impl FlowRunner {
     /// The hub of this run.
     pub fn hub(&self) -> Hub {
         self.hub.clone()
+    }
+
+    /// Prepares a new run that does again what another did: the same flow, as it was pinned, with the same input.
+    pub fn again(world: Arc<World>, run: &RunId, options: RunOptions) -> Result<FlowRunner, OpenError> {
+        let before = FlowRunner::resume(world.clone(), run.clone(), RunOptions::default())?;
+        let input = before.driver.state.input().cloned().unwrap_or_default();
+        let flow = Pinned { graph: before.driver.state.graph.clone(), pin: before.pin.clone() };
+        drop(before);
+        FlowRunner::new(flow, world, RunOptions { input, ..options })
     }
 
     /// Takes the run in: it is on stable storage then, and whoever drives it next begins with it.

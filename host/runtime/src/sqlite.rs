@@ -133,6 +133,11 @@ impl SqliteStore {
         Ok(SqliteStore { queue, reader, visible, writer: Some(writer), _owner: owner })
     }
 
+    /// Removes the facts of a run that is over, and of the runs below it. Its id is not used again.
+    pub fn forget(&self, tenant: &Tenant, run: &RunId) {
+        self.queue.push(Item::Forget { tenant: tenant.clone(), run: run.clone() });
+    }
+
     /// What is durable.
     pub fn reader(&self) -> &Reader {
         &self.reader

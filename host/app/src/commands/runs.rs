@@ -11,7 +11,7 @@ use std::{
 
 use clap::{Args, Subcommand};
 use flowcell::{
-    Filter, Host, Json, OpenStoreError, Reader, RunId, RunOptions, RunResult, RunRow, StartError,
+    Filter, FlowRunner, Host, Json, OpenStoreError, Reader, RunId, RunOptions, RunResult, RunRow, StartError,
     control::{self, Ask, Told},
 };
 use tokio::{
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     output::{put, put_json, put_line},
     problem::{Exit, Problem},
-    terminal::{Terminal, inert},
+    terminal::{Terminal, counted, inert},
 };
 
 /// Runs driven at a time.
@@ -45,6 +45,10 @@ pub(crate) enum RunsCommand {
     Events(EventsArgs),
     /// Go on with a run that is parked or was interrupted
     Resume(ResumeArgs),
+    /// Do again what a run did, as a new run: the same flow, as it was then, with the same input
+    Retry(RetryArgs),
+    /// Remove what is kept of runs that have ended
+    Gc(GcArgs),
     /// Cancel a run; `flowcell drive` or `runs resume` then ends it
     Cancel(CancelArgs),
 }
@@ -114,6 +118,30 @@ pub(crate) struct ResumeArgs {
     store: StoreArgs,
     #[command(flatten)]
     packs: PackArgs,
+}
+
+/// Arguments of `flowcell runs retry`.
+#[derive(Args)]
+pub(crate) struct RetryArgs {
+    #[command(flatten)]
+    resume: ResumeArgs,
+    /// The new run's id
+    #[arg(long, value_name = "ID", value_parser = run_id)]
+    run_id: Option<RunId>,
+}
+
+/// Arguments of `flowcell runs gc`.
+#[derive(Args)]
+#[group(required = true, multiple = true, args = ["older_than", "keep"])]
+pub(crate) struct GcArgs {
+    /// Runs that ended longer ago: 12h, 30d
+    #[arg(long, value_name = "DUR", value_parser = run::duration::parse)]
+    older_than: Option<Duration>,
+    /// All but so many that ended last
+    #[arg(long, value_name = "N")]
+    keep: Option<u64>,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 /// Arguments of `flowcell runs cancel`.
@@ -194,6 +222,8 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
         RunsCommand::Show(args) => show(&args, terminal),
         RunsCommand::Events(args) => events(&args),
         RunsCommand::Resume(args) => resume(args, terminal),
+        RunsCommand::Retry(args) => retry(args, terminal),
+        RunsCommand::Gc(args) => gc(&args, terminal),
         RunsCommand::Cancel(args) => record(&args.store, Ask::Cancel { run: args.run }, terminal),
     }
 }
@@ -245,16 +275,41 @@ fn each_event(host: &Host, run: &RunId, from: u64, visit: impl FnMut(flowcell::E
 }
 
 fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let host = args.packs.host_with(&args.store)?;
     let run = args.run.clone();
+    go_on(args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))
+}
+
+fn retry(args: RetryArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let (run, session_id) = (args.resume.run.clone(), args.run_id);
+    go_on(args.resume, terminal, |host, options| host.again(&run, RunOptions { session_id, ..options }))
+}
+
+/// Runs what is prepared, watched as `flowcell run` is.
+fn go_on(
+    args: ResumeArgs,
+    terminal: Terminal,
+    prepare: impl FnOnce(&Host, RunOptions) -> Result<FlowRunner, StartError>,
+) -> Result<Exit, Problem> {
+    let host = args.packs.host_with(&args.store)?;
     if let Some(folder) = args.store.folder()? {
         listen(&host, folder, || {}, terminal);
     }
+    let name = args.run.clone();
     let args = RunArgs::resuming(args.run, args.answers, args.json, args.quiet, args.packs, args.store);
-    let session = run::Session::open(&args, run.as_str(), terminal)?;
-    let options = RunOptions { by_hand: true, ..session.options(&args, Json::Null) };
-    let runner = host.resume(&run, options)?;
+    let session = run::Session::open(&args, name.as_str(), terminal)?;
+    let runner = prepare(&host, session.options(&args, Json::Null))?;
     run::finish(&args, session, host, runner, terminal)
+}
+
+fn gc(args: &GcArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    durable(&args.store)?;
+    let host = PackArgs::default().host_with(&args.store)?;
+    let removed = host.collect(args.older_than, args.keep)?;
+    for run in &removed {
+        put_line(run.as_str())?;
+    }
+    terminal.say(&terminal.paint().faint(&format!("{} removed", counted(removed.len(), "run"))));
+    Ok(Exit::Good)
 }
 
 pub(super) fn answer(args: &AnswerArgs, terminal: Terminal) -> Result<Exit, Problem> {

@@ -166,6 +166,7 @@ impl Driver {
             tenant: self.identity.tenant.clone(),
             run_id: self.child_id(key, attempt),
             depth: self.identity.depth + 1,
+            parent: Some(self.identity.run_id.clone()),
         };
         if identity.depth > MAX_DEPTH {
             return Err(Failure::new(code::TOO_DEEP, format!("flows may call flows at most {MAX_DEPTH} deep")));

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_contract::Tenant;
+use flowcell_contract::{RunId, Tenant};
 
 use crate::{
     limits::{FLUSH_FACTS, FLUSH_MS},
@@ -15,7 +15,17 @@ use crate::{
 /// One thing to write.
 pub(super) enum Item {
     Entry(Entry),
-    Blob { tenant: Tenant, hash: Arc<str>, bytes: Arc<[u8]>, mime: Box<str> },
+    /// A run whose facts are removed, with those of the runs below it.
+    Forget {
+        tenant: Tenant,
+        run: RunId,
+    },
+    Blob {
+        tenant: Tenant,
+        hash: Arc<str>,
+        bytes: Arc<[u8]>,
+        mime: Box<str>,
+    },
 }
 
 /// Filled by everybody, emptied by the writer.

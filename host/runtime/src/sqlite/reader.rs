@@ -78,6 +78,9 @@ impl Reader {
         let mut select = connection.prepare_cached(sql)?;
         let text: Option<String> =
             select.query_row(params![tenant.as_str(), run.as_str()], |row| row.get(0)).optional()?;
+        if text.as_deref() == Some("") {
+            return Err(StoreError(format!("the run `{run}` was removed, and its id is not used again").into()));
+        }
         let parse = |text: String| serde_json::from_str(&text).map_err(|error| corrupt(run, &error));
         text.map(parse).transpose()
     }
@@ -110,7 +113,7 @@ impl Reader {
     pub fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
         let connection = lock(&self.0);
         let sql = "SELECT run, flow, standing, created, updated, due FROM runs
-            WHERE tenant = ?1 AND depth = 0 AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR standing = ?3)
+            WHERE tenant = ?1 AND depth = 0 AND standing <> 'removed' AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR standing = ?3)
             ORDER BY created DESC, id DESC LIMIT ?4";
         let mut select = connection.prepare_cached(sql)?;
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
@@ -126,6 +129,17 @@ impl Reader {
             AND (standing = 'active' OR due <= ?) ORDER BY due LIMIT ?";
         let mut select = connection.prepare_cached(sql)?;
         let rows = select.query_map(params![tenant.as_str(), now, limit as u64], |row| row.get::<_, String>(0))?;
+        rows.map(|row| Ok(RunId::from(row?))).collect()
+    }
+
+    /// Runs that are over, and ended before a time or are not among the `keep` that ended last.
+    pub fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = "SELECT run FROM (SELECT run, updated, row_number() OVER (ORDER BY updated DESC, id DESC) AS place
+                FROM runs WHERE tenant = ?1 AND depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled'))
+            WHERE updated < ?2 OR place > ?3 ORDER BY updated";
+        let mut select = connection.prepare_cached(sql)?;
+        let rows = select.query_map(params![tenant.as_str(), before, keep], |row| row.get::<_, String>(0))?;
         rows.map(|row| Ok(RunId::from(row?))).collect()
     }
 

@@ -19,16 +19,18 @@ CREATE TABLE runs (
     tenant TEXT NOT NULL,
     run TEXT NOT NULL,
     flow TEXT NOT NULL,
-    -- 0: started by somebody outside; else by a run above.
+    -- 0: started by somebody outside; else by the parent.
     depth INTEGER NOT NULL,
+    parent TEXT,
     record TEXT NOT NULL,
-    standing TEXT NOT NULL CHECK (standing IN ('active', 'parked', 'succeeded', 'failed', 'cancelled')),
+    standing TEXT NOT NULL CHECK (standing IN ('active', 'parked', 'succeeded', 'failed', 'cancelled', 'removed')),
     due INTEGER,
     next_seq INTEGER NOT NULL,
     created INTEGER NOT NULL,
     updated INTEGER NOT NULL,
     UNIQUE (tenant, run)
 ) STRICT;
+CREATE INDEX children ON runs (tenant, parent) WHERE parent IS NOT NULL;
 CREATE INDEX live ON runs (due) WHERE depth = 0 AND standing IN ('active', 'parked');
 
 -- Facts, as many as one decision had. The checksum covers the row and the checksum of the row before.

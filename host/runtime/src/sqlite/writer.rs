@@ -64,6 +64,7 @@ impl Writer {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for item in items {
             match item {
+                Item::Forget { tenant, run } => forget(&transaction, tenant, run)?,
                 Item::Entry(entry) => write(&transaction, &mut self.rows, entry)?,
                 Item::Blob { tenant, hash, bytes, mime } => {
                     let sql =
@@ -91,7 +92,7 @@ impl Writer {
                         }
                     }
                 }
-                Item::Entry(_) => {}
+                Item::Entry(_) | Item::Forget { .. } => {}
             }
         }
         drop(visible);
@@ -142,16 +143,31 @@ fn row(transaction: &Transaction<'_>, entry: &Entry) -> Result<Row, rusqlite::Er
     if let Some(record) = &entry.record {
         let text = serde_json::to_string(record);
         let text = text.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-        let sql = "INSERT INTO runs (tenant, run, flow, depth, record, standing, next_seq, created, updated)
-            VALUES (?, ?, ?, ?, ?, 'active', 0, ?, ?)";
-        let ts = entry.unit.ts;
-        transaction.prepare_cached(sql)?.execute(params![tenant, run, &*record.flow, record.depth, text, ts, ts])?;
+        let sql = "INSERT INTO runs (tenant, run, flow, depth, parent, record, standing, next_seq, created, updated)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'active', 0, ?7, ?7)";
+        let parent = record.parent.as_ref().map(RunId::as_str);
+        let values = params![tenant, run, &*record.flow, record.depth, parent, text, entry.unit.ts];
+        transaction.prepare_cached(sql)?.execute(values)?;
         return Ok(Row { id: transaction.last_insert_rowid(), checksum: 0 });
     }
     let sql = "SELECT id, coalesce((SELECT checksum FROM units WHERE run = runs.id ORDER BY first_seq DESC LIMIT 1), 0)
         FROM runs WHERE tenant = ? AND run = ?";
     let found = |row: &rusqlite::Row<'_>| Ok(Row { id: row.get(0)?, checksum: row.get(1)? });
     transaction.prepare_cached(sql)?.query_row(params![tenant, run], found)
+}
+
+/// Removes the facts of a run and of the runs below it. Of the run itself a tombstone is left, so that its id is not used
+/// again.
+fn forget(transaction: &Transaction<'_>, tenant: &Tenant, run: &RunId) -> Result<(), rusqlite::Error> {
+    let below = "WITH RECURSIVE below (run) AS (VALUES (?2)
+        UNION SELECT runs.run FROM runs JOIN below ON runs.parent = below.run WHERE runs.tenant = ?1)";
+    let units = "DELETE FROM units WHERE run IN (SELECT id FROM runs WHERE tenant = ?1 AND run IN below)";
+    let children = "DELETE FROM runs WHERE tenant = ?1 AND run IN below AND run <> ?2";
+    let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL WHERE tenant = ?1 AND run = ?2";
+    for sql in [&format!("{below} {units}"), &format!("{below} {children}"), tombstone] {
+        transaction.execute(sql, params![tenant.as_str(), run.as_str()])?;
+    }
+    Ok(())
 }
 
 fn describe(standing: Standing) -> (&'static str, Option<u64>) {

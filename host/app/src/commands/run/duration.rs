@@ -6,7 +6,7 @@ use std::time::Duration;
 const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Parses numbers with units, the larger units first or not.
-pub(super) fn parse(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no duration; write for example `500ms`, `30s`, `2m` or `1h30m`");
     let mut rest = text;
     let mut total = Duration::ZERO;

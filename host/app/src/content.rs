@@ -1,0 +1,72 @@
+//! Everything that a flow was checked from, for runs to pin.
+
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+
+use flowcell_flow::{Files, Source, graph::Graph};
+use serde::{Deserialize, Serialize};
+
+use crate::folder::Folder;
+
+/// Everything that a flow was checked from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Content {
+    /// The flow's file, as messages show it.
+    pub(crate) name: String,
+    /// What it says.
+    pub(crate) text: String,
+    /// Files that it names, and what they say.
+    files: BTreeMap<String, String>,
+    /// Flows that it calls: their files, and what they say.
+    flows: BTreeMap<String, (String, String)>,
+    /// The packs that its nodes need, and the blobs of those that are no part of this program.
+    pub(crate) packs: BTreeMap<String, Option<Arc<str>>>,
+}
+
+/// A folder that notes what is read from it.
+pub(crate) struct Reading<'a> {
+    folder: &'a Folder,
+    files: RefCell<BTreeMap<String, String>>,
+    flows: RefCell<BTreeMap<String, (String, String)>>,
+}
+
+impl<'a> Reading<'a> {
+    pub(crate) fn of(folder: &'a Folder) -> Reading<'a> {
+        Reading { folder, files: RefCell::default(), flows: RefCell::default() }
+    }
+
+    /// What the flow was checked from.
+    pub(crate) fn content(self, source: &Source, graph: &Graph) -> Content {
+        let packs = graph.nodes.iter().filter_map(|node| node.node_type.pack.as_ref());
+        Content {
+            name: source.name.clone(),
+            text: source.text.clone(),
+            files: self.files.into_inner(),
+            flows: self.flows.into_inner(),
+            packs: packs.map(|digest| (digest.0.to_string(), None)).collect(),
+        }
+    }
+}
+
+impl Files for Reading<'_> {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let text = self.folder.read(path)?;
+        self.files.borrow_mut().insert(path.to_owned(), text.clone());
+        Ok(text)
+    }
+
+    fn flow(&self, name: &str) -> Option<Source> {
+        let source = self.folder.flow(name)?;
+        self.flows.borrow_mut().insert(name.to_owned(), (source.name.clone(), source.text.clone()));
+        Some(source)
+    }
+}
+
+impl Files for Content {
+    fn read(&self, path: &str) -> Result<String, String> {
+        self.files.get(path).cloned().ok_or_else(|| "it was not pinned".into())
+    }
+
+    fn flow(&self, name: &str) -> Option<Source> {
+        self.flows.get(name).map(|(name, text)| Source { name: name.clone(), text: text.clone() })
+    }
+}
