@@ -1,5 +1,6 @@
 //! What a sandboxed task costs through the whole runtime, over the bare wasmtime call of the same component with the same
-//! settings: 1 KiB of JSON in and out, a fresh instance each, results recorded in memory. Prints microseconds and ratios.
+//! settings: 1 KiB of JSON in and out, a fresh instance each, results recorded in memory. And what it costs to keep a run:
+//! the same chain durable, over the chain in memory and two waits for the disk. Prints microseconds and ratios.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -51,7 +52,7 @@ fn main() {
         let calls = stream::repeat_with(&call).take(count).buffer_unordered(at_a_time);
         timed(|| caller.block_on(calls.for_each(|()| async {})))
     };
-    let run = |flow: &LoadedFlow, input: &Json| {
+    let run_on = |host: &Host, flow: &LoadedFlow, input: &Json| {
         let options = RunOptions { input: input.clone(), without_events: true, ..RunOptions::default() };
         let runner = host.runner(flow, options).unwrap();
         timed(|| {
@@ -60,12 +61,24 @@ fn main() {
         })
     };
 
-    let chain = load(&host, &chain_flow());
+    let run = |flow: &LoadedFlow, input: &Json| run_on(&host, flow, input);
+
+    let chain = load(&host, &chain_flow(CHAIN));
     let input = Json::object([("item", item_value.clone())]);
     let chains = || (0..CHAINS).map(|_| run(&chain, &input)).sum();
     let bare_chains = || (0..CHAINS).map(|_| bare_calls(CHAIN, 1)).sum();
     let (ours, theirs) = best(chains, bare_chains);
     report(&format!("chain of {CHAIN}"), CHAIN * CHAINS, ours, theirs);
+
+    let keeping = Host::builder().packs(folder.path()).state_dir(folder.path().join("state")).build().unwrap();
+    let one = load(&host, &chain_flow(1));
+    let (kept, memory) = best(|| run_on(&keeping, &chain, &input), || run(&chain, &input));
+    let (kept_one, memory_one) = best(|| run_on(&keeping, &one, &input), || run(&one, &input));
+    let forces = kept_one.saturating_sub(memory_one);
+    let ratio = kept.as_secs_f64() / (memory + forces).as_secs_f64();
+    println!(
+        "chain of {CHAIN}, durable: {kept:.2?}, in memory {memory:.2?} and two forces {forces:.2?}, ratio {ratio:.2}"
+    );
 
     let list = Json::object([("list", Json::array(std::iter::repeat_n(item_value, FAN_OUT)))]);
     let fan_out = load(&host, FAN_OUT_FLOW);
@@ -82,10 +95,10 @@ edges: []
 ";
 
 /// A chain of nodes, each of which gets the whole output of the one before.
-fn chain_flow() -> String {
+fn chain_flow(length: usize) -> String {
     let mut nodes = String::from("flow: { name: chain, input: { item: null } }\nnodes:\n");
     let mut edges = String::from("edges:\n");
-    for at in 0..CHAIN {
+    for at in 0..length {
         let from = if at == 0 { "flow.input.item".to_owned() } else { format!("n{}", at - 1) };
         writeln!(nodes, "  - {{ id: n{at}, type: hostile.copy, input: '{{{{ {from} }}}}' }}").unwrap();
         if at > 0 {

@@ -8,3 +8,4 @@ mod driving;
 mod graphs;
 mod readiness;
 mod reference;
+mod resuming;

@@ -1,0 +1,80 @@
+//! When a run is resumed, and when it is left alone.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Json, Step, Value};
+use flowcell_flow::graph::FlowPolicy;
+
+use super::{
+    graphs::{Plan, Planned, PlannedBody, lower},
+    readiness::Counter,
+};
+use crate::{
+    decide::{Input, decide},
+    fact::{Fact, ParkReason, ScopeId, TaskKey},
+    limits::MAX_IDLE_RESUMES,
+    state::RunState,
+};
+
+fn bring(state: &mut RunState, input: Input) -> Vec<Fact> {
+    decide(state, input, 1, &mut Counter(1)).unwrap()
+}
+
+fn is_parked(facts: &[Fact]) -> bool {
+    facts.iter().any(|fact| matches!(fact, Fact::RunParked { reason: ParkReason::CrashLoop, .. }))
+}
+
+/// A run of two nodes, of which the first is running.
+fn begun() -> RunState {
+    let nodes = [Plan::Hang, Plan::Hang].map(Planned::new).into();
+    let edges = vec![(0, 1, flowcell_flow::graph::On::Success)];
+    let graph = Arc::new(lower(&PlannedBody { nodes, edges }, FlowPolicy::default()).graph);
+    let mut state = RunState::new(graph, FlowPolicy::default());
+    bring(&mut state, Input::Start { input: Json::Null, seed: 7 });
+    state
+}
+
+fn resume(state: &mut RunState, by_hand: bool) -> bool {
+    let parked = is_parked(&bring(state, Input::Resume { by_hand }));
+    assert_eq!(parked, state.crash_loops());
+    parked
+}
+
+#[test]
+fn a_run_that_gets_nowhere_is_parked_until_a_person_resumes_it() {
+    let mut state = begun();
+    for _ in 0..MAX_IDLE_RESUMES {
+        assert!(!resume(&mut state, false));
+    }
+    assert!(resume(&mut state, false));
+    assert!(!resume(&mut state, true));
+    assert!(!resume(&mut state, false));
+}
+
+#[test]
+fn a_run_that_moves_on_is_resumed_again_and_again() {
+    let mut state = begun();
+    for _ in 0..MAX_IDLE_RESUMES {
+        assert!(!resume(&mut state, false));
+    }
+    let task = TaskKey { scope: ScopeId::ROOT, node: flowcell_flow::graph::NodeIx(0) };
+    let result = Ok(Step::Done(Value::null()));
+    bring(&mut state, Input::Answered { task, attempt: (1, 0), result, writes: Vec::new() });
+    for _ in 0..MAX_IDLE_RESUMES {
+        assert!(!resume(&mut state, false));
+    }
+    assert!(resume(&mut state, false));
+}
+
+#[test]
+fn nothing_begins_before_the_resume_is_recorded() {
+    let mut state = begun();
+    state.policy.max_concurrency = 0;
+    let task = TaskKey { scope: ScopeId::ROOT, node: flowcell_flow::graph::NodeIx(0) };
+    let result = Ok(Step::Done(Value::null()));
+    bring(&mut state, Input::Answered { task, attempt: (1, 0), result, writes: Vec::new() });
+    state.policy.max_concurrency = 4;
+    let starts = |facts: &[Fact]| facts.iter().filter(|fact| matches!(fact, Fact::AttemptStarted { .. })).count();
+    assert_eq!(starts(&bring(&mut state, Input::Resume { by_hand: false })), 0);
+    assert_eq!(starts(&bring(&mut state, Input::Proceed)), 1);
+}
