@@ -7,6 +7,7 @@ mod nodes;
 mod run;
 mod runs;
 mod schema;
+mod test;
 mod validate;
 
 use std::{
@@ -36,6 +37,8 @@ pub(crate) struct Arguments {
 enum Command {
     /// Run a flow and print its outputs
     Run(run::RunArgs),
+    /// Run the cases beside flows, in virtual time
+    Test(test::TestArgs),
     /// See and steer runs that the store keeps
     #[command(subcommand)]
     Runs(runs::RunsCommand),
@@ -132,6 +135,7 @@ impl StoreArgs {
 pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Problem> {
     match arguments.command {
         Command::Run(args) => run::execute(args, *terminal),
+        Command::Test(args) => test::execute(&args, *terminal),
         Command::Runs(command) => runs::execute(command, *terminal),
         Command::Answer(args) => runs::answer(&args, *terminal),
         Command::Emit(args) => runs::emit(&args, *terminal),

@@ -29,6 +29,7 @@ use crate::{
     error::{Error, LoadError, StartError},
     folder::{Folder, read_source},
     loaded::{CheckedFlow, LoadedFlow},
+    rehearsal::{Clock, Given, Jumps, Rehearsal},
 };
 
 /// Loads flows and runs them. Cheap to clone; clones share packs, state and cache.
@@ -216,6 +217,23 @@ impl Host {
     pub fn runner(&self, flow: &LoadedFlow, options: RunOptions) -> Result<FlowRunner, StartError> {
         flow.check_input(&options.input)?;
         Ok(FlowRunner::new(self.pin(flow), self.world(flow.folder.clone()), options)?)
+    }
+
+    /// Prepares a run in which some nodes are given by id or address instead of being run, and time jumps to the next timer
+    /// whenever no node runs. Nothing of it is kept.
+    pub fn rehearsal(
+        &self,
+        flow: &LoadedFlow,
+        given: HashMap<String, Given>,
+        options: RunOptions,
+    ) -> Result<FlowRunner, StartError> {
+        flow.check_input(&options.input)?;
+        let clock = Arc::new(Clock::default());
+        let runner = Rehearsal::new(Arc::new(self.0.engine.clone()), given, clock.clone());
+        let library = Library::new(self.clone(), flow.folder.clone());
+        let mut world = World::in_memory(Arc::new(runner), Arc::new(library));
+        world.timers = Arc::new(Jumps(clock));
+        Ok(FlowRunner::new(self.pin(flow), Arc::new(world), options)?)
     }
 
     /// Prepares to go on with a run that the store has, with the flow as it was when the run began.

@@ -37,6 +37,7 @@
 //! | folder | what a flow may read: files beneath its folder, and the flows beside it |
 //! | loaded | a checked flow, ready to run |
 //! | [`control`] | what other processes ask of the owner of a store |
+//! | rehearsal | runs with given results and virtual time |
 //! | error | what can go wrong before a run |
 
 mod catalog;
@@ -47,6 +48,7 @@ mod error;
 mod folder;
 mod host;
 mod loaded;
+mod rehearsal;
 
 pub use error::{Error, InputError, LoadError, StartError};
 pub use flowcell_contract as contract;
@@ -60,3 +62,4 @@ pub use flowcell_runtime::{
 };
 pub use host::{Host, HostBuilder};
 pub use loaded::{CheckedFlow, LoadedFlow};
+pub use rehearsal::Given;

@@ -12,10 +12,16 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/graph")
 }
 
+/// Cases are beside the flows that they are about.
+fn is_test(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path.ends_with(".test.yaml"))
+}
+
 fn flows() -> Vec<PathBuf> {
     let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
-    let mut flows: Vec<_> =
-        entries.filter(|path| path.extension().is_some_and(|extension| extension == "yaml")).collect();
+    let mut flows: Vec<_> = entries
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml") && !is_test(path))
+        .collect();
     flows.sort();
     flows
 }
@@ -39,6 +45,14 @@ fn every_example_gives_what_is_written_beside_it() {
         let expected: serde_json::Value = serde_json::from_str(&expected).unwrap();
         assert_eq!(given, expected, "{}", flow.display());
     }
+}
+
+#[test]
+fn the_cases_beside_the_examples_hold() {
+    let tested: Vec<_> = flows().into_iter().filter(|flow| flow.with_extension("test.yaml").exists()).collect();
+    assert!(tested.len() >= 2, "the cases are gone");
+    let output = Command::new(env!("CARGO_BIN_EXE_flowcell")).arg("test").args(tested).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! `flowcell test`: the cases beside a flow, in virtual time.
+
+mod cases;
+mod junit;
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use clap::{Args, ValueHint};
+use flowcell::{Channel, Event, Host, Json, LoadedFlow, RunOptions, RunResult};
+
+use self::cases::{Case, Expect};
+use super::{PackArgs, run::answers};
+use crate::{
+    problem::{Exit, Problem},
+    terminal::{Terminal, counted, inert},
+};
+
+/// A case that takes longer, in real time, does not end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Arguments of `flowcell test`.
+#[derive(Args)]
+pub(crate) struct TestArgs {
+    /// Flows; the cases of `triage.yaml` are in `triage.test.yaml`
+    #[arg(required = true, value_hint = ValueHint::FilePath)]
+    flows: Vec<PathBuf>,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Also write the results as JUnit XML
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    junit: Option<PathBuf>,
+    #[command(flatten)]
+    packs: PackArgs,
+}
+
+/// What came of one case.
+struct Verdict {
+    flow: String,
+    case: String,
+    took: Duration,
+    /// What is not as expected.
+    wrong: Vec<String>,
+}
+
+pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let host = args.packs.host()?;
+    let mut verdicts = Vec::new();
+    for path in &args.flows {
+        let flow = host.load_flow(path)?;
+        let wanted = |case: &Case| args.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()));
+        for case in cases::read(path)?.into_iter().filter(wanted) {
+            let verdict = perform(&host, &flow, path, &case)?;
+            tell(&verdict, terminal);
+            verdicts.push(verdict);
+        }
+    }
+    if let Some(path) = &args.junit {
+        let written = std::fs::write(path, junit::report(&verdicts));
+        written.map_err(|error| Problem::wrong(format!("cannot write {}", path.display())).because(&error))?;
+    }
+    let failed = verdicts.iter().filter(|verdict| !verdict.wrong.is_empty()).count();
+    terminal.say(&format!("{}, {failed} failed", counted(verdicts.len(), "case")));
+    if verdicts.is_empty() {
+        return Err(
+            Problem::wrong("there is no such case").hint("leave `--only` away, or write it as the case is called")
+        );
+    }
+    Ok(if failed == 0 { Exit::Good } else { Exit::Failed })
+}
+
+fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<Verdict, Problem> {
+    let route = Arc::new(Route::default());
+    let answers = case.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value)));
+    let options = RunOptions {
+        session_id: Some("test".into()),
+        input: case.input.clone(),
+        channels: vec![route.clone()],
+        answers: answers.collect(),
+        without_events: true,
+        ..RunOptions::default()
+    };
+    let given: HashMap<_, _> = case.given.iter().map(|(node, given)| (node.clone(), given.as_given())).collect();
+    let runner = host.rehearsal(flow, given, options)?;
+    runner.start_session();
+    let began = std::time::Instant::now();
+    let result = super::runs::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })?;
+    let wrong = match result {
+        Some(result) => compare(&case.expect, &result, &route.take()),
+        None => vec![format!("it does not end within {} s", PATIENCE.as_secs())],
+    };
+    Ok(Verdict { flow: path.display().to_string(), case: case.name.clone(), took: began.elapsed(), wrong })
+}
+
+fn compare(expect: &Expect, result: &RunResult, route: &[String]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let status = serde_json::to_value(result.status).unwrap_or_default();
+    if status != expect.status {
+        let why = result.error.as_ref().map(|error| format!(": {}", error.failure)).unwrap_or_default();
+        wrong.push(format!("the status is {}, not {}{why}", text(&status), expect.status));
+    }
+    if let Some(code) = &expect.error {
+        let came = result.error.as_ref().map(|error| error.failure.code.as_str());
+        if came != Some(code) {
+            wrong.push(format!("the error is {}, not {code}", came.unwrap_or("none")));
+        }
+    }
+    if let Some(outputs) = expect.outputs.as_ref().filter(|outputs| **outputs != result.outputs) {
+        wrong.push(format!("the outputs are {}\n               not {}", result.outputs.to_text(), outputs.to_text()));
+    }
+    if let Some(expected) = expect.route.as_ref().filter(|expected| expected.as_slice() != route) {
+        wrong.push(format!("the route is {}\n         not {}", route.join(", "), expected.join(", ")));
+    }
+    wrong
+}
+
+fn text(value: &serde_json::Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn tell(verdict: &Verdict, terminal: Terminal) {
+    let paint = terminal.paint();
+    let (flow, case) = (inert(&verdict.flow), inert(&verdict.case));
+    let mark = if verdict.wrong.is_empty() { paint.good("ok") } else { paint.bad("failed") };
+    terminal.say(&format!("{flow}  {}  {mark}", paint.name(&case)));
+    for wrong in &verdict.wrong {
+        terminal.say(&format!("  {}", inert(wrong)));
+    }
+}
+
+/// The nodes of the flow itself that ran, in the order in which they ended.
+#[derive(Default)]
+struct Route(Mutex<Vec<String>>);
+
+impl Route {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Channel for Route {
+    fn on_event(&self, event: &Event) {
+        let ended = matches!(event.kind, "task:complete" | "task:failed");
+        if ended && event.run_id.as_str() == "test" && event.data.get("scope").is_none() {
+            let id = event.data.get("taskId").and_then(Json::as_str).unwrap_or_default().to_owned();
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        }
+    }
+}

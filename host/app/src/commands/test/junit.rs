@@ -1,0 +1,41 @@
+//! Results as JUnit XML, for continuous integration.
+
+use std::fmt::Write as _;
+
+use super::Verdict;
+
+/// The report, one test case for each case.
+pub(super) fn report(verdicts: &[Verdict]) -> String {
+    let failed = verdicts.iter().filter(|verdict| !verdict.wrong.is_empty()).count();
+    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    // Writing to a string does not fail.
+    let _ = writeln!(xml, "<testsuite name=\"flowcell\" tests=\"{}\" failures=\"{failed}\">", verdicts.len());
+    for Verdict { flow, case, took, wrong } in verdicts {
+        let (flow, case, took) = (escaped(flow), escaped(case), took.as_secs_f64());
+        let _ = write!(xml, "  <testcase classname=\"{flow}\" name=\"{case}\" time=\"{took:.3}\"");
+        if wrong.is_empty() {
+            xml.push_str("/>\n");
+        } else {
+            let _ = writeln!(xml, ">\n    <failure>{}</failure>\n  </testcase>", escaped(&wrong.join("\n")));
+        }
+    }
+    xml.push_str("</testsuite>\n");
+    xml
+}
+
+/// XML knows no control characters but three, escaped or not.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            '"' => safe.push_str("&quot;"),
+            '\n' | '\t' => safe.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
