@@ -31,11 +31,9 @@ pub struct BlobRef {
 }
 
 impl Value {
-    /// Parses and keeps one JSON text.
-    pub fn parse(text: impl Into<Box<str>>) -> Result<Value, serde_json::Error> {
-        let text = text.into();
-        let tree = Json::parse(&text)?;
-        Ok(Value(Arc::new(Forms { text: text.into(), tree: tree.into() })))
+    /// Parses one JSON text. The text is not kept: outputs live as long as their run, and most are never asked for it.
+    pub fn parse(text: impl AsRef<str>) -> Result<Value, serde_json::Error> {
+        Json::parse(text.as_ref()).map(Value::from)
     }
 
     /// `null`.
