@@ -68,7 +68,7 @@ fn error(args: &RunArgs, result: &RunResult) -> Option<Value> {
         (None, RunStatus::Parked) => {
             let waiting: Vec<_> = result.waiting.iter().map(waiting).collect();
             let mut message = headline(result);
-            message.extend(hints(args, &result.waiting).into_iter().map(|hint| format!("; {hint}")));
+            message.extend(hints(args, result).into_iter().map(|hint| format!("; {hint}")));
             let details = json!({ "waiting": waiting });
             Some(json!({ "code": "parked", "message": message, "retryable": false, "details": details }))
         }
@@ -106,7 +106,7 @@ fn explanation(args: &RunArgs, result: &RunResult, interrupted: bool) -> Option<
             Waiting::Event { address, name } => format!("`{address}` waits for the event `{name}`"),
         });
     }
-    Some(hints(args, &result.waiting).into_iter().fold(problem, Problem::hint))
+    Some(hints(args, result).into_iter().fold(problem, Problem::hint))
 }
 
 fn headline(result: &RunResult) -> String {
@@ -122,8 +122,9 @@ fn headline(result: &RunResult) -> String {
 }
 
 /// How to answer what a parked run asks.
-fn hints(args: &RunArgs, waiting: &[Waiting]) -> Vec<String> {
-    let answers: Vec<_> = waiting
+fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
+    let answers: Vec<_> = result
+        .waiting
         .iter()
         .filter_map(|waiting| match waiting {
             Waiting::Answer { address, question } => {
@@ -132,19 +133,37 @@ fn hints(args: &RunArgs, waiting: &[Waiting]) -> Vec<String> {
             Waiting::Event { .. } => None,
         })
         .collect();
-    let events = waiting.iter().any(|waiting| matches!(waiting, Waiting::Event { .. }));
+    let run = word(result.run_id.as_str());
+    let state = state(args);
+    let again = state.as_ref().map(|state| format!("runs resume {run}{state}"));
     let mut hints = Vec::new();
     if !answers.is_empty() {
-        hints.push(format!(
-            "answer on a terminal, or with `flowcell run {} {}`",
-            word(&args.flow.display().to_string()),
-            answers.join(" ")
-        ));
+        let command =
+            again.as_ref().map_or_else(|| format!("run {}", word(&args.flow.display().to_string())), String::clone);
+        hints.push(format!("answer on a terminal, or with `flowcell {command} {}`", answers.join(" ")));
     }
-    if events {
-        hints.push("events are sent to a run by a program that embeds it: `hub.emit(name, payload)`".into());
+    let event = result.waiting.iter().find_map(|waiting| match waiting {
+        Waiting::Event { name, .. } => Some(name),
+        Waiting::Answer { .. } => None,
+    });
+    match (event, again, state) {
+        (Some(name), Some(again), Some(state)) => {
+            let name = word(name);
+            hints.push(format!("send the event with `flowcell emit {run} {name}{state}`, and then `flowcell {again}`"));
+        }
+        (Some(_), ..) => {
+            hints.push("events are sent to a run by a program that embeds it: `hub.emit(name, payload)`".into());
+        }
+        (None, ..) => {}
     }
     hints
+}
+
+/// What names the store to another command; none if nothing of the run is kept.
+fn state(args: &RunArgs) -> Option<String> {
+    let folder = args.store.folder().ok().flatten()?;
+    let usual = folder == std::path::Path::new(".flowcell");
+    Some(if usual { String::new() } else { format!(" --state {}", word(&folder.display().to_string())) })
 }
 
 /// A word as shells read it: in quotes if they would take a part of it for their own.
