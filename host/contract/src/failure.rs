@@ -43,6 +43,8 @@ pub mod code {
     pub const LOST_WORKER: &str = "lost_worker";
     /// Somebody else has written the same state meanwhile.
     pub const STATE_CONFLICT: &str = "state_conflict";
+    /// A call ended without anybody knowing whether it did what it was to do.
+    pub const AMBIGUOUS: &str = "ambiguous";
     /// The store could not answer.
     pub const STORE_FAILED: &str = "store_failed";
 }

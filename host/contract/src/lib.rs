@@ -5,6 +5,7 @@
 
 mod attempt;
 mod call;
+mod capability;
 mod catalog;
 mod failure;
 mod grant;
@@ -15,6 +16,7 @@ mod value;
 
 pub use attempt::{Attempt, NodeRunner, StepResult};
 pub use call::{Call, Calls, Effect};
+pub use capability::{Admission, Blobs, Caller, Capability, Outgoing};
 pub use catalog::{Catalog, Lookup};
 pub use failure::{Failure, code};
 pub use flowcell_expr::Json;

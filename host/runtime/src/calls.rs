@@ -85,7 +85,7 @@ impl AttemptCalls {
     /// The value and version that this attempt sees: its own writes first.
     fn seen(&self, key: &str) -> Result<Option<(Value, u64)>, Failure> {
         let stored = self.site.state.get(&self.site.tenant, &self.site.flow, key);
-        let stored = stored.map_err(|error| Failure::retryable(code::STORE_FAILED, error.to_string()))?;
+        let stored = stored?;
         let writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let own = writes.iter().filter(|write| write.key == key);
         Ok(own.fold(stored, |seen, write| Some((write.value.clone(), seen.map_or(0, |(_, version)| version) + 1))))

@@ -420,7 +420,7 @@ impl Driver {
                 let message = format!("somebody else has written the state `{key}` meanwhile");
                 Failure::retryable(code::STATE_CONFLICT, message)
             }
-            StageError::Store(error) => Failure::retryable(code::STORE_FAILED, error.to_string()),
+            StageError::Store(error) => error.into(),
         })?);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use flowcell_contract::{BlobRef, RunId, Tenant, Value};
+use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
@@ -164,7 +164,7 @@ impl Blobs for MemoryBlobs {
         blob
     }
 
-    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, StoreError> {
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
         Ok(lock(&self.blobs).get(&(tenant.clone(), blob.file_id.clone())).cloned())
     }
 }

@@ -11,7 +11,8 @@ use std::{
     task::Waker,
 };
 
-use flowcell_contract::{BlobRef, RunId, Tenant, Value};
+pub use flowcell_contract::Blobs;
+use flowcell_contract::{Failure, RunId, Tenant, Value, code};
 use flowcell_flow::graph::FlowPolicy;
 use futures_util::{future::BoxFuture, task::AtomicWaker};
 use serde::{Deserialize, Serialize};
@@ -142,6 +143,12 @@ pub trait Journal: Send + Sync {
 #[error("{0}")]
 pub struct StoreError(pub Arc<str>);
 
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        Failure::retryable(code::STORE_FAILED, error.to_string())
+    }
+}
+
 /// The clock, and waiting for it.
 pub trait Timers: Send + Sync {
     /// Milliseconds since 1970.
@@ -202,15 +209,6 @@ impl Drop for Lease {
             release();
         }
     }
-}
-
-/// Bytes by content.
-pub trait Blobs: Send + Sync {
-    /// Keeps bytes, once for each content.
-    fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef;
-
-    /// Returns the bytes, if this tenant has them.
-    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, StoreError>;
 }
 
 /// The writes of one attempt, accepted by the state's store.

@@ -25,7 +25,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use flowcell_contract::{BlobRef, RunId, Tenant, Value};
+use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 
 use crate::{
     fact::Write,
@@ -234,11 +234,11 @@ impl Blobs for SqliteStore {
         blob
     }
 
-    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, StoreError> {
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
         let visible = lock(&self.visible).blobs.get(&(tenant.clone(), blob.file_id.clone())).cloned();
         match visible {
             Some(bytes) => Ok(Some(bytes)),
-            None => self.reader.blob(tenant, &blob.file_id),
+            None => Ok(self.reader.blob(tenant, &blob.file_id)?),
         }
     }
 }

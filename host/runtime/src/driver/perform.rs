@@ -12,7 +12,7 @@ use crate::{
     hub::{Command, Hub, Request},
     limits::MAX_DEPTH,
     outstanding::Timer,
-    ports::{Record, StoreError},
+    ports::Record,
     result::Rest,
     state::Phase,
     world::Pinned,
@@ -171,8 +171,7 @@ impl Driver {
         if identity.depth > MAX_DEPTH {
             return Err(Failure::new(code::TOO_DEEP, format!("flows may call flows at most {MAX_DEPTH} deep")));
         }
-        let failed = |error: StoreError| Failure::new(code::STORE_FAILED, error.to_string());
-        let known = self.world.journal.find(&identity.tenant, &identity.run_id).map_err(failed)?;
+        let known = self.world.journal.find(&identity.tenant, &identity.run_id)?;
         let new = known.is_none();
         let (flow, policy) = match known {
             Some(Record { pin, policy, .. }) => (Pinned { graph: self.world.flows.pinned(&pin)?, pin }, policy),
@@ -193,7 +192,7 @@ impl Driver {
         driver.patience_ms = self.patience_ms;
         driver.channels.clone_from(&self.channels);
         hub.start_session();
-        let again = driver.recover(true).map_err(failed)?;
+        let again = driver.recover(true)?;
         Ok((driver, hub, again.unwrap_or(Begin::New(input))))
     }
 

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use flowcell_contract::{BlobRef, RunId, Tenant, Value};
+use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 
@@ -194,8 +194,8 @@ impl Blobs for Reader {
         blob_ref(&bytes, mime)
     }
 
-    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, StoreError> {
-        self.blob(tenant, &blob.file_id)
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
+        Ok(self.blob(tenant, &blob.file_id)?)
     }
 }
 

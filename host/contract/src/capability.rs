@@ -1,0 +1,78 @@
+//! What stands behind the gate: a capability whose calls leave the host, and bytes kept by content.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use crate::{BlobRef, Call, Effect, Failure, Grants, Json, NodeId, RunId, Tenant, Value};
+
+/// A capability whose calls leave the host. The gate asks whether a call is admitted, records it, and has it performed
+/// once the record is on stable storage.
+pub trait Capability: Send + Sync {
+    /// Refuses what was not granted, and says what the call is. Called once for each call, before it is recorded; it does
+    /// no I/O.
+    fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure>;
+
+    /// Performs a call. It ends by itself, after a time that it owns. A failure of a call of effect [`Effect::Once`] has
+    /// the code [`AMBIGUOUS`](crate::code::AMBIGUOUS) unless it is certain that nothing happened, or what happened.
+    fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>>;
+}
+
+/// Who makes a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Caller {
+    /// Whose run it is.
+    pub tenant: Tenant,
+    /// Which run.
+    pub run_id: RunId,
+    /// Which node.
+    pub node_id: NodeId,
+    /// Of which type.
+    pub node_type: Arc<str>,
+    /// What the flow grants the node.
+    pub grants: Arc<Grants>,
+    /// What the node type says that its calls do to the world.
+    pub effect: Effect,
+}
+
+/// What a call that was admitted is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Admission {
+    /// What it may do to the world: one of the external effects.
+    pub effect: Effect,
+    /// What people are shown of it, such as `{ "method", "url" }`. No secrets, and short.
+    pub about: Json,
+}
+
+/// A call that leaves the host.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Who makes it.
+    pub caller: Caller,
+    /// What is to be done.
+    pub call: Call,
+    /// What it may do to the world.
+    pub effect: Effect,
+    /// The idempotency key: the same whenever this call is made again, by whichever attempt.
+    pub key: Arc<str>,
+}
+
+impl Caller {
+    /// The effect of a call of which the capability knows whether it changes anything.
+    pub fn effect_of(&self, changes: bool) -> Effect {
+        match (changes, self.effect.is_external()) {
+            (false, _) => Effect::Idempotent,
+            (true, true) => self.effect,
+            (true, false) => Effect::AtLeastOnce,
+        }
+    }
+}
+
+/// Bytes by content.
+pub trait Blobs: Send + Sync {
+    /// Keeps bytes, once for each content. They are durable before anything that is recorded after.
+    fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef;
+
+    /// Returns the bytes, if this tenant has them.
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure>;
+}
