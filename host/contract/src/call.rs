@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Value};
+use crate::{BlobRef, Failure, Value};
 
 /// What a call may do to the world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -44,6 +44,18 @@ pub struct Call {
     pub args: Value,
 }
 
+/// What `next` hands to an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arrival {
+    /// A call that was started has ended.
+    Ended {
+        /// As `start` numbered it.
+        id: u32,
+        /// The reply.
+        outcome: Result<Value, Failure>,
+    },
+}
+
 /// What an attempt can reach, owned by the runtime: it checks the grant, records, and hands the call to its handler.
 ///
 /// | interface | function | args | reply |
@@ -55,7 +67,25 @@ pub struct Call {
 /// | `state` | `set-if` | `{ key, value, expected? }` | the new version, or `null` if it was another |
 /// | `cache` | `get` | `{ key }` | `null` or `{ value }` |
 /// | `cache` | `set` | `{ key, value, ttlMs? }` | `null` |
+/// | `http` | `send`, `start-send` | `{ method, url, headers: [[name, value]], body?, timeoutMs? }` | `{ status, headers, body? }` |
+///
+/// A `body` is `{ text }` or `{ file }`, a file reference.
 pub trait Calls: Send + Sync {
     /// Makes one call and waits for its reply.
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>>;
+
+    /// Starts a call that leaves the host and answers its number, from 1 within the attempt.
+    fn start(&self, call: Call) -> BoxFuture<'_, Result<u32, Failure>>;
+
+    /// Waits for the next thing that arrives. None: the time is up, or no time was given and nothing can arrive.
+    fn next(&self, timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>>;
+
+    /// The time that the attempt sees: when it began, or when the last thing was handed to it.
+    fn now_ms(&self) -> u64;
+
+    /// Keeps bytes and answers the file reference.
+    fn keep(&self, bytes: Arc<[u8]>, mime: &str) -> BlobRef;
+
+    /// The bytes that a file reference means.
+    fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure>;
 }

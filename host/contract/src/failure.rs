@@ -43,6 +43,12 @@ pub mod code {
     pub const LOST_WORKER: &str = "lost_worker";
     /// Somebody else has written the same state meanwhile.
     pub const STATE_CONFLICT: &str = "state_conflict";
+    /// Nobody waits for the call any more: its attempt went on without it, or was given up.
+    pub const ABANDONED: &str = "abandoned";
+    /// There is no such file, or it is another tenant's.
+    pub const FILE_NOT_FOUND: &str = "file_not_found";
+    /// A person has decided that the task fails.
+    pub const RESOLVED: &str = "resolved";
     /// A call ended without anybody knowing whether it did what it was to do.
     pub const AMBIGUOUS: &str = "ambiguous";
     /// The store could not answer.

@@ -15,7 +15,7 @@ mod step;
 mod value;
 
 pub use attempt::{Attempt, NodeRunner, StepResult};
-pub use call::{Call, Calls, Effect};
+pub use call::{Arrival, Call, Calls, Effect};
 pub use capability::{Admission, Blobs, Caller, Capability, Outgoing};
 pub use catalog::{Catalog, Lookup};
 pub use failure::{Failure, code};

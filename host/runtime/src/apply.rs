@@ -10,7 +10,7 @@ use flowcell_flow::graph::{BodyIx, EdgeIx, Graph};
 
 use crate::{
     capture,
-    fact::{Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey, Write},
+    fact::{BlockReason, Fact, PassOutcome, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write},
     outcome,
     state::{Each, EdgeState, Phase, RunState, Scope, Task},
 };
@@ -37,7 +37,28 @@ impl RunState {
             Fact::TaskCancelled { task } => self.task_ended(*task, Phase::Cancelled, outcome::cancelled()),
             Fact::TaskClosing { task, failure } => {
                 self.set_phase(*task, Phase::Closing);
-                self.task_mut(*task).rest().closing = failure.as_deref().cloned();
+                let task = self.task_mut(*task);
+                task.since = ts;
+                task.rest().closing = failure.as_deref().cloned();
+            }
+            Fact::CallStarted { task, call } => {
+                let task = self.task_mut(*task);
+                let attempt = task.attempt;
+                task.calls().begin(attempt, call);
+            }
+            Fact::CallRepeated { task, attempt, ordinal } => {
+                self.task_mut(*task).calls().leave_again((*attempt, *ordinal));
+            }
+            Fact::CallEnded { task, attempt, ordinal, reply } => {
+                let task = self.task_mut(*task);
+                let current = task.attempt;
+                task.calls().end(current, (*attempt, *ordinal), ts, reply);
+            }
+            Fact::TaskBlocked { task, reason } => self.task_blocked(*task, reason, ts),
+            Fact::TaskResolved { task, resolution } => self.task_resolved(*task, resolution, ts),
+            Fact::AttemptRepeated { task } => {
+                self.set_phase(*task, Phase::Running);
+                self.task_mut(*task).since = ts;
             }
             Fact::EdgeSettled { scope, edge, fired } => self.edge_settled(*scope, *edge, *fired),
             Fact::FailureUnhandled { task } => self.failure_unhandled(*task),
@@ -119,7 +140,7 @@ impl RunState {
         if phase == Phase::Paused {
             self.paused.insert(key);
         }
-        let queued = |phase: Phase| matches!(phase, Phase::Ready | Phase::Woken);
+        let queued = |phase: Phase| matches!(phase, Phase::Ready | Phase::Woken | Phase::Resolved);
         if queued(before) {
             // Permits are given from the front; only a cancelled task leaves from elsewhere.
             if self.queue.front() == Some(&key) {
@@ -160,6 +181,7 @@ impl RunState {
         task.clock = ts;
         // A new attempt knows nothing of the passes and pauses of the one before.
         task.rest = None;
+        task.calls.iter_mut().for_each(|calls| calls.new_attempt());
     }
 
     fn task_resumed(&mut self, key: TaskKey, ts: u64) {
@@ -175,6 +197,7 @@ impl RunState {
         let task = self.task_mut(key);
         task.ran_ms += ts.saturating_sub(task.since);
         task.since = ts;
+        task.calls.iter_mut().for_each(|calls| calls.checkpoint());
         let rest = task.rest();
         rest.state = Some(pause.state.clone());
         rest.writes = writes.into();
@@ -209,6 +232,7 @@ impl RunState {
         let task = self.task_mut(key);
         task.rest = None;
         task.rest().retry_due = due;
+        task.calls.iter_mut().for_each(|calls| calls.new_attempt());
     }
 
     fn task_ended(&mut self, key: TaskKey, phase: Phase, output: Json) {
@@ -216,8 +240,44 @@ impl RunState {
         let task = self.task_mut(key);
         task.output = Some(output);
         task.rest = None;
+        task.calls = None;
+        task.blocked = None;
         // Kept only by what has not ended: outputs are shared, but captures would hold whole histories.
         task.captured = None;
+    }
+
+    fn task_blocked(&mut self, key: TaskKey, reason: &BlockReason, ts: u64) {
+        let before = self.task(key).phase;
+        self.set_phase(key, Phase::Blocked);
+        let task = self.task_mut(key);
+        if before == Phase::Running {
+            task.ran_ms += ts.saturating_sub(task.since);
+        }
+        task.blocked = Some(Box::new((reason.clone(), before)));
+    }
+
+    fn task_resolved(&mut self, key: TaskKey, resolution: &Resolution, ts: u64) {
+        let task = self.task_mut(key);
+        let current = task.attempt;
+        let Some(blocked) = task.blocked.take() else { panic!("the journal resolves a task that is not blocked") };
+        let next = match (&blocked.0, resolution) {
+            // What ends the task is recorded by itself.
+            (_, Resolution::Output(_) | Resolution::Fail(_)) => return,
+            (BlockReason::Nondeterministic { .. }, _) => {
+                task.calls().new_attempt();
+                Phase::Ready
+            }
+            (BlockReason::Ambiguous { attempt, ordinal, .. }, resolution) => {
+                let call = (*attempt, *ordinal);
+                match resolution {
+                    Resolution::Reply(reply) => task.calls().settle(current, call, ts, reply.clone()),
+                    _ => task.calls().repeat(current, call),
+                }
+                let ran = matches!(blocked.1, Phase::Running | Phase::Resolved);
+                if ran { Phase::Resolved } else { Phase::Ready }
+            }
+        };
+        self.enqueue(key, next);
     }
 
     fn edge_settled(&mut self, scope: ScopeId, edge: EdgeIx, fired: bool) {
@@ -289,7 +349,11 @@ impl RunState {
 fn moves_on(fact: &Fact) -> bool {
     matches!(
         fact,
-        Fact::TaskSucceeded { .. } | Fact::TaskFailed { .. } | Fact::TaskPaused { .. } | Fact::TaskRetrying { .. }
+        Fact::TaskSucceeded { .. }
+            | Fact::TaskFailed { .. }
+            | Fact::TaskPaused { .. }
+            | Fact::TaskRetrying { .. }
+            | Fact::CallEnded { .. }
     )
 }
 

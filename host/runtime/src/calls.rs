@@ -1,112 +1,228 @@
-//! The one gate between an attempt and the world: state, cache, logs and metrics are answered here.
+//! The one gate between an attempt and the world: state, cache, logs and metrics are answered here; what leaves the host
+//! is recorded first, and what was recorded is not done twice.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod inside;
+mod progress;
 
-use flowcell_contract::{Call, Calls, Failure, Json, Tenant, Value, code};
-use futures_util::future::BoxFuture;
-use tokio::sync::mpsc;
+use std::{
+    collections::HashMap,
+    future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use flowcell_contract::{
+    Arrival, BlobRef, Blobs, Call, Caller, Calls, Capability, Effect, Failure, Outgoing, RunId, ScopePath, StepResult,
+    Tenant, Value, code,
+};
+use flowcell_flow::graph::Graph;
+use futures_util::future::{BoxFuture, Either, select};
+use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    fact::{Note, TaskKey, Write},
+    call_log::{self, CallLog, Reply},
+    fact::{CallDigest, CallRecord, Observed, TaskKey, Write},
     hub::Command,
-    limits::MAX_KEY_BYTES,
+    limits::MAX_OPEN_CALLS,
     ports::{CacheStore, StateStore, Timers},
 };
+use progress::{Progress, Submitted};
 
 /// What the calls of a run's attempts share.
 pub(crate) struct CallSite {
     pub(crate) tenant: Tenant,
-    pub(crate) flow: Arc<str>,
+    pub(crate) run_id: RunId,
+    /// What idempotency keys begin with: of a child run it is its parent's, with the task that called it.
+    pub(crate) root: Arc<str>,
+    pub(crate) graph: Arc<Graph>,
     pub(crate) state: Arc<dyn StateStore>,
     pub(crate) cache: Arc<dyn CacheStore>,
+    pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) timers: Arc<dyn Timers>,
+    pub(crate) capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
     pub(crate) commands: mpsc::Sender<Command>,
+}
+
+/// Which attempt it is.
+pub(crate) struct Attempting {
+    pub(crate) task: TaskKey,
+    pub(crate) scope: ScopePath,
+    /// Which attempt, after how many resumes.
+    pub(crate) number: (u32, u32),
+    /// What it sees as now.
+    pub(crate) now_ms: u64,
 }
 
 /// The calls of one attempt. State writes stay here until the attempt's outcome is recorded.
 pub(crate) struct AttemptCalls {
     site: Arc<CallSite>,
-    task: TaskKey,
-    writes: Mutex<Vec<Write>>,
+    attempting: Attempting,
+    progress: Mutex<Progress>,
+    arrived: Notify,
 }
 
 impl AttemptCalls {
-    /// The calls of an attempt that has made these writes before it paused.
-    pub(crate) fn new(site: Arc<CallSite>, task: TaskKey, writes: Vec<Write>) -> AttemptCalls {
-        AttemptCalls { site, task, writes: Mutex::new(writes) }
+    /// The calls of an attempt that has made these writes before it paused, and has this log.
+    pub(crate) fn new(
+        site: Arc<CallSite>,
+        attempting: Attempting,
+        writes: Vec<Write>,
+        log: Option<&CallLog>,
+    ) -> AttemptCalls {
+        let progress = Progress::new(attempting.now_ms, writes, log);
+        AttemptCalls { site, attempting, progress: Mutex::new(progress), arrived: Notify::new() }
     }
 
     /// Takes the writes that the attempt has buffered.
     pub(crate) fn take_writes(&self) -> Vec<Write> {
-        std::mem::take(&mut *self.writes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.progress().writes)
+    }
+
+    /// A call of this attempt has ended, and the journal knows it.
+    pub(crate) fn arrive(&self, ordinal: u32, ts: u64, reply: Reply) {
+        self.progress().arrive(ordinal, ts, reply);
+        self.arrived.notify_waiters();
+    }
+
+    /// The attempt has answered. How the calls ended that must not be made twice is recorded before its answer.
+    pub(crate) async fn finish(&self, result: &StepResult) {
+        let ahead = self.progress().told();
+        if ahead.is_some() && result.is_ok() {
+            return self.diverged("it ended before the last of its recorded calls").await;
+        }
+        self.when(|progress| progress.once_under_way.is_empty().then_some(())).await;
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        // A panic while the lock was held cannot have left more than a lost note.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something that arrives makes this answer.
+    async fn when<T>(&self, mut ready: impl FnMut(&mut Progress) -> Option<T>) -> T {
+        loop {
+            let arrived = self.arrived.notified();
+            if let Some(found) = ready(&mut self.progress()) {
+                return found;
+            }
+            arrived.await;
+        }
     }
 
     async fn answer(&self, call: Call) -> Result<Value, Failure> {
-        let args = call.args.json();
-        match (&*call.interface, &*call.function) {
-            ("log", "log") => {
-                self.note(Note::Log { level: text(args, "level")?, message: text(args, "message")? }).await
-            }
-            ("metrics", "measure") => {
-                let value = args.get("value").cloned().unwrap_or_default();
-                let tags = args.get("tags").cloned().unwrap_or_default();
-                self.note(Note::Metric { name: text(args, "name")?, value, tags }).await
-            }
-            ("state", "get") => self.state_get(&key(args)?),
-            ("state", "set") => self.state_set(args, None),
-            ("state", "set-if") => {
-                let expected = args.get("expected").and_then(Json::as_u64).unwrap_or(0);
-                self.state_set(args, Some(expected))
-            }
-            ("cache", "get") => {
-                let found = self.site.cache.get(&self.site.tenant, &key(args)?, self.site.timers.now());
-                let entry = |value: Value| Json::object([("value", value.json().clone())]);
-                Ok(Value::from(found.map(entry).unwrap_or_default()))
-            }
-            ("cache", "set") => {
-                let now = self.site.timers.now();
-                let expires = args.get("ttlMs").and_then(Json::as_u64).map(|ttl| now.saturating_add(ttl));
-                self.site.cache.set(&self.site.tenant, &key(args)?, value(args), expires);
-                Ok(Value::null())
-            }
-            (interface, function) => {
-                let message = format!("this host has no capability `{interface}.{function}`");
-                Err(Failure::new(code::DENIED, message))
+        match &*call.interface {
+            "log" | "metrics" => self.note(&call).await,
+            "state" | "cache" => self.stay(&call).await,
+            _ => {
+                let ordinal = self.submit(call, false).await?;
+                self.when(|progress| progress.take(ordinal)).await.map_err(|failure| *failure)
             }
         }
     }
 
-    async fn note(&self, note: Note) -> Result<Value, Failure> {
+    /// Sends a call on its way. Answers its number.
+    async fn submit(&self, call: Call, listen: bool) -> Result<u32, Failure> {
+        let capability = self.site.capabilities.get(&call.interface).ok_or_else(|| unknown(&call))?;
+        let caller = self.caller();
+        let admission = capability.admit(&call, &caller)?;
+        let digest = CallDigest::of(&call.interface, &call.function, call.args.json());
+        let submitted = self.progress().submit(&digest, listen, admission.effect);
+        let (ordinal, occurrence, new) = match submitted {
+            Submitted::Again { ordinal, ended: true, .. } => return Ok(ordinal),
+            Submitted::Again { ordinal, occurrence, .. } => (ordinal, occurrence, None),
+            Submitted::New { ordinal, occurrence, before } => (ordinal, occurrence, Some(before)),
+            Submitted::TooMany => {
+                let message = format!("an attempt may have at most {MAX_OPEN_CALLS} calls under way");
+                return Err(Failure::new(code::LIMIT_EXCEEDED, message));
+            }
+            Submitted::Diverged(expected) => {
+                let asked = format!("`{}.{}`", call.interface, call.function);
+                return self.diverged(&format!("it asked for {asked} where it had {expected}")).await;
+            }
+        };
+        let node = &self.site.graph.node(self.attempting.task.node).id;
+        let key = call_log::key(&self.site.root, &self.attempting.scope.address(node), &digest, occurrence);
+        let (interface, function) = (call.interface.clone(), call.function.clone());
+        let effect = admission.effect;
+        let reply = self.progress().recorded(&key).filter(|_| effect == Effect::Once);
+        let outgoing = Box::new(Outgoing { caller, call, effect, key: key.clone() });
+        let (task, attempt) = (self.attempting.task, self.attempting.number);
+        let command = match new {
+            None => Command::CallAgain { task, attempt: attempt.0, ordinal, outgoing },
+            Some(before) => {
+                let about = admission.about;
+                let record = CallRecord { ordinal, interface, function, digest, effect, key, about, before };
+                Command::Call { task, attempt, record: Box::new(record), outgoing, reply }
+            }
+        };
+        self.send(command).await;
+        Ok(ordinal)
+    }
+
+    /// The attempt does not go the way that it went before. It is about to be dropped.
+    async fn diverged<T>(&self, message: &str) -> T {
+        let (task, attempt) = (self.attempting.task, self.attempting.number);
+        self.send(Command::Diverged { task, attempt, message: message.into() }).await;
+        future::pending().await
+    }
+
+    async fn send(&self, command: Command) {
         // A run that is over does not listen any more, and its attempts are about to be dropped.
-        let _ = self.site.commands.send(Command::Note { task: self.task, note }).await;
-        Ok(Value::null())
+        let _ = self.site.commands.send(command).await;
     }
 
-    /// The value and version that this attempt sees: its own writes first.
-    fn seen(&self, key: &str) -> Result<Option<(Value, u64)>, Failure> {
-        let stored = self.site.state.get(&self.site.tenant, &self.site.flow, key);
-        let stored = stored?;
-        let writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = writes.iter().filter(|write| write.key == key);
-        Ok(own.fold(stored, |seen, write| Some((write.value.clone(), seen.map_or(0, |(_, version)| version) + 1))))
-    }
-
-    fn state_get(&self, key: &str) -> Result<Value, Failure> {
-        let entry = self
-            .seen(key)?
-            .map(|(value, version)| Json::object([("value", value.json().clone()), ("version", Json::from(version))]));
-        Ok(Value::from(entry.unwrap_or_default()))
-    }
-
-    fn state_set(&self, args: &Json, expected: Option<u64>) -> Result<Value, Failure> {
-        let key = key(args)?;
-        let version = self.seen(&key)?.map_or(0, |(_, version)| version);
-        if expected.is_some_and(|expected| expected != version) {
-            return Ok(Value::null());
+    fn caller(&self) -> Caller {
+        let node = self.site.graph.node(self.attempting.task.node);
+        Caller {
+            tenant: self.site.tenant.clone(),
+            run_id: self.site.run_id.clone(),
+            node_id: node.id.clone(),
+            node_type: node.node_type.name.clone(),
+            grants: node.grants.clone(),
+            effect: node.node_type.effect,
         }
-        let write = Write { key, value: value(args), expected };
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(write);
-        Ok(Value::from(Json::from(version + 1)))
+    }
+
+    async fn wait(&self, timeout_ms: Option<u32>) -> Option<Arrival> {
+        let told = self.progress().told();
+        if let Some(told) = told {
+            return match told {
+                Ok(Observed::Delivered(ordinal)) => self.deliver(ordinal),
+                Ok(Observed::TimedOut(at)) => {
+                    self.progress().pass(at);
+                    None
+                }
+                Ok(Observed::Answered(..)) => self.diverged("it waited where it had asked for state").await,
+                Err(expected) => self.diverged(&format!("it waited where it had {expected}")).await,
+            };
+        }
+        let arrival = Box::pin(self.when(|progress| match progress.next_ended() {
+            Some(ordinal) => Some(Some(ordinal)),
+            None if timeout_ms.is_none() && !progress.may_end() => Some(None),
+            None => None,
+        }));
+        let arrived = match timeout_ms {
+            None => arrival.await,
+            Some(ms) => {
+                let due = self.site.timers.now().saturating_add(u64::from(ms));
+                match select(arrival, self.site.timers.wait(due)).await {
+                    Either::Left((arrived, _)) => arrived,
+                    Either::Right(_) => {
+                        self.progress().time_out(self.site.timers.now());
+                        None
+                    }
+                }
+            }
+        };
+        let ordinal = arrived?;
+        self.progress().since.push(Observed::Delivered(ordinal));
+        self.deliver(ordinal)
+    }
+
+    fn deliver(&self, ordinal: u32) -> Option<Arrival> {
+        let mut progress = self.progress();
+        progress.listening.remove(&ordinal);
+        let outcome = progress.take(ordinal)?.map_err(|failure| *failure);
+        Some(Arrival::Ended { id: ordinal, outcome })
     }
 }
 
@@ -114,22 +230,30 @@ impl Calls for AttemptCalls {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>> {
         Box::pin(self.answer(call))
     }
-}
 
-fn text(args: &Json, name: &str) -> Result<String, Failure> {
-    let found = args.get(name).and_then(Json::as_str).map(str::to_owned);
-    found.ok_or_else(|| Failure::new(code::INVALID_INPUT, format!("the call has no text `{name}`")))
-}
-
-fn value(args: &Json) -> Value {
-    Value::from(args.get("value").cloned().unwrap_or_default())
-}
-
-fn key(args: &Json) -> Result<String, Failure> {
-    let key = text(args, "key")?;
-    if key.is_empty() || key.len() > MAX_KEY_BYTES {
-        let message = format!("a key must have 1 to {MAX_KEY_BYTES} bytes, this one has {}", key.len());
-        return Err(Failure::new(code::INVALID_INPUT, message));
+    fn start(&self, call: Call) -> BoxFuture<'_, Result<u32, Failure>> {
+        Box::pin(self.submit(call, true))
     }
-    Ok(key)
+
+    fn next(&self, timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>> {
+        Box::pin(self.wait(timeout_ms))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.progress().now_ms
+    }
+
+    fn keep(&self, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
+        self.site.blobs.put(&self.site.tenant, bytes, mime)
+    }
+
+    fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure> {
+        let found = self.site.blobs.get(&self.site.tenant, file)?;
+        found.ok_or_else(|| Failure::new(code::FILE_NOT_FOUND, format!("there is no file `{}`", file.file_id)))
+    }
+}
+
+fn unknown(call: &Call) -> Failure {
+    let message = format!("this host has no capability `{}.{}`", call.interface, call.function);
+    Failure::new(code::DENIED, message)
 }

@@ -6,6 +6,7 @@
 //! it settles.
 
 mod arrive;
+mod calls;
 mod close;
 mod passes;
 mod settle;
@@ -15,7 +16,8 @@ use std::collections::VecDeque;
 use flowcell_contract::{Failure, Json, Question, StepResult, Value};
 
 use crate::{
-    fact::{CancelReason, Fact, Note, ScopeId, TaskKey, Write},
+    call_log::Reply,
+    fact::{CallRecord, CancelReason, Fact, Note, Resolution, ScopeId, TaskKey, Write},
     outstanding::Timer,
     state::{Phase, RunState},
 };
@@ -41,6 +43,8 @@ pub enum Input {
     Park {
         /// When its next timer is due.
         due: Option<u64>,
+        /// Somebody has to decide something, in it or in a child.
+        needs_attention: bool,
     },
     /// An attempt answered.
     Answered {
@@ -90,6 +94,53 @@ pub enum Input {
         /// What.
         note: Note,
     },
+    /// A running attempt begins a call that leaves the host.
+    Call {
+        /// Whose.
+        task: TaskKey,
+        /// Which attempt, after how many resumes.
+        attempt: (u32, u32),
+        /// Which call.
+        call: Box<CallRecord>,
+        /// Its reply, if an earlier attempt has recorded it.
+        reply: Option<Reply>,
+    },
+    /// A repeated attempt is back at a call that has no recorded end.
+    CallAgain {
+        /// Whose.
+        task: TaskKey,
+        /// In which attempt it was begun.
+        attempt: u32,
+        /// Which of its calls.
+        ordinal: u32,
+    },
+    /// A call has ended.
+    CallEnded {
+        /// Whose.
+        task: TaskKey,
+        /// In which attempt it was begun.
+        attempt: u32,
+        /// Which of its calls.
+        ordinal: u32,
+        /// The reply.
+        reply: Reply,
+    },
+    /// A repeated attempt asked for something else than it did the first time.
+    Diverged {
+        /// Whose.
+        task: TaskKey,
+        /// Which attempt, after how many resumes.
+        attempt: (u32, u32),
+        /// What is different.
+        message: Box<str>,
+    },
+    /// A person has decided how a blocked task goes on.
+    Resolve {
+        /// The address of the task.
+        task: String,
+        /// What was decided.
+        resolution: Resolution,
+    },
     /// The run is to end.
     Cancel,
 }
@@ -101,6 +152,8 @@ pub enum Refusal {
     GateClosed,
     /// The answer is not among what the question allows.
     AnswerRefused(String),
+    /// No such task is blocked.
+    NotBlocked,
     /// Too many named events are kept already.
     TooManyEvents,
     /// The run has ended.
@@ -152,8 +205,11 @@ impl Decider<'_> {
         while self.state.running < self.state.policy.max_concurrency
             && let Some(task) = self.state.queue.front().copied()
         {
-            let resumed = self.state.task(task).phase == Phase::Woken;
-            self.emit(if resumed { Fact::TaskResumed { task } } else { Fact::AttemptStarted { task } });
+            self.emit(match self.state.task(task).phase {
+                Phase::Woken => Fact::TaskResumed { task },
+                Phase::Resolved => Fact::AttemptRepeated { task },
+                _ => Fact::AttemptStarted { task },
+            });
         }
     }
 

@@ -17,6 +17,7 @@
 //! again is not noticed. The journal is hurried (*forced*) only where somebody waits for the trail: when a run is
 //! accepted, parks or ends, before a question or a wait is shown, before a request is acknowledged, before a call leaves.
 
+mod leave;
 mod perform;
 mod recover;
 mod trail;
@@ -40,7 +41,7 @@ use tokio::{
 };
 
 use crate::{
-    calls::CallSite,
+    calls::{AttemptCalls, CallSite},
     decide::{Entropy, Input, Refusal, decide},
     event::Event,
     fact::{TaskKey, Write},
@@ -54,6 +55,7 @@ use crate::{
     timing::TimerHeap,
     world::{Pinned, World, random},
 };
+use leave::{CallKey, Ended};
 use trail::{Deferred, Trail};
 
 /// What came of an attempt.
@@ -62,6 +64,12 @@ struct Answered {
     attempt: (u32, u32),
     result: StepResult,
     writes: Vec<Write>,
+}
+
+/// An attempt that is running.
+struct Live {
+    abort: AbortHandle,
+    calls: Arc<AttemptCalls>,
 }
 
 struct Child {
@@ -95,6 +103,8 @@ pub(crate) struct Identity {
     pub(crate) depth: u32,
     /// The run that called this one.
     pub(crate) parent: Option<RunId>,
+    /// What the idempotency keys of its calls begin with.
+    pub(crate) root: Arc<str>,
 }
 
 pub(crate) struct Driver {
@@ -108,7 +118,12 @@ pub(crate) struct Driver {
     /// What the driver tells itself; taken before anything else.
     notes_to_self: VecDeque<Command>,
     attempts: FuturesUnordered<BoxFuture<'static, Result<Answered, Aborted>>>,
-    aborts: HashMap<TaskKey, AbortHandle>,
+    /// An answer, until what its attempt asked for before has been dealt with.
+    answer: Option<Answered>,
+    live: HashMap<TaskKey, Live>,
+    /// Calls that have left, and those that wait for the journal.
+    leaving: HashMap<CallKey, Option<AbortHandle>>,
+    calls: FuturesUnordered<BoxFuture<'static, Result<Ended, Aborted>>>,
     timers: TimerHeap,
     sleeping: Option<(u64, BoxFuture<'static, ()>)>,
     children: HashMap<TaskKey, Child>,
@@ -149,6 +164,7 @@ enum Incoming {
     Durable,
     Command(Command),
     Answered(Answered),
+    CallEnded(Ended),
     Due(Timer),
 }
 
@@ -157,21 +173,25 @@ impl Driver {
     pub(crate) fn new(world: &Arc<World>, identity: Identity, flow: Pinned, policy: FlowPolicy) -> (Driver, Hub) {
         let (sender, commands) = mpsc::channel::<Command>(COMMAND_QUEUE);
         let hub = Hub::new(identity.run_id.clone(), sender.clone());
-        let name = flow.graph.name.clone();
         let record = Record {
-            flow: name.clone(),
+            flow: flow.graph.name.clone(),
             pin: flow.pin.clone(),
             policy: policy.clone(),
             depth: identity.depth,
             parent: identity.parent.clone(),
+            root: identity.root.clone(),
         };
         let state = RunState::new(flow.graph, policy);
         let site = CallSite {
             tenant: identity.tenant.clone(),
-            flow: name,
+            run_id: identity.run_id.clone(),
+            root: identity.root.clone(),
+            graph: state.graph.clone(),
             state: world.state.clone(),
             cache: world.cache.clone(),
+            blobs: world.blobs.clone(),
             timers: world.timers.clone(),
+            capabilities: world.capabilities.clone(),
             commands: sender,
         };
         let projector = Projector::new(identity.tenant.clone(), identity.run_id.clone(), state.graph.clone());
@@ -185,7 +205,10 @@ impl Driver {
             commands,
             notes_to_self: VecDeque::new(),
             attempts: FuturesUnordered::new(),
-            aborts: HashMap::new(),
+            answer: None,
+            live: HashMap::new(),
+            leaving: HashMap::new(),
+            calls: FuturesUnordered::new(),
             timers: TimerHeap::default(),
             sleeping: None,
             children: HashMap::new(),
@@ -233,7 +256,8 @@ impl Driver {
         while self.state.end().is_none() && !self.state.crash_loops() {
             if let Some(rest) = self.rest() {
                 if park {
-                    let _ = self.bring(Input::Park { due: rest.due });
+                    let needs_attention = rest.waiting.iter().any(Waiting::needs_attention);
+                    let _ = self.bring(Input::Park { due: rest.due, needs_attention });
                     break;
                 }
                 self.tell_parent(rest).await;
@@ -247,6 +271,7 @@ impl Driver {
                 Incoming::Durable => self.catch_up(),
                 Incoming::Command(command) => self.obey(command),
                 Incoming::Answered(answered) => self.answered(answered),
+                Incoming::CallEnded(ended) => self.call_ended(ended),
                 Incoming::Due(timer) => {
                     let _ = self.bring(Input::Due(timer));
                 }
@@ -284,7 +309,7 @@ impl Driver {
     /// Something below the run has happened: whoever looks for work finds it.
     pub(crate) async fn call_attention(&mut self) {
         self.stand_still();
-        let _ = self.bring(Input::Park { due: Some(self.world.timers.now()) });
+        let _ = self.bring(Input::Park { due: Some(self.world.timers.now()), needs_attention: false });
         self.leave().await;
     }
 
@@ -342,7 +367,7 @@ impl Driver {
             durable: self.trail.durable(),
         });
         self.trail.add(unit.next_seq(), Deferred::Tell(unit.clone()));
-        self.perform(&unit.facts);
+        self.perform(&unit);
         self.catch_up();
     }
 
@@ -352,6 +377,7 @@ impl Driver {
             match deferred {
                 Deferred::Tell(unit) => self.tell(&unit),
                 Deferred::Follow(_) => {}
+                Deferred::Leave(call, outgoing) => self.leaves(call, *outgoing),
                 // Whoever asked may be gone.
                 Deferred::Acknowledge(answer, outcome) => _ = answer.send(outcome),
             }
@@ -374,15 +400,18 @@ impl Driver {
         let mut attempts = HashSet::new();
         let mut timers = HashSet::new();
         let mut children = HashSet::new();
+        let mut calls = HashSet::new();
         for outstanding in self.state.outstanding() {
             match outstanding {
                 Outstanding::Attempt { task, .. } => _ = attempts.insert(task),
                 Outstanding::Timer(timer, due) => _ = timers.insert((timer, due)),
                 Outstanding::Child { task, .. } => _ = children.insert(task),
+                Outstanding::Call { task, attempt, ordinal } => _ = calls.insert((task, attempt, ordinal)),
                 _ => {}
             }
         }
-        assert_eq!(attempts, self.aborts.keys().copied().collect());
+        assert_eq!(attempts, self.live.keys().copied().collect());
+        assert!(self.leaving.keys().all(|call| calls.contains(call)), "a call that nobody waits for");
         assert_eq!(timers, self.timers.live(&self.state));
         assert!(self.children.keys().all(|task| children.contains(task)), "a child that nobody waits for");
     }
@@ -398,7 +427,7 @@ impl Driver {
 
     fn answered(&mut self, answered: Answered) {
         let Answered { task, attempt, result, writes } = answered;
-        self.aborts.remove(&task);
+        self.live.remove(&task);
         if !self.state.is_running(task, attempt) {
             return;
         }
@@ -430,6 +459,15 @@ impl Driver {
             Command::Note { task, note } => {
                 let _ = self.bring(Input::Note { task, note });
             }
+            Command::Call { task, attempt, record, outgoing, reply } => {
+                self.call(task, attempt, record, outgoing, reply);
+            }
+            Command::CallAgain { task, attempt, ordinal, outgoing } => {
+                self.call_again((task, attempt, ordinal), outgoing);
+            }
+            Command::Diverged { task, attempt, message } => {
+                let _ = self.bring(Input::Diverged { task, attempt, message });
+            }
             Command::Request(request, answer) => self.request(request, answer),
             Command::Attach(channel) => self.attach(&channel),
             Command::Settle(answer) => {
@@ -449,12 +487,13 @@ impl Driver {
     }
 
     fn request(&mut self, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
+        if let Some((task, inner)) = request.below() {
+            return self.pass_on(&task, inner, answer);
+        }
         let input = match request {
             Request::Send(content) => Input::Send { content },
-            Request::Reply { gate, answer: reply } => match gate.split_once('/') {
-                Some((task, inner)) => return self.pass_on(task, inner.to_owned(), reply, answer),
-                None => Input::Reply { gate, answer: reply },
-            },
+            Request::Reply { gate, answer } => Input::Reply { gate, answer },
+            Request::Resolve { task, resolution } => Input::Resolve { task, resolution },
             Request::Emit { name, payload } => Input::Emit { name, payload },
             Request::Cancel => Input::Cancel,
         };
@@ -465,16 +504,16 @@ impl Driver {
         self.catch_up();
     }
 
-    /// Hands a reply on to the child that asks.
-    fn pass_on(&mut self, task: &str, gate: String, reply: Json, answer: oneshot::Sender<Result<(), HubError>>) {
+    /// Hands a request on to the child that it is meant for.
+    fn pass_on(&mut self, task: &str, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
         let child = self.state.task_at(task).and_then(|key| self.children.get_mut(&key)).map(|child| {
             child.rest = None;
             child.hub.clone()
         });
         tokio::spawn(async move {
             let outcome = match child {
-                Some(child) => child.reply(&gate, reply).await,
-                None => Err(HubError::GateClosed),
+                Some(child) => child.request(request).await,
+                None => Err(request.unmet()),
             };
             let _ = answer.send(outcome);
         });
@@ -501,7 +540,10 @@ impl Driver {
 
     /// Whether nothing moves the run on but people, events from outside, or timers that take longer than its patience.
     fn rest(&mut self) -> Option<Rest> {
-        let busy = !self.aborts.is_empty() || !self.notes_to_self.is_empty() || !self.commands.is_empty();
+        let busy = !self.live.is_empty()
+            || !self.leaving.is_empty()
+            || !self.notes_to_self.is_empty()
+            || !self.commands.is_empty();
         if busy || self.children.values().any(|child| child.rest.is_none()) {
             return None;
         }
@@ -525,6 +567,9 @@ impl Driver {
             match outstanding {
                 Outstanding::Question { task, question } => {
                     waiting.push(Waiting::answer(self.state.address(task), &question));
+                }
+                Outstanding::Decision { task, reason } => {
+                    waiting.push(Waiting::Decision { address: self.state.address(task), reason: Box::new(reason) });
                 }
                 Outstanding::Event { task, name } => {
                     waiting.push(Waiting::Event { address: self.state.address(task), name: name.to_string() });
@@ -568,9 +613,24 @@ impl Driver {
         if let Poll::Ready(Some(command)) = self.commands.poll_recv(context) {
             return Poll::Ready(Incoming::Command(command));
         }
+        if let Some(answered) = self.answer.take() {
+            return Poll::Ready(Incoming::Answered(answered));
+        }
         while let Poll::Ready(Some(answered)) = self.attempts.poll_next_unpin(context) {
             if let Ok(answered) = answered {
-                return Poll::Ready(Incoming::Answered(answered));
+                // The attempt may have asked for something since the commands were looked at.
+                return Poll::Ready(match self.commands.poll_recv(context) {
+                    Poll::Ready(Some(command)) => {
+                        self.answer = Some(answered);
+                        Incoming::Command(command)
+                    }
+                    _ => Incoming::Answered(answered),
+                });
+            }
+        }
+        while let Poll::Ready(Some(ended)) = self.calls.poll_next_unpin(context) {
+            if let Ok(ended) = ended {
+                return Poll::Ready(Incoming::CallEnded(ended));
             }
         }
         while let (Some((slept, sleep)), Some((due, timer))) = (&mut self.sleeping, due) {

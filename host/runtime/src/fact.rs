@@ -3,7 +3,9 @@
 //! A fact is the typed form of an event: it names nodes and edges by index, which mean something together with the graph
 //! that the run has pinned. What subscribers see is made from facts in [`crate::publish`].
 
-use flowcell_contract::{Failure, Json, Pause, Value};
+use std::{fmt, sync::Arc};
+
+use flowcell_contract::{Effect, Failure, Json, Pause, Value};
 use flowcell_flow::graph::{EdgeIx, NodeIx};
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +144,52 @@ pub enum Fact {
         /// What it ends with; none: cancelled.
         failure: Option<Box<Failure>>,
     },
+    /// A running attempt begins a call that leaves the host.
+    CallStarted {
+        /// Whose.
+        task: TaskKey,
+        /// Which call.
+        call: Box<CallRecord>,
+    },
+    /// A call that a person said had not happened leaves again.
+    CallRepeated {
+        /// Whose.
+        task: TaskKey,
+        /// In which attempt it was begun.
+        attempt: u32,
+        /// Which of its calls.
+        ordinal: u32,
+    },
+    /// A call has ended.
+    CallEnded {
+        /// Whose.
+        task: TaskKey,
+        /// In which attempt it was begun.
+        attempt: u32,
+        /// Which of its calls.
+        ordinal: u32,
+        /// The reply.
+        reply: Result<Value, Box<Failure>>,
+    },
+    /// A task cannot go on before a person has decided.
+    TaskBlocked {
+        /// Which.
+        task: TaskKey,
+        /// Why.
+        reason: Box<BlockReason>,
+    },
+    /// A person has decided how a blocked task goes on.
+    TaskResolved {
+        /// Which.
+        task: TaskKey,
+        /// What was decided.
+        resolution: Box<Resolution>,
+    },
+    /// A resolved task got a permit and goes through its attempt again, with the calls that it has recorded.
+    AttemptRepeated {
+        /// Which.
+        task: TaskKey,
+    },
     /// An edge was settled.
     EdgeSettled {
         /// In which pass.
@@ -222,6 +270,105 @@ pub enum Fact {
     },
 }
 
+/// A call as it is recorded before it leaves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// Its number within the attempt, from 1.
+    pub ordinal: u32,
+    /// The capability.
+    pub interface: Arc<str>,
+    /// Its function.
+    pub function: Arc<str>,
+    /// Of interface, function and arguments.
+    pub digest: CallDigest,
+    /// What it may do to the world.
+    pub effect: Effect,
+    /// The idempotency key.
+    pub key: Arc<str>,
+    /// What people are shown of it.
+    pub about: Json,
+    /// What the attempt was told since its last recorded call.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub before: Box<[Observed]>,
+}
+
+/// SHA-256 of what a call asks for, the first 128 bits in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallDigest(pub Box<str>);
+
+/// Something that an attempt was told by the host, and would be told differently at another time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Observed {
+    /// A call that stays in the host was answered.
+    Answered(CallDigest, Result<Value, Box<Failure>>),
+    /// The end of this call was handed over.
+    Delivered(u32),
+    /// Nothing had arrived by this time.
+    TimedOut(u64),
+}
+
+/// Why a task cannot go on by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum BlockReason {
+    /// Nobody knows whether a call that must not be repeated did what it was to do.
+    Ambiguous {
+        /// In which attempt it was begun.
+        attempt: u32,
+        /// Which of its calls.
+        ordinal: u32,
+        /// The capability.
+        interface: Arc<str>,
+        /// Its function.
+        function: Arc<str>,
+        /// What people are shown of it.
+        about: Json,
+    },
+    /// The component asked for something else than it did the first time.
+    Nondeterministic {
+        /// What is different.
+        message: Box<str>,
+    },
+}
+
+impl BlockReason {
+    /// `ambiguous` or `nondeterministic`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            BlockReason::Ambiguous { .. } => "ambiguous",
+            BlockReason::Nondeterministic { .. } => "nondeterministic",
+        }
+    }
+}
+
+impl fmt::Display for BlockReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BlockReason::Ambiguous { interface, function, about, .. } => {
+                write!(formatter, "nobody knows whether `{interface}.{function}` happened")?;
+                if about.is_null() { Ok(()) } else { write!(formatter, ": {}", about.to_text()) }
+            }
+            BlockReason::Nondeterministic { message } => {
+                write!(formatter, "the component does not do what it did the first time: {message}")
+            }
+        }
+    }
+}
+
+/// How a blocked task goes on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Resolution {
+    /// The call has not happened, and is made again; a component that was not deterministic begins a new attempt.
+    Repeat,
+    /// The call has happened, and this is its reply.
+    Reply(Value),
+    /// The task ends with this output.
+    Output(Value),
+    /// The task fails, and is not tried again.
+    Fail(Box<str>),
+}
+
 /// Why a task was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -264,6 +411,8 @@ pub enum ParkReason {
     Waiting,
     /// Its process has died again and again, and the run had not moved on.
     CrashLoop,
+    /// A task of it is blocked.
+    NeedsAttention,
 }
 
 /// Why a run is cancelled.

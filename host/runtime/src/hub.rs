@@ -8,13 +8,14 @@ use std::{
     },
 };
 
-use flowcell_contract::{Failure, Json, RunId, Tenant, Value};
+use flowcell_contract::{Failure, Json, Outgoing, RunId, Tenant, Value};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    call_log::Reply,
     decide::Refusal,
     event::Event,
-    fact::{Note, TaskKey},
+    fact::{CallRecord, Note, Resolution, TaskKey},
     result::{Rest, RunResult},
 };
 
@@ -24,6 +25,28 @@ pub(crate) enum Command {
     Note {
         task: TaskKey,
         note: Note,
+    },
+    /// An attempt makes a call that leaves the host.
+    Call {
+        task: TaskKey,
+        attempt: (u32, u32),
+        record: Box<CallRecord>,
+        outgoing: Box<Outgoing>,
+        /// What an earlier attempt has recorded as its reply.
+        reply: Option<Reply>,
+    },
+    /// A repeated attempt is back at a call that has no recorded end.
+    CallAgain {
+        task: TaskKey,
+        attempt: u32,
+        ordinal: u32,
+        outgoing: Box<Outgoing>,
+    },
+    /// A repeated attempt does not go the way that it went before.
+    Diverged {
+        task: TaskKey,
+        attempt: (u32, u32),
+        message: Box<str>,
     },
     Attach(Arc<dyn Channel>),
     /// Tell when everything that happened so far has been told.
@@ -59,8 +82,37 @@ pub enum Request {
         /// What it brings.
         payload: Value,
     },
+    /// Decide how a blocked task goes on.
+    Resolve {
+        /// The address of the task.
+        task: String,
+        /// What was decided.
+        resolution: Resolution,
+    },
     /// Cancel it.
     Cancel,
+}
+
+impl Request {
+    /// If it is meant for a child: the task that called the child, and what to ask of it.
+    pub(crate) fn below(&self) -> Option<(String, Request)> {
+        let mut request = self.clone();
+        let (Request::Reply { gate: address, .. } | Request::Resolve { task: address, .. }) = &mut request else {
+            return None;
+        };
+        let (task, inner) = address.split_once('/')?;
+        let task = task.to_owned();
+        *address = inner.to_owned();
+        Some((task, request))
+    }
+
+    /// Why it is refused if nobody is there whom it is meant for.
+    pub(crate) fn unmet(&self) -> HubError {
+        match self {
+            Request::Resolve { .. } => HubError::NotBlocked,
+            _ => HubError::GateClosed,
+        }
+    }
 }
 
 /// A front end of a run. Its methods are called in order and must be quick; a panic or an error in them is not the
@@ -127,6 +179,8 @@ pub enum HubError {
     GateClosed,
     /// The answer is not among what the question allows, and the gate stays open.
     AnswerRefused(String),
+    /// No such task is blocked.
+    NotBlocked,
     /// Too many named events are kept already.
     TooManyEvents,
 }
@@ -139,6 +193,7 @@ impl HubError {
             HubError::RunEnded => "run_not_active",
             HubError::GateClosed => "gate_closed",
             HubError::AnswerRefused(_) => "answer_refused",
+            HubError::NotBlocked => "not_blocked",
             HubError::TooManyEvents => "too_many_events",
         }
     }
@@ -160,6 +215,7 @@ impl From<Refusal> for HubError {
         match refusal {
             Refusal::GateClosed => HubError::GateClosed,
             Refusal::AnswerRefused(why) => HubError::AnswerRefused(why),
+            Refusal::NotBlocked => HubError::NotBlocked,
             Refusal::TooManyEvents => HubError::TooManyEvents,
             Refusal::RunEnded => HubError::RunEnded,
         }
@@ -195,6 +251,11 @@ impl Hub {
     /// Sends a named event: it wakes whoever waits for it, or is kept for a wait that comes later.
     pub async fn emit(&self, name: &str, payload: Json) -> Result<(), HubError> {
         self.request(Request::Emit { name: name.to_owned(), payload: Value::from(payload) }).await
+    }
+
+    /// Decides how a blocked task goes on, by its address.
+    pub async fn resolve(&self, task: &str, resolution: Resolution) -> Result<(), HubError> {
+        self.request(Request::Resolve { task: task.to_owned(), resolution }).await
     }
 
     /// Cancels the run.

@@ -14,6 +14,7 @@
 //! | [`run`], [`result`] | starting runs, and what they give |
 
 mod apply;
+mod call_log;
 mod calls;
 mod capture;
 pub mod decide;

@@ -14,6 +14,10 @@ pub const MAX_DEPTH: u32 = 16;
 pub const COMMAND_QUEUE: usize = 1_024;
 /// Times that a run is resumed by itself without having moved on; then it is parked, and a person has to look.
 pub const MAX_IDLE_RESUMES: u32 = 3;
+/// Calls of one attempt that are under way at a time.
+pub const MAX_OPEN_CALLS: usize = 64;
+/// Milliseconds that a task that was cancelled, or whose time is over, waits for the ends of its calls.
+pub const CALL_GRACE_MS: u64 = 10_000;
 /// Units of a journal that are read at a time.
 pub const READ_UNITS: usize = 1_000;
 /// Milliseconds after which facts are written that nobody waits for.

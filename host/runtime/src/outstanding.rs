@@ -8,7 +8,8 @@ use std::sync::Arc;
 use flowcell_contract::{Question, Value, Wake};
 
 use crate::{
-    fact::TaskKey,
+    fact::{BlockReason, TaskKey},
+    limits::CALL_GRACE_MS,
     state::{Phase, RunState},
 };
 
@@ -44,6 +45,11 @@ pub enum Timer {
     },
     /// `totalTimeoutMs` of a node.
     Total {
+        /// Which.
+        task: TaskKey,
+    },
+    /// How long a task that is over waits for its calls.
+    Grace {
         /// Which.
         task: TaskKey,
     },
@@ -85,6 +91,22 @@ pub enum Outstanding {
         /// What.
         question: Question,
     },
+    /// A decision of a person.
+    Decision {
+        /// About whom.
+        task: TaskKey,
+        /// Why it cannot go on.
+        reason: BlockReason,
+    },
+    /// The end of a call that has left the host.
+    Call {
+        /// Whose.
+        task: TaskKey,
+        /// In which attempt it was begun.
+        attempt: u32,
+        /// Which of its calls.
+        ordinal: u32,
+    },
     /// A named event.
     Event {
         /// Who waits.
@@ -106,7 +128,8 @@ impl RunState {
             }
             Timer::Retry { task: key, attempt } => {
                 let task = self.find(key)?;
-                let meant = task.phase == Phase::Delayed && task.attempt == attempt;
+                // A call that must not be made twice ends before another attempt begins.
+                let meant = task.phase == Phase::Delayed && task.attempt == attempt && !task.calls_out();
                 task.rest.as_ref().filter(|_| meant).map(|rest| rest.retry_due)
             }
             Timer::After { task: key, attempt, resumes, index } => {
@@ -122,6 +145,11 @@ impl RunState {
                 let task = self.find(task)?;
                 let meant = !task.phase.is_end() && !matches!(task.phase, Phase::Waiting | Phase::Closing);
                 task.deadline.filter(|_| meant)
+            }
+            Timer::Grace { task } => {
+                let task = self.find(task)?;
+                let meant = task.phase == Phase::Closing && task.calls_out();
+                meant.then(|| task.since.saturating_add(CALL_GRACE_MS))
             }
             Timer::Flow => self.deadline.filter(|_| self.end.is_none() && self.cancel.is_none()),
         }
@@ -140,6 +168,7 @@ impl RunState {
         let mut timers = vec![Timer::Total { task: key }];
         match task.phase {
             Phase::Running => timers.push(Timer::Attempt { task: key, attempt, resumes }),
+            Phase::Closing => timers.push(Timer::Grace { task: key }),
             Phase::Delayed => timers.push(Timer::Retry { task: key, attempt }),
             Phase::Paused => {
                 let wakes =
@@ -173,6 +202,11 @@ impl RunState {
         }
         if task.phase == Phase::Running {
             found.push(Outstanding::Attempt { task: key, attempt: task.attempt, resumes: task.resumes });
+        }
+        let under_way = task.calls.iter().flat_map(|calls| calls.under_way());
+        found.extend(under_way.map(|((attempt, ordinal), _)| Outstanding::Call { task: key, attempt, ordinal }));
+        if let Some(blocked) = task.blocked.as_ref().filter(|_| task.phase == Phase::Blocked) {
+            found.push(Outstanding::Decision { task: key, reason: blocked.0.clone() });
         }
         let pause = task.rest.as_ref().and_then(|rest| rest.pause.as_ref());
         let closing = task.phase == Phase::Closing;

@@ -61,6 +61,14 @@ pub struct Record {
     /// The run that called this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
+    /// What the idempotency keys of its calls begin with: the id of the run that a person began, and the tasks that
+    /// called one another from there, without their attempts.
+    #[serde(default = "no_root", skip_serializing_if = "str::is_empty")]
+    pub root: Arc<str>,
+}
+
+fn no_root() -> Arc<str> {
+    "".into()
 }
 
 /// One thing to append to a run's journal.

@@ -6,6 +6,7 @@ use flowcell_contract::{Choice, Json, RunId, ScopePath, Tenant, Wake};
 use flowcell_flow::graph::Graph;
 
 use crate::{
+    call_log::Reply,
     event::Event,
     fact::{CancelReason, Fact, Note, PassOutcome, RunEnd, ScopeId, TaskKey},
     ports::Unit,
@@ -125,6 +126,29 @@ impl Projector {
             Fact::TaskFailed { task, failure, .. } => {
                 ("task:failed", self.ended(*task, ts, [("error", failure.to_json())]))
             }
+            Fact::CallStarted { task, call } => {
+                let members = [
+                    ("call", Json::from(call.ordinal)),
+                    ("interface", Json::from(call.interface.clone())),
+                    ("function", Json::from(call.function.clone())),
+                    ("effect", name_of(&call.effect)),
+                    ("key", Json::from(call.key.clone())),
+                    ("about", call.about.clone()),
+                ];
+                ("call:start", self.with(*task, members))
+            }
+            Fact::CallRepeated { task, ordinal, .. } => {
+                ("call:repeated", self.with(*task, [("call", Json::from(*ordinal))]))
+            }
+            Fact::CallEnded { task, attempt, ordinal, reply } => self.call_ended(*task, *attempt, *ordinal, reply),
+            Fact::TaskBlocked { task, reason } => {
+                let members = [("reason", Json::from(reason.name())), ("message", Json::from(reason.to_string()))];
+                ("task:blocked", self.with(*task, members))
+            }
+            Fact::TaskResolved { task, resolution } => {
+                ("task:resolved", self.with(*task, [("resolution", name_of(resolution))]))
+            }
+            Fact::AttemptRepeated { task } => ("task:repeated", self.task(*task)),
             Fact::TaskCancelled { task } => ("task:cancelled", self.ended(*task, ts, [])),
             Fact::TaskClosing { task, .. } => ("task:closing", self.task(*task)),
             Fact::FailureUnhandled { task } => ("task:unhandled", self.task(*task)),
@@ -132,6 +156,21 @@ impl Projector {
             Fact::Noted { task, note } => self.noted(*task, note),
             // Everything else is about the run or a scope, and `describe` has dealt with it.
             _ => ("unknown", Vec::new()),
+        }
+    }
+
+    /// The reply itself stays in the journal: it may be large, and it is the node's.
+    fn call_ended(&self, task: TaskKey, attempt: u32, call: u32, reply: &Reply) -> (&'static str, Members) {
+        let mut members = self.with(task, [("call", Json::from(call))]);
+        // A late end is one of the attempt that began the call.
+        members.retain(|(name, _)| *name != "attempt");
+        members.push(("attempt", Json::from(attempt)));
+        match reply {
+            Ok(_) => ("call:result", members),
+            Err(failure) => {
+                members.push(("error", failure.to_json()));
+                ("call:error", members)
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use flowcell_contract::{Failure, Json, Question, RunId};
 
-use crate::event::Event;
+use crate::{event::Event, fact::BlockReason};
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -64,6 +64,13 @@ pub enum Waiting {
         /// The question.
         question: Box<Question>,
     },
+    /// A decision: a task of it is blocked.
+    Decision {
+        /// The address of the task.
+        address: String,
+        /// Why it cannot go on.
+        reason: Box<BlockReason>,
+    },
     /// A named event.
     Event {
         /// The address of the task that waits.
@@ -90,14 +97,22 @@ impl Waiting {
     /// The address of the task that waits.
     pub fn address(&self) -> &str {
         match self {
-            Waiting::Answer { address, .. } | Waiting::Event { address, .. } => address,
+            Waiting::Answer { address, .. } | Waiting::Decision { address, .. } | Waiting::Event { address, .. } => {
+                address
+            }
         }
+    }
+
+    /// Whether the run asks what to do about a blocked task.
+    pub fn needs_attention(&self) -> bool {
+        matches!(self, Waiting::Decision { .. })
     }
 
     /// The same as its parent sees it.
     pub(crate) fn within(&self, prefix: &str) -> Waiting {
         let mut waiting = self.clone();
-        let (Waiting::Answer { address, .. } | Waiting::Event { address, .. }) = &mut waiting;
+        let (Waiting::Answer { address, .. } | Waiting::Decision { address, .. } | Waiting::Event { address, .. }) =
+            &mut waiting;
         *address = format!("{prefix}/{address}");
         waiting
     }

@@ -16,7 +16,7 @@ use crate::{
     hub::{Channel, Hub, HubError, Request},
     ports::{Lease, Pin, Record, StoreError},
     publish::Projector,
-    result::{RunError, RunResult, RunStatus},
+    result::{RunError, RunResult, RunStatus, Waiting},
     world::{Pinned, World, random},
 };
 
@@ -123,7 +123,7 @@ impl FlowRunner {
         }
         let input = merge(&flow.graph.input, &options.input);
         let policy = options.policy.apply(&flow.graph.policy);
-        let identity = Identity { tenant, run_id, depth: 0, parent: None };
+        let identity = Identity { tenant, root: run_id.0.clone(), run_id, depth: 0, parent: None };
         let (driver, hub) = Driver::new(&world, identity.clone(), flow, policy);
         Ok(FlowRunner::with(driver, hub, world, Begin::New(input), options, lease))
     }
@@ -145,7 +145,13 @@ impl FlowRunner {
         lease: Lease,
     ) -> Result<FlowRunner, OpenError> {
         let graph = world.flows.pinned(&record.pin).map_err(OpenError::Pin)?;
-        let identity = Identity { tenant: Tenant::local(), run_id, depth: record.depth, parent: record.parent.clone() };
+        let identity = Identity {
+            tenant: Tenant::local(),
+            run_id,
+            depth: record.depth,
+            parent: record.parent.clone(),
+            root: record.root.clone(),
+        };
         let flow = Pinned { graph, pin: record.pin };
         let (mut driver, hub) = Driver::new(&world, identity.clone(), flow, record.policy);
         let begin = driver.recover(options.by_hand)?;
@@ -222,12 +228,10 @@ impl FlowRunner {
 
     /// Asks something of a run that nobody drives. It is recorded, and whoever drives the run next acts on it.
     pub async fn ask(mut self, request: Request) -> Result<(), HubError> {
-        let Request::Reply { gate, answer } = &request else { return self.driver.note(request).await };
-        let Some((task, inner)) = gate.split_once('/') else { return self.driver.note(request).await };
-        let child = self.driver.child_of(task).ok_or(HubError::GateClosed)?;
+        let Some((task, request)) = request.below() else { return self.driver.note(request).await };
+        let child = self.driver.child_of(&task).ok_or_else(|| request.unmet())?;
         let child = FlowRunner::resume(self.world.clone(), child, RunOptions::default());
-        let child = child.map_err(|_| HubError::GateClosed)?;
-        let request = Request::Reply { gate: inner.to_owned(), answer: answer.clone() };
+        let child = child.map_err(|_| request.unmet())?;
         Box::pin(child.ask(request)).await?;
         self.driver.call_attention().await;
         Ok(())
@@ -254,7 +258,10 @@ impl FlowRunner {
     }
 
     fn result(&self, flow: Arc<str>) -> RunResult {
-        let parked = || (RunStatus::Parked, self.driver.state.recorded_outputs(), None);
+        let waiting = self.driver.waiting();
+        let asks = waiting.iter().any(Waiting::needs_attention);
+        let parked = if asks { RunStatus::NeedsAttention } else { RunStatus::Parked };
+        let parked = || (parked, self.driver.state.recorded_outputs(), None);
         let (status, outputs, error) = self.driver.state.end().map_or_else(parked, |end| match end {
             RunEnd::Succeeded { outputs } => (RunStatus::Succeeded, outputs.clone(), None),
             RunEnd::Failed { outputs, failure, task } => {
@@ -263,7 +270,6 @@ impl FlowRunner {
             }
             RunEnd::Cancelled { outputs } => (RunStatus::Cancelled, outputs.clone(), None),
         });
-        let waiting = if status == RunStatus::Parked { self.driver.waiting() } else { Vec::new() };
         let run_id = self.identity.run_id.clone();
         let duration = Duration::ZERO;
         RunResult { run_id, flow, status, outputs, events: self.events(), duration, error, waiting }

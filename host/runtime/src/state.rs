@@ -9,7 +9,8 @@ use flowcell_contract::{Failure, FanOut, Json, Pause, ScopePath, Value};
 use flowcell_flow::graph::{BodyIx, EdgeIx, FlowPolicy, Graph, NodeIx};
 
 use crate::{
-    fact::{CancelReason, RunEnd, ScopeId, TaskKey, Write},
+    call_log::CallLog,
+    fact::{BlockReason, CancelReason, RunEnd, ScopeId, TaskKey, Write},
     limits::MAX_IDLE_RESUMES,
 };
 
@@ -95,6 +96,10 @@ pub(crate) struct Task {
     pub(crate) failed_input: Option<Json>,
     /// What only tasks that pause or retry have.
     pub(crate) rest: Option<Box<TaskRest>>,
+    /// Its calls that leave the host.
+    pub(crate) calls: Option<Box<CallLog>>,
+    /// Why it cannot go on, and from which phase.
+    pub(crate) blocked: Option<Box<(BlockReason, Phase)>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -152,7 +157,11 @@ pub(crate) enum Phase {
     Paused,
     /// Between two attempts.
     Delayed,
-    /// Over, but passes or a child have to end first.
+    /// Until a person has decided how to go on.
+    Blocked,
+    /// In the queue, to go through its attempt again.
+    Resolved,
+    /// Over, but passes, a child or calls have to end first.
     Closing,
     Succeeded,
     Failed,
@@ -308,6 +317,15 @@ impl PartialEq for RunState {
 }
 
 impl Task {
+    /// Whether calls of it are under way.
+    pub(crate) fn calls_out(&self) -> bool {
+        self.calls.as_ref().is_some_and(|calls| calls.under_way().next().is_some())
+    }
+
+    pub(crate) fn calls(&mut self) -> &mut CallLog {
+        self.calls.get_or_insert_default()
+    }
+
     pub(crate) fn rest(&mut self) -> &mut TaskRest {
         self.rest.get_or_insert_default()
     }

@@ -6,6 +6,7 @@ mod crashes;
 mod disk;
 mod driving;
 mod graphs;
+mod outside;
 mod readiness;
 mod reference;
 mod resuming;

@@ -1,13 +1,13 @@
 //! What runs share: the ports, and where flows are found.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use flowcell_contract::{Failure, Json, NodeRunner, code};
+use flowcell_contract::{Blobs, Capability, Failure, Json, NodeRunner, code};
 use flowcell_flow::graph::Graph;
 
 use crate::{
     hub::Hubs,
-    memory::{LocalLeases, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
+    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
     ports::{CacheStore, Journal, Leases, Pin, StateStore, Timers},
 };
 
@@ -63,6 +63,10 @@ pub struct World {
     pub state: Arc<dyn StateStore>,
     /// Values that may be forgotten.
     pub cache: Arc<dyn CacheStore>,
+    /// Bytes by content.
+    pub blobs: Arc<dyn Blobs>,
+    /// What leaves the host, by the name of the capability.
+    pub capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
     /// The hubs of the runs that are being driven.
     pub hubs: Arc<Hubs>,
 }
@@ -78,6 +82,8 @@ impl World {
             leases: Arc::new(LocalLeases::default()),
             state: Arc::new(MemoryState::default()),
             cache: Arc::new(MemoryCache::default()),
+            blobs: Arc::new(MemoryBlobs::default()),
+            capabilities: Arc::default(),
             hubs: Arc::default(),
         }
     }

@@ -20,7 +20,15 @@ impl Decider<'_> {
             Input::Start { input, seed } => self.start(input, seed),
             Input::Resume { by_hand } => self.resume(by_hand),
             Input::Proceed => {}
-            Input::Park { due } => self.emit(Fact::RunParked { due, reason: ParkReason::Waiting }),
+            Input::Park { due, needs_attention } => {
+                let reason = if needs_attention { ParkReason::NeedsAttention } else { ParkReason::Waiting };
+                self.emit(Fact::RunParked { due, reason });
+            }
+            Input::Call { task, attempt, call, reply } => return self.call(task, attempt, call, reply),
+            Input::CallAgain { task, attempt, ordinal } => self.call_again(task, attempt, ordinal),
+            Input::CallEnded { task, attempt, ordinal, reply } => self.call_ended(task, (attempt, ordinal), reply),
+            Input::Diverged { task, attempt, message } => self.diverged(task, attempt, message),
+            Input::Resolve { task, resolution } => return self.resolve(&task, resolution),
             Input::Answered { task, attempt, result, writes } => self.answered(task, attempt, result, writes),
             Input::Due(timer) => self.due(&timer),
             Input::Reply { gate, answer } => return self.reply(&gate, &answer),
@@ -50,12 +58,14 @@ impl Decider<'_> {
         if self.state.idle_resumes > MAX_IDLE_RESUMES {
             self.emit(Fact::RunParked { due: None, reason: ParkReason::CrashLoop });
         }
+        self.lose_calls();
     }
 
     fn answered(&mut self, key: TaskKey, attempt: (u32, u32), result: StepResult, writes: Vec<Write>) {
         if !self.state.is_running(key, attempt) {
             return;
         }
+        self.abandon_calls(key);
         match result {
             Ok(Step::Done(output)) => {
                 self.emit(Fact::TaskSucceeded { task: key, output });
@@ -103,13 +113,14 @@ impl Decider<'_> {
         let attempt = self.state.task(key).attempt;
         if attempt < retry.max_attempts && is_retried(retry, &failure) {
             let delay_ms = delay(retry, attempt, &failure, self.entropy.draw());
+            self.abandon_calls(key);
             self.emit(Fact::TaskRetrying { task: key, failure: Box::new(failure), delay_ms });
-            if delay_ms == 0 {
+            if delay_ms == 0 && !self.state.task(key).calls_out() {
                 self.emit(Fact::RetryDue { task: key });
             }
             return;
         }
-        self.fail(key, failure);
+        self.close_task(key, Some(failure));
     }
 
     fn due(&mut self, timer: &Timer) {
@@ -132,6 +143,10 @@ impl Decider<'_> {
                 let limit = self.state.graph.node(task.node).policy.total_timeout_ms.unwrap_or_default();
                 let message = format!("the node took longer than its totalTimeoutMs of {limit}");
                 self.close_task(task, Some(Failure::new(code::TOTAL_TIMEOUT, message)));
+            }
+            Timer::Grace { task } => {
+                self.give_up_calls(task);
+                self.finish_closing(task);
             }
             Timer::Flow => self.cancel(CancelReason::TotalTimeout),
         }

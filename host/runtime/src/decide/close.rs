@@ -21,15 +21,20 @@ impl Decider<'_> {
         self.check.push_back(id);
     }
 
-    /// Ends a task with a failure, or as cancelled, once its passes and its child have ended.
+    /// Ends a task with a failure, or as cancelled, once its passes, its child and its calls have ended.
     pub(super) fn close_task(&mut self, key: TaskKey, failure: Option<Failure>) {
         let task = self.state.task(key);
         if task.phase.is_end() || task.phase == Phase::Closing {
             return;
         }
+        if failure.is_some() {
+            // Its time is over, perhaps because of them.
+            self.abandon_calls(key);
+        }
+        let task = self.state.task(key);
         let passes: Vec<_> = task.rest.iter().flat_map(|rest| rest.passes.iter().copied()).collect();
-        let waits = task.phase == Phase::Paused && (!passes.is_empty() || self.state.waits_for_child(key));
-        if !waits {
+        let below = task.phase == Phase::Paused && (!passes.is_empty() || self.state.waits_for_child(key));
+        if !below && !task.calls_out() {
             return self.end_closed(key, failure);
         }
         self.emit(Fact::TaskClosing { task: key, failure: failure.map(Box::new) });
@@ -38,7 +43,7 @@ impl Decider<'_> {
         }
     }
 
-    /// The last pass or the child of a closing task has ended.
+    /// The last pass, the child or the last call of a closing task has ended.
     pub(super) fn finish_closing(&mut self, key: TaskKey) {
         let failure = self.state.task(key).rest.as_deref().and_then(|rest| rest.closing.clone());
         self.end_closed(key, failure);

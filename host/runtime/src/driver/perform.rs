@@ -5,35 +5,46 @@ use std::sync::Arc;
 use flowcell_contract::{Attempt, Failure, FlowCall, Json, RunId, StepResult, Value, Wake, code};
 use futures_util::{FutureExt, future::abortable};
 
-use super::{Answered, Begin, Child, Deferred, Driver, Identity, merge, mix};
+use super::{Answered, Begin, Child, Deferred, Driver, Identity, Live, merge, mix};
 use crate::{
-    calls::AttemptCalls,
+    calls::{AttemptCalls, Attempting},
     fact::{Fact, RunEnd, TaskKey},
     hub::{Command, Hub, Request},
     limits::MAX_DEPTH,
     outstanding::Timer,
-    ports::Record,
+    ports::{Record, Unit},
     result::Rest,
     state::Phase,
     world::Pinned,
 };
 
 impl Driver {
-    pub(super) fn perform(&mut self, facts: &[Fact]) {
-        for fact in facts {
+    pub(super) fn perform(&mut self, unit: &Unit) {
+        for fact in &unit.facts {
             match fact {
                 Fact::RunStarted { .. } => self.timers.add(&self.state, Timer::Flow),
                 Fact::TaskReady { task, .. } => self.timers.add(&self.state, Timer::Total { task: *task }),
-                Fact::AttemptStarted { task } | Fact::TaskResumed { task } => self.start(*task),
+                Fact::AttemptStarted { task } | Fact::TaskResumed { task } | Fact::AttemptRepeated { task } => {
+                    self.start(*task);
+                }
                 Fact::TaskPaused { task, pause, .. } => self.paused(*task, &pause.until),
                 Fact::TaskRetrying { task, .. } => {
                     self.withdraw(*task);
                     self.add_timers(*task);
                 }
-                Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } => self.withdraw(*task),
-                Fact::TaskClosing { task, .. } => self.cancel_child(*task),
+                Fact::CallEnded { task, attempt, ordinal, reply } => {
+                    self.tell_end((*task, *attempt, *ordinal), unit.ts, reply);
+                }
+                Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } | Fact::TaskBlocked { task, .. } => {
+                    self.withdraw(*task);
+                }
+                Fact::TaskClosing { task, .. } => {
+                    self.withdraw(*task);
+                    self.add_timers(*task);
+                    self.cancel_child(*task);
+                }
                 Fact::RunEnded { .. } => {
-                    self.aborts.clear();
+                    self.live.clear();
                     self.children.clear();
                 }
                 _ => {}
@@ -43,12 +54,12 @@ impl Driver {
 
     /// Drops an attempt that is running; what it would answer is of no meaning any more.
     fn withdraw(&mut self, task: TaskKey) {
-        if let Some(abort) = self.aborts.remove(&task) {
-            abort.abort();
+        if let Some(live) = self.live.remove(&task) {
+            live.abort.abort();
         }
     }
 
-    fn add_timers(&mut self, task: TaskKey) {
+    pub(super) fn add_timers(&mut self, task: TaskKey) {
         for timer in self.state.timers_of(task) {
             if !matches!(timer, Timer::Total { .. }) {
                 self.timers.add(&self.state, timer);
@@ -61,15 +72,21 @@ impl Driver {
         let Some(task) = self.state.find(key).filter(|task| task.phase == Phase::Running) else { return };
         let number = (task.attempt, task.resumes);
         let writes = task.rest.as_deref().map(|rest| rest.writes.to_vec()).unwrap_or_default();
+        let attempting =
+            Attempting { task: key, scope: self.state.scope(key.scope).path.clone(), number, now_ms: task.clock };
+        let calls = Arc::new(AttemptCalls::new(self.site.clone(), attempting, writes, task.calls.as_deref()));
         self.add_timers(key);
-        let calls = Arc::new(AttemptCalls::new(self.site.clone(), key, writes));
         let answer = match self.attempt(key) {
             Ok(attempt) => self.world.runner.run(attempt, calls.clone()),
             Err(failure) => std::future::ready(StepResult::Err(failure)).boxed(),
         };
-        let finish = move |result| Answered { task: key, attempt: number, result, writes: calls.take_writes() };
-        let (answered, abort) = abortable(answer.map(finish));
-        self.aborts.insert(key, abort);
+        let done = calls.clone();
+        let (answered, abort) = abortable(async move {
+            let result = answer.await;
+            done.finish(&result).await;
+            Answered { task: key, attempt: number, result, writes: done.take_writes() }
+        });
+        self.live.insert(key, Live { abort, calls });
         self.attempts.push(answered.boxed());
     }
 
@@ -127,8 +144,10 @@ impl Driver {
         self.notes_to_self.push_back(Command::Request(Request::Reply { gate: address, answer }, told));
     }
 
-    pub(super) fn cancel_child(&self, key: TaskKey) {
-        if let Some(child) = self.children.get(&key) {
+    pub(super) fn cancel_child(&mut self, key: TaskKey) {
+        if let Some(child) = self.children.get_mut(&key) {
+            // Whatever it waited for, it moves now.
+            child.rest = None;
             let hub = child.hub.clone();
             tokio::spawn(async move { hub.abort().await });
         }
@@ -156,7 +175,16 @@ impl Driver {
 
     /// The id of the run that a task calls, the same whenever it is asked for.
     pub(super) fn child_id(&self, key: TaskKey, attempt: u32) -> RunId {
-        RunId::from(format!("{}.{}.{attempt}", self.identity.run_id, self.state.address(key)))
+        let call = self.nth_call(key);
+        RunId::from(format!("{}.{}.{attempt}{call}", self.identity.run_id, self.state.address(key)))
+    }
+
+    /// An attempt may call one flow after the other.
+    fn nth_call(&self, key: TaskKey) -> String {
+        match self.state.task(key).resumes {
+            0 => String::new(),
+            resumes => format!("-{resumes}"),
+        }
     }
 
     /// A driver for the flow that a task calls: of a new run, or of the one that the journal knows.
@@ -167,6 +195,7 @@ impl Driver {
             run_id: self.child_id(key, attempt),
             depth: self.identity.depth + 1,
             parent: Some(self.identity.run_id.clone()),
+            root: format!("{}/{address}{}", self.identity.root, self.nth_call(key)).into(),
         };
         if identity.depth > MAX_DEPTH {
             return Err(Failure::new(code::TOO_DEEP, format!("flows may call flows at most {MAX_DEPTH} deep")));

@@ -65,7 +65,8 @@ impl Driver {
                     }
                 }
                 Outstanding::Question { task, .. } => self.answer_early(task),
-                Outstanding::Event { .. } => {}
+                // A call is made again when its attempt is back at it.
+                Outstanding::Event { .. } | Outstanding::Decision { .. } | Outstanding::Call { .. } => {}
             }
         }
         let _ = self.bring(Input::Proceed);

@@ -8,9 +8,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use flowcell_contract::Wake;
+use flowcell_contract::{Outgoing, Wake};
 use tokio::{sync::oneshot, task::JoinHandle};
 
+use super::leave::CallKey;
 use crate::{
     fact::{Fact, RunEnd},
     hub::HubError,
@@ -24,6 +25,8 @@ pub(super) enum Deferred {
     Tell(Arc<Unit>),
     /// What a child that has ended still tells; what the run tells of it comes after.
     Follow(JoinHandle<()>),
+    /// A call that leaves the host.
+    Leave(CallKey, Box<Outgoing>),
     /// The outcome of a request.
     Acknowledge(oneshot::Sender<Result<(), HubError>>, Result<(), HubError>),
 }
@@ -96,7 +99,7 @@ impl Trail {
 pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
     match fact {
         Fact::RunStarted { .. } | Fact::RunEnded { .. } => top,
-        Fact::RunResumed { .. } | Fact::RunParked { .. } => true,
+        Fact::RunResumed { .. } | Fact::RunParked { .. } | Fact::CallStarted { .. } => true,
         Fact::TaskPaused { pause, .. } => {
             pause.until.iter().any(|wake| matches!(wake, Wake::Answer(_) | Wake::Event(_)))
         }

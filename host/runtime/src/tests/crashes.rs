@@ -15,13 +15,14 @@ use super::{
     disk::Disk,
     driving::VirtualTimers,
     graphs::{Plan, PlannedBody, lower, perform},
+    outside::{self, Outside},
     readiness::{Counter, scale, scope},
     reference::{self, End},
 };
 use crate::{
-    Channel, Event, FlowRunner, Flows, NoFlows, Pinned, RunOptions, RunResult, RunStatus, World,
+    Channel, Event, FlowRunner, Flows, NoFlows, Pinned, Request, RunOptions, RunResult, RunStatus, Waiting, World,
     decide::Entropy,
-    fact::Fact,
+    fact::{BlockReason, Fact, Resolution},
     ports::{Pin, Unit},
     publish::Projector,
 };
@@ -43,8 +44,12 @@ impl NodeRunner for Workers {
         let ran = (attempt.run_id, attempt.scope.to_string(), attempt.node_id.to_string(), attempt.attempt);
         self.ran.lock().unwrap().push(ran);
         Box::pin(async move {
-            if plan == Plan::Count {
-                return count(&*calls).await;
+            match plan {
+                Plan::Count => return count(&*calls).await,
+                Plan::InTurn(functions) => return outside::in_turn(&*calls, functions).await,
+                Plan::InPassing(functions) => return outside::in_passing(&*calls, functions).await,
+                Plan::AtATime(functions) => return outside::at_a_time(&*calls, functions).await,
+                _ => {}
             }
             perform(&plan, attempt.attempt, attempt.woken.as_ref(), attempt.state.as_ref()).unwrap()
         })
@@ -81,6 +86,7 @@ struct Story {
     disk: Arc<Disk>,
     clock: VirtualTimers,
     witness: Arc<Witness>,
+    outside: Arc<Outside>,
     lives: u32,
 }
 
@@ -92,23 +98,31 @@ impl Story {
         child.graph.name = "child".into();
         let plans = HashMap::from([("planned".to_owned(), main.plans), ("child".to_owned(), child.plans)]);
         let graphs = [main.graph, child.graph].map(|graph| (graph.name.to_string(), Arc::new(graph)));
+        let disk = Arc::new(Disk::new(seed, lies));
         Story {
+            outside: Arc::new(Outside::new(disk.clone(), seed)),
+            disk,
             graphs: HashMap::from(graphs),
             workers: Arc::new(Workers { plans, ran: Mutex::default() }),
-            disk: Arc::new(Disk::new(seed, lies)),
             clock: VirtualTimers::default(),
             witness: Arc::default(),
             lives: 0,
         }
     }
 
-    /// One life of the process: it does what the command line does when the same command is given again.
-    fn live(&mut self, fails_after: u64) -> Option<RunResult> {
-        self.lives += 1;
+    fn world(&self) -> Arc<World> {
         let mut world = World::in_memory(self.workers.clone(), Arc::new(Shelf(self.graphs.clone())));
         world.timers = Arc::new(self.clock.clone());
         world.journal = self.disk.clone();
         world.state = self.disk.clone();
+        world.capabilities = outside::capabilities(&self.outside);
+        Arc::new(world)
+    }
+
+    /// One life of the process: it does what the command line does when the same command is given again.
+    fn live(&mut self, fails_after: u64) -> Option<RunResult> {
+        self.lives += 1;
+        let world = self.world();
         let nodes = self.graphs["planned"].nodes.iter();
         let yes = Json::object([("content", Json::from("yes"))]);
         let options = RunOptions {
@@ -122,16 +136,65 @@ impl Story {
         };
         let flow = Pinned { graph: self.graphs["planned"].clone(), pin: Pin("planned".into()) };
         self.disk.power(fails_after);
-        let runner = FlowRunner::new(flow, Arc::new(world), options).unwrap();
+        let runner = FlowRunner::new(flow, world, options).unwrap();
+        self.powered(runner.run())
+    }
+
+    /// What comes of something, if the power does not fail.
+    fn powered<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         let disk = self.disk.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let power = future::poll_fn(|context| disk.poll(context));
-            match future::select(Box::pin(runner.run()), power).await {
+            match future::select(Box::pin(what), power).await {
                 Either::Left((result, _)) => Some(result),
                 Either::Right(_) => None,
             }
         })
+    }
+
+    /// A person looks outside whether the calls happened of which the run does not know it.
+    fn decide(&self, waiting: &[Waiting]) {
+        for waiting in waiting {
+            let Waiting::Decision { address, reason } = waiting else { continue };
+            let BlockReason::Ambiguous { attempt, ordinal, .. } = **reason else { panic!("{address}: {reason}") };
+            let key = self.key(address, attempt, ordinal);
+            let resolution = match self.outside.effect_of(&key) {
+                Some(number) => Resolution::Reply(Value::from(Json::from(number as u64))),
+                None => Resolution::Repeat,
+            };
+            self.disk.power(u64::MAX);
+            let runner = FlowRunner::resume(self.world(), "run-1".into(), RunOptions::default()).unwrap();
+            let asked = runner.ask(Request::Resolve { task: address.clone(), resolution });
+            self.powered(asked).unwrap().unwrap();
+        }
+    }
+
+    /// The key of a call.
+    fn key(&self, address: &str, attempt: u32, call: u32) -> String {
+        let run = self.run_of(address);
+        let units = self.disk.runs().into_iter().find(|(other, _)| *other == run).unwrap().1;
+        let place = address.rsplit_once('/').map_or(address, |(_, inner)| inner);
+        let (scope, node) = place.rsplit_once('.').unwrap_or(("", place));
+        let is = |event: &&Event| {
+            let text = |key: &str| event.data.get(key).and_then(Json::as_str).unwrap_or_default();
+            let number = |key: &str| event.data.get(key).and_then(Json::as_u64);
+            let numbers = (number("attempt"), number("call"));
+            event.kind == "call:start"
+                && (text("scope"), text("taskId")) == (scope, node)
+                && numbers == (Some(attempt.into()), Some(call.into()))
+        };
+        let events = self.events(&run, &units);
+        let found = events.iter().rev().find(is).unwrap();
+        found.data.get("key").and_then(Json::as_str).unwrap().to_owned()
+    }
+
+    fn run_of(&self, address: &str) -> RunId {
+        let Some((task, _)) = address.split_once('/') else { return "run-1".into() };
+        let runs = self.disk.runs();
+        let child =
+            runs.into_iter().map(|(run, _)| run).filter(|run| run.as_str().starts_with(&format!("run-1.{task}.")));
+        child.max_by_key(|run| run.to_string()).unwrap()
     }
 
     /// What may be said of the disk after every life.
@@ -146,6 +209,7 @@ impl Story {
             for ((_, seq), event) in of_run {
                 assert_eq!(events.get(*seq as usize), Some(event), "what was told is not what happened");
             }
+            outside::check_ends(&units.iter().flat_map(|unit| &unit.facts).collect::<Vec<_>>());
             let ends = |fact: &&Fact| matches!(fact, Fact::RunEnded { .. });
             let facts: Vec<_> = units.iter().flat_map(|unit| &unit.facts).collect();
             if let Some(end) = facts.iter().position(ends) {
@@ -160,6 +224,7 @@ impl Story {
             let outcomes: Vec<_> = outcomes.collect();
             assert_eq!(outcomes.iter().collect::<BTreeSet<_>>().len(), outcomes.len(), "an outcome twice");
         }
+        self.outside.check();
         let lost = told.keys().find(|(run, _)| self.disk.runs().iter().all(|(kept, _)| kept != run));
         assert_eq!(lost, None, "a run that somebody has seen is gone");
     }
@@ -212,7 +277,7 @@ impl Flows for Shelf {
 }
 
 fn child() -> PlannedBody {
-    let nodes = [Plan::Count, Plan::After(20), Plan::Done].map(super::graphs::Planned::new).into();
+    let nodes = [Plan::Count, Plan::After(20), Plan::InTurn(&["once"])].map(super::graphs::Planned::new).into();
     PlannedBody { nodes, edges: vec![(0, 1, flowcell_flow::graph::On::Success)] }
 }
 
@@ -220,7 +285,10 @@ fn child() -> PlannedBody {
 fn season(flow: &mut PlannedBody, dice: &mut Counter) {
     for planned in &mut flow.nodes {
         if planned.plan == Plan::Done {
-            planned.plan = match dice.draw() % 8 {
+            planned.plan = match dice.draw() % 12 {
+                8 => Plan::InTurn(&["idempotent", "once", "idempotent"]),
+                10 => Plan::InPassing(&["idempotent", "once"]),
+                9 => Plan::AtATime(&["once", "idempotent", "at-least-once", "once"]),
                 0 => Plan::Ask,
                 1 | 2 => Plan::Count,
                 3 => Plan::Call("child"),
@@ -246,8 +314,17 @@ fn tell(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
             assert!(!finished.contains(attempt), "an attempt with an outcome was made again: {attempt:?}");
         }
         let Some(result) = result else { continue };
+        if result.status == RunStatus::NeedsAttention {
+            story.decide(&result.waiting);
+            continue;
+        }
         let (ends, unhandled) = reference::run(flow);
-        assert_eq!(result.status, if unhandled { RunStatus::Failed } else { RunStatus::Succeeded });
+        assert_eq!(
+            result.status,
+            if unhandled { RunStatus::Failed } else { RunStatus::Succeeded },
+            "{:?}",
+            result.error
+        );
         for (node, end) in ends.iter().enumerate() {
             let output = result.outputs.get(&format!("n{node}"));
             let is = |key: &str| output.and_then(|output| output.get(key)).and_then(Json::as_bool) == Some(true);
@@ -259,7 +336,7 @@ fn tell(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
                 End::Succeeded
             };
             // Only sinks are outputs of the flow.
-            assert!(output.is_none() || actual == *end, "n{node} ended as {actual:?}, not as {end:?}");
+            assert!(output.is_none() || actual == *end, "n{node} ended as {actual:?}, not as {end:?}: {output:?}");
         }
         break;
     }

@@ -30,7 +30,8 @@ impl Timers for VirtualTimers {
 
     fn wait(&self, due: u64) -> BoxFuture<'static, ()> {
         let clock = self.0.clone();
-        let mut patience = 16;
+        // What takes long waits longer, so that what is under way can come to its end first.
+        let mut patience = if due.saturating_sub(self.now()) < 1_000 { 16 } else { 2_000 };
         Box::pin(future::poll_fn(move |context| {
             if patience > 0 {
                 patience -= 1;

@@ -39,6 +39,12 @@ pub(crate) enum Plan {
     Call(&'static str),
     /// Adds one to a state that many tasks share.
     Count,
+    /// Makes calls that leave the host, one after the other.
+    InTurn(&'static [&'static str]),
+    /// Makes them, and does not wait for them.
+    InPassing(&'static [&'static str]),
+    /// Makes them all at a time.
+    AtATime(&'static [&'static str]),
 }
 
 /// A node of a plan.
@@ -170,7 +176,7 @@ fn node(ix: NodeIx, slot: usize, body_of: BodyIx, planned: &Planned, node_type: 
 }
 
 fn node_type() -> Arc<NodeType> {
-    let manifest = "name: plan\nversion: 1.0.0\nnodes: [{ type: plan.node, title: A planned node }]";
+    let manifest = "name: plan\nversion: 1.0.0\nnodes: [{ type: plan.node, title: A planned node, capabilities: [{ name: outside, reason: To call }] }]";
     let mut node = Manifest::parse(manifest).unwrap().nodes.remove(0);
     node.pack = Some(Digest("00".into()));
     Arc::new(node)

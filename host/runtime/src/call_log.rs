@@ -1,0 +1,262 @@
+//! The calls of one task that leave the host, folded from its facts.
+//!
+//! After a crash the same attempt runs again from its last checkpoint and is told what it was told before, in order: what
+//! the host answered, which ends were handed over, how long it waited in vain. A call whose reply is recorded is not made
+//! again. What an attempt was told is recorded with its next call only, since nothing follows from it before.
+
+use std::collections::{BTreeMap, HashMap};
+
+use std::sync::Arc;
+
+use flowcell_contract::{Effect, Failure, Json, Value, code};
+use sha2::{Digest, Sha256};
+
+use crate::fact::{BlockReason, CallDigest, CallRecord, Observed};
+
+pub(crate) type Reply = Result<Value, Box<Failure>>;
+
+/// The calls of one task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct CallLog {
+    /// Calls begun in this attempt.
+    pub(crate) begun: u32,
+    /// How often this attempt has asked for the same, up to its last checkpoint.
+    pub(crate) asked: HashMap<CallDigest, u32>,
+    /// What this attempt did since its last checkpoint, in order.
+    pub(crate) steps: Vec<LogStep>,
+    /// The ends of calls since the last checkpoint, in order.
+    pub(crate) ended: Vec<Ended>,
+    /// Replies of calls that must not be made twice, of whichever attempt, by key.
+    pub(crate) once: HashMap<Arc<str>, Reply>,
+    /// Calls that are under way, and those of which nobody knows how they ended; by attempt and ordinal.
+    open: BTreeMap<(u32, u32), Open>,
+}
+
+/// One thing that an attempt did.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum LogStep {
+    /// It was told something.
+    Observed(Observed),
+    /// It began a call.
+    Begun { ordinal: u32, digest: CallDigest },
+}
+
+/// The end of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ended {
+    pub(crate) ordinal: u32,
+    pub(crate) ts: u64,
+    pub(crate) reply: Reply,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Open {
+    effect: Effect,
+    key: Arc<str>,
+    interface: Arc<str>,
+    function: Arc<str>,
+    about: Json,
+    way: Way,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It has left, or is about to.
+    Out,
+    /// It has ended, and nobody knows how.
+    Ambiguous,
+    /// A person has said that it has not happened; it is made again when its attempt is back at it.
+    Again,
+}
+
+impl CallLog {
+    /// A new attempt begins, or the old one is over: only what must not be made twice is still of interest.
+    pub(crate) fn new_attempt(&mut self) {
+        self.checkpoint();
+        self.begun = 0;
+        self.asked.clear();
+        self.open.retain(|_, open| open.effect == Effect::Once);
+    }
+
+    /// The attempt goes on from here, with another instance.
+    pub(crate) fn checkpoint(&mut self) {
+        for step in self.steps.drain(..) {
+            if let LogStep::Begun { digest, .. } = step {
+                *self.asked.entry(digest).or_default() += 1;
+            }
+        }
+        self.ended.clear();
+    }
+
+    pub(crate) fn begin(&mut self, attempt: u32, call: &CallRecord) {
+        self.begun = call.ordinal;
+        self.steps.extend(call.before.iter().cloned().map(LogStep::Observed));
+        self.steps.push(LogStep::Begun { ordinal: call.ordinal, digest: call.digest.clone() });
+        let open = Open {
+            effect: call.effect,
+            key: call.key.clone(),
+            interface: call.interface.clone(),
+            function: call.function.clone(),
+            about: call.about.clone(),
+            way: Way::Out,
+        };
+        self.open.insert((attempt, call.ordinal), open);
+    }
+
+    /// Ends a call that the attempt `current` or an earlier one has begun.
+    pub(crate) fn end(&mut self, current: u32, (attempt, ordinal): (u32, u32), ts: u64, reply: &Reply) {
+        let Some(open) = self.open.get_mut(&(attempt, ordinal)) else { return };
+        if open.effect == Effect::Once {
+            if is_ambiguous(reply) {
+                open.way = Way::Ambiguous;
+                return;
+            }
+            self.once.insert(open.key.clone(), reply.clone());
+        }
+        self.open.remove(&(attempt, ordinal));
+        if attempt == current {
+            self.ended.push(Ended { ordinal, ts, reply: reply.clone() });
+        }
+    }
+
+    /// A person says that a call has not happened. The attempt that made it makes it again.
+    pub(crate) fn repeat(&mut self, current: u32, call: (u32, u32)) {
+        if call.0 != current {
+            self.open.remove(&call);
+        } else if let Some(open) = self.open.get_mut(&call) {
+            open.way = Way::Again;
+        }
+    }
+
+    /// A call leaves again.
+    pub(crate) fn leave_again(&mut self, call: (u32, u32)) {
+        if let Some(open) = self.open.get_mut(&call) {
+            open.way = Way::Out;
+        }
+    }
+
+    /// A person says what the reply of a call was.
+    pub(crate) fn settle(&mut self, current: u32, call: (u32, u32), ts: u64, reply: Value) {
+        self.end(current, call, ts, &Ok(reply));
+    }
+
+    /// Calls that are under way: attempt, ordinal and effect.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = ((u32, u32), Effect)> {
+        self.open.iter().filter(|(_, open)| open.way == Way::Out).map(|(call, open)| (*call, open.effect))
+    }
+
+    /// Whether this call is under way.
+    pub(crate) fn is_under_way(&self, call: (u32, u32)) -> bool {
+        self.open.get(&call).is_some_and(|open| open.way == Way::Out)
+    }
+
+    /// Whether this call is to be made again.
+    pub(crate) fn is_to_repeat(&self, call: (u32, u32)) -> bool {
+        self.open.get(&call).is_some_and(|open| open.way == Way::Again)
+    }
+
+    /// The first call of which a person has to say whether it happened.
+    pub(crate) fn ambiguous(&self) -> Option<BlockReason> {
+        let ((attempt, ordinal), open) = self.open.iter().find(|(_, open)| open.way == Way::Ambiguous)?;
+        Some(BlockReason::Ambiguous {
+            attempt: *attempt,
+            ordinal: *ordinal,
+            interface: open.interface.clone(),
+            function: open.function.clone(),
+            about: open.about.clone(),
+        })
+    }
+}
+
+fn is_ambiguous(reply: &Reply) -> bool {
+    reply.as_ref().is_err_and(|failure| failure.code == code::AMBIGUOUS)
+}
+
+impl CallDigest {
+    /// The digest of what a call asks for. The order of an object's members does not matter.
+    pub(crate) fn of(interface: &str, function: &str, args: &Json) -> CallDigest {
+        let mut hasher = Sha256::new();
+        hash_text(interface, &mut hasher);
+        hash_text(function, &mut hasher);
+        hash(args, &mut hasher);
+        CallDigest(hex(hasher).into())
+    }
+}
+
+/// The idempotency key of a call: the same in every attempt, resume and retry of its task.
+pub(crate) fn key(root: &str, task: &str, digest: &CallDigest, occurrence: u32) -> Arc<str> {
+    let mut hasher = Sha256::new();
+    for text in ["flowcell call 1", root, task, &digest.0] {
+        hash_text(text, &mut hasher);
+    }
+    hasher.update(occurrence.to_le_bytes());
+    hex(hasher).into()
+}
+
+/// The first 128 bits in hexadecimal.
+fn hex(hasher: Sha256) -> String {
+    hasher.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn hash_text(text: &str, hasher: &mut Sha256) {
+    hasher.update((text.len() as u64).to_le_bytes());
+    hasher.update(text);
+}
+
+fn hash(json: &Json, hasher: &mut Sha256) {
+    match json {
+        Json::Null => hasher.update(b"n"),
+        Json::Bool(value) => hasher.update(if *value { b"t" } else { b"f" }),
+        Json::Number(number) => {
+            hasher.update(b"#");
+            hash_text(&number.to_string(), hasher);
+        }
+        Json::String(text) => {
+            hasher.update(b"s");
+            hash_text(text, hasher);
+        }
+        Json::Array(items) => {
+            hasher.update(b"[");
+            hasher.update((items.len() as u64).to_le_bytes());
+            items.iter().for_each(|item| hash(item, hasher));
+        }
+        Json::Object(members) => {
+            hasher.update(b"{");
+            hasher.update((members.len() as u64).to_le_bytes());
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by(|(a, _), (b, _)| a.cmp(b));
+            for (name, value) in members {
+                hash_text(name, hasher);
+                hash(value, hasher);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn digest(args: &str) -> CallDigest {
+        CallDigest::of("http", "send", &Json::parse(args).unwrap())
+    }
+
+    #[test]
+    fn a_digest_is_of_the_content() {
+        assert_eq!(digest(r#"{"a":[1,"x"],"b":null}"#), digest(r#"{ "b": null, "a": [1, "x"] }"#));
+        let different = ["{}", "[]", "null", "\"\"", "[[]]", r#"{"a":1}"#, r#"{"a":"1"}"#, r#"["a",1]"#, r#"["a1"]"#];
+        for (index, one) in different.iter().enumerate() {
+            assert!(different[..index].iter().all(|other| digest(one) != digest(other)), "{one}");
+        }
+    }
+
+    #[test]
+    fn a_key_tells_runs_tasks_and_repetitions_apart() {
+        let one = digest("{}");
+        let keys = [key("r", "t", &one, 0), key("r", "t", &one, 1), key("r2", "t", &one, 0), key("r", "t2", &one, 0)];
+        assert!((0..keys.len()).all(|index| !keys[..index].contains(&keys[index])));
+        assert_eq!(keys[0], key("r", "t", &one, 0));
+    }
+}

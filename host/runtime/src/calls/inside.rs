@@ -1,0 +1,140 @@
+//! Calls that stay in the host: state, cache, logs and metrics.
+
+use flowcell_contract::{Call, Failure, Json, Value, code};
+
+use super::AttemptCalls;
+use crate::{
+    fact::{CallDigest, Note, Observed, Write},
+    hub::Command,
+    limits::MAX_KEY_BYTES,
+};
+
+impl AttemptCalls {
+    pub(super) async fn note(&self, call: &Call) -> Result<Value, Failure> {
+        let args = call.args.json();
+        let note = match &*call.interface {
+            "log" => Note::Log { level: text(args, "level")?, message: text(args, "message")? },
+            _ => {
+                let member = |name: &str| args.get(name).cloned().unwrap_or_default();
+                Note::Metric { name: text(args, "name")?, value: member("value"), tags: member("tags") }
+            }
+        };
+        self.send(Command::Note { task: self.attempting.task, note }).await;
+        Ok(Value::null())
+    }
+
+    /// Answers a call of state or cache. If the attempt may make calls that leave the host, what it was told may show in
+    /// them: a repeated attempt is told the same.
+    pub(super) async fn stay(&self, call: &Call) -> Result<Value, Failure> {
+        if !self.may_leave() {
+            return self.look(call);
+        }
+        let digest = CallDigest::of(&call.interface, &call.function, call.args.json());
+        let told = self.progress().told();
+        match told {
+            None => {
+                let reply = self.look(call);
+                let observed = Observed::Answered(digest, reply.clone().map_err(Box::new));
+                self.progress().since.push(observed);
+                reply
+            }
+            Some(Ok(Observed::Answered(before, reply))) if before == digest => {
+                self.write_again(call, &reply);
+                reply.map_err(|failure| *failure)
+            }
+            Some(Ok(Observed::Answered(..))) => self.diverged("it asked for other state than it had").await,
+            Some(Ok(_)) => self.diverged("it asked for state where it had waited").await,
+            Some(Err(expected)) => self.diverged(&format!("it asked for state where it had {expected}")).await,
+        }
+    }
+
+    /// Whether the node type asks for a capability that leaves the host.
+    fn may_leave(&self) -> bool {
+        let asked = &self.site.graph.node(self.attempting.task.node).node_type.capabilities;
+        asked.iter().any(|request| self.site.capabilities.contains_key(&request.name))
+    }
+
+    fn look(&self, call: &Call) -> Result<Value, Failure> {
+        let args = call.args.json();
+        match (&*call.interface, &*call.function) {
+            ("state", "get") => self.state_get(&key(args)?),
+            ("state", "set") => self.state_set(args, None),
+            ("state", "set-if") => self.state_set(args, Some(expected(args))),
+            ("cache", "get") => {
+                let found = self.site.cache.get(&self.site.tenant, &key(args)?, self.site.timers.now());
+                let entry = |value: Value| Json::object([("value", value.json().clone())]);
+                Ok(Value::from(found.map(entry).unwrap_or_default()))
+            }
+            ("cache", "set") => {
+                let now = self.site.timers.now();
+                let expires = args.get("ttlMs").and_then(Json::as_u64).map(|ttl| now.saturating_add(ttl));
+                self.site.cache.set(&self.site.tenant, &key(args)?, value(args), expires);
+                Ok(Value::null())
+            }
+            _ => Err(super::unknown(call)),
+        }
+    }
+
+    /// The value and version that this attempt sees: its own writes first.
+    fn seen(&self, key: &str) -> Result<Option<(Value, u64)>, Failure> {
+        let stored = self.site.state.get(&self.site.tenant, &self.site.graph.name, key)?;
+        let progress = self.progress();
+        let own = progress.writes.iter().filter(|write| write.key == key);
+        Ok(own.fold(stored, |seen, write| Some((write.value.clone(), seen.map_or(0, |(_, version)| version) + 1))))
+    }
+
+    fn state_get(&self, key: &str) -> Result<Value, Failure> {
+        let entry = self
+            .seen(key)?
+            .map(|(value, version)| Json::object([("value", value.json().clone()), ("version", Json::from(version))]));
+        Ok(Value::from(entry.unwrap_or_default()))
+    }
+
+    fn state_set(&self, args: &Json, expected: Option<u64>) -> Result<Value, Failure> {
+        let key = key(args)?;
+        let version = self.seen(&key)?.map_or(0, |(_, version)| version);
+        if expected.is_some_and(|expected| expected != version) {
+            return Ok(Value::null());
+        }
+        self.progress().writes.push(Write { key, value: value(args), expected });
+        Ok(Value::from(Json::from(version + 1)))
+    }
+
+    /// Buffers a write that was accepted the first time.
+    fn write_again(&self, call: &Call, reply: &Result<Value, Box<Failure>>) {
+        let args = call.args.json();
+        let expected = match (&*call.interface, &*call.function) {
+            ("state", "set") => None,
+            ("state", "set-if") => Some(expected(args)),
+            _ => return,
+        };
+        let accepted = reply.as_ref().is_ok_and(|version| !version.json().is_null());
+        if let Ok(key) = key(args).as_ref()
+            && accepted
+        {
+            self.progress().writes.push(Write { key: key.clone(), value: value(args), expected });
+        }
+    }
+}
+
+fn expected(args: &Json) -> u64 {
+    args.get("expected").and_then(Json::as_u64).unwrap_or(0)
+}
+
+fn text(args: &Json, name: &str) -> Result<String, Failure> {
+    let found = args.get(name).and_then(Json::as_str).map(str::to_owned);
+    found.ok_or_else(|| Failure::new(code::INVALID_INPUT, format!("the call has no text `{name}`")))
+}
+
+fn value(args: &Json) -> Value {
+    Value::from(args.get("value").cloned().unwrap_or_default())
+}
+
+fn key(args: &Json) -> Result<String, Failure> {
+    let key = text(args, "key")?;
+    if key.is_empty() || key.len() > MAX_KEY_BYTES {
+        let message = format!("a key must have 1 to {MAX_KEY_BYTES} bytes, this one has {}", key.len());
+        return Err(Failure::new(code::INVALID_INPUT, message));
+    }
+    Ok(key)
+}

@@ -1,0 +1,141 @@
+//! Calls that leave the host, and tasks that cannot go on because of one.
+
+use flowcell_contract::{Effect, Failure, code};
+
+use super::{Decider, Refusal};
+use crate::{
+    call_log::Reply,
+    fact::{BlockReason, CallRecord, Fact, Resolution, TaskKey},
+    state::Phase,
+};
+
+impl Decider<'_> {
+    pub(super) fn call(
+        &mut self,
+        task: TaskKey,
+        attempt: (u32, u32),
+        call: Box<CallRecord>,
+        reply: Option<Reply>,
+    ) -> Result<(), Refusal> {
+        if !self.state.is_running(task, attempt) {
+            return Err(Refusal::RunEnded);
+        }
+        let ordinal = call.ordinal;
+        self.emit(Fact::CallStarted { task, call });
+        if let Some(reply) = reply {
+            self.end_call(task, (attempt.0, ordinal), reply);
+        }
+        Ok(())
+    }
+
+    pub(super) fn call_again(&mut self, task: TaskKey, attempt: u32, ordinal: u32) {
+        let calls = self.state.find(task).and_then(|task| task.calls.as_ref());
+        if calls.is_some_and(|calls| calls.is_to_repeat((attempt, ordinal))) {
+            self.emit(Fact::CallRepeated { task, attempt, ordinal });
+        }
+    }
+
+    pub(super) fn call_ended(&mut self, key: TaskKey, call: (u32, u32), reply: Reply) {
+        let under_way = |task: &crate::state::Task| task.calls.as_ref().is_some_and(|calls| calls.is_under_way(call));
+        if !self.state.find(key).is_some_and(under_way) {
+            return;
+        }
+        self.end_call(key, call, reply);
+        match self.state.task(key).phase {
+            Phase::Closing if !self.state.task(key).calls_out() => self.finish_closing(key),
+            Phase::Running | Phase::Delayed => self.ask_about_calls(key),
+            _ => {}
+        }
+    }
+
+    fn end_call(&mut self, task: TaskKey, (attempt, ordinal): (u32, u32), reply: Reply) {
+        self.emit(Fact::CallEnded { task, attempt, ordinal, reply });
+    }
+
+    /// Blocks a task if a person has to say whether one of its calls happened.
+    fn ask_about_calls(&mut self, task: TaskKey) {
+        if let Some(reason) = self.state.task(task).calls.as_ref().and_then(|calls| calls.ambiguous()) {
+            self.emit(Fact::TaskBlocked { task, reason: Box::new(reason) });
+        }
+    }
+
+    /// An attempt that has answered does not wait for its calls; those that must not be made twice have ended by then,
+    /// or its time is over.
+    pub(super) fn abandon_calls(&mut self, key: TaskKey) {
+        self.end_calls(key, |effect| {
+            let abandoned = || Failure::new(code::ABANDONED, "the attempt went on without the reply");
+            (effect != Effect::Once).then(abandoned)
+        });
+    }
+
+    /// Nobody waits any longer.
+    pub(super) fn give_up_calls(&mut self, key: TaskKey) {
+        let code = |effect| if effect == Effect::Once { code::AMBIGUOUS } else { code::ABANDONED };
+        self.end_calls(key, |effect| Some(Failure::new(code(effect), "there was no reply after the task was over")));
+    }
+
+    fn end_calls(&mut self, key: TaskKey, failure: impl Fn(Effect) -> Option<Failure>) {
+        let calls: Vec<_> = self.state.task(key).calls.iter().flat_map(|calls| calls.under_way()).collect();
+        for (call, effect) in calls {
+            if let Some(failure) = failure(effect) {
+                self.end_call(key, call, Err(Box::new(failure)));
+            }
+        }
+    }
+
+    /// The process that made the calls is gone. A running attempt makes them again, but for those that must not be.
+    pub(super) fn lose_calls(&mut self) {
+        let live = self.state.scopes.iter().flat_map(|(id, scope)| {
+            let nodes = &self.state.graph.body(scope.body).nodes;
+            let calling = nodes.iter().zip(&scope.tasks).filter(|(_, task)| task.calls_out());
+            calling.map(|(node, _)| TaskKey { scope: *id, node: *node })
+        });
+        let mut tasks: Vec<_> = live.collect();
+        tasks.sort_unstable();
+        for key in tasks {
+            let phase = self.state.task(key).phase;
+            self.end_calls(key, |effect| match effect {
+                Effect::Once => {
+                    Some(Failure::new(code::AMBIGUOUS, "the process that made the call ended before there was a reply"))
+                }
+                _ if phase == Phase::Closing => {
+                    Some(Failure::new(code::ABANDONED, "the process that made the call ended before there was a reply"))
+                }
+                _ => None,
+            });
+            match phase {
+                Phase::Closing => self.finish_closing(key),
+                Phase::Running | Phase::Delayed => self.ask_about_calls(key),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn diverged(&mut self, task: TaskKey, attempt: (u32, u32), message: Box<str>) {
+        if self.state.is_running(task, attempt) {
+            let reason = Box::new(BlockReason::Nondeterministic { message });
+            self.emit(Fact::TaskBlocked { task, reason });
+        }
+    }
+
+    pub(super) fn resolve(&mut self, task: &str, resolution: Resolution) -> Result<(), Refusal> {
+        let blocked = self.state.task_at(task).filter(|key| self.state.task(*key).phase == Phase::Blocked);
+        let key = blocked.ok_or(Refusal::NotBlocked)?;
+        let reason = self.state.task(key).blocked.as_ref().map(|blocked| &blocked.0);
+        if let (Some(BlockReason::Nondeterministic { .. }), Resolution::Reply(_)) = (reason, &resolution) {
+            let why = "no call of this task waits for a reply; repeat it, or give its output, or let it fail";
+            return Err(Refusal::AnswerRefused(why.into()));
+        }
+        self.emit(Fact::TaskResolved { task: key, resolution: Box::new(resolution.clone()) });
+        match resolution {
+            Resolution::Repeat | Resolution::Reply(_) => self.ask_about_calls(key),
+            Resolution::Output(output) => {
+                self.give_up_calls(key);
+                self.emit(Fact::TaskSucceeded { task: key, output });
+                self.ended.push_back(key);
+            }
+            Resolution::Fail(message) => self.close_task(key, Some(Failure::new(code::RESOLVED, message))),
+        }
+        Ok(())
+    }
+}

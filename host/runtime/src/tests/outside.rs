@@ -1,0 +1,160 @@
+//! The world outside of the host, which remembers every effect that it saw, and nodes that call it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex},
+    task::Poll,
+};
+
+use flowcell_contract::{
+    Admission, Arrival, Call, Caller, Calls, Capability, Effect, Failure, Json, Outgoing, Step, StepResult, Value, code,
+};
+use futures_util::future::{self, BoxFuture};
+
+use super::{disk::Disk, readiness::Counter};
+use crate::{decide::Entropy, fact::Fact};
+
+/// Keeps a ledger outside of the process, and answers each effect with its number.
+pub(super) struct Outside {
+    disk: Arc<Disk>,
+    ledger: Mutex<Vec<(Arc<str>, Effect)>>,
+    wrong: Mutex<Vec<String>>,
+    dice: Mutex<Counter>,
+}
+
+impl Outside {
+    pub(super) fn new(disk: Arc<Disk>, seed: u64) -> Outside {
+        let dice = Mutex::new(Counter(seed ^ 7));
+        Outside { disk, ledger: Mutex::default(), wrong: Mutex::default(), dice }
+    }
+
+    /// The number of the effect that was made with this key, if one was.
+    pub(super) fn effect_of(&self, key: &str) -> Option<usize> {
+        self.ledger.lock().unwrap().iter().position(|(made, _)| &**made == key)
+    }
+
+    /// What may be said of the ledger at any time.
+    pub(super) fn check(&self) {
+        let ledger = self.ledger.lock().unwrap();
+        let mut once = HashSet::new();
+        let twice = ledger.iter().filter(|(_, effect)| *effect == Effect::Once).find(|(key, _)| !once.insert(key));
+        assert_eq!(twice, None, "an effect that must not be made twice was");
+        assert_eq!(*self.wrong.lock().unwrap(), Vec::<String>::new());
+    }
+
+    /// A call leaves only after the journal knows it, and not when the journal has its reply.
+    fn witness(&self, outgoing: &Outgoing) {
+        let units = self.disk.runs().into_iter().find(|(run, _)| *run == outgoing.caller.run_id);
+        let units = units.map(|(_, units)| units).unwrap_or_default();
+        let facts: Vec<_> = units.iter().flat_map(|unit| &unit.facts).collect();
+        let begun = facts.iter().enumerate().rev().find_map(|(at, fact)| match fact {
+            Fact::CallStarted { task, call } if call.key == outgoing.key => Some((at, *task, call.ordinal)),
+            _ => None,
+        });
+        let wrong = match begun {
+            None => Some("a call left that the journal does not know"),
+            Some((at, begun, number)) => facts[at..]
+                .iter()
+                .any(|fact| {
+                    let lost = |failure: &Failure| failure.code == code::AMBIGUOUS;
+                    matches!(fact, Fact::CallEnded { task, ordinal, reply, .. } if (*task, *ordinal) == (begun, number)
+                        && !reply.as_ref().is_err_and(|failure| lost(failure)))
+                })
+                .then_some("a call was made again whose reply is recorded"),
+        };
+        self.wrong.lock().unwrap().extend(wrong.map(|wrong| format!("{wrong}: {outgoing:?}")));
+    }
+}
+
+impl Capability for Outside {
+    fn admit(&self, call: &Call, _: &Caller) -> Result<Admission, Failure> {
+        let effect = match &*call.function {
+            "once" => Effect::Once,
+            "at-least-once" => Effect::AtLeastOnce,
+            _ => Effect::Idempotent,
+        };
+        Ok(Admission { effect, about: Json::Null })
+    }
+
+    fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+        self.witness(&outgoing);
+        let number = {
+            let mut ledger = self.ledger.lock().unwrap();
+            ledger.push((outgoing.key, outgoing.effect));
+            ledger.len() - 1
+        };
+        let mut polls = self.dice.lock().unwrap().draw() % 8;
+        Box::pin(future::poll_fn(move |context| {
+            if polls == 0 {
+                return Poll::Ready(Ok(Value::from(Json::from(number as u64))));
+            }
+            polls -= 1;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }))
+    }
+}
+
+/// Every capability that the nodes of a plan use.
+pub(super) fn capabilities(outside: &Arc<Outside>) -> Arc<HashMap<Arc<str>, Arc<dyn Capability>>> {
+    Arc::new(HashMap::from([("outside".into(), outside.clone() as Arc<dyn Capability>)]))
+}
+
+/// What is to be done, one after the other: what is asked shows what was replied before, and what others wrote.
+pub(super) async fn in_turn(calls: &dyn Calls, functions: &[&str]) -> StepResult {
+    let mut replies = Vec::new();
+    for function in functions {
+        let key = Json::object([("key", Json::from("count"))]);
+        let count = calls.call(Call { interface: "state".into(), function: "get".into(), args: key.into() }).await?;
+        let seen = Json::array([count.json().clone(), Json::array(replies.clone()), Json::from(calls.now_ms())]);
+        replies.push(calls.call(outside(function, seen)).await?.json().clone());
+    }
+    Ok(Step::Done(Value::from(Json::array(replies))))
+}
+
+/// What is to be done, all at a time; what arrives first is followed by another call.
+pub(super) async fn at_a_time(calls: &dyn Calls, functions: &[&str]) -> StepResult {
+    let mut replies = Vec::new();
+    for function in functions {
+        calls.start(outside(function, Json::Null)).await?;
+    }
+    let mut waits = 0u32;
+    while replies.len() < functions.len() {
+        waits += 1;
+        let timeout = (waits % 2 == 0).then_some(3);
+        if let Some(Arrival::Ended { id, outcome }) = calls.next(timeout).await {
+            replies.push(Json::array([Json::from(id), outcome?.json().clone()]));
+            let seen = Json::array([Json::array(replies.clone()), Json::from(waits), Json::from(calls.now_ms())]);
+            calls.call(outside("idempotent", seen)).await?;
+        }
+    }
+    assert_eq!(calls.next(None).await, None, "nothing can arrive any more");
+    Ok(Step::Done(Value::from(Json::array(replies))))
+}
+
+/// What is to be done without waiting for it.
+pub(super) async fn in_passing(calls: &dyn Calls, functions: &[&str]) -> StepResult {
+    for function in functions {
+        calls.start(outside(function, Json::Null)).await?;
+    }
+    Ok(Step::Done(Value::null()))
+}
+
+/// Every call that was begun has ended before its task did.
+pub(super) fn check_ends(facts: &[&Fact]) {
+    let mut open = HashSet::new();
+    for fact in facts {
+        match fact {
+            Fact::CallStarted { task, call } => _ = open.insert((*task, call.ordinal)),
+            Fact::CallEnded { task, ordinal, .. } => _ = open.remove(&(*task, *ordinal)),
+            Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } => {
+                assert!(open.iter().all(|(open, _)| open != task), "a task ended before its calls");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn outside(function: &str, seen: Json) -> Call {
+    Call { interface: "outside".into(), function: function.into(), args: Json::object([("seen", seen)]).into() }
+}
