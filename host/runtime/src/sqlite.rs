@@ -3,17 +3,21 @@
 //! | room | what it is |
 //! |---|---|
 //! | `schema` | the tables, and how an older file becomes a newer one |
+//! | `cut` | large values: cut out of rows, kept once, and put back |
 //! | `queue` | what waits for the writer |
 //! | `writer` | the one thread that writes: it commits as soon as it is idle, all that is queued |
+//! | `stored` | rows as they were written: whether they are whole, and what they say |
 //! | `reader` | everything that is read, always of the durable prefix |
 //!
 //! The writer takes entries in the order of the appends and a commit is all or nothing, so that what is durable is a
 //! prefix of what was appended, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit
 //! fails, nobody can say what the disk holds: the process stops, and the next one reads what is there.
 
+mod cut;
 mod queue;
 mod reader;
 mod schema;
+mod stored;
 mod writer;
 
 use std::{

@@ -2,6 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+#[path = "store/large.rs"]
+mod large;
+#[path = "store/older.rs"]
+mod older;
+
 use std::{
     fs,
     path::Path,
@@ -92,6 +97,11 @@ fn open(folder: &Path) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(folder, stop_process).unwrap())
 }
 
+/// The store's database, past the store.
+fn database(folder: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(folder.join("flowcell.db")).unwrap()
+}
+
 fn options(run: &str) -> RunOptions {
     RunOptions { session_id: Some(run.into()), ..RunOptions::default() }
 }
@@ -180,7 +190,7 @@ fn damage_is_noticed_and_harms_no_other_run() {
     for name in ["a", "b"] {
         run(&open(folder.path()), COUNTS, options(name));
     }
-    let connection = rusqlite::Connection::open(folder.path().join("flowcell.db")).unwrap();
+    let connection = database(folder.path());
     let whole = everything(&Reader::open(folder.path()).unwrap(), "b");
     let rows: Vec<(i64, String)> = {
         let mut select = connection.prepare("SELECT first_seq, body FROM units WHERE run = 1").unwrap();
@@ -252,7 +262,7 @@ fn a_failed_commit_acknowledges_nothing() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(folder.path()));
     let full = "CREATE TRIGGER full BEFORE INSERT ON units BEGIN SELECT raise(ABORT, 'disk full'); END";
-    rusqlite::Connection::open(folder.path().join("flowcell.db")).unwrap().execute_batch(full).unwrap();
+    database(folder.path()).execute_batch(full).unwrap();
     let store = Arc::new(SqliteStore::open(folder.path(), |_| STOPPED.store(true, Ordering::SeqCst)).unwrap());
     let runner = prepare(&store, COUNTS, options("r")).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

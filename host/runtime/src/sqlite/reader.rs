@@ -9,8 +9,12 @@ use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 
-use super::{FILE, OpenStoreError, lock, schema};
+use super::{
+    FILE, OpenStoreError, lock, own, schema,
+    stored::{self, CutOut, StoredUnit, damaged},
+};
 use crate::{
+    limits::READ_BYTES,
     memory::blob_ref,
     ports::{Blobs, Entry, Journal, Record, StoreError, Unit},
 };
@@ -55,7 +59,8 @@ impl From<rusqlite::Error> for StoreError {
 }
 
 impl Reader {
-    /// Opens the store in a folder to read it, beside its owner if there is one.
+    /// Opens the store in a folder to read it, beside its owner if there is one. One that an older version has written is
+    /// upgraded first, which needs that nobody owns it.
     pub fn open(folder: &Path) -> Result<Reader, OpenStoreError> {
         let file = folder.join(FILE);
         if !file.exists() {
@@ -67,6 +72,10 @@ impl Reader {
         let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(unusable)?;
         if found > schema::VERSION {
             return Err(OpenStoreError::Newer { path: folder.to_owned(), found, known: schema::VERSION });
+        }
+        if found < schema::VERSION {
+            let _owner = own(folder)?;
+            schema::connect(&file).and_then(|mut connection| schema::migrate(&mut connection)).map_err(unusable)?;
         }
         Ok(Reader(Mutex::new(connection)))
     }
@@ -81,29 +90,36 @@ impl Reader {
         if text.as_deref() == Some("") {
             return Err(StoreError(format!("the run `{run}` was removed, and its id is not used again").into()));
         }
-        let parse = |text: String| serde_json::from_str(&text).map_err(|error| corrupt(run, &error));
+        let parse = |text: String| serde_json::from_str(&text).map_err(|error| damaged(run, &error));
         text.map(parse).transpose()
     }
 
     /// Units of a run, in order: from the one that holds the fact `from`, and at most `limit`.
     pub fn units(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
-        let connection = lock(&self.0);
-        let mut select = connection.prepare_cached("SELECT id FROM runs WHERE tenant = ? AND run = ?")?;
+        let mut connection = lock(&self.0);
+        // Rows and blobs as they were at one time, whatever is removed meanwhile.
+        let transaction = connection.transaction()?;
+        let mut select = transaction.prepare_cached("SELECT id FROM runs WHERE tenant = ? AND run = ?")?;
         let id: Option<i64> = select.query_row(params![tenant.as_str(), run.as_str()], |row| row.get(0)).optional()?;
         let Some(id) = id else { return Ok(Vec::new()) };
         let sql = "SELECT checksum FROM units WHERE run = ? AND first_seq + facts <= ? ORDER BY first_seq DESC LIMIT 1";
-        let mut select = connection.prepare_cached(sql)?;
+        let mut select = transaction.prepare_cached(sql)?;
         let mut before: u32 = select.query_row(params![id, from], |row| row.get(0)).optional()?.unwrap_or(0);
-        let sql = "SELECT first_seq, ts, body, checksum FROM units
-            WHERE run = ?1 AND first_seq >= coalesce(
+        let sql = format!(
+            "SELECT {} FROM units WHERE run = ?1 AND first_seq >= coalesce(
                 (SELECT max(first_seq) FROM units WHERE run = ?1 AND first_seq <= ?2 AND first_seq + facts > ?2), ?2)
-            ORDER BY first_seq LIMIT ?3";
-        let mut select = connection.prepare_cached(sql)?;
+            ORDER BY first_seq LIMIT ?3",
+            StoredUnit::COLUMNS
+        );
+        let mut select = transaction.prepare_cached(&sql)?;
         let mut rows = select.query(params![id, from, limit as u64])?;
-        let mut units = Vec::new();
-        while let Some(row) = rows.next()? {
-            let (unit, checksum) = read_unit(row, before, run)?;
-            before = checksum;
+        let mut cut_out = CutOut::new(&transaction, tenant);
+        let (mut units, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = rows.next()?.filter(|_| bytes < READ_BYTES) {
+            let stored = StoredUnit::read(row, before, run)?;
+            before = stored.checksum;
+            let (unit, size) = stored.whole(&mut cut_out, run)?;
+            bytes += size;
             units.push(Arc::new(unit));
         }
         Ok(units)
@@ -151,23 +167,21 @@ impl Reader {
     }
 
     pub(super) fn state(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
-        let connection = lock(&self.0);
-        let sql = "SELECT value, version FROM state WHERE tenant = ? AND flow = ? AND key = ?";
-        let mut select = connection.prepare_cached(sql)?;
-        let entry = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?));
+        let mut connection = lock(&self.0);
+        let transaction = connection.transaction()?;
+        let sql = "SELECT value, cuts, version FROM state WHERE tenant = ? AND flow = ? AND key = ?";
+        let mut select = transaction.prepare_cached(sql)?;
+        let entry = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?));
         let found = select.query_row(params![tenant.as_str(), flow, key], entry).optional()?;
-        let parse = |(text, version): (String, u64)| match Value::parse(text) {
-            Ok(value) => Ok((value, version)),
-            Err(error) => Err(StoreError(format!("the state `{key}` is not JSON: {error}").into())),
-        };
-        found.map(parse).transpose()
+        let Some((text, cuts, version)) = found else { return Ok(None) };
+        let damaged = |why| StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into());
+        let text = CutOut::new(&transaction, tenant).put_back(text, cuts.as_deref()).map_err(damaged)?;
+        let value = Value::parse(text).map_err(|error| damaged(format!("it is not JSON: {error}")))?;
+        Ok(Some((value, version)))
     }
 
     pub(super) fn blob(&self, tenant: &Tenant, hash: &str) -> Result<Option<Arc<[u8]>>, StoreError> {
-        let connection = lock(&self.0);
-        let mut select = connection.prepare_cached("SELECT bytes FROM blobs WHERE tenant = ? AND hash = ?")?;
-        let bytes: Option<Vec<u8>> = select.query_row(params![tenant.as_str(), hash], |row| row.get(0)).optional()?;
-        Ok(bytes.map(Arc::from))
+        Ok(stored::blob(&lock(&self.0), tenant, hash)?.map(Arc::from))
     }
 }
 
@@ -208,27 +222,4 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         updated: row.get(4)?,
         due: row.get(5)?,
     })
-}
-
-fn read_unit(row: &Row<'_>, before: u32, run: &RunId) -> Result<(Unit, u32), StoreError> {
-    let (first_seq, ts): (u64, u64) = (row.get(0)?, row.get(1)?);
-    let (body, expected): (String, u32) = (row.get(2)?, row.get(3)?);
-    if checksum(before, first_seq, ts, &body) != expected {
-        return Err(corrupt(run, &format!("the checksum at event {first_seq} is wrong")));
-    }
-    let facts = serde_json::from_str(&body).map_err(|error| corrupt(run, &error))?;
-    Ok((Unit { first_seq, ts, facts }, expected))
-}
-
-fn corrupt(run: &RunId, why: &dyn std::fmt::Display) -> StoreError {
-    StoreError(format!("the journal of run `{run}` is damaged: {why}").into())
-}
-
-/// Covers a row and, through the checksum before, all rows before it.
-pub(super) fn checksum(before: u32, first_seq: u64, ts: u64, body: &str) -> u32 {
-    let mut hasher = crc32fast::Hasher::new_with_initial(before);
-    hasher.update(&first_seq.to_le_bytes());
-    hasher.update(&ts.to_le_bytes());
-    hasher.update(body.as_bytes());
-    hasher.finalize()
 }

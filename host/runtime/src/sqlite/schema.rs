@@ -13,7 +13,8 @@ const LEAST_SQLITE: i32 = 3_051_003;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
     tenant TEXT NOT NULL,
@@ -60,7 +61,13 @@ CREATE TABLE blobs (
     bytes BLOB NOT NULL,
     UNIQUE (tenant, hash)
 ) STRICT;
-"];
+",
+    "
+-- Where large values were cut out of the text, and the blobs that they are in.
+ALTER TABLE units ADD COLUMN cuts TEXT;
+ALTER TABLE state ADD COLUMN cuts TEXT;
+",
+];
 
 /// Opens the file for its owner.
 pub(super) fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {

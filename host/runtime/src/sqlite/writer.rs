@@ -7,19 +7,25 @@ use std::{
 
 use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use serde::Serialize;
 
 use super::{
-    OnFailure, Visible, lock,
+    OnFailure, Visible,
+    cut::Pieces,
+    lock,
     queue::{Item, Queue},
-    reader::checksum,
+    stored::checksum,
 };
 use crate::{
-    ports::{Entry, Standing, StoreError},
+    ports::{Entry, Staged, Standing, StoreError},
     result::RunStatus,
 };
 
 /// Runs whose rows the writer remembers.
 const REMEMBERED: usize = 10_000;
+
+/// The media type of what is cut out of rows.
+const MIME: &str = "application/json";
 
 pub(super) struct Writer {
     connection: Connection,
@@ -66,12 +72,7 @@ impl Writer {
             match item {
                 Item::Forget { tenant, run } => forget(&transaction, tenant, run)?,
                 Item::Entry(entry) => write(&transaction, &mut self.rows, entry)?,
-                Item::Blob { tenant, hash, bytes, mime } => {
-                    let sql =
-                        "INSERT INTO blobs (tenant, hash, mime, bytes) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
-                    let mut insert = transaction.prepare_cached(sql)?;
-                    insert.execute(params![tenant.as_str(), &**hash, &**mime, &**bytes])?;
-                }
+                Item::Blob { tenant, hash, bytes, mime } => keep(&transaction, tenant, hash, mime, bytes)?,
             }
         }
         transaction.commit()
@@ -115,25 +116,62 @@ fn write(
         None => row(transaction, entry)?,
     };
     let unit = &entry.unit;
-    let body =
-        serde_json::to_string(&unit.facts).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-    let checksum = checksum(before.checksum, unit.first_seq, unit.ts, &body);
-    let sql = "INSERT INTO units (run, first_seq, facts, ts, body, checksum) VALUES (?, ?, ?, ?, ?, ?)";
+    let body = Pieces::of_facts(text(&unit.facts)?).map_err(unwritable)?;
+    keep_blobs(transaction, &entry.tenant, &body)?;
+    let checksum = checksum(before.checksum, unit.first_seq, unit.ts, &body.text, body.cuts.as_deref());
+    let sql = "INSERT INTO units (run, first_seq, facts, ts, body, cuts, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
     let facts = unit.facts.len() as u64;
-    transaction.prepare_cached(sql)?.execute(params![before.id, unit.first_seq, facts, unit.ts, body, checksum])?;
+    let values = params![before.id, unit.first_seq, facts, unit.ts, body.text, body.cuts, checksum];
+    transaction.prepare_cached(sql)?.execute(values)?;
     rows.insert(key, Row { checksum, ..before });
     if let Some(standing) = entry.standing {
         let (name, due) = describe(standing);
         let sql = "UPDATE runs SET standing = ?, due = ?, next_seq = ?, updated = ? WHERE id = ?";
         transaction.prepare_cached(sql)?.execute(params![name, due, unit.next_seq(), unit.ts, before.id])?;
     }
-    for (write, version) in entry.writes.iter().flat_map(|staged| &staged.writes) {
-        let flow = entry.writes.as_ref().map_or("", |staged| &*staged.flow);
-        let sql = "INSERT INTO state (tenant, flow, key, value, version) VALUES (?1, ?2, ?3, ?4, ?5)
-            ON CONFLICT DO UPDATE SET value = ?4, version = ?5";
-        let value = write.value.text();
-        transaction.prepare_cached(sql)?.execute(params![entry.tenant.as_str(), flow, write.key, value, version])?;
+    entry.writes.iter().try_for_each(|staged| write_state(transaction, &entry.tenant, staged))
+}
+
+fn write_state(transaction: &Transaction<'_>, tenant: &Tenant, staged: &Staged) -> Result<(), rusqlite::Error> {
+    for (write, version) in &staged.writes {
+        let value = Pieces::of_value(text(&write.value)?).map_err(unwritable)?;
+        keep_blobs(transaction, tenant, &value)?;
+        let sql = "INSERT INTO state (tenant, flow, key, value, cuts, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            ON CONFLICT DO UPDATE SET value = ?4, cuts = ?5, version = ?6";
+        let values = params![tenant.as_str(), &*staged.flow, write.key, value.text, value.cuts, version];
+        transaction.prepare_cached(sql)?.execute(values)?;
     }
+    Ok(())
+}
+
+fn text(value: &impl Serialize) -> Result<String, rusqlite::Error> {
+    serde_json::to_string(value).map_err(unwritable)
+}
+
+fn unwritable(error: serde_json::Error) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(error.into())
+}
+
+/// Keeps what was cut out of a row, before the row.
+fn keep_blobs(transaction: &Transaction<'_>, tenant: &Tenant, pieces: &Pieces) -> Result<(), rusqlite::Error> {
+    pieces.blobs.iter().try_for_each(|(hash, text)| keep(transaction, tenant, hash, MIME, text.as_bytes()))
+}
+
+/// Keeps bytes, if the tenant does not have them.
+fn keep(
+    transaction: &Transaction<'_>,
+    tenant: &Tenant,
+    hash: &str,
+    mime: &str,
+    bytes: &[u8],
+) -> Result<(), rusqlite::Error> {
+    // To ask first is cheaper than to hand over bytes that are there.
+    let sql = "SELECT 1 FROM blobs WHERE tenant = ? AND hash = ?";
+    if transaction.prepare_cached(sql)?.exists(params![tenant.as_str(), hash])? {
+        return Ok(());
+    }
+    let sql = "INSERT INTO blobs (tenant, hash, mime, bytes) VALUES (?, ?, ?, ?)";
+    transaction.prepare_cached(sql)?.execute(params![tenant.as_str(), hash, mime, bytes])?;
     Ok(())
 }
 
@@ -141,8 +179,7 @@ fn write(
 fn row(transaction: &Transaction<'_>, entry: &Entry) -> Result<Row, rusqlite::Error> {
     let (tenant, run) = (entry.tenant.as_str(), entry.run.as_str());
     if let Some(record) = &entry.record {
-        let text = serde_json::to_string(record);
-        let text = text.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+        let text = text(record)?;
         let sql = "INSERT INTO runs (tenant, run, flow, depth, parent, record, standing, next_seq, created, updated)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'active', 0, ?7, ?7)";
         let parent = record.parent.as_ref().map(RunId::as_str);
