@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     FILE, OpenStoreError, lock, own, schema,
-    stored::{self, CutOut, StoredUnit, damaged},
+    stored::{self, CutOut, Place, StoredUnit, damaged},
 };
 use crate::{
     limits::READ_BYTES,
@@ -99,25 +99,23 @@ impl Reader {
         let mut connection = lock(&self.0);
         // Rows and blobs as they were at one time, whatever is removed meanwhile.
         let transaction = connection.transaction()?;
-        let mut select = transaction.prepare_cached("SELECT id FROM runs WHERE tenant = ? AND run = ?")?;
-        let id: Option<i64> = select.query_row(params![tenant.as_str(), run.as_str()], |row| row.get(0)).optional()?;
-        let Some(id) = id else { return Ok(Vec::new()) };
-        let sql = "SELECT checksum FROM units WHERE run = ? AND first_seq + facts <= ? ORDER BY first_seq DESC LIMIT 1";
-        let mut select = transaction.prepare_cached(sql)?;
-        let mut before: u32 = select.query_row(params![id, from], |row| row.get(0)).optional()?.unwrap_or(0);
+        let Some((id, end)) = end_of(&transaction, tenant, run)? else { return Ok(Vec::new()) };
+        let mut at = place_before(&transaction, id, from)?;
         let sql = format!(
-            "SELECT {} FROM units WHERE run = ?1 AND first_seq >= coalesce(
-                (SELECT max(first_seq) FROM units WHERE run = ?1 AND first_seq <= ?2 AND first_seq + facts > ?2), ?2)
-            ORDER BY first_seq LIMIT ?3",
+            "SELECT {} FROM units WHERE run = ?1 AND first_seq >= ?2 ORDER BY first_seq LIMIT ?3",
             StoredUnit::COLUMNS
         );
         let mut select = transaction.prepare_cached(&sql)?;
-        let mut rows = select.query(params![id, from, limit as u64])?;
+        let mut rows = select.query(params![id, at.next_seq, limit as u64])?;
         let mut cut_out = CutOut::new(&transaction, tenant);
         let (mut units, mut bytes) = (Vec::new(), 0);
-        while let Some(row) = rows.next()?.filter(|_| bytes < READ_BYTES) {
-            let stored = StoredUnit::read(row, before, run)?;
-            before = stored.checksum;
+        while units.len() < limit && bytes < READ_BYTES {
+            let Some(row) = rows.next()? else {
+                at.check_end(end, run)?;
+                break;
+            };
+            let stored = StoredUnit::read(row, at, run)?;
+            at = stored.place_after();
             let (unit, size) = stored.whole(&mut cut_out, run)?;
             bytes += size;
             units.push(Arc::new(unit));
@@ -211,6 +209,23 @@ impl Blobs for Reader {
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
         Ok(self.blob(tenant, &blob.file_id)?)
     }
+}
+
+/// The row of a run, and the place at which its journal ends.
+fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(i64, Place)>, StoreError> {
+    let sql = "SELECT id, next_seq, tail FROM runs WHERE tenant = ? AND run = ?";
+    let mut select = connection.prepare_cached(sql)?;
+    let found = |row: &Row<'_>| Ok((row.get(0)?, Place { next_seq: row.get(1)?, checksum: row.get(2)? }));
+    Ok(select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?)
+}
+
+/// The place in a journal before the unit that holds a fact.
+fn place_before(connection: &Connection, id: i64, fact: u64) -> Result<Place, StoreError> {
+    let sql = "SELECT first_seq + facts, checksum FROM units WHERE run = ? AND first_seq + facts <= ?
+        ORDER BY first_seq DESC LIMIT 1";
+    let mut select = connection.prepare_cached(sql)?;
+    let found = |row: &Row<'_>| Ok(Place { next_seq: row.get(0)?, checksum: row.get(1)? });
+    Ok(select.query_row(params![id, fact], found).optional()?.unwrap_or_default())
 }
 
 fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {

@@ -11,32 +11,66 @@ use crate::{
     ports::{StoreError, Unit},
 };
 
+/// A place between two units of a journal.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) struct Place {
+    /// The number of the fact that comes next.
+    pub(super) next_seq: u64,
+    /// The checksum of the unit before.
+    pub(super) checksum: u32,
+}
+
+impl Place {
+    /// Checks that a journal of which nothing more is there ends here.
+    pub(super) fn check_end(self, end: Place, run: &RunId) -> Result<(), StoreError> {
+        if self == end {
+            return Ok(());
+        }
+        let (here, end) = (self.next_seq, end.next_seq);
+        Err(damaged(run, &format!("it should end before event {end}, and ends before event {here}")))
+    }
+}
+
 /// The row of a unit, whose checksum is right.
 pub(super) struct StoredUnit {
     first_seq: u64,
+    facts: u64,
     ts: u64,
     body: String,
     cuts: Option<String>,
-    pub(super) checksum: u32,
+    checksum: u32,
 }
 
 impl StoredUnit {
     /// The columns that a unit is read from.
-    pub(super) const COLUMNS: &str = "first_seq, ts, body, cuts, checksum";
+    pub(super) const COLUMNS: &str = "first_seq, facts, ts, body, cuts, checksum";
 
-    /// Reads the row of a run that comes after the one with the checksum `before`.
-    pub(super) fn read(row: &Row<'_>, before: u32, run: &RunId) -> Result<StoredUnit, StoreError> {
+    /// Reads the row of a run that comes after a place.
+    pub(super) fn read(row: &Row<'_>, before: Place, run: &RunId) -> Result<StoredUnit, StoreError> {
         let stored = StoredUnit {
             first_seq: row.get(0)?,
-            ts: row.get(1)?,
-            body: row.get(2)?,
-            cuts: row.get(3)?,
-            checksum: row.get(4)?,
+            facts: row.get(1)?,
+            ts: row.get(2)?,
+            body: row.get(3)?,
+            cuts: row.get(4)?,
+            checksum: row.get(5)?,
         };
-        if checksum(before, stored.first_seq, stored.ts, &stored.body, stored.cuts.as_deref()) != stored.checksum {
+        let expected = checksum(before.checksum, stored.first_seq, stored.ts, &stored.body, stored.cuts.as_deref());
+        if expected != stored.checksum {
             return Err(damaged(run, &format!("the checksum at event {} is wrong", stored.first_seq)));
         }
+        if stored.first_seq != before.next_seq {
+            return Err(damaged(
+                run,
+                &format!("there is nothing between event {} and {}", before.next_seq, stored.first_seq),
+            ));
+        }
         Ok(stored)
+    }
+
+    /// The place after the unit.
+    pub(super) fn place_after(&self) -> Place {
+        Place { next_seq: self.first_seq + self.facts, checksum: self.checksum }
     }
 
     /// The unit, and how many bytes it has.

@@ -32,14 +32,17 @@ pub(super) struct Writer {
     queue: Arc<Queue>,
     visible: Arc<Mutex<Visible>>,
     on_failure: OnFailure,
-    /// The row and the last checksum of runs that were written to.
+    /// The rows of runs that were written to.
     rows: HashMap<(Tenant, RunId), Row>,
 }
 
+/// The row of a run, and where its journal ends.
 #[derive(Clone, Copy)]
 struct Row {
     id: i64,
-    checksum: u32,
+    next_seq: u64,
+    /// The checksum of the last unit.
+    tail: u32,
 }
 
 impl Writer {
@@ -75,6 +78,7 @@ impl Writer {
                 Item::Blob { tenant, hash, bytes, mime } => keep(&transaction, tenant, hash, mime, bytes)?,
             }
         }
+        note_ends(&transaction, &self.rows, items)?;
         transaction.commit()
     }
 
@@ -118,18 +122,34 @@ fn write(
     let unit = &entry.unit;
     let body = Pieces::of_facts(text(&unit.facts)?).map_err(unwritable)?;
     keep_blobs(transaction, &entry.tenant, &body)?;
-    let checksum = checksum(before.checksum, unit.first_seq, unit.ts, &body.text, body.cuts.as_deref());
+    let checksum = checksum(before.tail, unit.first_seq, unit.ts, &body.text, body.cuts.as_deref());
     let sql = "INSERT INTO units (run, first_seq, facts, ts, body, cuts, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
     let facts = unit.facts.len() as u64;
     let values = params![before.id, unit.first_seq, facts, unit.ts, body.text, body.cuts, checksum];
     transaction.prepare_cached(sql)?.execute(values)?;
-    rows.insert(key, Row { checksum, ..before });
+    rows.insert(key, Row { id: before.id, next_seq: unit.next_seq(), tail: checksum });
     if let Some(standing) = entry.standing {
         let (name, due) = describe(standing);
-        let sql = "UPDATE runs SET standing = ?, due = ?, next_seq = ?, updated = ? WHERE id = ?";
-        transaction.prepare_cached(sql)?.execute(params![name, due, unit.next_seq(), unit.ts, before.id])?;
+        let sql = "UPDATE runs SET standing = ?, due = ?, updated = ? WHERE id = ?";
+        transaction.prepare_cached(sql)?.execute(params![name, due, unit.ts, before.id])?;
     }
     entry.writes.iter().try_for_each(|staged| write_state(transaction, &entry.tenant, staged))
+}
+
+/// Writes where the journals end now that were appended to, so that it is noticed if their ends are lost.
+fn note_ends(
+    transaction: &Transaction<'_>,
+    rows: &HashMap<(Tenant, RunId), Row>,
+    items: &[Item],
+) -> Result<(), rusqlite::Error> {
+    let appended = |item: &Item| match item {
+        Item::Entry(entry) => rows.get(&(entry.tenant.clone(), entry.run.clone())).map(|row| (row.id, *row)),
+        Item::Forget { .. } | Item::Blob { .. } => None,
+    };
+    let ends: HashMap<i64, Row> = items.iter().filter_map(appended).collect();
+    let mut update =
+        transaction.prepare_cached("UPDATE runs SET next_seq = ?, tail = ? WHERE id = ? AND standing <> 'removed'")?;
+    ends.values().try_for_each(|row| update.execute(params![row.next_seq, row.tail, row.id]).map(drop))
 }
 
 fn write_state(transaction: &Transaction<'_>, tenant: &Tenant, staged: &Staged) -> Result<(), rusqlite::Error> {
@@ -185,11 +205,10 @@ fn row(transaction: &Transaction<'_>, entry: &Entry) -> Result<Row, rusqlite::Er
         let parent = record.parent.as_ref().map(RunId::as_str);
         let values = params![tenant, run, &*record.flow, record.depth, parent, text, entry.unit.ts];
         transaction.prepare_cached(sql)?.execute(values)?;
-        return Ok(Row { id: transaction.last_insert_rowid(), checksum: 0 });
+        return Ok(Row { id: transaction.last_insert_rowid(), next_seq: 0, tail: 0 });
     }
-    let sql = "SELECT id, coalesce((SELECT checksum FROM units WHERE run = runs.id ORDER BY first_seq DESC LIMIT 1), 0)
-        FROM runs WHERE tenant = ? AND run = ?";
-    let found = |row: &rusqlite::Row<'_>| Ok(Row { id: row.get(0)?, checksum: row.get(1)? });
+    let sql = "SELECT id, next_seq, tail FROM runs WHERE tenant = ? AND run = ?";
+    let found = |row: &rusqlite::Row<'_>| Ok(Row { id: row.get(0)?, next_seq: row.get(1)?, tail: row.get(2)? });
     transaction.prepare_cached(sql)?.query_row(params![tenant, run], found)
 }
 
@@ -200,7 +219,8 @@ fn forget(transaction: &Transaction<'_>, tenant: &Tenant, run: &RunId) -> Result
         UNION SELECT runs.run FROM runs JOIN below ON runs.parent = below.run WHERE runs.tenant = ?1)";
     let units = "DELETE FROM units WHERE run IN (SELECT id FROM runs WHERE tenant = ?1 AND run IN below)";
     let children = "DELETE FROM runs WHERE tenant = ?1 AND run IN below AND run <> ?2";
-    let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL WHERE tenant = ?1 AND run = ?2";
+    let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL, next_seq = 0, tail = 0
+        WHERE tenant = ?1 AND run = ?2";
     for sql in [&format!("{below} {units}"), &format!("{below} {children}"), tombstone] {
         transaction.execute(sql, params![tenant.as_str(), run.as_str()])?;
     }

@@ -53,10 +53,12 @@ fn a_store_of_version_1_is_upgraded_and_its_runs_go_on() {
     for run in ["r", "e"] {
         assert!(!everything(&before, run).is_empty());
         assert_eq!(everything(store.reader(), run), everything(&before, run));
+        assert!(store.reader().units(&tenant(), &run.into(), 1_000, 1).unwrap().is_empty());
     }
     assert_eq!(store.get(&tenant(), "f", "count").unwrap().unwrap().1, 3);
     assert!(store.reader().find(&tenant(), &"gone".into()).unwrap_err().to_string().contains("was removed"));
     assert_eq!(run(&store, ASKS, answered("r")).status, RunStatus::Succeeded);
+    assert_eq!(store.reader().units(&tenant(), &"gone".into(), 0, 100).unwrap(), []);
     drop(store);
     let damaged = "UPDATE units SET body = replace(body, 'RunStarted', 'RunStartet') WHERE first_seq = 0";
     assert_eq!(database(old.path()).execute(damaged, []).unwrap(), 2);
