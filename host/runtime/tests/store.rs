@@ -6,6 +6,8 @@
 mod large;
 #[path = "store/older.rs"]
 mod older;
+#[path = "store/sweep.rs"]
+mod sweep;
 
 use std::{
     fs,

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
+    time::Instant,
 };
 
 use flowcell_contract::{RunId, Tenant};
@@ -15,6 +16,7 @@ use super::{
     lock,
     queue::{Item, Queue},
     stored::checksum,
+    sweep::{Swept, sweep},
 };
 use crate::{
     ports::{Entry, Staged, Standing, StoreError},
@@ -58,32 +60,44 @@ impl Writer {
     /// Writes until the queue is closed, or a commit fails.
     pub(super) fn run(mut self) {
         while let Some(items) = self.queue.take() {
-            if let Err(error) = self.commit(&items) {
+            match self.commit(&items) {
+                Ok(swept) => self.tell(&items, swept),
                 // A second try could succeed without the first one's pages being there.
-                return (self.on_failure)(&StoreError(error.to_string().into()));
+                Err(error) => {
+                    self.queue.abandon();
+                    return (self.on_failure)(&StoreError(error.to_string().into()));
+                }
             }
-            self.tell(&items);
         }
     }
 
-    fn commit(&mut self, items: &[Item]) -> Result<(), rusqlite::Error> {
+    /// Writes all, or nothing. Answers what was swept, in order.
+    fn commit(&mut self, items: &[Item]) -> Result<Vec<Swept>, rusqlite::Error> {
         if self.rows.len() > REMEMBERED {
             self.rows.clear();
         }
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut swept = Vec::new();
         for item in items {
             match item {
+                Item::Sweep { tenant, .. } => {
+                    lock(&self.visible).recent.age(Instant::now());
+                    // What is put meanwhile is written after this.
+                    let spared = |hash: &str| lock(&self.visible).recent.has(tenant, hash);
+                    swept.push(sweep(&transaction, tenant, spared)?);
+                }
                 Item::Forget { tenant, run } => forget(&transaction, tenant, run)?,
                 Item::Entry(entry) => write(&transaction, &mut self.rows, entry)?,
                 Item::Blob { tenant, hash, bytes, mime } => keep(&transaction, tenant, hash, mime, bytes)?,
             }
         }
         note_ends(&transaction, &self.rows, items)?;
-        transaction.commit()
+        transaction.commit()?;
+        Ok(swept)
     }
 
     /// What is durable needs no other place any more, and whoever waits for it goes on.
-    fn tell(&self, items: &[Item]) {
+    fn tell(&self, items: &[Item], swept: Vec<Swept>) {
         let mut visible = lock(&self.visible);
         for item in items {
             match item {
@@ -97,13 +111,17 @@ impl Writer {
                         }
                     }
                 }
-                Item::Entry(_) | Item::Forget { .. } => {}
+                Item::Entry(_) | Item::Forget { .. } | Item::Sweep { .. } => {}
             }
         }
         drop(visible);
+        let mut swept = swept.into_iter();
         for item in items {
-            if let Item::Entry(entry) = item {
-                entry.durable.advance(entry.unit.next_seq());
+            match item {
+                Item::Entry(entry) => entry.durable.advance(entry.unit.next_seq()),
+                // Whoever asked may have gone.
+                Item::Sweep { told, .. } => _ = swept.next().map(|swept| told.send(swept)),
+                Item::Blob { .. } | Item::Forget { .. } => {}
             }
         }
     }
@@ -144,7 +162,7 @@ fn note_ends(
 ) -> Result<(), rusqlite::Error> {
     let appended = |item: &Item| match item {
         Item::Entry(entry) => rows.get(&(entry.tenant.clone(), entry.run.clone())).map(|row| (row.id, *row)),
-        Item::Forget { .. } | Item::Blob { .. } => None,
+        Item::Forget { .. } | Item::Blob { .. } | Item::Sweep { .. } => None,
     };
     let ends: HashMap<i64, Row> = items.iter().filter_map(appended).collect();
     let mut update =
