@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+#[path = "store/export.rs"]
+mod export;
 #[path = "store/large.rs"]
 mod large;
 #[path = "store/older.rs"]

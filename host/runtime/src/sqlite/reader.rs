@@ -123,13 +123,33 @@ impl Reader {
         Ok(units)
     }
 
+    /// A run as lists have it, and the number that its next event gets.
+    pub fn run(&self, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = format!("SELECT {RUN_COLUMNS}, next_seq FROM runs WHERE tenant = ? AND run = ?");
+        let mut select = connection.prepare_cached(&sql)?;
+        let found = |row: &Row<'_>| Ok((run_row(row)?, row.get("next_seq")?));
+        Ok(select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?)
+    }
+
+    /// The runs that a run has called, in the order in which they began.
+    pub fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = "SELECT run FROM runs WHERE tenant = ? AND parent = ? ORDER BY id";
+        let mut select = connection.prepare_cached(sql)?;
+        let rows = select.query_map(params![tenant.as_str(), run.as_str()], |row| row.get::<_, String>(0))?;
+        rows.map(|row| Ok(RunId::from(row?))).collect()
+    }
+
     /// Runs that somebody outside has started, the latest first.
     pub fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
         let connection = lock(&self.0);
-        let sql = "SELECT run, flow, standing, created, updated, due FROM runs
-            WHERE tenant = ?1 AND depth = 0 AND standing <> 'removed' AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR standing = ?3)
-            ORDER BY created DESC, id DESC LIMIT ?4";
-        let mut select = connection.prepare_cached(sql)?;
+        let sql = format!(
+            "SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND depth = 0 AND standing <> 'removed'
+                AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR standing = ?3)
+            ORDER BY created DESC, id DESC LIMIT ?4"
+        );
+        let mut select = connection.prepare_cached(&sql)?;
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
         let rows = select.query_map(params![tenant.as_str(), filter.flow, filter.status, limit], run_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -227,6 +247,9 @@ fn place_before(connection: &Connection, id: i64, fact: u64) -> Result<Place, St
     let found = |row: &Row<'_>| Ok(Place { next_seq: row.get(0)?, checksum: row.get(1)? });
     Ok(select.query_row(params![id, fact], found).optional()?.unwrap_or_default())
 }
+
+/// The columns that the row of a list is made from.
+const RUN_COLUMNS: &str = "run, flow, standing, created, updated, due";
 
 fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     Ok(RunRow {
