@@ -199,7 +199,7 @@ fn values() -> impl Strategy<Value = Json> {
     leaf.prop_recursive(4, 24, 4, |inner| {
         let repeated = (inner.clone(), 1..3_usize).prop_map(|(value, times)| Json::array(vec![value; times]));
         let list = vec(inner.clone(), 0..4).prop_map(Json::array);
-        let key = prop_oneof!["[a-d]{1,2}", "\\PC{0,4}", Just("\":".to_owned())];
+        let key = prop_oneof!["[a-d]{1,2}", "\\PC{0,4}", Just("\":".to_owned()), Just("k".repeat(INLINE_BYTES))];
         let object = prop::collection::btree_map(key, inner, 0..4).prop_map(Json::object);
         prop_oneof![list, object, repeated]
     })
@@ -211,7 +211,7 @@ fn as_text(units: &[Arc<Unit>]) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_was_appended_is_read_as_a_journal_in_memory_has_it(
@@ -233,6 +233,16 @@ proptest! {
             }
         }
         drop(store);
+        let connection = database(folder.path());
+        for sql in [
+            "SELECT count(*) FROM units WHERE NOT json_valid(body)",
+            "SELECT count(*) FROM blobs WHERE NOT json_valid(CAST(bytes AS TEXT))",
+        ] {
+            prop_assert_eq!(count(&connection, sql), 0, "{}", sql);
+        }
+        // Beside its output a fact has little, and a key stays where it is.
+        let longest = count(&connection, "SELECT max(length(CAST(body AS BLOB))) FROM units");
+        prop_assert!(longest <= INLINE_BYTES as u64 + 100);
         let store = open(folder.path());
         for (from, limit) in [(0, 100), (from, limit)] {
             let expected = memory.read(&tenant(), &"r".into(), from, limit).unwrap();
