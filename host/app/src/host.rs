@@ -6,6 +6,7 @@ mod pin;
 use std::{
     collections::HashMap,
     fs,
+    io::Write,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -16,10 +17,11 @@ use flowcell_engine::{Config, Engine, Limits, Pack};
 use flowcell_flow::{Diagnostic, PackRef, Source};
 use flowcell_runtime::{
     Event, FlowRunner, Hubs, OpenError, RunOptions, World, each_unit,
+    export::{ExportError, export},
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
     ports::{Blobs, CacheStore, Journal, Leases, StateStore, Timers},
     publish::Projector,
-    sqlite::{Reader, SqliteStore, stop_process},
+    sqlite::{Reader, SqliteStore, Swept, stop_process},
 };
 
 use self::library::Library;
@@ -249,7 +251,7 @@ impl Host {
     }
 
     /// Removes what is kept of runs that ended longer ago than this, or are not among so many that ended last. Answers
-    /// which. They are gone when the host is dropped.
+    /// which. They are gone when the host is dropped; what they alone have pinned goes with [`Host::sweep`].
     pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
         let Some(store) = &self.0.store else { return Ok(Vec::new()) };
         let tenant = Tenant::local();
@@ -257,6 +259,19 @@ impl Host {
         let runs = store.reader().removable(&tenant, before, keep).map_err(OpenError::Store)?;
         runs.iter().for_each(|run| store.forget(&tenant, run));
         Ok(runs)
+    }
+
+    /// Removes the blobs that nothing in the store names any more: large values, and what runs have pinned. Waits until
+    /// that is done, and all that [`Host::collect`] has removed before.
+    pub fn sweep(&self) -> Result<Swept, StartError> {
+        let Some(store) = &self.0.store else { return Ok(Swept::default()) };
+        Ok(store.sweep(&Tenant::local()).map_err(OpenError::Store)?)
+    }
+
+    /// Writes all that a store has of a run, and of the runs below it, as one JSON document.
+    pub fn export(&self, reader: &Reader, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
+        let library = Library::new(self.clone(), Arc::new(Folder::of(Path::new(""))));
+        export(reader, &library, &Tenant::local(), run, out)
     }
 
     /// Visits the events of a run that the store has, from a number on.

@@ -58,7 +58,8 @@ pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, schema, simil
 pub use flowcell_runtime::{
     Channel, Event, FlowRunner, Hub, HubError, OpenError, PolicyOverride, Request, RunError, RunOptions, RunResult,
     RunStatus, Waiting,
-    sqlite::{Filter, OpenStoreError, Reader, RunRow},
+    export::ExportError,
+    sqlite::{Filter, OpenStoreError, Reader, RunRow, Swept},
 };
 pub use host::{Host, HostBuilder};
 pub use loaded::{CheckedFlow, LoadedFlow};

@@ -10,6 +10,7 @@
 //! | [`ports`] | the doors of the driver |
 //! | [`memory`], [`sqlite`] | what stands behind them: gone with the process, or durable |
 //! | [`hub`], [`publish`], [`event`] | commands in, events out |
+//! | [`export`](mod@export) | whole runs as documents |
 //! | [`world`] | what runs share |
 //! | [`run`], [`result`] | starting runs, and what they give |
 
@@ -20,6 +21,7 @@ mod capture;
 pub mod decide;
 mod driver;
 pub mod event;
+pub mod export;
 pub mod fact;
 pub mod hub;
 pub mod limits;

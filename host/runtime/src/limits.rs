@@ -24,3 +24,9 @@ pub const READ_UNITS: usize = 1_000;
 pub const FLUSH_MS: u64 = 50;
 /// Facts that are written without waiting longer.
 pub const FLUSH_FACTS: usize = 256;
+/// Bytes of a value's text that stay in a row of the store; what is larger is kept beside it, once for each content.
+pub const INLINE_BYTES: usize = 64 << 10;
+/// Bytes of units that are read at a time, large values included; one unit is read however large it is.
+pub const READ_BYTES: usize = 16 << 20;
+/// Milliseconds for which a blob that this process has put is not removed though nothing names it yet.
+pub const SPARED_MS: u64 = 24 * 3_600 * 1_000;

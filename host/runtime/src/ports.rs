@@ -142,7 +142,8 @@ pub trait Journal: Send + Sync {
     /// Returns what is known of a run beside its facts.
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError>;
 
-    /// Reads durable units of a run, in order: from the one that holds the fact `from`, and at most `limit`.
+    /// Reads durable units of a run, in order: from the one that holds the fact `from`, and at most `limit`;
+    /// fewer if they are large, and none only at the end.
     fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError>;
 }
 

@@ -3,17 +3,23 @@
 //! | room | what it is |
 //! |---|---|
 //! | `schema` | the tables, and how an older file becomes a newer one |
+//! | `cut` | large values: cut out of rows, kept once, and put back |
 //! | `queue` | what waits for the writer |
 //! | `writer` | the one thread that writes: it commits as soon as it is idle, all that is queued |
+//! | `stored` | rows as they were written: whether they are whole, and what they say |
+//! | `sweep` | blobs that nothing names any more |
 //! | `reader` | everything that is read, always of the durable prefix |
 //!
 //! The writer takes entries in the order of the appends and a commit is all or nothing, so that what is durable is a
 //! prefix of what was appended, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit
 //! fails, nobody can say what the disk holds: the process stops, and the next one reads what is there.
 
+mod cut;
 mod queue;
 mod reader;
 mod schema;
+mod stored;
+mod sweep;
 mod writer;
 
 use std::{
@@ -21,8 +27,9 @@ use std::{
     fs::{File, TryLockError},
     io::{Read, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::JoinHandle,
+    time::Instant,
 };
 
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
@@ -34,6 +41,8 @@ use crate::{
 };
 use queue::{Item, Queue};
 pub use reader::{Filter, Reader, RunRow};
+use sweep::Recent;
+pub use sweep::Swept;
 
 /// The name of the database in the store's folder.
 const FILE: &str = "flowcell.db";
@@ -89,11 +98,12 @@ pub struct SqliteStore {
 
 type StateKey = (Tenant, String, String);
 
-/// What this process sees though it is not durable yet.
+/// What this process sees though it is not durable yet, and what it may name.
 #[derive(Default)]
 struct Visible {
     state: HashMap<StateKey, (Value, u64)>,
     blobs: HashMap<(Tenant, Arc<str>), Arc<[u8]>>,
+    recent: Recent,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -136,6 +146,16 @@ impl SqliteStore {
     /// Removes the facts of a run that is over, and of the runs below it. Its id is not used again.
     pub fn forget(&self, tenant: &Tenant, run: &RunId) {
         self.queue.push(Item::Forget { tenant: tenant.clone(), run: run.clone() });
+    }
+
+    /// Removes the blobs that nothing names: neither a run that is kept, nor state, nor another blob that is named. Those
+    /// that this process has put in the last [`SPARED_MS`](crate::limits::SPARED_MS) are spared, as it may be about to
+    /// name them. Waits until it is done; what was forgotten before counts as gone.
+    pub fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
+        let (told, answer) = mpsc::channel();
+        self.queue.push(Item::Sweep { tenant: tenant.clone(), told });
+        self.queue.force();
+        answer.recv().map_err(|_| StoreError("the store is not written any more".into()))
     }
 
     /// What is durable.
@@ -229,7 +249,10 @@ impl Blobs for SqliteStore {
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
         let blob = blob_ref(&bytes, mime);
         let hash = blob.file_id.clone();
-        lock(&self.visible).blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
+        let mut visible = lock(&self.visible);
+        visible.recent.add(Instant::now(), tenant, &hash);
+        visible.blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
+        drop(visible);
         self.queue.push(Item::Blob { tenant: tenant.clone(), hash, bytes, mime: mime.into() });
         blob
     }

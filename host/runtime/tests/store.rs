@@ -2,6 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+#[path = "store/export.rs"]
+mod export;
+#[path = "store/large.rs"]
+mod large;
+#[path = "store/older.rs"]
+mod older;
+#[path = "store/sweep.rs"]
+mod sweep;
+
 use std::{
     fs,
     path::Path,
@@ -16,7 +25,7 @@ use flowcell_contract::{
 use flowcell_flow::{NoFiles, Source, graph::Graph};
 use flowcell_runtime::{
     FlowRunner, Flows, NoFlows, OpenError, Pinned, RunOptions, RunResult, RunStatus, World,
-    ports::{Journal, Pin, StateStore},
+    ports::{Journal, Pin, StateStore, Unit},
     sqlite::{Filter, OpenStoreError, Reader, SqliteStore, stop_process},
 };
 use futures_util::future::BoxFuture;
@@ -92,6 +101,11 @@ fn open(folder: &Path) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(folder, stop_process).unwrap())
 }
 
+/// The store's database, past the store.
+fn database(folder: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(folder.join("flowcell.db")).unwrap()
+}
+
 fn options(run: &str) -> RunOptions {
     RunOptions { session_id: Some(run.into()), ..RunOptions::default() }
 }
@@ -115,7 +129,7 @@ fn tenant() -> Tenant {
     Tenant::local()
 }
 
-fn everything(reader: &Reader, run: &str) -> Vec<Arc<flowcell_runtime::ports::Unit>> {
+fn everything(reader: &Reader, run: &str) -> Vec<Arc<Unit>> {
     reader.units(&tenant(), &run.into(), 0, usize::MAX >> 1).unwrap()
 }
 
@@ -180,7 +194,7 @@ fn damage_is_noticed_and_harms_no_other_run() {
     for name in ["a", "b"] {
         run(&open(folder.path()), COUNTS, options(name));
     }
-    let connection = rusqlite::Connection::open(folder.path().join("flowcell.db")).unwrap();
+    let connection = database(folder.path());
     let whole = everything(&Reader::open(folder.path()).unwrap(), "b");
     let rows: Vec<(i64, String)> = {
         let mut select = connection.prepare("SELECT first_seq, body FROM units WHERE run = 1").unwrap();
@@ -206,6 +220,42 @@ fn damage_is_noticed_and_harms_no_other_run() {
     connection.execute("DELETE FROM units WHERE run = 1 AND first_seq = ?", [rows[0].0]).unwrap();
     let told = prepare(&open(folder.path()), COUNTS, options("a")).err().unwrap().to_string();
     assert!(told.contains("damaged") || told.contains("does not fit"), "{told}");
+}
+
+/// However much of the end of a journal is gone, it is noticed: by whoever reads it from anywhere, by whoever goes on with
+/// the run, and after somebody has appended to what is left.
+#[test]
+fn a_journal_that_has_lost_its_end_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        run(&open(folder.path()), ASKS, options(name));
+    }
+    let connection = database(folder.path());
+    let whole = everything(&Reader::open(folder.path()).unwrap(), "a");
+    let end = whole.last().unwrap().next_seq();
+    assert!(whole.len() > 3);
+    for (kept, lost) in whole.iter().enumerate().rev() {
+        connection.execute("DELETE FROM units WHERE run = 1 AND first_seq >= ?", [lost.first_seq]).unwrap();
+        let reader = Reader::open(folder.path()).unwrap();
+        for (from, limit) in [(0, 1_000), (0, kept + 1), (lost.first_seq, 1), (end, 1)] {
+            let told = reader.units(&tenant(), &"a".into(), from, limit).unwrap_err().to_string();
+            let here = lost.first_seq;
+            let why = format!("it should end before event {end}, and ends before event {here}");
+            assert_eq!(told, format!("the journal of run `a` is damaged: {why}"));
+        }
+        assert_eq!(reader.units(&tenant(), &"a".into(), 0, kept).unwrap(), whole[..kept]);
+        let store = open(folder.path());
+        let told = prepare(&store, ASKS, options("a")).err().unwrap().to_string();
+        assert!(told.starts_with("the journal of run `a` is damaged"), "{told}");
+    }
+    let store = open(folder.path());
+    let more = large::outputs([Json::Null]).remove(0);
+    store.append(large::entry("a", Unit { first_seq: end, ..more }));
+    drop(store);
+    let reader = Reader::open(folder.path()).unwrap();
+    let told = reader.units(&tenant(), &"a".into(), 0, 1_000).unwrap_err().to_string();
+    assert!(told.starts_with("the journal of run `a` is damaged: the checksum"), "{told}");
+    assert_eq!(run(&open(folder.path()), ASKS, answered("b")).status, RunStatus::Succeeded);
 }
 
 /// The log of the database, cut at every byte of its end: what is left is a prefix of what was there.
@@ -252,7 +302,7 @@ fn a_failed_commit_acknowledges_nothing() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(folder.path()));
     let full = "CREATE TRIGGER full BEFORE INSERT ON units BEGIN SELECT raise(ABORT, 'disk full'); END";
-    rusqlite::Connection::open(folder.path().join("flowcell.db")).unwrap().execute_batch(full).unwrap();
+    database(folder.path()).execute_batch(full).unwrap();
     let store = Arc::new(SqliteStore::open(folder.path(), |_| STOPPED.store(true, Ordering::SeqCst)).unwrap());
     let runner = prepare(&store, COUNTS, options("r")).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

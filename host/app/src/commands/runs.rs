@@ -1,5 +1,7 @@
 //! `flowcell runs` and its kin: runs that the store keeps, seen and steered.
 
+mod export;
+mod gc;
 mod tree;
 
 use std::{
@@ -26,7 +28,7 @@ use super::{
 use crate::{
     output::{put, put_json, put_line},
     problem::{Exit, Problem},
-    terminal::{Terminal, counted, inert},
+    terminal::{Terminal, inert},
 };
 
 /// Runs driven at a time.
@@ -47,8 +49,10 @@ pub(crate) enum RunsCommand {
     Resume(ResumeArgs),
     /// Do again what a run did, as a new run: the same flow, as it was then, with the same input
     Retry(RetryArgs),
-    /// Remove what is kept of runs that have ended
-    Gc(GcArgs),
+    /// Remove what is kept of runs that have ended, and the large values and pinned flows that nothing names any more
+    Gc(gc::GcArgs),
+    /// Write all that is kept of a run as one JSON document
+    Export(export::ExportArgs),
     /// Cancel a run; `flowcell drive` or `runs resume` then ends it
     Cancel(CancelArgs),
 }
@@ -130,20 +134,6 @@ pub(crate) struct RetryArgs {
     run_id: Option<RunId>,
 }
 
-/// Arguments of `flowcell runs gc`.
-#[derive(Args)]
-#[group(required = true, multiple = true, args = ["older_than", "keep"])]
-pub(crate) struct GcArgs {
-    /// Runs that ended longer ago: 12h, 30d
-    #[arg(long, value_name = "DUR", value_parser = run::duration::parse)]
-    older_than: Option<Duration>,
-    /// All but so many that ended last
-    #[arg(long, value_name = "N")]
-    keep: Option<u64>,
-    #[command(flatten)]
-    store: StoreArgs,
-}
-
 /// Arguments of `flowcell runs cancel`.
 #[derive(Args)]
 pub(crate) struct CancelArgs {
@@ -223,7 +213,8 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
         RunsCommand::Events(args) => events(&args),
         RunsCommand::Resume(args) => resume(args, terminal),
         RunsCommand::Retry(args) => retry(args, terminal),
-        RunsCommand::Gc(args) => gc(&args, terminal),
+        RunsCommand::Gc(args) => gc::execute(&args, terminal),
+        RunsCommand::Export(args) => export::execute(&args),
         RunsCommand::Cancel(args) => record(&args.store, Ask::Cancel { run: args.run }, terminal),
     }
 }
@@ -299,17 +290,6 @@ fn go_on(
     let session = run::Session::open(&args, name.as_str(), terminal)?;
     let runner = prepare(&host, session.options(&args, Json::Null))?;
     run::finish(&args, session, host, runner, terminal)
-}
-
-fn gc(args: &GcArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    durable(&args.store)?;
-    let host = PackArgs::default().host_with(&args.store)?;
-    let removed = host.collect(args.older_than, args.keep)?;
-    for run in &removed {
-        put_line(run.as_str())?;
-    }
-    terminal.say(&terminal.paint().faint(&format!("{} removed", counted(removed.len(), "run"))));
-    Ok(Exit::Good)
 }
 
 pub(super) fn answer(args: &AnswerArgs, terminal: Terminal) -> Result<Exit, Problem> {

@@ -1,12 +1,13 @@
 //! What waits for the writer, in order.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError, mpsc::Sender},
     time::{Duration, Instant},
 };
 
 use flowcell_contract::{RunId, Tenant};
 
+use super::sweep::Swept;
 use crate::{
     limits::{FLUSH_FACTS, FLUSH_MS},
     ports::Entry,
@@ -26,6 +27,11 @@ pub(super) enum Item {
         bytes: Arc<[u8]>,
         mime: Box<str>,
     },
+    /// Blobs that nothing names are removed. What was is told when it is durable.
+    Sweep {
+        tenant: Tenant,
+        told: Sender<Swept>,
+    },
 }
 
 /// Filled by everybody, emptied by the writer.
@@ -44,11 +50,15 @@ struct Waiting {
     /// Somebody waits for them.
     forced: bool,
     closed: bool,
+    abandoned: bool,
 }
 
 impl Queue {
     pub(super) fn push(&self, item: Item) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.abandoned {
+            return;
+        }
         if let Item::Entry(entry) = &item {
             waiting.facts += entry.unit.facts.len();
             waiting.forced |= entry.force;
@@ -75,6 +85,13 @@ impl Queue {
     pub(super) fn close(&self) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.changed.notify_one();
+    }
+
+    /// Nothing is written any more; what waits is dropped, and so is what comes.
+    pub(super) fn abandon(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.abandoned = true;
+        waiting.items.clear();
     }
 
     /// Waits until something is to be written, and takes all that is there. None: nothing comes any more.

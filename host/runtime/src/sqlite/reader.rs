@@ -9,8 +9,12 @@ use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 
-use super::{FILE, OpenStoreError, lock, schema};
+use super::{
+    FILE, OpenStoreError, lock, own, schema,
+    stored::{self, CutOut, Place, StoredUnit, damaged},
+};
 use crate::{
+    limits::READ_BYTES,
     memory::blob_ref,
     ports::{Blobs, Entry, Journal, Record, StoreError, Unit},
 };
@@ -55,7 +59,8 @@ impl From<rusqlite::Error> for StoreError {
 }
 
 impl Reader {
-    /// Opens the store in a folder to read it, beside its owner if there is one.
+    /// Opens the store in a folder to read it, beside its owner if there is one. One that an older version has written is
+    /// upgraded first, which needs that nobody owns it.
     pub fn open(folder: &Path) -> Result<Reader, OpenStoreError> {
         let file = folder.join(FILE);
         if !file.exists() {
@@ -67,6 +72,10 @@ impl Reader {
         let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(unusable)?;
         if found > schema::VERSION {
             return Err(OpenStoreError::Newer { path: folder.to_owned(), found, known: schema::VERSION });
+        }
+        if found < schema::VERSION {
+            let _owner = own(folder)?;
+            schema::connect(&file).and_then(|mut connection| schema::migrate(&mut connection)).map_err(unusable)?;
         }
         Ok(Reader(Mutex::new(connection)))
     }
@@ -81,41 +90,66 @@ impl Reader {
         if text.as_deref() == Some("") {
             return Err(StoreError(format!("the run `{run}` was removed, and its id is not used again").into()));
         }
-        let parse = |text: String| serde_json::from_str(&text).map_err(|error| corrupt(run, &error));
+        let parse = |text: String| serde_json::from_str(&text).map_err(|error| damaged(run, &error));
         text.map(parse).transpose()
     }
 
     /// Units of a run, in order: from the one that holds the fact `from`, and at most `limit`.
     pub fn units(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
-        let connection = lock(&self.0);
-        let mut select = connection.prepare_cached("SELECT id FROM runs WHERE tenant = ? AND run = ?")?;
-        let id: Option<i64> = select.query_row(params![tenant.as_str(), run.as_str()], |row| row.get(0)).optional()?;
-        let Some(id) = id else { return Ok(Vec::new()) };
-        let sql = "SELECT checksum FROM units WHERE run = ? AND first_seq + facts <= ? ORDER BY first_seq DESC LIMIT 1";
-        let mut select = connection.prepare_cached(sql)?;
-        let mut before: u32 = select.query_row(params![id, from], |row| row.get(0)).optional()?.unwrap_or(0);
-        let sql = "SELECT first_seq, ts, body, checksum FROM units
-            WHERE run = ?1 AND first_seq >= coalesce(
-                (SELECT max(first_seq) FROM units WHERE run = ?1 AND first_seq <= ?2 AND first_seq + facts > ?2), ?2)
-            ORDER BY first_seq LIMIT ?3";
-        let mut select = connection.prepare_cached(sql)?;
-        let mut rows = select.query(params![id, from, limit as u64])?;
-        let mut units = Vec::new();
-        while let Some(row) = rows.next()? {
-            let (unit, checksum) = read_unit(row, before, run)?;
-            before = checksum;
+        let mut connection = lock(&self.0);
+        // Rows and blobs as they were at one time, whatever is removed meanwhile.
+        let transaction = connection.transaction()?;
+        let Some((id, end)) = end_of(&transaction, tenant, run)? else { return Ok(Vec::new()) };
+        let mut at = place_before(&transaction, id, from)?;
+        let sql = format!(
+            "SELECT {} FROM units WHERE run = ?1 AND first_seq >= ?2 ORDER BY first_seq LIMIT ?3",
+            StoredUnit::COLUMNS
+        );
+        let mut select = transaction.prepare_cached(&sql)?;
+        let mut rows = select.query(params![id, at.next_seq, limit as u64])?;
+        let mut cut_out = CutOut::new(&transaction, tenant);
+        let (mut units, mut bytes) = (Vec::new(), 0);
+        while units.len() < limit && bytes < READ_BYTES {
+            let Some(row) = rows.next()? else {
+                at.check_end(end, run)?;
+                break;
+            };
+            let stored = StoredUnit::read(row, at, run)?;
+            at = stored.place_after();
+            let (unit, size) = stored.whole(&mut cut_out, run)?;
+            bytes += size;
             units.push(Arc::new(unit));
         }
         Ok(units)
     }
 
+    /// A run as lists have it, and the number that its next event gets.
+    pub fn run(&self, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = format!("SELECT {RUN_COLUMNS}, next_seq FROM runs WHERE tenant = ? AND run = ?");
+        let mut select = connection.prepare_cached(&sql)?;
+        let found = |row: &Row<'_>| Ok((run_row(row)?, row.get("next_seq")?));
+        Ok(select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?)
+    }
+
+    /// The runs that a run has called, in the order in which they began.
+    pub fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = "SELECT run FROM runs WHERE tenant = ? AND parent = ? ORDER BY id";
+        let mut select = connection.prepare_cached(sql)?;
+        let rows = select.query_map(params![tenant.as_str(), run.as_str()], |row| row.get::<_, String>(0))?;
+        rows.map(|row| Ok(RunId::from(row?))).collect()
+    }
+
     /// Runs that somebody outside has started, the latest first.
     pub fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
         let connection = lock(&self.0);
-        let sql = "SELECT run, flow, standing, created, updated, due FROM runs
-            WHERE tenant = ?1 AND depth = 0 AND standing <> 'removed' AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR standing = ?3)
-            ORDER BY created DESC, id DESC LIMIT ?4";
-        let mut select = connection.prepare_cached(sql)?;
+        let sql = format!(
+            "SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND depth = 0 AND standing <> 'removed'
+                AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR standing = ?3)
+            ORDER BY created DESC, id DESC LIMIT ?4"
+        );
+        let mut select = connection.prepare_cached(&sql)?;
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
         let rows = select.query_map(params![tenant.as_str(), filter.flow, filter.status, limit], run_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -151,23 +185,21 @@ impl Reader {
     }
 
     pub(super) fn state(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
-        let connection = lock(&self.0);
-        let sql = "SELECT value, version FROM state WHERE tenant = ? AND flow = ? AND key = ?";
-        let mut select = connection.prepare_cached(sql)?;
-        let entry = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?));
+        let mut connection = lock(&self.0);
+        let transaction = connection.transaction()?;
+        let sql = "SELECT value, cuts, version FROM state WHERE tenant = ? AND flow = ? AND key = ?";
+        let mut select = transaction.prepare_cached(sql)?;
+        let entry = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?));
         let found = select.query_row(params![tenant.as_str(), flow, key], entry).optional()?;
-        let parse = |(text, version): (String, u64)| match Value::parse(text) {
-            Ok(value) => Ok((value, version)),
-            Err(error) => Err(StoreError(format!("the state `{key}` is not JSON: {error}").into())),
-        };
-        found.map(parse).transpose()
+        let Some((text, cuts, version)) = found else { return Ok(None) };
+        let damaged = |why| StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into());
+        let text = CutOut::new(&transaction, tenant).put_back(text, cuts.as_deref()).map_err(damaged)?;
+        let value = Value::parse(text).map_err(|error| damaged(format!("it is not JSON: {error}")))?;
+        Ok(Some((value, version)))
     }
 
     pub(super) fn blob(&self, tenant: &Tenant, hash: &str) -> Result<Option<Arc<[u8]>>, StoreError> {
-        let connection = lock(&self.0);
-        let mut select = connection.prepare_cached("SELECT bytes FROM blobs WHERE tenant = ? AND hash = ?")?;
-        let bytes: Option<Vec<u8>> = select.query_row(params![tenant.as_str(), hash], |row| row.get(0)).optional()?;
-        Ok(bytes.map(Arc::from))
+        Ok(stored::blob(&lock(&self.0), tenant, hash)?.map(Arc::from))
     }
 }
 
@@ -199,6 +231,26 @@ impl Blobs for Reader {
     }
 }
 
+/// The row of a run, and the place at which its journal ends.
+fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(i64, Place)>, StoreError> {
+    let sql = "SELECT id, next_seq, tail FROM runs WHERE tenant = ? AND run = ?";
+    let mut select = connection.prepare_cached(sql)?;
+    let found = |row: &Row<'_>| Ok((row.get(0)?, Place { next_seq: row.get(1)?, checksum: row.get(2)? }));
+    Ok(select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?)
+}
+
+/// The place in a journal before the unit that holds a fact.
+fn place_before(connection: &Connection, id: i64, fact: u64) -> Result<Place, StoreError> {
+    let sql = "SELECT first_seq + facts, checksum FROM units WHERE run = ? AND first_seq + facts <= ?
+        ORDER BY first_seq DESC LIMIT 1";
+    let mut select = connection.prepare_cached(sql)?;
+    let found = |row: &Row<'_>| Ok(Place { next_seq: row.get(0)?, checksum: row.get(1)? });
+    Ok(select.query_row(params![id, fact], found).optional()?.unwrap_or_default())
+}
+
+/// The columns that the row of a list is made from.
+const RUN_COLUMNS: &str = "run, flow, standing, created, updated, due";
+
 fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     Ok(RunRow {
         run_id: RunId::from(row.get::<_, String>(0)?),
@@ -208,27 +260,4 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         updated: row.get(4)?,
         due: row.get(5)?,
     })
-}
-
-fn read_unit(row: &Row<'_>, before: u32, run: &RunId) -> Result<(Unit, u32), StoreError> {
-    let (first_seq, ts): (u64, u64) = (row.get(0)?, row.get(1)?);
-    let (body, expected): (String, u32) = (row.get(2)?, row.get(3)?);
-    if checksum(before, first_seq, ts, &body) != expected {
-        return Err(corrupt(run, &format!("the checksum at event {first_seq} is wrong")));
-    }
-    let facts = serde_json::from_str(&body).map_err(|error| corrupt(run, &error))?;
-    Ok((Unit { first_seq, ts, facts }, expected))
-}
-
-fn corrupt(run: &RunId, why: &dyn std::fmt::Display) -> StoreError {
-    StoreError(format!("the journal of run `{run}` is damaged: {why}").into())
-}
-
-/// Covers a row and, through the checksum before, all rows before it.
-pub(super) fn checksum(before: u32, first_seq: u64, ts: u64, body: &str) -> u32 {
-    let mut hasher = crc32fast::Hasher::new_with_initial(before);
-    hasher.update(&first_seq.to_le_bytes());
-    hasher.update(&ts.to_le_bytes());
-    hasher.update(body.as_bytes());
-    hasher.finalize()
 }

@@ -13,7 +13,8 @@ const LEAST_SQLITE: i32 = 3_051_003;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 3] = [
+    "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
     tenant TEXT NOT NULL,
@@ -60,7 +61,21 @@ CREATE TABLE blobs (
     bytes BLOB NOT NULL,
     UNIQUE (tenant, hash)
 ) STRICT;
-"];
+",
+    "
+-- Where large values were cut out of the text, and the blobs that they are in.
+ALTER TABLE units ADD COLUMN cuts TEXT;
+ALTER TABLE state ADD COLUMN cuts TEXT;
+",
+    "
+-- Where a journal ends: the number after its last fact, and the checksum of its last unit.
+ALTER TABLE runs ADD COLUMN tail INTEGER NOT NULL DEFAULT 0;
+UPDATE runs SET next_seq = 0;
+UPDATE runs SET (next_seq, tail) =
+    (SELECT first_seq + facts, checksum FROM units WHERE run = runs.id ORDER BY first_seq DESC LIMIT 1)
+    WHERE id IN (SELECT run FROM units);
+",
+];
 
 /// Opens the file for its owner.
 pub(super) fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {

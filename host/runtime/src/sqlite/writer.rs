@@ -3,37 +3,48 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
+    time::Instant,
 };
 
 use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use serde::Serialize;
 
 use super::{
-    OnFailure, Visible, lock,
+    OnFailure, Visible,
+    cut::Pieces,
+    lock,
     queue::{Item, Queue},
-    reader::checksum,
+    stored::checksum,
+    sweep::{Swept, sweep},
 };
 use crate::{
-    ports::{Entry, Standing, StoreError},
+    ports::{Entry, Staged, Standing, StoreError},
     result::RunStatus,
 };
 
 /// Runs whose rows the writer remembers.
 const REMEMBERED: usize = 10_000;
 
+/// The media type of what is cut out of rows.
+const MIME: &str = "application/json";
+
 pub(super) struct Writer {
     connection: Connection,
     queue: Arc<Queue>,
     visible: Arc<Mutex<Visible>>,
     on_failure: OnFailure,
-    /// The row and the last checksum of runs that were written to.
+    /// The rows of runs that were written to.
     rows: HashMap<(Tenant, RunId), Row>,
 }
 
+/// The row of a run, and where its journal ends.
 #[derive(Clone, Copy)]
 struct Row {
     id: i64,
-    checksum: u32,
+    next_seq: u64,
+    /// The checksum of the last unit.
+    tail: u32,
 }
 
 impl Writer {
@@ -49,36 +60,44 @@ impl Writer {
     /// Writes until the queue is closed, or a commit fails.
     pub(super) fn run(mut self) {
         while let Some(items) = self.queue.take() {
-            if let Err(error) = self.commit(&items) {
+            match self.commit(&items) {
+                Ok(swept) => self.tell(&items, swept),
                 // A second try could succeed without the first one's pages being there.
-                return (self.on_failure)(&StoreError(error.to_string().into()));
+                Err(error) => {
+                    self.queue.abandon();
+                    return (self.on_failure)(&StoreError(error.to_string().into()));
+                }
             }
-            self.tell(&items);
         }
     }
 
-    fn commit(&mut self, items: &[Item]) -> Result<(), rusqlite::Error> {
+    /// Writes all, or nothing. Answers what was swept, in order.
+    fn commit(&mut self, items: &[Item]) -> Result<Vec<Swept>, rusqlite::Error> {
         if self.rows.len() > REMEMBERED {
             self.rows.clear();
         }
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut swept = Vec::new();
         for item in items {
             match item {
+                Item::Sweep { tenant, .. } => {
+                    lock(&self.visible).recent.age(Instant::now());
+                    // What is put meanwhile is written after this.
+                    let spared = |hash: &str| lock(&self.visible).recent.has(tenant, hash);
+                    swept.push(sweep(&transaction, tenant, spared)?);
+                }
                 Item::Forget { tenant, run } => forget(&transaction, tenant, run)?,
                 Item::Entry(entry) => write(&transaction, &mut self.rows, entry)?,
-                Item::Blob { tenant, hash, bytes, mime } => {
-                    let sql =
-                        "INSERT INTO blobs (tenant, hash, mime, bytes) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
-                    let mut insert = transaction.prepare_cached(sql)?;
-                    insert.execute(params![tenant.as_str(), &**hash, &**mime, &**bytes])?;
-                }
+                Item::Blob { tenant, hash, bytes, mime } => keep(&transaction, tenant, hash, mime, bytes)?,
             }
         }
-        transaction.commit()
+        note_ends(&transaction, &self.rows, items)?;
+        transaction.commit()?;
+        Ok(swept)
     }
 
     /// What is durable needs no other place any more, and whoever waits for it goes on.
-    fn tell(&self, items: &[Item]) {
+    fn tell(&self, items: &[Item], swept: Vec<Swept>) {
         let mut visible = lock(&self.visible);
         for item in items {
             match item {
@@ -92,13 +111,17 @@ impl Writer {
                         }
                     }
                 }
-                Item::Entry(_) | Item::Forget { .. } => {}
+                Item::Entry(_) | Item::Forget { .. } | Item::Sweep { .. } => {}
             }
         }
         drop(visible);
+        let mut swept = swept.into_iter();
         for item in items {
-            if let Item::Entry(entry) = item {
-                entry.durable.advance(entry.unit.next_seq());
+            match item {
+                Item::Entry(entry) => entry.durable.advance(entry.unit.next_seq()),
+                // Whoever asked may have gone.
+                Item::Sweep { told, .. } => _ = swept.next().map(|swept| told.send(swept)),
+                Item::Blob { .. } | Item::Forget { .. } => {}
             }
         }
     }
@@ -115,25 +138,78 @@ fn write(
         None => row(transaction, entry)?,
     };
     let unit = &entry.unit;
-    let body =
-        serde_json::to_string(&unit.facts).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-    let checksum = checksum(before.checksum, unit.first_seq, unit.ts, &body);
-    let sql = "INSERT INTO units (run, first_seq, facts, ts, body, checksum) VALUES (?, ?, ?, ?, ?, ?)";
+    let body = Pieces::of_facts(text(&unit.facts)?).map_err(unwritable)?;
+    keep_blobs(transaction, &entry.tenant, &body)?;
+    let checksum = checksum(before.tail, unit.first_seq, unit.ts, &body.text, body.cuts.as_deref());
+    let sql = "INSERT INTO units (run, first_seq, facts, ts, body, cuts, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
     let facts = unit.facts.len() as u64;
-    transaction.prepare_cached(sql)?.execute(params![before.id, unit.first_seq, facts, unit.ts, body, checksum])?;
-    rows.insert(key, Row { checksum, ..before });
+    let values = params![before.id, unit.first_seq, facts, unit.ts, body.text, body.cuts, checksum];
+    transaction.prepare_cached(sql)?.execute(values)?;
+    rows.insert(key, Row { id: before.id, next_seq: unit.next_seq(), tail: checksum });
     if let Some(standing) = entry.standing {
         let (name, due) = describe(standing);
-        let sql = "UPDATE runs SET standing = ?, due = ?, next_seq = ?, updated = ? WHERE id = ?";
-        transaction.prepare_cached(sql)?.execute(params![name, due, unit.next_seq(), unit.ts, before.id])?;
+        let sql = "UPDATE runs SET standing = ?, due = ?, updated = ? WHERE id = ?";
+        transaction.prepare_cached(sql)?.execute(params![name, due, unit.ts, before.id])?;
     }
-    for (write, version) in entry.writes.iter().flat_map(|staged| &staged.writes) {
-        let flow = entry.writes.as_ref().map_or("", |staged| &*staged.flow);
-        let sql = "INSERT INTO state (tenant, flow, key, value, version) VALUES (?1, ?2, ?3, ?4, ?5)
-            ON CONFLICT DO UPDATE SET value = ?4, version = ?5";
-        let value = write.value.text();
-        transaction.prepare_cached(sql)?.execute(params![entry.tenant.as_str(), flow, write.key, value, version])?;
+    entry.writes.iter().try_for_each(|staged| write_state(transaction, &entry.tenant, staged))
+}
+
+/// Writes where the journals end now that were appended to, so that it is noticed if their ends are lost.
+fn note_ends(
+    transaction: &Transaction<'_>,
+    rows: &HashMap<(Tenant, RunId), Row>,
+    items: &[Item],
+) -> Result<(), rusqlite::Error> {
+    let appended = |item: &Item| match item {
+        Item::Entry(entry) => rows.get(&(entry.tenant.clone(), entry.run.clone())).map(|row| (row.id, *row)),
+        Item::Forget { .. } | Item::Blob { .. } | Item::Sweep { .. } => None,
+    };
+    let ends: HashMap<i64, Row> = items.iter().filter_map(appended).collect();
+    let mut update =
+        transaction.prepare_cached("UPDATE runs SET next_seq = ?, tail = ? WHERE id = ? AND standing <> 'removed'")?;
+    ends.values().try_for_each(|row| update.execute(params![row.next_seq, row.tail, row.id]).map(drop))
+}
+
+fn write_state(transaction: &Transaction<'_>, tenant: &Tenant, staged: &Staged) -> Result<(), rusqlite::Error> {
+    for (write, version) in &staged.writes {
+        let value = Pieces::of_value(text(&write.value)?).map_err(unwritable)?;
+        keep_blobs(transaction, tenant, &value)?;
+        let sql = "INSERT INTO state (tenant, flow, key, value, cuts, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            ON CONFLICT DO UPDATE SET value = ?4, cuts = ?5, version = ?6";
+        let values = params![tenant.as_str(), &*staged.flow, write.key, value.text, value.cuts, version];
+        transaction.prepare_cached(sql)?.execute(values)?;
     }
+    Ok(())
+}
+
+fn text(value: &impl Serialize) -> Result<String, rusqlite::Error> {
+    serde_json::to_string(value).map_err(unwritable)
+}
+
+fn unwritable(error: serde_json::Error) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(error.into())
+}
+
+/// Keeps what was cut out of a row, before the row.
+fn keep_blobs(transaction: &Transaction<'_>, tenant: &Tenant, pieces: &Pieces) -> Result<(), rusqlite::Error> {
+    pieces.blobs.iter().try_for_each(|(hash, text)| keep(transaction, tenant, hash, MIME, text.as_bytes()))
+}
+
+/// Keeps bytes, if the tenant does not have them.
+fn keep(
+    transaction: &Transaction<'_>,
+    tenant: &Tenant,
+    hash: &str,
+    mime: &str,
+    bytes: &[u8],
+) -> Result<(), rusqlite::Error> {
+    // To ask first is cheaper than to hand over bytes that are there.
+    let sql = "SELECT 1 FROM blobs WHERE tenant = ? AND hash = ?";
+    if transaction.prepare_cached(sql)?.exists(params![tenant.as_str(), hash])? {
+        return Ok(());
+    }
+    let sql = "INSERT INTO blobs (tenant, hash, mime, bytes) VALUES (?, ?, ?, ?)";
+    transaction.prepare_cached(sql)?.execute(params![tenant.as_str(), hash, mime, bytes])?;
     Ok(())
 }
 
@@ -141,18 +217,16 @@ fn write(
 fn row(transaction: &Transaction<'_>, entry: &Entry) -> Result<Row, rusqlite::Error> {
     let (tenant, run) = (entry.tenant.as_str(), entry.run.as_str());
     if let Some(record) = &entry.record {
-        let text = serde_json::to_string(record);
-        let text = text.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+        let text = text(record)?;
         let sql = "INSERT INTO runs (tenant, run, flow, depth, parent, record, standing, next_seq, created, updated)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'active', 0, ?7, ?7)";
         let parent = record.parent.as_ref().map(RunId::as_str);
         let values = params![tenant, run, &*record.flow, record.depth, parent, text, entry.unit.ts];
         transaction.prepare_cached(sql)?.execute(values)?;
-        return Ok(Row { id: transaction.last_insert_rowid(), checksum: 0 });
+        return Ok(Row { id: transaction.last_insert_rowid(), next_seq: 0, tail: 0 });
     }
-    let sql = "SELECT id, coalesce((SELECT checksum FROM units WHERE run = runs.id ORDER BY first_seq DESC LIMIT 1), 0)
-        FROM runs WHERE tenant = ? AND run = ?";
-    let found = |row: &rusqlite::Row<'_>| Ok(Row { id: row.get(0)?, checksum: row.get(1)? });
+    let sql = "SELECT id, next_seq, tail FROM runs WHERE tenant = ? AND run = ?";
+    let found = |row: &rusqlite::Row<'_>| Ok(Row { id: row.get(0)?, next_seq: row.get(1)?, tail: row.get(2)? });
     transaction.prepare_cached(sql)?.query_row(params![tenant, run], found)
 }
 
@@ -163,7 +237,8 @@ fn forget(transaction: &Transaction<'_>, tenant: &Tenant, run: &RunId) -> Result
         UNION SELECT runs.run FROM runs JOIN below ON runs.parent = below.run WHERE runs.tenant = ?1)";
     let units = "DELETE FROM units WHERE run IN (SELECT id FROM runs WHERE tenant = ?1 AND run IN below)";
     let children = "DELETE FROM runs WHERE tenant = ?1 AND run IN below AND run <> ?2";
-    let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL WHERE tenant = ?1 AND run = ?2";
+    let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL, next_seq = 0, tail = 0
+        WHERE tenant = ?1 AND run = ?2";
     for sql in [&format!("{below} {units}"), &format!("{below} {children}"), tombstone] {
         transaction.execute(sql, params![tenant.as_str(), run.as_str()])?;
     }

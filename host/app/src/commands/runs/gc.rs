@@ -1,0 +1,62 @@
+//! `flowcell runs gc`: what nobody needs any more is removed.
+
+use std::time::Duration;
+
+use clap::Args;
+use flowcell::{RunId, Swept};
+use serde::Serialize;
+
+use super::{durable, run};
+use crate::{
+    commands::{PackArgs, StoreArgs},
+    output::{put_json, put_line},
+    problem::{Exit, Problem},
+    terminal::{Terminal, counted},
+};
+
+/// Arguments of `flowcell runs gc`.
+#[derive(Args)]
+#[group(required = true, multiple = true, args = ["older_than", "keep"])]
+pub(crate) struct GcArgs {
+    /// Runs that ended longer ago: 12h, 30d
+    #[arg(long, value_name = "DUR", value_parser = run::duration::parse)]
+    older_than: Option<Duration>,
+    /// All but so many that ended last
+    #[arg(long, value_name = "N")]
+    keep: Option<u64>,
+    /// Print one JSON object: { "runs": [...], "blobs": N, "bytes": N }
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// What was removed.
+#[derive(Serialize)]
+struct Removed {
+    runs: Vec<RunId>,
+    #[serde(flatten)]
+    swept: Swept,
+}
+
+pub(super) fn execute(args: &GcArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    durable(&args.store)?;
+    let host = PackArgs::default().host_with(&args.store)?;
+    let runs = host.collect(args.older_than, args.keep)?;
+    let removed = Removed { runs, swept: host.sweep()? };
+    if args.json {
+        put_json(&removed)?;
+        return Ok(Exit::Good);
+    }
+    removed.runs.iter().try_for_each(|run| put_line(run.as_str()))?;
+    terminal.say(&terminal.paint().faint(&removed.line()));
+    Ok(Exit::Good)
+}
+
+impl Removed {
+    fn line(&self) -> String {
+        let runs = counted(self.runs.len(), "run");
+        let blobs = counted(usize::try_from(self.swept.blobs).unwrap_or(usize::MAX), "blob");
+        format!("{runs} removed; {blobs} with {} bytes freed", self.swept.bytes)
+    }
+}

@@ -1,0 +1,158 @@
+//! Whole runs as documents, to keep or to look at elsewhere.
+
+use std::io::{self, Write};
+
+use flowcell_contract::{RunId, Tenant};
+use serde::Serialize;
+
+use crate::{
+    each_unit,
+    ports::{Record, StoreError},
+    publish::Projector,
+    sqlite::Reader,
+    world::Flows,
+};
+
+/// The version of the shape of documents.
+pub const EXPORT_VERSION: u32 = 1;
+
+/// Why a run could not be exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// No run has this id.
+    #[error("there is no run `{0}`")]
+    Unknown(RunId),
+    /// The store could not answer, or is damaged.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The document could not be written.
+    #[error("the document cannot be written: {0}")]
+    Write(#[from] io::Error),
+}
+
+impl From<serde_json::Error> for ExportError {
+    fn from(error: serde_json::Error) -> ExportError {
+        ExportError::Write(error.into())
+    }
+}
+
+/// Writes all that a store has of a run as one JSON document, as far as it is durable at this time:
+///
+/// ```json
+/// { "v": 1, "run": { "runId", "flow", "status", "created", "updated", "due"? }, "record": { "flow", "pin", … },
+///   "units": [ { "first_seq", "ts", "facts": [ … ] } ], "events": [ { "seq", "type", … } ], "children": [ … ] }
+/// ```
+///
+/// Units are as the journal has them, and events as they are published, both with their large values. If the flow that the
+/// run has pinned cannot be loaded, there are no events, and `eventsMissing` says why. Children are documents of the same
+/// shape, but for `v`.
+pub fn export(
+    reader: &Reader,
+    flows: &dyn Flows,
+    tenant: &Tenant,
+    run: &RunId,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    write!(out, "{{\"v\":{EXPORT_VERSION},")?;
+    Exporter { reader, flows, tenant, out }.run(run)?;
+    Ok(writeln!(out)?)
+}
+
+struct Exporter<'a> {
+    reader: &'a Reader,
+    flows: &'a dyn Flows,
+    tenant: &'a Tenant,
+    out: &'a mut dyn Write,
+}
+
+impl Exporter<'_> {
+    /// Writes the members of a run, and the end of the object that they are in.
+    fn run(&mut self, run: &RunId) -> Result<(), ExportError> {
+        let unknown = || ExportError::Unknown(run.clone());
+        let record = self.reader.find(self.tenant, run)?.ok_or_else(unknown)?;
+        let (row, end) = self.reader.run(self.tenant, run)?.ok_or_else(unknown)?;
+        self.member("\"run\"", &row)?;
+        self.member(",\"record\"", &record)?;
+        self.units(run, end)?;
+        self.events(run, &record, end)?;
+        self.children(run)?;
+        Ok(self.out.write_all(b"}")?)
+    }
+
+    fn member(&mut self, name: &str, value: &impl Serialize) -> Result<(), ExportError> {
+        write!(self.out, "{name}:")?;
+        Ok(serde_json::to_writer(&mut *self.out, value)?)
+    }
+
+    fn units(&mut self, run: &RunId, end: u64) -> Result<(), ExportError> {
+        let (reader, tenant) = (self.reader, self.tenant);
+        self.list("units", |items| {
+            each_unit(reader, tenant, run, |unit| {
+                if unit.first_seq < end {
+                    items.add(&*unit);
+                }
+            })
+        })
+    }
+
+    fn events(&mut self, run: &RunId, record: &Record, end: u64) -> Result<(), ExportError> {
+        let (reader, tenant) = (self.reader, self.tenant);
+        let graph = self.flows.pinned(&record.pin);
+        let mut projector = graph.as_ref().ok().map(|graph| Projector::new(tenant.clone(), run.clone(), graph.clone()));
+        self.list("events", |items| {
+            let Some(projector) = &mut projector else { return Ok(()) };
+            each_unit(reader, tenant, run, |unit| {
+                let events = if unit.first_seq < end { projector.project(&unit) } else { Vec::new() };
+                events.iter().for_each(|event| items.add(event));
+            })
+        })?;
+        match graph {
+            Ok(_) => Ok(()),
+            Err(failure) => self.member(",\"eventsMissing\"", &failure.to_string()),
+        }
+    }
+
+    fn children(&mut self, run: &RunId) -> Result<(), ExportError> {
+        self.out.write_all(b",\"children\":[")?;
+        for (index, child) in self.reader.children(self.tenant, run)?.iter().enumerate() {
+            self.out.write_all(if index == 0 { b"{" } else { b",{" })?;
+            self.run(child)?;
+        }
+        Ok(self.out.write_all(b"]")?)
+    }
+
+    fn list(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut Items<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), ExportError> {
+        write!(self.out, ",\"{name}\":[")?;
+        let mut items = Items { out: &mut *self.out, first: true, written: Ok(()) };
+        fill(&mut items)?;
+        items.written?;
+        Ok(self.out.write_all(b"]")?)
+    }
+}
+
+/// The items of a list, one after another.
+struct Items<'a> {
+    out: &'a mut dyn Write,
+    first: bool,
+    /// After a failure nothing is written any more.
+    written: Result<(), io::Error>,
+}
+
+impl Items<'_> {
+    fn add(&mut self, item: &impl Serialize) {
+        if self.written.is_ok() {
+            self.written = self.write(item);
+        }
+    }
+
+    fn write(&mut self, item: &impl Serialize) -> Result<(), io::Error> {
+        if !std::mem::take(&mut self.first) {
+            self.out.write_all(b",")?;
+        }
+        Ok(serde_json::to_writer(&mut *self.out, item)?)
+    }
+}

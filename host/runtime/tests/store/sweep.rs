@@ -1,0 +1,140 @@
+//! Blobs that nothing names any more, and those that somebody does.
+
+use std::{path::Path, sync::Arc};
+
+use flowcell_contract::{BlobRef, Blobs, Json, Tenant, Value};
+use flowcell_runtime::{
+    fact::Write,
+    limits::INLINE_BYTES,
+    ports::{Entry, Journal, Pin, Record, StateStore},
+    sqlite::{SqliteStore, Swept},
+};
+
+use super::{
+    database, everything,
+    large::{entry, outputs, text},
+    open, tenant,
+};
+
+fn put(store: &SqliteStore, bytes: &[u8]) -> BlobRef {
+    store.put(&tenant(), bytes.into(), "application/octet-stream")
+}
+
+/// A run that has ended in one unit, with this output.
+fn append(store: &SqliteStore, run: &str, output: Json) {
+    store.append(entry(run, outputs([output]).remove(0)));
+}
+
+fn blobs(folder: &Path) -> u64 {
+    database(folder).query_row("SELECT count(*) FROM blobs", [], |row| row.get(0)).unwrap()
+}
+
+fn swept(sizes: &[usize]) -> Swept {
+    Swept { blobs: sizes.len() as u64, bytes: sizes.iter().sum::<usize>() as u64 }
+}
+
+#[test]
+fn what_only_removed_runs_have_named_is_removed_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let (shared, own) = (text(INLINE_BYTES), text(INLINE_BYTES + 1));
+    append(&store, "a", Json::array([shared.clone(), own]));
+    append(&store, "b", Json::array([shared.clone()]));
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[]));
+    assert_eq!(blobs(folder.path()), 2);
+    store.forget(&tenant(), &"a".into());
+    assert_eq!(store.sweep(&Tenant::from("other")).unwrap(), swept(&[]));
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[INLINE_BYTES + 3]));
+    assert_eq!(everything(store.reader(), "b").len(), 1);
+    // What was removed is written again when it comes again.
+    append(&store, "c", Json::array([text(INLINE_BYTES + 1)]));
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[]));
+    assert_eq!(everything(store.reader(), "c").len(), 1);
+    store.forget(&tenant(), &"b".into());
+    store.forget(&tenant(), &"c".into());
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[INLINE_BYTES + 2, INLINE_BYTES + 3]));
+    assert_eq!(blobs(folder.path()), 0);
+}
+
+/// Pins name blobs that name blobs, values name files, large values name files inside of them.
+#[test]
+fn what_a_kept_run_names_in_whatever_way_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let pack = put(&store, b"a pack");
+    let pinned = put(&store, format!("{{\"packs\":{{\"p\":\"{}\"}}}}", pack.file_id).as_bytes());
+    let [file, inner] = [put(&store, b"a file"), put(&store, b"another file")];
+    let large = Json::array([Value::from(inner.clone()).json().clone(), text(INLINE_BYTES - 20)]);
+    let record =
+        Record { pin: Pin(pinned.file_id.clone()), ..entry("r", outputs([Json::Null]).remove(0)).record.unwrap() };
+    let unit = outputs([Json::array([Value::from(file.clone()).json().clone(), large])]).remove(0);
+    store.append(Entry { record: Some(record), ..entry("r", unit) });
+    put(&store, b"an orphan");
+    drop(store);
+    let store = open(folder.path());
+    assert_eq!(blobs(folder.path()), 6);
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[b"an orphan".len()]));
+    for blob in [&pack, &pinned, &file, &inner] {
+        assert!(Blobs::get(&*store, &tenant(), blob).unwrap().is_some());
+    }
+    assert_eq!(everything(store.reader(), "r").len(), 1);
+    store.forget(&tenant(), &"r".into());
+    assert_eq!(store.sweep(&tenant()).unwrap().blobs, 5);
+}
+
+#[test]
+fn state_keeps_its_latest_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    for (seq, size) in [(0, INLINE_BYTES), (1, INLINE_BYTES + 5)] {
+        let write = Write { key: "k".into(), value: Value::from(text(size)), expected: None };
+        let writes = store.stage(&tenant(), &"f".into(), vec![write]).unwrap();
+        let unit = outputs([Json::Null, Json::Null]).remove(seq);
+        store.append(Entry { writes: Some(writes), ..entry("r", unit) });
+    }
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[INLINE_BYTES + 2]));
+    let (value, _) = StateStore::get(&*store, &tenant(), "f", "k").unwrap().unwrap();
+    assert_eq!(value.json(), &text(INLINE_BYTES + 5));
+}
+
+/// Somebody may be about to name what this process has put; nobody is going to name what another has put.
+#[test]
+fn what_was_put_just_now_is_spared() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let early = put(&store, b"early");
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[]));
+    drop(store);
+    let store = open(folder.path());
+    // It is there already, and put again.
+    let again = put(&store, b"early");
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[]));
+    let unit = outputs([Value::from(again).json().clone()]).remove(0);
+    store.append(entry("r", unit));
+    drop(store);
+    let store = open(folder.path());
+    assert_eq!(store.sweep(&tenant()).unwrap(), swept(&[]));
+    assert_eq!(Blobs::get(&*store, &tenant(), &early).unwrap(), Some(Arc::from(*b"early")));
+}
+
+/// Blobs go all at once or not at all, and whoever waits for it is told.
+#[test]
+fn a_sweep_that_fails_removes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    for size in 0..3 {
+        append(&store, &format!("r{size}"), Json::array([text(INLINE_BYTES + size)]));
+    }
+    drop(store);
+    let full = "CREATE TRIGGER full BEFORE DELETE ON blobs WHEN (SELECT count(*) FROM blobs) = 2
+        BEGIN SELECT raise(ABORT, 'disk full'); END";
+    database(folder.path()).execute_batch(full).unwrap();
+    let store = SqliteStore::open(folder.path(), |_| ()).unwrap();
+    (0..3).for_each(|run| store.forget(&tenant(), &format!("r{run}").as_str().into()));
+    for _ in 0..2 {
+        assert_eq!(store.sweep(&tenant()).unwrap_err().to_string(), "the store is not written any more");
+    }
+    drop(store);
+    database(folder.path()).execute_batch("DROP TRIGGER full").unwrap();
+    assert_eq!(blobs(folder.path()), 3);
+}
