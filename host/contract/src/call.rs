@@ -1,11 +1,11 @@
 //! The one gate between a sandbox and the world.
 
-use std::sync::Arc;
+use std::{future::ready, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::{BlobRef, Failure, Value};
+use crate::{BlobRef, Failure, Value, code};
 
 /// What a call may do to the world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -75,17 +75,28 @@ pub trait Calls: Send + Sync {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>>;
 
     /// Starts a call that leaves the host and answers its number, from 1 within the attempt.
-    fn start(&self, call: Call) -> BoxFuture<'_, Result<u32, Failure>>;
+    fn start(&self, call: Call) -> BoxFuture<'_, Result<u32, Failure>> {
+        let message = format!("this host has no capability `{}.{}`", call.interface, call.function);
+        Box::pin(ready(Err(Failure::new(code::DENIED, message))))
+    }
 
     /// Waits for the next thing that arrives. None: the time is up, or no time was given and nothing can arrive.
-    fn next(&self, timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>>;
+    fn next(&self, _timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>> {
+        Box::pin(ready(None))
+    }
 
-    /// The time that the attempt sees: when it began, or when the last thing was handed to it.
-    fn now_ms(&self) -> u64;
+    /// The time that the attempt sees, if something was handed to it since it began.
+    fn now_ms(&self) -> Option<u64> {
+        None
+    }
 
     /// Keeps bytes and answers the file reference.
-    fn keep(&self, bytes: Arc<[u8]>, mime: &str) -> BlobRef;
+    fn keep(&self, _bytes: Arc<[u8]>, _mime: &str) -> Result<BlobRef, Failure> {
+        Err(Failure::new(code::DENIED, "this host keeps no files"))
+    }
 
     /// The bytes that a file reference means.
-    fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure>;
+    fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure> {
+        Err(Failure::new(code::FILE_NOT_FOUND, format!("there is no file `{}`", file.file_id)))
+    }
 }

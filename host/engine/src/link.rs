@@ -6,7 +6,7 @@ use flowcell_contract::NodeType;
 use wasmtime::component::Linker;
 
 use crate::{
-    bindings::{cache, calls, context, log, metrics, state, types},
+    bindings::{cache, calls, context, http, log, metrics, queue, state, types},
     sandbox::{
         Sandbox,
         denial::{Denied, Live, Refusal},
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The capabilities that this host has, in the order of their bits.
-pub(crate) const CAPABILITIES: [&str; 4] = ["log", "metrics", "state", "cache"];
+pub(crate) const CAPABILITIES: [&str; 5] = ["log", "metrics", "state", "cache", "http"];
 
 /// A set of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +78,11 @@ fn link(engine: &wasmtime::Engine, set: Capabilities) -> wasmtime::Result<Linker
     types::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
     context::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
     calls::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
+    queue::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
     link_capability!(&mut linker, set, log)?;
     link_capability!(&mut linker, set, metrics)?;
     link_capability!(&mut linker, set, state)?;
     link_capability!(&mut linker, set, cache)?;
+    link_capability!(&mut linker, set, http)?;
     Ok(linker)
 }

@@ -1,6 +1,9 @@
 //! The host's side of one running instance: what the guest sees, and what it has used up.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use flowcell_contract::{Attempt, Call, Calls, Failure, Json, Value};
 use wasmtime::component::ResourceTable;
@@ -13,8 +16,10 @@ mod context;
 pub(crate) mod denial;
 mod deterministic;
 mod meter;
+mod outside;
 pub(crate) mod stdio;
 
+use deterministic::Clock;
 use meter::Meter;
 use stdio::Stdio;
 
@@ -24,6 +29,9 @@ pub(crate) struct Sandbox {
     pub(crate) meter: Meter,
     pub(crate) stdio: Stdio,
     calls: Arc<dyn Calls>,
+    /// Answers that `next-event` has announced and nobody has taken.
+    replies: HashMap<u32, Value>,
+    clock: Clock,
     task: OnceLock<Value>,
     wasi: WasiCtx,
     table: ResourceTable,
@@ -32,10 +40,21 @@ pub(crate) struct Sandbox {
 impl Sandbox {
     pub(crate) fn new(attempt: Attempt, calls: Arc<dyn Calls>, limits: &Limits) -> Sandbox {
         let stdio = Stdio::new(limits);
-        let wasi = deterministic::context(&attempt, &stdio, limits);
+        let clock = Clock::new(attempt.now_ms);
+        let wasi = deterministic::context(&attempt, &clock, &stdio, limits);
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
-        Sandbox { attempt, meter: Meter::new(limits), stdio, calls, task: OnceLock::new(), wasi, table }
+        Sandbox {
+            attempt,
+            meter: Meter::new(limits),
+            stdio,
+            calls,
+            replies: HashMap::new(),
+            clock,
+            task: OnceLock::new(),
+            wasi,
+            table,
+        }
     }
 
     /// Makes one call, after the text that the guest wrote before it.

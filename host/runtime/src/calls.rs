@@ -239,12 +239,13 @@ impl Calls for AttemptCalls {
         Box::pin(self.wait(timeout_ms))
     }
 
-    fn now_ms(&self) -> u64 {
-        self.progress().now_ms
+    fn now_ms(&self) -> Option<u64> {
+        let now = self.progress().now_ms;
+        (now > self.attempting.now_ms).then_some(now)
     }
 
-    fn keep(&self, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
-        self.site.blobs.put(&self.site.tenant, bytes, mime)
+    fn keep(&self, bytes: Arc<[u8]>, mime: &str) -> Result<BlobRef, Failure> {
+        Ok(self.site.blobs.put(&self.site.tenant, bytes, mime))
     }
 
     fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure> {

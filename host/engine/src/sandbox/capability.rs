@@ -13,7 +13,7 @@ use crate::{
     failure,
 };
 
-type Answer<T> = wasmtime::Result<Result<T, GuestFailure>>;
+pub(super) type Answer<T> = wasmtime::Result<Result<T, GuestFailure>>;
 
 impl calls::Host for Sandbox {}
 

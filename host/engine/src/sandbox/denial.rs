@@ -5,7 +5,7 @@ use wasmtime::component::HasData;
 
 use super::Sandbox;
 use crate::{
-    bindings::{cache, log, metrics, state, types::Failure as GuestFailure},
+    bindings::{cache, http, log, metrics, state, types::Failure as GuestFailure},
     failure::{self, Stop},
 };
 
@@ -86,5 +86,19 @@ impl cache::Host for Refusal<'_> {
 
     async fn set(&mut self, _: String, _: String, _: Option<u64>) -> wasmtime::Result<Result<(), GuestFailure>> {
         self.answer("cache")
+    }
+}
+
+impl http::Host for Refusal<'_> {
+    async fn send(&mut self, _: http::Request) -> wasmtime::Result<Result<http::Response, GuestFailure>> {
+        self.answer("http")
+    }
+
+    async fn start_send(&mut self, _: http::Request) -> wasmtime::Result<Result<u32, GuestFailure>> {
+        self.answer("http")
+    }
+
+    async fn take_response(&mut self, _: u32) -> wasmtime::Result<Result<http::Response, GuestFailure>> {
+        self.answer("http")
     }
 }

@@ -1,6 +1,14 @@
 //! WASI without the world: nothing inherited, one point in time, random numbers from the attempt's seed.
 
-use std::{convert::Infallible, net::SocketAddr, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use flowcell_contract::Attempt;
 use rand::TryRng;
@@ -10,13 +18,13 @@ use super::stdio::Stdio;
 use crate::Limits;
 
 /// The context of one attempt.
-pub(super) fn context(attempt: &Attempt, stdio: &Stdio, limits: &Limits) -> WasiCtx {
+pub(super) fn context(attempt: &Attempt, clock: &Clock, stdio: &Stdio, limits: &Limits) -> WasiCtx {
     let stream = Stream::new(attempt.seed);
     WasiCtx::builder()
         .stdout(stdio.out())
         .stderr(stdio.err())
-        .wall_clock(Standstill(attempt.now_ms))
-        .monotonic_clock(Standstill(0))
+        .wall_clock(clock.clone())
+        .monotonic_clock(clock.clone())
         .secure_random(stream.part(b"secure"))
         .insecure_random(stream.part(b"insecure"))
         .insecure_random_seed(stream.part(b"hash").number())
@@ -29,25 +37,39 @@ pub(super) fn context(attempt: &Attempt, stdio: &Stdio, limits: &Limits) -> Wasi
 }
 
 /// A clock that shows the time of the last delivery, in milliseconds: a repeated attempt sees it again.
-struct Standstill(u64);
+#[derive(Clone)]
+pub(super) struct Clock {
+    began_ms: u64,
+    now_ms: Arc<AtomicU64>,
+}
 
-impl HostWallClock for Standstill {
+impl Clock {
+    pub(super) fn new(now_ms: u64) -> Clock {
+        Clock { began_ms: now_ms, now_ms: Arc::new(AtomicU64::new(now_ms)) }
+    }
+
+    pub(super) fn show(&self, now_ms: u64) {
+        self.now_ms.store(now_ms, Ordering::Relaxed);
+    }
+}
+
+impl HostWallClock for Clock {
     fn resolution(&self) -> Duration {
         Duration::from_millis(1)
     }
 
     fn now(&self) -> Duration {
-        Duration::from_millis(self.0)
+        Duration::from_millis(self.now_ms.load(Ordering::Relaxed))
     }
 }
 
-impl HostMonotonicClock for Standstill {
+impl HostMonotonicClock for Clock {
     fn resolution(&self) -> u64 {
         1_000_000
     }
 
     fn now(&self) -> u64 {
-        self.0
+        self.now_ms.load(Ordering::Relaxed).saturating_sub(self.began_ms).saturating_mul(1_000_000)
     }
 }
 

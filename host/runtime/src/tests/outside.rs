@@ -106,7 +106,8 @@ pub(super) async fn in_turn(calls: &dyn Calls, functions: &[&str]) -> StepResult
     for function in functions {
         let key = Json::object([("key", Json::from("count"))]);
         let count = calls.call(Call { interface: "state".into(), function: "get".into(), args: key.into() }).await?;
-        let seen = Json::array([count.json().clone(), Json::array(replies.clone()), Json::from(calls.now_ms())]);
+        let seen =
+            Json::array([count.json().clone(), Json::array(replies.clone()), Json::from(calls.now_ms().unwrap_or(0))]);
         replies.push(calls.call(outside(function, seen)).await?.json().clone());
     }
     Ok(Step::Done(Value::from(Json::array(replies))))
@@ -124,7 +125,8 @@ pub(super) async fn at_a_time(calls: &dyn Calls, functions: &[&str]) -> StepResu
         let timeout = (waits % 2 == 0).then_some(3);
         if let Some(Arrival::Ended { id, outcome }) = calls.next(timeout).await {
             replies.push(Json::array([Json::from(id), outcome?.json().clone()]));
-            let seen = Json::array([Json::array(replies.clone()), Json::from(waits), Json::from(calls.now_ms())]);
+            let seen =
+                Json::array([Json::array(replies.clone()), Json::from(waits), Json::from(calls.now_ms().unwrap_or(0))]);
             calls.call(outside("idempotent", seen)).await?;
         }
     }

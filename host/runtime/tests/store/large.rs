@@ -22,6 +22,7 @@ pub(super) fn entry(run: &str, unit: Unit) -> Entry {
         policy: flowcell_flow::graph::FlowPolicy::default(),
         depth: 0,
         parent: None,
+        root: run.into(),
     };
     Entry {
         tenant: tenant(),

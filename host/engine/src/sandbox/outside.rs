@@ -1,0 +1,132 @@
+//! `flowcell:host/http` and `flowcell:host/queue`: calls that leave the host, and what arrives of them.
+
+use flowcell_contract::{Arrival, BlobRef, Call, Failure, Json, Value, code};
+
+use super::{Sandbox, capability::Answer};
+use crate::{
+    bindings::{
+        http::{self, Content, Request, Response},
+        queue::{self, CallResult, Event},
+    },
+    failure,
+};
+
+/// Bytes of an answer that a guest gets whole; what is larger is a file to it.
+const WHOLE_BYTES: u64 = 64 << 10;
+
+impl http::Host for Sandbox {
+    async fn send(&mut self, request: Request) -> Answer<Response> {
+        let args = match self.request(request) {
+            Ok(args) => args,
+            Err(failure) => return self.refuse(failure),
+        };
+        let reply = self.call("http", "send", args).await?;
+        self.tick();
+        Ok(reply.and_then(|reply| self.response(&reply)).map_err(failure::to_guest))
+    }
+
+    async fn start_send(&mut self, request: Request) -> Answer<u32> {
+        let args = match self.request(request) {
+            Ok(args) => args,
+            Err(failure) => return self.refuse(failure),
+        };
+        self.meter.count_call()?;
+        self.forward_output(false).await;
+        let call = Call { interface: "http".into(), function: "start-send".into(), args: args.into() };
+        Ok(self.calls.start(call).await.map_err(failure::to_guest))
+    }
+
+    async fn take_response(&mut self, id: u32) -> Answer<Response> {
+        self.meter.count_call()?;
+        let reply = self.replies.remove(&id).ok_or_else(|| {
+            let message = format!("call {id} has no answer to take: it has not ended well, or was taken before");
+            Failure::new(code::INVALID_INPUT, message)
+        });
+        Ok(reply.and_then(|reply| self.response(&reply)).map_err(failure::to_guest))
+    }
+}
+
+impl queue::Host for Sandbox {
+    async fn next_event(&mut self, timeout_ms: Option<u32>) -> wasmtime::Result<Option<Event>> {
+        self.meter.count_call()?;
+        self.forward_output(false).await;
+        let arrival = self.calls.next(timeout_ms).await;
+        self.tick();
+        Ok(arrival.map(|Arrival::Ended { id, outcome }| {
+            let outcome = outcome.map(|reply| {
+                let status = reply.json().get("status").cloned().unwrap_or_default();
+                self.replies.insert(id, reply);
+                Json::object([("status", status)]).to_text()
+            });
+            Event::CallResult(CallResult { id, outcome: outcome.map_err(failure::to_guest) })
+        }))
+    }
+}
+
+impl Sandbox {
+    fn refuse<T>(&mut self, failure: Failure) -> Answer<T> {
+        self.meter.count_call()?;
+        Ok(Err(failure::to_guest(failure)))
+    }
+
+    /// The guest's clock shows when the last thing was handed to it.
+    fn tick(&self) {
+        if let Some(now) = self.calls.now_ms() {
+            self.clock.show(now);
+        }
+    }
+
+    fn request(&self, request: Request) -> Result<Json, Failure> {
+        let headers =
+            request.headers.into_iter().map(|(name, value)| Json::array([Json::from(name), Json::from(value)]));
+        let mut members = vec![
+            ("method", Json::from(request.method)),
+            ("url", Json::from(request.url)),
+            ("headers", Json::array(headers)),
+        ];
+        match request.body {
+            Content::Empty => {}
+            Content::Text(text) => members.push(("body", Json::object([("text", Json::from(text))]))),
+            Content::Bytes(bytes) => {
+                let file = Value::from(self.calls.keep(bytes.into(), "application/octet-stream")?);
+                members.push(("body", Json::object([("file", file.json().clone())])));
+            }
+            Content::File(file) => {
+                let value = Value::parse(&file).ok().filter(|value| value.blob().is_some());
+                let file = value.ok_or_else(|| {
+                    let message = "the body is no file: it must be `{ \"kind\": \"file\", \"fileId\": … }`";
+                    Failure::new(code::INVALID_INPUT, message)
+                })?;
+                members.push(("body", Json::object([("file", file.json().clone())])));
+            }
+        }
+        members.extend(request.timeout_ms.map(|ms| ("timeoutMs", Json::from(ms))));
+        Ok(Json::object(members))
+    }
+
+    fn response(&self, reply: &Value) -> Result<Response, Failure> {
+        let json = reply.json();
+        let odd = || Failure::retryable(code::LOST_WORKER, "`http.send` was answered with something else");
+        let status = json.get("status").and_then(Json::as_u64).and_then(|status| u16::try_from(status).ok());
+        let headers = json.get("headers").and_then(Json::as_array).unwrap_or_default().iter();
+        let header = |pair: &Json| match pair.as_array() {
+            Some([name, value]) => Some((name.as_str()?.to_owned(), value.as_str()?.to_owned())),
+            _ => None,
+        };
+        let headers = headers.map(header).collect::<Option<Vec<_>>>().ok_or_else(odd)?;
+        let body = json.get("body").unwrap_or(&Json::Null);
+        let body = match (body.get("text").and_then(Json::as_str), body.get("file")) {
+            (Some(text), _) => Content::Text(text.to_owned()),
+            (None, Some(file)) => self.file(&Value::from(file.clone()).blob().ok_or_else(odd)?, file)?,
+            (None, None) => Content::Empty,
+        };
+        Ok(Response { status: status.ok_or_else(odd)?, headers, body })
+    }
+
+    fn file(&self, blob: &BlobRef, file: &Json) -> Result<Content, Failure> {
+        if blob.size > WHOLE_BYTES {
+            return Ok(Content::File(file.to_text()));
+        }
+        Ok(Content::Bytes(self.calls.bytes(blob)?.to_vec()))
+    }
+}
