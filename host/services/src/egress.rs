@@ -12,7 +12,7 @@
 //! | ports | the scheme's own; others where a grant names them |
 //! | addresses in URLs | where a grant names them |
 //! | user names in URLs | never |
-//! | addresses of a name | at most 16 are looked at, more refuse the name |
+//! | addresses of a name | all are validated, the first 8 are tried |
 //! | connecting, with its resolution and TLS | 10 s |
 //!
 //! Failures: `denied`, `invalid_input` (not a URL), `http_connect`, `http_timeout`, `http_tls`. After each of them it is
@@ -55,8 +55,8 @@ pub const MAX_URL: usize = 8 * 1024;
 /// How long connecting may take, with its resolution and TLS.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most addresses of one name.
-const MAX_ADDRESSES: usize = 16;
+/// This many addresses of one name are tried.
+const TRIED_ADDRESSES: usize = 8;
 
 /// What the operator decides.
 #[derive(Clone, Debug, Default)]
@@ -146,17 +146,17 @@ impl Egress {
         for address in &addresses {
             self.validate(origin, *address)?;
         }
-        // Validated is what is connected to: a mapped address is the IPv4 address that it was judged as.
-        Ok(addresses.into_iter().map(|address| SocketAddr::new(address.to_canonical(), origin.port)).collect())
+        // A mapped address is connected to as the IPv4 address that it was judged as.
+        let canonical = addresses.into_iter().map(|address| SocketAddr::new(address.to_canonical(), origin.port));
+        Ok(canonical.take(TRIED_ADDRESSES).collect())
     }
 
     async fn resolve(&self, origin: &Origin, name: &str) -> Result<Vec<IpAddr>, Failure> {
         let answer = self.resolver.resolve(name).await;
         let addresses = answer.map_err(|error| connect::no_connection(origin, &error))?;
-        match addresses.len() {
-            0 => Err(Failure::retryable(crate::code::CONNECT, format!("{name} has no address"))),
-            1..=MAX_ADDRESSES => Ok(addresses),
-            _ => Err(refused(format!("{name} has more than {MAX_ADDRESSES} addresses"))),
+        match addresses.is_empty() {
+            true => Err(Failure::retryable(crate::code::CONNECT, format!("{name} has no address"))),
+            false => Ok(addresses),
         }
     }
 
@@ -200,12 +200,13 @@ fn not_granted(origin: &Origin) -> Failure {
 fn not_public(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
     tracing::warn!(%origin, %address, kind, "refused to connect to an address that is not public");
     let host = &origin.host;
-    let example = SocketAddr::new(address.to_canonical(), origin.port);
+    let line = SocketAddr::new(address.to_canonical(), origin.port);
     refused(match (literal(host), kind == address::LOOPBACK) {
+        (Some(_), _) => format!("{host} is not a public address ({kind}); the operator can list it as `{line}`"),
+        (None, true) => format!("{host} leads to this machine (loopback); the operator can list it as `{line}`"),
         (None, false) => {
             format!("{host} has an address that is not public ({kind}), and the operator does not list it")
         }
-        _ => format!("{host} is not a public address ({kind}); the operator can list it as `{example}`"),
     })
 }
 
