@@ -4,8 +4,8 @@
 //! answer is there; its body is read piece by piece. Nothing is followed, decoded, repeated or kept: that is up to
 //! whoever asks. Time limits are theirs as well, except for connecting.
 //!
-//! A connection is used again for the same tenant and the same origin, and never by two at once. It was validated when it
-//! was made and leads to where it led then, so that a name that changes its addresses meanwhile changes nothing.
+//! A connection is used again for the same tenant and the same origin, and never by two at once. It was validated when
+//! it was made and leads to where it led then, so that a name that changes its addresses meanwhile changes nothing.
 //!
 //! | what | limit |
 //! |---|---|
@@ -99,8 +99,8 @@ impl Client {
         &self.egress
     }
 
-    /// Sends a message and waits for the head of its answer. After a failure, `progress` tells whether something may have
-    /// been sent.
+    /// Sends a message and waits for the head of its answer. After a failure, `progress` tells whether something may
+    /// have been sent.
     pub async fn send(
         &self,
         tenant: &Tenant,

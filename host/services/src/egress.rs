@@ -1,9 +1,10 @@
 //! The egress guard: the one place where a connection to the outside is made.
 //!
 //! [`Egress::admit`] checks a URL against what was granted, without any I/O, and answers with a [`Destination`]. Only a
-//! destination can be connected to. [`Egress::connect`] resolves its host once, refuses unless **every** address is public
-//! or listed by the operator, and connects to what it has just validated; the name is not resolved again, and stays the
-//! name in TLS and in the `Host` header. Redirects are nobody's business here: whoever follows one asks `admit` again.
+//! destination can be connected to. [`Egress::connect`] resolves its host once, refuses unless **every** address is
+//! public or listed by the operator, and connects to what it has just validated; the name is not resolved again, and
+//! stays the name in TLS and in the `Host` header. Redirects are nobody's business here: whoever follows one asks
+//! `admit` again.
 //!
 //! | what | limit |
 //! |---|---|
@@ -15,13 +16,13 @@
 //! | addresses of a name | all are validated, the first 8 are tried |
 //! | connecting, with its resolution and TLS | 10 s |
 //!
-//! Failures: `denied`, `invalid_input` (not a URL), `http_connect`, `http_timeout`, `http_tls`. After each of them it is
-//! certain that nothing was sent.
+//! Failures: `denied`, `invalid_input` (not a URL), `http_connect`, `http_timeout`, `http_tls`. After each of them it
+//! is certain that nothing was sent.
 //!
-//! Not public is everything but global unicast: loopback, private, link-local and shared networks, multicast, reserved and
-//! documentation addresses, clouds' own service addresses, and whatever of IPv6 maps to one of these. The operator lists
-//! exceptions in [`EgressPolicy::allow_private`]. Who the operator is, the app decides: on the command line nothing is
-//! listed unless the person at the terminal does so.
+//! Not public is everything but global unicast: loopback, private, link-local and shared networks, multicast, reserved
+//! and documentation addresses, clouds' own service addresses, and whatever of IPv6 maps to one of these. The operator
+//! lists exceptions in [`EgressPolicy::allow_private`]. Who the operator is, the app decides: on the command line
+//! nothing is listed unless the person at the terminal does so.
 
 mod address;
 mod connect;
@@ -95,7 +96,8 @@ impl Destination {
 }
 
 impl Egress {
-    /// A guard under this policy, with the system's resolver. It fails with `http_tls` if an extra root is no certificate.
+    /// A guard under this policy, with the system's resolver. It fails with `http_tls` if an extra root is no
+    /// certificate.
     pub fn new(policy: EgressPolicy) -> Result<Egress, Failure> {
         let tls = connect::tls(&policy.extra_roots)?;
         Ok(Egress { allow_private: policy.allow_private.into(), resolver: Arc::new(SystemResolver), tls })
@@ -106,7 +108,8 @@ impl Egress {
         Egress { resolver, ..self }
     }
 
-    /// Checks a URL against what was granted. No I/O: whether a name leads to a public address shows when it is connected.
+    /// Checks a URL against what was granted. No I/O: whether a name leads to a public address shows when it is
+    /// connected.
     pub fn admit(&self, url: &str, grants: &OriginGrants) -> Result<Destination, Failure> {
         if url.len() > MAX_URL {
             return Err(Failure::new(code::INVALID_INPUT, format!("the URL is longer than {MAX_URL} bytes")));

@@ -8,17 +8,17 @@
 //! { "status": 200, "headers": [["content-type", "application/json"]], "body": { "text": "…" } }
 //! ```
 //!
-//! `body` is `null`, `{ "text": "…" }` or `{ "file": { "kind": "file", "fileId": … } }`; `headers`, `body` and `timeoutMs` may
-//! be left out. In a reply names are in lower case, a header that came twice stands there twice, bytes that are not UTF-8
-//! are read as Latin-1, and the body is
+//! `body` is `null`, `{ "text": "…" }` or `{ "file": { "kind": "file", "fileId": … } }`; `headers`, `body` and
+//! `timeoutMs` may be left out. In a reply names are in lower case, a header that came twice stands there twice, bytes
+//! that are not UTF-8 are read as Latin-1, and the body is
 //!
 //! * `null` if it is empty,
 //! * a text if its content type is textual (`text/*`, JSON, XML, JavaScript, forms), it is UTF-8 and not larger than
 //!   64 KiB,
 //! * otherwise a file.
 //!
-//! A body that was compressed with gzip is unpacked, and `content-encoding` and `content-length` are left out. A node that
-//! sends its own `accept-encoding` gets what comes.
+//! A body that was compressed with gzip is unpacked, and `content-encoding` and `content-length` are left out. A node
+//! that sends its own `accept-encoding` gets what comes.
 //!
 //! **A status of 400 or more is an answer, not a failure, and so is a redirect:** none is followed. A node that follows one
 //! makes a second call, and that is checked like the first.
@@ -33,14 +33,14 @@
 //! | body of an answer, as it comes and unpacked | 32 MiB |
 //! | body as text in the reply | 64 KiB |
 //! | connecting | 10 s |
-//! | the whole call | 30 s unless `timeoutMs` says otherwise; at most 10 min, and what is longer is shortened to that |
+//! | the whole call | 30 s unless `timeoutMs` says otherwise; at most 10 min (more is cut to that) |
 //!
-//! A node cannot set `host`, `content-length`, `transfer-encoding`, `connection`, `keep-alive`, `upgrade`, `te`, `trailer`,
-//! `expect`, `http2-settings` and `proxy-*`. What it leaves out is set: `accept`, `accept-encoding`, `user-agent`, the
-//! `content-type` of a body, and `idempotency-key` on calls that change something.
+//! A node cannot set `host`, `content-length`, `transfer-encoding`, `connection`, `keep-alive`, `upgrade`, `te`,
+//! `trailer`, `expect`, `http2-settings` and `proxy-*`. What it leaves out is set: `accept`, `accept-encoding`,
+//! `user-agent`, the `content-type` of a body, and `idempotency-key` on calls that change something.
 //!
-//! `GET`, `HEAD`, `OPTIONS` and `TRACE` change nothing, so such a call is idempotent. Any other has the effect of its node
-//! type, at least once if that names none.
+//! `GET`, `HEAD`, `OPTIONS` and `TRACE` change nothing, so such a call is idempotent. Any other has the effect of its
+//! node type, at least once if that names none.
 //!
 //! | code | when | retryable |
 //! |---|---|---|
@@ -51,7 +51,7 @@
 //! | `http_timeout` | connecting, or the whole call, took too long | yes |
 //! | `http_body_too_large` | of the request or of the answer | no |
 //! | `http_protocol` | the connection broke after the request / the answer is not HTTP | yes / no |
-//! | `ambiguous` | a call of effect `once` failed after something may have been sent; `details.code` is one of the above | no |
+//! | `ambiguous` | a call of effect `once` failed after something may have been sent; `details.code` says how | no |
 
 mod file;
 mod limits;

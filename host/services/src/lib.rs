@@ -17,9 +17,9 @@
 //! # }
 //! ```
 //!
-//! Everything here runs on the caller's tokio runtime, which needs its I/O driver and its timer (`enable_all`) and should
-//! live as long as the client. Proxies named in the environment are ignored, and certificates are always verified, against
-//! the public roots in this binary and those that the operator adds.
+//! Everything here runs on the caller's tokio runtime, which needs its I/O driver and its timer (`enable_all`) and
+//! should live as long as the client. Proxies named in the environment are ignored, and certificates are always
+//! verified, against the public roots in this binary and those that the operator adds.
 
 pub mod client;
 pub mod code;

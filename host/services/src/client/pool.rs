@@ -69,8 +69,8 @@ impl Pool {
     }
 }
 
-/// Drops what is too old. There is no task that does so: at most [`MAX`] connections stay until somebody comes, or until
-/// their peers close them.
+/// Drops what is too old. There is no task that does so: at most [`MAX`] connections stay until somebody comes, or
+/// until their peers close them.
 fn sweep(idle: &mut HashMap<Key, Vec<Idle>>) {
     let now = Instant::now();
     idle.retain(|_, connections| {

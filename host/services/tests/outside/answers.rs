@@ -116,8 +116,9 @@ async fn large_texts_become_files() {
 
 #[tokio::test]
 async fn pieces_and_bodies_up_to_the_end_are_put_together() {
-    let chunked = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nx-trailer: 1\r\n\r\n";
-    let (server, kit) = answering(chunked.to_vec()).await;
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n";
+    let chunked = format!("{head}3\r\nabc\r\n2\r\nde\r\n0\r\nx-trailer: 1\r\n\r\n");
+    let (server, kit) = answering(chunked.into_bytes()).await;
     let reply = kit.get(&server.url("/")).await.unwrap();
     assert_eq!(text(&reply), "abcde");
     assert!(header(&reply, "x-trailer").is_empty() && header(&reply, "transfer-encoding").is_empty());

@@ -16,7 +16,8 @@ async fn a_request_arrives_as_it_was_asked_for() {
     let server = Server::start(|_| ok("hello")).await;
     let kit = Kit::local(&server.url(""));
     let headers = json!([["X-Two", "a"], ["x-two", "b"], ["Accept", "text/plain"]]);
-    let args = json!({ "method": "POST", "url": server.url("/a%20b/?q=1&r=%2F#part"), "headers": headers, "body": { "text": "grüße" } });
+    let (url, body) = (server.url("/a%20b/?q=1&r=%2F#part"), json!({ "text": "grüße" }));
+    let args = json!({ "method": "POST", "url": url, "headers": headers, "body": body });
     kit.send(args).await.unwrap();
     let seen = &server.seen()[0];
     assert_eq!(seen.line, "POST /a%20b/?q=1&r=%2F HTTP/1.1");
@@ -66,9 +67,10 @@ async fn a_body_may_be_a_file_of_the_tenant() {
     let bytes: Arc<[u8]> = (0..=255).cycle().take(300_000).collect::<Vec<u8>>().into();
     let blob = kit.blobs.put(&Tenant::local(), bytes.clone(), "image/png");
     let foreign = kit.blobs.put(&Tenant::from("other"), bytes.clone(), "image/png");
-    let args = |id: &str| json!({ "method": "PUT", "url": server.url("/"), "body": { "file": { "kind": "file", "fileId": id } } });
+    let put = |file: serde_json::Value| json!({ "method": "PUT", "url": server.url("/"), "body": { "file": file } });
+    let args = |id: &str| put(json!({ "kind": "file", "fileId": id }));
     let with_type = json!({ "kind": "file", "fileId": &*blob.file_id, "mime": "image/png" });
-    kit.send(json!({ "method": "PUT", "url": server.url("/"), "body": { "file": with_type } })).await.unwrap();
+    kit.send(put(with_type)).await.unwrap();
     assert_eq!(server.seen()[0].body, &*bytes);
     assert_eq!(server.seen()[0].header("content-type"), Some("image/png"));
     for missing in [&*foreign.file_id, "99", "../etc/passwd"] {
