@@ -1,0 +1,319 @@
+//! Which addresses are public, and which others the operator lists.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    str::FromStr,
+};
+
+/// What is not public, with the words that people are shown.
+const NOT_PUBLIC_V4: [(Ipv4Addr, u8, &str); 16] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8, "this host"),
+    (Ipv4Addr::new(10, 0, 0, 0), 8, "a private network"),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, "a carrier's network"),
+    (Ipv4Addr::new(127, 0, 0, 0), 8, LOOPBACK),
+    (Ipv4Addr::new(168, 63, 129, 16), 32, "a cloud's own service"),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, "link-local"),
+    (Ipv4Addr::new(172, 16, 0, 0), 12, "a private network"),
+    (Ipv4Addr::new(192, 0, 0, 0), 24, "reserved"),
+    (Ipv4Addr::new(192, 0, 2, 0), 24, "for documentation"),
+    (Ipv4Addr::new(192, 88, 99, 0), 24, "reserved"),
+    (Ipv4Addr::new(192, 168, 0, 0), 16, "a private network"),
+    (Ipv4Addr::new(198, 18, 0, 0), 15, "for benchmarks"),
+    (Ipv4Addr::new(198, 51, 100, 0), 24, "for documentation"),
+    (Ipv4Addr::new(203, 0, 113, 0), 24, "for documentation"),
+    (Ipv4Addr::new(224, 0, 0, 0), 4, "multicast"),
+    (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved"),
+];
+
+/// Inside 2000::/3; nothing outside of it is public at all.
+const NOT_PUBLIC_V6: [(Ipv6Addr, u8, &str); 3] = [
+    // Teredo, ORCHID, benchmarks and other protocols' own addresses.
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "reserved"),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, "for documentation"),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, "for documentation"),
+];
+
+/// Outside of 2000::/3; only for the words.
+const NAMED_V6: [(Ipv6Addr, u8, &str); 5] = [
+    (Ipv6Addr::LOCALHOST, 128, LOOPBACK),
+    (Ipv6Addr::UNSPECIFIED, 128, "this host"),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, "a private network"),
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, "link-local"),
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
+];
+
+/// The one kind that may be named to whoever asks: it says nothing about anybody's network.
+pub(super) const LOOPBACK: &str = "loopback";
+
+/// Why an address is not public, in a few words; none if it is. Addresses that carry an IPv4 address (mapped, NAT64,
+/// 6to4) are as public as that.
+pub(super) fn not_public(address: IpAddr) -> Option<&'static str> {
+    match address.to_canonical() {
+        IpAddr::V4(address) => not_public_v4(address),
+        IpAddr::V6(address) => not_public_v6(address),
+    }
+}
+
+fn not_public_v4(address: Ipv4Addr) -> Option<&'static str> {
+    let covers = |(network, prefix, _): &&(Ipv4Addr, u8, &str)| covers_v4(*network, *prefix, address);
+    NOT_PUBLIC_V4.iter().find(covers).map(|(_, _, words)| *words)
+}
+
+fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
+    if let Some(inner) = embedded(address) {
+        return not_public_v4(inner);
+    }
+    let covers = |(network, prefix, _): &&(Ipv6Addr, u8, &str)| covers_v6(*network, *prefix, address);
+    if covers_v6(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3, address) {
+        return NOT_PUBLIC_V6.iter().find(covers).map(|(_, _, words)| *words);
+    }
+    Some(NAMED_V6.iter().find(covers).map_or("reserved", |(_, _, words)| *words))
+}
+
+/// The IPv4 address that a NAT64 or 6to4 address stands for.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [a, b, .., c, d] = address.segments();
+    match (a, b, &address.segments()[2..6]) {
+        (0x64, 0xff9b, [0, 0, 0, 0]) => Some(joined(c, d)),
+        (0x2002, high, [low, ..]) => Some(joined(high, *low)),
+        _ => None,
+    }
+}
+
+fn joined(high: u16, low: u16) -> Ipv4Addr {
+    Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))
+}
+
+fn covers_v4(network: Ipv4Addr, prefix: u8, address: Ipv4Addr) -> bool {
+    let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+    network.to_bits() & mask == address.to_bits() & mask
+}
+
+fn covers_v6(network: Ipv6Addr, prefix: u8, address: Ipv6Addr) -> bool {
+    let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+    network.to_bits() & mask == address.to_bits() & mask
+}
+
+/// Addresses that may be connected to although they are not public: `127.0.0.1`, `127.0.0.1:8080`, `10.0.0.0/8`,
+/// `10.0.0.0/8:8000`, `::1`, `fd00::/8`, `[::1]:8080`, `[fd00::/8]:8000`. Without a port, every port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressRange {
+    network: IpAddr,
+    prefix: u8,
+    port: Option<u16>,
+}
+
+impl AddressRange {
+    /// Whether this address and port are among them.
+    pub fn covers(&self, address: IpAddr, port: u16) -> bool {
+        let same_port = self.port.is_none_or(|own| own == port);
+        same_port
+            && match (self.network, address.to_canonical()) {
+                (IpAddr::V4(network), IpAddr::V4(address)) => covers_v4(network, self.prefix, address),
+                (IpAddr::V6(network), IpAddr::V6(address)) => covers_v6(network, self.prefix, address),
+                _ => false,
+            }
+    }
+
+    /// The widest prefix that an address of this kind can have.
+    fn width(network: IpAddr) -> u8 {
+        if network.is_ipv4() { 32 } else { 128 }
+    }
+}
+
+impl FromStr for AddressRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AddressRange, String> {
+        let wrong = || format!("`{text}` is not an address such as `127.0.0.1:8080`, `10.0.0.0/8` or `[::1]:8080`");
+        let (network, port) = split_port(text).ok_or_else(wrong)?;
+        let (address, prefix) = match network.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (network, None),
+        };
+        let address = address.parse::<IpAddr>().map_err(|_| wrong())?.to_canonical();
+        let width = AddressRange::width(address);
+        let prefix = prefix.map_or(Some(width), |prefix| prefix.parse().ok()).ok_or_else(wrong)?;
+        let port = port.map(str::parse).transpose().map_err(|_| wrong())?;
+        if prefix > width {
+            return Err(format!("`{text}` has a prefix of more than {width} bits"));
+        }
+        Ok(AddressRange { network: address, prefix, port })
+    }
+}
+
+/// Splits at the colon of the port, which for IPv6 needs brackets.
+fn split_port(text: &str) -> Option<(&str, Option<&str>)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (network, port) = rest.split_once(']')?;
+        return match port {
+            "" => Some((network, None)),
+            _ => Some((network, Some(port.strip_prefix(':')?))),
+        };
+    }
+    match text.matches(':').count() {
+        1 => text.split_once(':').map(|(network, port)| (network, Some(port))),
+        _ => Some((text, None)),
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.network.to_string();
+        if self.prefix != AddressRange::width(self.network) {
+            text = format!("{text}/{}", self.prefix);
+        }
+        match self.port {
+            Some(port) if self.network.is_ipv6() => write!(formatter, "[{text}]:{port}"),
+            Some(port) => write!(formatter, "{text}:{port}"),
+            None => formatter.write_str(&text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_range_that_is_not_public_is_known() {
+        let table = [
+            ("0.0.0.0", "this host"),
+            ("0.255.255.255", "this host"),
+            ("10.0.0.1", "a private network"),
+            ("100.64.0.1", "a carrier's network"),
+            ("100.127.255.255", "a carrier's network"),
+            ("127.0.0.1", LOOPBACK),
+            ("127.255.255.254", LOOPBACK),
+            ("168.63.129.16", "a cloud's own service"),
+            ("169.254.169.254", "link-local"),
+            ("172.16.0.1", "a private network"),
+            ("172.31.255.255", "a private network"),
+            ("192.0.0.170", "reserved"),
+            ("192.0.2.1", "for documentation"),
+            ("192.88.99.1", "reserved"),
+            ("192.168.1.1", "a private network"),
+            ("198.18.0.1", "for benchmarks"),
+            ("198.19.255.255", "for benchmarks"),
+            ("198.51.100.7", "for documentation"),
+            ("203.0.113.7", "for documentation"),
+            ("224.0.0.1", "multicast"),
+            ("239.255.255.255", "multicast"),
+            ("240.0.0.1", "reserved"),
+            ("255.255.255.255", "reserved"),
+            ("::", "this host"),
+            ("::1", LOOPBACK),
+            ("::7f00:1", "reserved"),
+            ("::ffff:127.0.0.1", LOOPBACK),
+            ("::ffff:169.254.169.254", "link-local"),
+            ("::ffff:0:127.0.0.1", "reserved"),
+            ("64:ff9b::7f00:1", LOOPBACK),
+            ("64:ff9b::169.254.169.254", "link-local"),
+            ("64:ff9b:1::8.8.8.8", "reserved"),
+            ("100::1", "reserved"),
+            ("2001::1", "reserved"),
+            ("2001:0:4136:e378:8000:63bf:3fff:fdd2", "reserved"),
+            ("2001:2::1", "reserved"),
+            ("2001:20::1", "reserved"),
+            ("2001:db8::1", "for documentation"),
+            ("2002:7f00:1::", LOOPBACK),
+            ("2002:a9fe:a9fe::1", "link-local"),
+            ("3fff::1", "for documentation"),
+            ("4000::1", "reserved"),
+            ("5f00::1", "reserved"),
+            ("fc00::1", "a private network"),
+            ("fd00:ec2::254", "a private network"),
+            ("fe80::1", "link-local"),
+            ("fec0::1", "reserved"),
+            ("ff02::1", "multicast"),
+        ];
+        for (address, words) in table {
+            assert_eq!(not_public(address.parse().unwrap()), Some(words), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_lies_just_outside_of_a_range_is_public() {
+        let table = [
+            "1.0.0.0",
+            "8.8.8.8",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "126.255.255.255",
+            "128.0.0.0",
+            "168.63.129.15",
+            "168.63.129.17",
+            "169.253.255.255",
+            "169.255.0.0",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.0",
+            "192.0.3.0",
+            "192.167.255.255",
+            "192.169.0.0",
+            "198.17.255.255",
+            "198.20.0.0",
+            "223.255.255.255",
+            "2000::1",
+            "2001:200::1",
+            "2001:4860:4860::8888",
+            "2002:808:808::1",
+            "2606:4700::1111",
+            "3ffe:ffff::1",
+            "64:ff9b::8.8.8.8",
+            "::ffff:8.8.8.8",
+        ];
+        for address in table {
+            assert_eq!(not_public(address.parse().unwrap()), None, "{address}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_written_with_and_without_prefix_and_port() {
+        let table = [
+            ("127.0.0.1", "127.0.0.1", 1, true),
+            ("127.0.0.1", "127.0.0.2", 1, false),
+            ("127.0.0.1:8080", "127.0.0.1", 8080, true),
+            ("127.0.0.1:8080", "127.0.0.1", 8081, false),
+            ("127.0.0.1:8080", "::ffff:127.0.0.1", 8080, true),
+            ("10.0.0.0/8", "10.200.0.1", 443, true),
+            ("10.0.0.0/8:8000", "10.200.0.1", 443, false),
+            ("0.0.0.0/0", "10.0.0.1", 443, true),
+            ("0.0.0.0/0", "::1", 443, false),
+            ("::1", "::1", 443, true),
+            ("[::1]:8080", "::1", 8080, true),
+            ("[::1]:8080", "::1", 8081, false),
+            ("fd00::/8", "fd12::1", 443, true),
+            ("[fd00::/8]:8000", "fd12::1", 443, false),
+            ("::/0", "fe80::1", 443, true),
+        ];
+        for (range, address, port, expected) in table {
+            let parsed: AddressRange = range.parse().unwrap();
+            assert_eq!(parsed.covers(address.parse().unwrap(), port), expected, "{range} {address} {port}");
+            assert_eq!(parsed.to_string(), range);
+        }
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused() {
+        let table = [
+            "",
+            "localhost",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/-1",
+            "127.0.0.1:",
+            "127.0.0.1:99999",
+            "[::1",
+            "[::1]8080",
+            "::/129",
+            "*:80",
+        ];
+        for text in table {
+            assert!(text.parse::<AddressRange>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! From addresses that were validated to a connection.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use flowcell_contract::Failure;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{
+        self, ClientConfig, RootCertStore,
+        pki_types::{CertificateDer, ServerName},
+    },
+};
+use url::Host;
+
+use super::origin::Origin;
+use crate::code;
+
+/// After this long without an answer the next address is tried beside it, so that a broken IPv6 costs little.
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+
+/// What a connection can do.
+pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+
+/// A connection to an address that was validated, with TLS if the origin wants it.
+pub type Connection = Box<dyn Wire>;
+
+/// TLS 1.2 and 1.3, with the public roots of trust and the operator's own.
+pub(super) fn tls(extra_roots: &[CertificateDer<'static>]) -> Result<TlsConnector, Failure> {
+    let unusable = |error: rustls::Error| Failure::new(code::TLS, format!("the TLS settings are unusable: {error}"));
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    for root in extra_roots {
+        roots.add(root.clone()).map_err(unusable)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(unusable)?;
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Connects to whichever of these addresses answers first. They are tried in order, each a moment after the one before.
+pub(super) async fn first_to_answer(addresses: Vec<SocketAddr>, origin: &Origin) -> Result<TcpStream, Failure> {
+    let mut waiting = addresses.into_iter();
+    let mut attempts: FuturesUnordered<_> = waiting.next().map(TcpStream::connect).into_iter().collect();
+    loop {
+        tokio::select! {
+            Some(answer) = attempts.next() => match answer {
+                Ok(stream) => return prepared(stream).map_err(|error| no_connection(origin, &error)),
+                Err(error) => match waiting.next() {
+                    Some(address) => attempts.push(TcpStream::connect(address)),
+                    None if attempts.is_empty() => return Err(no_connection(origin, &error)),
+                    None => {}
+                },
+            },
+            () = tokio::time::sleep(NEXT_ADDRESS_AFTER), if waiting.len() > 0 => {
+                attempts.extend(waiting.next().map(TcpStream::connect));
+            }
+        }
+    }
+}
+
+fn prepared(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Proves that the peer is who the URL names, whatever its address.
+pub(super) async fn secured(stream: TcpStream, origin: &Origin, tls: &TlsConnector) -> Result<Connection, Failure> {
+    let name = match &origin.host {
+        Host::Domain(name) => ServerName::try_from(name.clone())
+            .map_err(|_| Failure::new(code::TLS, format!("{name} is not a name that a certificate can have")))?,
+        Host::Ipv4(address) => ServerName::IpAddress((*address).into()),
+        Host::Ipv6(address) => ServerName::IpAddress((*address).into()),
+    };
+    match tls.connect(name, stream).await {
+        Ok(stream) => Ok(Box::new(stream)),
+        Err(error) => Err(not_secured(origin, &error)),
+    }
+}
+
+fn not_secured(origin: &Origin, error: &io::Error) -> Failure {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(inner) => Failure::new(code::TLS, format!("{origin} is not to be trusted: {inner}")),
+        None => no_connection(origin, error),
+    }
+}
+
+/// No connection to an origin, for a reason of the network's.
+pub(super) fn no_connection(origin: &Origin, error: &io::Error) -> Failure {
+    Failure::retryable(code::CONNECT, format!("cannot connect to {origin}: {error}"))
+}

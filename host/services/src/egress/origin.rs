@@ -1,0 +1,88 @@
+//! URLs that mean one thing only, and where they lead.
+
+use std::fmt;
+
+use url::{Host, Url};
+
+/// The schemes that leave the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// Without TLS; only where a grant says `http://`.
+    Http,
+    /// With TLS.
+    Https,
+}
+
+impl Scheme {
+    fn name(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+
+    fn default_port(self) -> u16 {
+        match self {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        }
+    }
+}
+
+/// Scheme, host and port of a URL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// With TLS or without.
+    pub scheme: Scheme,
+    /// A name in lower case and in ASCII, or an address.
+    pub host: Host,
+    /// The port, which may be the scheme's own.
+    pub port: u16,
+}
+
+impl Origin {
+    /// The origin of a URL; the error says why there is none.
+    pub(super) fn of(url: &Url) -> Result<Origin, String> {
+        let scheme = match url.scheme() {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            other => return Err(format!("`{other}` is neither `https` nor `http`")),
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("it names a user".into());
+        }
+        let host = url.host().ok_or("it has no host")?.to_owned();
+        if matches!(&host, Host::Domain(name) if name.ends_with('.')) {
+            return Err("its host ends with a dot".into());
+        }
+        Ok(Origin { scheme, host, port: url.port().unwrap_or(scheme.default_port()) })
+    }
+
+    /// What stands in the `Host` header: the host, and the port unless it is the scheme's own.
+    pub fn authority(&self) -> String {
+        match self.port == self.scheme.default_port() {
+            true => self.host.to_string(),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}://{}", self.scheme.name(), self.authority())
+    }
+}
+
+/// Parses a URL as browsers do, but refuses what they repair, since others repair it differently: spaces and control
+/// characters, backslashes, `https:host`, `https:///host`.
+pub(super) fn parse(text: &str) -> Result<Url, String> {
+    if text.contains(|letter: char| letter.is_control() || letter.is_whitespace() || letter == '\\') {
+        return Err("it has a space, a control character or a backslash".into());
+    }
+    let (_, rest) = text.split_once("://").ok_or("it has no `://` after its scheme")?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.is_empty() {
+        return Err("it has no host".into());
+    }
+    Url::parse(text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,223 @@
+//! The capability `http`: one request, one answer.
+//!
+//! Functions: `send` and `start-send`, which differ only in how a node waits. Arguments and reply:
+//!
+//! ```json
+//! { "method": "POST", "url": "https://api.example.com/v1?q=1", "headers": [["accept", "application/json"]],
+//!   "body": { "text": "…" }, "timeoutMs": 5000 }
+//! { "status": 200, "headers": [["content-type", "application/json"]], "body": { "text": "…" } }
+//! ```
+//!
+//! `body` is `null`, `{ "text": "…" }` or `{ "file": { "kind": "file", "fileId": … } }`; `headers`, `body` and
+//! `timeoutMs` may be left out. In a reply names are in lower case, a header that came twice stands there twice, bytes
+//! that are not UTF-8 are read as Latin-1, and the body is
+//!
+//! * `null` if it is empty,
+//! * a text if its content type is textual (`text/*`, JSON, XML, JavaScript, forms), it is UTF-8 and not larger than
+//!   64 KiB,
+//! * otherwise a file.
+//!
+//! A body that was compressed with gzip is unpacked, and `content-encoding` and `content-length` are left out. A node
+//! that sends its own `accept-encoding` gets what comes.
+//!
+//! **A status of 400 or more is an answer, not a failure, and so is a redirect:** none is followed. A node that follows one
+//! makes a second call, and that is checked like the first.
+//!
+//! | what | limit ([`Limits`]) |
+//! |---|---|
+//! | URL | 8 KiB |
+//! | method | 20 capital letters and `-`; no `CONNECT` |
+//! | headers of a request | 64, 32 KiB of names and values |
+//! | body of a request | 32 MiB |
+//! | headers of an answer | 100, 64 KiB |
+//! | body of an answer, as it comes and unpacked | 32 MiB |
+//! | body as text in the reply | 64 KiB |
+//! | connecting | 10 s |
+//! | the whole call | 30 s unless `timeoutMs` says otherwise; at most 10 min (more is cut to that) |
+//!
+//! A node cannot set `host`, `content-length`, `transfer-encoding`, `connection`, `keep-alive`, `upgrade`, `te`,
+//! `trailer`, `expect`, `http2-settings` and `proxy-*`. What it leaves out is set: `accept`, `accept-encoding`,
+//! `user-agent`, the `content-type` of a body, and `idempotency-key` on calls that change something.
+//!
+//! `GET`, `HEAD`, `OPTIONS` and `TRACE` change nothing, so such a call is idempotent. Any other has the effect of its
+//! node type, at least once if that names none.
+//!
+//! | code | when | retryable |
+//! |---|---|---|
+//! | `denied` | not granted, or an address is not public | no |
+//! | `invalid_input` | the arguments are wrong, or a file is not there | no |
+//! | `http_connect` | no such name, nobody listens, the peer hung up before the request | yes |
+//! | `http_tls` | the peer could not prove who it is | no |
+//! | `http_timeout` | connecting, or the whole call, took too long | yes |
+//! | `http_body_too_large` | of the request or of the answer | no |
+//! | `http_protocol` | the connection broke after the request / the answer is not HTTP | yes / no |
+//! | `ambiguous` | a call of effect `once` failed after something may have been sent; `details.code` says how | no |
+
+mod file;
+mod limits;
+mod reply;
+mod request;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use flowcell_contract::{
+    Admission, Blobs, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Tenant, Value, code as codes,
+};
+use futures_util::future::BoxFuture;
+use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+
+pub use self::limits::Limits;
+use self::{
+    file::Files,
+    reply::Reading,
+    request::{Content, Request},
+};
+use crate::{
+    client::{Client, Message, Progress},
+    code,
+    egress::{Destination, OriginGrants},
+};
+
+/// The name of the capability, in calls and in grants.
+pub const INTERFACE: &str = "http";
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// People are shown this much of a URL, in bytes.
+const SHOWN_URL: usize = 200;
+
+/// The capability `http`. Clones share their connections.
+#[derive(Clone)]
+pub struct HttpCapability {
+    client: Client,
+    files: Files,
+    limits: Limits,
+}
+
+impl HttpCapability {
+    /// Requests leave through this client; large and binary bodies are kept in these blobs.
+    pub fn new(client: Client, blobs: Arc<dyn Blobs>) -> HttpCapability {
+        HttpCapability { client, files: Files::new(blobs), limits: Limits::default() }
+    }
+
+    /// The same capability with other limits.
+    pub fn limited(self, limits: Limits) -> HttpCapability {
+        HttpCapability { limits, ..self }
+    }
+
+    fn destination(&self, request: &Request, caller: &Caller) -> Result<Destination, Failure> {
+        let grants = match caller.grants.0.get(INTERFACE) {
+            Some(grant) => {
+                OriginGrants::parse(grant).map_err(|why| Failure::new(codes::DENIED, format!("grants.http: {why}")))?
+            }
+            None => OriginGrants::default(),
+        };
+        self.client.egress().admit(&request.url, &grants)
+    }
+
+    /// Everything but the time limit. What was sent shows in `progress`.
+    async fn exchange(&self, outgoing: &Outgoing, request: Request, progress: &mut Progress) -> Result<Value, Failure> {
+        let tenant = &outgoing.caller.tenant;
+        let to = self.destination(&request, &outgoing.caller)?;
+        let unpack = !request.headers.contains_key(ACCEPT_ENCODING);
+        let has_body = request.method != hyper::Method::HEAD;
+        let message = self.message(outgoing, request).await?;
+        let answer = self.client.send(tenant, &to, message, progress).await?;
+        let reading = Reading { limits: &self.limits, files: &self.files, tenant, has_body, unpack };
+        reading.reply(answer).await
+    }
+
+    async fn message(&self, outgoing: &Outgoing, request: Request) -> Result<Message, Failure> {
+        let Request { method, mut headers, content, .. } = request;
+        let (body, mime) = self.body(&outgoing.caller.tenant, content).await?;
+        let mut unless_set = |name: HeaderName, value: HeaderValue| {
+            headers.entry(name).or_insert(value);
+        };
+        unless_set(hyper::header::ACCEPT, HeaderValue::from_static("*/*"));
+        unless_set(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        unless_set(
+            hyper::header::USER_AGENT,
+            HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION"))),
+        );
+        if let Some(mime) = mime {
+            unless_set(CONTENT_TYPE, mime);
+        }
+        if request::changes(&method) {
+            let key = HeaderValue::from_str(&outgoing.key);
+            unless_set(
+                IDEMPOTENCY_KEY,
+                key.map_err(|_| Failure::new(codes::INVALID_INPUT, "the key of this call is no header value"))?,
+            );
+        }
+        Ok(Message { method, headers, body, reuse: outgoing.effect != Effect::Once })
+    }
+
+    /// The bytes of a request's body, and what they are.
+    async fn body(&self, tenant: &Tenant, content: Content) -> Result<(Bytes, Option<HeaderValue>), Failure> {
+        let (bytes, mime) = match content {
+            Content::None => return Ok((Bytes::new(), None)),
+            Content::Text(text) => (
+                Bytes::from_owner(Arc::<[u8]>::from(text)),
+                Some(HeaderValue::from_static("text/plain; charset=utf-8")),
+            ),
+            Content::File(blob) => {
+                let mime = HeaderValue::from_str(&blob.mime).ok();
+                (self.files.get(tenant, blob).await?, mime)
+            }
+        };
+        match bytes.len() > self.limits.request_body {
+            true => Err(request::too_large(self.limits.request_body)),
+            false => Ok((bytes, mime)),
+        }
+    }
+
+    async fn perform_within_its_time(self, outgoing: Outgoing) -> Result<Value, Failure> {
+        let request = Request::read(&outgoing.call, &self.limits)?;
+        let (within, method) = (request.timeout, request.method.clone());
+        let mut progress = Progress::Unsent;
+        let exchange = self.exchange(&outgoing, request, &mut progress);
+        let ended = tokio::time::timeout(within, exchange).await.unwrap_or_else(|_| Err(too_slow(within)));
+        ended.map_err(|failure| match (outgoing.effect, progress) {
+            (Effect::Once, Progress::Sent | Progress::Answered(_)) => ambiguous(&method, failure, progress),
+            _ => failure,
+        })
+    }
+}
+
+impl Capability for HttpCapability {
+    fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
+        let request = Request::read(call, &self.limits)?;
+        let to = self.destination(&request, caller)?;
+        Ok(Admission { effect: caller.effect_of(request::changes(&request.method)), about: about(&request, &to) })
+    }
+
+    fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+        Box::pin(self.clone().perform_within_its_time(outgoing))
+    }
+}
+
+/// What people are shown of a request: no query, since keys are sent in queries.
+fn about(request: &Request, to: &Destination) -> Json {
+    let mut url = format!("{}{}", to.origin(), to.url().path());
+    if url.len() > SHOWN_URL {
+        // A URL that was parsed is ASCII.
+        url.truncate(SHOWN_URL);
+        url.push('…');
+    }
+    Json::object([("method", Json::from(request.method.as_str())), ("url", Json::from(url))])
+}
+
+fn too_slow(within: Duration) -> Failure {
+    Failure::retryable(code::TIMEOUT, format!("the call took longer than {} ms", within.as_millis()))
+}
+
+/// Nobody knows what a call did, and it must not be made twice.
+fn ambiguous(method: &hyper::Method, failure: Failure, progress: Progress) -> Failure {
+    let mut details = vec![("code", Json::from(failure.code))];
+    if let Progress::Answered(status) = progress {
+        details.push(("status", Json::from(u64::from(status.as_u16()))));
+    }
+    let message = format!("the {method} request may have done what it was to do: {}", failure.message);
+    Failure { details: Some(Json::object(details)), ..Failure::new(codes::AMBIGUOUS, message) }
+}

@@ -1,0 +1,224 @@
+//! From an answer to the reply of a call.
+
+use std::io::{self, Write};
+
+use flate2::write::MultiGzDecoder;
+use flowcell_contract::{Failure, Json, Tenant, Value};
+use hyper::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
+
+use super::{Limits, file::Files};
+use crate::{
+    client::{Answer, Body},
+    code,
+};
+
+/// The media type of what does not say what it is.
+const BINARY: &str = "application/octet-stream";
+
+/// The longest media type that a file is kept with, in bytes.
+const MAX_MIME: usize = 255;
+
+/// These are about the connection, not about the answer.
+const OF_THE_CONNECTION: [HeaderName; 3] = [CONNECTION, TRANSFER_ENCODING, HeaderName::from_static("keep-alive")];
+
+/// How an answer is read.
+pub(super) struct Reading<'a> {
+    pub(super) limits: &'a Limits,
+    pub(super) files: &'a Files,
+    pub(super) tenant: &'a Tenant,
+    /// Whether a body comes at all. What answers `HEAD` only tells of one.
+    pub(super) has_body: bool,
+    /// Whether a compressed body is unpacked.
+    pub(super) unpack: bool,
+}
+
+impl Reading<'_> {
+    /// Reads an answer to its end.
+    pub(super) async fn reply(&self, answer: Answer) -> Result<Value, Failure> {
+        let Answer { status, mut headers, body } = answer;
+        self.announced(&headers)?;
+        let packed = self.unpack && is_gzip(&headers);
+        let bytes = self.read(body, packed).await?;
+        if packed && !bytes.is_empty() {
+            headers.remove(CONTENT_ENCODING);
+            headers.remove(CONTENT_LENGTH);
+        }
+        let body = self.content(&headers, bytes).await?;
+        Ok(Value::from(Json::object([
+            ("status", Json::from(u64::from(status.as_u16()))),
+            ("headers", shown(&headers)),
+            ("body", body),
+        ])))
+    }
+
+    /// Refuses a body that says it is too large, before reading it.
+    fn announced(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        match self.has_body && length.is_some_and(|length| length > self.limits.answer_body as u64) {
+            true => Err(too_large(self.limits.answer_body)),
+            false => Ok(()),
+        }
+    }
+
+    async fn read(&self, mut body: Body, packed: bool) -> Result<Vec<u8>, Failure> {
+        let mut sink = Sink::new(packed, self.limits.unpacked_body);
+        let mut received = 0;
+        while let Some(piece) = body.next().await? {
+            received += piece.len();
+            if received > self.limits.answer_body {
+                return Err(too_large(self.limits.answer_body));
+            }
+            sink.write(&piece)?;
+        }
+        if received == 0 { Ok(Vec::new()) } else { sink.finish() }
+    }
+
+    async fn content(&self, headers: &HeaderMap, bytes: Vec<u8>) -> Result<Json, Failure> {
+        if bytes.is_empty() {
+            return Ok(Json::Null);
+        }
+        let mime = mime(headers);
+        let bytes = match bytes.len() <= self.limits.text && is_textual(&mime) {
+            true => match String::from_utf8(bytes) {
+                Ok(text) if text.is_ascii() || is_utf8(&mime) => return Ok(Json::object([("text", Json::from(text))])),
+                Ok(text) => text.into_bytes(),
+                Err(error) => error.into_bytes(),
+            },
+            false => bytes,
+        };
+        let blob = self.files.put(self.tenant, bytes, mime).await?;
+        Ok(Json::object([("file", Value::from(blob).json().clone())]))
+    }
+}
+
+fn too_large(limit: usize) -> Failure {
+    Failure::new(code::BODY_TOO_LARGE, format!("the body of the answer is larger than {limit} bytes"))
+}
+
+/// Where a body goes, unpacked if need be.
+enum Sink {
+    Plain(Capped),
+    Gzip(Box<MultiGzDecoder<Capped>>),
+}
+
+/// Bytes up to a limit. Unpacking stops at once when it is reached, whatever one piece would unpack to.
+struct Capped {
+    bytes: Vec<u8>,
+    limit: usize,
+    full: bool,
+}
+
+impl Write for Capped {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if piece.len() > self.limit - self.bytes.len() {
+            self.full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink {
+    fn new(packed: bool, limit: usize) -> Sink {
+        let capped = Capped { bytes: Vec::new(), limit, full: false };
+        if packed { Sink::Gzip(Box::new(MultiGzDecoder::new(capped))) } else { Sink::Plain(capped) }
+    }
+
+    fn write(&mut self, piece: &[u8]) -> Result<(), Failure> {
+        let written = match self {
+            Sink::Plain(capped) => capped.write_all(piece),
+            Sink::Gzip(decoder) => decoder.write_all(piece),
+        };
+        written.map_err(|error| self.refused(&error))
+    }
+
+    fn finish(mut self) -> Result<Vec<u8>, Failure> {
+        if let Sink::Gzip(decoder) = &mut self {
+            let finished = decoder.try_finish();
+            finished.map_err(|error| self.refused(&error))?;
+        }
+        Ok(std::mem::take(&mut self.capped_mut().bytes))
+    }
+
+    fn capped_mut(&mut self) -> &mut Capped {
+        match self {
+            Sink::Plain(capped) => capped,
+            Sink::Gzip(decoder) => decoder.get_mut(),
+        }
+    }
+
+    fn refused(&mut self, error: &io::Error) -> Failure {
+        let capped = self.capped_mut();
+        match capped.full {
+            true => too_large(capped.limit),
+            false => Failure::new(code::PROTOCOL, format!("the body of the answer is not gzip: {error}")),
+        }
+    }
+}
+
+fn is_gzip(headers: &HeaderMap) -> bool {
+    let encoding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes).unwrap_or_default();
+    encoding.eq_ignore_ascii_case(b"gzip") || encoding.eq_ignore_ascii_case(b"x-gzip")
+}
+
+/// The media type of an answer, if it is one that can be shown.
+fn mime(headers: &HeaderMap) -> String {
+    let named = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::trim);
+    named.filter(|mime| !mime.is_empty() && mime.len() <= MAX_MIME).unwrap_or(BINARY).to_owned()
+}
+
+fn is_textual(mime: &str) -> bool {
+    let essence = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let Some((kind, sub)) = essence.split_once('/') else { return false };
+    kind == "text"
+        || sub.ends_with("+json")
+        || sub.ends_with("+xml")
+        || matches!(
+            (kind, sub),
+            (
+                "application",
+                "json"
+                    | "xml"
+                    | "javascript"
+                    | "ecmascript"
+                    | "x-javascript"
+                    | "x-www-form-urlencoded"
+                    | "x-ndjson"
+                    | "jsonl"
+                    | "yaml"
+            )
+        )
+}
+
+/// Whether a media type names no other character set.
+fn is_utf8(mime: &str) -> bool {
+    let parameters = mime.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    let charset =
+        parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset")).map(|(_, value)| value).next();
+    charset.is_none_or(|charset| {
+        let charset = charset.trim().trim_matches('"');
+        ["utf-8", "utf8", "us-ascii"].iter().any(|own| charset.eq_ignore_ascii_case(own))
+    })
+}
+
+fn shown(headers: &HeaderMap) -> Json {
+    let pairs = headers.iter().filter(|(name, _)| !OF_THE_CONNECTION.contains(name));
+    Json::array(
+        pairs.map(|(name, value)| Json::array([Json::from(name.as_str()), Json::from(readable(value.as_bytes()))])),
+    )
+}
+
+/// UTF-8, or else Latin-1, which every sequence of bytes is.
+fn readable(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
+    }
+}

@@ -1,0 +1,171 @@
+//! The arguments of a call, checked.
+
+use std::{sync::Arc, time::Duration};
+
+use flowcell_contract::{BlobRef, Call, Failure, Json, Value, code as codes};
+use hyper::{
+    Method,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
+
+use super::Limits;
+use crate::code;
+
+/// These say how a message is sent, which is the host's to decide. `proxy-*` is refused beside them.
+const FORBIDDEN: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// The longest method.
+const MAX_METHOD: usize = 20;
+
+const MEMBERS: [&str; 5] = ["method", "url", "headers", "body", "timeoutMs"];
+
+/// What a node wants to be sent.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) url: Arc<str>,
+    pub(super) headers: HeaderMap,
+    pub(super) content: Content,
+    pub(super) timeout: Duration,
+}
+
+/// A body that was not fetched yet.
+#[derive(Debug)]
+pub(super) enum Content {
+    None,
+    Text(Arc<str>),
+    File(BlobRef),
+}
+
+impl Request {
+    /// Reads the arguments of a call; all that is wrong about them is `invalid_input` or `http_body_too_large`.
+    pub(super) fn read(call: &Call, limits: &Limits) -> Result<Request, Failure> {
+        if !matches!(&*call.function, "send" | "start-send") {
+            return Err(wrong(format!("http has no function `{}`", call.function)));
+        }
+        let args = call.args.json();
+        let members = args.as_object().ok_or_else(|| wrong("the arguments are an object".into()))?;
+        if let Some(unknown) = members.keys().find(|key| !MEMBERS.contains(&key.as_ref())) {
+            return Err(wrong(format!("a request has no `{unknown}`")));
+        }
+        Ok(Request {
+            method: method(args.get("method"))?,
+            url: text(args.get("url"), "url")?,
+            headers: headers(args.get("headers"), limits)?,
+            content: content(args.get("body"), limits)?,
+            timeout: timeout(args.get("timeoutMs"), limits)?,
+        })
+    }
+}
+
+/// Whether a request of this method may change anything.
+pub(super) fn changes(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
+}
+
+/// A body that is larger than this many bytes.
+pub(super) fn too_large(limit: usize) -> Failure {
+    Failure::new(code::BODY_TOO_LARGE, format!("the body of the request is larger than {limit} bytes"))
+}
+
+fn wrong(message: String) -> Failure {
+    Failure::new(codes::INVALID_INPUT, message)
+}
+
+fn text(member: Option<&Json>, name: &str) -> Result<Arc<str>, Failure> {
+    match member {
+        Some(Json::String(text)) => Ok(text.clone()),
+        other => Err(wrong(format!("`{name}` is a text, not {}", other.map_or("missing", Json::type_name)))),
+    }
+}
+
+fn method(member: Option<&Json>) -> Result<Method, Failure> {
+    let name = text(member, "method")?;
+    let plain = (1..=MAX_METHOD).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+        && &*name != "CONNECT";
+    match Method::from_bytes(name.as_bytes()) {
+        Ok(method) if plain => Ok(method),
+        _ => Err(wrong("`method` is one such as `GET` or `POST`, in capital letters".into())),
+    }
+}
+
+fn headers(member: Option<&Json>, limits: &Limits) -> Result<HeaderMap, Failure> {
+    let pairs = match member {
+        None | Some(Json::Null) => &[],
+        Some(Json::Array(pairs)) => pairs.as_slice(),
+        Some(other) => return Err(wrong(format!("`headers` is a list of [name, value], not {}", other.type_name()))),
+    };
+    if pairs.len() > limits.headers {
+        return Err(wrong(format!("a request has at most {} headers", limits.headers)));
+    }
+    let mut headers = HeaderMap::new();
+    let mut bytes = 0;
+    for pair in pairs {
+        let (name, value) = header(pair)?;
+        bytes += name.as_str().len() + value.len();
+        if bytes > limits.header_bytes {
+            return Err(wrong(format!("the headers of a request are at most {} bytes", limits.header_bytes)));
+        }
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+fn header(pair: &Json) -> Result<(HeaderName, HeaderValue), Failure> {
+    let Some([Json::String(name), Json::String(value)]) = pair.as_array() else {
+        return Err(wrong("a header is a list of two texts, [name, value]".into()));
+    };
+    // Neither is repeated: the one may be long, and the other a secret.
+    let name = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| wrong("the name of a header has another character than letters, digits and `-`".into()))?;
+    if FORBIDDEN.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
+        return Err(wrong(format!("the header `{name}` is set by the host")));
+    }
+    let ascii = Some(value.trim()).filter(|value| value.is_ascii());
+    let value = ascii.and_then(|value| HeaderValue::from_str(value).ok());
+    let value =
+        value.ok_or_else(|| wrong(format!("the value of `{name}` has a character that is not printable ASCII")))?;
+    Ok((name, value))
+}
+
+fn content(member: Option<&Json>, limits: &Limits) -> Result<Content, Failure> {
+    let shape = || wrong("`body` is null, { \"text\": … } or { \"file\": … }".into());
+    let members = match member {
+        None | Some(Json::Null) => return Ok(Content::None),
+        Some(member) => member.as_object().filter(|members| members.len() == 1).ok_or_else(shape)?,
+    };
+    let content = match members.first().map(|(key, value)| (key.as_ref(), value)) {
+        Some(("text", Json::String(text))) => Content::Text(text.clone()),
+        Some(("file", file)) => Content::File(Value::from(file.clone()).blob().ok_or_else(shape)?),
+        _ => return Err(shape()),
+    };
+    // A file says its size, but is measured again when it is fetched.
+    let size = match &content {
+        Content::Text(text) => text.len() as u64,
+        Content::File(blob) => blob.size,
+        Content::None => 0,
+    };
+    if size > limits.request_body as u64 { Err(too_large(limits.request_body)) } else { Ok(content) }
+}
+
+fn timeout(member: Option<&Json>, limits: &Limits) -> Result<Duration, Failure> {
+    match member {
+        None | Some(Json::Null) => Ok(limits.default_timeout),
+        Some(member) => match member.as_u64() {
+            Some(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds).min(limits.max_timeout)),
+            _ => Err(wrong("`timeoutMs` is a whole number of milliseconds, at least 1".into())),
+        },
+    }
+}

@@ -1,0 +1,99 @@
+//! Connections that are used again.
+
+use std::time::Duration;
+
+use flowcell_contract::Tenant;
+use serde_json::json;
+
+use crate::{
+    kit::{Kit, text},
+    server::{Reaction, Server, answer, ok},
+};
+
+#[tokio::test]
+async fn a_connection_is_used_again_by_the_same_tenant_only() {
+    let server = Server::start(|_| ok("hello")).await;
+    let mut kit = Kit::local(&server.url(""));
+    for _ in 0..3 {
+        kit.get(&server.url("/")).await.unwrap();
+    }
+    assert_eq!(server.connections(), 1);
+    kit.caller.tenant = Tenant::from("other");
+    kit.get(&server.url("/")).await.unwrap();
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_grant_is_asked_for_each_call_whatever_is_connected() {
+    let server = Server::start(|_| ok("hello")).await;
+    let mut kit = Kit::local(&server.url("/open"));
+    kit.get(&server.url("/open/a")).await.unwrap();
+    assert_eq!(kit.get(&server.url("/closed")).await.unwrap_err().code, "denied");
+    let other = Kit::local("https://a.example");
+    kit.caller = other.caller;
+    assert_eq!(kit.get(&server.url("/open/a")).await.unwrap_err().code, "denied");
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_of_effect_once_gets_a_connection_of_its_own() {
+    let server = Server::start(|_| ok("hello")).await;
+    let kit = Kit::local(&server.url("")).once();
+    for _ in 0..2 {
+        kit.send(json!({ "method": "POST", "url": server.url("/") })).await.unwrap();
+    }
+    let connections: Vec<_> = server.seen().iter().map(|seen| seen.connection).collect();
+    assert_eq!(connections, [0, 1]);
+}
+
+#[tokio::test]
+async fn what_the_server_closed_is_not_used_again() {
+    let server =
+        Server::start(|_| Reaction::SendAndClose(answer("200 OK", &[("content-type", "text/plain")], b"bye"))).await;
+    let kit = Kit::local(&server.url(""));
+    for _ in 0..20 {
+        assert_eq!(text(&kit.get(&server.url("/")).await.unwrap()), "bye");
+    }
+}
+
+#[tokio::test]
+async fn an_unused_connection_is_given_up_after_a_while() {
+    let server = Server::start(|_| ok("hello")).await;
+    let kit = Kit::local(&server.url(""));
+    for (later, connections) in [(0, 1), (3_500, 1), (4_000, 2)] {
+        // Only the waiting is skipped: a clock that stands still runs ahead of the network.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_millis(later)).await;
+        tokio::time::resume();
+        kit.get(&server.url("/")).await.unwrap();
+        assert_eq!(server.connections(), connections);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_was_not_read_to_its_end_closes_its_connection() {
+    let long = answer("200 OK", &[], &[0; 100_000]);
+    let server = Server::start(move |_| Reaction::Send(long.clone())).await;
+    let limits = flowcell_services::http::Limits { answer_body: 10, ..Default::default() };
+    let kit = Kit::local(&server.url("")).limited(limits);
+    for number in 1..4 {
+        kit.get(&server.url("/")).await.unwrap_err();
+        assert_eq!(server.connections(), number);
+    }
+}
+
+#[tokio::test]
+async fn many_calls_at_once_each_get_their_own_answer() {
+    let react = |seen: &crate::server::Seen| ok(seen.line.split(' ').nth(1).unwrap());
+    let server = Server::start(react).await;
+    let kit = Kit::local(&server.url(""));
+    for round in 0..3 {
+        let paths: Vec<_> = (0..40).map(|number| format!("/{round}/{number}")).collect();
+        let call = async |path| (path, kit.get(&server.url(path)).await.unwrap());
+        let calls = paths.iter().map(|path: &String| call(path));
+        for (path, reply) in futures_util::future::join_all(calls).await {
+            assert_eq!(text(&reply), path);
+        }
+    }
+    assert!(server.connections() <= 40 + 2 * 32, "{}", server.connections());
+}

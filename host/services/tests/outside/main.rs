@@ -1,0 +1,10 @@
+//! What leaves the host, over real connections to this machine. Nothing here reaches further.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod answers;
+mod connections;
+mod failures;
+mod guard;
+mod kit;
+mod requests;
+mod server;
