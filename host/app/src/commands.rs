@@ -16,7 +16,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand, ValueHint};
-use flowcell::{Host, HostBuilder, Reader};
+use flowcell::{AddressRange, Host, HostBuilder, Reader};
 
 use crate::{
     problem::{Exit, Problem},
@@ -74,6 +74,9 @@ pub(crate) struct PackArgs {
     /// Also use the packs (*.wasm) in this folder; may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
     packs: Vec<PathBuf>,
+    /// Let nodes reach this private address if their flow grants it, such as 127.0.0.1:8080 or 10.0.0.0/8; may be repeated
+    #[arg(long, value_name = "ADDRESS", env = "FLOWCELL_ALLOW_PRIVATE", value_delimiter = ',')]
+    allow_private: Vec<AddressRange>,
 }
 
 impl PackArgs {
@@ -95,7 +98,7 @@ impl PackArgs {
     }
 
     fn builder(&self) -> HostBuilder {
-        let builder = Host::builder().instances(INSTANCES);
+        let builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
         self.packs.iter().fold(builder, |builder, path| builder.packs(path))
     }
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use flowcell_contract::{Json, RunId, Tenant};
-use flowcell_runtime::{HubError, OpenError, PolicyOverride, Request, RunOptions};
+use flowcell_runtime::{HubError, OpenError, PolicyOverride, Request, RunOptions, fact::Resolution};
 use serde::{Deserialize, Serialize};
 
 use crate::{Host, LoadError, StartError};
@@ -54,6 +54,15 @@ pub enum Ask {
         name: String,
         /// What it brings.
         payload: Json,
+    },
+    /// Decide how a blocked task goes on.
+    Resolve {
+        /// Which run.
+        run: RunId,
+        /// The address of the task.
+        task: String,
+        /// What was decided.
+        resolution: Resolution,
     },
     /// Cancel a run.
     Cancel {
@@ -95,7 +104,11 @@ impl Ask {
     /// The run that it is about; none if a new one is to begin.
     pub fn run(&self) -> Option<&RunId> {
         match self {
-            Ask::Send { run, .. } | Ask::Reply { run, .. } | Ask::Emit { run, .. } | Ask::Cancel { run } => Some(run),
+            Ask::Send { run, .. }
+            | Ask::Reply { run, .. }
+            | Ask::Emit { run, .. }
+            | Ask::Resolve { run, .. }
+            | Ask::Cancel { run } => Some(run),
             Ask::Start { run, .. } => run.as_ref(),
         }
     }
@@ -106,6 +119,7 @@ impl Ask {
             Ask::Send { run, content } => (run, Request::Send(content.into())),
             Ask::Reply { run, gate, answer } => (run, Request::Reply { gate, answer }),
             Ask::Emit { run, name, payload } => (run, Request::Emit { name, payload: payload.into() }),
+            Ask::Resolve { run, task, resolution } => (run, Request::Resolve { task, resolution }),
             Ask::Cancel { run } => (run, Request::Cancel),
             Ask::Start { .. } => return Err(self),
         })
@@ -161,7 +175,7 @@ fn converse(host: &Host, stream: &UnixStream, moved: &(dyn Fn() + Send + Sync)) 
 }
 
 fn answer(host: &Host, ask: Ask) -> Told {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return refused("internal", &error),
     };

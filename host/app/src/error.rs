@@ -31,6 +31,9 @@ pub enum Error {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(OpenStoreError),
+    /// What leads outside cannot be set up.
+    #[error("cannot set up connections to the outside: {0}")]
+    Services(String),
     /// Two packs offer the same thing.
     #[error("the pack {origin} offers `{node_type}`, which another pack offers in the same version")]
     Taken {

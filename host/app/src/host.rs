@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Catalog, Digest, RunId, Tenant};
+use flowcell_contract::{Capability, Catalog, Digest, RunId, Tenant};
 use flowcell_engine::{Config, Engine, Limits, Pack};
 use flowcell_flow::{Diagnostic, PackRef, Source};
 use flowcell_runtime::{
@@ -22,6 +22,12 @@ use flowcell_runtime::{
     ports::{Blobs, CacheStore, Journal, Leases, StateStore, Timers},
     publish::Projector,
     sqlite::{Reader, SqliteStore, Swept, stop_process},
+};
+
+use flowcell_services::{
+    client::Client,
+    egress::{AddressRange, Egress, EgressPolicy},
+    http::{self, HttpCapability},
 };
 
 use self::library::Library;
@@ -47,6 +53,7 @@ struct Shared {
     state: Arc<dyn StateStore>,
     cache: Arc<dyn CacheStore>,
     blobs: Arc<dyn Blobs>,
+    capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
     hubs: Arc<Hubs>,
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
@@ -64,6 +71,8 @@ pub struct HostBuilder {
     instances: Option<u32>,
     state: Option<PathBuf>,
     reads: Option<Arc<Reader>>,
+    egress: EgressPolicy,
+    capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
 }
 
 #[derive(Default)]
@@ -113,6 +122,18 @@ impl HostBuilder {
         self
     }
 
+    /// Lets nodes reach these addresses although they are not public, if their flow grants it.
+    pub fn allow_private(mut self, addresses: impl IntoIterator<Item = AddressRange>) -> HostBuilder {
+        self.egress.allow_private.extend(addresses);
+        self
+    }
+
+    /// Puts something else behind a capability that leaves the host, such as `http`.
+    pub fn capability(mut self, name: &str, capability: Arc<dyn Capability>) -> HostBuilder {
+        self.capabilities.push((name.into(), capability));
+        self
+    }
+
     /// Shows the runs of a store that another process may own. Nothing can be run then.
     pub fn reads(mut self, reader: Arc<Reader>) -> HostBuilder {
         self.reads = Some(reader);
@@ -143,6 +164,9 @@ impl HostBuilder {
             }
         }
         let Stores { journal, state, blobs, store } = Stores::open(self.state.as_deref(), self.reads)?;
+        let egress = Egress::new(self.egress).map_err(|failure| Error::Services(failure.message))?;
+        let http: Arc<dyn Capability> = Arc::new(HttpCapability::new(Client::new(egress), blobs.clone()));
+        let outside = [(http::INTERFACE.into(), http)].into_iter().chain(self.capabilities);
         Ok(Host(Arc::new(Shared {
             engine,
             catalog: Arc::new(catalog),
@@ -152,6 +176,7 @@ impl HostBuilder {
             state,
             cache: Arc::new(MemoryCache::default()),
             blobs,
+            capabilities: Arc::new(outside.collect()),
             hubs: Arc::default(),
             store,
             packs: Mutex::new(packs),
@@ -293,7 +318,7 @@ impl Host {
     }
 
     fn world(&self, folder: Arc<Folder>) -> Arc<World> {
-        let Shared { engine, journal, timers, leases, state, cache, hubs, .. } = &*self.0;
+        let Shared { engine, journal, timers, leases, state, cache, blobs, capabilities, hubs, .. } = &*self.0;
         Arc::new(World {
             runner: Arc::new(engine.clone()),
             flows: Arc::new(Library::new(self.clone(), folder)),
@@ -302,6 +327,8 @@ impl Host {
             leases: leases.clone(),
             state: state.clone(),
             cache: cache.clone(),
+            blobs: blobs.clone(),
+            capabilities: capabilities.clone(),
             hubs: hubs.clone(),
         })
     }

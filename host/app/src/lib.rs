@@ -59,8 +59,10 @@ pub use flowcell_runtime::{
     Channel, Event, FlowRunner, Hub, HubError, OpenError, PolicyOverride, Request, RunError, RunOptions, RunResult,
     RunStatus, Waiting,
     export::ExportError,
+    fact::{BlockReason, Resolution},
     sqlite::{Filter, OpenStoreError, Reader, RunRow, Swept},
 };
+pub use flowcell_services::egress::AddressRange;
 pub use host::{Host, HostBuilder};
 pub use loaded::{CheckedFlow, LoadedFlow};
 pub use rehearsal::Given;

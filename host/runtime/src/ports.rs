@@ -100,6 +100,8 @@ pub enum Standing {
     Parked {
         /// When its next timer is due.
         due: Option<u64>,
+        /// Somebody has to decide something.
+        needs_attention: bool,
     },
     /// It is over.
     Ended(RunStatus),

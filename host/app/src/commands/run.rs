@@ -240,7 +240,7 @@ impl Session {
 
     /// Runs to the end, or until nobody is there to answer. The second value says whether somebody interrupted it.
     fn run(&self, runner: FlowRunner, flow: &str) -> Result<(RunResult, bool), Problem> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
         runner.start_session();
         let interrupts = Interrupts::watch(runner.hub(), self.screen.clone())?;

@@ -13,7 +13,9 @@ use std::{
 
 use clap::{Args, Subcommand};
 use flowcell::{
-    Filter, FlowRunner, Host, Json, OpenStoreError, Reader, RunId, RunOptions, RunResult, RunRow, StartError,
+    Filter, FlowRunner, Host, Json, OpenStoreError, Reader, Resolution, RunId, RunOptions, RunResult, RunRow,
+    StartError,
+    contract::Value,
     control::{self, Ask, Told},
 };
 use tokio::{
@@ -53,6 +55,8 @@ pub(crate) enum RunsCommand {
     Gc(gc::GcArgs),
     /// Write all that is kept of a run as one JSON document
     Export(export::ExportArgs),
+    /// Decide how a task goes on that asks what became of a call, or that did not do what it did the first time
+    Resolve(ResolveArgs),
     /// Cancel a run; `flowcell drive` or `runs resume` then ends it
     Cancel(CancelArgs),
 }
@@ -64,7 +68,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "NAME")]
     flow: Option<String>,
     /// Only runs with this status
-    #[arg(long, value_parser = ["active", "parked", "succeeded", "failed", "cancelled"])]
+    #[arg(long, value_parser = ["active", "parked", "needs_attention", "succeeded", "failed", "cancelled"])]
     status: Option<String>,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -132,6 +136,53 @@ pub(crate) struct RetryArgs {
     /// The new run's id
     #[arg(long, value_name = "ID", value_parser = run_id)]
     run_id: Option<RunId>,
+}
+
+/// Arguments of `flowcell runs resolve`.
+#[derive(Args)]
+pub(crate) struct ResolveArgs {
+    /// Which run
+    #[arg(value_name = "RUN", value_parser = run_id)]
+    run: RunId,
+    /// Which task: `pay`, `process[3].pay`, or `review/pay` in a flow that the node `review` has called
+    task: String,
+    #[command(flatten)]
+    decision: Decision,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// What was decided.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Decision {
+    /// The call did not happen: make it again. A task that was not deterministic begins a new attempt
+    #[arg(long)]
+    repeat: bool,
+    /// The call did happen, and this JSON is its reply
+    #[arg(long, value_name = "JSON")]
+    reply: Option<String>,
+    /// The task is done, and this JSON is its output
+    #[arg(long, value_name = "JSON")]
+    output: Option<String>,
+    /// The task fails, for this reason
+    #[arg(long, value_name = "WHY")]
+    fail: Option<String>,
+}
+
+impl Decision {
+    fn resolution(&self) -> Result<Resolution, Problem> {
+        let value = |text: &String| {
+            let json = Json::parse(text);
+            json.map(Value::from).map_err(|error| Problem::wrong(format!("`{text}` is not JSON: {error}")))
+        };
+        Ok(match (&self.reply, &self.output, &self.fail) {
+            (Some(reply), ..) => Resolution::Reply(value(reply)?),
+            (_, Some(output), _) => Resolution::Output(value(output)?),
+            (.., Some(why)) => Resolution::Fail(why.as_str().into()),
+            _ => Resolution::Repeat,
+        })
+    }
 }
 
 /// Arguments of `flowcell runs cancel`.
@@ -215,6 +266,10 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
         RunsCommand::Retry(args) => retry(args, terminal),
         RunsCommand::Gc(args) => gc::execute(&args, terminal),
         RunsCommand::Export(args) => export::execute(&args),
+        RunsCommand::Resolve(args) => {
+            let resolution = args.decision.resolution()?;
+            record(&args.store, Ask::Resolve { run: args.run, task: args.task, resolution }, terminal)
+        }
         RunsCommand::Cancel(args) => record(&args.store, Ask::Cancel { run: args.run }, terminal),
     }
 }
@@ -237,7 +292,7 @@ fn table(rows: &[RunRow]) -> String {
     for row in rows {
         let ago = run::duration::show(Duration::from_millis(now.saturating_sub(row.updated)));
         let (id, flow) = (row.run_id.as_str(), inert(&row.flow));
-        text.push_str(&format!("{id:width$}  {:9}  {ago:>12} ago  {flow}\n", row.status));
+        text.push_str(&format!("{id:width$}  {:15}  {ago:>12} ago  {flow}\n", row.status));
     }
     text
 }
@@ -343,7 +398,7 @@ pub(super) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
 fn refused(code: &str, message: &str, run: &RunId) -> Problem {
     let problem = Problem::wrong(message);
     match code {
-        "gate_closed" | "run_not_active" => {
+        "gate_closed" | "run_not_active" | "not_blocked" => {
             problem.hint(format!("`flowcell runs show {run}` tells how the run stands and what it waits for"))
         }
         "run_not_found" => problem.hint("`flowcell runs list` shows those that the store keeps"),
@@ -436,7 +491,7 @@ impl Drive {
 }
 
 pub(super) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
     let result = runtime.block_on(work);
     // Attempts that were abandoned are not waited for.

@@ -13,7 +13,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::leave::CallKey;
 use crate::{
-    fact::{Fact, RunEnd},
+    fact::{Fact, ParkReason, RunEnd},
     hub::HubError,
     ports::{Durable, Standing, Unit},
     result::RunStatus,
@@ -111,7 +111,10 @@ pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
 pub(super) fn standing(fact: &Fact) -> Option<Standing> {
     match fact {
         Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(Standing::Active),
-        Fact::RunParked { due, .. } => Some(Standing::Parked { due: *due }),
+        Fact::RunParked { due, reason } => {
+            let needs_attention = matches!(reason, ParkReason::NeedsAttention | ParkReason::CrashLoop);
+            Some(Standing::Parked { due: *due, needs_attention })
+        }
         Fact::RunEnded { end } => Some(Standing::Ended(match **end {
             RunEnd::Succeeded { .. } => RunStatus::Succeeded,
             RunEnd::Failed { .. } => RunStatus::Failed,

@@ -146,7 +146,7 @@ impl Reader {
         let connection = lock(&self.0);
         let sql = format!(
             "SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND depth = 0 AND standing <> 'removed'
-                AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR standing = ?3)
+                AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR status = ?3)
             ORDER BY created DESC, id DESC LIMIT ?4"
         );
         let mut select = connection.prepare_cached(&sql)?;
@@ -249,7 +249,8 @@ fn place_before(connection: &Connection, id: i64, fact: u64) -> Result<Place, St
 }
 
 /// The columns that the row of a list is made from.
-const RUN_COLUMNS: &str = "run, flow, standing, created, updated, due";
+const RUN_COLUMNS: &str =
+    "run, flow, iif(standing = 'parked' AND attention, 'needs_attention', standing) AS status, created, updated, due";
 
 fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     Ok(RunRow {

@@ -13,7 +13,7 @@ const LEAST_SQLITE: i32 = 3_051_003;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -74,6 +74,10 @@ UPDATE runs SET next_seq = 0;
 UPDATE runs SET (next_seq, tail) =
     (SELECT first_seq + facts, checksum FROM units WHERE run = runs.id ORDER BY first_seq DESC LIMIT 1)
     WHERE id IN (SELECT run FROM units);
+",
+    "
+-- A parked run in which somebody has to decide something.
+ALTER TABLE runs ADD COLUMN attention INTEGER NOT NULL DEFAULT 0;
 ",
 ];
 

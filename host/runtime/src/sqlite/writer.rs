@@ -148,8 +148,9 @@ fn write(
     rows.insert(key, Row { id: before.id, next_seq: unit.next_seq(), tail: checksum });
     if let Some(standing) = entry.standing {
         let (name, due) = describe(standing);
-        let sql = "UPDATE runs SET standing = ?, due = ?, updated = ? WHERE id = ?";
-        transaction.prepare_cached(sql)?.execute(params![name, due, unit.ts, before.id])?;
+        let attention = matches!(standing, Standing::Parked { needs_attention: true, .. });
+        let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ? WHERE id = ?";
+        transaction.prepare_cached(sql)?.execute(params![name, due, attention, unit.ts, before.id])?;
     }
     entry.writes.iter().try_for_each(|staged| write_state(transaction, &entry.tenant, staged))
 }
@@ -247,7 +248,7 @@ fn forget(transaction: &Transaction<'_>, tenant: &Tenant, run: &RunId) -> Result
 
 fn describe(standing: Standing) -> (&'static str, Option<u64>) {
     match standing {
-        Standing::Parked { due } => ("parked", due),
+        Standing::Parked { due, .. } => ("parked", due),
         Standing::Ended(RunStatus::Succeeded) => ("succeeded", None),
         Standing::Ended(RunStatus::Failed) => ("failed", None),
         Standing::Ended(RunStatus::Cancelled) => ("cancelled", None),

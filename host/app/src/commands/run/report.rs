@@ -1,6 +1,6 @@
 //! What came of a run, and how the process ends with it.
 
-use flowcell::{RunResult, RunStatus, Waiting};
+use flowcell::{BlockReason, RunResult, RunStatus, Waiting};
 use serde_json::{Value, json};
 
 use super::{RunArgs, duration, lines::shown_choices};
@@ -65,12 +65,13 @@ fn error(args: &RunArgs, result: &RunResult) -> Option<Value> {
             }
             Some(object)
         }
-        (None, RunStatus::Parked) => {
+        (None, RunStatus::Parked | RunStatus::NeedsAttention) => {
+            let code = if result.status == RunStatus::Parked { "parked" } else { "needs_attention" };
             let waiting: Vec<_> = result.waiting.iter().map(waiting).collect();
             let mut message = headline(result);
             message.extend(hints(args, result).into_iter().map(|hint| format!("; {hint}")));
             let details = json!({ "waiting": waiting });
-            Some(json!({ "code": "parked", "message": message, "retryable": false, "details": details }))
+            Some(json!({ "code": code, "message": message, "retryable": false, "details": details }))
         }
         (None, status) => Some(json!({ "code": status, "message": headline(result), "retryable": false })),
     }
@@ -84,6 +85,9 @@ fn waiting(waiting: &Waiting) -> Value {
             "choices": question.choices,
             "allowText": question.allow_text,
         }),
+        Waiting::Decision { address, reason } => {
+            json!({ "address": address, "reason": reason.name(), "message": reason.to_string() })
+        }
         Waiting::Event { address, name } => json!({ "address": address, "event": name }),
     }
 }
@@ -103,6 +107,7 @@ fn explanation(args: &RunArgs, result: &RunResult, interrupted: bool) -> Option<
     for waiting in &result.waiting {
         problem = problem.note(match waiting {
             Waiting::Answer { address, question } => format!("`{address}` asks: {}", question.prompt),
+            Waiting::Decision { address, reason } => format!("`{address}` is blocked: {reason}"),
             Waiting::Event { address, name } => format!("`{address}` waits for the event `{name}`"),
         });
     }
@@ -130,7 +135,7 @@ fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
             Waiting::Answer { address, question } => {
                 Some(format!("--answer {}", quoted(&format!("{address}=<{}>", shown_choices(question)))))
             }
-            Waiting::Event { .. } => None,
+            Waiting::Event { .. } | Waiting::Decision { .. } => None,
         })
         .collect();
     let run = word(result.run_id.as_str());
@@ -144,8 +149,22 @@ fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
     }
     let event = result.waiting.iter().find_map(|waiting| match waiting {
         Waiting::Event { name, .. } => Some(name),
-        Waiting::Answer { .. } => None,
+        Waiting::Answer { .. } | Waiting::Decision { .. } => None,
     });
+    let blocked = result.waiting.iter().find_map(|waiting| match waiting {
+        Waiting::Decision { address, reason } => Some((address, reason)),
+        _ => None,
+    });
+    if let (Some((address, reason)), Some(state)) = (blocked, &state) {
+        let choices = match **reason {
+            BlockReason::Ambiguous { .. } => {
+                "--repeat (it did not happen), --reply JSON (it did), --output JSON or --fail WHY"
+            }
+            BlockReason::Nondeterministic { .. } => "--repeat (a new attempt), --output JSON or --fail WHY",
+        };
+        let address = word(address);
+        hints.push(format!("decide with `flowcell runs resolve {run} {address}{state}` and one of {choices}"));
+    }
     match (event, again, state) {
         (Some(name), Some(again), Some(state)) => {
             let name = word(name);
