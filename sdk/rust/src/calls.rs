@@ -1,8 +1,10 @@
 //! Calls to the host's capabilities. The manifest has to ask for each of them; else they fail with `denied`.
 
 pub mod cache;
+pub mod http;
 pub mod log;
 pub mod metrics;
+pub mod queue;
 pub mod state;
 
 use serde::de::DeserializeOwned;

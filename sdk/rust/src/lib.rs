@@ -51,7 +51,7 @@ pub mod testing;
 pub mod wit;
 
 pub use self::{
-    calls::{cache, log, metrics, state},
+    calls::{cache, http, log, metrics, queue, state},
     failure::{Failure, Result},
     node::{Node, OfInput, OfInputAndConfig, OfTask, OfTaskAndInput},
     pause::{FanOut, FlowCall, Pause, Question, Wake},

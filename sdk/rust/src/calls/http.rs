@@ -1,0 +1,122 @@
+//! Outbound HTTP. The flow grants what may be reached: `grants: { http: ["https://api.example.com"] }`.
+//!
+//! A call is recorded before it leaves, and one whose answer is recorded is not made again when the attempt has to be
+//! repeated. A status of 400 and above is an answer, not an error.
+
+use serde_json::Value;
+
+use crate::{
+    failure::{Failure, Result},
+    wit::flowcell::host::http::{self, Content},
+};
+
+/// A request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// `GET`, `POST` …
+    pub method: String,
+    /// The whole URL.
+    pub url: String,
+    /// Names and values.
+    pub headers: Vec<(String, String)>,
+    /// What is sent.
+    pub body: Body,
+    /// From the beginning of the call to the end of the answer; none: 30 seconds.
+    pub timeout_ms: Option<u32>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    /// Names, in lower case, and values.
+    pub headers: Vec<(String, String)>,
+    /// What came.
+    pub body: Body,
+}
+
+/// The content of a request or an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Body {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// Text.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// A file value, `{ "kind": "file", "fileId": … }`: what is too large for the sandbox.
+    File(Value),
+}
+
+/// A call under way. [`next_event`](crate::queue::next_event) tells when it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub(crate) u32);
+
+impl Request {
+    /// A request without body and headers.
+    pub fn new(method: &str, url: &str) -> Request {
+        Request { method: method.into(), url: url.into(), ..Request::default() }
+    }
+
+    /// The same with another header.
+    pub fn header(mut self, name: &str, value: &str) -> Request {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// The same with a JSON body.
+    pub fn json(mut self, body: &Value) -> Request {
+        self.body = Body::Text(body.to_string());
+        self.header("content-type", "application/json")
+    }
+
+    fn into_wit(self) -> http::Request {
+        let Request { method, url, headers, body, timeout_ms } = self;
+        let body = match body {
+            Body::Empty => Content::Empty,
+            Body::Text(text) => Content::Text(text),
+            Body::Bytes(bytes) => Content::Bytes(bytes),
+            Body::File(file) => Content::File(file.to_string()),
+        };
+        http::Request { method, url, headers, body, timeout_ms }
+    }
+}
+
+impl Response {
+    /// The body as JSON.
+    pub fn json(&self) -> Result<Value> {
+        match &self.body {
+            Body::Text(text) => super::read(text),
+            Body::Bytes(bytes) => Ok(serde_json::from_slice(bytes)?),
+            Body::Empty | Body::File(_) => Err(Failure::new("no_json", "the answer has no JSON in it")),
+        }
+    }
+
+    fn from_wit(response: http::Response) -> Result<Response> {
+        let http::Response { status, headers, body } = response;
+        let body = match body {
+            Content::Empty => Body::Empty,
+            Content::Text(text) => Body::Text(text),
+            Content::Bytes(bytes) => Body::Bytes(bytes),
+            Content::File(file) => Body::File(super::read(&file)?),
+        };
+        Ok(Response { status, headers, body })
+    }
+}
+
+/// Sends and waits for the answer.
+pub fn send(request: Request) -> Result<Response> {
+    Response::from_wit(http::send(&request.into_wit()).map_err(Failure::of_call)?)
+}
+
+/// Sends and goes on.
+pub fn start_send(request: Request) -> Result<CallId> {
+    Ok(CallId(http::start_send(&request.into_wit()).map_err(Failure::of_call)?))
+}
+
+/// The answer of a call that [`next_event`](crate::queue::next_event) has told to have ended well, once.
+pub fn take_response(call: CallId) -> Result<Response> {
+    Response::from_wit(http::take_response(call.0).map_err(Failure::of_call)?)
+}

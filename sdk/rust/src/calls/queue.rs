@@ -1,0 +1,38 @@
+//! What arrives while a task runs: the ends of calls that it has started.
+
+use serde_json::Value;
+
+use super::http::CallId;
+use crate::{
+    failure::{Failure, Result},
+    wit::flowcell::host::queue,
+};
+
+/// Something that arrived.
+#[derive(Debug)]
+pub enum Event {
+    /// A call has ended, well or not.
+    Ended(CallId, Result<Value>),
+    /// A message to this agent run.
+    Message {
+        /// What it is recognised by.
+        id: String,
+        /// What it says.
+        value: Value,
+    },
+    /// The task is to finish soon.
+    Cancelled,
+}
+
+/// Waits for the next event. None: the time is up, or no time was given and nothing can arrive any more.
+pub fn next_event(timeout_ms: Option<u32>) -> Result<Option<Event>> {
+    let Some(event) = queue::next_event(timeout_ms) else { return Ok(None) };
+    Ok(Some(match event {
+        queue::Event::CallResult(result) => {
+            let outcome = result.outcome.map_err(Failure::of_call).and_then(|text| super::read(&text));
+            Event::Ended(CallId(result.id), outcome)
+        }
+        queue::Event::Message(message) => Event::Message { id: message.id, value: super::read(&message.value)? },
+        queue::Event::Cancelled => Event::Cancelled,
+    }))
+}
