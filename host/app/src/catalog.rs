@@ -10,5 +10,10 @@ pub(crate) struct BuiltIn {
     pub(crate) bytes: &'static [u8],
 }
 
+/// The one with this digest.
+pub(crate) fn find(digest: &str) -> Option<&'static BuiltIn> {
+    PACKS.iter().find(|pack| pack.digest == digest)
+}
+
 /// All of them.
 pub(crate) static PACKS: &[BuiltIn] = include!(concat!(env!("OUT_DIR"), "/catalog.rs"));

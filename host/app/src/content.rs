@@ -1,6 +1,10 @@
 //! Everything that a flow was checked from, for runs to pin.
 
-use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use flowcell_flow::{Files, Source, graph::Graph};
 use serde::{Deserialize, Serialize};
@@ -18,8 +22,11 @@ pub(crate) struct Content {
     files: BTreeMap<String, String>,
     /// Flows that it calls: their files, and what they say.
     flows: BTreeMap<String, (String, String)>,
-    /// The packs that its nodes need, and the blobs of those that are no part of this program.
+    /// The packs that its nodes need, and the blobs that they are kept in, if they are.
     pub(crate) packs: BTreeMap<String, Option<Arc<str>>>,
+    /// Those of them that came with the program that began the run.
+    #[serde(default)]
+    pub(crate) built_in: BTreeSet<String>,
 }
 
 /// A folder that notes what is read from it.
@@ -43,6 +50,7 @@ impl<'a> Reading<'a> {
             files: self.files.into_inner(),
             flows: self.flows.into_inner(),
             packs: packs.map(|digest| (digest.0.to_string(), None)).collect(),
+            built_in: BTreeSet::new(),
         }
     }
 }

@@ -57,8 +57,15 @@ struct Shared {
     hubs: Arc<Hubs>,
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
-    /// The packs that are no part of this program, for runs to pin.
-    packs: Mutex<HashMap<Digest, Arc<[u8]>>>,
+    /// Packs for runs to pin.
+    packs: Mutex<HashMap<Digest, KnownPack>>,
+}
+
+/// A pack that runs may pin.
+struct KnownPack {
+    bytes: Arc<[u8]>,
+    /// The store has it.
+    kept: bool,
 }
 
 /// Puts a [`Host`] together. By default: the built-in catalog, no other packs, compiled code cached in the user's cache
@@ -160,7 +167,7 @@ impl HostBuilder {
         for path in self.packs.iter().map(|path| pack_files(path)) {
             for file in path? {
                 let (digest, bytes) = add_file(&engine, &mut catalog, &file)?;
-                packs.insert(digest, bytes);
+                packs.insert(digest, KnownPack { bytes, kept: false });
             }
         }
         let Stores { journal, state, blobs, store } = Stores::open(self.state.as_deref(), self.reads)?;
@@ -290,7 +297,11 @@ impl Host {
     /// that is done, and all that [`Host::collect`] has removed before.
     pub fn sweep(&self) -> Result<Swept, StartError> {
         let Some(store) = &self.0.store else { return Ok(Swept::default()) };
-        Ok(store.sweep(&Tenant::local()).map_err(OpenError::Store)?)
+        let swept = store.sweep(&Tenant::local()).map_err(OpenError::Store)?;
+        // A pack that no run had pinned may be gone.
+        let mut packs = self.0.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        packs.values_mut().for_each(|pack| pack.kept = false);
+        Ok(swept)
     }
 
     /// Writes all that a store has of a run, and of the runs below it, as one JSON document.
@@ -377,7 +388,8 @@ impl Host {
 
 impl Host {
     fn remember(&self, digest: Digest, bytes: Arc<[u8]>) {
-        self.0.packs.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, bytes);
+        let mut packs = self.0.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        packs.entry(digest).or_insert(KnownPack { bytes, kept: false });
     }
 }
 

@@ -245,15 +245,21 @@ impl SqliteStore {
     }
 }
 
+impl SqliteStore {
+    /// Keeps bytes of which the caller knows the SHA-256, in hexadecimal.
+    pub fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
+        let mut visible = lock(&self.visible);
+        visible.recent.add(Instant::now(), tenant, hash);
+        visible.blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
+        drop(visible);
+        self.queue.push(Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() });
+    }
+}
+
 impl Blobs for SqliteStore {
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
         let blob = blob_ref(&bytes, mime);
-        let hash = blob.file_id.clone();
-        let mut visible = lock(&self.visible);
-        visible.recent.add(Instant::now(), tenant, &hash);
-        visible.blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
-        drop(visible);
-        self.queue.push(Item::Blob { tenant: tenant.clone(), hash, bytes, mime: mime.into() });
+        self.keep(tenant, &blob.file_id, bytes, mime);
         blob
     }
 

@@ -205,8 +205,12 @@ fn not_public(origin: &Origin, address: IpAddr, kind: &str) -> Failure {
     let host = &origin.host;
     let line = SocketAddr::new(address.to_canonical(), origin.port);
     refused(match (literal(host), kind == address::LOOPBACK) {
-        (Some(_), _) => format!("{host} is not a public address ({kind}); the operator can allow it (`--allow-private {line}`)"),
-        (None, true) => format!("{host} leads to this machine (loopback); the operator can allow it (`--allow-private {line}`)"),
+        (Some(_), _) => {
+            format!("{host} is not a public address ({kind}); the operator can allow it (`--allow-private {line}`)")
+        }
+        (None, true) => {
+            format!("{host} leads to this machine (loopback); the operator can allow it (`--allow-private {line}`)")
+        }
         (None, false) => {
             format!("{host} has an address that is not public ({kind}), and the operator does not list it")
         }

@@ -6,7 +6,7 @@ use flowcell_contract::{BlobRef, Catalog, Digest, Failure, Tenant, code};
 use flowcell_flow::{Source, graph::Graph};
 use flowcell_runtime::{Pinned, ports::Pin};
 
-use super::{Host, register};
+use super::{Host, KnownPack, register};
 use crate::{catalog, content::Content, loaded::LoadedFlow};
 
 const MIME: &str = "application/json";
@@ -16,16 +16,36 @@ impl Host {
     /// Keeps everything that a flow was checked from, so that a run of it does not depend on files any more.
     pub(super) fn pin(&self, flow: &LoadedFlow) -> Pinned {
         let mut content = Content::clone(&flow.content);
-        let packs = self.0.packs.lock().unwrap_or_else(PoisonError::into_inner);
         for (digest, blob) in &mut content.packs {
-            if let Some(bytes) = packs.get(&Digest(digest.as_str().into())) {
-                *blob = Some(self.0.blobs.put(&Tenant::local(), bytes.clone(), MIME_OF_PACKS).file_id);
+            if catalog::find(digest).is_some() {
+                content.built_in.insert(digest.clone());
             }
+            *blob = self.keep_pack(digest);
         }
-        drop(packs);
         let bytes = serde_json::to_vec(&content).unwrap_or_default();
         let blob = self.0.blobs.put(&Tenant::local(), bytes.into(), MIME);
         Pinned { graph: flow.graph.clone(), pin: Pin(blob.file_id) }
+    }
+
+    /// Keeps a pack in the store, where it is found by its digest. A store that goes with the process needs no packs that
+    /// are part of the program.
+    fn keep_pack(&self, digest: &str) -> Option<Arc<str>> {
+        let mut packs = self.0.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        let digest = Digest(digest.into());
+        let Some(store) = &self.0.store else {
+            let bytes = packs.get(&digest)?.bytes.clone();
+            return Some(self.0.blobs.put(&Tenant::local(), bytes, MIME_OF_PACKS).file_id);
+        };
+        let built_in = || catalog::find(&digest.0).map(|pack| KnownPack { bytes: pack.bytes.into(), kept: false });
+        let known = match packs.get_mut(&digest) {
+            Some(known) => known,
+            None => packs.entry(digest.clone()).or_insert(built_in()?),
+        };
+        if !known.kept {
+            store.keep(&Tenant::local(), &digest.0, known.bytes.clone(), MIME_OF_PACKS);
+            known.kept = true;
+        }
+        Some(digest.0)
     }
 
     /// Loads a flow from what was pinned.
@@ -35,14 +55,17 @@ impl Host {
         let mut catalog = Catalog::default();
         for (digest, blob) in &content.packs {
             let digest = Digest(digest.as_str().into());
-            let pack = match (blob, catalog::PACKS.iter().find(|pack| *pack.digest == *digest.0)) {
-                (Some(blob), _) => self.0.engine.add_pack(self.kept(blob, MIME_OF_PACKS)?.to_vec(), &digest.0),
-                (None, Some(built_in)) => self.0.engine.add_built_in(built_in.bytes, digest, built_in.name),
-                (None, None) => {
-                    let message = "a pack of the catalog is another in this version of Flowcell than in the one that \
-                                   began the run; go on with that version";
-                    return Err(Failure::new(code::BAD_PACK, message));
+            let kept = |blob| self.kept(blob, MIME_OF_PACKS).map(|bytes| bytes.to_vec());
+            let came_along = content.built_in.contains(&*digest.0);
+            let pack = match (blob, catalog::find(&digest.0)) {
+                (_, Some(built_in)) => self.0.engine.add_built_in(built_in.bytes, digest, built_in.name),
+                // One that came with another version of this program.
+                (Some(blob), None) if came_along => {
+                    let origin = digest.to_string();
+                    self.0.engine.add_built_in(kept(blob)?, digest, &origin)
                 }
+                (Some(blob), None) => self.0.engine.add_pack(kept(blob)?, &digest.0),
+                (None, None) => return Err(lost(&format!("the pack {digest} was not kept"))),
             };
             let pack = pack.map_err(|error| lost(&error.refusal))?;
             register(&mut catalog, pack, &content.name).map_err(|error| lost(&error))?;
@@ -68,4 +91,49 @@ impl Host {
 
 fn lost(why: &dyn std::fmt::Display) -> Failure {
     Failure::new(code::FLOW_NOT_FOUND, format!("what the run has pinned cannot be used: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use sha2::{Digest as _, Sha256};
+
+    use super::*;
+
+    const FLOW: &str = "flow: { name: old }\nnodes: [{ id: a, type: control.noop }]\nedges: []\n";
+
+    /// What an older program had in its catalog: the same pack with another section, and so with another digest.
+    fn older() -> Vec<u8> {
+        let control = catalog::PACKS.iter().find(|pack| pack.name == "control").unwrap();
+        let section = [0, 5, 4, b'o', b'l', b'd', b'!'];
+        [control.bytes, &section].concat()
+    }
+
+    #[test]
+    fn a_run_goes_on_with_the_catalog_that_it_began_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Host::builder().without_cache().instances(4).state_dir(folder.path()).build().unwrap();
+        let flow = host.load_source(Source { name: "old.yaml".into(), text: FLOW.into() }).unwrap();
+        let pinned = host.pin(&flow);
+        assert!(host.pinned(&pinned.pin).is_ok());
+
+        let bytes = host.kept(&pinned.pin.0, MIME).unwrap();
+        let mut content: Content = serde_json::from_slice(&bytes).unwrap();
+        let older = older();
+        let digest: String = Sha256::digest(&older).iter().map(|byte| format!("{byte:02x}")).collect();
+        let blob = host.0.blobs.put(&Tenant::local(), older.into(), MIME_OF_PACKS);
+        content.packs = [(digest.clone(), Some(blob.file_id))].into();
+        content.built_in = [digest.clone()].into();
+        let pin = |content: &Content| {
+            let bytes = serde_json::to_vec(content).unwrap();
+            Pin(host.0.blobs.put(&Tenant::local(), bytes.into(), MIME).file_id)
+        };
+        let graph = host.pinned(&pin(&content)).unwrap();
+        assert_eq!(graph.nodes[0].node_type.pack.as_ref().unwrap().0.as_ref(), digest);
+
+        content.built_in.clear();
+        let refused = host.pinned(&pin(&content)).unwrap_err();
+        assert!(refused.message.contains("reserved"), "{refused}");
+    }
 }

@@ -66,6 +66,7 @@ impl Line {
             "task:cancelled" => (Mood::Odd, "cancelled".into()),
             "task:skipped" => (Mood::Faint, format!("skipped{}", reason(data))),
             "task:retry" => (Mood::Odd, retry(data)),
+            "task:blocked" => (Mood::Odd, format!("blocked: {}", member(data, "message"))),
             "task:paused" => (Mood::Faint, waits(data)?),
             "log" => (Mood::Faint, format!("[{}] {}", member(data, "level"), member(data, "message"))),
             _ => return None,

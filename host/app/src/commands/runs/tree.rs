@@ -30,6 +30,7 @@ enum Part {
 struct Task {
     status: &'static str,
     attempts: u64,
+    calls: u64,
     millis: Option<u64>,
     note: String,
 }
@@ -39,7 +40,7 @@ impl Tree {
         let text = |key: &str| event.data.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
         match event.kind {
             "harness:start" => self.head = format!("{}  {}", event.run_id, text("name")),
-            "harness:parked" => self.tail = "parked".into(),
+            "harness:parked" => self.tail = parked(&text("reason")).into(),
             "harness:resumed" => self.tail.clear(),
             "harness:complete" => self.tail = ended(event, &text("status")),
             _ => {}
@@ -47,7 +48,10 @@ impl Tree {
         let Some(id) = event.data.get("taskId").and_then(Json::as_str) else { return };
         let status = match event.kind {
             "task:ready" | "task:woken" | "task:due" => "ready",
-            "task:start" | "task:resumed" => "running",
+            "task:start" | "task:resumed" | "task:repeated" => "running",
+            "task:blocked" => "blocked",
+            "task:resolved" => "resolved",
+            "call:start" => return self.called(&text("scope"), id, event.seq),
             "task:paused" => "waiting",
             "task:retry" => "to be tried again",
             "task:complete" => "succeeded",
@@ -63,6 +67,12 @@ impl Tree {
         task.attempts = number("attempt").unwrap_or(task.attempts);
         task.millis = number("durationMs").or(task.millis);
         task.note = note(event);
+    }
+
+    /// A task has made a call that leaves the host.
+    fn called(&mut self, scope: &str, id: &str, seq: u64) {
+        let place = self.place(scope, id, seq);
+        self.tasks.entry(place).or_default().calls += 1;
     }
 
     /// Where a task stands in the tree. What was heard of before keeps its place.
@@ -121,6 +131,11 @@ impl Task {
         if self.attempts > 1 {
             line.push_str(&format!("  {} attempts", self.attempts));
         }
+        match self.calls {
+            0 => {}
+            1 => line.push_str("  1 call"),
+            calls => line.push_str(&format!("  {calls} calls")),
+        }
         if !self.note.is_empty() {
             line.push_str(&format!("  {}", inert(&self.note)));
         }
@@ -132,7 +147,16 @@ fn note(event: &Event) -> String {
     let member = |key: &str, inner: &str| event.data.get(key)?.get(inner)?.as_str().map(str::to_owned);
     let error = || Some(format!("{}: {}", member("error", "code")?, member("error", "message")?));
     let event_name = || event.data.get("event").and_then(Json::as_str).map(|name| format!("for the event `{name}`"));
-    error().or_else(|| member("question", "prompt")).or_else(event_name).unwrap_or_default()
+    let blocked = || (event.kind == "task:blocked").then(|| event.data.get("message")?.as_str().map(str::to_owned))?;
+    error().or_else(|| member("question", "prompt")).or_else(event_name).or_else(blocked).unwrap_or_default()
+}
+
+fn parked(reason: &str) -> &'static str {
+    match reason {
+        "needs_attention" => "parked: somebody has to decide",
+        "crash_loop" => "parked: its process ended again and again",
+        _ => "parked",
+    }
 }
 
 fn ended(event: &Event, status: &str) -> String {
