@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use flowcell::{AddressRange, Host, HostBuilder, Reader};
 
 use crate::{
@@ -77,6 +77,18 @@ pub(crate) struct PackArgs {
     /// Let nodes reach this private address if their flow grants it, such as 127.0.0.1:8080 or 10.0.0.0/8; may be repeated
     #[arg(long, value_name = "ADDRESS", env = "FLOWCELL_ALLOW_PRIVATE", value_delimiter = ',')]
     allow_private: Vec<AddressRange>,
+    /// Let no call of these capabilities leave, but answer it with a stand-in: http, or all
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    simulate: Vec<Simulated>,
+}
+
+/// What can be simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Simulated {
+    /// Requests are answered with 200 and a JSON text that tells them.
+    Http,
+    /// Everything that leaves the host.
+    All,
 }
 
 impl PackArgs {
@@ -99,6 +111,7 @@ impl PackArgs {
 
     fn builder(&self) -> HostBuilder {
         let builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
+        let builder = if self.simulate.is_empty() { builder } else { builder.simulates_http() };
         self.packs.iter().fold(builder, |builder, path| builder.packs(path))
     }
 }

@@ -37,7 +37,7 @@ use crate::{
     error::{Error, LoadError, StartError},
     folder::{Folder, read_source},
     loaded::{CheckedFlow, LoadedFlow},
-    rehearsal::{Clock, Given, Jumps, Rehearsal},
+    rehearsal::{Clock, Jumps, Rehearsal, Script, Simulated, StandIn},
 };
 
 /// Loads flows and runs them. Cheap to clone; clones share packs, state and cache.
@@ -80,6 +80,7 @@ pub struct HostBuilder {
     reads: Option<Arc<Reader>>,
     egress: EgressPolicy,
     capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
+    simulates_http: bool,
 }
 
 #[derive(Default)]
@@ -135,6 +136,13 @@ impl HostBuilder {
         self
     }
 
+    /// Answers requests of nodes with 200 and a JSON text that tells them, `{ "simulated": true, "method", "url" }`, and lets
+    /// none leave. Grants are checked as ever.
+    pub fn simulates_http(mut self) -> HostBuilder {
+        self.simulates_http = true;
+        self
+    }
+
     /// Puts something else behind a capability that leaves the host, such as `http`.
     pub fn capability(mut self, name: &str, capability: Arc<dyn Capability>) -> HostBuilder {
         self.capabilities.push((name.into(), capability));
@@ -172,7 +180,8 @@ impl HostBuilder {
         }
         let Stores { journal, state, blobs, store } = Stores::open(self.state.as_deref(), self.reads)?;
         let egress = Egress::new(self.egress).map_err(|failure| Error::Services(failure.message))?;
-        let http: Arc<dyn Capability> = Arc::new(HttpCapability::new(Client::new(egress), blobs.clone()));
+        let http = Arc::new(HttpCapability::new(Client::new(egress), blobs.clone()));
+        let http: Arc<dyn Capability> = if self.simulates_http { Arc::new(Simulated(http)) } else { http };
         let outside = [(http::INTERFACE.into(), http)].into_iter().chain(self.capabilities);
         Ok(Host(Arc::new(Shared {
             engine,
@@ -253,20 +262,25 @@ impl Host {
         Ok(FlowRunner::new(self.pin(flow), self.world(flow.folder.clone()), options)?)
     }
 
-    /// Prepares a run in which some nodes are given by id or address instead of being run, and time jumps to the next timer
-    /// whenever no node runs. Nothing of it is kept.
+    /// Prepares a run in which some nodes are given instead of being run, calls get replies that are given, and time jumps to
+    /// the next timer whenever no node runs. Nothing of it is kept.
     pub fn rehearsal(
         &self,
         flow: &LoadedFlow,
-        given: HashMap<String, Given>,
+        script: Arc<Script>,
         options: RunOptions,
     ) -> Result<FlowRunner, StartError> {
         flow.check_input(&options.input)?;
         let clock = Arc::new(Clock::default());
-        let runner = Rehearsal::new(Arc::new(self.0.engine.clone()), given, clock.clone());
+        let runner = Rehearsal::new(Arc::new(self.0.engine.clone()), script.clone(), clock.clone());
         let library = Library::new(self.clone(), flow.folder.clone());
         let mut world = World::in_memory(Arc::new(runner), Arc::new(library));
         world.timers = Arc::new(Jumps(clock));
+        let stand_in = |real: &Arc<dyn Capability>| -> Arc<dyn Capability> {
+            Arc::new(StandIn { real: real.clone(), script: script.clone() })
+        };
+        let outside = self.0.capabilities.iter().map(|(name, real)| (name.clone(), stand_in(real)));
+        world.capabilities = Arc::new(outside.collect());
         Ok(FlowRunner::new(self.pin(flow), Arc::new(world), options)?)
     }
 

@@ -65,4 +65,4 @@ pub use flowcell_runtime::{
 pub use flowcell_services::egress::AddressRange;
 pub use host::{Host, HostBuilder};
 pub use loaded::{CheckedFlow, LoadedFlow};
-pub use rehearsal::Given;
+pub use rehearsal::{Given, GivenCall, Script};

@@ -1,4 +1,5 @@
-//! Runs in which some nodes are not run but given, and time does not pass but jumps: for tests of flows.
+//! Runs in which some nodes are not run but given, nothing leaves the host, and time does not pass but jumps: for tests of
+//! flows.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,7 +11,10 @@ use std::{
     task::{Poll, Waker},
 };
 
-use flowcell_contract::{Attempt, Calls, Digest, Failure, Json, NodeRunner, Step, StepResult, Value};
+use flowcell_contract::{
+    Admission, Arrival, Attempt, BlobRef, Call, Caller, Calls, Capability, Digest, Failure, Json, NodeRunner, Outgoing,
+    Step, StepResult, Value,
+};
 use flowcell_runtime::ports::Timers;
 use futures_util::future::BoxFuture;
 
@@ -23,22 +27,110 @@ pub enum Given {
     Failure(Failure),
 }
 
+/// A reply that a call gets without leaving the host. What is left out fits every call.
+#[derive(Clone, Debug)]
+pub struct GivenCall {
+    /// The capability: `http`.
+    pub interface: Option<String>,
+    /// The id of the node that calls.
+    pub node: Option<String>,
+    /// What people are shown of the call has these members: `method`, `url` without its query.
+    pub about: Vec<(String, Json)>,
+    /// The reply.
+    pub reply: Result<Json, Failure>,
+    /// How many calls get it; none: as many as there are.
+    pub times: Option<u32>,
+}
+
+/// What is given in a rehearsal.
+#[derive(Debug, Default)]
+pub struct Script {
+    /// Results of nodes, which are not run then: by address, or by id for every pass.
+    pub nodes: HashMap<String, Given>,
+    /// Replies of calls, the first that fits; a call that none fits fails.
+    pub calls: Mutex<Vec<GivenCall>>,
+}
+
+impl Script {
+    /// How many replies are left that were given for a certain number of calls.
+    pub fn left(&self) -> usize {
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.iter().filter_map(|call| call.times).map(|times| times as usize).sum()
+    }
+
+    fn reply(&self, outgoing: &Outgoing, about: &Json) -> Result<Value, Failure> {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |given: &&mut GivenCall| {
+            given.times != Some(0)
+                && given.interface.as_deref().is_none_or(|interface| interface == &*outgoing.call.interface)
+                && given.node.as_deref().is_none_or(|node| node == outgoing.caller.node_id.as_str())
+                && given.about.iter().all(|(key, value)| about.get(key) == Some(value))
+        };
+        let given = calls.iter_mut().find(fits).ok_or_else(|| {
+            let (node, about) = (&outgoing.caller.node_id, about.to_text());
+            let message = format!("no reply is given for this call of `{node}`: {} {about}", outgoing.call.interface);
+            Failure::new("no_reply_given", message)
+        })?;
+        given.times = given.times.map(|times| times - 1);
+        given.reply.clone().map(Value::from)
+    }
+}
+
+/// Stands in front of a capability: calls are admitted as ever, and none leaves.
+pub(crate) struct StandIn {
+    pub(crate) real: Arc<dyn Capability>,
+    pub(crate) script: Arc<Script>,
+}
+
+impl Capability for StandIn {
+    fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
+        self.real.admit(call, caller)
+    }
+
+    fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+        let about = self.real.admit(&outgoing.call, &outgoing.caller).map(|admission| admission.about);
+        let reply = about.and_then(|about| self.script.reply(&outgoing, &about));
+        Box::pin(std::future::ready(reply))
+    }
+}
+
+/// Stands in front of `http`, and answers every request with what it was.
+pub(crate) struct Simulated(pub(crate) Arc<dyn Capability>);
+
+impl Capability for Simulated {
+    fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
+        self.0.admit(call, caller)
+    }
+
+    fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+        let member = |name: &str| outgoing.call.args.json().get(name).cloned().unwrap_or_default();
+        let told = [("simulated", Json::from(true)), ("method", member("method")), ("url", member("url"))];
+        let header = Json::array([Json::from("content-type"), Json::from("application/json")]);
+        let reply = Json::object([
+            ("status", Json::from(200u32)),
+            ("headers", Json::array([header])),
+            ("body", Json::object([("text", Json::from(Json::object(told).to_text()))])),
+        ]);
+        Box::pin(std::future::ready(Ok(Value::from(reply))))
+    }
+}
+
 /// Runs nodes, but those that are given.
 pub(crate) struct Rehearsal {
     runner: Arc<dyn NodeRunner>,
-    given: HashMap<String, Given>,
+    script: Arc<Script>,
     clock: Arc<Clock>,
 }
 
 impl Rehearsal {
-    pub(crate) fn new(runner: Arc<dyn NodeRunner>, given: HashMap<String, Given>, clock: Arc<Clock>) -> Rehearsal {
-        Rehearsal { runner, given, clock }
+    pub(crate) fn new(runner: Arc<dyn NodeRunner>, script: Arc<Script>, clock: Arc<Clock>) -> Rehearsal {
+        Rehearsal { runner, script, clock }
     }
 
     /// By address, or by id for every pass.
     fn given(&self, attempt: &Attempt) -> Option<StepResult> {
         let address = attempt.scope.address(&attempt.node_id);
-        let given = self.given.get(&address).or_else(|| self.given.get(attempt.node_id.as_str()))?;
+        let given = self.script.nodes.get(&address).or_else(|| self.script.nodes.get(attempt.node_id.as_str()))?;
         Some(match given {
             Given::Output(output) => Ok(Step::Done(Value::from(output.clone()))),
             Given::Failure(failure) => Err(failure.clone()),
@@ -52,7 +144,8 @@ impl NodeRunner for Rehearsal {
             return Box::pin(std::future::ready(given));
         }
         let busy = Busy::new(&self.clock);
-        let answer = self.runner.run(attempt, calls);
+        let calls = Idling { calls, clock: self.clock.clone(), started: AtomicUsize::new(0) };
+        let answer = self.runner.run(attempt, Arc::new(calls));
         Box::pin(async move {
             let answer = answer.await;
             drop(busy);
@@ -105,6 +198,69 @@ impl Clock {
         let wakers: Vec<_> = state.wakers.values().cloned().collect();
         drop(state);
         wakers.iter().for_each(Waker::wake_by_ref);
+    }
+}
+
+/// The calls of a node that does not run while it waits and none of its calls is under way.
+struct Idling {
+    calls: Arc<dyn Calls>,
+    clock: Arc<Clock>,
+    /// Calls under way.
+    started: AtomicUsize,
+}
+
+impl Calls for Idling {
+    fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>> {
+        self.calls.call(call)
+    }
+
+    fn start(&self, call: Call) -> BoxFuture<'_, Result<u32, Failure>> {
+        Box::pin(async move {
+            let started = self.calls.start(call).await?;
+            self.started.fetch_add(1, Ordering::SeqCst);
+            Ok(started)
+        })
+    }
+
+    fn next(&self, timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>> {
+        Box::pin(async move {
+            let idle = (self.started.load(Ordering::SeqCst) == 0).then(|| Idle::new(&self.clock));
+            let arrived = self.calls.next(timeout_ms).await;
+            drop(idle);
+            if arrived.is_some() {
+                self.started.fetch_sub(1, Ordering::SeqCst);
+            }
+            arrived
+        })
+    }
+
+    fn now_ms(&self) -> Option<u64> {
+        self.calls.now_ms()
+    }
+
+    fn keep(&self, bytes: Arc<[u8]>, mime: &str) -> Result<BlobRef, Failure> {
+        self.calls.keep(bytes, mime)
+    }
+
+    fn bytes(&self, file: &BlobRef) -> Result<Arc<[u8]>, Failure> {
+        self.calls.bytes(file)
+    }
+}
+
+/// Counts a node that waits as one that does not run.
+struct Idle(Arc<Clock>);
+
+impl Idle {
+    fn new(clock: &Arc<Clock>) -> Idle {
+        clock.running.fetch_sub(1, Ordering::SeqCst);
+        clock.stir();
+        Idle(clock.clone())
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        self.0.running.fetch_add(1, Ordering::SeqCst);
     }
 }
 

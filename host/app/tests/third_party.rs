@@ -79,6 +79,23 @@ fn a_pack_that_imports_what_no_host_has_is_refused_before_it_runs() {
     assert!(told.contains("imports `liar:pack/nuke@0.1.0`, which this host does not offer"), "{told}");
 }
 
+#[test]
+fn a_pack_that_calls_a_server_is_tested_without_one() {
+    let packs = build("courier", "");
+    let flow = guest("courier").join("flow.yaml");
+    let flowcell = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
+        command.args(arguments).arg("--packs").arg(&packs).arg(&flow).output().unwrap()
+    };
+    let tested = flowcell(&["test"]);
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stderr));
+    let simulated = flowcell(&["run", "--quiet", "--store", "memory:", "--simulate", "http"]);
+    assert!(simulated.status.success(), "{}", String::from_utf8_lossy(&simulated.stderr));
+    let outputs: serde_json::Value = serde_json::from_slice(&simulated.stdout).unwrap();
+    assert_eq!(outputs["pay"]["answers"][0]["simulated"], true);
+    assert_eq!(outputs["all"]["answers"].as_array().unwrap().len(), 3);
+}
+
 /// Builds a guest with the toolchain of its language. Without the toolchain the test is skipped, and says so.
 fn build_with(tool: &str, name: &str, file: &str) -> Option<tempfile::TempDir> {
     let paths = std::env::var_os("PATH").unwrap_or_default();

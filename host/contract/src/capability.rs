@@ -14,7 +14,8 @@ pub trait Capability: Send + Sync {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure>;
 
     /// Performs a call. It ends by itself, after a time that it owns. A failure of a call of effect [`Effect::Once`] has
-    /// the code [`AMBIGUOUS`](crate::code::AMBIGUOUS) unless it is certain that nothing happened, or what happened.
+    /// the code [`AMBIGUOUS`](crate::code::AMBIGUOUS) unless it is certain that nothing happened: then a retry makes the call
+    /// again.
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>>;
 }
 

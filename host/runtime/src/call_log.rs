@@ -111,7 +111,10 @@ impl CallLog {
                 open.way = Way::Ambiguous;
                 return;
             }
-            self.once.insert(open.key.clone(), reply.clone());
+            // Another failure says that nothing happened: a retry may make the call.
+            if reply.is_ok() {
+                self.once.insert(open.key.clone(), reply.clone());
+            }
         }
         self.open.remove(&(attempt, ordinal));
         if attempt == current {

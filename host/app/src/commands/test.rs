@@ -11,9 +11,9 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{Channel, Event, Host, Json, LoadedFlow, RunOptions, RunResult};
+use flowcell::{Channel, Event, Host, Json, LoadedFlow, RunOptions, RunResult, Script};
 
-use self::cases::{Case, Expect};
+use self::cases::{Case, Expect, GivenReply};
 use super::{PackArgs, run::answers};
 use crate::{
     problem::{Exit, Problem},
@@ -86,14 +86,19 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
         ..RunOptions::default()
     };
     let given: HashMap<_, _> = case.given.iter().map(|(node, given)| (node.clone(), given.as_given())).collect();
-    let runner = host.rehearsal(flow, given, options)?;
+    let calls: Vec<_> = case.calls.iter().map(GivenReply::as_given).collect();
+    let script = Arc::new(Script { nodes: given, calls: Mutex::new(calls) });
+    let runner = host.rehearsal(flow, script.clone(), options)?;
     runner.start_session();
     let began = std::time::Instant::now();
     let result = super::runs::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })?;
-    let wrong = match result {
+    let mut wrong = match result {
         Some(result) => compare(&case.expect, &result, &route.take()),
         None => vec![format!("it does not end within {} s", PATIENCE.as_secs())],
     };
+    if script.left() > 0 {
+        wrong.push(format!("{} under `calls` that no call asked for", counted(script.left(), "reply")));
+    }
     Ok(Verdict { flow: path.display().to_string(), case: case.name.clone(), took: began.elapsed(), wrong })
 }
 

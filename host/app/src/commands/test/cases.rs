@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use flowcell::{Given, Json, contract::Failure};
+use flowcell::{Given, GivenCall, Json, contract::Failure};
 use serde::Deserialize;
 
 use crate::problem::Problem;
@@ -29,9 +29,94 @@ pub(super) struct Case {
     /// Results of nodes, which are not run then: by id, or by address for one pass.
     #[serde(default)]
     pub(super) given: BTreeMap<String, GivenResult>,
+    /// Replies of calls that leave the host, the first that fits.
+    #[serde(default)]
+    pub(super) calls: Vec<GivenReply>,
     /// What must come of it.
     #[serde(default)]
     pub(super) expect: Expect,
+}
+
+/// A reply, and the calls that get it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GivenReply {
+    node: Option<String>,
+    method: Option<String>,
+    url: Option<String>,
+    times: Option<Times>,
+    reply: Option<Reply>,
+    error: Option<GivenError>,
+}
+
+/// How many calls get a reply.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Times {
+    Number(u32),
+    Word(Any),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Any {
+    Any,
+}
+
+/// An answer of a server.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reply {
+    #[serde(default = "ok")]
+    status: u16,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    json: Option<Json>,
+    text: Option<String>,
+}
+
+fn ok() -> u16 {
+    200
+}
+
+impl GivenReply {
+    pub(super) fn as_given(&self) -> GivenCall {
+        let about = [("method", &self.method), ("url", &self.url)];
+        let about = about.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Json::from(value.as_deref()?))));
+        let reply = match &self.error {
+            Some(error) => Err(error.as_failure()),
+            None => Ok(self.reply.as_ref().map_or_else(|| Reply::default().as_json(), Reply::as_json)),
+        };
+        let times = match self.times {
+            None => Some(1),
+            Some(Times::Number(times)) => Some(times),
+            Some(Times::Word(Any::Any)) => None,
+        };
+        GivenCall { interface: Some("http".into()), node: self.node.clone(), about: about.collect(), reply, times }
+    }
+}
+
+impl Default for Reply {
+    fn default() -> Reply {
+        Reply { status: ok(), headers: BTreeMap::new(), json: None, text: None }
+    }
+}
+
+impl Reply {
+    fn as_json(&self) -> Json {
+        let header = |name: &str, value: &str| Json::array([Json::from(name.to_lowercase()), Json::from(value)]);
+        let mut headers: Vec<_> = self.headers.iter().map(|(name, value)| header(name, value)).collect();
+        let text = match (&self.json, &self.text) {
+            (Some(json), _) => {
+                headers.push(header("content-type", "application/json"));
+                Some(json.to_text())
+            }
+            (None, text) => text.clone(),
+        };
+        let body = text.map_or(Json::Null, |text| Json::object([("text", Json::from(text))]));
+        let status = Json::from(u32::from(self.status));
+        Json::object([("status", status), ("headers", Json::array(headers)), ("body", body)])
+    }
 }
 
 /// What a node gives without being run.
@@ -79,11 +164,14 @@ impl GivenResult {
     pub(super) fn as_given(&self) -> Given {
         match self {
             GivenResult::Output(output) => Given::Output(output.clone()),
-            GivenResult::Error(error) => {
-                let failure = Failure::new(&error.code, &error.message);
-                Given::Failure(Failure { retryable: error.retryable, ..failure })
-            }
+            GivenResult::Error(error) => Given::Failure(error.as_failure()),
         }
+    }
+}
+
+impl GivenError {
+    fn as_failure(&self) -> Failure {
+        Failure { retryable: self.retryable, ..Failure::new(&self.code, &self.message) }
     }
 }
 
