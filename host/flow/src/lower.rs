@@ -23,6 +23,9 @@ use crate::{
 /// Capabilities that need no grant line.
 const GRANTED: [&str; 4] = ["log", "metrics", "state", "cache"];
 
+/// Types of which a finding asks whether they were meant.
+const SHOWN_TYPES: usize = 4;
+
 /// Checks a flow and builds its graph. The graph is of use only if nothing was found.
 pub(crate) fn lower(
     flow: &RawFlow<'_>,
@@ -95,13 +98,23 @@ fn node_type(node: &RawNode<'_>, catalog: &Catalog, findings: &mut Findings<'_>)
             None
         }
         Lookup::Unknown => {
-            let help = did_you_mean(&wanted.name, catalog.names())
+            let help = meant_type(&wanted.name, catalog)
+                .or_else(|| did_you_mean(&wanted.name, catalog.names()))
                 .or_else(|| Some("`flowcell nodes` lists all types; `flow.packs` and `--packs DIR` add more".into()));
             let message = format!("there is no node type `{}`", shown(&wanted.name));
             findings.error("unknown_type", node.type_span, message, help);
             None
         }
     }
+}
+
+/// "did you mean …?" for a name without its pack, however its words are joined: `noop`, `If`, `for-each`.
+fn meant_type(wanted: &str, catalog: &Catalog) -> Option<String> {
+    let letters = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+    let wanted = letters(wanted);
+    let is_meant = |name: &&str| name.rsplit('.').next().is_some_and(|last| letters(last) == wanted);
+    let names: Vec<_> = catalog.names().filter(is_meant).take(SHOWN_TYPES).map(|name| format!("`{name}`")).collect();
+    (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
 }
 
 /// The join that is written, or that the type's marked field sets.

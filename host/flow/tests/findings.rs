@@ -18,8 +18,10 @@ fn folder(name: &str) -> PathBuf {
 
 fn catalog() -> Catalog {
     let mut catalog = Catalog::default();
-    let manifest = fs::read_to_string(folder("catalog.yaml")).unwrap();
-    catalog.add(Manifest::parse(&manifest).unwrap(), &Digest("00".into()));
+    for pack in ["catalog.yaml", "another-pack.yaml"] {
+        let manifest = fs::read_to_string(folder(pack)).unwrap();
+        catalog.add(Manifest::parse(&manifest).unwrap(), &Digest("00".into()));
+    }
     catalog
 }
 
