@@ -26,8 +26,8 @@ pub(crate) fn entries<'t>(tree: &'t Tree, what: &str, findings: &mut Findings<'_
 }
 
 /// Unknown keys are findings.
-pub(crate) fn known(entries: &[Entry], allowed: &[&str], findings: &mut Findings<'_>) {
-    for entry in entries.iter().filter(|entry| !allowed.contains(&&*entry.key)) {
+pub(crate) fn known<'t>(entries: impl IntoIterator<Item = &'t Entry>, allowed: &[&str], findings: &mut Findings<'_>) {
+    for entry in entries.into_iter().filter(|entry| !allowed.contains(&&*entry.key)) {
         let help = did_you_mean(&entry.key, allowed.iter().copied())
             .unwrap_or_else(|| format!("known here: {}", allowed.join(", ")));
         findings.error("unknown_key", entry.key_span, format!("unknown key `{}`", shown(&entry.key)), Some(help));

@@ -3,6 +3,7 @@
 //! | room | what it is |
 //! |---|---|
 //! | yaml | text to a tree with places |
+//! | opening | whether a text is meant as a flow at all |
 //! | read | the dialect as it is written |
 //! | fields | known and unknown keys |
 //! | policy | policies and their bounds |
@@ -30,6 +31,7 @@ mod joins;
 pub mod limits;
 mod lower;
 mod names;
+mod opening;
 mod policy;
 mod read;
 pub mod schema;
@@ -102,6 +104,9 @@ pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
             return Checked { graph: None, diagnostics: findings.finish() };
         }
     };
+    if !opening::is_flow(&tree, &mut findings) {
+        return Checked { graph: None, diagnostics: findings.finish() };
+    }
     let mut ambiguous = Vec::new();
     yaml::ambiguous_numbers(&tree, &source.text, &mut ambiguous);
     for (span, written, number) in ambiguous {

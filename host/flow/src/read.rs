@@ -6,6 +6,7 @@ use crate::{
     diagnostic::{Findings, did_you_mean},
     fields::{entries, known, shown},
     graph::{FlowPolicy, Join, NodePolicy, On},
+    opening::StandIns,
     policy,
     yaml::{Kind, Span, Tree},
 };
@@ -86,9 +87,12 @@ pub(crate) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawFlow<'
         head: tree.span,
     };
     let top = entries(tree, "a flow", findings);
-    known(top, &TOP, findings);
+    let stand_ins = StandIns::find(top);
+    stand_ins.tell(findings);
+    known(stand_ins.others(top), &TOP, findings);
     match tree.member("flow") {
         Some(head) => read_head(head, &mut flow, findings),
+        None if stand_ins.flow.is_some() => {}
         None => findings.error(
             "missing_key",
             tree.span,
@@ -96,7 +100,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawFlow<'
             Some("begin with `flow: { name: my-flow }`".into()),
         ),
     }
-    if tree.member("nodes").is_none() {
+    if tree.member("nodes").is_none() && stand_ins.nodes.is_none() {
         let help = Some("write `nodes:` and a list of `{ id, type }`".into());
         findings.error("missing_key", tree.span, "the key `nodes` is missing", help);
     }
@@ -283,7 +287,7 @@ fn check_id(id: &str, span: Span, findings: &mut Findings<'_>) {
     }
 }
 
-fn is_flow_name(name: &str) -> bool {
+pub(crate) fn is_flow_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
