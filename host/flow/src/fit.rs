@@ -8,6 +8,7 @@ use jsonschema::{ValidationError, Validator, error::ValidationErrorKind};
 use crate::{
     diagnostic::{Findings, did_you_mean},
     fields::shown,
+    numbers,
     yaml::{Kind, Span, Tree},
 };
 
@@ -176,9 +177,17 @@ fn tell(error: &ValidationError<'_>, tree: &Tree, schema: &serde_json::Value, pa
         }
         _ => {
             let cause: String = error.to_string().chars().take(MESSAGE).collect();
-            findings.error(part.code(), at.span, format!("`{whole}` does not fit: {cause}"), None);
+            let help = number_for(error, at, pointer, schema);
+            findings.error(part.code(), at.span, format!("`{whole}` does not fit: {cause}"), help);
         }
     }
+}
+
+/// The number to write in place of a text, if the schema wants one there.
+fn number_for(error: &ValidationError<'_>, at: &Tree, pointer: &str, schema: &serde_json::Value) -> Option<String> {
+    let wanted = schema.pointer(error.schema_path().as_str()).filter(|_| error.kind().keyword() == "type")?;
+    let (_, key) = pointer.rsplit_once('/')?;
+    matches!(wanted.as_str(), Some("integer" | "number")).then(|| numbers::meant(key, at.text()?))?
 }
 
 fn parent(pointer: &str) -> String {

@@ -3,9 +3,11 @@
 //! | room | what it is |
 //! |---|---|
 //! | yaml | text to a tree with places |
+//! | slips, indentation | what was meant where the parser stops |
 //! | opening | whether a text is meant as a flow at all |
 //! | read | the dialect as it is written |
-//! | fields | known and unknown keys |
+//! | fields, habits | known and unknown keys |
+//! | numbers | texts where numbers are wanted |
 //! | policy | policies and their bounds |
 //! | shape | bodies, edges, cycles |
 //! | ancestry | what comes before what |
@@ -26,16 +28,20 @@ pub mod draw;
 mod fields;
 mod fit;
 pub mod graph;
+mod habits;
+mod indentation;
 mod input;
 mod joins;
 pub mod limits;
 mod lower;
 mod names;
+mod numbers;
 mod opening;
 mod policy;
 mod read;
 pub mod schema;
 mod shape;
+mod slips;
 mod yaml;
 
 use flowcell_contract::Catalog;

@@ -9,7 +9,7 @@ use crate::{
     Files,
     calls::{Calls, Trouble},
     diagnostic::{Findings, did_you_mean},
-    fields::{entries, shown},
+    fields::{entries, not_a_map, shown},
     fit::{self, Part, Schemas},
     graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
@@ -245,8 +245,7 @@ impl<'a> Lowering<'a> {
         let tree = with_prompt.as_ref().or(raw.input).unwrap_or(&empty);
         let whole = tree.text().is_some_and(is_one_binding);
         if !whole && !matches!(tree.kind, Kind::Map(_)) {
-            let message = format!("the input is a map, this is {}", tree.type_name());
-            findings.error("wrong_type", tree.span, message, None);
+            not_a_map(tree, "the input", findings);
         } else if let Some(kind) = kind.filter(|_| !whole && !unread) {
             self.schemas.check(tree, (kind, raw.type_span), Part::Input, findings);
             self.check_flow_name(raw, kind, findings);

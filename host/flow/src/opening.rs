@@ -86,12 +86,8 @@ impl<'t> StandIns<'t> {
         if let Some(entry) = self.flow {
             let name = entry.value.text().map_or("my-flow".into(), shown);
             let help = format!("write `flow: {{ name: {name} }}`");
-            findings.error(
-                "missing_key",
-                entry.key_span,
-                "the key `flow` is missing, and `name` stands in it",
-                Some(help),
-            );
+            let message = "the key `flow` is missing, and `name` stands in it";
+            findings.error("missing_key", entry.key_span, message, Some(help));
         }
         if let Some(entry) = self.nodes {
             let message = format!("the key `nodes` is missing, and `{}` is none of a flow's", entry.key);
@@ -100,9 +96,8 @@ impl<'t> StandIns<'t> {
         }
     }
 
-    /// The other keys.
-    pub(crate) fn others(&self, top: &'t [Entry]) -> impl Iterator<Item = &'t Entry> {
-        let known = [self.flow, self.nodes].map(|entry| entry.map(|entry| entry.key.clone()));
-        top.iter().filter(move |entry| !known.contains(&Some(entry.key.clone())))
+    /// The keys that are told already.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'t str> {
+        [self.flow, self.nodes].into_iter().flatten().map(|entry| &*entry.key)
     }
 }

@@ -7,7 +7,7 @@ use flowcell_expr::json::Number;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Options, Spanned};
 
-use crate::limits;
+use crate::{limits, slips};
 
 /// Where something stands in a text, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,7 +133,7 @@ pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
                 message: "`{{` outside of quotes begins a map whose key is a map".into(),
                 help: Some("put the binding in quotes: \"{{ … }}\"".into()),
             },
-            false => SyntaxError { span, message: first_line(&error.to_string()), help: None },
+            false => slips::explain(text, SyntaxError { span, message: first_line(&error.to_string()), help: None }),
         }
     })
 }
