@@ -30,7 +30,12 @@ struct Beside;
 
 impl Files for Beside {
     fn read(&self, path: &str) -> Result<String, String> {
-        if path == "prompt.md" { Ok("Say {{ flow.input.word }}".into()) } else { Err("there is no such file".into()) }
+        match path {
+            "prompt.md" => Ok("Say {{ flow.input.word }}".into()),
+            "statement.md" => Ok("Say {% if flow.input.loud %}HELLO{% endif %}".into()),
+            "broken.md" => Ok("Please say {{ flow.inputs.word }}".into()),
+            _ => Err("there is no such file".into()),
+        }
     }
 
     fn flow(&self, name: &str) -> Option<Source> {
