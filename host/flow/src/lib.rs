@@ -13,7 +13,7 @@
 //! | ancestry | what comes before what |
 //! | names | what expressions may name |
 //! | input | bindings, marked fields |
-//! | fit | literals against schemas |
+//! | fit, patterns | literals against schemas, and patterns in those |
 //! | joins | branches that exclude each other |
 //! | calls | flows that call flows |
 //! | lower | all of it together, to the graph |
@@ -37,6 +37,7 @@ mod lower;
 mod names;
 mod numbers;
 mod opening;
+mod patterns;
 mod policy;
 mod read;
 pub mod schema;

@@ -103,6 +103,16 @@ impl Tree {
         at
     }
 
+    /// The place of the last key of a JSON Pointer.
+    pub(crate) fn key_span(&self, pointer: &str) -> Option<Span> {
+        let (parent, key) = pointer.rsplit_once('/')?;
+        let key = key.replace("~1", "/").replace("~0", "~");
+        match &self.nearest(parent).kind {
+            Kind::Map(entries) => entries.iter().find(|entry| *entry.key == *key).map(|entry| entry.key_span),
+            _ => None,
+        }
+    }
+
     pub(crate) fn type_name(&self) -> &'static str {
         match &self.kind {
             Kind::Scalar(json) => json.type_name(),
