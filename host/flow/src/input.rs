@@ -116,24 +116,24 @@ fn in_place_of(word: Option<&str>) -> String {
 
 fn capture(tree: &Tree, mark: &Mark, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
     let raw = tree.json();
-    let (kind, checked) = match mark.kind {
-        MarkKind::Condition => {
-            (CapturedKind::Expr, Condition::compile(&raw).map(|condition| condition.paths_with_places()))
-        }
-        _ => {
+    let (kind, code) = match mark.kind {
+        MarkKind::Condition => (CapturedKind::Expr, "bad_condition"),
+        _ => (CapturedKind::Template, "bad_expression"),
+    };
+    let checked = match kind {
+        CapturedKind::Expr => Condition::compile(&raw).map(|condition| condition.paths_with_places()),
+        CapturedKind::Template => {
             warn_of_statements(tree, findings);
-            (CapturedKind::Template, Binding::compile(&raw).map(|binding| binding.paths_with_places()))
+            Binding::compile(&raw).map(|binding| binding.paths_with_places())
         }
     };
-    match checked {
-        Ok(found) => reads.push(Read { paths: places(tree, found), locals: mark.locals.clone(), rebind: mark.rebind }),
-        Err(errors) => {
-            report(tree, "bad_expression", errors, findings);
-            return Binding::literal(Json::Null);
-        }
-    }
-    Binding::captured(kind, raw, &mark.locals).unwrap_or_else(|errors| {
-        report(tree, "bad_expression", errors, findings);
+    let captured = checked.and_then(|found| {
+        let binding = Binding::captured(kind, raw, &mark.locals)?;
+        reads.push(Read { paths: places(tree, found), locals: mark.locals.clone(), rebind: mark.rebind });
+        Ok(binding)
+    });
+    captured.unwrap_or_else(|errors| {
+        report(tree, code, errors, findings);
         Binding::literal(Json::Null)
     })
 }
@@ -178,7 +178,9 @@ fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> 
 
 fn report(tree: &Tree, code: &'static str, errors: Vec<ExprError>, findings: &mut Findings<'_>) {
     for error in errors {
-        findings.error(code, place(tree, &error.pointer, error.offset), error.message, error.hint);
+        let key = if error.is_key { tree.key_span(&error.pointer) } else { None };
+        let span = key.unwrap_or_else(|| place(tree, &error.pointer, error.offset));
+        findings.error(code, span, error.message, error.hint);
     }
 }
 
