@@ -1,5 +1,5 @@
-//! Flows and what is found in them: `invalid/*.yaml` beside `*.err`, `valid/*.yaml` beside `*.txt`. `BLESS=1` writes the
-//! goldens anew.
+//! Flows and what is found in them: `invalid/*.yaml` beside `*.err`, `valid/*.yaml` beside `*.txt`, and those
+//! with bodies beside their pictures too. `BLESS=1` writes the goldens anew.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -96,8 +96,15 @@ fn good_flows_have_no_findings_and_this_shape() {
             shape += &format!("{}: {:?} {}\n", node.id, node.join, references.join(" "));
         }
         wrong.extend(compare(&case.with_extension("txt"), &shape));
-        for format in [draw::Format::Mermaid, draw::Format::Dot, draw::Format::Svg] {
-            assert!(draw::draw(&graph, format).contains(graph.nodes[0].id.as_str()));
+        for (format, extension) in
+            [(draw::Format::Mermaid, "mmd"), (draw::Format::Dot, "dot"), (draw::Format::Svg, "svg")]
+        {
+            let picture = draw::draw(&graph, format);
+            assert!(picture.contains(graph.nodes[0].id.as_str()));
+            // Bodies are what pictures show in different ways.
+            if graph.bodies.len() > 1 {
+                wrong.extend(compare(&case.with_extension(extension), &picture));
+            }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
