@@ -69,7 +69,7 @@ fn mermaid_body(graph: &Graph, body: BodyIx, depth: usize, out: &mut String) -> 
 }
 
 fn dot(graph: &Graph, out: &mut String) -> std::fmt::Result {
-    writeln!(out, "digraph \"{}\" {{\n  node [shape=box];", graph.name)?;
+    writeln!(out, "digraph \"{}\" {{\n  compound=true;\n  node [shape=box];", graph.name)?;
     dot_body(graph, BodyIx::ROOT, 1, out)?;
     writeln!(out, "}}")
 }
@@ -83,6 +83,11 @@ fn dot_body(graph: &Graph, body: BodyIx, depth: usize, out: &mut String) -> std:
             writeln!(out, "{indent}subgraph cluster_{} {{\n{indent}  label=\"body of {}\";", inner.0, node.id)?;
             dot_body(graph, inner, depth + 1, out)?;
             writeln!(out, "{indent}}}")?;
+            // Lines lead between nodes; `lhead` ends this one at the frame.
+            if let Some(first) = graph.body(inner).nodes.first() {
+                let style = format!("lhead=cluster_{}, style=dashed, dir=none", inner.0);
+                writeln!(out, "{indent}n{} -> n{} [{style}];", ix.0, first.0)?;
+            }
         }
     }
     for edge in edges(graph, body) {
@@ -142,6 +147,7 @@ fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
             bottom - y
         )?;
     }
+    svg_owners(graph, &places, out)?;
     for edge in &graph.edges {
         let ((x1, y1), (x2, y2)) = (places[edge.from.0 as usize], places[edge.to.0 as usize]);
         let dash = if edge.on == On::Error { " stroke-dasharray=\"5 4\"" } else { "" };
@@ -179,6 +185,17 @@ fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
         )?;
     }
     writeln!(out, "</svg>")
+}
+
+/// A line from every owner down to the frame of its body, beside the edges that leave from its middle.
+fn svg_owners(graph: &Graph, places: &[Point], out: &mut String) -> std::fmt::Result {
+    for owner in graph.bodies.iter().filter_map(|body| body.owner) {
+        let (x, y) = places[owner.0 as usize];
+        let (x, from) = (x + GAP, y + HEIGHT);
+        let to = from + GAP / 2;
+        writeln!(out, "<path d=\"M{x},{from} L{x},{to}\" fill=\"none\" stroke=\"#999\" stroke-dasharray=\"2 3\"/>")?;
+    }
+    Ok(())
 }
 
 /// A point, from the left and from the top.

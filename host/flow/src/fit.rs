@@ -8,6 +8,8 @@ use jsonschema::{ValidationError, Validator, error::ValidationErrorKind};
 use crate::{
     diagnostic::{Findings, did_you_mean},
     fields::shown,
+    numbers,
+    patterns::{self, Trouble},
     yaml::{Kind, Span, Tree},
 };
 
@@ -117,7 +119,10 @@ fn checker(kind: &NodeType, part: Part) -> Compiled {
     for mark in marks.filter(|mark| matches!(mark.kind, MarkKind::Condition | MarkKind::Template)) {
         open(&mut schema, &mark.path);
     }
-    let validator = compile(&schema)?;
+    let validator = compile(&schema).map_err(|error| match patterns::troubles(&schema).into_iter().next() {
+        Some(trouble) => format!("{} (at `{}`)", trouble.message, shown(&trouble.pointer)),
+        None => error,
+    })?;
     Ok(Rc::new(Checker { schema, validator }))
 }
 
@@ -176,9 +181,17 @@ fn tell(error: &ValidationError<'_>, tree: &Tree, schema: &serde_json::Value, pa
         }
         _ => {
             let cause: String = error.to_string().chars().take(MESSAGE).collect();
-            findings.error(part.code(), at.span, format!("`{whole}` does not fit: {cause}"), None);
+            let help = number_for(error, at, pointer, schema);
+            findings.error(part.code(), at.span, format!("`{whole}` does not fit: {cause}"), help);
         }
     }
+}
+
+/// The number to write in place of a text, if the schema wants one there.
+fn number_for(error: &ValidationError<'_>, at: &Tree, pointer: &str, schema: &serde_json::Value) -> Option<String> {
+    let wanted = schema.pointer(error.schema_path().as_str()).filter(|_| error.kind().keyword() == "type")?;
+    let (_, key) = pointer.rsplit_once('/')?;
+    matches!(wanted.as_str(), Some("integer" | "number")).then(|| numbers::meant(key, at.text()?))?
 }
 
 fn parent(pointer: &str) -> String {
@@ -207,11 +220,27 @@ fn unknown_field(
     findings.error(part.code(), span, message, help.or_else(|| Some("leave it out".into())));
 }
 
+/// Tells of patterns where they stand.
+fn tell_patterns(troubles: Vec<Trouble>, schema: &Tree, findings: &mut Findings<'_>) {
+    for Trouble { pointer, is_key, message, help } in troubles {
+        let span = match is_key {
+            true => schema.key_span(&pointer).unwrap_or(schema.span),
+            false => schema.nearest(&pointer).span,
+        };
+        findings.error("bad_schema", span, message, Some(help));
+    }
+}
+
 /// Checks a flow's `inputSchema`, and the defaults of its input against it. What is missing may come from the caller.
 pub(crate) fn check_defaults(schema: &Tree, input: Option<&Tree>, findings: &mut Findings<'_>) {
-    let validator = match compile(&schema.json().to_serde()) {
+    let written = schema.json().to_serde();
+    let validator = match compile(&written) {
         Ok(validator) => validator,
         Err(error) => {
+            let troubles = patterns::troubles(&written);
+            if !troubles.is_empty() {
+                return tell_patterns(troubles, schema, findings);
+            }
             let help = Some("write JSON Schema; a `$ref` stays inside the schema".into());
             return findings.error("bad_schema", schema.span, format!("`inputSchema` cannot be used: {error}"), help);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Json, Mark, MarkKind, NodeType};
-use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, Path};
+use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, Path, statements};
 
 use crate::{
     diagnostic::Findings,
@@ -71,6 +71,7 @@ fn below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
 }
 
 fn plain(tree: &Tree, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
+    warn_of_statements(tree, findings);
     match Binding::compile(&tree.json()) {
         Ok(binding) => {
             let paths = places(tree, binding.paths_with_places());
@@ -86,23 +87,53 @@ fn plain(tree: &Tree, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Bin
     }
 }
 
+/// Statements of Jinja are plain text, in templates too. One warning a text is enough.
+fn warn_of_statements(tree: &Tree, findings: &mut Findings<'_>) {
+    match &tree.kind {
+        Kind::Scalar(json) => {
+            let Some(found) = json.as_str().and_then(|text| statements(text).into_iter().next()) else { return };
+            let written = found.word.map_or("{# … #}".to_owned(), |word| format!("{{% {word} … %}}"));
+            let message = format!("`{written}` is plain text here: only `{{{{ }}}}` is evaluated");
+            let span = place(tree, "", Some(found.offset));
+            findings.warning("statement_as_text", span, message, Some(in_place_of(found.word)));
+        }
+        Kind::List(items) => items.iter().for_each(|item| warn_of_statements(item, findings)),
+        Kind::Map(entries) => entries.iter().for_each(|entry| warn_of_statements(&entry.value, findings)),
+    }
+}
+
+/// What does here what a statement of Jinja does elsewhere.
+fn in_place_of(word: Option<&str>) -> String {
+    let help = match word {
+        None => "write the comment outside of the text, as `# …`",
+        Some("if" | "elif" | "else" | "endif") => "write `{{ a if condition else b }}`",
+        Some("for" | "endfor") => "write `{{ list | join(\", \") }}`, or compute the text with `data.map` before",
+        Some("raw" | "endraw") => "write `{{ \"{{\" }}` for a literal `{{`",
+        Some(_) => "write `{{ }}` with the value itself",
+    };
+    help.to_owned()
+}
+
 fn capture(tree: &Tree, mark: &Mark, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
     let raw = tree.json();
-    let (kind, checked) = match mark.kind {
-        MarkKind::Condition => {
-            (CapturedKind::Expr, Condition::compile(&raw).map(|condition| condition.paths_with_places()))
-        }
-        _ => (CapturedKind::Template, Binding::compile(&raw).map(|binding| binding.paths_with_places())),
+    let (kind, code) = match mark.kind {
+        MarkKind::Condition => (CapturedKind::Expr, "bad_condition"),
+        _ => (CapturedKind::Template, "bad_expression"),
     };
-    match checked {
-        Ok(found) => reads.push(Read { paths: places(tree, found), locals: mark.locals.clone(), rebind: mark.rebind }),
-        Err(errors) => {
-            report(tree, "bad_expression", errors, findings);
-            return Binding::literal(Json::Null);
+    let checked = match kind {
+        CapturedKind::Expr => Condition::compile(&raw).map(|condition| condition.paths_with_places()),
+        CapturedKind::Template => {
+            warn_of_statements(tree, findings);
+            Binding::compile(&raw).map(|binding| binding.paths_with_places())
         }
-    }
-    Binding::captured(kind, raw, &mark.locals).unwrap_or_else(|errors| {
-        report(tree, "bad_expression", errors, findings);
+    };
+    let captured = checked.and_then(|found| {
+        let binding = Binding::captured(kind, raw, &mark.locals)?;
+        reads.push(Read { paths: places(tree, found), locals: mark.locals.clone(), rebind: mark.rebind });
+        Ok(binding)
+    });
+    captured.unwrap_or_else(|errors| {
+        report(tree, code, errors, findings);
         Binding::literal(Json::Null)
     })
 }
@@ -127,11 +158,12 @@ fn places(tree: &Tree, found: Found) -> Vec<(Path, Span)> {
     found.into_iter().map(|(path, pointer, offset)| (path, place(tree, &pointer, offset))).collect()
 }
 
-/// The place of some bytes in the text at a pointer; of the whole text where it is quoted with escapes or folded.
+/// The place of some bytes in the text at a pointer; of the whole text where it is quoted with escapes, folded, or in
+/// another file.
 fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> Span {
     let at = tree.nearest(pointer);
     let (Some(text), Some(offset)) = (at.text(), offset) else { return at.span };
-    let quotes = at.span.len.saturating_sub(text.chars().count());
+    let Some(quotes) = at.span.len.checked_sub(text.chars().count()) else { return at.span };
     let simple = !text.contains('\n') && (quotes == 0 || quotes == 2);
     match (simple, text.get(..offset.start), text.get(offset)) {
         (true, Some(before), Some(meant)) => Span {
@@ -146,7 +178,9 @@ fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> 
 
 fn report(tree: &Tree, code: &'static str, errors: Vec<ExprError>, findings: &mut Findings<'_>) {
     for error in errors {
-        findings.error(code, place(tree, &error.pointer, error.offset), error.message, error.hint);
+        let key = if error.is_key { tree.key_span(&error.pointer) } else { None };
+        let span = key.unwrap_or_else(|| place(tree, &error.pointer, error.offset));
+        findings.error(code, span, error.message, error.hint);
     }
 }
 

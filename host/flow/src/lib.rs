@@ -3,14 +3,17 @@
 //! | room | what it is |
 //! |---|---|
 //! | yaml | text to a tree with places |
+//! | slips, indentation | what was meant where the parser stops |
+//! | opening | whether a text is meant as a flow at all |
 //! | read | the dialect as it is written |
-//! | fields | known and unknown keys |
+//! | fields, habits | known and unknown keys |
+//! | numbers | texts where numbers are wanted |
 //! | policy | policies and their bounds |
 //! | shape | bodies, edges, cycles |
 //! | ancestry | what comes before what |
 //! | names | what expressions may name |
 //! | input | bindings, marked fields |
-//! | fit | literals against schemas |
+//! | fit, patterns | literals against schemas, and patterns in those |
 //! | joins | branches that exclude each other |
 //! | calls | flows that call flows |
 //! | lower | all of it together, to the graph |
@@ -25,15 +28,21 @@ pub mod draw;
 mod fields;
 mod fit;
 pub mod graph;
+mod habits;
+mod indentation;
 mod input;
 mod joins;
 pub mod limits;
 mod lower;
 mod names;
+mod numbers;
+mod opening;
+mod patterns;
 mod policy;
 mod read;
 pub mod schema;
 mod shape;
+mod slips;
 mod yaml;
 
 use flowcell_contract::Catalog;
@@ -102,6 +111,9 @@ pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
             return Checked { graph: None, diagnostics: findings.finish() };
         }
     };
+    if !opening::is_flow(&tree, &mut findings) {
+        return Checked { graph: None, diagnostics: findings.finish() };
+    }
     let mut ambiguous = Vec::new();
     yaml::ambiguous_numbers(&tree, &source.text, &mut ambiguous);
     for (span, written, number) in ambiguous {

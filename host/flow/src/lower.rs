@@ -9,7 +9,7 @@ use crate::{
     Files,
     calls::{Calls, Trouble},
     diagnostic::{Findings, did_you_mean},
-    fields::{entries, shown},
+    fields::{entries, not_a_map, shown},
     fit::{self, Part, Schemas},
     graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
@@ -22,6 +22,9 @@ use crate::{
 
 /// Capabilities that need no grant line.
 const GRANTED: [&str; 4] = ["log", "metrics", "state", "cache"];
+
+/// Types of which a finding asks whether they were meant.
+const SHOWN_TYPES: usize = 4;
 
 /// Checks a flow and builds its graph. The graph is of use only if nothing was found.
 pub(crate) fn lower(
@@ -95,13 +98,23 @@ fn node_type(node: &RawNode<'_>, catalog: &Catalog, findings: &mut Findings<'_>)
             None
         }
         Lookup::Unknown => {
-            let help = did_you_mean(&wanted.name, catalog.names())
+            let help = meant_type(&wanted.name, catalog)
+                .or_else(|| did_you_mean(&wanted.name, catalog.names()))
                 .or_else(|| Some("`flowcell nodes` lists all types; `flow.packs` and `--packs DIR` add more".into()));
             let message = format!("there is no node type `{}`", shown(&wanted.name));
             findings.error("unknown_type", node.type_span, message, help);
             None
         }
     }
+}
+
+/// "did you mean …?" for a name without its pack, however its words are joined: `noop`, `If`, `for-each`.
+fn meant_type(wanted: &str, catalog: &Catalog) -> Option<String> {
+    let letters = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+    let wanted = letters(wanted);
+    let is_meant = |name: &&str| name.rsplit('.').next().is_some_and(|last| letters(last) == wanted);
+    let names: Vec<_> = catalog.names().filter(is_meant).take(SHOWN_TYPES).map(|name| format!("`{name}`")).collect();
+    (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
 }
 
 /// The join that is written, or that the type's marked field sets.
@@ -232,8 +245,7 @@ impl<'a> Lowering<'a> {
         let tree = with_prompt.as_ref().or(raw.input).unwrap_or(&empty);
         let whole = tree.text().is_some_and(is_one_binding);
         if !whole && !matches!(tree.kind, Kind::Map(_)) {
-            let message = format!("the input is a map, this is {}", tree.type_name());
-            findings.error("wrong_type", tree.span, message, None);
+            not_a_map(tree, "the input", findings);
         } else if let Some(kind) = kind.filter(|_| !whole && !unread) {
             self.schemas.check(tree, (kind, raw.type_span), Part::Input, findings);
             self.check_flow_name(raw, kind, findings);

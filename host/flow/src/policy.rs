@@ -2,9 +2,11 @@
 
 use crate::{
     diagnostic::Findings,
-    fields::{entries, known},
+    fields::{entries, known, known_or},
     graph::{FlowPolicy, Jitter, NodePolicy, Retry, RetryOn},
+    habits,
     limits::{MAX_ATTEMPTS, MAX_CONCURRENCY, MAX_TIMEOUT_MS},
+    numbers,
     yaml::{Kind, Tree},
 };
 
@@ -23,7 +25,7 @@ pub(crate) fn read_flow(tree: &Tree, policy: &mut FlowPolicy, findings: &mut Fin
 /// Reads `policy` of a node.
 pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, findings: &mut Findings<'_>) {
     let allowed = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
-    known(entries(tree, "a policy", findings), &allowed, findings);
+    known_or(entries(tree, "a policy", findings), &allowed, habits::of_policy, findings);
     if let Some(timeout) = whole(tree, "timeoutMs", (1, MAX_TIMEOUT_MS), findings) {
         policy.timeout_ms = timeout;
     }
@@ -37,6 +39,10 @@ pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, findings: &mut Fin
 }
 
 fn read_retry(tree: &Tree, retry: &mut Retry, findings: &mut Findings<'_>) {
+    if let Some(attempts) = tree.json().as_u64() {
+        let help = Some(format!("write `{}`", habits::retry(attempts)));
+        return findings.error("wrong_type", tree.span, "`retry` is a map, this is a number", help);
+    }
     let allowed = ["maxAttempts", "backoffMs", "factor", "maxBackoffMs", "jitter", "on"];
     known(entries(tree, "`retry`", findings), &allowed, findings);
     if let Some(attempts) = whole(tree, "maxAttempts", (1, MAX_ATTEMPTS), findings) {
@@ -72,7 +78,9 @@ fn whole(tree: &Tree, key: &str, (least, most): (u64, u64), findings: &mut Findi
     let number = value.json().as_u64().filter(|number| (least..=most).contains(number));
     if number.is_none() {
         let message = format!("`{key}` is a whole number from {least} to {most}");
-        findings.error("bad_policy", value.span, message, Some(format!("leave `{key}` out for its default")));
+        let help = value.text().and_then(|text| numbers::meant(key, text));
+        let help = help.unwrap_or_else(|| format!("leave `{key}` out for its default"));
+        findings.error("bad_policy", value.span, message, Some(help));
     }
     number
 }

@@ -4,8 +4,10 @@ use flowcell_contract::Json;
 
 use crate::{
     diagnostic::{Findings, did_you_mean},
-    fields::{entries, known, shown},
+    fields::{entries, known, known_or, not_a_map, shown},
     graph::{FlowPolicy, Join, NodePolicy, On},
+    habits,
+    opening::StandIns,
     policy,
     yaml::{Kind, Span, Tree},
 };
@@ -86,9 +88,13 @@ pub(crate) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawFlow<'
         head: tree.span,
     };
     let top = entries(tree, "a flow", findings);
-    known(top, &TOP, findings);
+    let stand_ins = StandIns::find(top);
+    stand_ins.tell(findings);
+    let allowed: Vec<_> = TOP.into_iter().chain(stand_ins.keys()).collect();
+    known(top, &allowed, findings);
     match tree.member("flow") {
         Some(head) => read_head(head, &mut flow, findings),
+        None if stand_ins.flow.is_some() => {}
         None => findings.error(
             "missing_key",
             tree.span,
@@ -96,7 +102,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawFlow<'
             Some("begin with `flow: { name: my-flow }`".into()),
         ),
     }
-    if tree.member("nodes").is_none() {
+    if tree.member("nodes").is_none() && stand_ins.nodes.is_none() {
         let help = Some("write `nodes:` and a list of `{ id, type }`".into());
         findings.error("missing_key", tree.span, "the key `nodes` is missing", help);
     }
@@ -107,6 +113,9 @@ pub(crate) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawFlow<'
 fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, findings: &mut Findings<'_>) {
     flow.head = head.span;
     known(entries(head, "`flow`", findings), &FLOW, findings);
+    if !matches!(head.kind, Kind::Map(_)) {
+        return;
+    }
     flow.name = text(head, "name", findings).map(|(name, _)| name).unwrap_or_default();
     match head.member("name") {
         None => {
@@ -153,7 +162,7 @@ fn read_node<'t>(tree: &'t Tree, inside: Option<usize>, flow: &mut RawFlow<'t>, 
         let message = format!("a node is a map, this is {}", tree.type_name());
         return findings.error("wrong_type", tree.span, message, Some("write `{ id: …, type: … }`".into()));
     }
-    known(entries(tree, "a node", findings), &NODE, findings);
+    known_or(entries(tree, "a node", findings), &NODE, |entry| habits::of_node(tree, entry), findings);
     let (id, id_span) = required(tree, "id", "node", findings);
     if !id.is_empty() {
         check_id(&id, id_span, findings);
@@ -283,7 +292,7 @@ fn check_id(id: &str, span: Span, findings: &mut Findings<'_>) {
     }
 }
 
-fn is_flow_name(name: &str) -> bool {
+pub(crate) fn is_flow_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
@@ -309,8 +318,7 @@ fn required(tree: &Tree, key: &str, what: &str, findings: &mut Findings<'_>) -> 
 fn map<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) -> Option<&'t Tree> {
     let value = tree.member(key)?;
     if !matches!(value.kind, Kind::Map(_)) {
-        let message = format!("`{key}` is a map, this is {}", value.type_name());
-        findings.error("wrong_type", value.span, message, None);
+        not_a_map(value, &format!("`{key}`"), findings);
         return None;
     }
     Some(value)

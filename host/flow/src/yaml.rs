@@ -7,7 +7,7 @@ use flowcell_expr::json::Number;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Options, Spanned};
 
-use crate::limits;
+use crate::{limits, slips};
 
 /// Where something stands in a text, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +103,16 @@ impl Tree {
         at
     }
 
+    /// The place of the last key of a JSON Pointer.
+    pub(crate) fn key_span(&self, pointer: &str) -> Option<Span> {
+        let (parent, key) = pointer.rsplit_once('/')?;
+        let key = key.replace("~1", "/").replace("~0", "~");
+        match &self.nearest(parent).kind {
+            Kind::Map(entries) => entries.iter().find(|entry| *entry.key == *key).map(|entry| entry.key_span),
+            _ => None,
+        }
+    }
+
     pub(crate) fn type_name(&self) -> &'static str {
         match &self.kind {
             Kind::Scalar(json) => json.type_name(),
@@ -133,7 +143,7 @@ pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
                 message: "`{{` outside of quotes begins a map whose key is a map".into(),
                 help: Some("put the binding in quotes: \"{{ … }}\"".into()),
             },
-            false => SyntaxError { span, message: first_line(&error.to_string()), help: None },
+            false => slips::explain(text, SyntaxError { span, message: first_line(&error.to_string()), help: None }),
         }
     })
 }

@@ -1,5 +1,5 @@
-//! Flows and what is found in them: `invalid/*.yaml` beside `*.err`, `valid/*.yaml` beside `*.txt`. `BLESS=1` writes the
-//! goldens anew.
+//! Flows and what is found in them: `invalid/*.yaml` beside `*.err`, `valid/*.yaml` beside `*.txt`, and those
+//! with bodies beside their pictures too. `BLESS=1` writes the goldens anew.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -18,8 +18,10 @@ fn folder(name: &str) -> PathBuf {
 
 fn catalog() -> Catalog {
     let mut catalog = Catalog::default();
-    let manifest = fs::read_to_string(folder("catalog.yaml")).unwrap();
-    catalog.add(Manifest::parse(&manifest).unwrap(), &Digest("00".into()));
+    for pack in ["catalog.yaml", "another-pack.yaml"] {
+        let manifest = fs::read_to_string(folder(pack)).unwrap();
+        catalog.add(Manifest::parse(&manifest).unwrap(), &Digest("00".into()));
+    }
     catalog
 }
 
@@ -28,7 +30,12 @@ struct Beside;
 
 impl Files for Beside {
     fn read(&self, path: &str) -> Result<String, String> {
-        if path == "prompt.md" { Ok("Say {{ flow.input.word }}".into()) } else { Err("there is no such file".into()) }
+        match path {
+            "prompt.md" => Ok("Say {{ flow.input.word }}".into()),
+            "statement.md" => Ok("Say {% if flow.input.loud %}HELLO{% endif %}".into()),
+            "broken.md" => Ok("Please say {{ flow.inputs.word }}".into()),
+            _ => Err("there is no such file".into()),
+        }
     }
 
     fn flow(&self, name: &str) -> Option<Source> {
@@ -89,8 +96,15 @@ fn good_flows_have_no_findings_and_this_shape() {
             shape += &format!("{}: {:?} {}\n", node.id, node.join, references.join(" "));
         }
         wrong.extend(compare(&case.with_extension("txt"), &shape));
-        for format in [draw::Format::Mermaid, draw::Format::Dot, draw::Format::Svg] {
-            assert!(draw::draw(&graph, format).contains(graph.nodes[0].id.as_str()));
+        for (format, extension) in
+            [(draw::Format::Mermaid, "mmd"), (draw::Format::Dot, "dot"), (draw::Format::Svg, "svg")]
+        {
+            let picture = draw::draw(&graph, format);
+            assert!(picture.contains(graph.nodes[0].id.as_str()));
+            // Bodies are what pictures show in different ways.
+            if graph.bodies.len() > 1 {
+                wrong.extend(compare(&case.with_extension(extension), &picture));
+            }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

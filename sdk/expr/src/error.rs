@@ -9,6 +9,8 @@ pub struct ExprError {
     pub pointer: String,
     /// Which bytes of that text are meant.
     pub offset: Option<Range<usize>>,
+    /// Whether the key is meant under which the text stands, not the text.
+    pub is_key: bool,
     /// What is wrong.
     pub message: String,
     /// What to write instead.
@@ -18,7 +20,12 @@ pub struct ExprError {
 impl ExprError {
     /// A finding about the whole value.
     pub(crate) fn new(message: impl Into<String>) -> ExprError {
-        ExprError { pointer: String::new(), offset: None, message: message.into(), hint: None }
+        ExprError { pointer: String::new(), offset: None, is_key: false, message: message.into(), hint: None }
+    }
+
+    /// A finding about the key that the pointer ends with.
+    pub(crate) fn of_key(message: impl Into<String>) -> ExprError {
+        ExprError { is_key: true, ..ExprError::new(message) }
     }
 
     /// The same finding, with something to write instead.

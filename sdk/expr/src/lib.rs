@@ -21,6 +21,7 @@ pub mod limits;
 mod path;
 mod pattern;
 mod roots;
+mod statements;
 mod suggest;
 
 pub use binding::{Binding, Place};
@@ -30,3 +31,4 @@ pub use error::ExprError;
 pub use json::Json;
 pub use path::{Path, Segment};
 pub use roots::{Chain, NoRoots, Roots};
+pub use statements::{Statement, statements};

@@ -106,7 +106,7 @@ impl Compiler {
             "lte" => self.order(Order::Lte, body, pointer),
             "matches" => self.test(body, pointer, &["pattern"], Compiler::pattern),
             unknown => {
-                let mut error = ExprError::new(format!("there is no operator `{unknown}`"));
+                let mut error = ExprError::of_key(format!("there is no operator `{unknown}`"));
                 error.hint = did_you_mean(unknown, OPERATORS).or_else(|| Some(operators()));
                 self.report(pointer, error)
             }
@@ -236,7 +236,7 @@ impl Compiler {
     fn only_keys(&mut self, members: &Object, pointer: &str, known: &[&str]) -> Option<()> {
         let unknown: Vec<&str> = members.keys().map(|key| &**key).filter(|key| !known.contains(key)).collect();
         for key in &unknown {
-            let mut error = ExprError::new(format!("there is no key `{key}` here"));
+            let mut error = ExprError::of_key(format!("there is no key `{key}` here"));
             error.hint = did_you_mean(key, known.iter().copied());
             self.report::<()>(&child(pointer, key), error);
         }

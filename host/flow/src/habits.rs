@@ -1,0 +1,78 @@
+//! Keys that are written elsewhere, and what is written here in their place.
+
+use crate::{
+    fields::shown,
+    yaml::{Entry, Tree},
+};
+
+/// Keys that name what comes before a node.
+const BEFORE: [&str; 6] = ["depends_on", "dependsOn", "depends-on", "needs", "after", "runAfter"];
+/// Keys that name what comes after a node.
+const AFTER: [&str; 2] = ["next", "then"];
+/// Keys of a node that stand in its `policy`.
+const POLICY: [&str; 4] = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
+/// Keys of a node that have another name here.
+const RENAMED: [(&str, &str); 7] = [
+    ("with", "input"),
+    ("args", "input"),
+    ("params", "input"),
+    ("parameters", "input"),
+    ("if", "when"),
+    ("condition", "when"),
+    ("uses", "type"),
+];
+/// Edges that a help shows.
+const EDGES: usize = 3;
+
+/// What to write in place of an unknown key of a node.
+pub(crate) fn of_node(node: &Tree, entry: &Entry) -> Option<String> {
+    let key = &*entry.key;
+    if BEFORE.contains(&key) || AFTER.contains(&key) {
+        return Some(edges(node, entry));
+    }
+    if POLICY.contains(&key) {
+        let value = if key == "retry" { entry.value.json().as_u64().map(retry) } else { None };
+        let value = value.unwrap_or_else(|| format!("{key}: …"));
+        return Some(format!("write `policy: {{ {value} }}`"));
+    }
+    let (_, name) = RENAMED.iter().find(|(other, _)| *other == key)?;
+    Some(format!("it is called `{name}` here"))
+}
+
+/// `retry` of so many attempts.
+pub(crate) fn retry(attempts: u64) -> String {
+    format!("retry: {{ maxAttempts: {attempts} }}")
+}
+
+/// What to write in place of an unknown key of a policy.
+pub(crate) fn of_policy(entry: &Entry) -> Option<String> {
+    // Who counts retries does not count the first attempt.
+    let more = match &*entry.key {
+        "retries" => 1,
+        "attempts" | "maxAttempts" => 0,
+        _ => return None,
+    };
+    let attempts = entry.value.json().as_u64().map(|count| retry(count.saturating_add(more)));
+    Some(format!("write `{}`", attempts.unwrap_or_else(|| "retry: { maxAttempts: … }".to_owned())))
+}
+
+/// The edges that say what a key of a node says.
+fn edges(node: &Tree, entry: &Entry) -> String {
+    let own = node.member("id").and_then(Tree::text).map_or("…".into(), shown);
+    let others: Vec<_> = match entry.value.text() {
+        Some(other) => vec![shown(other)],
+        None => entry.value.items().iter().filter_map(|item| Some(shown(item.text()?))).collect(),
+    };
+    let edge = |other: &str| match BEFORE.contains(&&*entry.key) {
+        true => format!("{{ from: {other}, to: {own} }}"),
+        false => format!("{{ from: {own}, to: {other} }}"),
+    };
+    let mut edges: Vec<_> = others.iter().take(EDGES).map(|other| edge(other)).collect();
+    match others.len() {
+        0 => edges.push(edge("…")),
+        count if count > EDGES => edges.push("…".into()),
+        _ => {}
+    }
+    let plural = if edges.len() == 1 { "an edge" } else { "edges" };
+    format!("write {plural}: `edges: [{}]`", edges.join(", "))
+}

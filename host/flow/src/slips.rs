@@ -1,0 +1,222 @@
+//! What was probably meant where the parser stopped: the common slips, with the line to write instead.
+//!
+//! The parser tells what it expected; a reader wants to know what to write. Only the text around the place is looked
+//! at, so an explanation is a guess, and where none fits the parser's own words stay.
+
+use crate::{
+    diagnostic::inert,
+    indentation,
+    yaml::{Span, SyntaxError},
+};
+
+/// Characters of a line that a help repeats.
+const LINE: usize = 100;
+
+/// The parser's error, or what was probably meant.
+pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
+    let Some(at) = offset(text, error.span) else { return error };
+    let told = error.message.as_str();
+    let slip = if told.contains("tab") {
+        indentation::tab(text, error.span)
+    } else if told.contains("expected ','") || told.starts_with("illegal placement of ':'") {
+        unseparated(text, at).or_else(|| unquoted_colon(text, at))
+    } else if told.starts_with("invalid trailing content") {
+        missing_colon(text, at).or_else(|| unseparated(text, at))
+    } else if told.starts_with("mapping values are not allowed") {
+        indentation::missing_space(text, at)
+            .or_else(|| unquoted_colon(text, at))
+            .or_else(|| indentation::misfit(text, at))
+    } else if told.contains("did not find expected") {
+        indentation::misfit(text, at)
+    } else if told.starts_with("unexpected character") || told.starts_with("alias references unknown") {
+        unquoted_sign(text, at)
+    } else {
+        None
+    };
+    slip.unwrap_or_else(|| SyntaxError { help: error.help.or_else(|| advice(text, at, &error.message)), ..error })
+}
+
+/// What to do about an error whose own words tell enough.
+fn advice(text: &str, at: usize, told: &str) -> Option<String> {
+    let sign = text[at..].chars().next().unwrap_or(' ');
+    if told.starts_with("simple key expected ':'") {
+        let (word, rest) = rest_of_line(text, at).split_once(' ')?;
+        return Some(write(&format!("{word}: {}", rest.trim_start())));
+    }
+    let advice = match told {
+        "unclosed quote" => format!("close it with `{sign}`"),
+        _ if told.starts_with("unclosed bracket") => format!("close it with `{}`", closing(sign)),
+        _ if told.contains("unknown escape") => {
+            "between double quotes `\\` begins an escape: write `\\\\`, or put the text in single quotes".to_owned()
+        }
+        _ if told.starts_with("invalid trailing content") => {
+            "end the line behind the quote, or put all of the text in quotes".to_owned()
+        }
+        _ if told.starts_with("duplicate mapping key") => "write it once".to_owned(),
+        _ => return None,
+    };
+    Some(advice)
+}
+
+fn closing(bracket: char) -> char {
+    if bracket == '[' { ']' } else { '}' }
+}
+
+/// "write `…`" with a line in it.
+pub(crate) fn write(line: &str) -> String {
+    format!("write `{}`", line.chars().take(LINE).collect::<String>())
+}
+
+/// The byte at which a place begins.
+pub(crate) fn offset(text: &str, span: Span) -> Option<usize> {
+    let line = text.split_inclusive('\n').take(span.line.saturating_sub(1)).map(str::len).sum::<usize>();
+    let column = text.get(line..)?.char_indices().nth(span.column.saturating_sub(1)).map(|(at, _)| at);
+    Some(line + column.unwrap_or(text.len() - line))
+}
+
+/// The place of a byte.
+pub(crate) fn place(text: &str, at: usize) -> Span {
+    let before = &text[..at];
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = before.matches('\n').count() + 1;
+    Span { line, column: before[line_start..].chars().count() + 1, len: 1, start: at }
+}
+
+/// The line that a byte is in, and where it begins.
+pub(crate) fn line_at(text: &str, at: usize) -> (usize, &str) {
+    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let end = text[at..].find('\n').map_or(text.len(), |end| at + end);
+    (start, text[start..end].trim_end())
+}
+
+fn rest_of_line(text: &str, at: usize) -> &str {
+    text[at..].lines().next().unwrap_or_default().trim_end()
+}
+
+/// The bracket that is open before a byte. Brackets in texts count too: those are mostly closed there.
+fn enclosing(text: &str, at: usize) -> Option<(usize, char)> {
+    let mut closed = 0usize;
+    for (at, sign) in text[..at].char_indices().rev() {
+        match sign {
+            '}' | ']' => closed += 1,
+            '{' | '[' if closed == 0 => return Some((at, sign)),
+            '{' | '[' => closed -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Where the word or the quoted text begins that ends at a byte.
+fn word_start(text: &str, end: usize) -> usize {
+    let before = &text[..end];
+    match before.chars().next_back() {
+        Some(quote @ ('"' | '\'')) => before[..end - 1].rfind(quote).unwrap_or(end - 1),
+        _ => before
+            .char_indices()
+            .rev()
+            .find(|(_, sign)| !sign.is_alphanumeric() && !matches!(sign, '_' | '-' | '.' | '$'))
+            .map_or(0, |(at, sign)| at + sign.len_utf8()),
+    }
+}
+
+/// Where the member begins before which the parser stopped: at its key, if it stopped at the `:` behind it.
+fn member_start(text: &str, at: usize) -> usize {
+    match text[at..].starts_with(':') {
+        true => word_start(text, text[..at].trim_end().len()),
+        false => at,
+    }
+}
+
+/// A `,` or a closing bracket is missing before a member.
+fn unseparated(text: &str, at: usize) -> Option<SyntaxError> {
+    let (open, bracket) = enclosing(text, at)?;
+    let member = member_start(text, at);
+    let before = text[..member].trim_end();
+    if before.len() <= open + 1 || before.ends_with([',', ':']) {
+        return None;
+    }
+    let ((open_line, line), (start, _)) = (line_at(text, open), line_at(text, member));
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let begins_line = open_line != start && text[start..member].trim().is_empty();
+    let whole_document = text[..open].trim().is_empty();
+    match begins_line && !whole_document && member - start <= indent(line) {
+        true => Some(unclosed(text, open, bracket)),
+        false => Some(missing_comma(text, before.len())),
+    }
+}
+
+fn unclosed(text: &str, open: usize, bracket: char) -> SyntaxError {
+    let close = closing(bracket);
+    SyntaxError {
+        span: place(text, open),
+        message: format!("`{bracket}` is not closed"),
+        help: Some(format!("close it with `{close}`, or write `,` between all that is in it")),
+    }
+}
+
+fn missing_comma(text: &str, at: usize) -> SyntaxError {
+    insertion(text, at, ",", "a `,` is missing here")
+}
+
+/// A `:` is missing behind a quoted key.
+fn missing_colon(text: &str, at: usize) -> Option<SyntaxError> {
+    let (_, bracket) = enclosing(text, at)?;
+    let end = text[..at].trim_end().len();
+    let before = text[..word_start(text, end)].trim_end();
+    (bracket == '{' && before.ends_with(['{', ','])).then(|| insertion(text, end, ":", "a `:` is missing here"))
+}
+
+/// A finding about a sign that is missing at a byte, with the line that has it.
+fn insertion(text: &str, at: usize, sign: &str, message: &str) -> SyntaxError {
+    let (start, line) = line_at(text, at);
+    let (before, after) = line.split_at((at - start).min(line.len()));
+    let line = format!("{before}{sign}{after}");
+    let short = line.trim().chars().count() <= LINE;
+    let help = if short { write(line.trim()) } else { format!("write `{sign}`") };
+    SyntaxError { span: place(text, at), message: message.to_owned(), help: Some(help) }
+}
+
+/// A text with `: ` in it stands without quotes, as the value of a key in the same line.
+fn unquoted_colon(text: &str, at: usize) -> Option<SyntaxError> {
+    let (start, line) = line_at(text, at);
+    if !text[at..].starts_with(':') {
+        return None;
+    }
+    let open = enclosing(text, at).map_or(start, |(open, _)| start.max(open + 1));
+    let from = text[open..at].rfind(',').map_or(open, |comma| open + comma + 1);
+    let colon = from + text[from..at].find(": ")?;
+    let value = text[colon + 1..start + line.len()].trim();
+    let value = if open > start { value.split([',', '}', ']']).next().unwrap_or(value).trim() } else { value };
+    if value.starts_with(['"', '\'', '{', '[']) {
+        return None;
+    }
+    let begin = colon + 1 + text[colon + 1..].find(value)?;
+    let written = quoted(value)?;
+    let (key, _) = text[from..begin].split_at(begin - from);
+    let help = write(&format!("{}{written}", key.trim_start().trim_start_matches("- ")));
+    let span = Span { len: value.chars().count(), ..place(text, begin) };
+    Some(SyntaxError { span, message: "a text with `: ` in it needs quotes".to_owned(), help: Some(help) })
+}
+
+/// A text begins with a sign that means something else.
+fn unquoted_sign(text: &str, at: usize) -> Option<SyntaxError> {
+    let line = rest_of_line(text, at);
+    let value = match enclosing(text, at) {
+        Some(_) => line.split([',', '}', ']']).next().unwrap_or(line),
+        None => line.split(" #").next().unwrap_or(line),
+    };
+    let value = value.trim_end();
+    let sign = value.chars().next()?;
+    let message = format!("a text without quotes cannot begin with `{}`", inert(&sign.to_string()));
+    let span = Span { len: value.chars().count(), ..place(text, at) };
+    Some(SyntaxError { span, message, help: Some(write(&quoted(value)?)) })
+}
+
+/// A text in quotes that it does not contain.
+fn quoted(text: &str) -> Option<String> {
+    if text.contains(['"', '\\']) {
+        return (!text.contains('\'')).then(|| format!("'{text}'"));
+    }
+    Some(format!("\"{text}\""))
+}
