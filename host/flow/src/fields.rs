@@ -60,3 +60,8 @@ pub(crate) fn known_or(
         findings.error("unknown_key", entry.key_span, format!("unknown key `{}`", shown(&entry.key)), Some(help));
     }
 }
+
+/// Whether a flow can have this name.
+pub(crate) fn is_flow_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}

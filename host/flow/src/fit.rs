@@ -119,7 +119,7 @@ fn checker(kind: &NodeType, part: Part) -> Compiled {
     for mark in marks.filter(|mark| matches!(mark.kind, MarkKind::Condition | MarkKind::Template)) {
         open(&mut schema, &mark.path);
     }
-    let validator = compile(&schema).map_err(|error| match patterns::troubles(&schema).into_iter().next() {
+    let validator = compile(&schema).map_err(|error| match troubles(&schema).into_iter().next() {
         Some(trouble) => format!("{} (at `{}`)", trouble.message, shown(&trouble.pointer)),
         None => error,
     })?;
@@ -220,6 +220,11 @@ fn unknown_field(
     findings.error(part.code(), span, message, help.or_else(|| Some("leave it out".into())));
 }
 
+/// The patterns of a schema that keep it from being used.
+fn troubles(schema: &serde_json::Value) -> Vec<Trouble> {
+    patterns::troubles(schema, |schema| compile(schema).is_ok())
+}
+
 /// Tells of patterns where they stand.
 fn tell_patterns(troubles: Vec<Trouble>, schema: &Tree, findings: &mut Findings<'_>) {
     for Trouble { pointer, is_key, message, help } in troubles {
@@ -237,7 +242,7 @@ pub(crate) fn check_defaults(schema: &Tree, input: Option<&Tree>, findings: &mut
     let validator = match compile(&written) {
         Ok(validator) => validator,
         Err(error) => {
-            let troubles = patterns::troubles(&written);
+            let troubles = troubles(&written);
             if !troubles.is_empty() {
                 return tell_patterns(troubles, schema, findings);
             }

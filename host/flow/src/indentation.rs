@@ -1,7 +1,7 @@
 //! Lines that are not indented as they should be, and how they would be.
 
 use crate::{
-    slips::{line_at, offset, place, write},
+    lines::{line_at, offset, place, write},
     yaml::{Span, SyntaxError},
 };
 

@@ -3,6 +3,7 @@
 //! | room | what it is |
 //! |---|---|
 //! | yaml | text to a tree with places |
+//! | lines | places of a text |
 //! | slips, indentation | what was meant where the parser stops |
 //! | opening | whether a text is meant as a flow at all |
 //! | read | the dialect as it is written |
@@ -33,6 +34,7 @@ mod indentation;
 mod input;
 mod joins;
 pub mod limits;
+mod lines;
 mod lower;
 mod names;
 mod numbers;
@@ -107,6 +109,7 @@ pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
     let tree = match yaml::parse(&source.text) {
         Ok(tree) => tree,
         Err(error) => {
+            let error = slips::explain(&source.text, error);
             findings.error("syntax", error.span, error.message, error.help);
             return Checked { graph: None, diagnostics: findings.finish() };
         }

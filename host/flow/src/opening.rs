@@ -2,8 +2,7 @@
 
 use crate::{
     diagnostic::Findings,
-    fields::shown,
-    read::is_flow_name,
+    fields::{is_flow_name, shown},
     yaml::{Entry, Kind, Span, Tree},
 };
 

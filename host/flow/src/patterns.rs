@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{fields::shown, fit};
+use crate::fields::shown;
 
 /// A pattern that cannot be used.
 pub(crate) struct Trouble {
@@ -23,11 +23,12 @@ const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitio
 /// Patterns of a schema that are looked at.
 const LOOKED_AT: usize = 1_000;
 
-/// The patterns of a schema that cannot be used.
-pub(crate) fn troubles(schema: &Value) -> Vec<Trouble> {
+/// The patterns of a schema that cannot be used; `compiles` tells whether a schema can.
+pub(crate) fn troubles(schema: &Value, compiles: impl Fn(&Value) -> bool) -> Vec<Trouble> {
     let mut patterns = Vec::new();
     collect(schema, &mut String::new(), &mut patterns);
-    patterns.into_iter().filter_map(trouble).collect()
+    let usable = |pattern: &str| compiles(&json!({ "pattern": pattern }));
+    patterns.into_iter().filter_map(|pattern| trouble(pattern, &usable)).collect()
 }
 
 /// A pattern in a schema, the pointer to it, and whether it is a key.
@@ -79,17 +80,17 @@ fn within<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String)
     result
 }
 
-fn trouble((pattern, pointer, is_key): Pattern<'_>) -> Option<Trouble> {
-    if fit::compile(&json!({ "pattern": pattern })).is_ok() {
+fn trouble((pattern, pointer, is_key): Pattern<'_>, usable: &impl Fn(&str) -> bool) -> Option<Trouble> {
+    if usable(pattern) {
         return None;
     }
-    let (cause, help) = cause(pattern);
+    let (cause, help) = cause(pattern, usable);
     let message = format!("the pattern `{}` cannot be used: {cause}", shown(pattern));
     Some(Trouble { pointer, is_key, message, help: help.to_owned() })
 }
 
 /// Why a pattern cannot be used, and what to write instead.
-fn cause(pattern: &str) -> (&'static str, &'static str) {
+fn cause(pattern: &str, usable: &impl Fn(&str) -> bool) -> (&'static str, &'static str) {
     match signs(pattern) {
         Some(Sign::Not) => (
             "patterns take linear time, so they do not look ahead or behind",
@@ -104,7 +105,7 @@ fn cause(pattern: &str) -> (&'static str, &'static str) {
             "write out the texts that it may match, with `|` or as `enum`",
         ),
         Some(Sign::Atomic) => ("patterns take linear time, so they have no atomic groups", "write `(?:` for `(?>`"),
-        None if fit::compile(&json!({ "pattern": uncounted(pattern) })).is_ok() => {
+        None if usable(&uncounted(pattern)) => {
             ("it is larger than 1 MiB when it is compiled", "repeat less in it, and limit the length with `maxLength`")
         }
         None => ("it is not a regular expression", "look at its brackets and at what stands before `*`, `+`, `?`, `{`"),

@@ -4,7 +4,7 @@ use flowcell_contract::Json;
 
 use crate::{
     diagnostic::{Findings, did_you_mean},
-    fields::{entries, known, known_or, not_a_map, shown},
+    fields::{entries, is_flow_name, known, known_or, not_a_map, shown},
     graph::{FlowPolicy, Join, NodePolicy, On},
     habits,
     opening::StandIns,
@@ -290,10 +290,6 @@ fn check_id(id: &str, span: Span, findings: &mut Findings<'_>) {
         let help = Some(format!("choose another id, such as `{id}1`"));
         findings.error("reserved_id", span, format!("`{id}` has a meaning in expressions"), help);
     }
-}
-
-pub(crate) fn is_flow_name(name: &str) -> bool {
-    (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
 fn text(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<(String, Span)> {

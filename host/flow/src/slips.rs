@@ -6,14 +6,15 @@
 use crate::{
     diagnostic::inert,
     indentation,
+    lines::{LINE, line_at, offset, place, write},
     yaml::{Span, SyntaxError},
 };
 
-/// Characters of a line that a help repeats.
-const LINE: usize = 100;
-
 /// The parser's error, or what was probably meant.
 pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
+    if error.help.is_some() {
+        return error;
+    }
     let Some(at) = offset(text, error.span) else { return error };
     let told = error.message.as_str();
     let slip = if told.contains("tab") {
@@ -33,7 +34,7 @@ pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
     } else {
         None
     };
-    slip.unwrap_or_else(|| SyntaxError { help: error.help.or_else(|| advice(text, at, &error.message)), ..error })
+    slip.unwrap_or_else(|| SyntaxError { help: advice(text, at, &error.message), ..error })
 }
 
 /// What to do about an error whose own words tell enough.
@@ -60,33 +61,6 @@ fn advice(text: &str, at: usize, told: &str) -> Option<String> {
 
 fn closing(bracket: char) -> char {
     if bracket == '[' { ']' } else { '}' }
-}
-
-/// "write `…`" with a line in it.
-pub(crate) fn write(line: &str) -> String {
-    format!("write `{}`", line.chars().take(LINE).collect::<String>())
-}
-
-/// The byte at which a place begins.
-pub(crate) fn offset(text: &str, span: Span) -> Option<usize> {
-    let line = text.split_inclusive('\n').take(span.line.saturating_sub(1)).map(str::len).sum::<usize>();
-    let column = text.get(line..)?.char_indices().nth(span.column.saturating_sub(1)).map(|(at, _)| at);
-    Some(line + column.unwrap_or(text.len() - line))
-}
-
-/// The place of a byte.
-pub(crate) fn place(text: &str, at: usize) -> Span {
-    let before = &text[..at];
-    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-    let line = before.matches('\n').count() + 1;
-    Span { line, column: before[line_start..].chars().count() + 1, len: 1, start: at }
-}
-
-/// The line that a byte is in, and where it begins.
-pub(crate) fn line_at(text: &str, at: usize) -> (usize, &str) {
-    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
-    let end = text[at..].find('\n').map_or(text.len(), |end| at + end);
-    (start, text[start..end].trim_end())
 }
 
 fn rest_of_line(text: &str, at: usize) -> &str {

@@ -7,7 +7,7 @@ use flowcell_expr::json::Number;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Options, Spanned};
 
-use crate::{limits, slips};
+use crate::limits;
 
 /// Where something stands in a text, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
                 message: "`{{` outside of quotes begins a map whose key is a map".into(),
                 help: Some("put the binding in quotes: \"{{ … }}\"".into()),
             },
-            false => slips::explain(text, SyntaxError { span, message: first_line(&error.to_string()), help: None }),
+            false => SyntaxError { span, message: first_line(&error.to_string()), help: None },
         }
     })
 }

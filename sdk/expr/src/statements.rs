@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn finds_what_is_not_evaluated() {
-        let cases: [(&str, &[(Option<&str>, &str)]); 8] = [
+        type Found = &'static [(Option<&'static str>, &'static str)];
+        let cases: [(&str, Found); 8] = [
             ("plain {{ a }} } %} #}", &[]),
             ("é{% if a %}x{%- endif -%}", &[(Some("if"), "{% if a %}"), (Some("endif"), "{%- endif -%}")]),
             ("{{ a }}{# note #}{{ b }}", &[(None, "{# note #}")]),
