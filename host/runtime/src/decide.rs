@@ -154,6 +154,8 @@ pub enum Refusal {
     AnswerRefused(String),
     /// No such task is blocked.
     NotBlocked,
+    /// What was sent is larger than it may be.
+    TooLarge,
     /// Too many named events are kept already.
     TooManyEvents,
     /// The run has ended.
@@ -173,6 +175,9 @@ pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn En
     // Nothing begins before it is durable that the run was resumed.
     let dispatches = !matches!(input, Input::Resume { .. });
     decider.arrive(input)?;
+    if decider.state.events > decider.state.max_events && decider.state.end.is_none() {
+        decider.cancel(CancelReason::TooLarge);
+    }
     decider.settle();
     if dispatches {
         decider.dispatch();

@@ -487,6 +487,10 @@ impl Driver {
     }
 
     fn request(&mut self, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
+        if request.is_too_large() {
+            let _ = answer.send(Err(HubError::TooLarge));
+            return;
+        }
         if let Some((task, inner)) = request.below() {
             return self.pass_on(&task, inner, answer);
         }

@@ -423,6 +423,8 @@ pub enum CancelReason {
     Requested,
     /// `totalTimeoutMs` of the flow is over.
     TotalTimeout,
+    /// It has more events than a run may have.
+    TooLarge,
 }
 
 /// What a task tells besides its outcome.

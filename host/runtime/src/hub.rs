@@ -16,6 +16,7 @@ use crate::{
     decide::Refusal,
     event::Event,
     fact::{CallRecord, Note, Resolution, TaskKey},
+    limits::MAX_REQUEST_BYTES,
     result::{Rest, RunResult},
 };
 
@@ -94,6 +95,19 @@ pub enum Request {
 }
 
 impl Request {
+    /// Whether somebody sends more than may be sent at a time.
+    pub(crate) fn is_too_large(&self) -> bool {
+        let bytes = match self {
+            Request::Send(value) | Request::Emit { payload: value, .. } => value.text().len(),
+            Request::Reply { answer, .. } => answer.to_text().len(),
+            Request::Resolve { resolution: Resolution::Reply(value) | Resolution::Output(value), .. } => {
+                value.text().len()
+            }
+            Request::Resolve { .. } | Request::Cancel => 0,
+        };
+        bytes > MAX_REQUEST_BYTES
+    }
+
     /// If it is meant for a child: the task that called the child, and what to ask of it.
     pub(crate) fn below(&self) -> Option<(String, Request)> {
         let mut request = self.clone();
@@ -181,6 +195,8 @@ pub enum HubError {
     AnswerRefused(String),
     /// No such task is blocked.
     NotBlocked,
+    /// What was sent is larger than it may be.
+    TooLarge,
     /// Too many named events are kept already.
     TooManyEvents,
 }
@@ -194,6 +210,7 @@ impl HubError {
             HubError::GateClosed => "gate_closed",
             HubError::AnswerRefused(_) => "answer_refused",
             HubError::NotBlocked => "not_blocked",
+            HubError::TooLarge => "too_large",
             HubError::TooManyEvents => "too_many_events",
         }
     }
@@ -203,6 +220,13 @@ impl std::fmt::Display for HubError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             HubError::AnswerRefused(why) => write!(formatter, "{}: {why}", self.code()),
+            HubError::TooLarge => {
+                write!(
+                    formatter,
+                    "{}: at most {MAX_REQUEST_BYTES} bytes of JSON text may be sent at a time",
+                    self.code()
+                )
+            }
             _ => formatter.write_str(self.code()),
         }
     }
@@ -215,6 +239,7 @@ impl From<Refusal> for HubError {
         match refusal {
             Refusal::GateClosed => HubError::GateClosed,
             Refusal::AnswerRefused(why) => HubError::AnswerRefused(why),
+            Refusal::TooLarge => HubError::TooLarge,
             Refusal::NotBlocked => HubError::NotBlocked,
             Refusal::TooManyEvents => HubError::TooManyEvents,
             Refusal::RunEnded => HubError::RunEnded,

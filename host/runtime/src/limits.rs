@@ -18,6 +18,10 @@ pub const MAX_IDLE_RESUMES: u32 = 3;
 pub const MAX_OPEN_CALLS: usize = 64;
 /// Milliseconds that a task that was cancelled, or whose time is over, waits for the ends of its calls.
 pub const CALL_GRACE_MS: u64 = 10_000;
+/// Events of a run; one that has more is ended as `run_too_large`.
+pub const MAX_RUN_EVENTS: u64 = 5_000_000;
+/// Bytes, as JSON text, of an answer, an event or a message that somebody outside sends.
+pub const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// Units of a journal that are read at a time.
 pub const READ_UNITS: usize = 1_000;
 /// Milliseconds after which facts are written that nobody waits for.

@@ -95,6 +95,7 @@ impl Projector {
                 let reason = match reason {
                     CancelReason::Requested => "requested",
                     CancelReason::TotalTimeout => "total_timeout",
+                    CancelReason::TooLarge => "run_too_large",
                 };
                 ("session:abort", vec![("reason", Json::from(reason))])
             }

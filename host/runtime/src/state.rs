@@ -11,7 +11,7 @@ use flowcell_flow::graph::{BodyIx, EdgeIx, FlowPolicy, Graph, NodeIx};
 use crate::{
     call_log::CallLog,
     fact::{BlockReason, CancelReason, RunEnd, ScopeId, TaskKey, Write},
-    limits::MAX_IDLE_RESUMES,
+    limits::{MAX_IDLE_RESUMES, MAX_RUN_EVENTS},
 };
 
 /// A run, folded from its facts by [`RunState::apply`].
@@ -45,6 +45,10 @@ pub struct RunState {
     pub(crate) idle_resumes: u32,
     /// How the run ended.
     pub(crate) end: Option<RunEnd>,
+    /// What happened so far, counted.
+    pub(crate) events: u64,
+    /// How many events the run may have.
+    pub(crate) max_events: u64,
 }
 
 /// One pass through a body, or the flow itself.
@@ -201,6 +205,8 @@ impl RunState {
             cancel: None,
             idle_resumes: 0,
             end: None,
+            events: 0,
+            max_events: MAX_RUN_EVENTS,
         }
     }
 
@@ -307,12 +313,15 @@ impl PartialEq for RunState {
             cancel,
             idle_resumes,
             end,
+            events,
+            max_events: _,
         } = self;
         Arc::ptr_eq(graph, &other.graph)
             && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)
             && (cancel, idle_resumes, end) == (&other.cancel, &other.idle_resumes, &other.end)
+            && *events == other.events
     }
 }
 

@@ -197,6 +197,11 @@ impl Decider<'_> {
         let scope = state.scope(ScopeId::ROOT);
         match state.cancel {
             Some(CancelReason::Requested) => return RunEnd::Cancelled { outputs: self.state.recorded_outputs() },
+            Some(CancelReason::TooLarge) => {
+                let message = format!("the run has more than {} events", state.max_events);
+                let failure = Failure::new(code::RUN_TOO_LARGE, message);
+                return RunEnd::Failed { outputs: self.state.recorded_outputs(), failure, task: None };
+            }
             Some(CancelReason::TotalTimeout) => {
                 let limit = state.policy.total_timeout_ms.unwrap_or_default();
                 let message = format!("the run took longer than its totalTimeoutMs of {limit}");

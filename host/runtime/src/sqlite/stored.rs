@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Deserialize;
 
 use super::cut::fill;
 use crate::{
@@ -77,7 +78,10 @@ impl StoredUnit {
     pub(super) fn whole(self, cut_out: &mut CutOut<'_>, run: &RunId) -> Result<(Unit, usize), StoreError> {
         let body = cut_out.put_back(self.body, self.cuts.as_deref());
         let body = body.map_err(|why| damaged(run, &format!("at event {}: {why}", self.first_seq)))?;
-        let facts = serde_json::from_str(&body).map_err(|error| damaged(run, &error))?;
+        // A value may be nested as deep as JSON may be, and a fact holds it some levels further down.
+        let mut reading = serde_json::Deserializer::from_str(&body);
+        reading.disable_recursion_limit();
+        let facts = Vec::deserialize(&mut reading).map_err(|error| damaged(run, &error))?;
         Ok((Unit { first_seq: self.first_seq, ts: self.ts, facts }, body.len()))
     }
 }

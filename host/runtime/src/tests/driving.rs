@@ -16,7 +16,11 @@ use futures_util::future::{self, BoxFuture};
 use super::graphs::{Plan, Planned, PlannedBody, Scripted, lower, perform};
 use crate::{
     Channel, Event, FlowRunner, Flows, Hub, HubError, NoFlows, Pinned, RunOptions, RunResult, RunStatus, World,
+    decide::{Input, decide},
+    fact::RunEnd,
+    outstanding::Outstanding,
     ports::{Pin, Timers},
+    state::RunState,
 };
 
 /// Time that passes only when nothing else can happen.
@@ -314,4 +318,45 @@ fn a_channel_sees_everything_and_its_panics_harm_nobody() {
     let seen = recorder.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     assert_eq!((seen[0].as_str(), seen[1].as_str()), ("start run-1", "harness:start"));
     assert_eq!(seen.last().map(String::as_str), Some("complete Succeeded"));
+}
+
+#[test]
+fn a_run_with_too_many_events_is_ended() {
+    let mut owner = Planned::new(Plan::Each { items: 100, concurrency: 1, stop: true });
+    owner.body = Some(chain(vec![Plan::Done]));
+    let scripted = lower(&flow(vec![owner], vec![]), FlowPolicy::default());
+    let mut state = RunState::new(Arc::new(scripted.graph), FlowPolicy::default());
+    state.max_events = 50;
+    let mut dice = super::readiness::Counter(1);
+    let input = Json::object::<&str>([]);
+    decide(&mut state, Input::Start { input, seed: 1 }, 0, &mut dice).unwrap();
+    while state.end().is_none() {
+        let running = state.outstanding().into_iter().find_map(|outstanding| match outstanding {
+            Outstanding::Attempt { task, attempt, resumes } => Some((task, (attempt, resumes))),
+            _ => None,
+        });
+        let (task, attempt) = running.unwrap();
+        let (node, rest) = (task.node.0 as usize, state.task(task).rest.as_deref());
+        let woken = rest.and_then(|rest| rest.woken.clone());
+        let result = perform(&scripted.plans[node], attempt.0, woken.as_ref(), None).unwrap();
+        decide(&mut state, Input::Answered { task, attempt, result, writes: vec![] }, 0, &mut dice).unwrap();
+    }
+    let Some(RunEnd::Failed { failure, .. }) = state.end() else { panic!("{:?}", state.end()) };
+    assert_eq!(failure.code, "run_too_large");
+    assert!(state.events < 80, "{}", state.events);
+}
+
+#[test]
+fn what_is_sent_has_a_limit() {
+    let options = RunOptions { wait_for_answers: true, ..RunOptions::default() };
+    let runner = start(&chain(vec![Plan::Event("go")]), None, FlowPolicy::default(), options);
+    let hub = runner.start_session().hub();
+    let large = Json::from("x".repeat(crate::limits::MAX_REQUEST_BYTES));
+    let sending = async {
+        let refused = hub.emit("go", large).await;
+        hub.emit("go", Json::Null).await.unwrap();
+        refused
+    };
+    let (result, refused) = block(future::join(runner.run(), sending));
+    assert_eq!((result.status, refused), (RunStatus::Succeeded, Err(HubError::TooLarge)));
 }

@@ -92,6 +92,18 @@ fn a_list_of_large_items_is_kept_as_its_items() {
 }
 
 #[test]
+fn a_value_as_deep_as_json_may_be_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let deep = Json::parse(&format!("{}{}", "[".repeat(127), "]".repeat(127))).unwrap();
+    let units = outputs([deep]);
+    units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
+    drop(store);
+    let read: Vec<_> = everything(&Reader::open(folder.path()).unwrap(), "r").iter().map(|u| (**u).clone()).collect();
+    assert_eq!(read, units);
+}
+
+#[test]
 fn what_fits_into_a_row_stays_in_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
