@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Capability, Catalog, Digest, RunId, Tenant};
+use flowcell_contract::{Capability, Catalog, Digest, NodeId, RunId, Tenant};
 use flowcell_engine::{Config, Engine, Limits, Pack};
 use flowcell_flow::{Diagnostic, PackRef, Source};
 use flowcell_runtime::{
@@ -291,9 +291,9 @@ impl Host {
     }
 
     /// Prepares a new run that does again what another did: the same flow, as it was when that run began, with the same
-    /// input.
-    pub fn again(&self, run: &RunId, options: RunOptions) -> Result<FlowRunner, StartError> {
-        Ok(FlowRunner::again(self.world(Arc::new(Folder::of(Path::new("")))), run, options)?)
+    /// input. If a node of the flow itself is named, what does not come after it and succeeded is not run again.
+    pub fn again(&self, run: &RunId, from: Option<NodeId>, options: RunOptions) -> Result<FlowRunner, StartError> {
+        Ok(FlowRunner::again(self.world(Arc::new(Folder::of(Path::new("")))), run, from, options)?)
     }
 
     /// Removes what is kept of runs that ended longer ago than this, or are not among so many that ended last. Answers

@@ -218,11 +218,18 @@ fn a_run_is_done_again_and_ended_runs_are_removed() {
     assert!(again.status.success(), "{}", told(&again));
     let parked = done(folder, &["runs", "retry", "a", "--run-id", "d", "--quiet"]);
     assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
-    let removed = done(folder, &["runs", "gc", "--keep", "1"]);
+    // What was answered is not asked again.
+    let later = done(folder, &["runs", "retry", "a", "--run-id", "e", "--from", "after", "--quiet"]);
+    assert!(later.status.success(), "{}", told(&later));
+    let asked = done(folder, &["runs", "retry", "a", "--run-id", "f", "--from", "ask", "--quiet"]);
+    assert_eq!(asked.status.code(), Some(3), "{}", told(&asked));
+    let nowhere = done(folder, &["runs", "retry", "a", "--from", "nowhere", "--quiet"]);
+    assert!(told(&nowhere).contains("the flow itself has no node `nowhere`"), "{}", told(&nowhere));
+    let removed = done(folder, &["runs", "gc", "--keep", "2"]);
     assert_eq!(String::from_utf8_lossy(&removed.stdout), "a\nb\n", "{}", told(&removed));
     let listed = String::from_utf8(done(folder, &["runs", "list"]).stdout).unwrap();
     let left: Vec<_> = listed.lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(left, ["d", "c"]);
+    assert_eq!(left, ["f", "e", "d", "c"]);
     let gone = done(folder, &["runs", "events", "a"]);
     assert!(told(&gone).contains("the run `a` was removed, and its id is not used again"), "{}", told(&gone));
 }

@@ -227,7 +227,7 @@ fn hash(json: &Json, hasher: &mut Sha256) {
             hasher.update(b"{");
             hasher.update((members.len() as u64).to_le_bytes());
             let mut members: Vec<_> = members.iter().collect();
-            members.sort_by(|(a, _), (b, _)| a.cmp(b));
+            members.sort_by_key(|(name, _)| *name);
             for (name, value) in members {
                 hash_text(name, hasher);
                 hash(value, hasher);

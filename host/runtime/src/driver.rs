@@ -51,6 +51,7 @@ use crate::{
     ports::{Entry, Journal, Pin, Record, StageError, Staged, Standing, StoreError, Unit},
     publish::Projector,
     result::{Rest, Waiting},
+    run::{Again, Given},
     state::RunState,
     timing::TimerHeap,
     world::{Pinned, World, random},
@@ -140,6 +141,8 @@ pub(crate) struct Driver {
     projector: Projector,
     /// Answers that were given before the questions were asked.
     pub(crate) answers: HashMap<String, Json>,
+    /// Outputs of nodes that are not run.
+    pub(crate) given: Given,
     /// Who called this run, if it is a child.
     parent: Option<(mpsc::Sender<Command>, TaskKey)>,
     /// What the parent was told.
@@ -180,6 +183,7 @@ impl Driver {
             depth: identity.depth,
             parent: identity.parent.clone(),
             root: identity.root.clone(),
+            again: None,
         };
         let state = RunState::new(flow.graph, policy);
         let site = CallSite {
@@ -221,6 +225,7 @@ impl Driver {
             channels: Vec::new(),
             projector,
             answers: HashMap::new(),
+            given: Given::new(),
             parent: None,
             told: None,
             patience_ms: None,
@@ -234,6 +239,14 @@ impl Driver {
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// The run does again what another did, but for what is given.
+    pub(crate) fn do_again(&mut self, again: Again, given: Given) {
+        if let Some(record) = &mut self.record {
+            record.again = Some(again);
+            self.given = given;
+        }
     }
 
     pub(crate) fn set_channels(&mut self, channels: Vec<Arc<dyn Channel>>) {

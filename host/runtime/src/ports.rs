@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     fact::{Fact, Write},
     result::RunStatus,
+    run::Again,
 };
 
 /// All facts of one decision: appended together or not at all.
@@ -65,6 +66,9 @@ pub struct Record {
     /// called one another from there, without their attempts.
     #[serde(default = "no_root", skip_serializing_if = "str::is_empty")]
     pub root: Arc<str>,
+    /// What it does again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Again>,
 }
 
 fn no_root() -> Arc<str> {

@@ -1,13 +1,19 @@
 //! Starting runs: what a caller chooses, and the run that is about to begin.
 
+mod again;
+
 use std::{
     collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use flowcell_contract::{Failure, Json, RunId, Tenant};
+use flowcell_contract::{Failure, Json, NodeId, RunId, Tenant};
 use flowcell_flow::graph::FlowPolicy;
+
+pub use again::Again;
+pub(crate) use again::Given;
+use again::given;
 
 use crate::{
     driver::{Begin, Driver, Identity, each_unit, merge},
@@ -82,6 +88,9 @@ pub enum OpenError {
     /// No run has this id.
     #[error("there is no run `{0}`")]
     Unknown(RunId),
+    /// The flow has no such node.
+    #[error("the flow itself has no node `{0}`")]
+    NoNode(NodeId),
     /// The flow that the run has pinned cannot be loaded.
     #[error("the flow that the run has pinned cannot be loaded: {0}")]
     Pin(Failure),
@@ -153,7 +162,9 @@ impl FlowRunner {
             root: record.root.clone(),
         };
         let flow = Pinned { graph, pin: record.pin };
+        let given = record.again.as_ref().map(|again| given(&*world.journal, &flow.graph, again)).transpose()?;
         let (mut driver, hub) = Driver::new(&world, identity.clone(), flow, record.policy);
+        driver.given = given.unwrap_or_default();
         let begin = driver.recover(options.by_hand)?;
         let begin = begin.ok_or_else(|| OpenError::Unknown(identity.run_id.clone()))?;
         Ok(FlowRunner::with(driver, hub, world, begin, options, lease))
@@ -209,15 +220,6 @@ impl FlowRunner {
     /// The hub of this run.
     pub fn hub(&self) -> Hub {
         self.hub.clone()
-    }
-
-    /// Prepares a new run that does again what another did: the same flow, as it was pinned, with the same input.
-    pub fn again(world: Arc<World>, run: &RunId, options: RunOptions) -> Result<FlowRunner, OpenError> {
-        let before = FlowRunner::resume(world.clone(), run.clone(), RunOptions::default())?;
-        let input = before.driver.state.input().cloned().unwrap_or_default();
-        let flow = Pinned { graph: before.driver.state.graph.clone(), pin: before.pin.clone() };
-        drop(before);
-        FlowRunner::new(flow, world, RunOptions { input, ..options })
     }
 
     /// Takes the run in: it is on stable storage then, and whoever drives it next begins with it.

@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use flowcell::{
     Filter, FlowRunner, Host, Json, OpenStoreError, Reader, Resolution, RunId, RunOptions, RunResult, RunRow,
     StartError,
-    contract::Value,
+    contract::{NodeId, Value},
     control::{self, Ask, Told},
 };
 use tokio::{
@@ -133,6 +133,9 @@ pub(crate) struct ResumeArgs {
 pub(crate) struct RetryArgs {
     #[command(flatten)]
     resume: ResumeArgs,
+    /// Run only this node of the flow itself and what comes after it; the others keep the outputs that they had
+    #[arg(long, value_name = "NODE")]
+    from: Option<String>,
     /// The new run's id
     #[arg(long, value_name = "ID", value_parser = run_id)]
     run_id: Option<RunId>,
@@ -327,7 +330,8 @@ fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
 
 fn retry(args: RetryArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let (run, session_id) = (args.resume.run.clone(), args.run_id);
-    go_on(args.resume, terminal, |host, options| host.again(&run, RunOptions { session_id, ..options }))
+    let from = args.from.as_deref().map(NodeId::from);
+    go_on(args.resume, terminal, |host, options| host.again(&run, from, RunOptions { session_id, ..options }))
 }
 
 /// Runs what is prepared, watched as `flowcell run` is.
@@ -519,6 +523,8 @@ impl From<StartError> for Problem {
             StartError::Open(OpenError::OtherInput(_) | OpenError::OtherFlow(..)) => {
                 Problem::wrong(error.to_string()).hint("give the new run another `--run-id`, or none")
             }
+            StartError::Open(OpenError::NoNode(_)) => Problem::wrong(error.to_string())
+                .hint("`flowcell runs show RUN` shows the nodes; those of bodies and of called flows cannot be named"),
             StartError::Open(OpenError::Pin(_) | OpenError::Driven(_)) => Problem::wrong(error.to_string()),
         }
     }

@@ -122,7 +122,7 @@ pub(super) async fn at_a_time(calls: &dyn Calls, functions: &[&str]) -> StepResu
     let mut waits = 0u32;
     while replies.len() < functions.len() {
         waits += 1;
-        let timeout = (waits % 2 == 0).then_some(3);
+        let timeout = waits.is_multiple_of(2).then_some(3);
         if let Some(Arrival::Ended { id, outcome }) = calls.next(timeout).await {
             replies.push(Json::array([Json::from(id), outcome?.json().clone()]));
             let seen =

@@ -23,6 +23,7 @@ pub(super) fn entry(run: &str, unit: Unit) -> Entry {
         depth: 0,
         parent: None,
         root: run.into(),
+        again: None,
     };
     Entry {
         tenant: tenant(),
