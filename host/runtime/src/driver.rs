@@ -16,6 +16,14 @@
 //! that nobody outside knows of; the attempts behind them had no effect but through the trail, so that running them
 //! again is not noticed. The journal is hurried (*forced*) only where somebody waits for the trail: when a run is
 //! accepted, parks or ends, before a question or a wait is shown, before a request is acknowledged, before a call leaves.
+//!
+//! **Why nothing is done twice.** A call is a fact before it leaves, and its end is a fact before the attempt hears of it.
+//! An attempt that is begun again is told what it was told before its last recorded call, in the same order ([`crate::call_log`]):
+//! it is the same function of what it is told, so it comes to the same calls, and those that have ended are answered from
+//! the record. What it was told after its last recorded call may be lost, since nothing has left that follows from it. A
+//! call without an end is made again with the same key, unless its effect is `once`: then the task is blocked until a
+//! person says what became of it. A component that comes to other calls is not a function of what it was told, and is
+//! blocked too.
 
 mod leave;
 mod perform;
