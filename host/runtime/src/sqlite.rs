@@ -143,6 +143,12 @@ impl SqliteStore {
         Ok(SqliteStore { queue, reader, visible, writer: Some(writer), _owner: owner })
     }
 
+    /// Writes nothing any more that nobody waits for, so that a process that is killed loses all that it may lose. For
+    /// tests: what is held back is held in memory.
+    pub fn hold_back(&self) {
+        self.queue.hold_back();
+    }
+
     /// Removes the facts of a run that is over, and of the runs below it. Its id is not used again.
     pub fn forget(&self, tenant: &Tenant, run: &RunId) {
         self.queue.push(Item::Forget { tenant: tenant.clone(), run: run.clone() });

@@ -1,9 +1,13 @@
 //! What a well-behaved guest gets: its parts, its pauses, and a place when it is its turn.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
 
 use flowcell_contract::{
-    Attempt, Call, Calls, Choice, Failure, FanOut, FlowCall, Json, NodeRunner, Pause, Question, Step, Value, Wake,
+    Arrival, Attempt, BlobRef, Call, Calls, Choice, Failure, FanOut, FlowCall, Json, NodeRunner, Pause, Question, Step,
+    Value, Wake,
 };
 use flowcell_engine::{Config, Engine, Limits, Pack};
 use futures_util::{FutureExt, future::BoxFuture, future::join_all};
@@ -95,4 +99,59 @@ async fn many_may_be_the_first_to_use_a_pack() {
     let code =
         code.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "code"));
     assert_eq!(code.count(), 1);
+}
+
+/// Answers the first call that is started well, and the second not.
+#[derive(Default)]
+struct Outside {
+    started: AtomicU32,
+    told: AtomicU32,
+}
+
+impl Calls for Outside {
+    fn call(&self, _: Call) -> BoxFuture<'_, Result<Value, Failure>> {
+        async { Ok(Value::null()) }.boxed()
+    }
+
+    fn start(&self, call: Call) -> BoxFuture<'_, Result<u32, Failure>> {
+        assert_eq!((&*call.interface, &*call.function), ("http", "start-send"));
+        let file = call.args.json().get("body").and_then(|body| body.get("file"));
+        assert_eq!(file.and_then(|file| file.get("size")).and_then(Json::as_u64), Some(2));
+        let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
+        async move { Ok(id) }.boxed()
+    }
+
+    fn next(&self, timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>> {
+        assert_eq!(timeout_ms, None);
+        let told = self.told.fetch_add(1, Ordering::Relaxed);
+        let reply =
+            value(r#"{"status":204,"headers":[["a","b"]],"body":{"file":{"kind":"file","fileId":"f","size":3}}}"#);
+        let arrival = match told {
+            0 => Some(Arrival::Ended { id: 2, outcome: Err(Failure::new("http_connect", "nobody listens")) }),
+            1 => Some(Arrival::Ended { id: 1, outcome: Ok(reply) }),
+            _ => None,
+        };
+        async move { arrival }.boxed()
+    }
+
+    fn now_ms(&self) -> Option<u64> {
+        Some(1_700_000_000_123 + u64::from(self.told.load(Ordering::Relaxed)) * 100)
+    }
+
+    fn keep(&self, bytes: Arc<[u8]>, mime: &str) -> Result<BlobRef, Failure> {
+        Ok(BlobRef { file_id: "f".into(), size: bytes.len() as u64, mime: mime.into() })
+    }
+
+    fn bytes(&self, _: &BlobRef) -> Result<Arc<[u8]>, Failure> {
+        Ok([1, 2, 3].into())
+    }
+}
+
+#[tokio::test]
+async fn calls_at_a_time_are_told_as_they_end_and_answers_are_taken_once() {
+    let (engine, pack) = engine(Config::default());
+    let result = engine.run(attempt(&pack, "hostile.scatter", "{}"), Arc::new(Outside::default())).await;
+    let expected = r#"{"heard":["2: http_connect","1: {\"status\":204}"],"status":204,"body":3,"again":"invalid_input",
+        "failed":"invalid_input","passed":300}"#;
+    assert_eq!(result, Ok(Step::Done(value(expected))));
 }

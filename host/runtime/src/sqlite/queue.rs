@@ -51,6 +51,8 @@ struct Waiting {
     forced: bool,
     closed: bool,
     abandoned: bool,
+    /// What nobody waits for is not written before somebody does.
+    held_back: bool,
 }
 
 impl Queue {
@@ -81,6 +83,11 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// What nobody waits for is not written any more before somebody waits, or the store is closed.
+    pub(super) fn hold_back(&self) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).held_back = true;
+    }
+
     /// Nothing comes any more.
     pub(super) fn close(&self) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
@@ -102,14 +109,15 @@ impl Queue {
         loop {
             let age = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
             let left = Duration::from_millis(FLUSH_MS).saturating_sub(age);
-            let due = waiting.forced || waiting.closed || waiting.facts >= FLUSH_FACTS || left.is_zero();
+            let late = waiting.facts >= FLUSH_FACTS || left.is_zero();
+            let due = waiting.forced || waiting.closed || (late && !waiting.held_back);
             if !waiting.items.is_empty() && due {
                 waiting.facts = 0;
                 waiting.forced = false;
                 waiting.since = None;
                 return Some(std::mem::take(&mut waiting.items));
             }
-            if waiting.items.is_empty() {
+            if waiting.items.is_empty() || waiting.held_back {
                 waiting.forced = false;
                 if waiting.closed {
                     return None;

@@ -7,7 +7,7 @@ mod world;
 wit_bindgen::generate!({ path: "../../../wit", world: "flowcell:pack/everything", generate_all });
 
 use flowcell::{
-    host::{log, state},
+    host::{http, log, queue, state},
     node::{
         context::{self, Part},
         types::{Choice, Failure, FanOut, FlowCall, Output, Pause, Question, Source, Step, Wake},
@@ -81,6 +81,18 @@ impl exports::flowcell::node::node::Guest for Hostile {
                 json("null".into())
             }
             "state" | "state-unasked" => count(),
+            "http-unasked" => {
+                http::start_send(&request())?;
+                json("null".into())
+            }
+            "take-nothing" => {
+                http::take_response(7)?;
+                json("null".into())
+            }
+            "scatter" => scatter(),
+            "listen-flood" => loop {
+                queue::next_event(Some(0));
+            },
             "random-huge" => {
                 world::random(1 << 40);
                 json("null".into())
@@ -99,6 +111,33 @@ impl exports::flowcell::node::node::Guest for Hostile {
             other => unreachable!("no node type `{other}`"),
         }
     }
+}
+
+fn request() -> http::Request {
+    let (method, url) = ("GET".into(), "https://example.com".into());
+    http::Request { method, url, headers: vec![], body: http::Content::Bytes(vec![1, 2]), timeout_ms: None }
+}
+
+/// Starts two calls, hears of both, and takes the answer of the first, once.
+fn scatter() -> Result<Step, Failure> {
+    let began = std::time::SystemTime::now();
+    let calls = [http::start_send(&request())?, http::start_send(&request())?];
+    let mut heard = Vec::new();
+    while let Some(queue::Event::CallResult(result)) = queue::next_event(None) {
+        heard.push(format!("{}: {}", result.id, result.outcome.unwrap_or_else(|failure| failure.code)));
+    }
+    let taken = http::take_response(calls[0])?;
+    let again = http::take_response(calls[0]).unwrap_err().code;
+    let failed = http::take_response(calls[1]).unwrap_err().code;
+    let passed = began.elapsed().unwrap_or_default().as_millis();
+    let body = match taken.body {
+        http::Content::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    json(format!(
+        r#"{{"heard":{heard:?},"status":{},"body":{body},"again":"{again}","failed":"{failed}","passed":{passed}}}"#,
+        taken.status
+    ))
 }
 
 fn json(text: String) -> Result<Step, Failure> {
