@@ -1,13 +1,13 @@
 //! The world outside: a server that remembers whatever arrives, and does what a good one does with a key that it knows.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub(crate) struct Arrival {
 }
 
 /// What the server remembers.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Book {
     pub(crate) arrivals: Vec<Arrival>,
     /// Answers of requests that were done, by key.
@@ -46,15 +46,21 @@ pub(crate) struct Book {
     pub(crate) repeats: HashMap<String, usize>,
     /// What was wrong at the time of an arrival.
     pub(crate) wrong: Vec<String>,
+}
+
+/// How the server goes on.
+#[derive(Default)]
+struct Serving {
+    book: Book,
+    /// Connections that are open, and the ports that have ever connected.
     open: usize,
+    ports: HashSet<u16>,
     dice: Dice,
     /// In how many of a hundred cases a request is refused or not answered.
     trouble: u64,
-    held: bool,
-    process: Option<Process>,
+    /// Errands that are not answered begin so.
+    held: Option<&'static str>,
 }
-
-type Process = Box<dyn FnMut(&Arrival) + Send>;
 
 /// The server. Clones are the same.
 #[derive(Clone)]
@@ -63,7 +69,7 @@ pub(crate) struct Ledger(Arc<Shared>);
 struct Shared {
     port: u16,
     store: PathBuf,
-    book: Mutex<Book>,
+    serving: Mutex<Serving>,
     changed: Condvar,
 }
 
@@ -72,18 +78,18 @@ impl Ledger {
     pub(crate) fn new(store: &Path, seed: u64, trouble: u64) -> Ledger {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let book = Book { dice: Dice(seed), trouble, ..Book::default() };
-        let shared = Shared { port, store: store.to_owned(), book: Mutex::new(book), changed: Condvar::new() };
+        let serving = Serving { dice: Dice(seed), trouble, ..Serving::default() };
+        let shared = Shared { port, store: store.to_owned(), serving: Mutex::new(serving), changed: Condvar::new() };
         let ledger = Ledger(Arc::new(shared));
         let serving = ledger.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                serving.book().open += 1;
+                serving.accept(&stream);
                 let serving = serving.clone();
                 thread::spawn(move || {
                     serving.serve(&stream);
                     drop(stream);
-                    serving.book().open -= 1;
+                    serving.serving().open -= 1;
                     serving.0.changed.notify_all();
                 });
             }
@@ -100,51 +106,68 @@ impl Ledger {
         format!("127.0.0.1:{}", self.0.port)
     }
 
-    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
-        self.0.book.lock().unwrap()
+    /// What the server remembers by now.
+    pub(crate) fn book(&self) -> Book {
+        self.serving().book.clone()
+    }
+
+    fn serving(&self) -> MutexGuard<'_, Serving> {
+        self.0.serving.lock().unwrap()
     }
 
     pub(crate) fn arrived(&self) -> usize {
-        self.book().arrivals.len()
+        self.serving().book.arrivals.len()
     }
 
     /// Waits until so many requests have arrived, or the time is over.
     pub(crate) fn await_arrivals(&self, count: usize, patience: Duration) -> bool {
-        let waiting = |book: &mut Book| book.arrivals.len() < count;
-        !self.0.changed.wait_timeout_while(self.book(), patience, waiting).unwrap().1.timed_out()
+        let waiting = |serving: &mut Serving| serving.book.arrivals.len() < count;
+        !self.0.changed.wait_timeout_while(self.serving(), patience, waiting).unwrap().1.timed_out()
     }
 
     /// Waits until everything that was sent has arrived: whoever sent it is dead.
     pub(crate) fn await_quiet(&self) {
-        let waiting = |book: &mut Book| book.open > 0;
-        let quiet = self.0.changed.wait_timeout_while(self.book(), Duration::from_secs(20), waiting).unwrap();
-        assert!(!quiet.1.timed_out(), "a connection outlives whoever opened it");
+        // Whoever connected earlier is accepted earlier.
+        let last = TcpStream::connect(self.address()).unwrap();
+        let port = last.local_addr().unwrap().port();
+        self.await_that(|serving| serving.ports.contains(&port));
+        drop(last);
+        self.await_that(|serving| serving.open == 0);
     }
 
-    /// Answers nobody until this is taken back.
-    pub(crate) fn hold(&self, held: bool) {
-        self.book().held = held;
+    fn await_that(&self, holds: impl Fn(&Serving) -> bool) {
+        let patience = Duration::from_secs(20);
+        let waited = self.0.changed.wait_timeout_while(self.serving(), patience, |serving| !holds(serving)).unwrap();
+        assert!(!waited.1.timed_out(), "a connection outlives whoever opened it");
+    }
+
+    /// Does not answer errands that begin so, or all.
+    pub(crate) fn hold(&self, errand: Option<&'static str>) {
+        self.serving().held = errand;
         self.0.changed.notify_all();
-    }
-
-    /// Does something whenever a request has arrived, before it is answered.
-    pub(crate) fn on_arrival(&self, process: impl FnMut(&Arrival) + Send + 'static) {
-        self.book().process = Some(Box::new(process));
     }
 
     /// From now on everything is answered.
     pub(crate) fn end_trouble(&self) {
-        self.book().trouble = 0;
+        self.serving().trouble = 0;
     }
 
     /// The answer to a request that was done.
     pub(crate) fn answer_to(&self, key: &str) -> Option<Value> {
-        self.book().answers.get(key).cloned()
+        self.serving().book.answers.get(key).cloned()
     }
 
     /// A person has said that a request did not happen.
     pub(crate) fn allow_again(&self, key: &str) {
-        *self.book().repeats.entry(key.to_owned()).or_default() += 1;
+        *self.serving().book.repeats.entry(key.to_owned()).or_default() += 1;
+    }
+
+    fn accept(&self, stream: &TcpStream) {
+        let mut serving = self.serving();
+        serving.open += 1;
+        serving.ports.extend(stream.peer_addr().map(|peer| peer.port()));
+        drop(serving);
+        self.0.changed.notify_all();
     }
 
     fn serve(&self, stream: &TcpStream) {
@@ -152,30 +175,25 @@ impl Ledger {
         while let Some((path, key, body)) = request(&mut reader) {
             let wrong = checker::check_arrival(&self.0.store, &key);
             let (answer, pause) = {
-                let mut book = self.book();
-                book.wrong.extend(wrong.map(|wrong| format!("{path} {body} with the key {key}: {wrong}")));
+                let mut serving = self.serving();
+                serving.book.wrong.extend(wrong.map(|wrong| format!("{path} {body} with the key {key}: {wrong}")));
                 let arrival = Arrival {
-                    fate: book.fate(),
+                    fate: serving.fate(),
                     effect: path.trim_start_matches('/').to_owned(),
                     errand: body["errand"].as_str().unwrap_or_default().to_owned(),
                     index: body["index"].as_u64().unwrap_or_default(),
                     key: key.clone(),
                 };
-                let answer = (arrival.fate != Fate::Refused).then(|| book.perform(&arrival));
-                book.arrivals.push(arrival.clone());
-                let mut process = book.process.take();
-                if let Some(process) = &mut process {
-                    process(&arrival);
-                }
-                book.process = process;
-                let pause = if book.trouble > 0 { book.dice.below(12) } else { 0 };
+                let answer = (arrival.fate != Fate::Refused).then(|| serving.book.perform(&arrival));
+                serving.book.arrivals.push(arrival.clone());
+                let pause = if serving.trouble > 0 { serving.dice.below(12) } else { 0 };
                 (answer.filter(|_| arrival.fate == Fate::Answered), Duration::from_millis(pause))
             };
             self.0.changed.notify_all();
             let Some(answer) = answer else { return };
             // A slow server.
             thread::sleep(pause);
-            if !self.may_answer(stream) {
+            if !self.may_answer(stream, body["errand"].as_str().unwrap_or_default()) {
                 return;
             }
             let text = answer.to_string();
@@ -188,10 +206,10 @@ impl Ledger {
     }
 
     /// Waits while nobody is answered. False: whoever asked has gone.
-    fn may_answer(&self, stream: &TcpStream) -> bool {
-        let mut book = self.book();
-        while book.held {
-            book = self.0.changed.wait_timeout(book, Duration::from_millis(20)).unwrap().0;
+    fn may_answer(&self, stream: &TcpStream, errand: &str) -> bool {
+        let mut serving = self.serving();
+        while serving.held.is_some_and(|held| errand.starts_with(held)) {
+            serving = self.0.changed.wait_timeout(serving, Duration::from_millis(20)).unwrap().0;
             let _ = stream.set_nonblocking(true);
             let gone = matches!(stream.peek(&mut [0]), Ok(0)) || stream.take_error().ok().flatten().is_some();
             let _ = stream.set_nonblocking(false);
@@ -203,7 +221,7 @@ impl Ledger {
     }
 }
 
-impl Book {
+impl Serving {
     fn fate(&mut self) -> Fate {
         match self.dice.below(200) {
             number if number < self.trouble => Fate::Refused,
@@ -211,7 +229,9 @@ impl Book {
             _ => Fate::Answered,
         }
     }
+}
 
+impl Book {
     fn perform(&mut self, arrival: &Arrival) -> Value {
         let number = self.answers.len();
         let answer = || json!({ "effect": number, "errand": arrival.errand, "index": arrival.index });
@@ -238,13 +258,4 @@ fn request(reader: &mut BufReader<&TcpStream>) -> Option<(String, String, Value)
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some((path, key, serde_json::from_slice(&body).ok()?))
-}
-
-/// Waits until something holds that only looking tells.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
-        thread::sleep(Duration::from_millis(2));
-    }
 }

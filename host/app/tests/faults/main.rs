@@ -15,3 +15,4 @@ mod guests;
 mod killed;
 mod ledger;
 mod process;
+mod wrong;

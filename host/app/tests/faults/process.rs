@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::{
     checker::{self, Calls, Claims, Run},
     guests,
-    ledger::{Fate, Ledger},
+    ledger::Ledger,
 };
 
 /// The packs of the couriers.
@@ -278,6 +278,11 @@ impl Life {
         said.out.len() + said.err.len() >= count
     }
 
+    /// Whether it will not say anything more.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.said.0.lock().unwrap().closed == 2
+    }
+
     /// What it has said to people so far.
     pub(crate) fn errors(&self) -> Vec<String> {
         self.said.0.lock().unwrap().err.clone()
@@ -323,9 +328,4 @@ fn listen(
         said.0.lock().unwrap().closed += 1;
         said.1.notify_all();
     })
-}
-
-/// Whether the world has done what a key stands for.
-pub(crate) fn was_done(ledger: &Ledger, key: &str) -> bool {
-    ledger.book().arrivals.iter().any(|arrival| arrival.key == key && arrival.fate != Fate::Refused)
 }
