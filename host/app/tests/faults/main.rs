@@ -13,6 +13,7 @@ mod dice;
 #[path = "../guests/mod.rs"]
 mod guests;
 mod killed;
+mod killed_anywhere;
 mod ledger;
 mod process;
 mod wrong;
