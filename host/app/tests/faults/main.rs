@@ -9,6 +9,7 @@
 #![cfg(unix)]
 
 mod checker;
+mod crash_loop;
 mod dice;
 #[path = "../guests/mod.rs"]
 mod guests;
