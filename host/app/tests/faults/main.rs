@@ -17,4 +17,5 @@ mod killed;
 mod killed_anywhere;
 mod ledger;
 mod process;
+mod stopped;
 mod wrong;
