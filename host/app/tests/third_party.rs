@@ -3,41 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod guests;
+
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output},
 };
 
-fn guest(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests").join(name)
-}
-
-/// Builds a guest and returns the directory of its component. The target directory is one of its own: the outer cargo may
-/// hold the lock of the usual one.
-fn build(name: &str, features: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{features}"));
-    let built = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "--target",
-            "wasm32-wasip2",
-            "--features",
-            features,
-            "--manifest-path",
-        ])
-        .arg(guest(name).join("Cargo.toml"))
-        .arg("--target-dir")
-        .arg(&target)
-        .env_remove("RUSTFLAGS")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    target.join("wasm32-wasip2/release")
-}
+use guests::{build, guest};
 
 /// Runs the guest's flow with the packs of a directory.
 fn run(name: &str, packs: &Path, args: &[&str]) -> Output {

@@ -1,0 +1,64 @@
+//! A run that takes its process down again and again is put aside, and the others go on.
+
+use std::time::Duration;
+
+use crate::{
+    checker,
+    process::{PACKS, Place, told},
+};
+
+/// A run that was taken in is driven three times by itself without moving on, and then left alone.
+const LIVES: [&str; 3] = ["each", "send", "wait"];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn accept(place: &mut Place, run: &str, flow: &str) {
+    let (flow, errand) = (format!("{flow}.yaml"), format!("errand={run}"));
+    let packs = PACKS.to_str().unwrap();
+    let output = place.done(&["run", &flow, "--run-id", run, "-i", &errand, "--detach", "--quiet", "--packs", packs]);
+    assert!(output.status.success(), "{}", told(&output));
+    place.claims.accepted.insert(run.to_owned());
+}
+
+#[test]
+fn a_run_that_kills_its_process_is_parked_and_the_others_complete() {
+    let mut place = Place::new(1, 0);
+    let packs = PACKS.to_str().unwrap();
+    accept(&mut place, "poison", "send");
+    // Its request never has an answer: wherever it is driven, the process dies.
+    place.ledger.hold(Some("poison"));
+    let poisoned =
+        |place: &Place| place.ledger.book().arrivals.iter().filter(|one| one.errand == "poison/send").count();
+    for (life, other) in LIVES.iter().enumerate() {
+        accept(&mut place, other, other);
+        let driving = place.start(&["drive", "--packs", packs]);
+        // One line says that it drives, one that the other run has ended.
+        assert!(driving.await_lines(2, PATIENCE), "{:?}", driving.errors());
+        let arrivals = |count: usize| place.ledger.await_arrivals(count, Duration::from_millis(50));
+        while poisoned(&place) <= life {
+            assert!(!driving.is_silent(), "{:?}", driving.errors());
+            arrivals(place.ledger.arrived() + 1);
+        }
+        place.kill(driving);
+    }
+    accept(&mut place, "last", "pay");
+    let driven = place.done(&["drive", "--once", "--packs", packs]);
+    assert!(driven.status.success(), "{}", told(&driven));
+    assert_eq!(poisoned(&place), LIVES.len());
+    for run in checker::runs(&place.store()) {
+        let expected = if run.name == "poison" { ("parked", true) } else { ("succeeded", false) };
+        assert_eq!((run.standing.as_str(), run.attention), expected, "{}", run.name);
+    }
+    let listed = place.done(&["runs", "list", "--status", "needs_attention"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.starts_with("poison "), "{listed}");
+    let events = place.events();
+    let parked = events.values().rfind(|event| event["type"] == "harness:parked").unwrap();
+    assert_eq!((&parked["runId"], &parked["reason"]), (&"poison".into(), &"crash_loop".into()));
+    // Somebody has looked at it, and it works now.
+    place.ledger.hold(None);
+    let resumed = place.done(&["runs", "resume", "poison", "--quiet"]);
+    assert!(resumed.status.success(), "{}", told(&resumed));
+    let wrong = place.check();
+    println!("{} processes killed by one run, {} violations", place.kills, wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

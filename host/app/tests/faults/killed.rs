@@ -1,0 +1,237 @@
+//! `kill -9` at random times, again and again, while runs are taken in, answered and driven.
+
+use std::{collections::BTreeMap, sync::mpsc, thread, time::Duration};
+
+use crate::{
+    checker,
+    dice::Dice,
+    process::{Life, PACKS, Place, scale, told},
+};
+
+/// Processes that are killed in one store.
+const ROUNDS: usize = 30;
+/// Stores, times `FLOWCELL_TEST_SCALE`.
+const STORES: usize = 6;
+/// Runs that are under way at a time.
+const UNDER_WAY: usize = 8;
+/// Of a hundred requests so many are refused, and so many done and not answered.
+const TROUBLE: u64 = 5;
+const FLOWS: [&str; 8] = ["ask", "each", "loop", "parent", "pay", "scatter", "send", "wait"];
+/// What is to come comes within this time.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
+fn seed() -> u64 {
+    std::env::var("FLOWCELL_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
+}
+
+/// When a process dies.
+#[derive(Clone, Copy)]
+enum Moment {
+    /// When so many requests have arrived, in whatever life.
+    Arrivals(usize),
+    /// When it has said so many lines.
+    Lines(usize),
+    /// At any time.
+    Time(Duration),
+}
+
+/// One store, and those who use it.
+struct Story {
+    place: Place,
+    dice: Dice,
+    /// The flows of the runs that were asked for.
+    asked: BTreeMap<String, &'static str>,
+    /// Runs that were asked for and not accepted, as far as anybody knows.
+    open: Vec<String>,
+    said: usize,
+    resolved: usize,
+}
+
+impl Story {
+    fn new(seed: u64) -> Story {
+        Story {
+            place: Place::new(seed, TROUBLE),
+            dice: Dice(seed ^ 0xdead),
+            asked: BTreeMap::new(),
+            open: Vec::new(),
+            said: 0,
+            resolved: 0,
+        }
+    }
+
+    fn moment(&mut self, lines: u64) -> Moment {
+        match self.dice.below(4) {
+            0 => Moment::Lines(1 + self.dice.below(lines) as usize),
+            1 => Moment::Time(Duration::from_micros(self.dice.below(400_000))),
+            _ => Moment::Arrivals(self.place.ledger.arrived() + 1 + self.dice.below(12) as usize),
+        }
+    }
+
+    fn kill_at(&self, moment: Moment, life: &Life) {
+        match moment {
+            Moment::Arrivals(count) => _ = self.place.ledger.await_arrivals(count, PATIENCE),
+            Moment::Lines(count) => _ = life.await_lines(count, PATIENCE),
+            Moment::Time(time) => thread::sleep(time),
+        }
+        life.strike();
+    }
+
+    /// A run that nobody has accepted yet.
+    fn next_run(&mut self) -> (String, String) {
+        if let Some(run) = self.open.pop() {
+            let flow = self.asked[&run];
+            return (run, format!("{flow}.yaml"));
+        }
+        let run = format!("r{}", self.asked.len());
+        let flow = *self.dice.pick(&FLOWS);
+        self.asked.insert(run.clone(), flow);
+        (run, format!("{flow}.yaml"))
+    }
+
+    /// Has a run taken in by whoever drives.
+    fn take_in(&mut self) {
+        let (run, flow) = self.next_run();
+        let errand = format!("errand={run}");
+        let packs = PACKS.to_str().unwrap();
+        let output =
+            self.place.done(&["run", &flow, "-i", &errand, "--run-id", &run, "--detach", "--quiet", "--packs", packs]);
+        if output.status.success() {
+            assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{run}\n"));
+            self.place.claims.accepted.insert(run);
+        } else {
+            // Whoever drives has died over it.
+            assert!(!told(&output).contains("panicked"), "{}", told(&output));
+            self.open.push(run);
+        }
+    }
+
+    /// Answers whoever asks.
+    fn answer(&mut self) {
+        let asking: Vec<_> = self.place.unfinished().into_iter().filter(|run| run.flow == "ask").collect();
+        for run in asking {
+            let text = format!("said-{}", self.said);
+            self.said += 1;
+            let output = self.place.done(&["answer", &run.name, "ask", &text]);
+            if output.status.success() {
+                self.place.claims.answered.insert((run.name, text));
+            }
+        }
+    }
+
+    /// Somebody drives all runs while others take runs in, answer and decide; then it dies.
+    fn drive(&mut self) {
+        let moment = self.moment(4);
+        let life = self.place.start(&["drive", "--packs", PACKS.to_str().unwrap()]);
+        let (tell, dead) = mpsc::channel();
+        let (ledger, killer) = (self.place.ledger.clone(), life.killer());
+        thread::scope(|threads| {
+            threads.spawn(|| {
+                match moment {
+                    Moment::Arrivals(count) => _ = ledger.await_arrivals(count, PATIENCE),
+                    Moment::Lines(count) => _ = life.await_lines(count, PATIENCE),
+                    Moment::Time(time) => thread::sleep(time),
+                }
+                killer.kill();
+                tell.send(()).unwrap();
+            });
+            // Before it has the store, those who ask would take it.
+            life.await_lines(1, Duration::from_secs(60));
+            while dead.try_recv().is_err() {
+                match self.dice.below(4) {
+                    0 | 1 if self.place.unfinished().len() < UNDER_WAY => self.take_in(),
+                    2 => self.answer(),
+                    3 => self.resolved += self.place.resolve(),
+                    _ => thread::sleep(Duration::from_millis(1)),
+                }
+            }
+        });
+        self.place.kill(life);
+    }
+
+    /// A run is watched by whoever runs it, and dies with it.
+    fn watch(&mut self) {
+        let unfinished = self.place.unfinished();
+        let old = unfinished.iter().filter(|run| !run.attention).map(|run| run.name.clone()).collect::<Vec<_>>();
+        let run = match old.is_empty() || self.dice.below(2) == 0 {
+            true => self.next_run().0,
+            false => self.dice.pick(&old).clone(),
+        };
+        let (flow, errand) = (format!("{}.yaml", self.asked[&run]), format!("errand={run}"));
+        let moment = self.moment(30);
+        let mut arguments = Place::watched(&flow, &run);
+        arguments.extend(["-i", &errand]);
+        let life = self.place.start(&arguments);
+        self.kill_at(moment, &life);
+        let seen = self.place.kill(life);
+        if seen.is_empty() && !self.place.claims.accepted.contains(&run) {
+            self.open.push(run);
+        }
+    }
+
+    /// Nobody dies any more, and the world answers: everything ends.
+    fn end(&mut self) {
+        self.place.ledger.end_trouble();
+        while !self.open.is_empty() {
+            self.take_in();
+        }
+        for _ in 0..60 {
+            let driven = self.place.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
+            assert!(driven.status.success(), "{}", told(&driven));
+            let unfinished = self.place.unfinished();
+            if unfinished.is_empty() {
+                return;
+            }
+            self.answer();
+            let resolved = self.place.resolve();
+            self.resolved += resolved;
+            for run in unfinished.iter().filter(|run| run.attention && resolved == 0) {
+                // It was killed too often without having moved on.
+                self.place.done(&["runs", "resume", &run.name, "--quiet"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_processes_die_at_any_time() {
+    let seeds: Vec<u64> = (0..(STORES * scale()) as u64).map(|story| seed() * 1_000 + story).collect();
+    let stories: Vec<_> = thread::scope(|threads| {
+        // Two at a time, as most machines have two cores.
+        let halves = seeds.chunks(seeds.len().div_ceil(2));
+        let halves: Vec<_> =
+            halves.map(|half| threads.spawn(|| half.iter().copied().map(tell).collect::<Vec<_>>())).collect();
+        halves.into_iter().flat_map(|half| half.join().unwrap()).collect()
+    });
+    let mut wrong = Vec::new();
+    let (mut kills, mut runs, mut succeeded, mut arrivals, mut resolved) = (0, 0, 0, 0, 0);
+    for (seed, story, found) in &stories {
+        kills += story.place.kills;
+        resolved += story.resolved;
+        arrivals += story.place.ledger.arrived();
+        let kept = checker::runs(&story.place.store());
+        runs += kept.len();
+        succeeded += kept.iter().filter(|run| run.standing == "succeeded").count();
+        wrong.extend(found.iter().map(|why| format!("seed {seed}: {why}")));
+    }
+    println!(
+        "{kills} processes killed in {} stores: {runs} runs, {succeeded} of them succeeded, {arrivals} requests arrived, \
+         {resolved} decided by a person, {} violations",
+        stories.len(),
+        wrong.len(),
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(kills >= ROUNDS * seeds.len() && resolved > 0);
+}
+
+fn tell(seed: u64) -> (u64, Story, Vec<String>) {
+    let mut story = Story::new(seed);
+    for _ in 0..ROUNDS {
+        match story.dice.below(5) {
+            0 | 1 => story.watch(),
+            _ => story.drive(),
+        }
+    }
+    story.end();
+    let wrong = story.place.check();
+    (seed, story, wrong)
+}

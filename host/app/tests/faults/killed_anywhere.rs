@@ -1,0 +1,137 @@
+//! One run at a time, killed after every so many events and every so many requests, and again while it goes on from there.
+
+use std::{fs, path::Path, time::Duration};
+
+use serde_json::Value;
+
+use crate::process::{PACKS, Place, flows, scale, told};
+
+/// Every so many events a process is killed; `FLOWCELL_TEST_SCALE` divides it.
+const STEP: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(60);
+const RUN: &str = "r";
+
+/// What is done to a run.
+struct Case {
+    flow: String,
+    arguments: Vec<String>,
+    outputs: Option<Value>,
+}
+
+/// The flows of these tests, and two of the examples, which call nobody.
+fn cases() -> Vec<Case> {
+    let own = flows().into_iter().map(|flow| Case {
+        flow: flow.file_name().unwrap().to_str().unwrap().to_owned(),
+        arguments: ["-i", "errand=e", "--answer", "ask=hello"].map(str::to_owned).into(),
+        outputs: None,
+    });
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/graph").canonicalize().unwrap();
+    let examples = ["foreach", "subflow"].into_iter().map(move |name| {
+        let flow = examples.join(name).with_extension("yaml");
+        let outputs = fs::read_to_string(flow.with_extension("expected.json")).unwrap();
+        let outputs = Some(serde_json::from_str(&outputs).unwrap());
+        Case { flow: flow.to_str().unwrap().to_owned(), arguments: Vec::new(), outputs }
+    });
+    let mut cases: Vec<_> = own.chain(examples).collect();
+    for case in &mut cases {
+        // Only who has a gate is answered.
+        if !case.flow.starts_with("ask") && !case.arguments.is_empty() {
+            case.arguments.truncate(2);
+        }
+    }
+    cases
+}
+
+/// What ends a life.
+#[derive(Clone, Copy, Debug)]
+enum After {
+    Events(usize),
+    Arrivals(usize),
+    /// Whatever it does, so long after its start.
+    Micros(u64),
+}
+
+/// One life of a run. True: it was killed where it was meant to be.
+fn live(place: &mut Place, case: &Case, after: After) -> bool {
+    let mut arguments = Place::watched(&case.flow, RUN);
+    arguments.extend(case.arguments.iter().map(String::as_str));
+    let (life, arrived) = (place.start(&arguments), place.ledger.arrived());
+    let came = match after {
+        After::Events(count) => life.await_lines(count, PATIENCE),
+        After::Arrivals(count) => loop {
+            if place.ledger.await_arrivals(arrived + count, Duration::from_millis(20)) {
+                break true;
+            }
+            if life.is_silent() {
+                break false;
+            }
+        },
+        After::Micros(time) => {
+            std::thread::sleep(Duration::from_micros(time));
+            true
+        }
+    };
+    place.kill(life);
+    came
+}
+
+/// Nobody dies any more: the same command ends the run, with a person's decisions where it asks.
+fn end(place: &mut Place, case: &Case) -> Result<Value, String> {
+    let mut arguments =
+        vec!["run", &case.flow, "--run-id", RUN, "--json", "--quiet", "--packs", PACKS.to_str().unwrap()];
+    arguments.extend(case.arguments.iter().map(String::as_str));
+    for _ in 0..10 {
+        let output = place.done(&arguments);
+        let given: Value = serde_json::from_slice(&output.stdout).map_err(|_| told(&output))?;
+        match output.status.code() {
+            Some(0) => return Ok(given["outputs"].clone()),
+            Some(3) if place.resolve() > 0 => {}
+            _ => return Err(format!("{given} {}", told(&output))),
+        }
+    }
+    Err("it asks again and again".into())
+}
+
+/// Kills a run there, and the next life soon after its start; then looks at what is left.
+fn tell(case: &Case, after: After, again: After, wrong: &mut Vec<String>) -> (bool, usize) {
+    let mut place = Place::new(1, 0);
+    let came = live(&mut place, case, after);
+    live(&mut place, case, again);
+    let ended = end(&mut place, case);
+    let expected = match (&ended, &case.outputs) {
+        (Ok(given), Some(outputs)) if given != outputs => vec![format!("the outputs are {given}")],
+        (Err(why), _) => vec![why.clone()],
+        _ => Vec::new(),
+    };
+    let found = expected.into_iter().chain(place.check());
+    wrong.extend(found.map(|why| format!("{} killed after {after:?} and {again:?}: {why}", case.flow)));
+    (came, place.kills)
+}
+
+#[test]
+fn a_run_survives_being_killed_anywhere_and_again_while_it_recovers() {
+    let step = (STEP / scale()).max(1);
+    let (mut kills, mut wrong) = (0, Vec::new());
+    let cases = cases();
+    assert!(cases.len() >= 10);
+    for case in &cases {
+        for events in (1..).step_by(step) {
+            // The first that a life tells is that it goes on.
+            let (came, killed) = tell(case, After::Events(events), After::Events(1 + events % 3), &mut wrong);
+            kills += killed;
+            if !came {
+                break;
+            }
+        }
+        for arrivals in 1.. {
+            let again = After::Micros(arrivals as u64 * 7_919 % 60_000);
+            let (came, killed) = tell(case, After::Arrivals(arrivals), again, &mut wrong);
+            kills += killed;
+            if !came {
+                break;
+            }
+        }
+    }
+    println!("{kills} processes killed in {} flows, {} violations", cases.len(), wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

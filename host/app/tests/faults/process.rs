@@ -1,0 +1,331 @@
+//! The real program: started, told to do something, killed.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{Arc, Condvar, LazyLock, Mutex},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::{
+    checker::{self, Calls, Claims, Run},
+    guests,
+    ledger::Ledger,
+};
+
+/// The packs of the couriers.
+pub(crate) static PACKS: LazyLock<PathBuf> = LazyLock::new(|| guests::build("courier", ""));
+
+pub(crate) fn scale() -> usize {
+    std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
+}
+
+/// A folder with flows, a store in it, and the server that the flows call.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+    pub(crate) ledger: Ledger,
+    pub(crate) claims: Claims,
+    pub(crate) kills: usize,
+}
+
+impl Place {
+    /// Flows find the server's address where `ORIGIN` stands.
+    pub(crate) fn new(seed: u64, trouble: u64) -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::new(&folder.path().join(".flowcell"), seed, trouble);
+        for flow in flows() {
+            let text = fs::read_to_string(&flow).unwrap().replace("ORIGIN", &ledger.origin());
+            fs::write(folder.path().join(flow.file_name().unwrap()), text).unwrap();
+        }
+        Place { folder, ledger, claims: Claims::default(), kills: 0 }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.folder().join(".flowcell")
+    }
+
+    pub(crate) fn flowcell(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
+        self.prepare(&mut command).args(arguments);
+        command
+    }
+
+    /// Gives a command that runs the program what the program needs.
+    pub(crate) fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+        command.current_dir(self.folder()).env("FLOWCELL_CACHE", cache).stdin(Stdio::null());
+        command.env("FLOWCELL_ALLOW_PRIVATE", self.ledger.address()).env_remove("FLOWCELL_STATE")
+    }
+
+    pub(crate) fn done(&self, arguments: &[&str]) -> Output {
+        self.flowcell(arguments).output().unwrap()
+    }
+
+    /// Starts a process that is to be killed; what it says is counted.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Life {
+        Life::of(&mut self.flowcell(arguments))
+    }
+
+    /// The arguments of a run that is watched.
+    pub(crate) fn watched<'a>(flow: &'a str, run: &'a str) -> Vec<&'a str> {
+        vec!["run", flow, "--run-id", run, "--quiet", "--events", "-", "--packs", PACKS.to_str().unwrap()]
+    }
+
+    /// Kills a process, and takes down what it has told.
+    pub(crate) fn kill(&mut self, life: Life) -> Vec<Value> {
+        self.kills += 1;
+        let lines = life.kill();
+        self.ledger.await_quiet();
+        self.note(&lines)
+    }
+
+    /// Takes down events that were told.
+    pub(crate) fn note(&mut self, lines: &[String]) -> Vec<Value> {
+        // The last line of somebody who was killed may not be whole.
+        let events: Vec<Value> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        events.iter().for_each(|event| self.claims.told(event.clone()));
+        events
+    }
+
+    /// Runs that somebody outside has started and that have not ended.
+    pub(crate) fn unfinished(&self) -> Vec<Run> {
+        let mut runs = checker::runs(&self.store());
+        runs.retain(|run| run.parent.is_none() && !run.has_ended());
+        runs
+    }
+
+    /// Decides what became of calls that nobody knows the end of, by what the world has seen. Answers how many.
+    pub(crate) fn resolve(&self) -> usize {
+        let runs = checker::runs(&self.store());
+        let mut resolved = 0;
+        for run in runs.iter().filter(|run| !run.has_ended()) {
+            for (address, key) in blocked(self, run) {
+                let (top, address) = from_the_top(&runs, run, address);
+                let reply = self.ledger.answer_to(&key);
+                let decision = match &reply {
+                    Some(answer) => vec!["--reply".to_owned(), response(answer)],
+                    None => vec!["--repeat".to_owned()],
+                };
+                if reply.is_none() {
+                    self.ledger.allow_again(&key);
+                }
+                let mut arguments = vec!["runs", "resolve", top, &address];
+                arguments.extend(decision.iter().map(String::as_str));
+                let output = self.done(&arguments);
+                let known = output.status.success() || told(&output).contains("not_blocked");
+                assert!(known || !told(&output).contains("is not JSON"), "{}", told(&output));
+                resolved += usize::from(output.status.success());
+            }
+        }
+        resolved
+    }
+
+    /// Everything that the store tells of its runs.
+    pub(crate) fn events(&self) -> BTreeMap<(String, u64), Value> {
+        let mut events = BTreeMap::new();
+        for run in checker::runs(&self.store()) {
+            let output = self.done(&["runs", "events", &run.name]);
+            assert!(output.status.success(), "{}: {}", run.name, told(&output));
+            for line in String::from_utf8(output.stdout).unwrap().lines() {
+                let event: Value = serde_json::from_str(line).unwrap();
+                events.insert((run.name.clone(), event["seq"].as_u64().unwrap()), event);
+            }
+        }
+        events
+    }
+
+    /// Everything that is wrong.
+    pub(crate) fn check(&self) -> Vec<String> {
+        self.ledger.await_quiet();
+        checker::check(&self.store(), &self.claims, &self.ledger.book(), &self.events())
+    }
+}
+
+pub(crate) fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The flows of these tests, in order of their names.
+pub(crate) fn flows() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/flows");
+    let mut flows: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    flows.sort();
+    flows
+}
+
+/// The tasks of a run that ask what became of a call, and the keys of these calls.
+fn blocked(place: &Place, run: &Run) -> Vec<(String, String)> {
+    let facts = run.facts();
+    let calls = Calls::of(facts.clone());
+    let mut open: BTreeMap<String, Option<String>> = BTreeMap::new();
+    for (name, fact) in &facts {
+        let task = &fact["task"];
+        match name.as_str() {
+            "TaskBlocked" => {
+                let call = &fact["reason"]["Ambiguous"];
+                let number = |name: &str| call[name].as_u64().unwrap_or_default();
+                let key = calls.ambiguous(task, number("attempt"), number("ordinal"));
+                open.insert(task.to_string(), key.map(str::to_owned));
+            }
+            "TaskResolved" | "TaskCancelled" => _ = open.remove(&task.to_string()),
+            _ => {}
+        }
+    }
+    if open.is_empty() {
+        return Vec::new();
+    }
+    // Facts name nodes by their index: events know the names.
+    let output = place.done(&["runs", "events", &run.name]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let events: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let address = |key: &str| {
+        let event = events.iter().find(|event| event["type"] == "call:start" && event["key"] == key)?;
+        let node = event["taskId"].as_str()?;
+        Some(event["scope"].as_str().map_or(node.to_owned(), |scope| format!("{scope}.{node}")))
+    };
+    let open = open.into_values().flatten();
+    open.filter_map(|key| Some((address(&key)?, key))).collect()
+}
+
+/// The run above all, and the address of a task as it has it.
+fn from_the_top<'a>(runs: &'a [Run], run: &'a Run, mut address: String) -> (&'a str, String) {
+    let mut run = run;
+    while let Some(parent) = &run.parent {
+        let call = run.name.strip_prefix(parent).unwrap().trim_start_matches('.');
+        let (node, _) = call.rsplit_once('.').unwrap();
+        address = format!("{node}/{address}");
+        run = runs.iter().find(|other| other.name == *parent).unwrap();
+    }
+    (&run.name, address)
+}
+
+/// What the capability would have answered.
+fn response(answer: &Value) -> String {
+    let headers = [["content-type", "application/json"]];
+    serde_json::json!({ "status": 200, "headers": headers, "body": { "text": answer.to_string() } }).to_string()
+}
+
+/// A process under test.
+pub(crate) struct Life {
+    child: Killer,
+    said: Arc<(Mutex<Said>, Condvar)>,
+    readers: Vec<thread::JoinHandle<()>>,
+}
+
+/// Who can kill a process, until its end was waited for.
+#[derive(Clone)]
+pub(crate) struct Killer(Arc<Mutex<Child>>);
+
+impl Killer {
+    pub(crate) fn kill(&self) {
+        let _ = self.0.lock().unwrap().kill();
+    }
+
+    fn wait(&self) -> Option<i32> {
+        self.0.lock().unwrap().wait().unwrap().code()
+    }
+}
+
+#[derive(Default)]
+struct Said {
+    out: Vec<String>,
+    err: Vec<String>,
+    closed: usize,
+}
+
+impl Life {
+    pub(crate) fn of(command: &mut Command) -> Life {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let said: Arc<(Mutex<Said>, Condvar)> = Arc::default();
+        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let readers = vec![
+            listen(BufReader::new(out), said.clone(), |said| &mut said.out),
+            listen(BufReader::new(err), said.clone(), |said| &mut said.err),
+        ];
+        Life { child: Killer(Arc::new(Mutex::new(child))), said, readers }
+    }
+
+    /// Sends a signal, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.0.lock().unwrap().id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    pub(crate) fn killer(&self) -> Killer {
+        self.child.clone()
+    }
+
+    /// Kills it without warning.
+    pub(crate) fn strike(&self) {
+        self.child.kill();
+    }
+
+    /// Waits until it has said so many lines, has ended, or the time is over. True if it has said so many.
+    pub(crate) fn await_lines(&self, count: usize, patience: Duration) -> bool {
+        let (said, changed) = &*self.said;
+        let waiting = |said: &mut Said| said.out.len() + said.err.len() < count && said.closed < 2;
+        let said = changed.wait_timeout_while(said.lock().unwrap(), patience, waiting).unwrap().0;
+        said.out.len() + said.err.len() >= count
+    }
+
+    /// Whether it will not say anything more.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.said.0.lock().unwrap().closed == 2
+    }
+
+    /// What it has said to people so far.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        self.said.0.lock().unwrap().err.clone()
+    }
+
+    /// Kills it without warning. Answers what it has said.
+    fn kill(mut self) -> Vec<String> {
+        self.child.kill();
+        self.child.wait();
+        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        std::mem::take(&mut self.said.0.lock().unwrap().out)
+    }
+
+    /// Waits for its end: exit code, what it said, and what it said to people.
+    pub(crate) fn end(mut self) -> (Option<i32>, Vec<String>, String) {
+        // A process that says nothing more has ended, or is about to.
+        self.readers.drain(..).for_each(|reader| reader.join().unwrap());
+        let code = self.child.wait();
+        let mut said = self.said.0.lock().unwrap();
+        (code, std::mem::take(&mut said.out), said.err.join("\n"))
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // A test that failed leaves nobody behind.
+        self.child.kill();
+        self.child.wait();
+    }
+}
+
+fn listen(
+    reader: impl BufRead + Send + 'static,
+    said: Arc<(Mutex<Said>, Condvar)>,
+    place: fn(&mut Said) -> &mut Vec<String>,
+) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        for line in reader.lines() {
+            let Ok(line) = line else { break };
+            place(&mut said.0.lock().unwrap()).push(line);
+            said.1.notify_all();
+        }
+        said.0.lock().unwrap().closed += 1;
+        said.1.notify_all();
+    })
+}

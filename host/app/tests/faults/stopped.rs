@@ -1,0 +1,49 @@
+//! A process that stands still for a while, as on a machine that was suspended.
+
+use std::{thread, time::Duration};
+
+use crate::process::{PACKS, Place, told};
+
+const STILL: Duration = Duration::from_millis(2_500);
+
+#[test]
+fn timers_that_are_due_while_a_process_stands_still_fire_once() {
+    let mut place = Place::new(1, 0);
+    let flow = "
+flow: { name: timers, outputs: { waited: '{{ each.items }}' } }
+nodes:
+  - id: each
+    type: control.foreach
+    input: { list: [0, 1, 2, 3, 4, 5, 6, 7], concurrency: 8 }
+    body: [one, two]
+    bodyOutput: '{{ two.waitedMs }}'
+  - { id: one, type: control.wait, input: { ms: '{{ 300 + 400 * each.index }}' }, policy: { totalTimeoutMs: 600000 } }
+  - { id: two, type: control.wait, input: { ms: '{{ 50 + 300 * each.index }}' } }
+  - id: send
+    type: courier.send
+    input: { url: ORIGIN/idempotent, errand: send, times: 3 }
+    grants: { http: [ORIGIN] }
+    policy: { timeoutMs: 60000 }
+edges: [{ from: one, to: two }]
+";
+    let flow = flow.replace("ORIGIN", &place.ledger.origin());
+    std::fs::write(place.folder().join("timers.yaml"), flow).unwrap();
+    place.ledger.hold(Some("send"));
+    let life = place.start(&Place::watched("timers.yaml", "r"));
+    assert!(place.ledger.await_arrivals(1, Duration::from_secs(30)), "{:?}", life.errors());
+    life.signal("STOP");
+    place.ledger.hold(None);
+    thread::sleep(STILL);
+    life.signal("CONT");
+    let (code, lines, said) = life.end();
+    assert_eq!(code, Some(0), "{said}");
+    place.note(&lines);
+    let output = place.done(&["run", "timers.yaml", "--run-id", "r", "--quiet", "--packs", PACKS.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", told(&output));
+    let outputs: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (index, waited) in outputs["waited"].as_array().unwrap().iter().enumerate() {
+        assert!(waited.as_u64().unwrap() >= 50 + 300 * index as u64, "{outputs}");
+    }
+    let wrong = place.check();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

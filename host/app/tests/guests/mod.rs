@@ -1,0 +1,37 @@
+//! Packs that live outside of the workspace, built when a test needs them.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The folder of a guest.
+pub(crate) fn guest(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guests").join(name)
+}
+
+/// Builds a guest and returns the directory of its component. The target directory is one of its own: the outer cargo may
+/// hold the lock of the usual one.
+pub(crate) fn build(name: &str, features: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{features}"));
+    let built = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--target",
+            "wasm32-wasip2",
+            "--features",
+            features,
+            "--manifest-path",
+        ])
+        .arg(guest(name).join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target)
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    target.join("wasm32-wasip2/release")
+}
