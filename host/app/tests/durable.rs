@@ -60,7 +60,7 @@ fn example(folder: &Path, flow: &Path) -> Command {
 /// Runs an example until it has told so many events, and kills it then. Answers the events, and whether it came so far.
 fn killed_after(folder: &Path, flow: &Path, events: usize) -> (Vec<Value>, bool) {
     let mut command = example(folder, flow);
-    if events / STEP % 2 == 0 {
+    if (events / STEP).is_multiple_of(2) {
         // The disk is as slow as it may be: whatever nobody waits for is lost.
         command.env("FLOWCELL_TEST_HOLD_BACK", "1");
     }
