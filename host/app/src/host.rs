@@ -7,6 +7,7 @@ use std::{
     collections::HashMap,
     fs,
     io::Write,
+    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -16,8 +17,9 @@ use flowcell_contract::{Capability, Catalog, Digest, NodeId, RunId, Tenant};
 use flowcell_engine::{Config, Engine, Limits, Pack};
 use flowcell_flow::{Diagnostic, PackRef, Source};
 use flowcell_runtime::{
-    Event, FlowRunner, Hubs, OpenError, RunOptions, World, each_unit,
+    Event, FlowRunner, Hubs, OpenError, RunOptions, World,
     export::{ExportError, export},
+    limits::READ_UNITS,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
     ports::{Blobs, CacheStore, Journal, Leases, StateStore, Timers},
     publish::Projector,
@@ -330,17 +332,39 @@ impl Host {
         export(reader, &library, &Tenant::local(), run, out)
     }
 
-    /// Visits the events of a run that the store has, from a number on.
-    pub fn each_event(&self, run: &RunId, from: u64, mut visit: impl FnMut(Event)) -> Result<(), StartError> {
+    /// Visits the events of a run that the store has, from a number on, until the visitor has enough.
+    pub fn each_event(
+        &self,
+        run: &RunId,
+        from: u64,
+        mut visit: impl FnMut(Event) -> ControlFlow<()>,
+    ) -> Result<(), StartError> {
         let tenant = Tenant::local();
         let record = self.0.journal.find(&tenant, run).map_err(OpenError::Store)?;
         let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
         let graph = self.pinned(&record.pin).map_err(OpenError::Pin)?;
         let mut projector = Projector::new(tenant.clone(), run.clone(), graph);
-        let read = each_unit(&*self.0.journal, &tenant, run, |unit| {
-            projector.project(&unit).into_iter().filter(|event| event.seq >= from).for_each(&mut visit);
-        });
-        Ok(read.map_err(OpenError::Store)?)
+        let mut at = 0;
+        loop {
+            let page = self.0.journal.read(&tenant, run, at, READ_UNITS).map_err(OpenError::Store)?;
+            let Some(last) = page.last() else { return Ok(()) };
+            at = last.next_seq();
+            for unit in page {
+                if unit.next_seq() <= from {
+                    projector.pass_over(&unit);
+                    continue;
+                }
+                let wanted = projector.project(&unit).into_iter().filter(|event| event.seq >= from);
+                if wanted.map(&mut visit).any(|flow| flow.is_break()) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// The store, if this process owns one: how often it has committed, and what is durable in it.
+    pub fn store(&self) -> Option<&SqliteStore> {
+        self.0.store.as_deref()
     }
 
     /// Milliseconds since 1970, as the host's timers see it.

@@ -60,7 +60,7 @@ pub use flowcell_runtime::{
     RunStatus, Waiting,
     export::ExportError,
     fact::{BlockReason, Resolution},
-    sqlite::{Filter, OpenStoreError, Reader, RunRow, Swept},
+    sqlite::{Filter, OpenStoreError, Reader, RunRow, SqliteStore, Swept},
 };
 pub use flowcell_services::egress::AddressRange;
 pub use host::{Host, HostBuilder};

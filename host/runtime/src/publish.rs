@@ -41,6 +41,32 @@ impl Projector {
         numbered.map(|(seq, fact)| self.event(seq, unit.ts, fact)).collect()
     }
 
+    /// Takes in a unit whose events nobody wants, for the sake of those that come after.
+    pub fn pass_over(&mut self, unit: &Unit) {
+        for fact in &unit.facts {
+            match fact {
+                Fact::RunStarted { .. } => self.started = unit.ts,
+                Fact::PassStarted { scope, owner, index, .. } => self.pass_started(*scope, *owner, *index),
+                Fact::PassEnded { scope, .. } => _ = self.scopes.remove(scope),
+                Fact::AttemptStarted { task } => self.attempt_started(*task, unit.ts),
+                Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } => {
+                    self.tasks.remove(task);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn pass_started(&mut self, scope: ScopeId, owner: TaskKey, index: u32) {
+        let path = self.path(owner.scope).address(&self.graph.node(owner.node).id);
+        self.scopes.insert(scope, ScopePath::from(format!("{path}[{index}]")));
+    }
+
+    fn attempt_started(&mut self, task: TaskKey, ts: u64) {
+        let entry = self.tasks.entry(task).or_default();
+        *entry = (entry.0 + 1, ts);
+    }
+
     fn event(&mut self, seq: u64, ts: u64, fact: &Fact) -> Event {
         let (kind, members) = self.describe(fact, ts);
         let (tenant, run_id) = (self.tenant.clone(), self.run_id.clone());
@@ -72,8 +98,7 @@ impl Projector {
             }
             Fact::ScopeClosing { scope } => ("scope:closing", self.scope_members(*scope)),
             Fact::PassStarted { scope, owner, index, .. } => {
-                let path = self.path(owner.scope).address(&self.graph.node(owner.node).id);
-                self.scopes.insert(*scope, ScopePath::from(format!("{path}[{index}]")));
+                self.pass_started(*scope, *owner, *index);
                 ("pass:start", self.scope_members(*scope))
             }
             Fact::PassEnded { scope, outcome } => {
@@ -108,8 +133,7 @@ impl Projector {
             Fact::TaskReady { task, .. } => ("task:ready", self.task(*task)),
             Fact::TaskSkipped { task, reason } => ("task:skipped", self.with(*task, [("reason", name_of(reason))])),
             Fact::AttemptStarted { task } => {
-                let entry = self.tasks.entry(*task).or_default();
-                *entry = (entry.0 + 1, ts);
+                self.attempt_started(*task, ts);
                 let node_type = Json::from(self.graph.node(task.node).node_type.name.clone());
                 ("task:start", self.with(*task, [("nodeType", node_type)]))
             }

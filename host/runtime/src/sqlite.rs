@@ -29,7 +29,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
@@ -162,6 +162,16 @@ impl SqliteStore {
         self.queue.push(Item::Sweep { tenant: tenant.clone(), told });
         self.queue.force();
         answer.recv().map_err(|_| StoreError("the store is not written any more".into()))
+    }
+
+    /// How many commits there were. Everything that one commit makes durable has waited for the disk together.
+    pub fn commits(&self) -> u64 {
+        self.queue.commits()
+    }
+
+    /// Has every commit take so much longer, as on a slower disk: to measure what a run waits for.
+    pub fn slow_down(&self, each: Duration) {
+        self.queue.slow_down(each);
     }
 
     /// What is durable.

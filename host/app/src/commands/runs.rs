@@ -6,6 +6,7 @@ mod tree;
 
 use std::{
     collections::HashSet,
+    ops::ControlFlow,
     path::Path,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -28,7 +29,7 @@ use super::{
     run::{self, RunArgs, answers},
 };
 use crate::{
-    output::{put, put_json, put_line},
+    output::{Lines, put, put_json},
     problem::{Exit, Problem},
     terminal::{Terminal, inert},
 };
@@ -303,23 +304,28 @@ fn table(rows: &[RunRow]) -> String {
 fn show(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let host = args.packs.reading_host(&args.store)?;
     let mut tree = tree::Tree::default();
-    each_event(&host, &args.run, 0, |event| tree.add(&event))?;
+    each_event(&host, &args.run, 0, |event| {
+        tree.add(&event);
+        ControlFlow::Continue(())
+    })?;
     put(&tree.render(terminal.paint_of_output()))?;
     Ok(Exit::Good)
 }
 
 fn events(args: &EventsArgs) -> Result<Exit, Problem> {
     let host = args.packs.reading_host(&args.store)?;
-    let mut failed = None;
-    each_event(&host, &args.run, args.from, |event| {
-        if failed.is_none() {
-            failed = serde_json::to_string(&event).map_err(|_| ()).ok().and_then(|line| put_line(&line).err());
-        }
-    })?;
-    failed.map_or(Ok(Exit::Good), Err)
+    let mut lines = Lines::default();
+    each_event(&host, &args.run, args.from, |event| lines.put(&event))?;
+    lines.end()?;
+    Ok(Exit::Good)
 }
 
-fn each_event(host: &Host, run: &RunId, from: u64, visit: impl FnMut(flowcell::Event)) -> Result<(), Problem> {
+fn each_event(
+    host: &Host,
+    run: &RunId,
+    from: u64,
+    visit: impl FnMut(flowcell::Event) -> ControlFlow<()>,
+) -> Result<(), Problem> {
     host.each_event(run, from, visit).map_err(Problem::from)
 }
 

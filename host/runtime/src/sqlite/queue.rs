@@ -1,7 +1,11 @@
 //! What waits for the writer, in order.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, PoisonError, mpsc::Sender},
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::Sender,
+    },
     time::{Duration, Instant},
 };
 
@@ -39,6 +43,9 @@ pub(super) enum Item {
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    commits: AtomicU64,
+    /// Nanoseconds that every commit takes longer.
+    slowed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -56,6 +63,25 @@ struct Waiting {
 }
 
 impl Queue {
+    /// How many commits there were.
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Relaxed)
+    }
+
+    /// Has every commit take so much longer.
+    pub(super) fn slow_down(&self, each: Duration) {
+        self.slowed.store(each.as_nanos() as u64, Relaxed);
+    }
+
+    /// The writer has committed. Waits where a slower disk would.
+    pub(super) fn committed(&self) {
+        self.commits.fetch_add(1, Relaxed);
+        let slowed = self.slowed.load(Relaxed);
+        if slowed > 0 {
+            std::thread::sleep(Duration::from_nanos(slowed));
+        }
+    }
+
     pub(super) fn push(&self, item: Item) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.abandoned {

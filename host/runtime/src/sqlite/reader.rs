@@ -6,7 +6,7 @@ use std::{
 };
 
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use serde::Serialize;
 
 use super::{
@@ -136,9 +136,7 @@ impl Reader {
     pub fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
         let connection = lock(&self.0);
         let sql = "SELECT run FROM runs WHERE tenant = ? AND parent = ? ORDER BY id";
-        let mut select = connection.prepare_cached(sql)?;
-        let rows = select.query_map(params![tenant.as_str(), run.as_str()], |row| row.get::<_, String>(0))?;
-        rows.map(|row| Ok(RunId::from(row?))).collect()
+        ids(&connection, sql, params![tenant.as_str(), run.as_str()])
     }
 
     /// Runs that somebody outside has started, the latest first.
@@ -159,11 +157,13 @@ impl Reader {
     /// is due at `now`.
     pub fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError> {
         let connection = lock(&self.0);
-        let sql = "SELECT run FROM runs WHERE tenant = ? AND depth = 0 AND standing IN ('active', 'parked')
-            AND (standing = 'active' OR due <= ?) ORDER BY due LIMIT ?";
-        let mut select = connection.prepare_cached(sql)?;
-        let rows = select.query_map(params![tenant.as_str(), now, limit as u64], |row| row.get::<_, String>(0))?;
-        rows.map(|row| Ok(RunId::from(row?))).collect()
+        // Two questions, so that each is answered from its index and ends with the limit.
+        let active = "SELECT run FROM runs WHERE tenant = ? AND depth = 0 AND standing = 'active' ORDER BY id LIMIT ?";
+        let mut runs = ids(&connection, active, params![tenant.as_str(), limit as u64])?;
+        let due = "SELECT run FROM runs WHERE tenant = ? AND depth = 0 AND standing = 'parked' AND due <= ?
+            ORDER BY due LIMIT ?";
+        runs.extend(ids(&connection, due, params![tenant.as_str(), now, (limit - runs.len()) as u64])?);
+        Ok(runs)
     }
 
     /// Runs that are over, and ended before a time or are not among the `keep` that ended last.
@@ -172,15 +172,14 @@ impl Reader {
         let sql = "SELECT run FROM (SELECT run, updated, row_number() OVER (ORDER BY updated DESC, id DESC) AS place
                 FROM runs WHERE tenant = ?1 AND depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled'))
             WHERE updated < ?2 OR place > ?3 ORDER BY updated";
-        let mut select = connection.prepare_cached(sql)?;
-        let rows = select.query_map(params![tenant.as_str(), before, keep], |row| row.get::<_, String>(0))?;
-        rows.map(|row| Ok(RunId::from(row?))).collect()
+        ids(&connection, sql, params![tenant.as_str(), before, keep])
     }
 
     /// When the next timer of a parked run is due.
     pub fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError> {
         let connection = lock(&self.0);
-        let sql = "SELECT min(due) FROM runs WHERE tenant = ? AND depth = 0 AND standing IN ('active', 'parked')";
+        let sql =
+            "SELECT min(due) FROM runs WHERE tenant = ? AND depth = 0 AND standing = 'parked' AND due IS NOT NULL";
         Ok(connection.prepare_cached(sql)?.query_row(params![tenant.as_str()], |row| row.get(0))?)
     }
 
@@ -246,6 +245,13 @@ fn place_before(connection: &Connection, id: i64, fact: u64) -> Result<Place, St
     let mut select = connection.prepare_cached(sql)?;
     let found = |row: &Row<'_>| Ok(Place { next_seq: row.get(0)?, checksum: row.get(1)? });
     Ok(select.query_row(params![id, fact], found).optional()?.unwrap_or_default())
+}
+
+/// The ids that a question is answered with.
+fn ids(connection: &Connection, sql: &str, params: impl Params) -> Result<Vec<RunId>, StoreError> {
+    let mut select = connection.prepare_cached(sql)?;
+    let rows = select.query_map(params, |row| row.get::<_, String>(0))?;
+    rows.map(|row| Ok(RunId::from(row?))).collect()
 }
 
 /// The columns that the row of a list is made from.

@@ -13,7 +13,7 @@ const LEAST_SQLITE: i32 = 3_051_003;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -78,6 +78,13 @@ UPDATE runs SET (next_seq, tail) =
     "
 -- A parked run in which somebody has to decide something.
 ALTER TABLE runs ADD COLUMN attention INTEGER NOT NULL DEFAULT 0;
+",
+    "
+-- Whoever looks for work, or for the latest runs, does not pass by those that only wait.
+DROP INDEX live;
+CREATE INDEX active ON runs (tenant) WHERE depth = 0 AND standing = 'active';
+CREATE INDEX due ON runs (tenant, due) WHERE depth = 0 AND standing = 'parked' AND due IS NOT NULL;
+CREATE INDEX latest ON runs (tenant, created) WHERE depth = 0 AND standing <> 'removed';
 ",
 ];
 

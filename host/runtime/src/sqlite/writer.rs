@@ -93,6 +93,7 @@ impl Writer {
         }
         note_ends(&transaction, &self.rows, items)?;
         transaction.commit()?;
+        self.queue.committed();
         Ok(swept)
     }
 

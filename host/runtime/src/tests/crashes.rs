@@ -231,8 +231,16 @@ impl Story {
 
     fn events(&self, run: &RunId, units: &[Arc<Unit>]) -> Vec<Event> {
         let graph = if run.as_str() == "run-1" { "planned" } else { "child" };
-        let mut projector = Projector::new(Tenant::local(), run.clone(), self.graphs[graph].clone());
-        units.iter().flat_map(|unit| projector.project(unit)).collect()
+        let projector = || Projector::new(Tenant::local(), run.clone(), self.graphs[graph].clone());
+        let mut whole = projector();
+        let events: Vec<_> = units.iter().flat_map(|unit| whole.project(unit)).collect();
+        // Whoever wants only the later ones sees the same.
+        let (passed_over, wanted) = units.split_at(units.len() / 2);
+        let mut later = projector();
+        passed_over.iter().for_each(|unit| later.pass_over(unit));
+        let wanted: Vec<_> = wanted.iter().flat_map(|unit| later.project(unit)).collect();
+        assert!(events.ends_with(&wanted), "what was passed over is missed");
+        events
     }
 
     /// No attempt is made again whose outcome was durable.
