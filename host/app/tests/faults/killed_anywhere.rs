@@ -9,17 +9,17 @@ use crate::process::{PACKS, Place, flows, scale, told};
 /// Every so many events a process is killed; `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
-const RUN: &str = "r";
+pub(crate) const RUN: &str = "r";
 
 /// What is done to a run.
-struct Case {
-    flow: String,
-    arguments: Vec<String>,
-    outputs: Option<Value>,
+pub(crate) struct Case {
+    pub(crate) flow: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) outputs: Option<Value>,
 }
 
 /// The flows of these tests, and two of the examples, which call nobody.
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let own = flows().into_iter().map(|flow| Case {
         flow: flow.file_name().unwrap().to_str().unwrap().to_owned(),
         arguments: ["-i", "errand=e", "--answer", "ask=hello"].map(str::to_owned).into(),
@@ -76,7 +76,7 @@ fn live(place: &mut Place, case: &Case, after: After) -> bool {
 }
 
 /// Nobody dies any more: the same command ends the run, with a person's decisions where it asks.
-fn end(place: &mut Place, case: &Case) -> Result<Value, String> {
+pub(crate) fn end(place: &mut Place, case: &Case) -> Result<Value, String> {
     let mut arguments =
         vec!["run", &case.flow, "--run-id", RUN, "--json", "--quiet", "--packs", PACKS.to_str().unwrap()];
     arguments.extend(case.arguments.iter().map(String::as_str));

@@ -18,4 +18,5 @@ mod killed_anywhere;
 mod ledger;
 mod process;
 mod stopped;
+mod storage;
 mod wrong;

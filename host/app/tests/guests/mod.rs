@@ -35,3 +35,21 @@ pub(crate) fn build(name: &str, features: &str) -> PathBuf {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     target.join("wasm32-wasip2/release")
 }
+
+/// Builds what stands between the program and a disk, and returns the library.
+#[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "not every test has a bad disk")]
+pub(crate) fn bad_disk() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad-disk");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/bad-disk/Cargo.toml");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--locked", "--manifest-path"])
+        .arg(manifest)
+        .arg("--target-dir")
+        .arg(&target)
+        .env_remove("CARGO_BUILD_TARGET")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    target.join("release/libbad_disk.so")
+}

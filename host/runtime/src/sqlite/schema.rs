@@ -92,7 +92,14 @@ CREATE INDEX latest ON runs (tenant, created) WHERE depth = 0 AND standing <> 'r
 pub(super) fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
     assert!(rusqlite::version_number() >= LEAST_SQLITE, "SQLite is too old to be trusted with a journal");
     let connection = Connection::open(file)?;
-    connection.pragma_update(None, "journal_mode", "wal")?;
+    // What the disk refuses is told after the row that says how it went; without it the store would stay in another mode.
+    let mut mode = String::new();
+    connection.pragma(None, "journal_mode", "wal", |row| row.get(0).map(|now| mode = now))?;
+    if mode != "wal" {
+        let message = format!("the write-ahead log cannot be used, and the journal stays in mode `{mode}`");
+        let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
+        return Err(rusqlite::Error::SqliteFailure(error, Some(message)));
+    }
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;

@@ -1,0 +1,110 @@
+//! A disk that is full, and one that fails: nothing is acknowledged that it does not hold, the process says why it stops,
+//! and when there is room again the same command goes on.
+
+use std::{fs, process::Command};
+
+use crate::{
+    killed_anywhere::{Case, RUN, cases, end},
+    process::{Life, Place, scale},
+};
+
+/// The process could not write its store, or could not open it.
+const STOPPED: [i32; 2] = [74, 2];
+
+fn case(flow: &str) -> Case {
+    cases().into_iter().find(|case| case.flow == flow).unwrap()
+}
+
+/// What is wrong about a life that met a fault, and about what it has left.
+fn look(place: &mut Place, case: &Case, life: Life, hit: impl Fn(&Place) -> bool) -> (bool, Vec<String>) {
+    let (code, lines, said) = life.end();
+    place.note(&lines);
+    let hit = hit(place);
+    let mut wrong = Vec::new();
+    match code {
+        Some(0) if !hit => {}
+        Some(3) if !hit => {}
+        Some(code) if hit && STOPPED.contains(&code) && said.contains("the store") && !said.contains("panicked") => {}
+        // Killed by the signal that a limit sends.
+        None if hit => {}
+        other => wrong.push(format!("it ended with {other:?}: {said}")),
+    }
+    wrong.extend(end(place, case).err());
+    wrong.extend(place.check());
+    (hit, wrong)
+}
+
+#[cfg(target_os = "linux")]
+fn sweep(what: &str, case: &Case, step: usize) -> (usize, Vec<String>) {
+    let library = crate::guests::bad_disk();
+    let (mut faults, mut wrong) = (0, Vec::new());
+    for number in (1..).step_by(step) {
+        let mut place = Place::new(1, 0);
+        let mut arguments = Place::watched(&case.flow, RUN);
+        arguments.extend(case.arguments.iter().map(String::as_str));
+        let bad = format!("{what}:{number}");
+        let life = Life::of(place.flowcell(&arguments).env("LD_PRELOAD", &library).env("BAD_DISK", &bad));
+        let (hit, found) = look(&mut place, case, life, |place| place.folder().join("bad-disk").exists());
+        wrong.extend(found.into_iter().map(|why| format!("{} with {bad}: {why}", case.flow)));
+        if !hit {
+            break;
+        }
+        faults += 1;
+    }
+    (faults, wrong)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_becomes_full_loses_nothing() {
+    let step = 9_usize.div_ceil(scale());
+    let told: Vec<_> = ["ask.yaml", "pay.yaml"].map(|flow| sweep("write", &case(flow), step)).into();
+    let faults: usize = told.iter().map(|(faults, _)| faults).sum();
+    let wrong: Vec<_> = told.into_iter().flat_map(|(_, wrong)| wrong).collect();
+    println!("{faults} processes with a disk that became full, {} violations", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(faults > 10);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_fails_to_make_durable_loses_nothing() {
+    let (faults, wrong) = sweep("sync", &case("send.yaml"), 1);
+    println!("{faults} processes with a disk that failed, {} violations", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(faults > 10);
+}
+
+#[test]
+fn files_that_may_not_grow_lose_nothing() {
+    let case = case("wait.yaml");
+    let (mut faults, mut wrong) = (0, Vec::new());
+    // Blocks of 512 bytes. With more, the store has room and the memory of the sandboxes, which are files too, has not.
+    for (blocks, ignored) in (1..150).step_by(12).flat_map(|blocks| [(blocks, true), (blocks, false)]) {
+        let mut place = Place::new(1, 0);
+        let script = format!("{} ulimit -f {blocks}; exec \"$@\"", if ignored { "trap '' XFSZ;" } else { "" });
+        let mut command = Command::new("sh");
+        place.prepare(&mut command).args(["-c", &script, "sh", env!("CARGO_BIN_EXE_flowcell")]);
+        command.args(Place::watched(&case.flow, RUN));
+        command.args(&case.arguments);
+        let (_, found) = look(&mut place, &case, Life::of(&mut command), |_| true);
+        wrong.extend(found.into_iter().map(|why| format!("{blocks} blocks, ignored {ignored}: {why}")));
+        faults += 1;
+    }
+    println!("{faults} processes whose files could not grow, {} violations", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_is_left_as_it_is() {
+    let mut place = Place::new(1, 0);
+    let case = case("pay.yaml");
+    let database = place.store().join("flowcell.db");
+    fs::create_dir_all(&database).unwrap();
+    let refused = place.done(&["run", &case.flow, "--run-id", RUN, "--quiet"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(crate::process::told(&refused).contains("cannot use the store"), "{}", crate::process::told(&refused));
+    fs::remove_dir(&database).unwrap();
+    end(&mut place, &case).unwrap();
+    assert_eq!(place.check(), Vec::<String>::new());
+}

@@ -1,0 +1,135 @@
+//! A disk that goes bad, for Linux: loaded with `LD_PRELOAD`, it stands before the C library's functions that write.
+//!
+//! `BAD_DISK=write:7` says that the seventh write to a store is cut short, and that there is no space for any later one;
+//! `BAD_DISK=sync:3` that the third attempt to make a store durable fails, and no other. Files that are not a store's are
+//! left alone. When something goes wrong, the file `bad-disk` is made in the current folder.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    mem::transmute,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+const EIO: c_int = 5;
+const ENOSPC: c_int = 28;
+const NEXT: *mut c_void = -1_isize as *mut c_void;
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
+    fn __errno_location() -> *mut c_int;
+}
+
+/// The function that would have been called.
+fn next(name: &CStr) -> *mut c_void {
+    unsafe { dlsym(NEXT, name.as_ptr()) }
+}
+
+fn fail(error: c_int) -> isize {
+    unsafe { *__errno_location() = error };
+    -1
+}
+
+/// The number from which on this goes wrong.
+fn bad_from(kind: &str) -> Option<u64> {
+    static PLAN: OnceLock<String> = OnceLock::new();
+    let plan = PLAN.get_or_init(|| std::env::var("BAD_DISK").unwrap_or_default());
+    plan.strip_prefix(kind)?.strip_prefix(':')?.parse().ok()
+}
+
+fn is_store(file: c_int) -> bool {
+    let path = std::fs::read_link(format!("/proc/self/fd/{file}"));
+    path.is_ok_and(|path| path.to_string_lossy().contains("flowcell.db"))
+}
+
+/// Leaves a sign that something went wrong.
+fn tell() {
+    let _ = std::fs::File::create("bad-disk");
+}
+
+/// What is to happen to this write.
+enum Fate {
+    Good,
+    Short,
+    Full,
+}
+
+fn write_fate(file: c_int) -> Fate {
+    static WRITES: AtomicU64 = AtomicU64::new(0);
+    let Some(bad) = bad_from("write").filter(|_| is_store(file)) else { return Fate::Good };
+    match WRITES.fetch_add(1, Ordering::SeqCst) + 1 {
+        number if number < bad => Fate::Good,
+        number if number == bad => {
+            tell();
+            Fate::Short
+        }
+        _ => Fate::Full,
+    }
+}
+
+fn sync_is_good(file: c_int) -> bool {
+    static SYNCS: AtomicU64 = AtomicU64::new(0);
+    let bad = bad_from("sync").filter(|_| is_store(file));
+    let good = bad.is_none_or(|bad| SYNCS.fetch_add(1, Ordering::SeqCst) + 1 != bad);
+    if !good {
+        tell();
+    }
+    good
+}
+
+type Write = unsafe extern "C" fn(c_int, *const c_void, usize) -> isize;
+type WriteAt = unsafe extern "C" fn(c_int, *const c_void, usize, i64) -> isize;
+type Sync = unsafe extern "C" fn(c_int) -> c_int;
+type Truncate = unsafe extern "C" fn(c_int, i64) -> c_int;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn write(file: c_int, bytes: *const c_void, count: usize) -> isize {
+    let write: Write = unsafe { transmute(next(c"write")) };
+    match write_fate(file) {
+        Fate::Good => unsafe { write(file, bytes, count) },
+        Fate::Short => unsafe { write(file, bytes, count / 2) },
+        Fate::Full => fail(ENOSPC),
+    }
+}
+
+unsafe fn write_at(name: &CStr, file: c_int, bytes: *const c_void, count: usize, at: i64) -> isize {
+    let write: WriteAt = unsafe { transmute(next(name)) };
+    match write_fate(file) {
+        Fate::Good => unsafe { write(file, bytes, count, at) },
+        Fate::Short => unsafe { write(file, bytes, count / 2, at) },
+        Fate::Full => fail(ENOSPC),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pwrite(file: c_int, bytes: *const c_void, count: usize, at: i64) -> isize {
+    unsafe { write_at(c"pwrite", file, bytes, count, at) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pwrite64(file: c_int, bytes: *const c_void, count: usize, at: i64) -> isize {
+    unsafe { write_at(c"pwrite64", file, bytes, count, at) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fsync(file: c_int) -> c_int {
+    let sync: Sync = unsafe { transmute(next(c"fsync")) };
+    if sync_is_good(file) { unsafe { sync(file) } } else { fail(EIO) as c_int }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdatasync(file: c_int) -> c_int {
+    let sync: Sync = unsafe { transmute(next(c"fdatasync")) };
+    if sync_is_good(file) { unsafe { sync(file) } } else { fail(EIO) as c_int }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ftruncate64(file: c_int, length: i64) -> c_int {
+    let truncate: Truncate = unsafe { transmute(next(c"ftruncate64")) };
+    match write_fate(file) {
+        Fate::Good => unsafe { truncate(file, length) },
+        Fate::Short | Fate::Full => fail(ENOSPC) as c_int,
+    }
+}
