@@ -224,9 +224,16 @@ impl Calls for Idling {
 
     fn next(&self, timeout_ms: Option<u32>) -> BoxFuture<'_, Option<Arrival>> {
         Box::pin(async move {
-            let idle = (self.started.load(Ordering::SeqCst) == 0).then(|| Idle::new(&self.clock));
-            let arrived = self.calls.next(timeout_ms).await;
-            drop(idle);
+            let mut next = self.calls.next(timeout_ms);
+            // Its own timer is set before time may jump.
+            let arrived = match poll_fn(|context| Poll::Ready(next.as_mut().poll(context))).await {
+                Poll::Ready(arrived) => arrived,
+                Poll::Pending => {
+                    let waits = self.started.load(Ordering::SeqCst) == 0;
+                    let _idle = waits.then(|| Idle::new(&self.clock));
+                    next.await
+                }
+            };
             if arrived.is_some() {
                 self.started.fetch_sub(1, Ordering::SeqCst);
             }
