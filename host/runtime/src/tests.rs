@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod clocks;
 mod crashes;
 mod disk;
 mod driving;

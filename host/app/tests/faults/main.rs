@@ -9,6 +9,7 @@
 #![cfg(unix)]
 
 mod checker;
+mod clocks;
 mod crash_loop;
 mod dice;
 #[path = "../guests/mod.rs"]

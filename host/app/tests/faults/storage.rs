@@ -36,7 +36,7 @@ fn look(place: &mut Place, case: &Case, life: Life, hit: impl Fn(&Place) -> bool
 
 #[cfg(target_os = "linux")]
 fn sweep(what: &str, case: &Case, step: usize) -> (usize, Vec<String>) {
-    let library = crate::guests::bad_disk();
+    let library = crate::guests::bad_machine();
     let (mut faults, mut wrong) = (0, Vec::new());
     for number in (1..).step_by(step) {
         let mut place = Place::new(1, 0);

@@ -36,12 +36,12 @@ pub(crate) fn build(name: &str, features: &str) -> PathBuf {
     target.join("wasm32-wasip2/release")
 }
 
-/// Builds what stands between the program and a disk, and returns the library.
+/// Builds what stands between the program and its machine, and returns the library.
 #[cfg(target_os = "linux")]
-#[allow(dead_code, reason = "not every test has a bad disk")]
-pub(crate) fn bad_disk() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad-disk");
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/bad-disk/Cargo.toml");
+#[allow(dead_code, reason = "not every test has a bad machine")]
+pub(crate) fn bad_machine() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad-machine");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/bad-machine/Cargo.toml");
     let built = Command::new(env!("CARGO"))
         .args(["build", "--release", "--locked", "--manifest-path"])
         .arg(manifest)
@@ -51,5 +51,5 @@ pub(crate) fn bad_disk() -> PathBuf {
         .output()
         .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    target.join("release/libbad_disk.so")
+    target.join("release/libbad_machine.so")
 }

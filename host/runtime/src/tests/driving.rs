@@ -78,12 +78,12 @@ fn flow(nodes: Vec<Planned>, edges: Vec<(usize, usize, On)>) -> PlannedBody {
     PlannedBody { nodes, edges }
 }
 
-fn chain(plans: Vec<Plan>) -> PlannedBody {
+pub(super) fn chain(plans: Vec<Plan>) -> PlannedBody {
     let edges = (1..plans.len()).map(|to| (to - 1, to, On::Success)).collect();
     flow(plans.into_iter().map(Planned::new).collect(), edges)
 }
 
-fn world(main: &Scripted, child: Option<Scripted>) -> World {
+pub(super) fn world(main: &Scripted, child: Option<Scripted>) -> World {
     let mut plans = HashMap::from([("planned".to_owned(), main.plans.clone())]);
     let mut flows: Arc<dyn Flows> = Arc::new(NoFlows);
     if let Some(mut child) = child {
@@ -105,7 +105,7 @@ fn start(main: &PlannedBody, child: Option<&PlannedBody>, policy: FlowPolicy, op
     FlowRunner::new(flow, Arc::new(world), options).unwrap()
 }
 
-fn block<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn block<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 

@@ -1,8 +1,10 @@
-//! A disk that goes bad, for Linux: loaded with `LD_PRELOAD`, it stands before the C library's functions that write.
+//! A machine that goes bad, for Linux: loaded with `LD_PRELOAD`, it stands before functions of the C library.
 //!
 //! `BAD_DISK=write:7` says that the seventh write to a store is cut short, and that there is no space for any later one;
 //! `BAD_DISK=sync:3` that the third attempt to make a store durable fails, and no other. Files that are not a store's are
 //! left alone. When something goes wrong, the file `bad-disk` is made in the current folder.
+//!
+//! `BAD_CLOCK=-3600` says by how many seconds the calendar's clock is wrong.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -132,4 +134,26 @@ unsafe extern "C" fn ftruncate64(file: c_int, length: i64) -> c_int {
         Fate::Good => unsafe { truncate(file, length) },
         Fate::Short | Fate::Full => fail(ENOSPC) as c_int,
     }
+}
+
+#[repr(C)]
+struct Time {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+const CALENDAR: c_int = 0;
+
+type Clock = unsafe extern "C" fn(c_int, *mut Time) -> c_int;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Time) -> c_int {
+    static WRONG: OnceLock<i64> = OnceLock::new();
+    let real: Clock = unsafe { transmute(next(c"clock_gettime")) };
+    let told = unsafe { real(clock, time) };
+    if told == 0 && clock == CALENDAR {
+        let wrong = || std::env::var("BAD_CLOCK").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or_default();
+        unsafe { (*time).seconds += WRONG.get_or_init(wrong) };
+    }
+    told
 }

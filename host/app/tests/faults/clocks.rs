@@ -1,0 +1,81 @@
+//! A calendar's clock that is wrong when a process starts: timers fire once all the same, and no wait is below zero.
+
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde_json::Value;
+
+use crate::{
+    guests,
+    process::{Life, Place},
+};
+
+const HOUR: i64 = 3_600;
+const YEARS: i64 = 10 * 365 * 24 * HOUR;
+/// No wait took longer than the clock was wrong.
+const LONGEST_MS: u64 = 11 * 365 * 24 * 3_600_000;
+/// By how many seconds the clock is wrong, life after life. Before the last life it never was later than then: what is
+/// due by a clock that was too late is due when that time has come.
+const CLOCKS: [&[i64]; 5] =
+    [&[0, HOUR, HOUR], &[0, -HOUR, 0], &[0, YEARS, YEARS], &[0, -HOUR, 0, -HOUR, 0], &[-HOUR, HOUR, -HOUR, HOUR]];
+
+const FLOW: &str = "
+flow: { name: clocks, outputs: { waited: '{{ third.waitedMs }}', tries: '{{ fails.attempts }}' } }
+nodes:
+  - { id: first, type: control.wait, input: { ms: 40 }, policy: { timeoutMs: 5000 } }
+  - { id: second, type: control.wait, input: { ms: 40 } }
+  - { id: third, type: control.wait, input: { ms: 40 } }
+  - { id: fails, type: data.json.parse, input: { text: '{' }, policy: { retry: { maxAttempts: 4, backoffMs: 30, on: any }, timeoutMs: 5000, continueOnError: true } }
+  - { id: send, type: courier.send, input: { url: ORIGIN/idempotent, errand: send, times: 4 }, grants: { http: [ORIGIN] }, policy: { timeoutMs: 60000 } }
+edges: [{ from: first, to: second }, { from: second, to: third }]
+";
+
+#[test]
+fn timers_fire_once_whatever_the_calendar_says() {
+    let library = guests::bad_machine();
+    let (mut kills, mut wrong) = (0, Vec::new());
+    for clocks in CLOCKS {
+        for events in [6, 9, 12, 16] {
+            let mut place = Place::new(1, 0);
+            fs::write(place.folder().join("clocks.yaml"), FLOW.replace("ORIGIN", &place.ledger.origin())).unwrap();
+            let live = |place: &Place, clock: i64| {
+                let mut command = place.flowcell(&Place::watched("clocks.yaml", "r"));
+                Life::of(command.env("LD_PRELOAD", &library).env("BAD_CLOCK", clock.to_string()))
+            };
+            let (last, before) = clocks.split_last().unwrap();
+            for (index, clock) in before.iter().enumerate() {
+                let life = live(&place, *clock);
+                // A life in the past waits until it has caught up.
+                life.await_lines(if index == 0 { events } else { 3 }, Duration::from_millis(300));
+                place.kill(life);
+            }
+            let (code, lines, said) = live(&place, *last).end();
+            place.note(&lines);
+            let mut found = place.check();
+            if code != Some(0) {
+                found.push(format!("it ended with {code:?}: {said}"));
+            }
+            let events_kept = place.events();
+            let end = events_kept.values().next_back().and_then(|event| event["ts"].as_u64()).unwrap_or_default();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+            assert!((end as i64 / 1_000 - now - last).abs() < HOUR / 2, "the clock was not wrong: {end}");
+            for event in events_kept.values() {
+                let times = ["durationMs", "delayMs"].iter().map(|name| &event[name]);
+                let times = times.chain([&event["result"]["waitedMs"]]).filter_map(Value::as_u64);
+                found
+                    .extend(times.filter(|time| *time > LONGEST_MS).map(|_| format!("a wait that cannot be: {event}")));
+                if event["type"] == "task:failed" && event["taskId"] != "fails" {
+                    found.push(format!("it failed: {event}"));
+                }
+            }
+            wrong.extend(found.into_iter().map(|why| format!("clocks {clocks:?} after {events} events: {why}")));
+            kills += place.kills;
+        }
+    }
+    println!("{kills} processes killed under {} clocks, {} violations", CLOCKS.len(), wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
