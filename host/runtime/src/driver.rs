@@ -36,8 +36,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use flowcell_contract::{Digest, Failure, Json, RunId, Step, StepResult, Tenant, code};
-use flowcell_flow::graph::FlowPolicy;
+use flowcell_contract::{Digest, Failure, Json, RunId, Step, StepResult, Tenant, Value, code};
+use flowcell_flow::graph::{FlowPolicy, NodeIx};
 use futures_util::{
     FutureExt, StreamExt,
     future::{AbortHandle, Aborted, BoxFuture},
@@ -56,16 +56,18 @@ use crate::{
     hub::{Channel, Command, Hub, HubError, Request},
     limits::{COMMAND_QUEUE, READ_UNITS},
     outstanding::{Outstanding, Timer},
-    ports::{Entry, Journal, Pin, Record, StageError, Staged, Standing, StoreError, Unit},
+    ports::{Again, Entry, Journal, Pin, Record, StageError, Staged, Standing, StoreError, Unit},
     publish::Projector,
     result::{Rest, Waiting},
-    run::{Again, Given},
     state::RunState,
     timing::TimerHeap,
     world::{Pinned, World, random},
 };
 use leave::{CallKey, Ended};
 use trail::{Deferred, Trail};
+
+/// Outputs of nodes of the flow itself, which are not run.
+pub(crate) type Given = HashMap<NodeIx, Value>;
 
 /// What came of an attempt.
 struct Answered {

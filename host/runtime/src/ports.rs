@@ -12,7 +12,7 @@ use std::{
 };
 
 pub use flowcell_contract::Blobs;
-use flowcell_contract::{Failure, RunId, Tenant, Value, code};
+use flowcell_contract::{Failure, NodeId, RunId, Tenant, Value, code};
 use flowcell_flow::graph::FlowPolicy;
 use futures_util::{future::BoxFuture, task::AtomicWaker};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use crate::{
     fact::{Fact, Write},
     result::RunStatus,
-    run::Again,
 };
 
 /// All facts of one decision: appended together or not at all.
@@ -46,6 +45,16 @@ impl Unit {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pin(pub Arc<str>);
+
+/// Of which run, and from which node on, a run does again what was done. The other nodes have the outputs that they had
+/// then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Again {
+    /// Which run.
+    pub run: RunId,
+    /// A node of the flow itself.
+    pub from: NodeId,
+}
 
 /// What is known of a run beside its facts, written with its first unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

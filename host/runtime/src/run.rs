@@ -11,8 +11,6 @@ use std::{
 use flowcell_contract::{Failure, Json, NodeId, RunId, Tenant};
 use flowcell_flow::graph::FlowPolicy;
 
-pub use again::Again;
-pub(crate) use again::Given;
 use again::given;
 
 use crate::{

@@ -1,34 +1,17 @@
 //! Doing again what a run did: all of it, or from a node on.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
-use flowcell_contract::{NodeId, RunId, Tenant, Value};
+use flowcell_contract::{NodeId, RunId, Tenant};
 use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
-use serde::{Deserialize, Serialize};
 
 use super::{FlowRunner, OpenError, RunOptions};
 use crate::{
-    driver::each_unit,
+    driver::{Given, each_unit},
     fact::{Fact, ScopeId},
-    ports::{Journal, StoreError},
+    ports::{Again, Journal, StoreError},
     world::{Pinned, World},
 };
-
-/// Of which run, and from which node on, a run does again what was done. The other nodes have the outputs that they had
-/// then.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Again {
-    /// Which run.
-    pub run: RunId,
-    /// A node of the flow itself.
-    pub from: NodeId,
-}
-
-/// Outputs of nodes of the flow itself, which are not run.
-pub(crate) type Given = HashMap<NodeIx, Value>;
 
 impl FlowRunner {
     /// Prepares a new run that does again what another did: the same flow, as it was pinned, with the same input. From a
