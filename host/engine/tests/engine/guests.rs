@@ -24,7 +24,8 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-fn build(arguments: &[&str], artefact: &str) -> Vec<u8> {
+/// Builds a guest and answers what became of it.
+pub(crate) fn build(arguments: &[&str], artefact: &str) -> Vec<u8> {
     let target = root().join("target/guests");
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--quiet", "--target", "wasm32-wasip2", "--target-dir"])

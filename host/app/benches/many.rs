@@ -1,0 +1,112 @@
+//! What it costs to have much: many parked runs, long histories, many calls that leave the host, many runs at once. Prints
+//! one line per claim, each with what it is compared with, measured in the same run.
+//!
+//! `cargo bench -p flowcell --bench many -- calls` measures one part: `parked`, `killed`, `events`, `calls` or `together`.
+//! In the development profile everything is smaller by a factor of ten, to try the benchmark itself.
+//!
+//! Durable lines come twice: on the disk as it is, and with every commit taking a millisecond longer, as on a slower disk.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+#![cfg(unix)]
+
+use std::{
+    env,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use flowcell::{Host, LoadedFlow, Source};
+
+#[path = "../../engine/benches/attempt/bare.rs"]
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
+mod bare;
+#[path = "many/calls.rs"]
+mod calls;
+#[path = "many/events.rs"]
+mod events;
+#[path = "../../engine/tests/engine/guests.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod guests;
+#[path = "many/parked.rs"]
+mod parked;
+
+/// As in the command line.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Every figure is the median of so many rounds, and what is compared takes turns.
+const ROUNDS: usize = 7;
+
+type Part = fn(&Path);
+
+const PARTS: [(&str, Part); 5] = [
+    ("parked", parked::parked),
+    ("killed", parked::killed),
+    ("events", events::events),
+    ("calls", calls::calls),
+    ("together", calls::together),
+];
+
+fn main() {
+    let arguments: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if let [own, folder, runs] = &arguments[..]
+        && own == "--own"
+    {
+        return parked::own(Path::new(folder), runs.parse().unwrap());
+    }
+    for (name, part) in PARTS {
+        if arguments.is_empty() || arguments.iter().any(|argument| argument == name) {
+            let folder = tempfile::tempdir().unwrap();
+            part(folder.path());
+        }
+    }
+}
+
+/// A number of things, fewer if nobody wants to know.
+const fn scaled(count: usize) -> usize {
+    if cfg!(debug_assertions) { count / 10 } else { count }
+}
+
+fn load(host: &Host, text: &str) -> LoadedFlow {
+    host.load_source(Source { name: "bench.yaml".into(), text: text.into() }).unwrap()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().event_interval(1).enable_time().build().unwrap()
+}
+
+/// The real program, with a cache and a store of its own.
+fn flowcell(cache: &Path, state: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
+    command.env("FLOWCELL_CACHE", cache).env("FLOWCELL_STATE", state).env_remove("FLOWCELL_STORE");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn median<T: PartialOrd + Copy>(mut values: Vec<T>) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    values[values.len() / 2]
+}
+
+/// The medians of two that take turns.
+fn medians<T: PartialOrd + Copy>(mut one: impl FnMut() -> T, mut other: impl FnMut() -> T) -> (T, T) {
+    let (ones, others) = (0..ROUNDS).map(|_| (one(), other())).unzip();
+    (median(ones), median(others))
+}
+
+/// KiB of memory that a process has, as its status file names it; none: it is over.
+fn memory_of(process: u32, name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().strip_suffix(" kB")?.parse().ok())
+}

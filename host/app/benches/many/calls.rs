@@ -1,0 +1,232 @@
+//! Runs whose nodes make calls that leave the host: one each, answered at once.
+
+use std::{
+    fmt::Write,
+    future::ready,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use flowcell::{
+    Host, Json, LoadedFlow, RunOptions, RunStatus,
+    contract::{Admission, Call, Caller, Capability, Effect, Failure, Outgoing, Value},
+};
+use futures_util::future::{BoxFuture, join_all};
+use rusqlite::Connection;
+
+use super::{ROUNDS, bare, guests, load, median, medians, ms, runtime, timed};
+
+const CHAIN: usize = 100;
+const LONG_CHAIN: usize = 1_000;
+const AT_ONCE: usize = 64;
+/// What a commit takes longer on the slower disk.
+const SLOWER: Duration = Duration::from_millis(1);
+
+/// As large as what a step of the chain leaves in the journal.
+const BODY_BYTES: usize = 1_200;
+/// What SQLite lets a log grow to before it begins anew.
+const LOG_BYTES: usize = 5 << 20;
+const ERRAND: &str = r#"{"url":"https://api.example.com/errands","errand":"parcels"}"#;
+
+/// Answers at once, and notes when it was called.
+#[derive(Default)]
+struct Answers(Mutex<Vec<Instant>>);
+
+impl Capability for Answers {
+    fn admit(&self, _: &Call, _: &Caller) -> Result<Admission, Failure> {
+        let about = Json::object([("url", Json::from("https://api.example.com/errands"))]);
+        Ok(Admission { effect: Effect::Idempotent, about })
+    }
+
+    fn perform(&self, _: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+        self.0.lock().unwrap().push(Instant::now());
+        let reply = r#"{"status":200,"headers":[["content-type","application/json"]],"body":{"text":"{\"ok\":true}"}}"#;
+        Box::pin(ready(Ok(Value::parse(reply).unwrap())))
+    }
+}
+
+/// A host, and what stands behind its `http`.
+struct World {
+    host: Host,
+    answers: Arc<Answers>,
+}
+
+impl World {
+    fn new(packs: &Path, state: Option<PathBuf>) -> World {
+        let answers = Arc::new(Answers::default());
+        let builder = Host::builder().packs(packs).capability("http", answers.clone());
+        let builder = state.into_iter().fold(builder, |builder, state| builder.state_dir(state));
+        World { host: builder.build().unwrap(), answers }
+    }
+
+    fn slow_down(&self, each: Duration) {
+        self.host.store().unwrap().slow_down(each);
+    }
+
+    fn commits(&self) -> u64 {
+        self.host.store().map_or(0, |store| store.commits())
+    }
+}
+
+/// A chain of nodes that make one call each.
+fn chain(length: usize) -> String {
+    let mut nodes = format!("flow: {{ name: errands, input: {ERRAND} }}\nnodes:\n");
+    let mut edges = String::from("edges:\n");
+    for at in 0..length {
+        let input = "{ url: '{{ flow.input.url }}', errand: '{{ flow.input.errand }}' }";
+        let grants = "{ http: ['https://api.example.com'] }";
+        writeln!(nodes, "  - {{ id: n{at}, type: courier.send, input: {input}, grants: {grants} }}").unwrap();
+        if at > 0 {
+            writeln!(edges, "  - {{ from: n{}, to: n{at} }}", at - 1).unwrap();
+        }
+    }
+    nodes + &edges
+}
+
+/// Where the packs are.
+fn packs(folder: &Path) -> PathBuf {
+    let manifest = guests::root().join("tests/guests/courier/Cargo.toml");
+    let courier = guests::build(&["--release", "--manifest-path", manifest.to_str().unwrap()], "release/courier.wasm");
+    let packs = folder.join("packs");
+    std::fs::create_dir(&packs).unwrap();
+    std::fs::write(packs.join("courier.wasm"), courier).unwrap();
+    packs
+}
+
+async fn run(host: &Host, flow: &LoadedFlow) {
+    let runner = host.runner(flow, RunOptions { without_events: true, ..RunOptions::default() }).unwrap();
+    let result = tokio::spawn(runner.run()).await.unwrap();
+    assert_eq!(result.status, RunStatus::Succeeded, "{:?}", result.error);
+}
+
+/// A database like the store's, and nothing else.
+struct BareStore(Connection);
+
+impl BareStore {
+    fn new(folder: &Path) -> BareStore {
+        let connection = Connection::open(folder.join("bare.db")).unwrap();
+        connection.pragma_update(None, "journal_mode", "wal").unwrap();
+        connection.pragma_update(None, "synchronous", "full").unwrap();
+        connection.execute_batch("CREATE TABLE units (id INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT").unwrap();
+        let store = BareStore(connection);
+        // The log gets as long as it will be: to write over it is cheaper for the disk than to make it longer.
+        store.commit(&"x".repeat(LOG_BYTES), Duration::ZERO);
+        store
+    }
+
+    fn commit(&self, body: &str, slower: Duration) {
+        self.0.prepare_cached("INSERT INTO units (body) VALUES (?)").unwrap().execute([body]).unwrap();
+        if !slower.is_zero() {
+            std::thread::sleep(slower);
+        }
+    }
+}
+
+/// A chain of calls over as many bare commits and bare calls of a component; and a long one, whose steps cost the same from
+/// the first to the last.
+pub(super) fn calls(folder: &Path) {
+    let packs = packs(folder);
+    let (runtime, body) = (runtime(), "x".repeat(BODY_BYTES));
+    let kept = World::new(&packs, Some(folder.join("state")));
+    let memory = World::new(&packs, None);
+    let short = load(&kept.host, &chain(CHAIN));
+    let long = load(&kept.host, &chain(LONG_CHAIN));
+    let bare = bare::Bare::new(&guests::HOSTILE, ERRAND);
+    let store = BareStore::new(folder);
+    for (disk, slower) in [("", Duration::ZERO), (", commits 1 ms longer", SLOWER)] {
+        kept.slow_down(slower);
+        let ours = || timed(|| runtime.block_on(run(&kept.host, &short)));
+        let theirs = || {
+            timed(|| {
+                runtime.block_on(async {
+                    for _ in 0..CHAIN {
+                        bare.call().await;
+                        store.commit(&body, slower);
+                    }
+                });
+            })
+        };
+        // The first fills caches, and the store's log.
+        runtime.block_on(run(&kept.host, &long));
+        let before = kept.commits();
+        let (ours, theirs) = medians(ours, theirs);
+        let commits = (kept.commits() - before) as f64 / (CHAIN * ROUNDS) as f64;
+        println!(
+            "chain of {CHAIN} calls{disk}: {:.0} µs a step, a bare commit and a bare call {:.0} µs, ratio {:.2}; \
+             {commits:.2} commits a step",
+            each(ours),
+            each(theirs),
+            ours.as_secs_f64() / theirs.as_secs_f64()
+        );
+        if slower.is_zero() {
+            let (calls, commits) = medians(
+                || timed(|| runtime.block_on(run(&memory.host, &short))),
+                || timed(|| (0..CHAIN).for_each(|_| store.commit(&body, slower))),
+            );
+            println!(
+                "chain of {CHAIN} calls in memory: {:.0} µs a step; a bare commit {:.0} µs",
+                each(calls),
+                each(commits)
+            );
+        }
+        let quarters = (0..ROUNDS).map(|_| {
+            kept.answers.0.lock().unwrap().clear();
+            runtime.block_on(run(&kept.host, &long));
+            let times = kept.answers.0.lock().unwrap();
+            let quarter = LONG_CHAIN / 4;
+            let first = times[quarter - 1] - times[0];
+            let last = times[LONG_CHAIN - 1] - times[LONG_CHAIN - quarter];
+            (first, last)
+        });
+        let (first, last): (Vec<_>, Vec<_>) = quarters.unzip();
+        let (first, last) = (median(first), median(last));
+        println!(
+            "chain of {LONG_CHAIN} calls{disk}: first quarter {:.1} ms, last quarter {:.1} ms, ratio {:.2}",
+            ms(first),
+            ms(last),
+            last.as_secs_f64() / first.as_secs_f64()
+        );
+    }
+}
+
+fn each(lap: Duration) -> f64 {
+    lap.as_secs_f64() * 1e6 / CHAIN as f64
+}
+
+/// Many such chains at once, over one, and over as many on a store in memory.
+pub(super) fn together(folder: &Path) {
+    let packs = packs(folder);
+    let runtime = runtime();
+    let kept = World::new(&packs, Some(folder.join("state")));
+    let memory = World::new(&packs, None);
+    let flow = load(&kept.host, &chain(CHAIN));
+    let in_memory = load(&memory.host, &chain(CHAIN));
+    let steps = |world: &World, flow: &LoadedFlow, runs: usize| {
+        let all = || runtime.block_on(join_all((0..runs).map(|_| run(&world.host, flow))));
+        (CHAIN * runs) as f64 / timed(|| drop(all())).as_secs_f64()
+    };
+    for (disk, slower) in [("", Duration::ZERO), (", commits 1 ms longer", SLOWER)] {
+        kept.slow_down(slower);
+        // The first fill caches, and the store's log.
+        steps(&kept, &flow, 10);
+        steps(&memory, &in_memory, 10);
+        let laps = (0..ROUNDS).map(|_| {
+            let one = steps(&kept, &flow, 1);
+            let before = kept.commits();
+            let many = steps(&kept, &flow, AT_ONCE);
+            let commits = (kept.commits() - before) as f64 / (CHAIN * AT_ONCE) as f64;
+            (one, many, commits, steps(&memory, &in_memory, AT_ONCE))
+        });
+        let laps: Vec<_> = laps.collect();
+        let part = |part: fn(&(f64, f64, f64, f64)) -> f64| median(laps.iter().map(part).collect());
+        let (one, many) = (part(|lap| lap.0), part(|lap| lap.1));
+        let (commits, memory) = (part(|lap| lap.2), part(|lap| lap.3));
+        println!(
+            "{AT_ONCE} chains of calls at once{disk}: {many:.0} steps/s, one {one:.0}, ratio {:.1}; in memory {memory:.0}, \
+             {:.0} %; {commits:.3} commits a step",
+            many / one,
+            many / memory * 100.0
+        );
+    }
+}
