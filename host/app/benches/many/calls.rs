@@ -127,7 +127,9 @@ impl BareStore {
 /// the first to the last.
 pub(super) fn calls(folder: &Path) {
     let packs = packs(folder);
-    let (runtime, body) = (runtime(), "x".repeat(BODY_BYTES));
+    // As the command line runs one run.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let body = "x".repeat(BODY_BYTES);
     let kept = World::new(&packs, Some(folder.join("state")));
     let memory = World::new(&packs, None);
     let short = load(&kept.host, &chain(CHAIN));
