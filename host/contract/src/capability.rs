@@ -1,6 +1,6 @@
 //! What stands behind the gate: a capability whose calls leave the host, and bytes kept by content.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use futures_util::future::BoxFuture;
 
@@ -34,6 +34,8 @@ pub struct Caller {
     pub grants: Arc<Grants>,
     /// What the node type says that its calls do to the world.
     pub effect: Effect,
+    /// What the task's config says of the tools that may be called: its member `permissions`.
+    pub permissions: Option<Json>,
 }
 
 /// What a call that was admitted is.
@@ -43,6 +45,17 @@ pub struct Admission {
     pub effect: Effect,
     /// What people are shown of it, such as `{ "method", "url" }`. No secrets, and short.
     pub about: Json,
+    /// A person has to allow it first.
+    pub ask: Option<Ask>,
+}
+
+/// A call that a person has to allow before it leaves. Without an answer in time it is denied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// What the person is asked.
+    pub prompt: String,
+    /// How long the question stays open.
+    pub expires_ms: u64,
 }
 
 /// A call that leaves the host.
@@ -56,6 +69,35 @@ pub struct Outgoing {
     pub effect: Effect,
     /// The idempotency key: the same whenever this call is made again, by whichever attempt.
     pub key: Arc<str>,
+    /// Where pieces of an answer go that is still being made.
+    pub progress: Progress,
+}
+
+/// Tells whoever watches a run what is not recorded, such as text while a model writes it. Dropped if nobody watches, and
+/// never told again.
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<Tell>>);
+
+type Tell = dyn Fn(&str, Json) + Send + Sync;
+
+impl Progress {
+    /// Hands over what is told: the type of an event, and its members.
+    pub fn new(tell: impl Fn(&str, Json) + Send + Sync + 'static) -> Progress {
+        Progress(Some(Arc::new(tell)))
+    }
+
+    /// Tells an event of this type, with these members.
+    pub fn tell(&self, kind: &str, members: Json) {
+        if let Some(tell) = &self.0 {
+            tell(kind, members);
+        }
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Progress")
+    }
 }
 
 impl Caller {

@@ -16,7 +16,7 @@ mod value;
 
 pub use attempt::{Attempt, NodeRunner, StepResult};
 pub use call::{Arrival, Call, Calls, Effect};
-pub use capability::{Admission, Blobs, Caller, Capability, Outgoing};
+pub use capability::{Admission, Ask, Blobs, Caller, Capability, Outgoing, Progress};
 pub use catalog::{Catalog, Lookup};
 pub use failure::{Failure, code};
 pub use flowcell_expr::Json;

@@ -11,8 +11,8 @@ use std::{
 };
 
 use flowcell_contract::{
-    Arrival, BlobRef, Blobs, Call, Caller, Calls, Capability, Effect, Failure, Outgoing, RunId, ScopePath, StepResult,
-    Tenant, Value, code,
+    Arrival, BlobRef, Blobs, Call, Caller, Calls, Capability, Effect, Failure, Json, Outgoing, Progress as Watched,
+    RunId, ScopePath, StepResult, Tenant, Value, code,
 };
 use flowcell_flow::graph::Graph;
 use futures_util::future::{BoxFuture, Either, select};
@@ -50,6 +50,8 @@ pub(crate) struct Attempting {
     pub(crate) number: (u32, u32),
     /// What it sees as now.
     pub(crate) now_ms: u64,
+    /// What its config says of the tools that it may call.
+    pub(crate) permissions: Option<Json>,
 }
 
 /// The calls of one attempt. State writes stay here until the attempt's outcome is recorded.
@@ -144,7 +146,7 @@ impl AttemptCalls {
         let (interface, function) = (call.interface.clone(), call.function.clone());
         let effect = admission.effect;
         let reply = self.progress().recorded(&key).filter(|_| effect == Effect::Once);
-        let outgoing = Box::new(Outgoing { caller, call, effect, key: key.clone() });
+        let outgoing = Box::new(Outgoing { caller, call, effect, key: key.clone(), progress: Watched::default() });
         let (task, attempt) = (self.attempting.task, self.attempting.number);
         let command = match new {
             None => Command::CallAgain { task, attempt: attempt.0, ordinal, outgoing },
@@ -179,6 +181,7 @@ impl AttemptCalls {
             node_type: node.node_type.name.clone(),
             grants: node.grants.clone(),
             effect: node.node_type.effect,
+            permissions: self.attempting.permissions.clone(),
         }
     }
 

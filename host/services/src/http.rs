@@ -189,7 +189,11 @@ impl Capability for HttpCapability {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
         let request = Request::read(call, &self.limits)?;
         let to = self.destination(&request, caller)?;
-        Ok(Admission { effect: caller.effect_of(request::changes(&request.method)), about: about(&request, &to) })
+        Ok(Admission {
+            effect: caller.effect_of(request::changes(&request.method)),
+            about: about(&request, &to),
+            ask: None,
+        })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

@@ -72,12 +72,14 @@ impl Driver {
         let Some(task) = self.state.find(key).filter(|task| task.phase == Phase::Running) else { return };
         let number = (task.attempt, task.resumes);
         let writes = task.rest.as_deref().map(|rest| rest.writes.to_vec()).unwrap_or_default();
-        let attempting =
-            Attempting { task: key, scope: self.state.scope(key.scope).path.clone(), number, now_ms: task.clock };
+        let attempt = self.attempt(key);
+        let permissions = attempt.as_ref().ok().and_then(|attempt| attempt.config.json().get("permissions").cloned());
+        let scope = self.state.scope(key.scope).path.clone();
+        let attempting = Attempting { task: key, scope, number, now_ms: task.clock, permissions };
         let calls = Arc::new(AttemptCalls::new(self.site.clone(), attempting, writes, task.calls.as_deref()));
         self.add_timers(key);
         let given = self.given.get(&key.node).filter(|_| key.scope == ScopeId::ROOT);
-        let answer = match self.attempt(key) {
+        let answer = match attempt {
             Ok(_) if given.is_some() => std::future::ready(Ok(Step::Done(given.cloned().unwrap_or_default()))).boxed(),
             Ok(attempt) => self.world.runner.run(attempt, calls.clone()),
             Err(failure) => std::future::ready(StepResult::Err(failure)).boxed(),

@@ -241,7 +241,8 @@ fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Optio
 /// The place in a journal before the unit that holds a fact.
 fn place_before(connection: &Connection, id: i64, fact: u64) -> Result<Place, StoreError> {
     // A unit has a fact: the first question is for the index, which else would be gone through from its end.
-    let sql = "SELECT first_seq + facts, checksum FROM units WHERE run = ?1 AND first_seq < ?2 AND first_seq + facts <= ?2
+    let sql =
+        "SELECT first_seq + facts, checksum FROM units WHERE run = ?1 AND first_seq < ?2 AND first_seq + facts <= ?2
         ORDER BY first_seq DESC LIMIT 1";
     let mut select = connection.prepare_cached(sql)?;
     let found = |row: &Row<'_>| Ok(Place { next_seq: row.get(0)?, checksum: row.get(1)? });

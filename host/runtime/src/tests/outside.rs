@@ -73,7 +73,7 @@ impl Capability for Outside {
             "at-least-once" => Effect::AtLeastOnce,
             _ => Effect::Idempotent,
         };
-        Ok(Admission { effect, about: Json::Null })
+        Ok(Admission { effect, about: Json::Null, ask: None })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

@@ -8,8 +8,8 @@ use std::{
 };
 
 use flowcell_contract::{
-    Admission, BlobRef, Blobs, Call, Caller, Capability, Effect, Failure, Grants, Json, NodeId, Outgoing, RunId,
-    Tenant, Value,
+    Admission, BlobRef, Blobs, Call, Caller, Capability, Effect, Failure, Grants, Json, NodeId, Outgoing, Progress,
+    RunId, Tenant, Value,
 };
 use flowcell_services::{
     client::Client,
@@ -102,6 +102,7 @@ impl Kit {
             node_type: "acme.fetch".into(),
             grants: Arc::new(grants),
             effect: Effect::AtLeastOnce,
+            permissions: None,
         };
         Kit { http, blobs, caller, effect: None }
     }
@@ -123,7 +124,15 @@ impl Kit {
         let call = call(args);
         let admission = self.http.admit(&call, &self.caller)?;
         let effect = self.effect.unwrap_or(admission.effect);
-        self.http.perform(Outgoing { caller: self.caller.clone(), call, effect, key: "key-1".into() }).await
+        self.http
+            .perform(Outgoing {
+                caller: self.caller.clone(),
+                call,
+                effect,
+                key: "key-1".into(),
+                progress: Progress::default(),
+            })
+            .await
     }
 
     pub(crate) async fn get(&self, url: &str) -> Result<Value, Failure> {
