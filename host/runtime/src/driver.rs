@@ -145,6 +145,8 @@ pub(crate) struct Driver {
     /// State that the next unit makes durable.
     staged: Option<Staged>,
     trail: Trail,
+    /// Somebody waits for the journal, which is not forced yet.
+    hurried: bool,
     /// The store has the run as parked.
     parked: bool,
     channels: Vec<Arc<dyn Channel>>,
@@ -231,6 +233,7 @@ impl Driver {
             record: Some(record),
             staged: None,
             trail: Trail::default(),
+            hurried: false,
             parked: false,
             channels: Vec::new(),
             projector,
@@ -350,6 +353,7 @@ impl Driver {
     /// Waits until everything that happened is durable and told, in this run and in its children.
     pub(crate) async fn leave(&mut self) {
         while !self.trail.is_empty() {
+            self.hurry();
             std::future::poll_fn(|context| self.trail.poll(context)).await;
             self.catch_up();
         }
@@ -379,6 +383,8 @@ impl Driver {
         let standing = unit.facts.iter().rev().find_map(trail::standing);
         let standing = standing.or(self.parked.then_some(Standing::Active));
         self.parked = matches!(standing, Some(Standing::Parked { .. }));
+        let force = unit.facts.iter().any(|fact| trail::is_waited_for(fact, top));
+        self.hurried |= force;
         self.world.journal.append(Entry {
             tenant: self.identity.tenant.clone(),
             run: self.identity.run_id.clone(),
@@ -386,12 +392,24 @@ impl Driver {
             record: self.record.take(),
             writes: self.staged.take(),
             standing,
-            force: unit.facts.iter().any(|fact| trail::is_waited_for(fact, top)),
+            force,
             durable: self.trail.durable(),
         });
         self.trail.add(unit.next_seq(), Deferred::Tell(unit.clone()));
         self.perform(&unit);
         self.catch_up();
+    }
+
+    /// There is nothing else to do: if somebody waits for the journal, it is forced now. What one poll of the driver has
+    /// brought is forced together.
+    fn hurry(&mut self) {
+        if !std::mem::take(&mut self.hurried) {
+            return;
+        }
+        match self.identity.depth == 0 && self.children.is_empty() && self.world.hubs.is_lonely() {
+            true => self.world.journal.force_here(),
+            false => self.world.journal.force(),
+        }
     }
 
     /// Lets go of what the journal holds by now.
@@ -527,7 +545,7 @@ impl Driver {
         let outcome = self.bring(input).map_err(HubError::from);
         // Acknowledged is what is on stable storage, and so is what a refusal follows from.
         self.trail.add(self.next_seq, Deferred::Acknowledge(answer, outcome));
-        self.world.journal.force();
+        self.hurried = true;
         self.catch_up();
     }
 
@@ -670,6 +688,10 @@ impl Driver {
                 return Poll::Ready(Incoming::Due(timer));
             }
             self.sleep_until(Some(due));
+        }
+        if self.hurried {
+            self.hurry();
+            return self.trail.poll(context).map(|()| Incoming::Durable);
         }
         Poll::Pending
     }

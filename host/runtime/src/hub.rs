@@ -160,6 +160,11 @@ impl Hubs {
         self.lock().get(&(tenant.clone(), run.clone())).cloned()
     }
 
+    /// Whether no more than one run is being driven.
+    pub(crate) fn is_lonely(&self) -> bool {
+        self.lock().len() < 2
+    }
+
     /// Lists a hub until what is returned is dropped.
     pub(crate) fn enter(self: &Arc<Hubs>, tenant: &Tenant, hub: &Hub) -> Entered {
         let key = (tenant.clone(), hub.run_id.clone());

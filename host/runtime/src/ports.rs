@@ -98,7 +98,7 @@ pub struct Entry {
     pub writes: Option<Staged>,
     /// How the run stands now, if the unit changes it.
     pub standing: Option<Standing>,
-    /// Somebody waits until the unit is durable.
+    /// Somebody waits until the unit is durable, and is about to force the journal.
     pub force: bool,
     /// Told when the unit is durable.
     pub durable: Arc<Durable>,
@@ -153,6 +153,12 @@ pub trait Journal: Send + Sync {
 
     /// Makes durable, as soon as possible, everything that was appended before.
     fn force(&self);
+
+    /// The same, for a caller that has nothing to do before it is done, and knows that nobody else has: it may be done on
+    /// the caller's thread.
+    fn force_here(&self) {
+        self.force();
+    }
 
     /// Returns what is known of a run beside its facts.
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError>;

@@ -5,7 +5,7 @@
 //! | `schema` | the tables, and how an older file becomes a newer one |
 //! | `cut` | large values: cut out of rows, kept once, and put back |
 //! | `queue` | what waits for the writer |
-//! | `writer` | the one thread that writes: it commits as soon as it is idle, all that is queued |
+//! | `writer` | what writes: it commits as soon as it is idle, all that is queued |
 //! | `stored` | rows as they were written: whether they are whole, and what they say |
 //! | `sweep` | blobs that nothing names any more |
 //! | `reader` | everything that is read, always of the durable prefix |
@@ -43,6 +43,7 @@ use queue::{Item, Queue};
 pub use reader::{Filter, Reader, RunRow};
 use sweep::Recent;
 pub use sweep::Swept;
+use writer::Writer;
 
 /// The name of the database in the store's folder.
 const FILE: &str = "flowcell.db";
@@ -91,7 +92,8 @@ pub struct SqliteStore {
     queue: Arc<Queue>,
     reader: Reader,
     visible: Arc<Mutex<Visible>>,
-    writer: Option<JoinHandle<()>>,
+    writer: Arc<Mutex<Writer>>,
+    writing: Option<JoinHandle<()>>,
     /// Held locked until the store is dropped.
     _owner: File,
 }
@@ -137,10 +139,12 @@ impl SqliteStore {
         }
         let reader = Reader::open(folder)?;
         let (queue, visible) = (Arc::new(Queue::default()), Arc::new(Mutex::new(Visible::default())));
-        let writer = writer::Writer::new(connection, queue.clone(), visible.clone(), on_failure);
+        let writer = Writer::new(connection, queue.clone(), visible.clone(), on_failure);
+        let writer = Arc::new(Mutex::new(writer));
         let thread = std::thread::Builder::new().name("flowcell-store".into());
-        let writer = thread.spawn(move || writer.run()).map_err(|error| unusable(&error))?;
-        Ok(SqliteStore { queue, reader, visible, writer: Some(writer), _owner: owner })
+        let writing = (writer.clone(), queue.clone());
+        let writing = thread.spawn(move || Writer::run(&writing.0, &writing.1)).map_err(|error| unusable(&error))?;
+        Ok(SqliteStore { queue, reader, visible, writer, writing: Some(writing), _owner: owner })
     }
 
     /// Writes nothing any more that nobody waits for, so that a process that is killed loses all that it may lose. For
@@ -205,8 +209,8 @@ impl Drop for SqliteStore {
     /// Writes what is queued.
     fn drop(&mut self) {
         self.queue.close();
-        if let Some(writer) = self.writer.take() {
-            let _ = writer.join();
+        if let Some(writing) = self.writing.take() {
+            let _ = writing.join();
         }
     }
 }
@@ -218,6 +222,14 @@ impl Journal for SqliteStore {
 
     fn force(&self) {
         self.queue.force();
+    }
+
+    fn force_here(&self) {
+        match self.writer.try_lock() {
+            Ok(mut writer) => writer.write(),
+            // Somebody writes, and looks for more afterwards.
+            Err(_) => self.queue.force(),
+        }
     }
 
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {

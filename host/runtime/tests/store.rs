@@ -14,7 +14,10 @@ mod sweep;
 use std::{
     fs,
     path::Path,
-    sync::{Arc, atomic::AtomicBool, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -25,7 +28,7 @@ use flowcell_contract::{
 use flowcell_flow::{NoFiles, Source, graph::Graph};
 use flowcell_runtime::{
     FlowRunner, Flows, NoFlows, OpenError, Pinned, RunOptions, RunResult, RunStatus, World,
-    ports::{Journal, Pin, StateStore, Unit},
+    ports::{Journal, Pin, StateStore, Timers, Unit},
     sqlite::{Filter, OpenStoreError, Reader, SqliteStore, stop_process},
 };
 use futures_util::future::BoxFuture;
@@ -87,6 +90,19 @@ fn graph(nodes: &str) -> Arc<Graph> {
     Arc::new(checked.graph.unwrap_or_else(|| panic!("{:?}", checked.diagnostics)))
 }
 
+/// A clock that shows another time whenever it is looked at, so that no two decisions are of one moment.
+struct Ticking(AtomicU64);
+
+impl Timers for Ticking {
+    fn now(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn wait(&self, _: u64) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
 const ASKS: &str = "  - { id: count, type: t.count }\n  - { id: ask, type: t.ask }";
 const COUNTS: &str = "  - { id: count, type: t.count }";
 
@@ -94,6 +110,7 @@ fn world(store: &Arc<SqliteStore>, graph: &Arc<Graph>) -> Arc<World> {
     let mut world = World::in_memory(Arc::new(Nodes), Arc::new(Shelf(graph.clone())));
     world.journal = store.clone();
     world.state = store.clone();
+    world.timers = Arc::new(Ticking(AtomicU64::new(1)));
     Arc::new(world)
 }
 

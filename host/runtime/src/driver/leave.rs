@@ -56,7 +56,7 @@ impl Driver {
     fn let_leave(&mut self, key: CallKey, outgoing: Box<Outgoing>) {
         self.leaving.insert(key, None);
         self.trail.add(self.next_seq, Deferred::Leave(key, outgoing));
-        self.world.journal.force();
+        self.hurried = true;
         self.catch_up();
     }
 

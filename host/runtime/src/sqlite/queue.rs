@@ -56,6 +56,8 @@ struct Waiting {
     since: Option<Instant>,
     /// Somebody waits for them.
     forced: bool,
+    /// Whoever waits for something to write is to be woken by the first that comes.
+    asleep: bool,
     closed: bool,
     abandoned: bool,
     /// What nobody waits for is not written before somebody does.
@@ -89,24 +91,26 @@ impl Queue {
         }
         if let Item::Entry(entry) = &item {
             waiting.facts += entry.unit.facts.len();
-            waiting.forced |= entry.force;
         }
-        let first = waiting.items.is_empty();
-        if first {
+        if waiting.items.is_empty() {
             waiting.since = Some(Instant::now());
         }
         waiting.items.push(item);
-        let wake = first || waiting.forced || waiting.facts >= FLUSH_FACTS;
+        let wake = waiting.asleep || (waiting.facts >= FLUSH_FACTS && !waiting.held_back);
         drop(waiting);
         if wake {
             self.changed.notify_one();
         }
     }
 
-    /// Somebody waits for what is queued.
+    /// Somebody waits for what is queued. What was taken is being written already.
     pub(super) fn force(&self) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).forced = true;
-        self.changed.notify_one();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waiting.items.is_empty() {
+            waiting.forced = true;
+            drop(waiting);
+            self.changed.notify_one();
+        }
     }
 
     /// What nobody waits for is not written any more before somebody waits, or the store is closed.
@@ -127,31 +131,41 @@ impl Queue {
         waiting.items.clear();
     }
 
-    /// Waits until something is to be written, and takes all that is there. None: nothing comes any more.
-    ///
-    /// What nobody waits for is left for a while, so that a run that only computes is not slowed down by the disk.
-    pub(super) fn take(&self) -> Option<Vec<Item>> {
+    /// Takes all that is there.
+    pub(super) fn take(&self) -> Vec<Item> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.facts = 0;
+        waiting.forced = false;
+        waiting.since = None;
+        std::mem::take(&mut waiting.items)
+    }
+
+    /// Waits until something is to be written. False: nothing comes any more.
+    ///
+    /// What nobody waits for is left for a while, so that a run that only computes is not slowed down by the disk. While
+    /// things come, whoever waits here looks by itself and is not woken for each.
+    pub(super) fn wait(&self) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = false;
         loop {
             let age = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
             let left = Duration::from_millis(FLUSH_MS).saturating_sub(age);
             let late = waiting.facts >= FLUSH_FACTS || left.is_zero();
             let due = waiting.forced || waiting.closed || (late && !waiting.held_back);
             if !waiting.items.is_empty() && due {
-                waiting.facts = 0;
-                waiting.forced = false;
-                waiting.since = None;
-                return Some(std::mem::take(&mut waiting.items));
+                return true;
             }
-            if waiting.items.is_empty() || waiting.held_back {
-                waiting.forced = false;
-                if waiting.closed {
-                    return None;
-                }
+            if waiting.items.is_empty() && waiting.closed {
+                return false;
+            }
+            waiting.asleep = idle || waiting.held_back;
+            if waiting.asleep {
                 waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             } else {
                 waiting = self.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
             }
+            waiting.asleep = false;
+            idle = waiting.items.is_empty();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The one thread that writes.
+//! What writes: one at a time, in order. A thread of its own, or whoever waits for it and has nothing else to do.
 
 use std::{
     collections::HashMap,
@@ -19,6 +19,7 @@ use super::{
     sweep::{Swept, sweep},
 };
 use crate::{
+    limits::INLINE_BYTES,
     ports::{Entry, Staged, Standing, StoreError},
     result::RunStatus,
 };
@@ -35,7 +36,7 @@ pub(super) struct Writer {
     visible: Arc<Mutex<Visible>>,
     on_failure: OnFailure,
     /// The rows of runs that were written to.
-    rows: HashMap<(Tenant, RunId), Row>,
+    rows: HashMap<RunKey, Row>,
 }
 
 /// The row of a run, and where its journal ends.
@@ -58,15 +59,24 @@ impl Writer {
     }
 
     /// Writes until the queue is closed, or a commit fails.
-    pub(super) fn run(mut self) {
-        while let Some(items) = self.queue.take() {
-            match self.commit(&items) {
-                Ok(swept) => self.tell(&items, swept),
-                // A second try could succeed without the first one's pages being there.
-                Err(error) => {
-                    self.queue.abandon();
-                    return (self.on_failure)(&StoreError(error.to_string().into()));
-                }
+    pub(super) fn run(writer: &Mutex<Writer>, queue: &Queue) {
+        while queue.wait() {
+            lock(writer).write();
+        }
+    }
+
+    /// Writes all that is queued.
+    pub(super) fn write(&mut self) {
+        let items = self.queue.take();
+        if items.is_empty() {
+            return;
+        }
+        match self.commit(&items) {
+            Ok(swept) => self.tell(&items, swept),
+            // A second try could succeed without the first one's pages being there.
+            Err(error) => {
+                self.queue.abandon();
+                (self.on_failure)(&StoreError(error.to_string().into()));
             }
         }
     }
@@ -78,7 +88,11 @@ impl Writer {
         }
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut swept = Vec::new();
+        let mut open = HashMap::new();
         for item in items {
+            if matches!(item, Item::Sweep { .. } | Item::Forget { .. }) {
+                write_units(&transaction, &mut self.rows, &mut open)?;
+            }
             match item {
                 Item::Sweep { tenant, .. } => {
                     lock(&self.visible).recent.age(Instant::now());
@@ -87,10 +101,11 @@ impl Writer {
                     swept.push(sweep(&transaction, tenant, spared)?);
                 }
                 Item::Forget { tenant, run } => forget(&transaction, tenant, run)?,
-                Item::Entry(entry) => write(&transaction, &mut self.rows, entry)?,
+                Item::Entry(entry) => write(&transaction, &mut self.rows, &mut open, entry)?,
                 Item::Blob { tenant, hash, bytes, mime } => keep(&transaction, tenant, hash, mime, bytes)?,
             }
         }
+        write_units(&transaction, &mut self.rows, &mut open)?;
         note_ends(&transaction, &self.rows, items)?;
         transaction.commit()?;
         self.queue.committed();
@@ -128,38 +143,87 @@ impl Writer {
     }
 }
 
+/// Units of a run that become one row, since they were decided in the same millisecond and are committed together.
+struct OpenUnit {
+    first_seq: u64,
+    facts: u64,
+    ts: u64,
+    /// The facts as a JSON array.
+    text: String,
+}
+
+type RunKey = (Tenant, RunId);
+
 fn write(
     transaction: &Transaction<'_>,
-    rows: &mut HashMap<(Tenant, RunId), Row>,
+    rows: &mut HashMap<RunKey, Row>,
+    open: &mut HashMap<RunKey, OpenUnit>,
     entry: &Entry,
 ) -> Result<(), rusqlite::Error> {
     let key = (entry.tenant.clone(), entry.run.clone());
-    let before = match rows.get(&key) {
-        Some(row) => *row,
-        None => row(transaction, entry)?,
+    let id = match rows.get(&key) {
+        Some(row) => row.id,
+        None => {
+            let row = row(transaction, entry)?;
+            rows.insert(key.clone(), row);
+            row.id
+        }
     };
     let unit = &entry.unit;
-    let body = Pieces::of_facts(text(&unit.facts)?).map_err(unwritable)?;
-    keep_blobs(transaction, &entry.tenant, &body)?;
-    let checksum = checksum(before.tail, unit.first_seq, unit.ts, &body.text, body.cuts.as_deref());
-    let sql = "INSERT INTO units (run, first_seq, facts, ts, body, cuts, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
-    let facts = unit.facts.len() as u64;
-    let values = params![before.id, unit.first_seq, facts, unit.ts, body.text, body.cuts, checksum];
-    transaction.prepare_cached(sql)?.execute(values)?;
-    rows.insert(key, Row { id: before.id, next_seq: unit.next_seq(), tail: checksum });
+    let facts = text(&unit.facts)?;
+    let next = OpenUnit { first_seq: unit.first_seq, facts: unit.facts.len() as u64, ts: unit.ts, text: facts };
+    match open.get_mut(&key) {
+        Some(open) if open.ts == unit.ts && open.text.len() + next.text.len() < INLINE_BYTES => open.extend(&next),
+        Some(open) => write_unit(transaction, rows, &key, std::mem::replace(open, next))?,
+        None => _ = open.insert(key, next),
+    }
     if let Some(standing) = entry.standing {
         let (name, due) = describe(standing);
         let attention = matches!(standing, Standing::Parked { needs_attention: true, .. });
         let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ? WHERE id = ?";
-        transaction.prepare_cached(sql)?.execute(params![name, due, attention, unit.ts, before.id])?;
+        transaction.prepare_cached(sql)?.execute(params![name, due, attention, unit.ts, id])?;
     }
     entry.writes.iter().try_for_each(|staged| write_state(transaction, &entry.tenant, staged))
+}
+
+impl OpenUnit {
+    fn extend(&mut self, next: &OpenUnit) {
+        self.text.pop();
+        self.text.push(',');
+        self.text.push_str(&next.text[1..]);
+        self.facts += next.facts;
+    }
+}
+
+fn write_units(
+    transaction: &Transaction<'_>,
+    rows: &mut HashMap<RunKey, Row>,
+    open: &mut HashMap<RunKey, OpenUnit>,
+) -> Result<(), rusqlite::Error> {
+    open.drain().try_for_each(|(key, unit)| write_unit(transaction, rows, &key, unit))
+}
+
+fn write_unit(
+    transaction: &Transaction<'_>,
+    rows: &mut HashMap<RunKey, Row>,
+    key: &RunKey,
+    unit: OpenUnit,
+) -> Result<(), rusqlite::Error> {
+    let Some(row) = rows.get_mut(key) else { return Ok(()) };
+    let body = Pieces::of_facts(unit.text).map_err(unwritable)?;
+    keep_blobs(transaction, &key.0, &body)?;
+    let checksum = checksum(row.tail, unit.first_seq, unit.ts, &body.text, body.cuts.as_deref());
+    let sql = "INSERT INTO units (run, first_seq, facts, ts, body, cuts, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
+    let values = params![row.id, unit.first_seq, unit.facts, unit.ts, body.text, body.cuts, checksum];
+    transaction.prepare_cached(sql)?.execute(values)?;
+    (row.next_seq, row.tail) = (unit.first_seq + unit.facts, checksum);
+    Ok(())
 }
 
 /// Writes where the journals end now that were appended to, so that it is noticed if their ends are lost.
 fn note_ends(
     transaction: &Transaction<'_>,
-    rows: &HashMap<(Tenant, RunId), Row>,
+    rows: &HashMap<RunKey, Row>,
     items: &[Item],
 ) -> Result<(), rusqlite::Error> {
     let appended = |item: &Item| match item {

@@ -265,3 +265,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn units_of_one_moment_that_are_committed_together_are_one_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut units = outputs((0..6_u64).map(Json::from));
+    for (unit, ts) in units.iter_mut().zip([1, 1, 1, 2, 2, 3]) {
+        unit.ts = ts;
+    }
+    for unit in &units {
+        store.append(entry("r", unit.clone()));
+        store.append(entry("other", unit.clone()));
+    }
+    store.force();
+    drop(store);
+    assert_eq!(count(&database(folder.path()), "SELECT count(*) FROM units"), 6);
+    let store = open(folder.path());
+    for run in ["r", "other"] {
+        let read = store.read(&tenant(), &run.into(), 0, 10).unwrap();
+        assert_eq!(read.iter().map(|unit| (unit.ts, unit.facts.len())).collect::<Vec<_>>(), [(1, 3), (2, 2), (3, 1)]);
+        let facts = |units: &[Unit]| units.iter().flat_map(|unit| unit.facts.clone()).collect::<Vec<_>>();
+        assert_eq!(facts(&read.iter().map(|unit| (**unit).clone()).collect::<Vec<_>>()), facts(&units));
+    }
+}
