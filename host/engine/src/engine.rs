@@ -1,6 +1,9 @@
 //! The engine: its packs, its threads, and how it is set up.
 
-use std::{mem, sync::Arc};
+use std::{
+    mem,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use flowcell_contract::{Digest, Failure, code};
 use tokio::{
@@ -26,7 +29,9 @@ pub struct Engine(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) packs: Shelf<Loaded>,
     pub(crate) workshop: Workshop,
-    pub(crate) slots: Semaphore,
+    pub(crate) slots: Arc<Semaphore>,
+    /// Attempts that are not over.
+    pub(crate) attempts: AtomicUsize,
     pub(crate) ticker: Ticker,
     runtime: OwnRuntime,
 }
@@ -63,7 +68,8 @@ impl Engine {
             .build()?;
         Ok(Engine(Arc::new(Inner {
             packs: Shelf::new(),
-            slots: Semaphore::new(machine.slots as usize),
+            slots: Arc::new(Semaphore::new(machine.slots as usize)),
+            attempts: AtomicUsize::new(0),
             ticker: Ticker::new(&machine.engine),
             runtime: OwnRuntime { handle: runtime.handle().clone(), runtime: Some(runtime) },
             workshop: Workshop {

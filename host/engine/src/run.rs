@@ -1,14 +1,23 @@
 //! One attempt: a fresh instance, one call, and nothing left of it.
 
-use std::sync::Arc;
+use std::{
+    panic::{self, AssertUnwindSafe},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+};
 
 use flowcell_contract::{Attempt, Calls, Digest, Failure, NodeRunner, StepResult, code};
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
-    sync::{SemaphorePermit, oneshot},
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, oneshot},
     task::AbortHandle,
 };
-use wasmtime::Store;
+use wasmtime::{Store, UpdateDeadline};
 
 use crate::{
     Engine, answer,
@@ -16,18 +25,22 @@ use crate::{
     engine::Inner,
     pack::Offer,
     sandbox::Sandbox,
+    ticker::InFlight,
     trap,
 };
 
 impl NodeRunner for Engine {
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
-        // Guests run on threads of their own: one that computes delays no timer and no other work of the host.
-        let (task, answer) = self.inner().clone().spawn(attempt, calls);
-        Box::pin(async move {
-            let _task = AbortOnDrop(task);
-            let lost = |_| Err(Failure::retryable(code::LOST_WORKER, "the attempt was lost: it panicked in the host"));
-            answer.await.unwrap_or_else(lost)
-        })
+        let inner = self.inner().clone();
+        let first = inner.attempts.fetch_add(1, Relaxed) == 0;
+        let (computes, runtime) = (Arc::new(AtomicBool::new(false)), inner.runtime().clone());
+        let counted = Counted(inner);
+        let (told, meant) = (computes.clone(), computes);
+        let running = Box::pin(async move { counted.0.run(attempt, calls, told).await.with(counted) });
+        match first {
+            true => Box::pin(Here { running: Some(running), computes: meant, moved: None, runtime }),
+            false => Box::pin(elsewhere(&runtime, running)),
+        }
     }
 
     fn prepare(&self, packs: Vec<Digest>) -> BoxFuture<'static, ()> {
@@ -48,6 +61,97 @@ async fn prepare(engine: Engine, packs: Vec<Digest>) {
     let _ = futures_util::future::join_all(prepared.collect::<Vec<_>>()).await;
 }
 
+type Running = BoxFuture<'static, Over>;
+
+/// An attempt that is over: what it answered, and what is to be given back, which takes as long as a short call.
+struct Over {
+    result: StepResult,
+    remains: Option<(Store<Sandbox>, OwnedSemaphorePermit, InFlight)>,
+    counted: Option<Counted>,
+}
+
+impl Over {
+    fn with(self, counted: Counted) -> Over {
+        Over { counted: Some(counted), ..self }
+    }
+
+    /// The answer. What is to be given back is given back elsewhere; the next attempt need not wait for it.
+    fn leave(self, runtime: &Handle) -> StepResult {
+        drop(self.counted);
+        runtime.spawn(async move { drop(self.remains) });
+        self.result
+    }
+}
+
+/// Counts an attempt of the engine until it is dropped.
+struct Counted(Arc<Inner>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.attempts.fetch_sub(1, Relaxed);
+    }
+}
+
+/// An attempt that runs alone in its engine, on the thread of whoever waits for it: nobody else is delayed, and to change
+/// threads takes longer than a short call. When it turns out to compute, it is moved to a thread for guests.
+struct Here {
+    running: Option<Running>,
+    /// The guest has been interrupted while it computed.
+    computes: Arc<AtomicBool>,
+    moved: Option<BoxFuture<'static, StepResult>>,
+    runtime: Handle,
+}
+
+impl Future for Here {
+    type Output = StepResult;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<StepResult> {
+        if let Some(running) = &mut self.running {
+            let polled = panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
+            match polled {
+                Ok(Poll::Ready(over)) => {
+                    self.running = None;
+                    return Poll::Ready(over.leave(&self.runtime));
+                }
+                Ok(Poll::Pending) if self.computes.load(Relaxed) => {
+                    let running = self.running.take();
+                    self.moved = running.map(|running| elsewhere(&self.runtime, running).boxed());
+                }
+                Ok(Poll::Pending) => return Poll::Pending,
+                Err(_) => {
+                    self.running = None;
+                    return Poll::Ready(Err(lost()));
+                }
+            }
+        }
+        match &mut self.moved {
+            Some(moved) => moved.poll_unpin(context),
+            None => Poll::Ready(Err(lost())),
+        }
+    }
+}
+
+/// Runs an attempt on a thread for guests: one that computes delays no timer and no other work of the host.
+fn elsewhere(runtime: &Handle, running: Running) -> impl Future<Output = StepResult> + use<> {
+    let (answer, answered) = oneshot::channel();
+    let task = runtime.spawn(async move {
+        let Over { result, remains, counted } = running.await;
+        drop(counted);
+        // The answer first; nobody may be there to hear it.
+        let _ = answer.send(result);
+        drop(remains);
+    });
+    let task = AbortOnDrop(task.abort_handle());
+    async move {
+        let _task = task;
+        answered.await.unwrap_or_else(|_| Err(lost()))
+    }
+}
+
+fn lost() -> Failure {
+    Failure::retryable(code::LOST_WORKER, "the attempt was lost: it panicked in the host")
+}
+
 /// Stops the guest at its next yield when nobody waits for it any more.
 struct AbortOnDrop(AbortHandle);
 
@@ -61,32 +165,20 @@ impl Drop for AbortOnDrop {
 struct Admitted<'a> {
     linked: &'a Linked,
     offer: &'a Offer,
-    _slots: SemaphorePermit<'a>,
+    slots: OwnedSemaphorePermit,
 }
 
 impl Inner {
-    fn spawn(
-        self: Arc<Inner>,
-        attempt: Attempt,
-        calls: Arc<dyn Calls>,
-    ) -> (AbortHandle, oneshot::Receiver<StepResult>) {
-        let (answer, answered) = oneshot::channel();
-        let runtime = self.runtime().clone();
-        let task = runtime.spawn(async move {
-            let admitted = self.admit(&attempt).await;
-            let Admitted { linked, offer, .. } = match &admitted {
-                Ok(admitted) => admitted,
-                Err(failure) => return drop(answer.send(Err(failure.clone()))),
-            };
-            let _ticking = self.ticker.enter();
-            let mut store = self.store(attempt, calls);
-            let result = self.call(&mut store, linked, offer).await;
-            store.data_mut().forward_output(true).await;
-            // The answer first: giving back the memory of an instance takes as long as a short call. Nobody may be
-            // there to hear it.
-            let _ = answer.send(result);
-        });
-        (task.abort_handle(), answered)
+    async fn run(self: &Arc<Inner>, attempt: Attempt, calls: Arc<dyn Calls>, computes: Arc<AtomicBool>) -> Over {
+        let Admitted { linked, offer, slots } = match self.admit(&attempt).await {
+            Ok(admitted) => admitted,
+            Err(failure) => return Over { result: Err(failure), remains: None, counted: None },
+        };
+        let ticking = self.ticker.enter();
+        let mut store = self.store(attempt, calls, computes);
+        let result = self.call(&mut store, linked, offer).await;
+        store.data_mut().forward_output(true).await;
+        Over { result, remains: Some((store, slots, ticking)), counted: None }
     }
 
     /// Finds what the attempt runs, and waits until there is room for it.
@@ -104,8 +196,8 @@ impl Inner {
             None => return Err(Failure::retryable(code::LOST_WORKER, "the pack was not linked")),
         };
         let closed = |_| Failure::retryable(code::LOST_WORKER, "the engine is going down");
-        let slots = self.slots.acquire_many(linked.slots).await.map_err(closed)?;
-        Ok(Admitted { linked, offer, _slots: slots })
+        let slots = self.slots.clone().acquire_many_owned(linked.slots).await.map_err(closed)?;
+        Ok(Admitted { linked, offer, slots })
     }
 
     /// Compiling takes its time, so it happens beside the threads that run guests.
@@ -119,14 +211,17 @@ impl Inner {
         linking.await.map_err(|error| Failure::retryable(code::LOST_WORKER, format!("linking was lost: {error}")))?
     }
 
-    fn store(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> Store<Sandbox> {
+    fn store(&self, attempt: Attempt, calls: Arc<dyn Calls>, computes: Arc<AtomicBool>) -> Store<Sandbox> {
         let limits = &self.workshop.limits;
         let mut store = Store::new(&self.workshop.engine, Sandbox::new(attempt, calls, limits));
         store.limiter(|sandbox| &mut sandbox.meter);
         store.set_hostcall_fuel(limits.border_bytes());
         store.set_max_component_handles(limits.handles);
         store.set_epoch_deadline(1);
-        store.epoch_deadline_async_yield_and_update(1);
+        store.epoch_deadline_callback(move |_| {
+            computes.store(true, Relaxed);
+            Ok(UpdateDeadline::Yield(1))
+        });
         store
     }
 
