@@ -2,7 +2,8 @@
 
 use crate::{
     diagnostic::{Findings, did_you_mean, inert},
-    yaml::{Entry, Kind, Tree},
+    numbers,
+    yaml::{Entry, Kind, Span, Tree},
 };
 
 /// A text from the flow, short and without characters that change how the message is shown.
@@ -64,4 +65,73 @@ pub(crate) fn known_or(
 /// Whether a flow can have this name.
 pub(crate) fn is_flow_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
+/// A member that is a text, with its place.
+pub(crate) fn text(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<(String, Span)> {
+    let value = tree.member(key)?;
+    match value.text() {
+        Some(text) => Some((text.to_owned(), value.span)),
+        None => {
+            let message = format!("`{key}` is a text, this is {}", value.type_name());
+            findings.error("wrong_type", value.span, message, Some("put it in quotes".into()));
+            None
+        }
+    }
+}
+
+/// A text that must be there; empty, and a finding, if it is not.
+pub(crate) fn required(tree: &Tree, key: &str, what: &str, findings: &mut Findings<'_>) -> (String, Span) {
+    if tree.member(key).is_none() {
+        findings.error("missing_key", tree.span, format!("the {what} has no `{key}`"), Some(format!("add `{key}: …`")));
+    }
+    text(tree, key, findings).unwrap_or((String::new(), tree.span))
+}
+
+/// A member that is a map.
+pub(crate) fn map<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) -> Option<&'t Tree> {
+    let value = tree.member(key)?;
+    if !matches!(value.kind, Kind::Map(_)) {
+        not_a_map(value, &format!("`{key}`"), findings);
+        return None;
+    }
+    Some(value)
+}
+
+/// The items of a member that is a list.
+pub(crate) fn list<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) -> &'t [Tree] {
+    match tree.member(key).map(|value| (&value.kind, value)) {
+        Some((Kind::List(items), _)) => items,
+        Some((Kind::Scalar(json), _)) if json.is_null() => &[],
+        Some((_, value)) => {
+            let message = format!("`{key}` is a list, this is {}", value.type_name());
+            findings.error("wrong_type", value.span, message, Some("write one `- …` a line".into()));
+            &[]
+        }
+        None => &[],
+    }
+}
+
+/// A member that is a whole number within bounds.
+pub(crate) fn whole(tree: &Tree, key: &str, (least, most): (u64, u64), findings: &mut Findings<'_>) -> Option<u64> {
+    let value = tree.member(key)?;
+    let number = value.json().as_u64().filter(|number| (least..=most).contains(number));
+    if number.is_none() {
+        let message = format!("`{key}` is a whole number from {least} to {most}");
+        let help = value.text().and_then(|text| numbers::meant(key, text));
+        let help = help.unwrap_or_else(|| format!("leave `{key}` out for its default"));
+        findings.error("bad_policy", value.span, message, Some(help));
+    }
+    number
+}
+
+/// A member that is true or false.
+pub(crate) fn flag(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<bool> {
+    let value = tree.member(key)?;
+    let flag = value.json().as_bool();
+    if flag.is_none() {
+        let message = format!("`{key}` is true or false, this is {}", value.type_name());
+        findings.error("wrong_type", value.span, message, None);
+    }
+    flag
 }

@@ -236,20 +236,26 @@ fn tell_patterns(troubles: Vec<Trouble>, schema: &Tree, findings: &mut Findings<
     }
 }
 
+/// Compiles a schema that a flow holds; that it cannot be used is a finding, which calls it `what`.
+pub(crate) fn check_schema(schema: &Tree, what: &str, findings: &mut Findings<'_>) -> Option<Validator> {
+    let written = schema.json().to_serde();
+    let error = match compile(&written) {
+        Ok(validator) => return Some(validator),
+        Err(error) => error,
+    };
+    let troubles = troubles(&written);
+    if troubles.is_empty() {
+        let help = Some("write JSON Schema; a `$ref` stays inside the schema".into());
+        findings.error("bad_schema", schema.span, format!("{what} cannot be used: {error}"), help);
+    } else {
+        tell_patterns(troubles, schema, findings);
+    }
+    None
+}
+
 /// Checks a flow's `inputSchema`, and the defaults of its input against it. What is missing may come from the caller.
 pub(crate) fn check_defaults(schema: &Tree, input: Option<&Tree>, findings: &mut Findings<'_>) {
-    let written = schema.json().to_serde();
-    let validator = match compile(&written) {
-        Ok(validator) => validator,
-        Err(error) => {
-            let troubles = troubles(&written);
-            if !troubles.is_empty() {
-                return tell_patterns(troubles, schema, findings);
-            }
-            let help = Some("write JSON Schema; a `$ref` stays inside the schema".into());
-            return findings.error("bad_schema", schema.span, format!("`inputSchema` cannot be used: {error}"), help);
-        }
-    };
+    let Some(validator) = check_schema(schema, "`inputSchema`", findings) else { return };
     let Some(input) = input else { return };
     let value = input.json().to_serde();
     for error in validator.iter_errors(&value) {

@@ -160,7 +160,7 @@ fn places(tree: &Tree, found: Found) -> Vec<(Path, Span)> {
 
 /// The place of some bytes in the text at a pointer; of the whole text where it is quoted with escapes, folded, or in
 /// another file.
-fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> Span {
+pub(crate) fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> Span {
     let at = tree.nearest(pointer);
     let (Some(text), Some(offset)) = (at.text(), offset) else { return at.span };
     let Some(quotes) = at.span.len.checked_sub(text.chars().count()) else { return at.span };

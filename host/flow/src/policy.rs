@@ -2,11 +2,10 @@
 
 use crate::{
     diagnostic::Findings,
-    fields::{entries, known, known_or},
+    fields::{entries, flag, known, known_or, whole},
     graph::{FlowPolicy, Jitter, NodePolicy, Retry, RetryOn},
     habits,
     limits::{MAX_ATTEMPTS, MAX_CONCURRENCY, MAX_TIMEOUT_MS},
-    numbers,
     yaml::{Kind, Tree},
 };
 
@@ -71,28 +70,6 @@ fn read_retry(tree: &Tree, retry: &mut Retry, findings: &mut Findings<'_>) {
         let message = format!("{} attempts without a delay between them", retry.max_attempts);
         findings.error("bad_policy", tree.span, message, Some("add `backoffMs: 200`".into()));
     }
-}
-
-fn whole(tree: &Tree, key: &str, (least, most): (u64, u64), findings: &mut Findings<'_>) -> Option<u64> {
-    let value = tree.member(key)?;
-    let number = value.json().as_u64().filter(|number| (least..=most).contains(number));
-    if number.is_none() {
-        let message = format!("`{key}` is a whole number from {least} to {most}");
-        let help = value.text().and_then(|text| numbers::meant(key, text));
-        let help = help.unwrap_or_else(|| format!("leave `{key}` out for its default"));
-        findings.error("bad_policy", value.span, message, Some(help));
-    }
-    number
-}
-
-fn flag(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<bool> {
-    let value = tree.member(key)?;
-    let flag = value.json().as_bool();
-    if flag.is_none() {
-        let message = format!("`{key}` is true or false, this is {}", value.type_name());
-        findings.error("wrong_type", value.span, message, None);
-    }
-    flag
 }
 
 fn choice<T: Copy>(tree: &Tree, key: &str, choices: &[(&str, T)], findings: &mut Findings<'_>) -> Option<T> {

@@ -4,7 +4,7 @@ use flowcell_contract::Json;
 
 use crate::{
     diagnostic::{Findings, did_you_mean},
-    fields::{entries, is_flow_name, known, known_or, not_a_map, shown},
+    fields::{entries, is_flow_name, known, known_or, list, map, required, shown, text},
     graph::{FlowPolicy, Join, NodePolicy, On},
     habits,
     opening::StandIns,
@@ -289,46 +289,5 @@ fn check_id(id: &str, span: Span, findings: &mut Findings<'_>) {
     } else if RESERVED.contains(&id) {
         let help = Some(format!("choose another id, such as `{id}1`"));
         findings.error("reserved_id", span, format!("`{id}` has a meaning in expressions"), help);
-    }
-}
-
-fn text(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<(String, Span)> {
-    let value = tree.member(key)?;
-    match value.text() {
-        Some(text) => Some((text.to_owned(), value.span)),
-        None => {
-            let message = format!("`{key}` is a text, this is {}", value.type_name());
-            findings.error("wrong_type", value.span, message, Some("put it in quotes".into()));
-            None
-        }
-    }
-}
-
-fn required(tree: &Tree, key: &str, what: &str, findings: &mut Findings<'_>) -> (String, Span) {
-    if tree.member(key).is_none() {
-        findings.error("missing_key", tree.span, format!("the {what} has no `{key}`"), Some(format!("add `{key}: …`")));
-    }
-    text(tree, key, findings).unwrap_or((String::new(), tree.span))
-}
-
-fn map<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) -> Option<&'t Tree> {
-    let value = tree.member(key)?;
-    if !matches!(value.kind, Kind::Map(_)) {
-        not_a_map(value, &format!("`{key}`"), findings);
-        return None;
-    }
-    Some(value)
-}
-
-fn list<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) -> &'t [Tree] {
-    match tree.member(key).map(|value| (&value.kind, value)) {
-        Some((Kind::List(items), _)) => items,
-        Some((Kind::Scalar(json), _)) if json.is_null() => &[],
-        Some((_, value)) => {
-            let message = format!("`{key}` is a list, this is {}", value.type_name());
-            findings.error("wrong_type", value.span, message, Some("write one `- …` a line".into()));
-            &[]
-        }
-        None => &[],
     }
 }
