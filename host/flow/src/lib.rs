@@ -18,10 +18,12 @@
 //! | joins | branches that exclude each other |
 //! | calls | flows that call flows |
 //! | lower | all of it together, to the graph |
+//! | [`agentic`] | the dialect of steps and prompts, on top of it |
 //! | [`graph`] | the checked inner form |
 //! | [`diagnostic`] | findings |
 //! | [`draw`], [`schema`](mod@schema) | pictures, and the JSON Schema for editors |
 
+pub mod agentic;
 mod ancestry;
 mod calls;
 pub mod diagnostic;
@@ -47,8 +49,10 @@ mod shape;
 mod slips;
 mod yaml;
 
+use agentic::Surroundings;
 use flowcell_contract::Catalog;
 
+pub use agentic::Begin;
 use diagnostic::Findings;
 pub use diagnostic::{Diagnostic, Place, Severity, similar};
 pub use graph::Graph;
@@ -70,6 +74,16 @@ pub trait Files {
 
     /// Finds another flow by its name.
     fn flow(&self, name: &str) -> Option<Source>;
+
+    /// Finds an agent's file by the agent's name. What the crate brings along is not asked for here.
+    fn agent(&self, _name: &str) -> Option<Source> {
+        None
+    }
+
+    /// The names of all agents that have a file; none if nobody can tell, and then no agent is unknown.
+    fn agents(&self) -> Option<Vec<String>> {
+        None
+    }
 }
 
 /// Nothing to refer to.
@@ -105,6 +119,11 @@ pub struct PackRef {
 
 /// Checks a flow.
 pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
+    load_from(source, catalog, files, &Begin::First)
+}
+
+/// Checks a flow. One of the agentic dialect begins where `begin` says; on others it has no influence.
+pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, begin: &Begin) -> Checked {
     let mut findings = Findings::new(&source.name, &source.text);
     let tree = match yaml::parse(&source.text) {
         Ok(tree) => tree,
@@ -123,8 +142,12 @@ pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
         let help = Some(format!("write \"{written}\" for a text, or the number without leading zeros and `_`"));
         findings.error("ambiguous_number", span, format!("`{written}` would be read as the number {number}"), help);
     }
-    let flow = read::read(&tree, &mut findings);
-    let graph = lower::lower(&flow, catalog, files, &mut findings);
+    let graph = if agentic::is_agentic(&tree) {
+        let around = Surroundings { file: &source.name, begin, catalog, files };
+        agentic::lower(&tree, &around, &mut findings)
+    } else {
+        lower::lower(&read::read(&tree, &mut findings), catalog, files, &mut findings)
+    };
     let graph = graph.filter(|_| !findings.has_errors());
     Checked { graph, diagnostics: findings.finish() }
 }

@@ -1,0 +1,242 @@
+//! Agents: Markdown files whose front matter says what an agent may do, and whose text is its system prompt.
+
+use flowcell_contract::Json;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Source,
+    agentic::{
+        name::{self, is_kebab_case},
+        permission::{self, Permission},
+    },
+    diagnostic::{Diagnostic, Findings, did_you_mean},
+    fields::{entries, flag, known_or, list, map, shown, text, whole},
+    fit, slips,
+    yaml::{self, Entry, Kind, Span, Tree},
+};
+
+/// An agent, as its file describes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentDefinition {
+    /// The file's name without its ending, in kebab-case.
+    pub id: String,
+    /// What people call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether nobody may use it.
+    #[serde(default)]
+    pub disabled: bool,
+    /// The system prompt.
+    pub system: String,
+    /// The profile of the model's provider; none: the host's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The model; none: the provider's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The tools that it is offered, by name.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// What it may do with them: the last one that fits decides.
+    #[serde(default)]
+    pub permissions: Vec<Permission>,
+    /// JSON Schema of its structured output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<serde_json::Value>,
+    /// Messages of users that it takes in one run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u64>,
+    /// Calls of its model in one run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_model_calls: Option<u64>,
+    /// Sampling parameters: `temperature`, `topP`, `maxTokens`.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub params: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What reading an agent's file found.
+#[derive(Debug)]
+pub struct CheckedAgent {
+    /// The agent; none if there are errors.
+    pub agent: Option<AgentDefinition>,
+    /// Everything that was found, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+const KEYS: [&str; 13] = [
+    "name",
+    "description",
+    "disabled",
+    "mode",
+    "color",
+    "provider",
+    "model",
+    "tools",
+    "permissions",
+    "output",
+    "maxTurns",
+    "maxModelCalls",
+    "params",
+];
+const PARAMS: [&str; 3] = ["temperature", "topP", "maxTokens"];
+/// Names of keys elsewhere, and here.
+const RENAMED: [(&str, &str); 6] = [
+    ("permission", "permissions"),
+    ("disable", "disabled"),
+    ("steps", "maxModelCalls"),
+    ("temperature", "params: { temperature: … }"),
+    ("top_p", "params: { topP: … }"),
+    ("maxTokens", "params: { maxTokens: … }"),
+];
+/// Turns and model calls that a file may ask for.
+const TURNS: (u64, u64) = (1, 10_000);
+/// The three dashes around the front matter.
+const FENCE: &str = "---";
+
+/// Reads an agent's file: front matter in YAML between two lines `---`, then the system prompt.
+pub fn agent(source: &Source) -> CheckedAgent {
+    let mut findings = Findings::new(&source.name, &source.text);
+    let start = Span { line: 1, column: 1, len: 1, start: 0 };
+    let id = name::of_file(&source.name);
+    if !is_kebab_case(id) {
+        let message = format!("`{}` cannot be the name of an agent", shown(id));
+        findings.error("bad_file_name", start, message, Some(name::rename(&source.name)));
+    }
+    let mut agent = AgentDefinition { id: id.to_owned(), ..AgentDefinition::default() };
+    match split(&source.text) {
+        Ok((front, system)) => {
+            agent.system = system.trim().to_owned();
+            match yaml::parse(&front) {
+                Ok(tree) => read(&tree, &mut agent, &mut findings),
+                Err(error) => {
+                    let error = slips::explain(&front, error);
+                    findings.error("syntax", error.span, error.message, error.help);
+                }
+            }
+        }
+        Err(()) => {
+            let help = Some("end it with a line `---`".into());
+            findings.error("bad_front_matter", start, "the front matter has no end", help);
+        }
+    }
+    if agent.system.is_empty() && !findings.has_errors() {
+        let help = Some("write below the front matter what the agent is and how it works".into());
+        findings.warning("no_system_prompt", start, "the agent has no system prompt", help);
+    }
+    let sound = !findings.has_errors();
+    CheckedAgent { agent: sound.then_some(agent), diagnostics: findings.finish() }
+}
+
+/// The front matter, with every byte in its place, and what follows it. A file without it is all prompt.
+fn split(text: &str) -> Result<(String, &str), ()> {
+    let mut lines = text.split_inclusive('\n');
+    let first = lines.next().unwrap_or_default();
+    if first.trim_end() != FENCE {
+        return Ok((String::new(), text));
+    }
+    let mut end = first.len();
+    for line in lines {
+        if line.trim_end() == FENCE {
+            // A comment as long as the dashes keeps the places right.
+            return Ok((format!("#{}", &text[1..end]), &text[end + line.len()..]));
+        }
+        end += line.len();
+    }
+    Err(())
+}
+
+fn read(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings<'_>) {
+    if matches!(&tree.kind, Kind::Scalar(json) if json.is_null()) {
+        return;
+    }
+    known_or(entries(tree, "the front matter", findings), &KEYS, renamed, findings);
+    let mut member = |key| text(tree, key, findings).map(|(text, _)| text);
+    agent.name = member("name");
+    agent.description = member("description");
+    agent.provider = member("provider");
+    agent.model = member("model");
+    // These say how other programs show an agent.
+    let (mode, _) = (member("mode"), member("color"));
+    if let (Some(mode), Some(value)) = (mode, tree.member("mode"))
+        && !["primary", "subagent", "all"].contains(&&*mode)
+    {
+        let help = did_you_mean(&mode, ["primary", "subagent", "all"]);
+        findings.error("bad_value", value.span, format!("`mode` cannot be `{}`", shown(&mode)), help);
+    }
+    agent.disabled = flag(tree, "disabled", findings).unwrap_or_default();
+    agent.max_turns = whole(tree, "maxTurns", TURNS, findings);
+    agent.max_model_calls = whole(tree, "maxModelCalls", TURNS, findings);
+    agent.tools = tools(tree, findings);
+    agent.permissions = permission::read(tree.member("permissions"), findings);
+    agent.output = read_output(tree, findings).map(|schema| schema.json().to_serde());
+    read_params(tree, agent, findings);
+}
+
+fn renamed(entry: &Entry) -> Option<String> {
+    let (_, here) = RENAMED.iter().find(|(there, _)| *there == &*entry.key)?;
+    Some(format!("it is called `{here}` here"))
+}
+
+fn tools(tree: &Tree, findings: &mut Findings<'_>) -> Vec<String> {
+    let items = list(tree, "tools", findings);
+    for odd in items.iter().filter(|item| item.text().is_none()) {
+        let message = format!("`tools` lists names, this is {}", odd.type_name());
+        findings.error("wrong_type", odd.span, message, Some("write one name a line".into()));
+    }
+    items.iter().filter_map(|item| Some(item.text()?.to_owned())).collect()
+}
+
+fn read_params(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings<'_>) {
+    let Some(params) = map(tree, "params", findings) else { return };
+    let entries = entries(params, "`params`", findings);
+    known_or(entries, &PARAMS, |_| None, findings);
+    for entry in entries {
+        let value = entry.value.json();
+        let sound = match &*entry.key {
+            "temperature" => value.as_f64().is_some_and(|number| (0.0..=2.0).contains(&number)),
+            "topP" => value.as_f64().is_some_and(|number| (0.0..=1.0).contains(&number)),
+            "maxTokens" => value.as_u64().is_some_and(|number| number > 0),
+            _ => continue,
+        };
+        if !sound {
+            let message = format!("`{}` cannot be {}", entry.key, shown(&value.to_string()));
+            let help = "`temperature` is from 0 to 2, `topP` from 0 to 1, `maxTokens` a whole number from 1";
+            findings.error("bad_value", entry.value.span, message, Some(help.into()));
+        }
+        agent.params.insert(entry.key.to_string(), value.to_serde());
+    }
+}
+
+/// The schema under `output: { schema: … }`, which describes an object: its members become arguments.
+pub(crate) fn read_output<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<&'t Tree> {
+    let output = map(tree, "output", findings)?;
+    known_or(entries(output, "`output`", findings), &["schema"], |_| None, findings);
+    let Some(schema) = output.member("schema") else {
+        let help = Some("write `output: { schema: { type: object, properties: { … } } }`".into());
+        findings.error("missing_key", output.span, "`output` has no `schema`", help);
+        return None;
+    };
+    let schema = map(output, "schema", findings).filter(|_| matches!(schema.kind, Kind::Map(_)))?;
+    check_object(schema, "the output of a step", findings);
+    Some(schema)
+}
+
+/// Checks a schema whose values are objects.
+pub(crate) fn check_object(schema: &Tree, what: &str, findings: &mut Findings<'_>) {
+    if let Some(kind) = schema.member("type").filter(|kind| kind.text() != Some("object")) {
+        let message = format!("{what} is an object, whose members are arguments");
+        findings.error("bad_schema", kind.span, message, Some("write `type: object`, and `properties`".into()));
+    }
+    fit::check_schema(schema, "the schema", findings);
+}
+
+/// A definition as the value that nodes are given.
+impl From<&AgentDefinition> for Json {
+    fn from(agent: &AgentDefinition) -> Json {
+        serde_json::to_value(agent).map(Json::from).unwrap_or_default()
+    }
+}

@@ -1,0 +1,76 @@
+//! What stands between `${` and `}`: all arguments, or one by its path.
+
+use std::fmt;
+
+use flowcell_contract::Json;
+
+/// `args`, `args.key` or `args.key.of.a.member`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Argument(Vec<String>);
+
+/// How an argument is written, for findings.
+pub(crate) const WRITTEN: &str = "write `${args.key}`, of letters, digits, `_` and `-`";
+
+impl Argument {
+    /// Reads what stands between `${` and `}`; none if it is not about arguments, or not in the right way.
+    pub(crate) fn parse(inside: &str) -> Option<Argument> {
+        let mut steps = inside.trim().split('.');
+        if steps.next() != Some("args") {
+            return None;
+        }
+        let is_key = |key: &&str| !key.is_empty() && key.chars().all(is_key_sign);
+        let keys: Vec<_> = steps.clone().filter(is_key).map(str::to_owned).collect();
+        (keys.len() == steps.count()).then_some(Argument(keys))
+    }
+
+    /// Whether all arguments are meant.
+    pub(crate) fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The expression that reads it, if `args` is the expression of all arguments.
+    pub(crate) fn expression(&self, args: &str) -> String {
+        self.0.iter().fold(args.to_owned(), |path, key| format!("{path}[{}]", quoted(key)))
+    }
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("args")?;
+        self.0.iter().try_for_each(|key| write!(formatter, ".{key}"))
+    }
+}
+
+fn is_key_sign(sign: char) -> bool {
+    sign.is_ascii_alphanumeric() || matches!(sign, '_' | '-')
+}
+
+/// A text as the expression language writes it.
+pub(crate) fn quoted(text: &str) -> String {
+    Json::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_of_keys_are_arguments() {
+        let cases = [
+            ("args", Some("a")),
+            (" args.k ", Some(r#"a["k"]"#)),
+            ("args.work-flow.x_1", Some(r#"a["work-flow"]["x_1"]"#)),
+            ("args.", None),
+            ("args.a..b", None),
+            ("args.a b", None),
+            ("args[0]", None),
+            ("argsx", None),
+            ("HOME", None),
+            ("", None),
+        ];
+        for (inside, expected) in cases {
+            let given = Argument::parse(inside).map(|argument| argument.expression("a"));
+            assert_eq!(given.as_deref(), expected, "{inside}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What this dialect needs once a run is under way. It travels as opaque labels; nothing that runs a graph reads them.
+
+use flowcell_contract::Json;
+use flowcell_expr::Condition;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::graph::{Graph, Node};
+
+/// The label's name, on graphs and on nodes.
+pub(crate) const LABEL: &str = "agentic";
+
+/// What the label of a graph says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlowLabel {
+    /// What people call the flow; its own name is its file's.
+    pub title: Option<String>,
+    /// Whether it refuses to run.
+    pub disabled: bool,
+    /// The first step, whose session is the root of all sessions.
+    pub first: String,
+    /// The steps with which this graph begins.
+    pub begin: Vec<String>,
+    /// All steps, those included that this graph does not come to.
+    pub steps: Vec<String>,
+}
+
+/// What the label of a node says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepLabel {
+    /// The step, `flowStepId` in events.
+    pub step: String,
+    /// The agent's name.
+    pub agent: String,
+    /// Its session.
+    pub session: SessionLabel,
+    /// Rules that store their target for the next run.
+    pub postponed: Vec<PostponedRule>,
+}
+
+/// The session of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionLabel {
+    /// The flow's name.
+    pub flow: String,
+    /// The step.
+    pub step: String,
+    /// Whether it begins with a copy of the history of the step before, if that had the same agent.
+    pub fork: bool,
+    /// The steps that lead here and have the same agent.
+    pub same_agent: Vec<String>,
+}
+
+impl SessionLabel {
+    /// The session's id.
+    pub fn id(&self, prefix: &str) -> String {
+        session_id(prefix, &self.flow, &self.step)
+    }
+}
+
+/// A rule with `postpone: true`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PostponedRule {
+    /// The step that the next run begins with.
+    pub then: String,
+    /// The condition over `args`; none always holds.
+    pub when: Option<String>,
+    /// What `if` says.
+    pub written: Option<String>,
+}
+
+/// A step that a run has left to the next one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Postponed {
+    /// The step.
+    pub step: String,
+    /// Its arguments.
+    pub args: Json,
+}
+
+/// The id of the session of a step: `prefix-flow-step`.
+pub fn session_id(prefix: &str, flow: &str, step: &str) -> String {
+    format!("{prefix}-{flow}-{step}")
+}
+
+/// What the label of a graph says; none if the graph has none.
+pub fn flow_label(graph: &Graph) -> Option<FlowLabel> {
+    parse(graph.labels.get(LABEL)?)
+}
+
+/// What the label of a node says; none if the node has none.
+pub fn step_label(node: &Node) -> Option<StepLabel> {
+    parse(node.labels.get(LABEL)?)
+}
+
+/// The steps that a step leaves to the next run, given its output. A step is left once, whatever rules lead to it; a
+/// condition that cannot be evaluated does not hold.
+pub fn postponed(label: &StepLabel, output: &Json) -> Vec<Postponed> {
+    let args = output.get("args").cloned().unwrap_or_else(|| Json::object::<&str>([]));
+    let roots = Json::object([("args", args.clone())]);
+    let holds = |rule: &&PostponedRule| {
+        let Some(when) = &rule.when else { return true };
+        let condition = Condition::compile(&when.as_str().into());
+        condition.is_ok_and(|condition| condition.evaluate(&roots).unwrap_or_default())
+    };
+    let mut left: Vec<Postponed> = Vec::new();
+    for rule in label.postponed.iter().filter(holds) {
+        if left.iter().all(|other| other.step != rule.then) {
+            left.push(Postponed { step: rule.then.clone(), args: args.clone() });
+        }
+    }
+    left
+}
+
+/// A label as its graph or node carries it.
+pub(crate) fn write<T: Serialize>(label: &T) -> Json {
+    serde_json::to_value(label).map(Json::from).unwrap_or_default()
+}
+
+fn parse<T: DeserializeOwned>(label: &Json) -> Option<T> {
+    serde_json::from_value(label.to_serde()).ok()
+}

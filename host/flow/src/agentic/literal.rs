@@ -1,0 +1,74 @@
+//! Texts and values that mean themselves, whatever they hold: `{{` in a prompt of this dialect is two braces.
+
+use flowcell_contract::Json;
+
+use crate::yaml::{Entry, Kind, Span, Tree};
+
+/// Braces that one expression stands for; longer rows take several.
+const BRACES: usize = 1_000;
+
+/// A text whose rendering is `text`, also where an expression follows it.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut written = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(open) = rest.find('{') {
+        let (before, from) = rest.split_at(open);
+        let row = from.bytes().take_while(|byte| *byte == b'{').take(BRACES).count();
+        let after = &from[row..];
+        written.push_str(before);
+        match row > 1 || after.is_empty() || after.starts_with(['%', '#', '{']) {
+            true => written.push_str(&format!("{{{{ \"{}\" }}}}", &from[..row])),
+            false => written.push('{'),
+        }
+        rest = after;
+    }
+    written + rest
+}
+
+/// A value as it would be written at a place, each of its texts meaning itself.
+pub(crate) fn tree(value: &Json, span: Span) -> Tree {
+    let kind = match value {
+        Json::String(text) => Kind::Scalar(escaped(text).into()),
+        Json::Array(items) => Kind::List(items.iter().map(|item| tree(item, span)).collect()),
+        Json::Object(members) => {
+            return map(span, members.iter().map(|(key, member)| (&**key, tree(member, span))));
+        }
+        plain => Kind::Scalar(plain.clone()),
+    };
+    Tree { span, kind }
+}
+
+/// A text as it is, expressions and all.
+pub(crate) fn text(text: String, span: Span) -> Tree {
+    Tree { span, kind: Kind::Scalar(text.into()) }
+}
+
+/// A map.
+pub(crate) fn map<'k>(span: Span, members: impl IntoIterator<Item = (&'k str, Tree)>) -> Tree {
+    let entry = |(key, value): (&str, Tree)| Entry { key: key.into(), key_span: span, value };
+    Tree { span, kind: Kind::Map(members.into_iter().map(entry).collect()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use flowcell_expr::{Binding, NoRoots};
+
+    use super::*;
+
+    #[test]
+    fn what_is_escaped_means_itself() {
+        let long = "{".repeat(2_500);
+        for text in ["", "{", "{{", "{{{ a }}}", "{% if %}", "{# b #}", "a { b } {", "}} {{ 'x' }}", "{\n{", &long] {
+            for suffix in ["", "{{ 1 }}"] {
+                let written = Json::from(escaped(text) + suffix);
+                let given = Binding::compile(&written).unwrap().render(&NoRoots).unwrap();
+                let expected = format!("{text}{}", if suffix.is_empty() { "" } else { "1" });
+                // One expression alone keeps the type of its value.
+                let given = given.as_str().map_or_else(|| given.to_text(), str::to_owned);
+                assert_eq!(given, expected, "{written}");
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Names in kebab-case: of flows and agents, from their files, and of steps.
+
+/// The longest name.
+const LENGTH: usize = 64;
+
+/// Whether a text is a name such as `my-flow`: small letters, digits and single dashes between them, at most 64.
+pub fn is_kebab_case(text: &str) -> bool {
+    let word =
+        |word: &str| !word.is_empty() && word.bytes().all(|sign| sign.is_ascii_lowercase() || sign.is_ascii_digit());
+    text.len() <= LENGTH && text.split('-').all(word)
+}
+
+/// The name that was probably meant: `myFlow_2` as `my-flow-2`.
+pub(crate) fn kebab_case(text: &str) -> Option<String> {
+    let mut name = String::new();
+    let mut after_small = false;
+    for sign in text.chars() {
+        let new_word = !sign.is_ascii_alphanumeric() || (sign.is_ascii_uppercase() && after_small);
+        if new_word && !name.is_empty() && !name.ends_with('-') {
+            name.push('-');
+        }
+        if sign.is_ascii_alphanumeric() {
+            name.push(sign.to_ascii_lowercase());
+        }
+        after_small = sign.is_ascii_lowercase() || sign.is_ascii_digit();
+    }
+    let name = name.trim_end_matches('-').to_owned();
+    is_kebab_case(&name).then_some(name)
+}
+
+/// The name of a file without its folders and its ending.
+pub(crate) fn of_file(path: &str) -> &str {
+    let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    file.rsplit_once('.').map_or(file, |(stem, _)| stem)
+}
+
+/// How to rename a file whose name is no name.
+pub(crate) fn rename(path: &str) -> String {
+    match kebab_case(of_file(path)) {
+        Some(name) => format!("rename the file: its name without the ending is `{name}`"),
+        None => "rename the file: small letters, digits and single dashes, at most 64, such as `my-flow`".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kebab_case() {
+        let cases = [
+            ("my-flow", true, Some("my-flow")),
+            ("a", true, Some("a")),
+            ("2-b", true, Some("2-b")),
+            ("myFlow", false, Some("my-flow")),
+            ("My_Flow 2", false, Some("my-flow-2")),
+            ("a--b", false, Some("a-b")),
+            ("-a-", false, Some("a")),
+            ("é", false, None),
+            ("", false, None),
+        ];
+        for (text, sound, meant) in cases {
+            assert_eq!(is_kebab_case(text), sound, "{text}");
+            assert_eq!(kebab_case(text).as_deref(), meant, "{text}");
+        }
+        assert!(!is_kebab_case(&"a".repeat(65)));
+        assert_eq!(of_file("/a.b/c.d/my-flow.yaml"), "my-flow");
+        assert_eq!(of_file("my-flow"), "my-flow");
+    }
+}

@@ -1,0 +1,151 @@
+//! What an agent may do with its tools.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    diagnostic::{Findings, did_you_mean},
+    fields::{not_a_map, shown},
+    yaml::{Entry, Kind, Tree},
+};
+
+/// One rule. Of the rules that fit a call the last one decides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Permission {
+    /// A tool's name, in which `*` stands for anything.
+    pub tool: String,
+    /// What the call's arguments are compared with, in which `*` stands for anything; none fits all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<String>,
+    /// What becomes of the call.
+    pub action: Action,
+}
+
+/// What becomes of a call of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// It is made.
+    Allow,
+    /// A person decides.
+    Ask,
+    /// It is refused.
+    Deny,
+}
+
+const ACTIONS: [(&str, Action); 3] = [("allow", Action::Allow), ("ask", Action::Ask), ("deny", Action::Deny)];
+
+/// Whether a pattern, in which `*` stands for anything, fits a whole text. Takes time in proportion to both lengths.
+pub fn fits(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// What rules say of a call; none if no rule fits.
+pub fn decide(rules: &[Permission], tool: &str, args: &str) -> Option<Action> {
+    let fitting =
+        |rule: &&Permission| fits(&rule.tool, tool) && rule.args.as_deref().is_none_or(|pattern| fits(pattern, args));
+    rules.iter().rev().find(fitting).map(|rule| rule.action)
+}
+
+/// Reads `permissions`: one action for all tools, or a map of tools to an action or to a map of arguments to actions.
+pub(crate) fn read(tree: Option<&Tree>, findings: &mut Findings<'_>) -> Vec<Permission> {
+    let Some(tree) = tree else { return Vec::new() };
+    let mut rules = Vec::new();
+    match &tree.kind {
+        Kind::Map(tools) => tools.iter().for_each(|tool| read_tool(tool, &mut rules, findings)),
+        Kind::Scalar(_) if tree.text().is_some() => {
+            let all = |action| Permission { tool: "*".into(), args: None, action };
+            rules.extend(read_action(tree, findings).map(all));
+        }
+        _ => not_a_map(tree, "`permissions`", findings),
+    }
+    rules
+}
+
+fn read_tool(entry: &Entry, rules: &mut Vec<Permission>, findings: &mut Findings<'_>) {
+    let tool = entry.key.to_string();
+    match &entry.value.kind {
+        Kind::Map(patterns) => {
+            for pattern in patterns {
+                let args = Some(pattern.key.to_string());
+                let rule = |action| Permission { tool: tool.clone(), args: args.clone(), action };
+                rules.extend(read_action(&pattern.value, findings).map(rule));
+            }
+        }
+        _ => rules.extend(read_action(&entry.value, findings).map(|action| Permission { tool, args: None, action })),
+    }
+}
+
+fn read_action(tree: &Tree, findings: &mut Findings<'_>) -> Option<Action> {
+    let written = tree.text().unwrap_or_default();
+    let found = ACTIONS.iter().find(|(name, _)| *name == written).map(|(_, action)| *action);
+    if found.is_none() {
+        let names = ACTIONS.iter().map(|(name, _)| *name);
+        let help = did_you_mean(written, names).or_else(|| Some("write allow, ask or deny".into()));
+        let message = match tree.text() {
+            Some(text) => format!("`{}` is no permission", shown(text)),
+            None => format!("a permission is allow, ask or deny, this is {}", tree.type_name()),
+        };
+        findings.error("bad_permission", tree.span, message, help);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        let cases = [
+            ("bash", "bash", true),
+            ("bash", "bashed", false),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("git *", "git push", true),
+            ("git *", "git", false),
+            ("*.rs", "a.rs", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "acb", false),
+            ("ab*ba", "aba", false),
+            ("**", "x", true),
+            ("", "", true),
+            ("", "x", false),
+        ];
+        for (pattern, text, expected) in cases {
+            assert_eq!(fits(pattern, text), expected, "{pattern} and {text}");
+        }
+    }
+
+    #[test]
+    fn the_last_rule_that_fits_decides() {
+        let rule = |tool: &str, args: Option<&str>, action| Permission {
+            tool: tool.into(),
+            args: args.map(str::to_owned),
+            action,
+        };
+        let rules = [
+            rule("*", None, Action::Ask),
+            rule("bash", Some("git *"), Action::Allow),
+            rule("bash", Some("git push*"), Action::Deny),
+        ];
+        let cases = [
+            (("edit", ""), Action::Ask),
+            (("bash", "ls"), Action::Ask),
+            (("bash", "git log"), Action::Allow),
+            (("bash", "git push -f"), Action::Deny),
+        ];
+        for ((tool, args), expected) in cases {
+            assert_eq!(decide(&rules, tool, args), Some(expected), "{tool} {args}");
+        }
+        assert_eq!(decide(&[], "bash", "ls"), None);
+    }
+}

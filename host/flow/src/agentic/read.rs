@@ -1,0 +1,187 @@
+//! The agentic dialect as it is written: a tree in, its steps out; unknown keys and wrong types are findings.
+
+use crate::{
+    agentic::{
+        agent,
+        name::{is_kebab_case, kebab_case},
+        predicate::Predicate,
+        template::Template,
+    },
+    diagnostic::Findings,
+    fields::{entries, flag, known, known_or, list, map, required, shown, text, whole},
+    limits::{MAX_ATTEMPTS, MAX_TIMEOUT_MS},
+    yaml::{Entry, Kind, Span, Tree},
+};
+
+/// A flow as it is written.
+pub(crate) struct RawSteps<'t> {
+    /// What people call it; its own name is its file's.
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) disabled: bool,
+    /// JSON Schema of the arguments.
+    pub(crate) args: Option<&'t Tree>,
+    /// In the order in which they are written; the first one begins.
+    pub(crate) steps: Vec<RawStep<'t>>,
+    pub(crate) head: Span,
+}
+
+/// A step as it is written.
+pub(crate) struct RawStep<'t> {
+    pub(crate) id: String,
+    pub(crate) id_span: Span,
+    pub(crate) agent: Option<(String, Span)>,
+    pub(crate) fork: bool,
+    pub(crate) prompt: Template,
+    pub(crate) prompt_span: Span,
+    /// JSON Schema of the structured output.
+    pub(crate) output: Option<&'t Tree>,
+    pub(crate) rules: Vec<RawRule>,
+    pub(crate) fallback: Fallback,
+}
+
+/// A rule as it is written.
+pub(crate) struct RawRule {
+    pub(crate) when: Option<Predicate>,
+    /// What `if` says.
+    pub(crate) written: Option<String>,
+    pub(crate) then: (String, Span),
+    pub(crate) postpone: bool,
+    pub(crate) span: Span,
+}
+
+/// What becomes of a failure.
+#[derive(Default)]
+pub(crate) struct Fallback {
+    /// Retries after the first try.
+    pub(crate) retry: u32,
+    pub(crate) delay_ms: u64,
+    pub(crate) to: Option<(String, Span)>,
+}
+
+const TOP: [&str; 4] = ["name", "disabled", "description", "flow"];
+const FLOW: [&str; 2] = ["args", "steps"];
+const STEP: [&str; 7] = ["id", "agent", "session", "prompt", "output", "rules", "fallback"];
+const RULE: [&str; 3] = ["if", "then", "postpone"];
+const FALLBACK: [&str; 3] = ["retry", "delay", "to"];
+/// Keys of a step elsewhere, and here.
+const RENAMED: [(&str, &str); 8] = [
+    ("type", "agent"),
+    ("input", "prompt"),
+    ("schema", "output: { schema: … }"),
+    ("fork", "session: { fork: … }"),
+    ("next", "rules: [{ then: … }]"),
+    ("then", "rules: [{ then: … }]"),
+    ("edges", "rules: [{ if: …, then: … }]"),
+    ("retry", "fallback: { retry: … }"),
+];
+
+/// Whether a text is written in this dialect: `flow` holds `steps`, and there are no `nodes`.
+pub(crate) fn is_agentic(tree: &Tree) -> bool {
+    let steps = tree.member("flow").and_then(|flow| flow.member("steps"));
+    steps.is_some() && tree.member("nodes").is_none()
+}
+
+/// Reads a flow.
+pub(crate) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawSteps<'t> {
+    known(entries(tree, "a flow", findings), &TOP, findings);
+    let mut member = |key| text(tree, key, findings).map(|(text, _)| text);
+    let (title, description) = (member("name"), member("description"));
+    let disabled = flag(tree, "disabled", findings).unwrap_or_default();
+    let head = tree.member("flow").unwrap_or(tree);
+    known_or(entries(head, "`flow`", findings), &FLOW, at_the_top, findings);
+    let args = map(head, "args", findings);
+    if let Some(args) = args {
+        agent::check_object(args, "`args`", findings);
+    }
+    let written = list(head, "steps", findings);
+    if let (Some(steps), true) = (head.member("steps"), written.is_empty()) {
+        let help = "write `steps:` and a list of `{ id, prompt }`";
+        findings.error("no_steps", steps.span, "the flow has no steps", Some(help.into()));
+    }
+    let steps = written.iter().filter_map(|step| read_step(step, findings)).collect();
+    RawSteps { title, description, disabled, args, steps, head: head.span }
+}
+
+/// Keys that stand beside `flow`, not in it.
+fn at_the_top(entry: &Entry) -> Option<String> {
+    TOP.contains(&&*entry.key).then(|| format!("write `{}` beside `flow`, not in it", entry.key))
+}
+
+fn read_step<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawStep<'t>> {
+    if !matches!(tree.kind, Kind::Map(_)) {
+        let message = format!("a step is a map, this is {}", tree.type_name());
+        findings.error("wrong_type", tree.span, message, Some("write `{ id: …, prompt: … }`".into()));
+        return None;
+    }
+    let renamed = |entry: &Entry| {
+        let (_, here) = RENAMED.iter().find(|(there, _)| *there == &*entry.key)?;
+        Some(format!("it is called `{here}` here"))
+    };
+    known_or(entries(tree, "a step", findings), &STEP, renamed, findings);
+    let (id, id_span) = required(tree, "id", "step", findings);
+    if !id.is_empty() || tree.member("id").is_some_and(|id| id.text().is_some()) {
+        check_id(&id, id_span, findings);
+    }
+    let (_, prompt_span) = required(tree, "prompt", "step", findings);
+    let prompt = tree.member("prompt").filter(|prompt| prompt.text().is_some());
+    let prompt = prompt.map(|prompt| Template::read(prompt, findings));
+    if prompt.as_ref().is_some_and(Template::is_blank) {
+        let help = "say what the agent is to do, such as `prompt: ${args.prompt}`";
+        findings.error("empty_prompt", prompt_span, "the prompt says nothing", Some(help.into()));
+    }
+    let session = map(tree, "session", findings);
+    if let Some(session) = session {
+        known(entries(session, "`session`", findings), &["fork"], findings);
+    }
+    Some(RawStep {
+        id,
+        id_span,
+        agent: text(tree, "agent", findings),
+        fork: session.and_then(|session| flag(session, "fork", findings)).unwrap_or_default(),
+        prompt: prompt.unwrap_or_default(),
+        prompt_span,
+        output: agent::read_output(tree, findings),
+        rules: list(tree, "rules", findings).iter().filter_map(|rule| read_rule(rule, findings)).collect(),
+        fallback: map(tree, "fallback", findings).map(|tree| read_fallback(tree, findings)).unwrap_or_default(),
+    })
+}
+
+fn check_id(id: &str, span: Span, findings: &mut Findings<'_>) {
+    if is_kebab_case(id) {
+        return;
+    }
+    let help = match kebab_case(id) {
+        Some(meant) => format!("write `{meant}`"),
+        None => "use small letters, digits and single dashes, at most 64, such as `pick-workflow`".into(),
+    };
+    findings.error("bad_id", span, format!("`{}` is not the id of a step", shown(id)), Some(help));
+}
+
+fn read_rule(tree: &Tree, findings: &mut Findings<'_>) -> Option<RawRule> {
+    if !matches!(tree.kind, Kind::Map(_)) {
+        let message = format!("a rule is a map, this is {}", tree.type_name());
+        findings.error("wrong_type", tree.span, message, Some("write `{ if: …, then: … }`".into()));
+        return None;
+    }
+    known(entries(tree, "a rule", findings), &RULE, findings);
+    let condition = tree.member("if");
+    Some(RawRule {
+        when: condition.and_then(|tree| Predicate::read(tree, findings)),
+        written: condition.and_then(Tree::text).map(str::to_owned),
+        then: required(tree, "then", "rule", findings),
+        postpone: flag(tree, "postpone", findings).unwrap_or_default(),
+        span: tree.span,
+    })
+}
+
+fn read_fallback(tree: &Tree, findings: &mut Findings<'_>) -> Fallback {
+    known(entries(tree, "`fallback`", findings), &FALLBACK, findings);
+    let retry = whole(tree, "retry", (0, MAX_ATTEMPTS - 1), findings).unwrap_or_default();
+    let delay = whole(tree, "delay", (0, MAX_TIMEOUT_MS / 1_000), findings).unwrap_or_default();
+    if retry > 10 && delay == 0 {
+        let message = format!("{retry} retries without a delay between them");
+        findings.error("bad_policy", tree.span, message, Some("add `delay: 10`, in seconds".into()));
+    }
+    Fallback { retry: retry as u32, delay_ms: delay * 1_000, to: text(tree, "to", findings) }
+}

@@ -1,0 +1,100 @@
+//! Where a step gets its arguments and the output before it from, as expressions.
+
+use crate::agentic::argument::quoted;
+
+/// How a run comes to a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It begins there, with the flow's arguments.
+    First,
+    /// It begins there, with what an earlier run has left: `flow.input.steps[id]`.
+    Left(String),
+    /// Over edges: after a success, after a failure, or either.
+    Edges { success: bool, error: bool },
+}
+
+impl Origin {
+    /// All arguments.
+    pub(crate) fn args(&self, begins_at_first: bool) -> String {
+        let initial = if begins_at_first { "flow.input" } else { "flow.input.args" };
+        // What failed before it had an input brings none.
+        let failed = format!("(inbound.input.args if inbound.input.args != null else {initial})");
+        match self {
+            Origin::First => initial.to_owned(),
+            Origin::Left(step) => format!("flow.input.steps[{}].args", quoted(step)),
+            Origin::Edges { error: false, .. } => "inbound.args".to_owned(),
+            Origin::Edges { success: false, .. } => failed,
+            Origin::Edges { .. } => format!("({failed} if inbound.failed else inbound.args)"),
+        }
+    }
+
+    /// The output of the step before, as text; none if there is no step before.
+    pub(crate) fn previous(&self) -> Option<String> {
+        let structured = "(inbound.structuredOutput | tojson)";
+        let succeeded = format!("({structured} if inbound.structuredOutput != null else (inbound.result | string))");
+        let failed = "(\"The step before failed: \" ~ inbound.error.message)";
+        match self {
+            Origin::First => None,
+            Origin::Left(step) => Some(format!("flow.input.steps[{}].previous", quoted(step))),
+            Origin::Edges { error: false, .. } => Some(succeeded),
+            Origin::Edges { success: false, .. } => Some(failed.to_owned()),
+            Origin::Edges { .. } => Some(format!("({failed} if inbound.failed else {succeeded})")),
+        }
+    }
+
+    /// The id of the step before; none if there is none.
+    pub(crate) fn from(&self) -> Option<String> {
+        match self {
+            Origin::First => None,
+            Origin::Left(step) => Some(format!("flow.input.steps[{}].from", quoted(step))),
+            // The first edge that fires opens the step, so there is one.
+            Origin::Edges { .. } => Some("inbounds | list | first".to_owned()),
+        }
+    }
+}
+
+/// The arguments that a step gives on, as an edge from it reads them.
+pub(crate) fn given_by(step: &str) -> String {
+    format!("nodes[{}].args", quoted(step))
+}
+
+/// A whole binding.
+pub(crate) fn whole(expression: &str) -> String {
+    format!("{{{{ {expression} }}}}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use flowcell_contract::Json;
+    use flowcell_expr::Binding;
+
+    use super::*;
+
+    fn given(expression: &str, roots: &str) -> Json {
+        let binding = Binding::compile(&whole(expression).into()).unwrap();
+        binding.render(&Json::parse(roots).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn arguments_follow_the_edge_that_fired() {
+        let both = Origin::Edges { success: true, error: true };
+        let success = r#"{ "flow": { "input": { "a": 0 } }, "inbound": { "args": { "a": 1 }, "result": "done" },
+            "inbounds": { "before": {} } }"#;
+        let failure = r#"{ "flow": { "input": { "a": 0 } }, "inbound": { "failed": true,
+            "error": { "code": "c", "message": "no model" }, "input": { "args": { "a": 2 } } } }"#;
+        let unready = r#"{ "flow": { "input": { "a": 0 } }, "inbound": { "failed": true, "input": null,
+            "error": { "message": "`args.k` is required" } } }"#;
+        let structured = r#"{ "inbound": { "args": {}, "result": "x", "structuredOutput": { "k": "v" } } }"#;
+        let cases = [(success, r#"{"a":1}"#), (failure, r#"{"a":2}"#), (unready, r#"{"a":0}"#)];
+        for (roots, expected) in cases {
+            assert_eq!(given(&both.args(true), roots).to_string(), expected, "{roots}");
+        }
+        let previous = both.previous().unwrap();
+        assert_eq!(given(&previous, success), Json::from("done"));
+        assert_eq!(given(&previous, failure), Json::from("The step before failed: no model"));
+        assert_eq!(given(&previous, structured), Json::from(r#"{"k":"v"}"#));
+        assert_eq!(given(&both.from().unwrap(), success), Json::from("before"));
+    }
+}

@@ -1,0 +1,285 @@
+//! From steps to nodes and edges, as the graph dialect would write them.
+
+use std::collections::HashSet;
+
+use flowcell_contract::{Catalog, Json, Lookup, TypeRef};
+
+use crate::{
+    agentic::{
+        agent::AgentDefinition,
+        cast::Cast,
+        check::{Link, Links, Way},
+        label::{FlowLabel, PostponedRule, SessionLabel, StepLabel},
+        literal,
+        permission::{Action, Permission},
+        read::{RawRule, RawStep, RawSteps},
+        values::{Origin, given_by, whole},
+    },
+    graph::{FlowPolicy, Jitter, Join, NodePolicy, On, Retry, RetryOn},
+    limits::STEP_TIMEOUT_MS,
+    read::{RawBody, RawEdge, RawFlow, RawNode},
+    yaml::{Span, Tree},
+};
+
+/// The node type of every step.
+const NODE_TYPE: &str = "agent.run";
+/// Capabilities of it that an agent's definition grants.
+const GRANTED: [&str; 4] = ["model", "tools", "inbox", "events"];
+
+/// What nodes and edges are written from.
+pub(crate) struct Writer<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) flow: &'a RawSteps<'a>,
+    pub(crate) links: &'a Links,
+    pub(crate) cast: &'a [Cast],
+    /// The steps with which a run begins; none of them is run again.
+    pub(crate) begin: &'a [usize],
+    /// Whether that is as the flow says, not as an earlier run has left it.
+    pub(crate) at_first: bool,
+    pub(crate) catalog: &'a Catalog,
+}
+
+/// Nodes and edges, ready to be lowered.
+pub(crate) struct Written<'a> {
+    writer: Writer<'a>,
+    nodes: Vec<WrittenNode>,
+    edges: Vec<WrittenEdge<'a>>,
+}
+
+struct WrittenNode {
+    step: usize,
+    input: Tree,
+    config: Tree,
+    grants: Tree,
+}
+
+struct WrittenEdge<'a> {
+    link: &'a Link,
+    when: Option<Tree>,
+}
+
+impl<'a> Writer<'a> {
+    /// Writes the steps that a run can come to.
+    pub(crate) fn write(self) -> Written<'a> {
+        let reached = self.links.reached(self.begin, false);
+        let edges = self.links.all.iter().filter(|link| self.fires(link, &reached));
+        let edges = edges.map(|link| WrittenEdge { link, when: self.when(link) }).collect();
+        let steps = (0..self.flow.steps.len()).filter(|step| reached.contains(step));
+        let nodes = steps.map(|step| self.node(step, &reached)).collect();
+        Written { writer: self, nodes, edges }
+    }
+
+    /// Whether a way can ever bring somebody to its end: none leads back to where the run began, or to its own step.
+    fn fires(&self, link: &Link, reached: &HashSet<usize>) -> bool {
+        !link.postponed && link.from != link.to && reached.contains(&link.from) && !self.begin.contains(&link.to)
+    }
+
+    fn when(&self, link: &Link) -> Option<Tree> {
+        let step = &self.flow.steps[link.from];
+        let rule = rule(step, link)?;
+        Some(literal::text(rule.when.as_ref()?.expression(&given_by(&step.id)), rule.span))
+    }
+
+    fn node(&self, index: usize, reached: &HashSet<usize>) -> WrittenNode {
+        let step = &self.flow.steps[index];
+        let span = step.id_span;
+        let origin = self.origin(index, reached);
+        let args = origin.args(self.at_first);
+        let text = |expression: String| literal::text(whole(&expression), span);
+        let prompt = literal::text(step.prompt.binding(&args), step.prompt_span);
+        let mut input = vec![("prompt", prompt), ("args", text(args))];
+        input.extend(origin.previous().map(|previous| ("previous", text(previous))));
+        input.extend(origin.from().map(|from| ("from", text(from))));
+        WrittenNode {
+            step: index,
+            input: literal::map(span, input),
+            config: literal::tree(&self.config(index), span),
+            grants: literal::tree(&self.grants(index), span),
+        }
+    }
+
+    fn origin(&self, index: usize, reached: &HashSet<usize>) -> Origin {
+        if self.begin.contains(&index) {
+            return match self.at_first {
+                true => Origin::First,
+                false => Origin::Left(self.flow.steps[index].id.clone()),
+            };
+        }
+        let ways = || self.links.to(index).filter(|link| self.fires(link, reached)).map(|link| link.way);
+        Origin::Edges { success: ways().any(|way| way != Way::Fallback), error: ways().any(|way| way == Way::Fallback) }
+    }
+
+    /// What `agent.run` is told beside its input. Nobody is asked: what a definition does not deny is allowed.
+    fn config(&self, index: usize) -> Json {
+        let cast = &self.cast[index];
+        let mut config = vec![("agent", Json::from(cast.name.as_str()))];
+        if let Some(agent) = &cast.definition {
+            config.extend(of_definition(agent));
+        }
+        let own = self.flow.steps[index].output.map(Tree::json);
+        let inherited = cast.definition.as_ref().and_then(|agent| agent.output.clone()).map(Json::from);
+        config.extend(own.or(inherited).map(|schema| ("output", Json::object([("schema", schema)]))));
+        config.push(("session", super::label::write(&self.session(index))));
+        Json::object(config)
+    }
+
+    /// What the definition allows, of the capabilities that the node type asks for.
+    fn grants(&self, index: usize) -> Json {
+        let Lookup::Found(kind) = self.catalog.lookup(&TypeRef::parse(NODE_TYPE)) else {
+            return Json::object::<&str>([]);
+        };
+        let definition = self.cast[index].definition.as_deref();
+        let grant = |capability: &'static str| match capability {
+            "model" => definition.and_then(|agent| agent.model.clone()).map_or(every(), |model| texts(&[model])),
+            "tools" => texts(definition.map(|agent| agent.tools.as_slice()).unwrap_or_default()),
+            _ => Json::from(true),
+        };
+        Json::object(GRANTED.into_iter().filter(|name| kind.asks_for(name)).map(|name| (name, grant(name))))
+    }
+
+    fn session(&self, index: usize) -> SessionLabel {
+        let step = &self.flow.steps[index];
+        let same = |link: &&Link| step.fork && link.from != index && self.cast[link.from].name == self.cast[index].name;
+        let same = self.links.to(index).filter(same);
+        let mut same_agent: Vec<_> = same.map(|link| self.flow.steps[link.from].id.clone()).collect();
+        same_agent.dedup();
+        SessionLabel { flow: self.name.to_owned(), step: step.id.clone(), fork: step.fork, same_agent }
+    }
+
+    /// The label of the graph.
+    fn flow_label(&self) -> FlowLabel {
+        let id = |step: &usize| self.flow.steps[*step].id.clone();
+        FlowLabel {
+            title: self.flow.title.clone(),
+            disabled: self.flow.disabled,
+            first: id(&0),
+            begin: self.begin.iter().map(id).collect(),
+            steps: self.flow.steps.iter().map(|step| step.id.clone()).collect(),
+        }
+    }
+
+    fn step_label(&self, index: usize) -> StepLabel {
+        let step = &self.flow.steps[index];
+        let postponed = step.rules.iter().filter(|rule| rule.postpone).map(|rule| PostponedRule {
+            then: rule.then.0.clone(),
+            when: rule.when.as_ref().map(|when| when.expression("args")),
+            written: rule.written.clone(),
+        });
+        StepLabel {
+            step: step.id.clone(),
+            agent: self.cast[index].name.clone(),
+            session: self.session(index),
+            postponed: postponed.collect(),
+        }
+    }
+}
+
+impl Written<'_> {
+    /// The flow as the graph dialect would have it.
+    pub(crate) fn flow(&self) -> RawFlow<'_> {
+        let Writer { name, flow, .. } = &self.writer;
+        RawFlow {
+            name: (*name).to_owned(),
+            version: None,
+            description: flow.description.clone(),
+            input: None,
+            input_schema: flow.args.filter(|_| self.writer.at_first),
+            outputs: None,
+            policy: FlowPolicy { fail_fast: false, ..FlowPolicy::default() },
+            nodes: self.nodes.iter().map(|node| self.raw_node(node)).collect(),
+            edges: self.edges.iter().map(|edge| self.raw_edge(edge)).collect(),
+            head: flow.head,
+        }
+    }
+
+    fn raw_node<'s>(&'s self, node: &'s WrittenNode) -> RawNode<'s> {
+        let step = &self.writer.flow.steps[node.step];
+        RawNode {
+            id: step.id.clone(),
+            id_span: step.id_span,
+            type_name: NODE_TYPE.to_owned(),
+            type_span: step.id_span,
+            input: Some(&node.input),
+            config: Some(&node.config),
+            prompt_file: None,
+            when: None,
+            join: Some((Join::Any, step.id_span)),
+            policy: policy(step),
+            grants: Some(&node.grants),
+            body: RawBody::None,
+            body_span: step.id_span,
+            body_output: None,
+            inside: None,
+        }
+    }
+
+    fn raw_edge<'s>(&'s self, edge: &'s WrittenEdge<'_>) -> RawEdge<'s> {
+        let steps = &self.writer.flow.steps;
+        let (from, to) = (&steps[edge.link.from], &steps[edge.link.to]);
+        let end = |step: &RawStep<'_>, span: Span| (step.id.clone(), span);
+        RawEdge {
+            from: end(from, edge.link.span),
+            to: end(to, edge.link.span),
+            on: if edge.link.way == Way::Fallback { On::Error } else { On::Success },
+            when: edge.when.as_ref(),
+            span: edge.link.span,
+        }
+    }
+
+    /// The labels: of the graph, and of the nodes in their order.
+    pub(crate) fn labels(&self) -> (FlowLabel, impl Iterator<Item = StepLabel>) {
+        let steps = self.nodes.iter().map(|node| self.writer.step_label(node.step));
+        (self.writer.flow_label(), steps)
+    }
+}
+
+fn rule<'s>(step: &'s RawStep<'_>, link: &Link) -> Option<&'s RawRule> {
+    match link.way {
+        Way::Rule(index) => step.rules.get(index),
+        Way::Fallback => None,
+    }
+}
+
+fn policy(step: &RawStep<'_>) -> NodePolicy {
+    let retry = Retry {
+        max_attempts: step.fallback.retry + 1,
+        backoff_ms: step.fallback.delay_ms,
+        factor: 1.0,
+        max_backoff_ms: step.fallback.delay_ms,
+        jitter: Jitter::None,
+        on: RetryOn::Any,
+    };
+    NodePolicy { timeout_ms: STEP_TIMEOUT_MS, retry, ..NodePolicy::default() }
+}
+
+fn of_definition(agent: &AgentDefinition) -> Vec<(&'static str, Json)> {
+    let number = |key, number: Option<u64>| number.map(|number| (key, Json::from(number)));
+    let text = |key, text: &Option<String>| text.as_deref().map(|text| (key, Json::from(text)));
+    let mut config = vec![("system", Json::from(agent.system.as_str())), ("tools", texts(&agent.tools))];
+    config.extend(text("provider", &agent.provider));
+    config.extend(text("model", &agent.model));
+    config.extend(number("maxTurns", agent.max_turns));
+    config.extend(number("maxModelCalls", agent.max_model_calls));
+    if !agent.params.is_empty() {
+        config.push(("params", serde_json::Value::Object(agent.params.clone()).into()));
+    }
+    config.push(("permissions", permissions(&agent.permissions)));
+    config
+}
+
+/// The rules with `ask` answered, as nobody is there to be asked.
+fn permissions(rules: &[Permission]) -> Json {
+    let answered = |rule: &Permission| {
+        let action = if rule.action == Action::Deny { Action::Deny } else { Action::Allow };
+        super::label::write(&Permission { action, ..rule.clone() })
+    };
+    Json::object([("default", Json::from("allow")), ("rules", Json::array(rules.iter().map(answered)))])
+}
+
+fn texts(texts: &[String]) -> Json {
+    Json::array(texts.iter().map(|text| Json::from(text.as_str())))
+}
+
+fn every() -> Json {
+    Json::array([Json::from("*")])
+}
