@@ -30,7 +30,8 @@ pub use self::{
     },
     discovery::{AGENT_FOLDERS, Discovery, Entry, FLOW_FOLDERS, Folder, Kind, Level, Listed, Registry, discover},
     label::{
-        FlowLabel, Postponed, PostponedRule, SessionLabel, StepLabel, flow_label, postponed, session_id, step_label,
+        FlowLabel, Postponed, PostponedRule, SessionLabel, StepLabel, flow_label, input_of, postponed, session_id,
+        step_label, text_of,
     },
     name::is_kebab_case,
     permission::{Action, Permission, decide, fits},
@@ -57,9 +58,9 @@ pub enum Begin {
     /// With the first one. The run's input are the arguments.
     #[default]
     First,
-    /// With these, which an earlier run has left. The run's input is
-    /// `{ args, steps: { <step>: { args, previous?, from? } } }`: the arguments that the flow once began with, and for
-    /// each of these steps its own, the output before it as text, and the step that gave it.
+    /// With these, which an earlier run has left. The run's input is what [`input_of`] makes,
+    /// `{ args, steps: { <step>: { args, previous, from } } }`: the arguments that the flow once began with, and for each
+    /// of these steps its own, the output before it as text, and the step that gave it.
     At(Vec<String>),
 }
 

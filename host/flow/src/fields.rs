@@ -131,7 +131,7 @@ pub(crate) fn flag(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Optio
     let flag = value.json().as_bool();
     if flag.is_none() {
         let message = format!("`{key}` is true or false, this is {}", value.type_name());
-        findings.error("wrong_type", value.span, message, None);
+        findings.error("wrong_type", value.span, message, Some(format!("write `{key}: true` or `{key}: false`")));
     }
     flag
 }

@@ -26,9 +26,13 @@ pub(crate) fn meant(key: &str, text: &str) -> Option<String> {
     if is_number(text) {
         return Some(format!("write `{key}: {text}`, without quotes"));
     }
-    let takes_time = key == "ms" || key.ends_with("Ms");
-    let time = milliseconds(text).filter(|_| takes_time)?;
-    Some(format!("write `{key}: {time}`: it takes milliseconds"))
+    let (each, unit) = match key {
+        "delay" => (1_000, "seconds"),
+        key if key == "ms" || key.ends_with("Ms") => (1, "milliseconds"),
+        _ => return None,
+    };
+    let time = milliseconds(text).filter(|time| time % each == 0)? / each;
+    Some(format!("write `{key}: {time}`: it takes {unit}"))
 }
 
 /// Whether JSON has this number.
@@ -59,6 +63,8 @@ mod tests {
             ("limit", "-3", Some("write `limit: -3`, without quotes")),
             ("limit", "10s", None),
             ("items", "10s", None),
+            ("delay", "2 min", Some("write `delay: 120`: it takes seconds")),
+            ("delay", "500ms", None),
             ("ms", "soon", None),
             ("ms", "s", None),
             ("ms", "1e400d", None),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use flowcell_contract::{Catalog, Digest, Json, Manifest};
-use flowcell_flow::{Begin, Checked, Files, Graph, Severity, Source, agentic, draw, graph::NodeIx};
+use flowcell_flow::{Begin, Checked, Diagnostic, Files, Graph, Severity, Source, agentic, draw, graph::NodeIx};
 use proptest::prelude::*;
 
 fn folder(name: &str) -> PathBuf {
@@ -70,8 +70,8 @@ fn compare(golden: &Path, given: &str) -> Option<String> {
     (expected != given).then(|| format!("{}:\n{given}", golden.display()))
 }
 
-fn printed(checked: &Checked) -> String {
-    checked.diagnostics.iter().map(|finding| format!("{finding}\n\n")).collect()
+fn printed(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.iter().map(|finding| format!("{finding}\n\n")).collect()
 }
 
 /// Everything of a graph that the dialect decides.
@@ -107,7 +107,7 @@ fn bad_flows_are_told_what_is_wrong() {
         assert!(!checked.diagnostics.is_empty(), "{} has no finding", case.display());
         let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
         assert_eq!(checked.graph.is_none(), errors, "{}", case.display());
-        wrong.extend(compare(&case.with_extension("err"), &printed(&checked)));
+        wrong.extend(compare(&case.with_extension("err"), &printed(&checked.diagnostics)));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -117,10 +117,36 @@ fn good_flows_become_these_graphs() {
     let mut wrong = Vec::new();
     for case in cases(&folder("valid")) {
         let checked = load(&case);
-        assert_eq!(printed(&checked), "", "{}", case.display());
+        assert_eq!(printed(&checked.diagnostics), "", "{}", case.display());
         wrong.extend(compare(&case.with_extension("txt"), &described(&checked.graph.unwrap())));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn bad_agents_are_told_what_is_wrong() {
+    let mut files: Vec<_> = fs::read_dir(folder("agent-files")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    files.sort();
+    let mut wrong = Vec::new();
+    for file in files {
+        let agentic::CheckedAgent { agent, diagnostics } = agentic::agent(&source(&file));
+        let errors = diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+        assert_eq!(agent.is_none(), errors, "{}", file.display());
+        wrong.extend(compare(&file.with_extension("err"), &printed(&diagnostics)));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_agent_is_what_its_file_says() {
+    let agent = agentic::agent(&source(&folder("agents/writer.md"))).agent.unwrap();
+    let written = serde_json::to_string_pretty(&agent).unwrap() + "\n";
+    assert_eq!(compare(&folder("agents/writer.json"), &written), None);
+    assert_eq!(serde_json::from_str::<agentic::AgentDefinition>(&written).unwrap(), agent);
+    let plain = Source { name: "agents/plain.md".into(), text: "You are plain.\n".into() };
+    let agent = agentic::agent(&plain).agent.unwrap();
+    assert_eq!((&*agent.id, &*agent.system), ("plain", "You are plain."));
 }
 
 /// Runs a graph as the runtime would, with agents that give what `script` says: the outputs of steps by id, or the
@@ -187,7 +213,7 @@ fn agent(input: &Json, done: Option<Result<&str, &str>>) -> Result<Json, String>
 fn graph_of(text: &str, begin: &Begin) -> Graph {
     let source = Source { name: "walk.yaml".into(), text: text.into() };
     let checked = flowcell_flow::load_from(&source, &catalog(), &Agents, begin);
-    assert!(checked.graph.is_some(), "{}", printed(&checked));
+    assert!(checked.graph.is_some(), "{}", printed(&checked.diagnostics));
     checked.graph.unwrap()
 }
 
@@ -254,16 +280,18 @@ fn postponed_steps_are_left_to_the_next_run() {
         assert_eq!(postponed.len(), left, "{args}");
         assert!(postponed.iter().all(|left| left.step == "announce" && left.args.to_string() == args.replace(' ', "")));
     }
+    let output = Json::parse(r#"{ "result": "said", "args": { "prompt": "P-1", "priority": "low" } }"#).unwrap();
+    let left = agentic::postponed(&label, &output);
 
     let begin = Begin::At(vec!["announce".into()]);
     let checked = flowcell_flow::load_from(&source(&path), &catalog(), &Agents, &begin);
     let graph = checked.graph.unwrap();
-    let input = r#"{ "args": {}, "steps": { "announce": { "args": { "prompt": "P-1" }, "previous": "said", "from": "pick-workflow" } } }"#;
-    let told = walk(&graph, input, &[]);
+    let input = agentic::input_of(&Json::object::<&str>([]), &left);
+    let told = walk(&graph, &input.to_string(), &[]);
     assert_eq!(ids(&told), ["announce", "archive"]);
     assert_eq!(
         told[0].1.as_ref().unwrap().to_string(),
-        r#"{"prompt":"Tell people about P-1","args":{"prompt":"P-1"},"previous":"said","from":"pick-workflow"}"#
+        r#"{"prompt":"Tell people about P-1","args":{"prompt":"P-1","priority":"low"},"previous":"said","from":"pick-workflow"}"#
     );
     assert_eq!(agentic::flow_label(&graph).unwrap().begin, ["announce"]);
 
@@ -294,7 +322,7 @@ fn large_flows_are_checked() {
     };
     for (text, sound) in [(chain(9_000), true), (chain(20_000), false), (fan(20_000), true), (fan(60_000), false)] {
         let checked = flowcell_flow::load(&Source { name: "large.yaml".into(), text }, &catalog(), &Agents);
-        assert_eq!(checked.graph.is_some(), sound, "{}", printed(&checked));
+        assert_eq!(checked.graph.is_some(), sound, "{}", printed(&checked.diagnostics));
     }
 }
 

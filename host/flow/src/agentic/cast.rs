@@ -7,6 +7,7 @@ use crate::{
     agentic::{
         agent::{self, AgentDefinition},
         builtin,
+        name::is_kebab_case,
         read::RawSteps,
     },
     diagnostic::{Findings, Severity, did_you_mean},
@@ -54,6 +55,12 @@ pub(crate) fn cast(flow: &RawSteps<'_>, files: &dyn Files, findings: &mut Findin
 }
 
 fn find(name: &str, files: &dyn Files) -> Found {
+    // A name becomes a file's name, so it is nothing else.
+    if !is_kebab_case(name) {
+        let message = format!("`{}` cannot be the name of an agent", shown(name));
+        let help = "name the agent's file without its ending: small letters, digits and single dashes";
+        return Err(Trouble { severity: Severity::Error, message, help: help.into() });
+    }
     let Some(source) = files.agent(name).or_else(|| builtin::source(name)) else {
         return match files.agents() {
             Some(names) if !names.iter().any(|known| known == name) => Err(unknown(name, &names)),

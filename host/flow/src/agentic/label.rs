@@ -73,12 +73,36 @@ pub struct PostponedRule {
 }
 
 /// A step that a run has left to the next one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Postponed {
     /// The step.
     pub step: String,
     /// Its arguments.
     pub args: Json,
+    /// The output of the step before, as text.
+    pub previous: String,
+    /// The step before.
+    pub from: String,
+}
+
+/// The input of a run that begins with what an earlier one has left; `args` are those that the flow once began with.
+pub fn input_of(args: &Json, left: &[Postponed]) -> Json {
+    let step = |left: &Postponed| {
+        let texts = [("previous", &left.previous), ("from", &left.from)];
+        let texts = texts.map(|(key, text)| (key, Json::from(text.as_str())));
+        (left.step.clone(), Json::object([("args", left.args.clone())].into_iter().chain(texts)))
+    };
+    Json::object([("args", args.clone()), ("steps", Json::object(left.iter().map(step)))])
+}
+
+/// The output of an agent's node as text: the structured one as JSON if there is one, else the result.
+pub fn text_of(output: &Json) -> String {
+    let structured = output.get("structuredOutput").filter(|structured| !structured.is_null());
+    match structured.or_else(|| output.get("result")) {
+        Some(Json::String(text)) => text.to_string(),
+        Some(Json::Null) | None => String::new(),
+        Some(other) => other.to_string(),
+    }
 }
 
 /// The id of the session of a step: `prefix-flow-step`.
@@ -109,7 +133,8 @@ pub fn postponed(label: &StepLabel, output: &Json) -> Vec<Postponed> {
     let mut left: Vec<Postponed> = Vec::new();
     for rule in label.postponed.iter().filter(holds) {
         if left.iter().all(|other| other.step != rule.then) {
-            left.push(Postponed { step: rule.then.clone(), args: args.clone() });
+            let (args, previous, from) = (args.clone(), text_of(output), label.step.clone());
+            left.push(Postponed { step: rule.then.clone(), args, previous, from });
         }
     }
     left
