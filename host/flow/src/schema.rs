@@ -1,8 +1,8 @@
-//! The JSON Schema of the graph dialect, for editors.
+//! The JSON Schemas of the dialects, for editors.
 
 use serde_json::{Value, json};
 
-/// Returns the schema (2020-12).
+/// Returns the schema of the graph dialect (2020-12).
 pub fn schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -19,6 +19,95 @@ pub fn schema() -> Value {
         "$defs": { "node": node(), "edge": edge(), "condition": condition(), "id": {
             "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_-]{0,63}$",
         } },
+    })
+}
+
+/// Returns the schema of the agentic dialect (2020-12).
+pub fn agentic() -> Value {
+    let name = json!({ "type": "string", "maxLength": 64, "pattern": "^[a-z0-9]+(-[a-z0-9]+)*$" });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Flowcell flow of agents",
+        "description": "Steps done by agents (agentic dialect)",
+        "type": "object",
+        "required": ["flow"],
+        "additionalProperties": false,
+        "properties": {
+            "name": { "type": "string", "description": "What people call the flow; its own name is its file's" },
+            "description": { "type": "string", "description": "What the flow is for" },
+            "disabled": { "type": "boolean", "default": false, "description": "Whether it refuses to run" },
+            "flow": {
+                "type": "object",
+                "required": ["steps"],
+                "additionalProperties": false,
+                "properties": {
+                    "args": {
+                        "type": "object",
+                        "properties": { "type": { "const": "object" } },
+                        "description": "JSON Schema of the arguments",
+                    },
+                    "steps": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": { "$ref": "#/$defs/step" },
+                        "description": "The first one begins; rules lead to the others",
+                    },
+                },
+            },
+        },
+        "$defs": { "name": name, "step": step(), "rule": rule() },
+    })
+}
+
+fn step() -> Value {
+    json!({
+        "type": "object",
+        "required": ["id", "prompt"],
+        "additionalProperties": false,
+        "properties": {
+            "id": { "$ref": "#/$defs/name" },
+            "agent": { "$ref": "#/$defs/name", "default": "coder", "description": "The agent that does the step" },
+            "prompt": { "type": "string", "description": "`${args.key}` and `${args}` are replaced" },
+            "session": {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": { "fork": {
+                    "type": "boolean",
+                    "default": false,
+                    "description": "Begins with a copy of the history of the step before, if that had the same agent",
+                } },
+            },
+            "output": {
+                "type": "object",
+                "required": ["schema"],
+                "additionalProperties": false,
+                "properties": { "schema": { "type": "object", "description": "JSON Schema of the structured output" } },
+                "description": "The members of the structured output become arguments",
+            },
+            "rules": { "type": "array", "items": { "$ref": "#/$defs/rule" }, "description": "All that hold fire" },
+            "fallback": {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "retry": { "type": "integer", "minimum": 0, "maximum": 999, "default": 0 },
+                    "delay": { "type": "integer", "minimum": 0, "default": 0, "description": "Seconds before a retry" },
+                    "to": { "$ref": "#/$defs/name", "description": "The step that follows the last failure" },
+                },
+            },
+        },
+    })
+}
+
+fn rule() -> Value {
+    json!({
+        "type": "object",
+        "required": ["then"],
+        "additionalProperties": false,
+        "properties": {
+            "if": { "type": "string", "description": "${args.key} == value, != value or =~ /pattern/; without it always" },
+            "then": { "$ref": "#/$defs/name" },
+            "postpone": { "type": "boolean", "default": false, "description": "Left to the next run of the same session" },
+        },
     })
 }
 

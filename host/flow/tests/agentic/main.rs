@@ -1,0 +1,228 @@
+//! Flows of the agentic dialect: `agentic/invalid/*` beside what is found in them, `agentic/valid/*` beside the graph
+//! that they are lowered to. `BLESS=1` writes the goldens anew.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod walk;
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use flowcell_contract::{Catalog, Digest, Json, Manifest};
+use flowcell_flow::{Checked, Diagnostic, Files, Graph, Severity, Source, agentic, draw};
+use proptest::prelude::*;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agentic").join(name)
+}
+
+fn catalog() -> Catalog {
+    let mut catalog = Catalog::default();
+    let manifest = fs::read_to_string(folder("pack.yaml")).unwrap();
+    catalog.add(Manifest::parse(&manifest).unwrap(), &Digest("00".into()));
+    catalog
+}
+
+/// The agents beside the cases.
+struct Agents;
+
+impl Files for Agents {
+    fn read(&self, _path: &str) -> Result<String, String> {
+        Err("there is no such file".into())
+    }
+
+    fn flow(&self, _name: &str) -> Option<Source> {
+        None
+    }
+
+    fn agent(&self, name: &str) -> Option<Source> {
+        let text = fs::read_to_string(folder("agents").join(format!("{name}.md"))).ok()?;
+        Some(Source { name: format!("{name}.md"), text })
+    }
+
+    fn agents(&self) -> Option<Vec<String>> {
+        Some(["writer", "retired", "broken"].map(str::to_owned).into())
+    }
+}
+
+fn source(path: &Path) -> Source {
+    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+    Source { name, text: fs::read_to_string(path).unwrap() }
+}
+
+fn load(path: &Path) -> Checked {
+    flowcell_flow::load(&source(path), &catalog(), &Agents)
+}
+
+fn cases(folder: &Path) -> Vec<PathBuf> {
+    let mut cases: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.retain(|path| path.extension().is_some_and(|extension| extension == "yaml" || extension == "json"));
+    cases.sort();
+    cases
+}
+
+fn compare(golden: &Path, given: &str) -> Option<String> {
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(golden, given).unwrap();
+    }
+    let expected = fs::read_to_string(golden).unwrap_or_default();
+    (expected != given).then(|| format!("{}:\n{given}", golden.display()))
+}
+
+fn printed(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.iter().map(|finding| format!("{finding}\n\n")).collect()
+}
+
+/// Everything of a graph that the dialect decides.
+fn described(graph: &Graph) -> String {
+    let mut text = draw::draw(graph, draw::Format::Text);
+    let schema = graph.input_schema.clone().map(Json::from).unwrap_or_default();
+    let label = Json::object(graph.labels.iter().map(|(key, label)| (key.as_str(), label.clone())));
+    writeln!(text, "\n{} {:?}\ninputSchema {schema}\nlabels {label}", graph.name, graph.policy).unwrap();
+    for edge in &graph.edges {
+        let ids = (&graph.node(edge.from).id, &graph.node(edge.to).id);
+        let reads: Vec<_> = edge.when.iter().flat_map(|when| when.expr.paths()).map(|path| path.to_string()).collect();
+        writeln!(text, "{} -> {} {:?} {}", ids.0, ids.1, edge.on, reads.join(" ")).unwrap();
+    }
+    for node in &graph.nodes {
+        writeln!(text, "\n{}: {} {:?}", node.id, node.node_type.name, node.join).unwrap();
+        let references: Vec<_> = node.input.references.iter().map(|reference| format!("{reference:?}")).collect();
+        writeln!(text, "  reads {}", references.join(" ")).unwrap();
+        writeln!(text, "  timeoutMs {} {:?}", node.policy.timeout_ms, node.policy.retry).unwrap();
+        writeln!(text, "  grants {}", serde_json::to_string(&node.grants).unwrap()).unwrap();
+        writeln!(text, "  config {}", node.config.expr.render(&flowcell_expr::NoRoots).unwrap()).unwrap();
+        for (key, label) in &node.labels {
+            writeln!(text, "  label {key} {label}").unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn bad_flows_are_told_what_is_wrong() {
+    let mut wrong = Vec::new();
+    for case in cases(&folder("invalid")) {
+        let checked = load(&case);
+        assert!(!checked.diagnostics.is_empty(), "{} has no finding", case.display());
+        let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+        assert_eq!(checked.graph.is_none(), errors, "{}", case.display());
+        wrong.extend(compare(&case.with_extension("err"), &printed(&checked.diagnostics)));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn good_flows_become_these_graphs() {
+    let mut wrong = Vec::new();
+    for case in cases(&folder("valid")) {
+        let checked = load(&case);
+        assert_eq!(printed(&checked.diagnostics), "", "{}", case.display());
+        wrong.extend(compare(&case.with_extension("txt"), &described(&checked.graph.unwrap())));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn bad_agents_are_told_what_is_wrong() {
+    let mut files: Vec<_> = fs::read_dir(folder("agent-files")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    files.sort();
+    let mut wrong = Vec::new();
+    for file in files {
+        let agentic::CheckedAgent { agent, diagnostics } = agentic::agent(&source(&file));
+        let errors = diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+        assert_eq!(agent.is_none(), errors, "{}", file.display());
+        wrong.extend(compare(&file.with_extension("err"), &printed(&diagnostics)));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_agent_is_what_its_file_says() {
+    let agent = agentic::agent(&source(&folder("agents/writer.md"))).agent.unwrap();
+    let written = serde_json::to_string_pretty(&agent).unwrap() + "\n";
+    assert_eq!(compare(&folder("agents/writer.json"), &written), None);
+    assert_eq!(serde_json::from_str::<agentic::AgentDefinition>(&written).unwrap(), agent);
+    let plain = Source { name: "agents/plain.md".into(), text: "You are plain.\n".into() };
+    let agent = agentic::agent(&plain).agent.unwrap();
+    assert_eq!((&*agent.id, &*agent.system), ("plain", "You are plain."));
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/agentic")
+}
+
+fn flows_in(folder: &Path) -> Vec<PathBuf> {
+    cases(folder).into_iter().filter(|path| !path.ends_with("flow.schema.json")).collect()
+}
+
+#[test]
+fn every_example_is_valid_without_a_warning() {
+    let flows = flows_in(&examples());
+    assert!(flows.len() >= 3, "only {} examples", flows.len());
+    for flow in flows {
+        assert_eq!(printed(&load(&flow).diagnostics), "", "{}", flow.display());
+    }
+}
+
+/// Editors read the schema that stands beside the examples. `BLESS=1` writes it anew.
+#[test]
+fn sound_flows_fit_the_schema_for_editors() {
+    let schema = flowcell_flow::schema::agentic();
+    let written = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    assert_eq!(compare(&examples().join("flow.schema.json"), &written), None);
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for flow in [flows_in(&examples()), flows_in(&folder("valid"))].concat() {
+        let value: serde_json::Value = serde_yaml::from_str(&fs::read_to_string(&flow).unwrap()).unwrap();
+        let errors: Vec<_> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{}: {errors:?}", flow.display());
+    }
+    let fits = |name: &str| {
+        let text = fs::read_to_string(folder("invalid").join(name)).unwrap();
+        validator.is_valid(&serde_yaml::from_str::<serde_json::Value>(&text).unwrap())
+    };
+    assert!(["bad-keys.yaml", "bad-types.yaml", "bad-ids.yaml", "no-steps.yaml"].iter().all(|name| !fits(name)));
+}
+
+/// The largest flows there may be, and larger ones, are checked in a time that does not grow with the square of them.
+#[test]
+fn large_flows_are_checked() {
+    let chain = |count: usize| -> String {
+        let step = |n: usize| format!("  - {{ id: s{n}, prompt: go, rules: [{{ then: s{} }}] }}\n", n + 1);
+        let steps: String = (0..count).map(step).collect();
+        format!("flow:\n  steps:\n{steps}  - {{ id: s{count}, prompt: go }}\n")
+    };
+    let fan = |count: usize| -> String {
+        let rules: String = (0..count).map(|n| format!("{{ if: \"${{args.k}} == {n}\", then: b }}, ")).collect();
+        format!("flow:\n  steps:\n  - {{ id: a, prompt: go, rules: [{rules}] }}\n  - {{ id: b, prompt: go }}\n")
+    };
+    for (text, sound) in [(chain(9_000), true), (chain(20_000), false), (fan(20_000), true), (fan(60_000), false)] {
+        let checked = flowcell_flow::load(&Source { name: "large.yaml".into(), text }, &catalog(), &Agents);
+        assert_eq!(checked.graph.is_some(), sound, "{}", printed(&checked.diagnostics));
+    }
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn no_mutation_of_a_flow_makes_the_checker_panic(case in 0..16usize, at in any::<prop::sample::Index>(), with in "[a-zé${}\\[\\]:,\"'=~/. \t\r\n-]{0,6}") {
+        let cases = [cases(&folder("valid")), cases(&folder("invalid"))].concat();
+        let mut text: Vec<char> = fs::read_to_string(&cases[case % cases.len()]).unwrap().chars().collect();
+        let at = at.index(text.len());
+        text.splice(at..(at + 3).min(text.len()), with.chars());
+        let source = Source { name: "mutated.yaml".into(), text: text.into_iter().collect() };
+        let first = flowcell_flow::load(&source, &catalog(), &Agents);
+        prop_assert_eq!(first.diagnostics, flowcell_flow::load(&source, &catalog(), &Agents).diagnostics);
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_of_agents_panic(text in "(---\n)?[a-z{}:,\"'* \n-]{0,120}(\n---\n)?[a-z ]{0,10}") {
+        let source = Source { name: "any.md".into(), text };
+        let checked = agentic::agent(&source);
+        prop_assert!(checked.agent.is_some() || !checked.diagnostics.is_empty());
+    }
+}
