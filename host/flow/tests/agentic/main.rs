@@ -6,6 +6,7 @@
 mod walk;
 
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
@@ -166,6 +167,42 @@ fn every_example_is_valid_without_a_warning() {
     for flow in flows {
         assert_eq!(printed(&load(&flow).diagnostics), "", "{}", flow.display());
     }
+}
+
+/// The first block of a language in the page about the dialect.
+fn block(page: &str, language: &str) -> String {
+    let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn what_the_page_shows_is_sound() {
+    let page = fs::read_to_string(examples().join("README.md")).unwrap();
+    let flow = Source { name: ".flowcell/flows/resolve-issue.yaml".into(), text: block(&page, "yaml") };
+    let checked = flowcell_flow::load(&flow, &catalog(), &Agents);
+    assert_eq!(printed(&checked.diagnostics), "");
+    let agent = agentic::agent(&Source { name: "writer.md".into(), text: block(&page, "markdown") });
+    assert_eq!(printed(&agent.diagnostics), "");
+}
+
+/// Every code has a case, and stands in the page.
+#[test]
+fn every_code_is_shown_and_explained() {
+    let page = fs::read_to_string(examples().join("README.md")).unwrap();
+    let (_, told) = page.split_once("## What the checker tells").unwrap();
+    let (told, _) = told.split_once("## Running").unwrap();
+    let words = told.split('`').skip(1).step_by(2).filter(|word| word.contains('_') || *word == "convergence");
+    // Two are shown where folders and large flows are tested.
+    let elsewhere = ["hidden_file", "too_large"];
+    let explained: BTreeSet<_> = words.filter(|word| !elsewhere.contains(word)).map(str::to_owned).collect();
+    let goldens = ["invalid", "agent-files"].map(|name| fs::read_dir(folder(name)).unwrap());
+    let goldens = goldens.into_iter().flatten().map(|entry| entry.unwrap().path());
+    let errors = goldens.filter(|path| path.extension().is_some_and(|extension| extension == "err"));
+    let text: String = errors.map(|path| fs::read_to_string(path).unwrap()).collect();
+    let heads = text.lines().filter_map(|line| line.strip_prefix("error[").or(line.strip_prefix("warning[")));
+    let codes = heads.map(|rest| rest.split(']').next().unwrap().to_owned());
+    let shown: BTreeSet<_> = codes.filter(|code| code != "syntax").collect();
+    assert_eq!(shown, explained);
 }
 
 /// Editors read the schema that stands beside the examples. `BLESS=1` writes it anew.
