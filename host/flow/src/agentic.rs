@@ -9,6 +9,7 @@ mod argument;
 mod builtin;
 mod cast;
 mod check;
+mod declared;
 mod discovery;
 mod label;
 mod literal;
@@ -89,6 +90,7 @@ pub(crate) fn lower(tree: &Tree, around: &Surroundings<'_>, findings: &mut Findi
     let begin = begin(around.begin, &flow, &links, findings);
     if !flow.steps.is_empty() {
         links.warn(&flow, findings);
+        declared::warn(&flow, &cast, findings);
     }
     // What follows is written from steps that are sound.
     if findings.has_errors() || flow.steps.is_empty() {

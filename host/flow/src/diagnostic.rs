@@ -123,7 +123,7 @@ impl<'a> Findings<'a> {
     }
 
     fn add(&mut self, severity: Severity, code: &'static str, span: Span, message: String, help: Option<String>) {
-        if self.found.len() >= limits::FINDINGS {
+        if self.is_full() {
             self.more += 1;
             return;
         }
@@ -138,6 +138,11 @@ impl<'a> Findings<'a> {
         };
         let (message, help) = (inert(&message), help.map(|help| inert(&help)));
         self.found.push(Diagnostic { code, severity, place, excerpt, message, help, indent });
+    }
+
+    /// Whether further findings are only counted, so that nobody reads what they say.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.len() >= limits::FINDINGS
     }
 
     /// Whether anything found keeps the flow from running.

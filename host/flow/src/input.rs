@@ -158,11 +158,14 @@ fn places(tree: &Tree, found: Found) -> Vec<(Path, Span)> {
     found.into_iter().map(|(path, pointer, offset)| (path, place(tree, &pointer, offset))).collect()
 }
 
-/// The place of some bytes in the text at a pointer; of the whole text where it is quoted with escapes, folded, or in
-/// another file.
+/// Bytes of a text in which places are counted out: the time for it grows with the text and with the places.
+const COUNTED: usize = 16 * 1024;
+
+/// The place of some bytes in the text at a pointer; of the whole text where it is long, quoted with escapes, folded, or
+/// in another file.
 pub(crate) fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> Span {
     let at = tree.nearest(pointer);
-    let (Some(text), Some(offset)) = (at.text(), offset) else { return at.span };
+    let (Some(text), Some(offset)) = (at.text().filter(|text| text.len() <= COUNTED), offset) else { return at.span };
     let Some(quotes) = at.span.len.checked_sub(text.chars().count()) else { return at.span };
     let simple = !text.contains('\n') && (quotes == 0 || quotes == 2);
     match (simple, text.get(..offset.start), text.get(offset)) {

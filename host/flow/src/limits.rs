@@ -28,5 +28,5 @@ pub const CALLED_FLOWS: usize = 256;
 pub const FACTS: usize = 64;
 /// Running time of one attempt of a step of the agentic dialect: a day, in milliseconds.
 pub const STEP_TIMEOUT_MS: u64 = 24 * 3_600 * 1_000;
-/// Steps of an agentic flow in which a misspelt name is looked for.
-pub const SIMILAR_STEPS: usize = 1_000;
+/// Names of an agentic flow in which a misspelt one is looked for, and misspelt ones that are looked for.
+pub const SIMILAR_NAMES: usize = 1_000;

@@ -28,6 +28,11 @@ impl Argument {
         self.0.is_empty()
     }
 
+    /// The argument itself, without the way into it; none if all are meant.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.0.first().map(String::as_str)
+    }
+
     /// The expression that reads it, if `args` is the expression of all arguments.
     pub(crate) fn expression(&self, args: &str) -> String {
         self.0.iter().fold(args.to_owned(), |path, key| format!("{path}[{}]", quoted(key)))

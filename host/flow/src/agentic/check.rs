@@ -64,7 +64,10 @@ impl Links {
                 self.all.push(Link { from, to, way, postponed, span: *span });
             }
             None if id.is_empty() => {}
-            None => findings.error("unknown_step", *span, format!("there is no step `{}`", shown(id)), self.meant(id)),
+            None => {
+                let help = if findings.is_full() { None } else { self.meant(id) };
+                findings.error("unknown_step", *span, format!("there is no step `{}`", shown(id)), help);
+            }
         }
     }
 
@@ -75,7 +78,7 @@ impl Links {
 
     /// What was probably meant by the id of no step.
     pub(crate) fn meant(&self, id: &str) -> Option<String> {
-        let ids = self.by_id.keys().map(String::as_str).take(limits::SIMILAR_STEPS);
+        let ids = self.by_id.keys().map(String::as_str).take(limits::SIMILAR_NAMES);
         did_you_mean(id, ids).or_else(|| Some("name the id of a step".into()))
     }
 

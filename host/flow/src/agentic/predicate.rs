@@ -78,6 +78,11 @@ impl Predicate {
         Ok(Predicate { argument, test })
     }
 
+    /// The argument that it is about.
+    pub(crate) fn argument(&self) -> &Argument {
+        &self.argument
+    }
+
     /// The expression that tells whether it holds, if `args` is the expression of all arguments. The argument is
     /// compared as text; one that is missing (or null) makes every predicate false.
     pub(crate) fn expression(&self, args: &str) -> String {

@@ -43,8 +43,8 @@ pub(crate) struct RawStep<'t> {
 /// A rule as it is written.
 pub(crate) struct RawRule {
     pub(crate) when: Option<Predicate>,
-    /// What `if` says.
-    pub(crate) written: Option<String>,
+    /// What `if` says, with its place.
+    pub(crate) written: Option<(String, Span)>,
     pub(crate) then: (String, Span),
     pub(crate) postpone: bool,
     pub(crate) span: Span,
@@ -76,10 +76,12 @@ const RENAMED: [(&str, &str); 8] = [
     ("retry", "fallback: { retry: … }"),
 ];
 
-/// Whether a text is written in this dialect: `flow` holds `steps`, and there are no `nodes`.
+/// Whether a text is written in this dialect: `flow` holds `steps` with prompts, and there are no `nodes`. Steps with
+/// types instead are nodes in the wrong place.
 pub(crate) fn is_agentic(tree: &Tree) -> bool {
-    let steps = tree.member("flow").and_then(|flow| flow.member("steps"));
-    steps.is_some() && tree.member("nodes").is_none()
+    let Some(steps) = tree.member("flow").and_then(|flow| flow.member("steps")) else { return false };
+    let any = |key| steps.items().iter().any(|step| step.member(key).is_some());
+    tree.member("nodes").is_none() && (any("prompt") || !any("type"))
 }
 
 /// Reads a flow.
@@ -168,7 +170,7 @@ fn read_rule(tree: &Tree, findings: &mut Findings<'_>) -> Option<RawRule> {
     let condition = tree.member("if");
     Some(RawRule {
         when: condition.and_then(|tree| Predicate::read(tree, findings)),
-        written: condition.and_then(Tree::text).map(str::to_owned),
+        written: condition.and_then(|tree| Some((tree.text()?.to_owned(), tree.span))),
         then: required(tree, "then", "rule", findings),
         postpone: flag(tree, "postpone", findings).unwrap_or_default(),
         span: tree.span,

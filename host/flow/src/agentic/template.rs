@@ -30,7 +30,7 @@ impl Template {
         while let Some(open) = written[at..].find("${").map(|open| at + open) {
             plain.push_str(&written[at..open]);
             let inside = &written[open + 2..];
-            let length = inside.find(['}', '\n']).unwrap_or(inside.len());
+            let length = inside.find(['}', '\n', '$']).unwrap_or(inside.len());
             let closed = inside[length..].starts_with('}');
             let (inside, end) = (&inside[..length], open + 2 + length + usize::from(closed));
             match Argument::parse(inside).filter(|_| closed) {
@@ -63,6 +63,14 @@ impl Template {
         self.0.iter().map(piece).collect()
     }
 
+    /// The arguments that it names.
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &Argument> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::Argument(argument) => Some(argument),
+        })
+    }
+
     /// Whether it says nothing.
     pub(crate) fn is_blank(&self) -> bool {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(text) if text.trim().is_empty()))
@@ -72,7 +80,8 @@ impl Template {
 /// Tells of a placeholder that is not replaced, but looks as if it should be.
 fn tell(tree: &Tree, inside: &str, bytes: std::ops::Range<usize>, findings: &mut Findings<'_>) {
     let word = inside.trim().split(|sign: char| !sign.is_ascii_alphanumeric()).next().unwrap_or_default();
-    let span = input::place(tree, "", Some(bytes));
+    // Finding a place in a long text takes its time.
+    let span = if findings.is_full() { tree.span } else { input::place(tree, "", Some(bytes)) };
     let written = format!("`${{{}}}`", shown(inside));
     match word {
         "args" => findings.error("bad_template", span, format!("{written} names no argument"), Some(WRITTEN.into())),

@@ -163,7 +163,7 @@ impl<'a> Writer<'a> {
         let postponed = step.rules.iter().filter(|rule| rule.postpone).map(|rule| PostponedRule {
             then: rule.then.0.clone(),
             when: rule.when.as_ref().map(|when| when.expression("args")),
-            written: rule.written.clone(),
+            written: rule.written.as_ref().map(|(written, _)| written.clone()),
         });
         StepLabel {
             step: step.id.clone(),

@@ -1,0 +1,62 @@
+//! Arguments that are probably misspelt: declared nowhere, but nearly so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    agentic::{argument::Argument, cast::Cast, read::RawSteps},
+    diagnostic::{Findings, similar},
+    fields::shown,
+    limits,
+    yaml::{Kind, Span, Tree},
+};
+
+/// Warns of arguments that neither `args` nor an output declares, if something similar is declared. An argument without
+/// anything similar may come from the caller.
+pub(crate) fn warn(flow: &RawSteps<'_>, cast: &[Cast], findings: &mut Findings<'_>) {
+    let declared = declared(flow, cast);
+    let mut tried: BTreeMap<String, Option<&str>> = BTreeMap::new();
+    let mut tell = |argument: &Argument, span: Span| {
+        let Some(key) = argument.key().filter(|key| !declared.contains(*key)) else { return };
+        if !tried.contains_key(key) {
+            if tried.len() == limits::SIMILAR_NAMES {
+                return;
+            }
+            let known = declared.iter().map(String::as_str).take(limits::SIMILAR_NAMES);
+            tried.insert(key.to_owned(), similar(key, known));
+        }
+        let Some(meant) = tried[key] else { return };
+        let message = format!("no schema declares the argument `{}`", shown(key));
+        findings.warning("unknown_argument", span, message, Some(format!("did you mean `{}`?", shown(meant))));
+    };
+    for step in &flow.steps {
+        step.prompt.arguments().for_each(|argument| tell(argument, step.prompt_span));
+        for rule in &step.rules {
+            if let (Some(when), Some((_, span))) = (&rule.when, &rule.written) {
+                tell(when.argument(), *span);
+            }
+        }
+    }
+}
+
+/// The names that a schema declares, of the arguments or of an output.
+fn declared(flow: &RawSteps<'_>, cast: &[Cast]) -> BTreeSet<String> {
+    let mut names = BTreeSet::from(["prompt".to_owned()]);
+    let schemas = flow.steps.iter().map(|step| step.output).chain([flow.args]).flatten();
+    for properties in schemas.filter_map(|schema| schema.member("properties")) {
+        names.extend(keys(properties));
+    }
+    let inherited = flow.steps.iter().zip(cast).filter(|(step, _)| step.output.is_none());
+    for agent in inherited.filter_map(|(_, cast)| cast.definition.as_ref()) {
+        let properties = agent.output.as_ref().and_then(|schema| schema.get("properties")?.as_object());
+        names.extend(properties.into_iter().flat_map(|properties| properties.keys().cloned()));
+    }
+    names
+}
+
+fn keys(tree: &Tree) -> impl Iterator<Item = String> {
+    let entries = match &tree.kind {
+        Kind::Map(entries) => entries.as_slice(),
+        _ => &[],
+    };
+    entries.iter().map(|entry| entry.key.to_string())
+}
