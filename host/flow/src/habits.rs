@@ -35,7 +35,12 @@ pub(crate) fn of_node(node: &Tree, entry: &Entry) -> Option<String> {
         let value = value.unwrap_or_else(|| format!("{key}: …"));
         return Some(format!("write `policy: {{ {value} }}`"));
     }
-    let (_, name) = RENAMED.iter().find(|(other, _)| *other == key)?;
+    renamed(entry, &RENAMED)
+}
+
+/// What a key is called here, by a list of names elsewhere and here.
+pub(crate) fn renamed(entry: &Entry, names: &[(&str, &str)]) -> Option<String> {
+    let (_, name) = names.iter().find(|(other, _)| *other == &*entry.key)?;
     Some(format!("it is called `{name}` here"))
 }
 

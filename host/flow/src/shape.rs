@@ -9,6 +9,7 @@ use crate::{
     graph::Join,
     limits,
     read::{RawBody, RawFlow},
+    yaml::Span,
 };
 
 /// Where everything is. Scope 0 is the flow itself; an owner's scope comes after the one that the owner is in.
@@ -37,7 +38,7 @@ impl Shape {
     /// Finds out where everything is; what does not fit is a finding.
     pub(crate) fn new(flow: &RawFlow<'_>, findings: &mut Findings<'_>) -> Shape {
         let count = flow.nodes.len();
-        let by_id = ids(flow, findings);
+        let by_id = by_id(flow.nodes.iter().map(|node| (node.id.as_str(), node.id_span)), findings);
         let parent = parents(flow, &by_id, findings);
         let mut shape = Shape {
             by_id,
@@ -101,7 +102,7 @@ impl Shape {
     fn join_edges(&mut self, flow: &RawFlow<'_>, findings: &mut Findings<'_>) {
         let mut seen = HashMap::new();
         for (index, edge) in flow.edges.iter().enumerate() {
-            let mut end = |(id, span): &(String, crate::yaml::Span)| {
+            let mut end = |(id, span): &(String, Span)| {
                 let found = self.by_id.get(id.as_str()).copied();
                 if found.is_none() && !id.is_empty() {
                     let help = did_you_mean(id, self.by_id.keys().map(String::as_str));
@@ -177,21 +178,24 @@ fn lie(flow: &RawFlow<'_>, ring: &[usize]) -> String {
     }
 }
 
-fn ids(flow: &RawFlow<'_>, findings: &mut Findings<'_>) -> BTreeMap<String, usize> {
-    let mut by_id: BTreeMap<String, usize> = BTreeMap::new();
-    for (index, node) in flow.nodes.iter().enumerate().filter(|(_, node)| !node.id.is_empty()) {
-        match by_id.get(&node.id) {
-            Some(first) => {
-                let line = flow.nodes[*first].id_span.line;
-                let message = format!("the id `{}` stands already in line {line}", shown(&node.id));
-                findings.error("duplicate_id", node.id_span, message, Some("give one of them another id".into()));
+/// The first place of every id in a list; one that stands there again is a finding.
+pub(crate) fn by_id<'i>(
+    ids: impl Iterator<Item = (&'i str, Span)>,
+    findings: &mut Findings<'_>,
+) -> BTreeMap<String, usize> {
+    let mut first: BTreeMap<&str, (usize, Span)> = BTreeMap::new();
+    for (index, (id, span)) in ids.enumerate().filter(|(_, (id, _))| !id.is_empty()) {
+        match first.get(id) {
+            Some((_, Span { line, .. })) => {
+                let message = format!("the id `{}` stands already in line {line}", shown(id));
+                findings.error("duplicate_id", span, message, Some("give one of them another id".into()));
             }
             None => {
-                by_id.insert(node.id.clone(), index);
+                first.insert(id, (index, span));
             }
         }
     }
-    by_id
+    first.into_iter().map(|(id, (index, _))| (id.to_owned(), index)).collect()
 }
 
 /// The owner of every node's body.

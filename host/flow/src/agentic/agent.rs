@@ -10,9 +10,9 @@ use crate::{
         permission::{self, Permission},
     },
     diagnostic::{Diagnostic, Findings, did_you_mean},
-    fields::{entries, flag, known_or, list, map, shown, text, whole},
-    fit, slips,
-    yaml::{self, Entry, Kind, Span, Tree},
+    fields::{entries, flag, known, known_or, list, map, shown, text, whole},
+    fit, habits, slips,
+    yaml::{self, Kind, Span, Tree},
 };
 
 /// An agent, as its file describes it.
@@ -153,7 +153,7 @@ fn read(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings<'_>) {
     if matches!(&tree.kind, Kind::Scalar(json) if json.is_null()) {
         return;
     }
-    known_or(entries(tree, "the front matter", findings), &KEYS, renamed, findings);
+    known_or(entries(tree, "the front matter", findings), &KEYS, |entry| habits::renamed(entry, &RENAMED), findings);
     let mut member = |key| text(tree, key, findings).map(|(text, _)| text);
     agent.name = member("name");
     agent.description = member("description");
@@ -176,11 +176,6 @@ fn read(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings<'_>) {
     read_params(tree, agent, findings);
 }
 
-fn renamed(entry: &Entry) -> Option<String> {
-    let (_, here) = RENAMED.iter().find(|(there, _)| *there == &*entry.key)?;
-    Some(format!("it is called `{here}` here"))
-}
-
 fn tools(tree: &Tree, findings: &mut Findings<'_>) -> Vec<String> {
     let items = list(tree, "tools", findings);
     for odd in items.iter().filter(|item| item.text().is_none()) {
@@ -193,7 +188,7 @@ fn tools(tree: &Tree, findings: &mut Findings<'_>) -> Vec<String> {
 fn read_params(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings<'_>) {
     let Some(params) = map(tree, "params", findings) else { return };
     let entries = entries(params, "`params`", findings);
-    known_or(entries, &PARAMS, |_| None, findings);
+    known(entries, &PARAMS, findings);
     for entry in entries {
         let value = entry.value.json();
         let sound = match &*entry.key {
@@ -214,7 +209,7 @@ fn read_params(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings
 /// The schema under `output: { schema: … }`, which describes an object: its members become arguments.
 pub(crate) fn read_output<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<&'t Tree> {
     let output = map(tree, "output", findings)?;
-    known_or(entries(output, "`output`", findings), &["schema"], |_| None, findings);
+    known(entries(output, "`output`", findings), &["schema"], findings);
     let Some(schema) = output.member("schema") else {
         let help = Some("write `output: { schema: { type: object, properties: { … } } }`".into());
         findings.error("missing_key", output.span, "`output` has no `schema`", help);

@@ -6,7 +6,7 @@ use crate::{
     agentic::read::RawSteps,
     diagnostic::{Findings, did_you_mean},
     fields::shown,
-    limits,
+    limits, shape,
     yaml::Span,
 };
 
@@ -42,8 +42,9 @@ pub(crate) struct Links {
 impl Links {
     /// Finds the targets of all rules and fallbacks; ids that stand twice and targets that are not there are findings.
     pub(crate) fn new(flow: &RawSteps<'_>, findings: &mut Findings<'_>) -> Links {
+        let by_id = shape::by_id(flow.steps.iter().map(|step| (step.id.as_str(), step.id_span)), findings);
         let none = vec![Vec::new(); flow.steps.len()];
-        let mut links = Links { by_id: ids(flow, findings), all: Vec::new(), from: none.clone(), to: none };
+        let mut links = Links { by_id, all: Vec::new(), from: none.clone(), to: none };
         for (from, step) in flow.steps.iter().enumerate() {
             for (index, rule) in step.rules.iter().enumerate() {
                 links.add(from, &rule.then, Way::Rule(index), rule.postpone, findings);
@@ -132,22 +133,4 @@ impl Links {
             }
         }
     }
-}
-
-/// The first step of every id.
-fn ids(flow: &RawSteps<'_>, findings: &mut Findings<'_>) -> BTreeMap<String, usize> {
-    let mut by_id: BTreeMap<String, usize> = BTreeMap::new();
-    for (index, step) in flow.steps.iter().enumerate().filter(|(_, step)| !step.id.is_empty()) {
-        match by_id.get(&step.id) {
-            Some(first) => {
-                let line = flow.steps[*first].id_span.line;
-                let message = format!("the id `{}` stands already in line {line}", shown(&step.id));
-                findings.error("duplicate_id", step.id_span, message, Some("give one of them another id".into()));
-            }
-            None => {
-                by_id.insert(step.id.clone(), index);
-            }
-        }
-    }
-    by_id
 }

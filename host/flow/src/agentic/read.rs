@@ -9,6 +9,7 @@ use crate::{
     },
     diagnostic::Findings,
     fields::{entries, flag, known, known_or, list, map, required, shown, text, whole},
+    habits,
     limits::{MAX_ATTEMPTS, MAX_TIMEOUT_MS},
     yaml::{Entry, Kind, Span, Tree},
 };
@@ -116,11 +117,7 @@ fn read_step<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawStep<
         findings.error("wrong_type", tree.span, message, Some("write `{ id: …, prompt: … }`".into()));
         return None;
     }
-    let renamed = |entry: &Entry| {
-        let (_, here) = RENAMED.iter().find(|(there, _)| *there == &*entry.key)?;
-        Some(format!("it is called `{here}` here"))
-    };
-    known_or(entries(tree, "a step", findings), &STEP, renamed, findings);
+    known_or(entries(tree, "a step", findings), &STEP, |entry| habits::renamed(entry, &RENAMED), findings);
     let (id, id_span) = required(tree, "id", "step", findings);
     if !id.is_empty() || tree.member("id").is_some_and(|id| id.text().is_some()) {
         check_id(&id, id_span, findings);

@@ -9,7 +9,7 @@ use crate::{
         agent::AgentDefinition,
         cast::Cast,
         check::{Link, Links, Way},
-        label::{FlowLabel, PostponedRule, SessionLabel, StepLabel},
+        label::{self, FlowLabel, PostponedRule, SessionLabel, StepLabel},
         literal,
         permission::{Action, Permission},
         read::{RawRule, RawStep, RawSteps},
@@ -119,7 +119,7 @@ impl<'a> Writer<'a> {
         let own = self.flow.steps[index].output.map(Tree::json);
         let inherited = cast.definition.as_ref().and_then(|agent| agent.output.clone()).map(Json::from);
         config.extend(own.or(inherited).map(|schema| ("output", Json::object([("schema", schema)]))));
-        config.push(("session", super::label::write(&self.session(index))));
+        config.push(("session", label::write(&self.session(index))));
         Json::object(config)
     }
 
@@ -271,7 +271,7 @@ fn of_definition(agent: &AgentDefinition) -> Vec<(&'static str, Json)> {
 fn permissions(rules: &[Permission]) -> Json {
     let answered = |rule: &Permission| {
         let action = if rule.action == Action::Deny { Action::Deny } else { Action::Allow };
-        super::label::write(&Permission { action, ..rule.clone() })
+        label::write(&Permission { action, ..rule.clone() })
     };
     Json::object([("default", Json::from("allow")), ("rules", Json::array(rules.iter().map(answered)))])
 }
