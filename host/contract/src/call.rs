@@ -54,6 +54,20 @@ pub enum Arrival {
         /// The reply.
         outcome: Result<Value, Failure>,
     },
+    /// Somebody wrote to an agent run.
+    Message {
+        /// Which agent run.
+        agent_run: Arc<str>,
+        /// What the message is recognised by.
+        id: Arc<str>,
+        /// What it says.
+        value: Value,
+    },
+    /// Nobody writes to this agent run any more; it is to finish.
+    Closing {
+        /// Which agent run.
+        agent_run: Arc<str>,
+    },
 }
 
 /// What an attempt can reach, owned by the runtime: it checks the grant, records, and hands the call to its handler.
@@ -68,6 +82,13 @@ pub enum Arrival {
 /// | `cache` | `get` | `{ key }` | `null` or `{ value }` |
 /// | `cache` | `set` | `{ key, value, ttlMs? }` | `null` |
 /// | `http` | `send`, `start-send` | `{ method, url, headers: [[name, value]], body?, timeoutMs? }` | `{ status, headers, body? }` |
+///
+/// | `model` | `generate`, `start-generate` | a request, as `model.wit` has it | a reply, as there |
+/// | `tools` | `find` | `{ patterns }` | `[{ name, tool, title?, description?, inputSchema }]` |
+/// | `tools` | `call`, `start-call` | `{ tool, input, toolUseId?, agentRunId? }` | `{ output }` |
+/// | `agent` | `open` | `{ about }` | the id of the agent run |
+/// | `agent` | `tell` | `{ agentRunId, kind, data }` | `null` |
+/// | `agent` | `close` | `{ agentRunId, result }` or `{ agentRunId, error }` | `null` |
 ///
 /// A `body` is `{ text }` or `{ file }`, a file reference.
 pub trait Calls: Send + Sync {

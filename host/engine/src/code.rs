@@ -50,7 +50,7 @@ impl Loaded {
             core_instances: u32::try_from(core_instances).unwrap_or(u32::MAX),
             bytes: Mutex::new(Some(bytes)),
             component: OnceLock::new(),
-            linked: Default::default(),
+            linked: [const { OnceLock::new() }; Capabilities::SETS],
         }
     }
 

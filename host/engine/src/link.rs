@@ -6,7 +6,7 @@ use flowcell_contract::NodeType;
 use wasmtime::component::Linker;
 
 use crate::{
-    bindings::{cache, calls, context, http, log, metrics, queue, state, types},
+    bindings::{agent, cache, calls, context, http, log, metrics, model, queue, state, tools, types},
     sandbox::{
         Sandbox,
         denial::{Denied, Live, Refusal},
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The capabilities that this host has, in the order of their bits.
-pub(crate) const CAPABILITIES: [&str; 5] = ["log", "metrics", "state", "cache", "http"];
+pub(crate) const CAPABILITIES: [&str; 8] = ["log", "metrics", "state", "cache", "http", "model", "tools", "agent"];
 
 /// A set of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(crate) struct Linkers {
 
 impl Linkers {
     pub(crate) fn new(engine: &wasmtime::Engine) -> Linkers {
-        Linkers { engine: engine.clone(), linkers: Default::default() }
+        Linkers { engine: engine.clone(), linkers: [const { OnceLock::new() }; Capabilities::SETS] }
     }
 
     /// The linker of a set.
@@ -84,5 +84,8 @@ fn link(engine: &wasmtime::Engine, set: Capabilities) -> wasmtime::Result<Linker
     link_capability!(&mut linker, set, state)?;
     link_capability!(&mut linker, set, cache)?;
     link_capability!(&mut linker, set, http)?;
+    link_capability!(&mut linker, set, model)?;
+    link_capability!(&mut linker, set, tools)?;
+    link_capability!(&mut linker, set, agent)?;
     Ok(linker)
 }

@@ -1,7 +1,7 @@
 //! The host's side of one running instance: what the guest sees, and what it has used up.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, OnceLock},
 };
 
@@ -11,6 +11,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::{Limits, text::printable};
 
+mod agent;
 pub(crate) mod capability;
 mod context;
 pub(crate) mod denial;
@@ -29,6 +30,8 @@ pub(crate) struct Sandbox {
     pub(crate) meter: Meter,
     pub(crate) stdio: Stdio,
     calls: Arc<dyn Calls>,
+    /// Requests over HTTP that were started and have not ended.
+    sent: HashSet<u32>,
     /// Answers that `next-event` has announced and nobody has taken.
     replies: HashMap<u32, Value>,
     clock: Clock,
@@ -49,6 +52,7 @@ impl Sandbox {
             meter: Meter::new(limits),
             stdio,
             calls,
+            sent: HashSet::new(),
             replies: HashMap::new(),
             clock,
             task: OnceLock::new(),

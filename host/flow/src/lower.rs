@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Capabilities that need no grant line.
-const GRANTED: [&str; 4] = ["log", "metrics", "state", "cache"];
+const GRANTED: [&str; 5] = ["log", "metrics", "state", "cache", "agent"];
 
 /// Types of which a finding asks whether they were meant.
 const SHOWN_TYPES: usize = 4;

@@ -9,7 +9,11 @@ pub(super) const NODE: &str = "flowcell:node/node@0.1.0";
 /// under `wasi` is inert: nothing behind it reaches the world.
 const KNOWN: &[(&str, &str, &[&str])] = &[
     ("flowcell:node", "0.1.", &["types", "context"]),
-    ("flowcell:host", "0.1.", &["calls", "log", "metrics", "state", "cache", "http", "queue"]),
+    (
+        "flowcell:host",
+        "0.1.",
+        &["calls", "log", "metrics", "state", "cache", "http", "model", "tools", "agent", "queue"],
+    ),
     ("wasi:io", "0.2.", &["error", "poll", "streams"]),
     ("wasi:clocks", "0.2.", &["wall-clock", "monotonic-clock"]),
     ("wasi:random", "0.2.", &["random", "insecure", "insecure-seed"]),

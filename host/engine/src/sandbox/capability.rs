@@ -115,7 +115,7 @@ fn entry(reply: &Value) -> Result<Option<state::Entry>, Failure> {
 }
 
 /// What a guest hands over as JSON, checked on receipt.
-fn parsed(text: String) -> Result<Json, Failure> {
+pub(super) fn parsed(text: String) -> Result<Json, Failure> {
     Json::parse(&text).map_err(|error| Failure::new(code::INVALID_INPUT, format!("the value is not JSON: {error}")))
 }
 

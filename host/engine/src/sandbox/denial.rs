@@ -5,7 +5,7 @@ use wasmtime::component::HasData;
 
 use super::Sandbox;
 use crate::{
-    bindings::{cache, http, log, metrics, state, types::Failure as GuestFailure},
+    bindings::{agent, cache, http, log, metrics, model, state, tools, types::Failure as GuestFailure},
     failure::{self, Stop},
 };
 
@@ -100,5 +100,47 @@ impl http::Host for Refusal<'_> {
 
     async fn take_response(&mut self, _: u32) -> wasmtime::Result<Result<http::Response, GuestFailure>> {
         self.answer("http")
+    }
+}
+
+impl model::Host for Refusal<'_> {
+    async fn generate(&mut self, _: String) -> wasmtime::Result<Result<String, GuestFailure>> {
+        self.answer("model")
+    }
+
+    async fn start_generate(&mut self, _: String) -> wasmtime::Result<Result<u32, GuestFailure>> {
+        self.answer("model")
+    }
+}
+
+impl tools::Host for Refusal<'_> {
+    async fn find(&mut self, _: Vec<String>) -> wasmtime::Result<Result<String, GuestFailure>> {
+        self.answer("tools")
+    }
+
+    async fn call(&mut self, _: String) -> wasmtime::Result<Result<String, GuestFailure>> {
+        self.answer("tools")
+    }
+
+    async fn start_call(&mut self, _: String) -> wasmtime::Result<Result<u32, GuestFailure>> {
+        self.answer("tools")
+    }
+}
+
+impl agent::Host for Refusal<'_> {
+    async fn open(&mut self, _: String) -> wasmtime::Result<Result<String, GuestFailure>> {
+        self.answer("agent")
+    }
+
+    async fn tell(&mut self, _: String, _: String, _: String) -> wasmtime::Result<Result<(), GuestFailure>> {
+        self.answer("agent")
+    }
+
+    async fn close(
+        &mut self,
+        _: String,
+        _: Result<String, GuestFailure>,
+    ) -> wasmtime::Result<Result<(), GuestFailure>> {
+        self.answer("agent")
     }
 }

@@ -6,7 +6,7 @@ use super::{Sandbox, capability::Answer};
 use crate::{
     bindings::{
         http::{self, Content, Request, Response},
-        queue::{self, CallResult, Event},
+        queue::{self, CallResult, Event, Message},
     },
     failure,
 };
@@ -33,7 +33,9 @@ impl http::Host for Sandbox {
         self.meter.count_call()?;
         self.forward_output(false).await;
         let call = Call { interface: "http".into(), function: "start-send".into(), args: args.into() };
-        Ok(self.calls.start(call).await.map_err(failure::to_guest))
+        let started = self.calls.start(call).await;
+        self.sent.extend(&started);
+        Ok(started.map_err(failure::to_guest))
     }
 
     async fn take_response(&mut self, id: u32) -> Answer<Response> {
@@ -52,25 +54,39 @@ impl queue::Host for Sandbox {
         self.forward_output(false).await;
         let arrival = self.calls.next(timeout_ms).await;
         self.tick();
-        Ok(arrival.map(|Arrival::Ended { id, outcome }| {
-            let outcome = outcome.map(|reply| {
-                let status = reply.json().get("status").cloned().unwrap_or_default();
-                self.replies.insert(id, reply);
-                Json::object([("status", status)]).to_text()
-            });
-            Event::CallResult(CallResult { id, outcome: outcome.map_err(failure::to_guest) })
+        Ok(arrival.map(|arrival| match arrival {
+            Arrival::Ended { id, outcome } => {
+                let outcome = outcome.map(|reply| self.announce(id, reply));
+                Event::CallResult(CallResult { id, outcome: outcome.map_err(failure::to_guest) })
+            }
+            Arrival::Message { agent_run, id, value } => Event::Message(Message {
+                id: id.to_string(),
+                agent_run: agent_run.to_string(),
+                value: value.text().to_owned(),
+            }),
+            Arrival::Closing { agent_run } => Event::Closing(agent_run.to_string()),
         }))
     }
 }
 
 impl Sandbox {
-    fn refuse<T>(&mut self, failure: Failure) -> Answer<T> {
+    /// What the guest is told of a reply: all of it, but for an answer over HTTP, which it takes when it wants it.
+    fn announce(&mut self, id: u32, reply: Value) -> String {
+        if !self.sent.remove(&id) {
+            return reply.text().to_owned();
+        }
+        let status = reply.json().get("status").cloned().unwrap_or_default();
+        self.replies.insert(id, reply);
+        Json::object([("status", status)]).to_text()
+    }
+
+    pub(super) fn refuse<T>(&mut self, failure: Failure) -> Answer<T> {
         self.meter.count_call()?;
         Ok(Err(failure::to_guest(failure)))
     }
 
     /// The guest's clock shows when the last thing was handed to it.
-    fn tick(&self) {
+    pub(super) fn tick(&self) {
         if let Some(now) = self.calls.now_ms() {
             self.clock.show(now);
         }

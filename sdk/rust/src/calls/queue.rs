@@ -13,15 +13,17 @@ use crate::{
 pub enum Event {
     /// A call has ended, well or not.
     Ended(CallId, Result<Value>),
-    /// A message to this agent run.
+    /// A message to an agent run.
     Message {
+        /// Which agent run.
+        agent_run: String,
         /// What it is recognised by.
         id: String,
         /// What it says.
         value: Value,
     },
-    /// The task is to finish soon.
-    Cancelled,
+    /// Nobody writes to this agent run any more: it is to finish.
+    Closing(String),
 }
 
 /// Waits for the next event. None: the time is up, or no time was given and nothing can arrive any more.
@@ -32,7 +34,9 @@ pub fn next_event(timeout_ms: Option<u32>) -> Result<Option<Event>> {
             let outcome = result.outcome.map_err(Failure::of_call).and_then(|text| super::read(&text));
             Event::Ended(CallId(result.id), outcome)
         }
-        queue::Event::Message(message) => Event::Message { id: message.id, value: super::read(&message.value)? },
-        queue::Event::Cancelled => Event::Cancelled,
+        queue::Event::Message(message) => {
+            Event::Message { agent_run: message.agent_run, id: message.id, value: super::read(&message.value)? }
+        }
+        queue::Event::Closing(agent_run) => Event::Closing(agent_run),
     }))
 }

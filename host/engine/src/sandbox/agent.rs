@@ -1,0 +1,111 @@
+//! `flowcell:host/model`, `tools` and `agent`: what agents live on. Requests and answers are JSON, so that they pass as they
+//! are.
+
+use flowcell_contract::{Call, Failure, Json, Value, code};
+
+use super::{
+    Sandbox,
+    capability::{Answer, parsed},
+};
+use crate::{
+    bindings::{agent, model, tools, types::Failure as GuestFailure},
+    failure,
+};
+
+impl model::Host for Sandbox {
+    async fn generate(&mut self, request: String) -> Answer<String> {
+        self.ask("model", "generate", request).await
+    }
+
+    async fn start_generate(&mut self, request: String) -> Answer<u32> {
+        self.begin("model", "start-generate", request).await
+    }
+}
+
+impl tools::Host for Sandbox {
+    async fn find(&mut self, patterns: Vec<String>) -> Answer<String> {
+        let args = Json::object([("patterns", Json::array(patterns.into_iter().map(Json::from)))]);
+        let reply = self.call("tools", "find", args).await?;
+        self.tick();
+        Ok(text(reply))
+    }
+
+    async fn call(&mut self, request: String) -> Answer<String> {
+        self.ask("tools", "call", request).await
+    }
+
+    async fn start_call(&mut self, request: String) -> Answer<u32> {
+        self.begin("tools", "start-call", request).await
+    }
+}
+
+impl agent::Host for Sandbox {
+    async fn open(&mut self, about: String) -> Answer<String> {
+        let about = match object(about) {
+            Ok(about) => about,
+            Err(failure) => return self.refuse(failure),
+        };
+        let reply = self.call("agent", "open", Json::object([("about", about)])).await?;
+        let id = reply.and_then(|reply| {
+            let odd = || Failure::retryable(code::LOST_WORKER, "`agent.open` was answered with something else");
+            reply.json().as_str().map(str::to_owned).ok_or_else(odd)
+        });
+        Ok(id.map_err(failure::to_guest))
+    }
+
+    async fn tell(&mut self, agent_run: String, kind: String, data: String) -> Answer<()> {
+        let data = match object(data) {
+            Ok(data) => data,
+            Err(failure) => return self.refuse(failure),
+        };
+        let args = [("agentRunId", Json::from(agent_run)), ("kind", Json::from(kind)), ("data", data)];
+        let reply = self.call("agent", "tell", Json::object(args)).await?;
+        Ok(reply.map(drop).map_err(failure::to_guest))
+    }
+
+    async fn close(&mut self, agent_run: String, outcome: Result<String, GuestFailure>) -> Answer<()> {
+        let outcome = match outcome.map(object) {
+            Ok(Ok(members)) => ("result", members),
+            Ok(Err(failure)) => return self.refuse(failure),
+            Err(failure) => ("error", failure::from_guest(failure).to_json()),
+        };
+        let args = [("agentRunId", Json::from(agent_run)), outcome];
+        let reply = self.call("agent", "close", Json::object(args)).await?;
+        Ok(reply.map(drop).map_err(failure::to_guest))
+    }
+}
+
+impl Sandbox {
+    async fn ask(&mut self, interface: &str, function: &str, request: String) -> Answer<String> {
+        let args = match object(request) {
+            Ok(args) => args,
+            Err(failure) => return self.refuse(failure),
+        };
+        let reply = self.call(interface, function, args).await?;
+        self.tick();
+        Ok(text(reply))
+    }
+
+    async fn begin(&mut self, interface: &str, function: &str, request: String) -> Answer<u32> {
+        let args = match object(request) {
+            Ok(args) => args,
+            Err(failure) => return self.refuse(failure),
+        };
+        self.meter.count_call()?;
+        self.forward_output(false).await;
+        let call = Call { interface: interface.into(), function: function.into(), args: args.into() };
+        Ok(self.calls.start(call).await.map_err(failure::to_guest))
+    }
+}
+
+fn text(reply: Result<Value, Failure>) -> Result<String, GuestFailure> {
+    reply.map(|reply| reply.text().to_string()).map_err(failure::to_guest)
+}
+
+fn object(text: String) -> Result<Json, Failure> {
+    let json = parsed(text)?;
+    match json.as_object() {
+        Some(_) => Ok(json),
+        None => Err(Failure::new(code::INVALID_INPUT, "the JSON must be an object")),
+    }
+}
