@@ -37,6 +37,25 @@ pub enum Ask {
         /// What.
         content: Json,
     },
+    /// Write to an agent run.
+    Write {
+        /// Which run.
+        run: RunId,
+        /// The agent run's id, or the address of its node.
+        to: String,
+        /// What the message is recognised by if it is sent twice.
+        #[serde(default)]
+        id: Option<String>,
+        /// What.
+        content: Json,
+    },
+    /// Ask an agent run to finish.
+    CloseAgent {
+        /// Which run.
+        run: RunId,
+        /// The agent run's id, or the address of its node.
+        to: String,
+    },
     /// Answer a gate.
     Reply {
         /// Which run.
@@ -105,6 +124,8 @@ impl Ask {
     pub fn run(&self) -> Option<&RunId> {
         match self {
             Ask::Send { run, .. }
+            | Ask::Write { run, .. }
+            | Ask::CloseAgent { run, .. }
             | Ask::Reply { run, .. }
             | Ask::Emit { run, .. }
             | Ask::Resolve { run, .. }
@@ -117,6 +138,8 @@ impl Ask {
     pub fn request(self) -> Result<(RunId, Request), Ask> {
         Ok(match self {
             Ask::Send { run, content } => (run, Request::Send(content.into())),
+            Ask::Write { run, to, id, content } => (run, Request::Write { to, message: id, value: content.into() }),
+            Ask::CloseAgent { run, to } => (run, Request::CloseAgent { to }),
             Ask::Reply { run, gate, answer } => (run, Request::Reply { gate, answer }),
             Ask::Emit { run, name, payload } => (run, Request::Emit { name, payload: payload.into() }),
             Ask::Resolve { run, task, resolution } => (run, Request::Resolve { task, resolution }),

@@ -51,6 +51,10 @@ pub mod code {
     pub const FILE_NOT_FOUND: &str = "file_not_found";
     /// A person has decided that the task fails.
     pub const RESOLVED: &str = "resolved";
+    /// A rule or a person has said that a tool may not be called so.
+    pub const TOOL_DENIED: &str = "tool_denied";
+    /// No tool of this name is granted.
+    pub const TOOL_NOT_FOUND: &str = "tool_not_found";
     /// A call ended without anybody knowing whether it did what it was to do.
     pub const AMBIGUOUS: &str = "ambiguous";
     /// The store could not answer.

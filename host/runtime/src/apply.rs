@@ -10,7 +10,7 @@ use flowcell_flow::graph::{BodyIx, EdgeIx, Graph};
 
 use crate::{
     capture,
-    fact::{BlockReason, Fact, PassOutcome, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write},
+    fact::{AgentFact, BlockReason, Fact, PassOutcome, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write},
     outcome,
     state::{Each, EdgeState, Phase, RunState, Scope, Task},
 };
@@ -45,12 +45,14 @@ impl RunState {
             Fact::CallStarted { task, call } => {
                 let task = self.task_mut(*task);
                 let attempt = task.attempt;
+                task.wait_until = None;
                 task.calls().begin(attempt, call);
             }
             Fact::CallRepeated { task, attempt, ordinal } => {
                 self.task_mut(*task).calls().leave_again((*attempt, *ordinal));
             }
             Fact::CallEnded { task, attempt, ordinal, reply } => {
+                self.go_on_from(*task, ts);
                 let task = self.task_mut(*task);
                 let current = task.attempt;
                 task.calls().end(current, (*attempt, *ordinal), ts, reply);
@@ -74,9 +76,30 @@ impl RunState {
                     self.kept.remove(at);
                 }
             }
+            Fact::Agent { task: key, told } => {
+                let task = self.task_mut(*key);
+                task.agents().apply(told);
+                match **told {
+                    AgentFact::Written { .. } | AgentFact::Closing { .. } => self.go_on_from(*key, ts),
+                    AgentFact::Opened { .. } | AgentFact::Told { .. } | AgentFact::Closed { .. } => {
+                        task.wait_until = None
+                    }
+                    _ => {}
+                }
+            }
+            Fact::TaskIdle { task, due } => {
+                self.task_mut(*task).rest_from(ts, *due);
+                self.running -= 1;
+            }
+            Fact::TaskBusy { task } => self.go_on_from(*task, ts),
+            Fact::CallDecided { task, attempt, ordinal, allowed: true, .. } => {
+                self.go_on_from(*task, ts);
+                self.task_mut(*task).calls().leave_again((*attempt, *ordinal));
+            }
             Fact::PhaseStarted
             | Fact::PhaseEnded { .. }
             | Fact::MessageSent { .. }
+            | Fact::CallDecided { allowed: false, .. }
             | Fact::Replied { .. }
             | Fact::Noted { .. } => {}
             Fact::CancelRequested { reason } => self.cancel = Some(*reason),
@@ -113,7 +136,7 @@ impl RunState {
     fn run_resumed(&mut self, by_hand: bool, ts: u64) {
         self.idle_resumes = if by_hand { 0 } else { self.idle_resumes + 1 };
         let tasks = self.scopes.values_mut().flat_map(|scope| &mut scope.tasks);
-        tasks.filter(|task| task.phase == Phase::Running).for_each(|task| task.since = ts);
+        tasks.filter(|task| task.phase == Phase::Running && !task.idle).for_each(|task| task.since = ts);
     }
 
     fn run_ended(&mut self, end: &RunEnd) {
@@ -128,13 +151,14 @@ impl RunState {
     fn set_phase(&mut self, key: TaskKey, phase: Phase) {
         let task = self.task_mut(key);
         let before = std::mem::replace(&mut task.phase, phase);
+        let idle = std::mem::take(&mut task.idle);
         let scope = self.scope_mut(key.scope);
         let active = |phase: Phase| !phase.is_end() && phase != Phase::Waiting;
         scope.waiting -= u32::from(before == Phase::Waiting);
         scope.active += u32::from(active(phase));
         scope.active -= u32::from(active(before));
         self.running += u32::from(phase == Phase::Running);
-        self.running -= u32::from(before == Phase::Running);
+        self.running -= u32::from(before == Phase::Running && !idle);
         if before == Phase::Paused {
             self.paused.remove(&key);
         }
@@ -152,6 +176,15 @@ impl RunState {
         }
         if queued(phase) {
             self.queue.push_back(key);
+        }
+    }
+
+    /// An attempt that waits for people holds no permit; when it goes on, it has one whether there is one or not.
+    fn go_on_from(&mut self, key: TaskKey, ts: u64) {
+        let task = self.task_mut(key);
+        if std::mem::take(&mut task.idle) {
+            task.since = ts;
+            self.running += 1;
         }
     }
 
@@ -182,6 +215,7 @@ impl RunState {
         task.clock = ts;
         // A new attempt knows nothing of the passes and pauses of the one before.
         task.rest = None;
+        task.agents = None;
         task.calls.iter_mut().for_each(|calls| calls.new_attempt());
     }
 
@@ -199,6 +233,7 @@ impl RunState {
         task.ran_ms += ts.saturating_sub(task.since);
         task.since = ts;
         task.calls.iter_mut().for_each(|calls| calls.checkpoint());
+        task.agents.iter_mut().for_each(|agents| agents.checkpoint());
         let rest = task.rest();
         rest.state = Some(pause.state.clone());
         rest.writes = writes.into();
@@ -242,6 +277,7 @@ impl RunState {
         task.output = Some(output);
         task.rest = None;
         task.calls = None;
+        task.agents = None;
         task.blocked = None;
         // Kept only by what has not ended: outputs are shared, but captures would hold whole histories.
         task.captured = None;
@@ -355,6 +391,8 @@ fn moves_on(fact: &Fact) -> bool {
             | Fact::TaskPaused { .. }
             | Fact::TaskRetrying { .. }
             | Fact::CallEnded { .. }
+            | Fact::CallDecided { .. }
+            | Fact::Agent { .. }
     )
 }
 

@@ -8,12 +8,22 @@ use std::collections::{BTreeMap, HashMap};
 
 use std::sync::Arc;
 
-use flowcell_contract::{Effect, Failure, Json, Value, code};
+use flowcell_contract::{Choice, Effect, Failure, Json, Question, Value, code};
 use sha2::{Digest, Sha256};
 
-use crate::fact::{BlockReason, CallDigest, CallRecord, Observed};
+use crate::fact::{BlockReason, CallDigest, CallRecord, ForAgent, Observed};
 
 pub(crate) type Reply = Result<Value, Box<Failure>>;
+
+/// The answers to the question whether a call may leave.
+pub(crate) const ALLOW: &str = "allow";
+const DENY: &str = "deny";
+
+/// The question whether a call may leave.
+pub(crate) fn permission(prompt: String) -> Question {
+    let choice = |value: &str| Choice { value: value.into(), label: None };
+    Question { prompt, choices: vec![choice(ALLOW), choice(DENY)], ..Question::default() }
+}
 
 /// The calls of one task.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,11 +66,16 @@ struct Open {
     interface: Arc<str>,
     function: Arc<str>,
     about: Json,
+    agent: Option<Box<ForAgent>>,
+    /// What was asked before it could leave.
+    prompt: Option<Box<str>>,
     way: Way,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
+    /// Somebody has to allow it before this time.
+    Asked(u64),
     /// It has left, or is about to.
     Out,
     /// It has ended, and nobody knows how.
@@ -75,7 +90,7 @@ impl CallLog {
         self.checkpoint();
         self.begun = 0;
         self.asked.clear();
-        self.open.retain(|_, open| open.effect == Effect::Once);
+        self.open.retain(|_, open| open.effect == Effect::Once && !matches!(open.way, Way::Asked(_)));
     }
 
     /// The attempt goes on from here, with another instance.
@@ -98,7 +113,9 @@ impl CallLog {
             interface: call.interface.clone(),
             function: call.function.clone(),
             about: call.about.clone(),
-            way: Way::Out,
+            agent: call.agent.clone(),
+            prompt: call.ask.as_ref().map(|ask| ask.prompt.as_str().into()),
+            way: call.ask.as_ref().map_or(Way::Out, |ask| Way::Asked(ask.expires)),
         };
         self.open.insert((attempt, call.ordinal), open);
     }
@@ -131,7 +148,7 @@ impl CallLog {
         }
     }
 
-    /// A call leaves again.
+    /// A call leaves, now or again.
     pub(crate) fn leave_again(&mut self, call: (u32, u32)) {
         if let Some(open) = self.open.get_mut(&call) {
             open.way = Way::Out;
@@ -146,6 +163,20 @@ impl CallLog {
     /// Calls that are under way: attempt, ordinal and effect.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = ((u32, u32), Effect)> {
         self.open.iter().filter(|(_, open)| open.way == Way::Out).map(|(call, open)| (*call, open.effect))
+    }
+
+    /// The calls that wait for somebody to allow them, with the question and when it expires.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
+        self.open.iter().filter_map(|(call, open)| match open.way {
+            Way::Asked(expires) => Some((*call, open.prompt.as_deref().unwrap_or_default(), expires)),
+            _ => None,
+        })
+    }
+
+    /// The agent run that an open call is made for, and by which capability.
+    pub(crate) fn agent_of(&self, call: (u32, u32)) -> Option<(&ForAgent, &str)> {
+        let open = self.open.get(&call)?;
+        Some((open.agent.as_deref()?, &open.interface))
     }
 
     /// Whether this call is under way.

@@ -1,6 +1,7 @@
 //! The one gate between an attempt and the world: state, cache, logs and metrics are answered here; what leaves the host
 //! is recorded first, and what was recorded is not done twice.
 
+mod agents;
 mod inside;
 mod progress;
 
@@ -11,16 +12,17 @@ use std::{
 };
 
 use flowcell_contract::{
-    Arrival, BlobRef, Blobs, Call, Caller, Calls, Capability, Effect, Failure, Json, Outgoing, Progress as Watched,
-    RunId, ScopePath, StepResult, Tenant, Value, code,
+    Arrival, Ask, BlobRef, Blobs, Call, Caller, Calls, Capability, Effect, Failure, Json, Outgoing,
+    Progress as Watched, RunId, ScopePath, StepResult, Tenant, Value, code,
 };
 use flowcell_flow::graph::Graph;
 use futures_util::future::{BoxFuture, Either, select};
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
+    agents::{Agents, Letter},
     call_log::{self, CallLog, Reply},
-    fact::{CallDigest, CallRecord, Observed, TaskKey, Write},
+    fact::{Asked, CallDigest, CallRecord, ForAgent, Observed, TaskKey, Write},
     hub::Command,
     limits::MAX_OPEN_CALLS,
     ports::{CacheStore, StateStore, Timers},
@@ -54,6 +56,13 @@ pub(crate) struct Attempting {
     pub(crate) permissions: Option<Json>,
 }
 
+/// What a wait finds.
+enum Next {
+    Letter,
+    /// The end of this call.
+    Ended(u32),
+}
+
 /// The calls of one attempt. State writes stay here until the attempt's outcome is recorded.
 pub(crate) struct AttemptCalls {
     site: Arc<CallSite>,
@@ -69,8 +78,9 @@ impl AttemptCalls {
         attempting: Attempting,
         writes: Vec<Write>,
         log: Option<&CallLog>,
+        agents: Option<&Agents>,
     ) -> AttemptCalls {
-        let progress = Progress::new(attempting.now_ms, writes, log);
+        let progress = Progress::new(attempting.now_ms, writes, log, agents);
         AttemptCalls { site, attempting, progress: Mutex::new(progress), arrived: Notify::new() }
     }
 
@@ -83,6 +93,37 @@ impl AttemptCalls {
     pub(crate) fn arrive(&self, ordinal: u32, ts: u64, reply: Reply) {
         self.progress().arrive(ordinal, ts, reply);
         self.arrived.notify_waiters();
+    }
+
+    /// Something was written to an agent run of this attempt, and the journal knows it.
+    pub(crate) fn receive(&self, letter: Letter) {
+        let mut progress = self.progress();
+        progress.hear();
+        progress.letters.push_back(letter);
+        drop(progress);
+        self.arrived.notify_waiters();
+    }
+
+    /// The wait that the attempt is in when it is back where it was is over at this time.
+    pub(crate) fn wait_until(&self, due: Option<u64>) {
+        self.progress().wait_until = due;
+    }
+
+    /// Whether the attempt waits for something to arrive.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.progress().blocked
+    }
+
+    /// A call has left that somebody has allowed.
+    pub(crate) fn allowed(&self, ordinal: u32) {
+        let mut progress = self.progress();
+        progress.hear();
+        progress.asking.remove(&ordinal);
+    }
+
+    /// How much has arrived.
+    pub(crate) fn heard(&self) -> u64 {
+        self.progress().heard
     }
 
     /// The attempt has answered. How the calls ended that must not be made twice is recorded before its answer.
@@ -103,8 +144,13 @@ impl AttemptCalls {
     async fn when<T>(&self, mut ready: impl FnMut(&mut Progress) -> Option<T>) -> T {
         loop {
             let arrived = self.arrived.notified();
-            if let Some(found) = ready(&mut self.progress()) {
-                return found;
+            {
+                let mut progress = self.progress();
+                let found = ready(&mut progress);
+                progress.blocked = found.is_none();
+                if let Some(found) = found {
+                    return found;
+                }
             }
             arrived.await;
         }
@@ -114,8 +160,13 @@ impl AttemptCalls {
         match &*call.interface {
             "log" | "metrics" => self.note(&call).await,
             "state" | "cache" => self.stay(&call).await,
+            "agent" => self.agent(&call).await,
             _ => {
                 let ordinal = self.submit(call, false).await?;
+                let ended = !self.progress().is_under_way(ordinal);
+                if !ended {
+                    self.idle(None).await;
+                }
                 self.when(|progress| progress.take(ordinal)).await.map_err(|failure| *failure)
             }
         }
@@ -125,6 +176,7 @@ impl AttemptCalls {
     async fn submit(&self, call: Call, listen: bool) -> Result<u32, Failure> {
         let capability = self.site.capabilities.get(&call.interface).ok_or_else(|| unknown(&call))?;
         let caller = self.caller();
+        let agent = self.agent_of(call.args.json())?;
         let admission = capability.admit(&call, &caller)?;
         let digest = CallDigest::of(&call.interface, &call.function, call.args.json());
         let submitted = self.progress().submit(&digest, listen, admission.effect);
@@ -146,13 +198,22 @@ impl AttemptCalls {
         let (interface, function) = (call.interface.clone(), call.function.clone());
         let effect = admission.effect;
         let reply = self.progress().recorded(&key).filter(|_| effect == Effect::Once);
-        let outgoing = Box::new(Outgoing { caller, call, effect, key: key.clone(), progress: Watched::default() });
+        let progress = self.watched(agent.as_deref());
+        let outgoing = Box::new(Outgoing { caller, call, effect, key: key.clone(), progress });
         let (task, attempt) = (self.attempting.task, self.attempting.number);
+        if admission.ask.is_some() {
+            self.progress().asking.insert(ordinal);
+        }
         let command = match new {
             None => Command::CallAgain { task, attempt: attempt.0, ordinal, outgoing },
             Some(before) => {
                 let about = admission.about;
-                let record = CallRecord { ordinal, interface, function, digest, effect, key, about, before };
+                let now = self.site.timers.now();
+                let asked =
+                    |ask: Ask| Box::new(Asked { prompt: ask.prompt, expires: now.saturating_add(ask.expires_ms) });
+                let ask = admission.ask.map(asked);
+                let record =
+                    CallRecord { ordinal, interface, function, digest, effect, key, about, agent, ask, before };
                 Command::Call { task, attempt, record: Box::new(record), outgoing, reply }
             }
         };
@@ -170,6 +231,32 @@ impl AttemptCalls {
     async fn send(&self, command: Command) {
         // A run that is over does not listen any more, and its attempts are about to be dropped.
         let _ = self.site.commands.send(command).await;
+    }
+
+    /// Where pieces of a reply go: to those who watch the agent run that it is for.
+    fn watched(&self, agent: Option<&ForAgent>) -> Watched {
+        let Some(agent) = agent else { return Watched::default() };
+        let (agent_run, commands, task) = (agent.agent_run.clone(), self.site.commands.clone(), self.attempting.task);
+        let tool_use = agent.tool_use.clone();
+        Watched::new(move |kind, members| {
+            let mut told = vec![("agentRunId".into(), Json::from(agent_run.clone()))];
+            told.extend(tool_use.iter().map(|id| ("toolUseId".into(), Json::from(id.clone()))));
+            told.extend(members.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
+            // What nobody has room for is lost: the whole is recorded.
+            let _ = commands.try_send(Command::Live { task, kind: kind.into(), members: Json::object(told) });
+        })
+    }
+
+    /// Tells that the attempt waits for people alone. It may be dropped meanwhile.
+    async fn idle(&self, due: Option<u64>) {
+        let (waits, heard) = {
+            let progress = self.progress();
+            (progress.waits_for_people(), progress.heard)
+        };
+        if waits {
+            let (task, attempt) = (self.attempting.task, self.attempting.number);
+            self.send(Command::Waits { task, attempt, due, heard }).await;
+        }
     }
 
     fn caller(&self) -> Caller {
@@ -190,6 +277,12 @@ impl AttemptCalls {
         if let Some(told) = told {
             return match told {
                 Ok(Observed::Delivered(ordinal)) => self.deliver(ordinal),
+                Ok(Observed::Message(id)) => {
+                    self.hand_over(|letter| letter.id.as_ref() == Some(&id)).map(|(_, arrival)| arrival)
+                }
+                Ok(Observed::Closing(run)) => {
+                    self.hand_over(|letter| letter.id.is_none() && letter.run == run).map(|(_, arrival)| arrival)
+                }
                 Ok(Observed::TimedOut(at)) => {
                     self.progress().pass(at);
                     None
@@ -198,27 +291,52 @@ impl AttemptCalls {
                 Err(expected) => self.diverged(&format!("it waited where it had {expected}")).await,
             };
         }
-        let arrival = Box::pin(self.when(|progress| match progress.next_ended() {
-            Some(ordinal) => Some(Some(ordinal)),
-            None if timeout_ms.is_none() && !progress.may_end() => Some(None),
+        let until = timeout_ms.map(|ms| self.site.timers.now().saturating_add(u64::from(ms)));
+        let until = until.map(|due| self.progress().wait_until.take().unwrap_or(due));
+        let there = move |progress: &mut Progress| match progress.next_ended() {
+            _ if progress.has_letter() => Some(Some(Next::Letter)),
+            Some(ordinal) => Some(Some(Next::Ended(ordinal))),
+            None if until.is_none() && !progress.may_arrive() => Some(None),
             None => None,
-        }));
-        let arrived = match timeout_ms {
-            None => arrival.await,
-            Some(ms) => {
-                let due = self.site.timers.now().saturating_add(u64::from(ms));
-                match select(arrival, self.site.timers.wait(due)).await {
-                    Either::Left((arrived, _)) => arrived,
-                    Either::Right(_) => {
-                        self.progress().time_out(self.site.timers.now());
-                        None
-                    }
-                }
-            }
         };
-        let ordinal = arrived?;
-        self.progress().since.push(Observed::Delivered(ordinal));
-        self.deliver(ordinal)
+        let ready = there(&mut self.progress()).is_some();
+        if !ready {
+            self.idle(until).await;
+        }
+        let arrival = Box::pin(self.when(there));
+        let arrived = match until {
+            None => arrival.await,
+            Some(due) => match select(arrival, self.site.timers.wait(due)).await {
+                Either::Left((arrived, _)) => arrived,
+                Either::Right(_) => {
+                    self.progress().time_out(self.site.timers.now());
+                    let (task, attempt) = (self.attempting.task, self.attempting.number);
+                    self.send(Command::Waited { task, attempt }).await;
+                    None
+                }
+            },
+        };
+        match arrived? {
+            Next::Ended(ordinal) => {
+                self.progress().since.push(Observed::Delivered(ordinal));
+                self.deliver(ordinal)
+            }
+            Next::Letter => {
+                let open: Vec<_> = self.progress().agents.iter().map(|(open, _)| open.clone()).collect();
+                let (observed, arrival) = self.hand_over(|letter| open.contains(&letter.run))?;
+                self.progress().since.push(observed);
+                Some(arrival)
+            }
+        }
+    }
+
+    /// Hands over what was written to an agent run.
+    fn hand_over(&self, meant: impl Fn(&Letter) -> bool) -> Option<(Observed, Arrival)> {
+        let Letter { run: agent_run, id, value, .. } = self.progress().take_letter(meant)?;
+        Some(match id {
+            Some(id) => (Observed::Message(id.clone()), Arrival::Message { agent_run, id, value }),
+            None => (Observed::Closing(agent_run.clone()), Arrival::Closing { agent_run }),
+        })
     }
 
     fn deliver(&self, ordinal: u32) -> Option<Arrival> {

@@ -5,19 +5,20 @@
 //! arguments. All facts of one decision are appended to the journal as one unit. A decision costs as much as the edges
 //! it settles.
 
+mod agents;
 mod arrive;
 mod calls;
 mod close;
 mod passes;
 mod settle;
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use flowcell_contract::{Failure, Json, Question, StepResult, Value};
 
 use crate::{
     call_log::Reply,
-    fact::{CallRecord, CancelReason, Fact, Note, Resolution, ScopeId, TaskKey, Write},
+    fact::{AgentFact, CallRecord, CancelReason, Fact, Note, Resolution, ScopeId, TaskKey, Write},
     outstanding::Timer,
     state::{Phase, RunState},
 };
@@ -94,6 +95,47 @@ pub enum Input {
         /// What.
         note: Note,
     },
+    /// A running attempt tells of its agent runs.
+    Told {
+        /// Whose.
+        task: TaskKey,
+        /// Which attempt, after how many resumes.
+        attempt: (u32, u32),
+        /// What.
+        told: AgentFact,
+        /// Messages that were handed over since its last recorded call.
+        seen: Box<[Arc<str>]>,
+    },
+    /// A running attempt waits for people alone.
+    Waits {
+        /// Whose.
+        task: TaskKey,
+        /// Which attempt, after how many resumes.
+        attempt: (u32, u32),
+        /// How long at most.
+        due: Option<u64>,
+    },
+    /// It has waited as long as it wanted to.
+    Waited {
+        /// Whose.
+        task: TaskKey,
+        /// Which attempt, after how many resumes.
+        attempt: (u32, u32),
+    },
+    /// Somebody writes to an agent run.
+    Write {
+        /// Its id, or the address of its task.
+        to: String,
+        /// What the message is recognised by.
+        message: Option<String>,
+        /// What it says.
+        value: Value,
+    },
+    /// Somebody asks an agent run to finish.
+    CloseAgent {
+        /// Its id, or the address of its task.
+        to: String,
+    },
     /// A running attempt begins a call that leaves the host.
     Call {
         /// Whose.
@@ -154,6 +196,10 @@ pub enum Refusal {
     AnswerRefused(String),
     /// No such task is blocked.
     NotBlocked,
+    /// No such agent run is open, or nobody may write to it.
+    AgentNotActive,
+    /// The agent run's inbox is full.
+    InboxFull,
     /// What was sent is larger than it may be.
     TooLarge,
     /// Too many named events are kept already.

@@ -25,6 +25,7 @@
 //! person says what became of it. A component that comes to other calls is not a function of what it was told, and is
 //! blocked too.
 
+mod doze;
 mod leave;
 mod perform;
 mod recover;
@@ -36,7 +37,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use flowcell_contract::{Digest, Failure, Json, RunId, Step, StepResult, Tenant, Value, code};
+use flowcell_contract::{Digest, Failure, Json, Outgoing, RunId, Step, StepResult, Tenant, Value, code};
 use flowcell_flow::graph::{FlowPolicy, NodeIx};
 use futures_util::{
     FutureExt, StreamExt,
@@ -63,6 +64,7 @@ use crate::{
     timing::TimerHeap,
     world::{Pinned, World, random},
 };
+use doze::Dozing;
 use leave::{CallKey, Ended};
 use trail::{Deferred, Trail};
 
@@ -135,6 +137,9 @@ pub(crate) struct Driver {
     /// Calls that have left, and those that wait for the journal.
     leaving: HashMap<CallKey, Option<AbortHandle>>,
     calls: FuturesUnordered<BoxFuture<'static, Result<Ended, Aborted>>>,
+    /// Calls that somebody has to allow.
+    asked: HashMap<CallKey, Box<Outgoing>>,
+    dozing: Dozing,
     timers: TimerHeap,
     sleeping: Option<(u64, BoxFuture<'static, ()>)>,
     children: HashMap<TaskKey, Child>,
@@ -225,6 +230,8 @@ impl Driver {
             live: HashMap::new(),
             leaving: HashMap::new(),
             calls: FuturesUnordered::new(),
+            asked: HashMap::new(),
+            dozing: Dozing::default(),
             timers: TimerHeap::default(),
             sleeping: None,
             children: HashMap::new(),
@@ -451,7 +458,7 @@ impl Driver {
                 _ => {}
             }
         }
-        assert_eq!(attempts, self.live.keys().copied().collect());
+        assert_eq!(attempts, self.live.keys().chain(self.dozing.dropped.keys()).copied().collect());
         assert!(self.leaving.keys().all(|call| calls.contains(call)), "a call that nobody waits for");
         assert_eq!(timers, self.timers.live(&self.state));
         assert!(self.children.keys().all(|task| children.contains(task)), "a child that nobody waits for");
@@ -506,6 +513,14 @@ impl Driver {
             Command::CallAgain { task, attempt, ordinal, outgoing } => {
                 self.call_again((task, attempt, ordinal), outgoing);
             }
+            Command::Told { task, attempt, told, seen } => {
+                let _ = self.bring(Input::Told { task, attempt, told: *told, seen });
+            }
+            Command::Waits { task, attempt, due, heard } => self.waits(task, attempt, due, heard),
+            Command::Waited { task, attempt } => {
+                let _ = self.bring(Input::Waited { task, attempt });
+            }
+            Command::Live { task, kind, members } => self.tell_live(task, kind, &members),
             Command::Diverged { task, attempt, message } => {
                 let _ = self.bring(Input::Diverged { task, attempt, message });
             }
@@ -540,6 +555,8 @@ impl Driver {
             Request::Reply { gate, answer } => Input::Reply { gate, answer },
             Request::Resolve { task, resolution } => Input::Resolve { task, resolution },
             Request::Emit { name, payload } => Input::Emit { name, payload },
+            Request::Write { to, message, value } => Input::Write { to, message, value },
+            Request::CloseAgent { to } => Input::CloseAgent { to },
             Request::Cancel => Input::Cancel,
         };
         let outcome = self.bring(input).map_err(HubError::from);
@@ -585,7 +602,8 @@ impl Driver {
 
     /// Whether nothing moves the run on but people, events from outside, or timers that take longer than its patience.
     fn rest(&mut self) -> Option<Rest> {
-        let busy = !self.live.is_empty()
+        let idle = |task: &TaskKey| self.state.find(*task).is_some_and(|task| task.idle);
+        let busy = !self.live.keys().chain(self.dozing.dropped.keys()).all(idle)
             || !self.leaving.is_empty()
             || !self.notes_to_self.is_empty()
             || !self.commands.is_empty();
@@ -613,6 +631,12 @@ impl Driver {
                 Outstanding::Question { task, question } => {
                     waiting.push(Waiting::answer(self.state.address(task), &question));
                 }
+                Outstanding::Permission { task, ordinal, question } => {
+                    waiting.push(Waiting::answer(format!("{}#{ordinal}", self.state.address(task)), &question));
+                }
+                Outstanding::Messages { task, agent_run } => {
+                    waiting.push(Waiting::Message { address: self.state.address(task), agent_run });
+                }
                 Outstanding::Decision { task, reason } => {
                     waiting.push(Waiting::Decision { address: self.state.address(task), reason: Box::new(reason) });
                 }
@@ -635,9 +659,15 @@ impl Driver {
         if let Some(command) = self.notes_to_self.pop_front() {
             return Incoming::Command(command);
         }
+        self.drop_waiting();
         let due = self.timers.first(&self.state);
-        self.sleep_until(due.map(|(at, _)| at));
+        self.sleep_until(self.wakes(due));
         std::future::poll_fn(|context| self.poll_next(context, due)).await
+    }
+
+    /// When there is something to do: a timer is due, or somebody may have waited for long.
+    fn wakes(&self, due: Option<(u64, Timer)>) -> Option<u64> {
+        due.map(|(at, _)| at).into_iter().chain(self.dozing.due()).min()
     }
 
     /// Sees to it that the driver wakes at this time. Most timers are withdrawn before they are due, and setting the clock
@@ -678,16 +708,17 @@ impl Driver {
                 return Poll::Ready(Incoming::CallEnded(ended));
             }
         }
-        while let (Some((slept, sleep)), Some((due, timer))) = (&mut self.sleeping, due) {
+        while let Some((slept, sleep)) = &mut self.sleeping {
             if sleep.poll_unpin(context).is_pending() {
                 break;
             }
-            let early = *slept < due;
+            let slept = *slept;
             self.sleeping = None;
-            if !early {
+            if let Some((_, timer)) = due.filter(|(due, _)| *due <= slept) {
                 return Poll::Ready(Incoming::Due(timer));
             }
-            self.sleep_until(Some(due));
+            self.drop_waiting();
+            self.sleep_until(self.wakes(due));
         }
         if self.hurried {
             self.hurry();

@@ -38,3 +38,33 @@ impl Serialize for Event {
         map.end()
     }
 }
+
+/// Something that is told to those who watch, and not recorded. As JSON it is flat, and has no `seq`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveEvent {
+    /// Milliseconds since 1970.
+    pub ts: u64,
+    /// Whose run.
+    pub tenant: Tenant,
+    /// Which run.
+    pub run_id: RunId,
+    /// `agent:text`, `agent:thinking`, `agent:retry`, `agent:tool:progress`.
+    pub kind: Box<str>,
+    /// The other members, an object.
+    pub data: Json,
+}
+
+impl Serialize for LiveEvent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("v", &EVENT_VERSION)?;
+        map.serialize_entry("ts", &self.ts)?;
+        map.serialize_entry("tenant", &self.tenant)?;
+        map.serialize_entry("runId", &self.run_id)?;
+        map.serialize_entry("type", &self.kind)?;
+        for (key, value) in self.data.as_object().into_iter().flatten() {
+            map.serialize_entry(&**key, value)?;
+        }
+        map.end()
+    }
+}

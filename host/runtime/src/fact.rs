@@ -258,6 +258,38 @@ pub enum Fact {
         /// What.
         note: Box<Note>,
     },
+    /// Something about an agent run of a task.
+    Agent {
+        /// Whose.
+        task: TaskKey,
+        /// What.
+        told: Box<AgentFact>,
+    },
+    /// An attempt waits for people alone: the time is not its own, and nothing of it need be in memory.
+    TaskIdle {
+        /// Whose.
+        task: TaskKey,
+        /// How long it waits at most.
+        due: Option<u64>,
+    },
+    /// It has waited as long as it wanted to.
+    TaskBusy {
+        /// Whose.
+        task: TaskKey,
+    },
+    /// Somebody has said whether a call may leave, or nobody has in time.
+    CallDecided {
+        /// Whose.
+        task: TaskKey,
+        /// In which attempt it was begun.
+        attempt: u32,
+        /// Which of its calls.
+        ordinal: u32,
+        /// Whether it may.
+        allowed: bool,
+        /// What was answered; none: the time was up.
+        answer: Option<Json>,
+    },
     /// The run is to end.
     CancelRequested {
         /// Why.
@@ -287,9 +319,127 @@ pub struct CallRecord {
     pub key: Arc<str>,
     /// What people are shown of it.
     pub about: Json,
+    /// The agent run that it is made for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Box<ForAgent>>,
+    /// What has to be answered before it leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<Box<Asked>>,
     /// What the attempt was told since its last recorded call.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub before: Box<[Observed]>,
+}
+
+/// The agent run that a call is made for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForAgent {
+    /// Which.
+    pub agent_run: Arc<str>,
+    /// What the model calls its wish, if it is a tool's call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_use: Option<Arc<str>>,
+}
+
+/// What has to be answered before a call leaves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The question.
+    pub prompt: String,
+    /// When it is taken as denied.
+    pub expires: u64,
+}
+
+/// Something about an agent run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum AgentFact {
+    /// It began.
+    Opened {
+        /// What the attempt has told, counted.
+        mark: u32,
+        /// Its id.
+        id: Arc<str>,
+        /// What people are shown of it.
+        about: Json,
+    },
+    /// Its component told something.
+    Told {
+        /// What the attempt has told, counted.
+        mark: u32,
+        /// Its id.
+        id: Arc<str>,
+        /// `state`, or a name with a dot.
+        kind: Box<str>,
+        /// What it told.
+        data: Json,
+    },
+    /// It ended.
+    Closed {
+        /// What the attempt has told, counted; 0: the host ended it.
+        mark: u32,
+        /// Its id.
+        id: Arc<str>,
+        /// Its result.
+        outcome: Result<Json, Box<Failure>>,
+        /// Messages that it never saw.
+        discarded: Box<[Arc<str>]>,
+    },
+    /// Somebody wrote to it.
+    Written {
+        /// Its id.
+        id: Arc<str>,
+        /// What the message is recognised by.
+        message: Arc<str>,
+        /// What it says.
+        value: Value,
+    },
+    /// It has acted on a message.
+    Applied {
+        /// Its id.
+        id: Arc<str>,
+        /// Which message.
+        message: Arc<str>,
+    },
+    /// Somebody asked it to finish.
+    Closing {
+        /// Its id.
+        id: Arc<str>,
+    },
+    /// Its model has answered; the answer is the reply of the call.
+    Spoke {
+        /// Its id.
+        id: Arc<str>,
+        /// Which call.
+        ordinal: u32,
+    },
+    /// What the answer took.
+    Used {
+        /// Its id.
+        id: Arc<str>,
+        /// Tokens and cost.
+        usage: Json,
+    },
+    /// It calls a tool.
+    ToolStarted {
+        /// Its id.
+        id: Arc<str>,
+        /// Which call.
+        ordinal: u32,
+    },
+    /// Somebody has to allow the tool's call; the question is the call's.
+    ToolAsked {
+        /// Its id.
+        id: Arc<str>,
+        /// Which call.
+        ordinal: u32,
+    },
+    /// Its tool has answered; the answer is the reply of the call.
+    ToolEnded {
+        /// Its id.
+        id: Arc<str>,
+        /// Which call.
+        ordinal: u32,
+    },
 }
 
 /// SHA-256 of what a call asks for, the first 128 bits in hexadecimal.
@@ -306,6 +456,10 @@ pub enum Observed {
     Delivered(u32),
     /// Nothing had arrived by this time.
     TimedOut(u64),
+    /// This message was handed over.
+    Message(Arc<str>),
+    /// It was told that nobody writes to this agent run any more.
+    Closing(Arc<str>),
 }
 
 /// Why a task cannot go on by itself.

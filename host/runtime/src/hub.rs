@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     call_log::Reply,
     decide::Refusal,
-    event::Event,
-    fact::{CallRecord, Note, Resolution, TaskKey},
+    event::{Event, LiveEvent},
+    fact::{AgentFact, CallRecord, Note, Resolution, TaskKey},
     limits::MAX_REQUEST_BYTES,
     result::{Rest, RunResult},
 };
@@ -42,6 +42,32 @@ pub(crate) enum Command {
         attempt: u32,
         ordinal: u32,
         outgoing: Box<Outgoing>,
+    },
+    /// An attempt tells of its agent runs.
+    Told {
+        task: TaskKey,
+        attempt: (u32, u32),
+        told: Box<AgentFact>,
+        seen: Box<[Arc<str>]>,
+    },
+    /// An attempt waits for people alone, at most until this time.
+    Waits {
+        task: TaskKey,
+        attempt: (u32, u32),
+        due: Option<u64>,
+        /// How much had arrived by then.
+        heard: u64,
+    },
+    /// An attempt has waited long enough.
+    Waited {
+        task: TaskKey,
+        attempt: (u32, u32),
+    },
+    /// A piece of a reply that is still being made.
+    Live {
+        task: TaskKey,
+        kind: Box<str>,
+        members: Json,
     },
     /// A repeated attempt does not go the way that it went before.
     Diverged {
@@ -90,6 +116,20 @@ pub enum Request {
         /// What was decided.
         resolution: Resolution,
     },
+    /// Write to an agent run of it.
+    Write {
+        /// Its id, or the address of its task; below a child `review/…`.
+        to: String,
+        /// What the message is recognised by if it is sent twice.
+        message: Option<String>,
+        /// A text, or an object with a member `content`.
+        value: Value,
+    },
+    /// Ask an agent run to finish.
+    CloseAgent {
+        /// Its id, or the address of its task; below a child `review/…`.
+        to: String,
+    },
     /// Cancel it.
     Cancel,
 }
@@ -98,12 +138,14 @@ impl Request {
     /// Whether somebody sends more than may be sent at a time.
     pub(crate) fn is_too_large(&self) -> bool {
         let bytes = match self {
-            Request::Send(value) | Request::Emit { payload: value, .. } => value.text().len(),
+            Request::Send(value) | Request::Emit { payload: value, .. } | Request::Write { value, .. } => {
+                value.text().len()
+            }
             Request::Reply { answer, .. } => answer.to_text().len(),
             Request::Resolve { resolution: Resolution::Reply(value) | Resolution::Output(value), .. } => {
                 value.text().len()
             }
-            Request::Resolve { .. } | Request::Cancel => 0,
+            Request::Resolve { .. } | Request::CloseAgent { .. } | Request::Cancel => 0,
         };
         bytes > MAX_REQUEST_BYTES
     }
@@ -111,7 +153,11 @@ impl Request {
     /// If it is meant for a child: the task that called the child, and what to ask of it.
     pub(crate) fn below(&self) -> Option<(String, Request)> {
         let mut request = self.clone();
-        let (Request::Reply { gate: address, .. } | Request::Resolve { task: address, .. }) = &mut request else {
+        let (Request::Reply { gate: address, .. }
+        | Request::Resolve { task: address, .. }
+        | Request::Write { to: address, .. }
+        | Request::CloseAgent { to: address }) = &mut request
+        else {
             return None;
         };
         let (task, inner) = address.split_once('/')?;
@@ -124,6 +170,7 @@ impl Request {
     pub(crate) fn unmet(&self) -> HubError {
         match self {
             Request::Resolve { .. } => HubError::NotBlocked,
+            Request::Write { .. } | Request::CloseAgent { .. } => HubError::AgentNotActive,
             _ => HubError::GateClosed,
         }
     }
@@ -137,6 +184,9 @@ pub trait Channel: Send + Sync {
 
     /// Something happened, in this run or in a child of it.
     fn on_event(&self, event: &Event);
+
+    /// A piece of something that is still being made, such as text of a model: never recorded, and never told again.
+    fn on_live(&self, _event: &LiveEvent) {}
 
     /// The run has ended, or parked.
     fn on_complete(&self, _result: &RunResult) {}
@@ -200,6 +250,10 @@ pub enum HubError {
     AnswerRefused(String),
     /// No such task is blocked.
     NotBlocked,
+    /// No such agent run is open, or nobody may write to it.
+    AgentNotActive,
+    /// The agent run's inbox is full.
+    InboxFull,
     /// What was sent is larger than it may be.
     TooLarge,
     /// Too many named events are kept already.
@@ -215,6 +269,8 @@ impl HubError {
             HubError::GateClosed => "gate_closed",
             HubError::AnswerRefused(_) => "answer_refused",
             HubError::NotBlocked => "not_blocked",
+            HubError::AgentNotActive => "run_not_active",
+            HubError::InboxFull => "inbox_full",
             HubError::TooLarge => "too_large",
             HubError::TooManyEvents => "too_many_events",
         }
@@ -246,6 +302,8 @@ impl From<Refusal> for HubError {
             Refusal::AnswerRefused(why) => HubError::AnswerRefused(why),
             Refusal::TooLarge => HubError::TooLarge,
             Refusal::NotBlocked => HubError::NotBlocked,
+            Refusal::AgentNotActive => HubError::AgentNotActive,
+            Refusal::InboxFull => HubError::InboxFull,
             Refusal::TooManyEvents => HubError::TooManyEvents,
             Refusal::RunEnded => HubError::RunEnded,
         }
@@ -286,6 +344,23 @@ impl Hub {
     /// Decides how a blocked task goes on, by its address.
     pub async fn resolve(&self, task: &str, resolution: Resolution) -> Result<(), HubError> {
         self.request(Request::Resolve { task: task.to_owned(), resolution }).await
+    }
+
+    /// Writes to an agent run, by its id. It is accepted once it is on stable storage; a message with an id that the agent
+    /// run has had is accepted and not handed over again. In a child run `review/agent-…`.
+    pub async fn send_to_run(&self, agent_run: &str, message: Option<&str>, content: Json) -> Result<(), HubError> {
+        let (to, message) = (agent_run.to_owned(), message.map(str::to_owned));
+        self.request(Request::Write { to, message, value: Value::from(content) }).await
+    }
+
+    /// Writes to the latest agent run of a node that is open, by the address of the node.
+    pub async fn send_to(&self, node: &str, message: Option<&str>, content: Json) -> Result<(), HubError> {
+        self.send_to_run(node, message, content).await
+    }
+
+    /// Asks an agent run to finish.
+    pub async fn close_run(&self, agent_run: &str) -> Result<(), HubError> {
+        self.request(Request::CloseAgent { to: agent_run.to_owned() }).await
     }
 
     /// Cancels the run.

@@ -14,6 +14,7 @@
 //! | [`world`] | what runs share |
 //! | [`run`], [`result`] | starting runs, and what they give |
 
+mod agents;
 mod apply;
 mod call_log;
 mod calls;

@@ -22,6 +22,18 @@ pub const CALL_GRACE_MS: u64 = 10_000;
 pub const MAX_RUN_EVENTS: u64 = 5_000_000;
 /// Bytes, as JSON text, of an answer, an event or a message that somebody outside sends.
 pub const MAX_REQUEST_BYTES: usize = 1 << 20;
+/// Agent runs of an attempt that are open at a time.
+pub const MAX_AGENT_RUNS: usize = 64;
+/// Messages that wait in an inbox, where the agent does not say.
+pub const INBOX_MESSAGES: u64 = 64;
+/// Messages that may wait in an inbox at most.
+pub const MAX_INBOX_MESSAGES: u64 = 1_024;
+/// Ids of messages to an agent run by which a message that is sent twice is recognised, the latest ones.
+pub const REMEMBERED_MESSAGES: usize = 1_024;
+/// Bytes, as JSON text, of what a component tells of an agent run at a time.
+pub const MAX_TOLD_BYTES: usize = 64 << 10;
+/// Milliseconds for which a waiting attempt keeps its instance; then it is dropped, and repeated when something arrives.
+pub const EVICT_MS: u64 = 5_000;
 /// Units of a journal that are read at a time.
 pub const READ_UNITS: usize = 1_000;
 /// Milliseconds after which facts are written that nobody waits for.

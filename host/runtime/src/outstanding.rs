@@ -8,6 +8,7 @@ use std::sync::Arc;
 use flowcell_contract::{Question, Value, Wake};
 
 use crate::{
+    call_log::permission,
     fact::{BlockReason, TaskKey},
     limits::CALL_GRACE_MS,
     state::{Phase, RunState},
@@ -18,6 +19,24 @@ use crate::{
 pub enum Timer {
     /// `timeoutMs` of a running attempt.
     Attempt {
+        /// Whose.
+        task: TaskKey,
+        /// Which attempt.
+        attempt: u32,
+        /// After how many resumes.
+        resumes: u32,
+    },
+    /// The time in which a call has to be allowed.
+    Ask {
+        /// Whose.
+        task: TaskKey,
+        /// In which attempt it was begun.
+        attempt: u32,
+        /// Which of its calls.
+        ordinal: u32,
+    },
+    /// The time for which an attempt waits for people.
+    Idle {
         /// Whose.
         task: TaskKey,
         /// Which attempt.
@@ -91,6 +110,22 @@ pub enum Outstanding {
         /// What.
         question: Question,
     },
+    /// Messages of people to an agent run.
+    Messages {
+        /// Whose.
+        task: TaskKey,
+        /// Its id.
+        agent_run: Arc<str>,
+    },
+    /// Whether a call may leave.
+    Permission {
+        /// Whose.
+        task: TaskKey,
+        /// Which of its calls.
+        ordinal: u32,
+        /// What is asked.
+        question: Question,
+    },
     /// A decision of a person.
     Decision {
         /// About whom.
@@ -123,6 +158,7 @@ impl RunState {
             Timer::Attempt { task: key, attempt, resumes } => {
                 let task = self.find(key)?;
                 let meant = task.phase == Phase::Running && (task.attempt, task.resumes) == (attempt, resumes);
+                let meant = meant && !task.idle;
                 let left = self.graph.node(key.node).policy.timeout_ms.saturating_sub(task.ran_ms);
                 meant.then(|| task.since.saturating_add(left))
             }
@@ -151,6 +187,18 @@ impl RunState {
                 let meant = task.phase == Phase::Closing && task.calls_out();
                 meant.then(|| task.since.saturating_add(CALL_GRACE_MS))
             }
+            Timer::Idle { task, attempt, resumes } => {
+                let task = self.find(task)?;
+                task.wait_until.filter(|_| task.idle && (task.attempt, task.resumes) == (attempt, resumes))
+            }
+            Timer::Ask { task, attempt, ordinal } => {
+                let calls = self.find(task)?.calls.as_ref()?;
+                calls
+                    .asked()
+                    .find(|(call, ..)| *call == (attempt, ordinal))
+                    .map(|(.., expires)| expires)
+                    .filter(|due| *due < u64::MAX)
+            }
             Timer::Flow => self.deadline.filter(|_| self.end.is_none() && self.cancel.is_none()),
         }
     }
@@ -167,7 +215,12 @@ impl RunState {
         let (attempt, resumes) = (task.attempt, task.resumes);
         let mut timers = vec![Timer::Total { task: key }];
         match task.phase {
-            Phase::Running => timers.push(Timer::Attempt { task: key, attempt, resumes }),
+            Phase::Running => {
+                timers.push(Timer::Attempt { task: key, attempt, resumes });
+                timers.push(Timer::Idle { task: key, attempt, resumes });
+                let asked = task.calls.iter().flat_map(|calls| calls.asked());
+                timers.extend(asked.map(|((attempt, ordinal), ..)| Timer::Ask { task: key, attempt, ordinal }));
+            }
             Phase::Closing => timers.push(Timer::Grace { task: key }),
             Phase::Delayed => timers.push(Timer::Retry { task: key, attempt }),
             Phase::Paused => {
@@ -205,6 +258,13 @@ impl RunState {
         }
         let under_way = task.calls.iter().flat_map(|calls| calls.under_way());
         found.extend(under_way.map(|((attempt, ordinal), _)| Outstanding::Call { task: key, attempt, ordinal }));
+        for (call, prompt, _) in task.calls.iter().flat_map(|calls| calls.asked()) {
+            let question = permission(prompt.to_owned());
+            found.push(Outstanding::Permission { task: key, ordinal: call.1, question });
+        }
+        let agents = task.agents.iter().filter(|_| task.idle).flat_map(|agents| &agents.runs);
+        let open = agents.filter(|run| run.is_open() && run.capacity.is_some());
+        found.extend(open.map(|run| Outstanding::Messages { task: key, agent_run: run.id.clone() }));
         if let Some(blocked) = task.blocked.as_ref().filter(|_| task.phase == Phase::Blocked) {
             found.push(Outstanding::Decision { task: key, reason: blocked.0.clone() });
         }

@@ -1,9 +1,13 @@
 //! From facts to events: indices become names, and durations are counted.
 
+mod agents;
+
 use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{Choice, Json, RunId, ScopePath, Tenant, Wake};
 use flowcell_flow::graph::Graph;
+
+use agents::Said;
 
 use crate::{
     call_log::Reply,
@@ -24,6 +28,8 @@ pub struct Projector {
     scopes: HashMap<ScopeId, ScopePath>,
     /// Attempts begun, and when the latest began.
     tasks: HashMap<TaskKey, (u32, u64)>,
+    /// Calls of agent runs that are under way.
+    said: HashMap<(TaskKey, u32), Said>,
 }
 
 type Members = Vec<(&'static str, Json)>;
@@ -32,7 +38,7 @@ impl Projector {
     /// A projector that has seen nothing yet.
     pub fn new(tenant: Tenant, run_id: RunId, graph: Arc<Graph>) -> Projector {
         let scopes = HashMap::from([(ScopeId::ROOT, ScopePath::root())]);
-        Projector { tenant, run_id, graph, started: 0, scopes, tasks: HashMap::new() }
+        Projector { tenant, run_id, graph, started: 0, scopes, tasks: HashMap::new(), said: HashMap::new() }
     }
 
     /// Turns a unit into events.
@@ -49,6 +55,9 @@ impl Projector {
                 Fact::PassStarted { scope, owner, index, .. } => self.pass_started(*scope, *owner, *index),
                 Fact::PassEnded { scope, .. } => _ = self.scopes.remove(scope),
                 Fact::AttemptStarted { task } => self.attempt_started(*task, unit.ts),
+                Fact::CallStarted { task, call } => self.agent_calls(*task, call),
+                Fact::CallEnded { task, ordinal, reply, .. } => self.agent_hears(*task, *ordinal, reply),
+                Fact::Agent { task, told } => _ = self.agent_event(*task, told),
                 Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } => {
                     self.tasks.remove(task);
                 }
@@ -152,6 +161,7 @@ impl Projector {
                 ("task:failed", self.ended(*task, ts, [("error", failure.to_json())]))
             }
             Fact::CallStarted { task, call } => {
+                self.agent_calls(*task, call);
                 let members = [
                     ("call", Json::from(call.ordinal)),
                     ("interface", Json::from(call.interface.clone())),
@@ -160,12 +170,38 @@ impl Projector {
                     ("key", Json::from(call.key.clone())),
                     ("about", call.about.clone()),
                 ];
-                ("call:start", self.with(*task, members))
+                let mut members = self.with(*task, members);
+                if let Some(ask) = &call.ask {
+                    let question = Json::object([
+                        ("address", Json::from(self.permission_address(*task, call.ordinal))),
+                        ("prompt", Json::from(ask.prompt.as_str())),
+                        ("expires", Json::from(ask.expires)),
+                    ]);
+                    members.push(("question", question));
+                }
+                ("call:start", members)
             }
             Fact::CallRepeated { task, ordinal, .. } => {
                 ("call:repeated", self.with(*task, [("call", Json::from(*ordinal))]))
             }
-            Fact::CallEnded { task, attempt, ordinal, reply } => self.call_ended(*task, *attempt, *ordinal, reply),
+            Fact::CallEnded { task, attempt, ordinal, reply } => {
+                self.agent_hears(*task, *ordinal, reply);
+                self.call_ended(*task, *attempt, *ordinal, reply)
+            }
+            Fact::CallDecided { task, ordinal, allowed, answer, .. } => {
+                let decision = if *allowed { "allow" } else { "deny" };
+                let mut members =
+                    self.with(*task, [("call", Json::from(*ordinal)), ("decision", Json::from(decision))]);
+                members.push(("expired", Json::from(answer.is_none())));
+                ("agent:tool:decision", members)
+            }
+            Fact::Agent { task, told } => self.agent_event(*task, told),
+            Fact::TaskIdle { task, due } => {
+                let mut members = self.task(*task);
+                members.extend(due.map(|due| ("due", Json::from(due))));
+                ("task:idle", members)
+            }
+            Fact::TaskBusy { task } => ("task:busy", self.task(*task)),
             Fact::TaskBlocked { task, reason } => {
                 let members = [("reason", Json::from(reason.name())), ("message", Json::from(reason.to_string()))];
                 ("task:blocked", self.with(*task, members))

@@ -71,6 +71,13 @@ pub enum Waiting {
         /// Why it cannot go on.
         reason: Box<BlockReason>,
     },
+    /// A message to an agent run.
+    Message {
+        /// The address of its task.
+        address: String,
+        /// Its id.
+        agent_run: Arc<str>,
+    },
     /// A named event.
     Event {
         /// The address of the task that waits.
@@ -97,9 +104,10 @@ impl Waiting {
     /// The address of the task that waits.
     pub fn address(&self) -> &str {
         match self {
-            Waiting::Answer { address, .. } | Waiting::Decision { address, .. } | Waiting::Event { address, .. } => {
-                address
-            }
+            Waiting::Answer { address, .. }
+            | Waiting::Decision { address, .. }
+            | Waiting::Message { address, .. }
+            | Waiting::Event { address, .. } => address,
         }
     }
 
@@ -111,8 +119,10 @@ impl Waiting {
     /// The same as its parent sees it.
     pub(crate) fn within(&self, prefix: &str) -> Waiting {
         let mut waiting = self.clone();
-        let (Waiting::Answer { address, .. } | Waiting::Decision { address, .. } | Waiting::Event { address, .. }) =
-            &mut waiting;
+        let (Waiting::Answer { address, .. }
+        | Waiting::Decision { address, .. }
+        | Waiting::Message { address, .. }
+        | Waiting::Event { address, .. }) = &mut waiting;
         *address = format!("{prefix}/{address}");
         waiting
     }

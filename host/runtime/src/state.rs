@@ -9,6 +9,7 @@ use flowcell_contract::{Failure, FanOut, Json, Pause, ScopePath, Value};
 use flowcell_flow::graph::{BodyIx, EdgeIx, FlowPolicy, Graph, NodeIx};
 
 use crate::{
+    agents::Agents,
     call_log::CallLog,
     fact::{BlockReason, CancelReason, RunEnd, ScopeId, TaskKey, Write},
     limits::{MAX_IDLE_RESUMES, MAX_RUN_EVENTS},
@@ -102,6 +103,12 @@ pub(crate) struct Task {
     pub(crate) rest: Option<Box<TaskRest>>,
     /// Its calls that leave the host.
     pub(crate) calls: Option<Box<CallLog>>,
+    /// It waits for people alone.
+    pub(crate) idle: bool,
+    /// When the wait is over that its attempt was last in.
+    pub(crate) wait_until: Option<u64>,
+    /// Its agent runs.
+    pub(crate) agents: Option<Box<Agents>>,
     /// Why it cannot go on, and from which phase.
     pub(crate) blocked: Option<Box<(BlockReason, Phase)>>,
 }
@@ -333,6 +340,16 @@ impl Task {
 
     pub(crate) fn calls(&mut self) -> &mut CallLog {
         self.calls.get_or_insert_default()
+    }
+
+    /// It waits for people alone from now on.
+    pub(crate) fn rest_from(&mut self, ts: u64, due: Option<u64>) {
+        self.ran_ms += ts.saturating_sub(self.since);
+        (self.idle, self.wait_until) = (true, due);
+    }
+
+    pub(crate) fn agents(&mut self) -> &mut Agents {
+        self.agents.get_or_insert_default()
     }
 
     pub(crate) fn rest(&mut self) -> &mut TaskRest {

@@ -234,8 +234,18 @@ pub(crate) struct SendArgs {
     /// Which run
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
-    /// What to say: JSON if it reads as JSON, else text
-    content: String,
+    /// What to say: JSON if it reads as JSON, else text; not given with `--close`
+    #[arg(required_unless_present = "close")]
+    content: Option<String>,
+    /// To an agent run: its id, or the address of its node
+    #[arg(long, value_name = "AGENT")]
+    to: Option<String>,
+    /// What the message to an agent run is recognised by: one that is sent twice is taken once
+    #[arg(long, value_name = "ID", requires = "to")]
+    id: Option<String>,
+    /// Ask the agent run to finish
+    #[arg(long, requires = "to", conflicts_with_all = ["content", "id"])]
+    close: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -368,7 +378,14 @@ pub(super) fn emit(args: &EmitArgs, terminal: Terminal) -> Result<Exit, Problem>
 }
 
 pub(super) fn send(args: &SendArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    record(&args.store, Ask::Send { run: args.run.clone(), content: json_or_text(&args.content) }, terminal)
+    let run = args.run.clone();
+    let content = json_or_text(args.content.as_deref().unwrap_or_default());
+    let ask = match &args.to {
+        Some(to) if args.close => Ask::CloseAgent { run, to: to.clone() },
+        Some(to) => Ask::Write { run, to: to.clone(), id: args.id.clone(), content },
+        None => Ask::Send { run, content },
+    };
+    record(&args.store, ask, terminal)
 }
 
 fn json_or_text(text: &str) -> Json {

@@ -121,7 +121,7 @@ fn expected(args: &Json) -> u64 {
     args.get("expected").and_then(Json::as_u64).unwrap_or(0)
 }
 
-fn text(args: &Json, name: &str) -> Result<String, Failure> {
+pub(super) fn text(args: &Json, name: &str) -> Result<String, Failure> {
     let found = args.get(name).and_then(Json::as_str).map(str::to_owned);
     found.ok_or_else(|| Failure::new(code::INVALID_INPUT, format!("the call has no text `{name}`")))
 }

@@ -8,6 +8,7 @@ use std::{
 use flowcell_contract::Effect;
 
 use crate::{
+    agents::{Agents, Letter},
     call_log::{CallLog, Ended, LogStep, Reply},
     fact::{CallDigest, Observed, Write},
     limits::MAX_OPEN_CALLS,
@@ -31,6 +32,22 @@ pub(super) struct Progress {
     under_way: BTreeSet<u32>,
     /// Those of them that must not be made twice.
     pub(super) once_under_way: BTreeSet<u32>,
+    /// Those of them that wait until somebody allows them.
+    pub(super) asking: BTreeSet<u32>,
+    /// What the attempt has told of its agent runs, counted.
+    marks: u32,
+    /// Agent runs that it has opened, counted.
+    pub(super) opened: u32,
+    /// Its open agent runs, and whether somebody may write to them.
+    pub(super) agents: Vec<(Arc<str>, bool)>,
+    /// What was written to them and was not handed over.
+    pub(super) letters: VecDeque<Letter>,
+    /// When the wait is over that the attempt was in when it was dropped.
+    pub(super) wait_until: Option<u64>,
+    /// How much has arrived.
+    pub(super) heard: u64,
+    /// It waits for something to arrive.
+    pub(super) blocked: bool,
     pub(super) now_ms: u64,
 }
 
@@ -47,7 +64,7 @@ pub(super) enum Submitted {
 }
 
 impl Progress {
-    pub(super) fn new(now_ms: u64, writes: Vec<Write>, log: Option<&CallLog>) -> Progress {
+    pub(super) fn new(now_ms: u64, writes: Vec<Write>, log: Option<&CallLog>, agents: Option<&Agents>) -> Progress {
         let mut progress = Progress {
             writes,
             steps: VecDeque::new(),
@@ -59,8 +76,22 @@ impl Progress {
             listening: BTreeSet::new(),
             under_way: BTreeSet::new(),
             once_under_way: BTreeSet::new(),
+            asking: BTreeSet::new(),
+            marks: 0,
+            opened: 0,
+            agents: Vec::new(),
+            letters: VecDeque::new(),
+            wait_until: None,
+            heard: 0,
+            blocked: false,
             now_ms,
         };
+        if let Some(agents) = agents {
+            let open = agents.runs.iter().filter(|run| run.was_open(agents.marks_before));
+            progress.agents = open.map(|run| (run.id.clone(), run.capacity.is_some())).collect();
+            progress.letters = agents.letters.iter().cloned().collect();
+            (progress.marks, progress.opened) = (agents.marks_before, agents.opened_before);
+        }
         if let Some(log) = log {
             let again = log.steps.iter().filter(|step| matches!(step, LogStep::Begun { .. })).count();
             progress.begun = log.begun - again as u32;
@@ -118,8 +149,10 @@ impl Progress {
     }
 
     pub(super) fn arrive(&mut self, ordinal: u32, ts: u64, reply: Reply) {
+        self.hear();
         self.ended.push_back(Ended { ordinal, ts, reply });
         self.under_way.remove(&ordinal);
+        self.asking.remove(&ordinal);
         self.once_under_way.remove(&ordinal);
     }
 
@@ -131,14 +164,53 @@ impl Progress {
         Some(ended.reply)
     }
 
+    /// Whether a call has not ended.
+    pub(super) fn is_under_way(&self, ordinal: u32) -> bool {
+        self.under_way.contains(&ordinal)
+    }
+
+    /// Something has arrived: the attempt goes on.
+    pub(super) fn hear(&mut self) {
+        self.heard += 1;
+        self.blocked = false;
+    }
+
+    /// The number of what the attempt tells next of its agent runs.
+    pub(super) fn mark(&mut self) -> u32 {
+        self.marks += 1;
+        self.marks
+    }
+
+    /// The first letter to an open agent run, or the one that was handed over before.
+    pub(super) fn take_letter(&mut self, meant: impl Fn(&Letter) -> bool) -> Option<Letter> {
+        let at = self.letters.iter().position(meant)?;
+        self.letters.remove(at)
+    }
+
+    /// Whether a letter to an open agent run is there.
+    pub(super) fn has_letter(&self) -> bool {
+        self.letters.iter().any(|letter| self.is_open(&letter.run))
+    }
+
+    pub(super) fn is_open(&self, run: &str) -> bool {
+        self.agents.iter().any(|(open, _)| **open == *run)
+    }
+
+    /// Whether the attempt is as far as it has ever been, and nothing goes on but what people have to say.
+    pub(super) fn waits_for_people(&self) -> bool {
+        let people = !self.asking.is_empty() || self.agents.iter().any(|(_, inbox)| *inbox);
+        let nothing_else = self.under_way.iter().all(|ordinal| self.asking.contains(ordinal));
+        people && nothing_else && !self.has_letter() && self.steps.is_empty()
+    }
+
     /// The first call that has ended and that the attempt waits for.
     pub(super) fn next_ended(&self) -> Option<u32> {
         self.ended.iter().map(|ended| ended.ordinal).find(|ordinal| self.listening.contains(ordinal))
     }
 
-    /// Whether a call that the attempt waits for may still end.
-    pub(super) fn may_end(&self) -> bool {
-        !self.listening.is_empty()
+    /// Whether anything may still arrive.
+    pub(super) fn may_arrive(&self) -> bool {
+        !self.listening.is_empty() || self.agents.iter().any(|(_, inbox)| *inbox)
     }
 
     pub(super) fn time_out(&mut self, now: u64) {

@@ -40,6 +40,11 @@ impl Decider<'_> {
                     self.emit(Fact::Noted { task, note: Box::new(note) });
                 }
             }
+            Input::Told { task, attempt, told, seen } => self.marked(task, attempt, told, &seen),
+            Input::Waits { task, attempt, due } => self.waits(task, attempt, due),
+            Input::Waited { task, attempt } => self.waited(task, attempt),
+            Input::Write { to, message, value } => return self.write_to(&to, message, value),
+            Input::CloseAgent { to } => return self.close_agent(&to),
             Input::Cancel => self.cancel(CancelReason::Requested),
         }
         Ok(())
@@ -68,6 +73,7 @@ impl Decider<'_> {
         self.abandon_calls(key);
         match result {
             Ok(Step::Done(output)) => {
+                self.end_agents(key, None);
                 self.emit(Fact::TaskSucceeded { task: key, output });
                 self.ended.push_back(key);
             }
@@ -114,6 +120,7 @@ impl Decider<'_> {
         if attempt < retry.max_attempts && is_retried(retry, &failure) {
             let delay_ms = delay(retry, attempt, &failure, self.entropy.draw());
             self.abandon_calls(key);
+            self.end_agents(key, Some(&failure));
             self.emit(Fact::TaskRetrying { task: key, failure: Box::new(failure), delay_ms });
             if delay_ms == 0 && !self.state.task(key).calls_out() {
                 self.emit(Fact::RetryDue { task: key });
@@ -148,11 +155,16 @@ impl Decider<'_> {
                 self.give_up_calls(task);
                 self.finish_closing(task);
             }
+            Timer::Idle { task, .. } => self.emit(Fact::TaskBusy { task }),
+            Timer::Ask { task, attempt, ordinal } => self.decide_call(task, (attempt, ordinal), false, None),
             Timer::Flow => self.cancel(CancelReason::TotalTimeout),
         }
     }
 
     fn reply(&mut self, gate: &str, answer: &Json) -> Result<(), Refusal> {
+        if let Some((task, ordinal)) = gate.rsplit_once('#') {
+            return self.reply_to_call(task, ordinal, answer);
+        }
         let open = self.state.task_at(gate).filter(|key| self.state.task(*key).phase == Phase::Paused);
         let key = open.ok_or(Refusal::GateClosed)?;
         let rest = self.state.task(key).rest.as_ref();

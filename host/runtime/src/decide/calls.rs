@@ -1,10 +1,10 @@
 //! Calls that leave the host, and tasks that cannot go on because of one.
 
-use flowcell_contract::{Effect, Failure, code};
+use flowcell_contract::{Effect, Failure, Json, code};
 
-use super::{Decider, Refusal};
+use super::{Decider, Refusal, check_answer};
 use crate::{
-    call_log::Reply,
+    call_log::{ALLOW, Reply, permission},
     fact::{BlockReason, CallRecord, Fact, Resolution, TaskKey},
     state::Phase,
 };
@@ -21,7 +21,9 @@ impl Decider<'_> {
             return Err(Refusal::RunEnded);
         }
         let ordinal = call.ordinal;
+        let record = call.clone();
         self.emit(Fact::CallStarted { task, call });
+        self.call_of_agent(task, &record);
         if let Some(reply) = reply {
             self.end_call(task, (attempt.0, ordinal), reply);
         }
@@ -49,7 +51,35 @@ impl Decider<'_> {
     }
 
     fn end_call(&mut self, task: TaskKey, (attempt, ordinal): (u32, u32), reply: Reply) {
+        let calls = self.state.task(task).calls.as_ref();
+        let agent = calls.and_then(|calls| calls.agent_of((attempt, ordinal)));
+        let agent = agent.map(|(agent, interface)| (agent.agent_run.clone(), interface == "tools"));
+        let said = agent.is_some().then(|| reply.clone());
         self.emit(Fact::CallEnded { task, attempt, ordinal, reply });
+        if let Some(reply) = said {
+            self.call_of_agent_ended(task, ordinal, agent, &reply);
+        }
+    }
+
+    /// Somebody has answered whether a call may leave.
+    pub(super) fn reply_to_call(&mut self, task: &str, ordinal: &str, answer: &Json) -> Result<(), Refusal> {
+        let key = self.state.task_at(task).ok_or(Refusal::GateClosed)?;
+        let asked = self.state.task(key).calls.iter().flat_map(|calls| calls.asked()).map(|(call, ..)| call);
+        let call = asked.into_iter().find(|call| call.1.to_string() == ordinal).ok_or(Refusal::GateClosed)?;
+        let answer = check_answer(&permission(String::new()), answer).map_err(Refusal::AnswerRefused)?;
+        let allowed = answer.get("choice").and_then(Json::as_str) == Some(ALLOW);
+        self.decide_call(key, call, allowed, Some(answer));
+        Ok(())
+    }
+
+    /// A call that waits to be allowed leaves, or ends as denied.
+    pub(super) fn decide_call(&mut self, task: TaskKey, call: (u32, u32), allowed: bool, answer: Option<Json>) {
+        let expired = answer.is_none();
+        self.emit(Fact::CallDecided { task, attempt: call.0, ordinal: call.1, allowed, answer });
+        if !allowed {
+            let why = if expired { "nobody has allowed the call in time" } else { "a person has denied the call" };
+            self.end_call(task, call, Err(Box::new(Failure::new(code::TOOL_DENIED, why))));
+        }
     }
 
     /// Blocks a task if a person has to say whether one of its calls happened.
@@ -62,6 +92,7 @@ impl Decider<'_> {
     /// An attempt that has answered does not wait for its calls; those that must not be made twice have ended by then,
     /// or its time is over.
     pub(super) fn abandon_calls(&mut self, key: TaskKey) {
+        self.withdraw_asked(key);
         self.end_calls(key, |effect| {
             let abandoned = || Failure::new(code::ABANDONED, "the attempt went on without the reply");
             (effect != Effect::Once).then(abandoned)
@@ -72,6 +103,18 @@ impl Decider<'_> {
     pub(super) fn give_up_calls(&mut self, key: TaskKey) {
         let code = |effect| if effect == Effect::Once { code::AMBIGUOUS } else { code::ABANDONED };
         self.end_calls(key, |effect| Some(Failure::new(code(effect), "there was no reply after the task was over")));
+    }
+
+    /// What has not left does not leave any more.
+    pub(super) fn withdraw_asked(&mut self, key: TaskKey) {
+        let asked = self.state.task(key).calls.iter().flat_map(|calls| calls.asked()).map(|(call, ..)| call);
+        for call in asked.collect::<Vec<_>>() {
+            self.end_call(
+                key,
+                call,
+                Err(Box::new(Failure::new(code::ABANDONED, "nobody waits for the call any more"))),
+            );
+        }
     }
 
     fn end_calls(&mut self, key: TaskKey, failure: impl Fn(Effect) -> Option<Failure>) {

@@ -27,6 +27,7 @@ impl Decider<'_> {
         if task.phase.is_end() || task.phase == Phase::Closing {
             return;
         }
+        self.withdraw_asked(key);
         if failure.is_some() {
             // Its time is over, perhaps because of them.
             self.abandon_calls(key);
@@ -50,6 +51,7 @@ impl Decider<'_> {
     }
 
     fn end_closed(&mut self, key: TaskKey, failure: Option<Failure>) {
+        self.end_agents(key, failure.as_ref());
         match failure {
             Some(failure) => self.fail(key, failure),
             None => {

@@ -34,9 +34,17 @@ impl Driver {
     ) {
         let key = (task, attempt.0, call.ordinal);
         let leaves = reply.is_none();
+        let asks = call.ask.is_some();
         // Refused is what an attempt asks for that is over.
         if self.bring(Input::Call { task, attempt, call, reply }).is_ok() && leaves {
-            self.let_leave(key, outgoing);
+            match asks {
+                true => {
+                    self.asked.insert(key, outgoing);
+                    self.add_timers(task);
+                }
+                false => self.let_leave(key, outgoing),
+            }
+            self.look_later(task, attempt);
         }
     }
 
@@ -47,13 +55,16 @@ impl Driver {
             let _ = self.bring(Input::CallAgain { task, attempt, ordinal });
             // What an attempt asks for that was withdrawn meanwhile does not leave.
             let running = |task: &&Task| task.phase == Phase::Running && task.attempt == attempt;
-            if self.state.find(task).filter(running).is_some_and(|task| under_way(task, key)) {
+            let Some(found) = self.state.find(task).filter(running) else { return };
+            if under_way(found, key) {
                 self.let_leave(key, outgoing);
+            } else if found.calls.iter().any(|calls| calls.asked().any(|(call, ..)| call == (attempt, ordinal))) {
+                self.asked.insert(key, outgoing);
             }
         }
     }
 
-    fn let_leave(&mut self, key: CallKey, outgoing: Box<Outgoing>) {
+    pub(super) fn let_leave(&mut self, key: CallKey, outgoing: Box<Outgoing>) {
         self.leaving.insert(key, None);
         self.trail.add(self.next_seq, Deferred::Leave(key, outgoing));
         self.hurried = true;
@@ -94,8 +105,11 @@ impl Driver {
             abort.abort();
         }
         let meant = self.state.find(task).is_some_and(|task| task.attempt == attempt);
-        if let Some(live) = self.live.get(&task).filter(|_| meant) {
-            live.calls.arrive(ordinal, ts, reply.clone());
+        self.asked.remove(&key);
+        match self.live.get(&task).filter(|_| meant) {
+            Some(live) => live.calls.arrive(ordinal, ts, reply.clone()),
+            None if meant => self.rouse(task),
+            None => {}
         }
         self.add_timers(task);
     }

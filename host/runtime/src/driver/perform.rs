@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowcell_contract::{Attempt, Failure, FlowCall, Json, RunId, Step, StepResult, Value, Wake, code};
 use futures_util::{FutureExt, future::abortable};
 
-use super::{Answered, Begin, Child, Deferred, Driver, Identity, Live, merge, mix};
+use super::{Answered, Begin, Child, Deferred, Dozing, Driver, Identity, Live, merge, mix};
 use crate::{
     calls::{AttemptCalls, Attempting},
     fact::{Fact, RunEnd, ScopeId, TaskKey},
@@ -35,6 +35,15 @@ impl Driver {
                 Fact::CallEnded { task, attempt, ordinal, reply } => {
                     self.tell_end((*task, *attempt, *ordinal), unit.ts, reply);
                 }
+                Fact::Agent { task, told } => self.hand_letter(*task, told),
+                Fact::CallDecided { task, attempt, ordinal, allowed, .. } => {
+                    self.call_decided(*task, *attempt, *ordinal, *allowed);
+                }
+                Fact::TaskIdle { task, .. } => self.add_timers(*task),
+                Fact::TaskBusy { task } => {
+                    self.add_timers(*task);
+                    self.rouse(*task);
+                }
                 Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } | Fact::TaskBlocked { task, .. } => {
                     self.withdraw(*task);
                 }
@@ -45,6 +54,8 @@ impl Driver {
                 }
                 Fact::RunEnded { .. } => {
                     self.live.clear();
+                    self.dozing = Dozing::default();
+                    self.asked.clear();
                     self.children.clear();
                 }
                 _ => {}
@@ -53,7 +64,8 @@ impl Driver {
     }
 
     /// Drops an attempt that is running; what it would answer is of no meaning any more.
-    fn withdraw(&mut self, task: TaskKey) {
+    pub(super) fn withdraw(&mut self, task: TaskKey) {
+        self.dozing.dropped.remove(&task);
         if let Some(live) = self.live.remove(&task) {
             live.abort.abort();
         }
@@ -76,7 +88,14 @@ impl Driver {
         let permissions = attempt.as_ref().ok().and_then(|attempt| attempt.config.json().get("permissions").cloned());
         let scope = self.state.scope(key.scope).path.clone();
         let attempting = Attempting { task: key, scope, number, now_ms: task.clock, permissions };
-        let calls = Arc::new(AttemptCalls::new(self.site.clone(), attempting, writes, task.calls.as_deref()));
+        let calls = Arc::new(AttemptCalls::new(
+            self.site.clone(),
+            attempting,
+            writes,
+            task.calls.as_deref(),
+            task.agents.as_deref(),
+        ));
+        calls.wait_until(task.wait_until);
         self.add_timers(key);
         let given = self.given.get(&key.node).filter(|_| key.scope == ScopeId::ROOT);
         let answer = match attempt {

@@ -56,6 +56,10 @@ impl Driver {
         }
         for outstanding in self.state.outstanding() {
             match outstanding {
+                // An attempt that waits for people begins again when something arrives for it.
+                Outstanding::Attempt { task, attempt, resumes } if self.state.task(task).idle => {
+                    self.dozing.dropped.insert(task, (attempt, resumes));
+                }
                 Outstanding::Attempt { task, .. } => self.start(task),
                 Outstanding::Timer(timer, _) => self.timers.add(&self.state, timer),
                 Outstanding::Child { task, name, input, cancelled, .. } => {
@@ -66,7 +70,11 @@ impl Driver {
                 }
                 Outstanding::Question { task, .. } => self.answer_early(task),
                 // A call is made again when its attempt is back at it.
-                Outstanding::Event { .. } | Outstanding::Decision { .. } | Outstanding::Call { .. } => {}
+                Outstanding::Event { .. }
+                | Outstanding::Permission { .. }
+                | Outstanding::Messages { .. }
+                | Outstanding::Decision { .. }
+                | Outstanding::Call { .. } => {}
             }
         }
         let _ = self.bring(Input::Proceed);

@@ -48,6 +48,7 @@ impl NodeRunner for Workers {
                 Plan::Count => return count(&*calls).await,
                 Plan::InTurn(functions) => return outside::in_turn(&*calls, functions).await,
                 Plan::InPassing(functions) => return outside::in_passing(&*calls, functions).await,
+                Plan::Agent => return outside::as_agent(&*calls).await,
                 Plan::AtATime(functions) => return outside::at_a_time(&*calls, functions).await,
                 _ => {}
             }
@@ -170,6 +171,32 @@ impl Story {
         }
     }
 
+    /// People allow calls, and write to agent runs; whoever is not sure whether a message was taken sends it again.
+    fn attend(&self, waiting: &[Waiting]) {
+        for waiting in waiting {
+            let requests = match waiting {
+                Waiting::Answer { address, .. } => {
+                    let answer = Json::object([("content", Json::from("allow"))]);
+                    vec![Request::Reply { gate: address.clone(), answer }]
+                }
+                Waiting::Message { address, agent_run } => {
+                    let write = |to: &str, message: &str| Request::Write {
+                        to: to.to_owned(),
+                        message: Some(message.to_owned()),
+                        value: Value::from(Json::from(message)),
+                    };
+                    vec![write(address, "m1"), write(agent_run, "m1"), write(agent_run, "m2")]
+                }
+                _ => continue,
+            };
+            for request in requests {
+                self.disk.power(u64::MAX);
+                let runner = FlowRunner::resume(self.world(), "run-1".into(), RunOptions::default()).unwrap();
+                self.powered(runner.ask(request)).unwrap().unwrap();
+            }
+        }
+    }
+
     /// The key of a call.
     fn key(&self, address: &str, attempt: u32, call: u32) -> String {
         let run = self.run_of(address);
@@ -209,6 +236,7 @@ impl Story {
             for ((_, seq), event) in of_run {
                 assert_eq!(events.get(*seq as usize), Some(event), "what was told is not what happened");
             }
+            outside::check_agents(&events);
             outside::check_ends(&units.iter().flat_map(|unit| &unit.facts).collect::<Vec<_>>());
             let ends = |fact: &&Fact| matches!(fact, Fact::RunEnded { .. });
             let facts: Vec<_> = units.iter().flat_map(|unit| &unit.facts).collect();
@@ -295,6 +323,7 @@ fn season(flow: &mut PlannedBody, dice: &mut Counter) {
         if planned.plan == Plan::Done {
             planned.plan = match dice.draw() % 12 {
                 8 => Plan::InTurn(&["idempotent", "once", "idempotent"]),
+                11 => Plan::Agent,
                 10 => Plan::InPassing(&["idempotent", "once"]),
                 9 => Plan::AtATime(&["once", "idempotent", "at-least-once", "once"]),
                 0 => Plan::Ask,
@@ -322,6 +351,10 @@ fn tell(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
             assert!(!finished.contains(attempt), "an attempt with an outcome was made again: {attempt:?}");
         }
         let Some(result) = result else { continue };
+        if result.status == RunStatus::Parked {
+            story.attend(&result.waiting);
+            continue;
+        }
         if result.status == RunStatus::NeedsAttention {
             story.decide(&result.waiting);
             continue;
@@ -343,6 +376,9 @@ fn tell(flow: &PlannedBody, seed: u64, permits: u32, lies: bool) -> Story {
             } else {
                 End::Succeeded
             };
+            let heard = output.and_then(|output| output.get("heard"));
+            let both = Json::array(["m1", "m2"].map(Json::from));
+            assert!(heard.is_none_or(|heard| *heard == both), "n{node} has heard {heard:?}");
             // Only sinks are outputs of the flow.
             assert!(output.is_none() || actual == *end, "n{node} ended as {actual:?}, not as {end:?}: {output:?}");
         }
@@ -376,4 +412,12 @@ fn a_disk_that_lies_is_noticed() {
         std::panic::catch_unwind(|| tell(&flow, *seed, 2, true)).is_err()
     });
     assert!(noticed.count() > 0);
+}
+
+#[test]
+fn an_agent_hears_every_message_once_whatever_becomes_of_its_process() {
+    for seed in 0..2_000 * u64::from(scale()) {
+        let flow = PlannedBody { nodes: vec![super::graphs::Planned::new(Plan::Agent)], edges: vec![] };
+        tell(&flow, seed, 1 + (seed % 2) as u32, false);
+    }
 }

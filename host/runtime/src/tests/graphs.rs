@@ -45,6 +45,8 @@ pub(crate) enum Plan {
     InPassing(&'static [&'static str]),
     /// Makes them all at a time.
     AtATime(&'static [&'static str]),
+    /// An agent run: it makes calls, one of which somebody has to allow, and waits for two messages.
+    Agent,
 }
 
 /// A node of a plan.

@@ -7,12 +7,13 @@ use std::{
 };
 
 use flowcell_contract::{
-    Admission, Arrival, Call, Caller, Calls, Capability, Effect, Failure, Json, Outgoing, Step, StepResult, Value, code,
+    Admission, Arrival, Ask, Call, Caller, Calls, Capability, Effect, Failure, Json, Outgoing, Step, StepResult, Value,
+    code,
 };
 use futures_util::future::{self, BoxFuture};
 
 use super::{disk::Disk, readiness::Counter};
-use crate::{decide::Entropy, fact::Fact};
+use crate::{Event, decide::Entropy, fact::Fact};
 
 /// Keeps a ledger outside of the process, and answers each effect with its number.
 pub(super) struct Outside {
@@ -73,7 +74,8 @@ impl Capability for Outside {
             "at-least-once" => Effect::AtLeastOnce,
             _ => Effect::Idempotent,
         };
-        Ok(Admission { effect, about: Json::Null, ask: None })
+        let ask = (&*call.function == "asked").then(|| Ask { prompt: "May it?".into(), expires_ms: u64::MAX });
+        Ok(Admission { effect, about: Json::Null, ask })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
@@ -140,6 +142,59 @@ pub(super) async fn in_passing(calls: &dyn Calls, functions: &[&str]) -> StepRes
         calls.start(outside(function, Json::Null)).await?;
     }
     Ok(Step::Done(Value::null()))
+}
+
+/// An agent run that makes calls, one of which somebody has to allow, and acts on two messages.
+pub(super) async fn as_agent(calls: &dyn Calls) -> StepResult {
+    let agent = |function: &str, members: Vec<(&str, Json)>| {
+        calls.call(Call { interface: "agent".into(), function: function.into(), args: Json::object(members).into() })
+    };
+    let inbox = Json::object([("inbox", Json::object::<&str>([]))]);
+    let id = agent("open", vec![("about", inbox)]).await?.json().clone();
+    let of_agent = |function: &str, seen: Json| Call {
+        interface: "outside".into(),
+        function: function.into(),
+        args: Json::object([("seen", seen), ("agentRunId", id.clone())]).into(),
+    };
+    let mut heard = Vec::new();
+    calls.start(of_agent("asked", Json::Null)).await?;
+    calls.start(of_agent("idempotent", Json::from(1u64))).await?;
+    let mut ended = 0;
+    while heard.len() < 2 || ended < 2 {
+        match calls.next(None).await {
+            Some(Arrival::Ended { outcome, .. }) => {
+                outcome?;
+                ended += 1;
+            }
+            Some(Arrival::Message { value, .. }) => {
+                heard.push(value.json().clone());
+                let state = Json::object([("state", Json::from("running"))]);
+                let told = vec![("agentRunId", id.clone()), ("kind", Json::from("state")), ("data", state)];
+                agent("tell", told).await?;
+                calls.call(of_agent("once", Json::array(heard.clone()))).await?;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let result = Json::object([("result", Json::array(heard.clone()))]);
+    agent("close", vec![("agentRunId", id.clone()), ("result", result)]).await?;
+    Ok(Step::Done(Value::from(Json::object([("heard", Json::array(heard))]))))
+}
+
+/// An agent run begins before anything else is told of it, and nothing is told of it after its one end.
+pub(super) fn check_agents(events: &[Event]) {
+    let mut open = HashMap::new();
+    for event in events {
+        let Some(id) = event.data.get("agentRunId").and_then(Json::as_str) else { continue };
+        match event.kind {
+            "agent:start" => assert!(open.insert(id, true).is_none(), "{id} began twice"),
+            "agent:complete" | "agent:error" => assert_eq!(open.insert(id, false), Some(true), "{id} ended twice"),
+            _ => assert_eq!(open.get(id), Some(&true), "{} of {id}, which is not open", event.kind),
+        }
+    }
+    if events.last().is_some_and(|event| event.kind == "harness:complete") {
+        assert!(open.values().all(|open| !open), "an agent run is open after the end");
+    }
 }
 
 /// Every call that was begun has ended before its task did.

@@ -88,6 +88,7 @@ fn waiting(waiting: &Waiting) -> Value {
         Waiting::Decision { address, reason } => {
             json!({ "address": address, "reason": reason.name(), "message": reason.to_string() })
         }
+        Waiting::Message { address, agent_run } => json!({ "address": address, "agentRunId": agent_run }),
         Waiting::Event { address, name } => json!({ "address": address, "event": name }),
     }
 }
@@ -108,6 +109,7 @@ fn explanation(args: &RunArgs, result: &RunResult, interrupted: bool) -> Option<
         problem = problem.note(match waiting {
             Waiting::Answer { address, question } => format!("`{address}` asks: {}", question.prompt),
             Waiting::Decision { address, reason } => format!("`{address}` is blocked: {reason}"),
+            Waiting::Message { address, agent_run } => format!("`{address}` waits for messages to `{agent_run}`"),
             Waiting::Event { address, name } => format!("`{address}` waits for the event `{name}`"),
         });
     }
@@ -135,7 +137,7 @@ fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
             Waiting::Answer { address, question } => {
                 Some(format!("--answer {}", quoted(&format!("{address}=<{}>", shown_choices(question)))))
             }
-            Waiting::Event { .. } | Waiting::Decision { .. } => None,
+            Waiting::Event { .. } | Waiting::Message { .. } | Waiting::Decision { .. } => None,
         })
         .collect();
     let run = word(result.run_id.as_str());
@@ -149,8 +151,19 @@ fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
     }
     let event = result.waiting.iter().find_map(|waiting| match waiting {
         Waiting::Event { name, .. } => Some(name),
-        Waiting::Answer { .. } | Waiting::Decision { .. } => None,
+        _ => None,
     });
+    let message = result.waiting.iter().find_map(|waiting| match waiting {
+        Waiting::Message { address, .. } => Some(address),
+        _ => None,
+    });
+    if let (Some(address), Some(again), Some(state)) = (message, &again, &state) {
+        let address = word(address);
+        hints.push(format!(
+            "write with `flowcell send {run} --to {address} TEXT{state}`, or end it with `flowcell send {run} --to {address} \
+             --close{state}`; and then `flowcell {again}`"
+        ));
+    }
     let blocked = result.waiting.iter().find_map(|waiting| match waiting {
         Waiting::Decision { address, reason } => Some((address, reason)),
         _ => None,

@@ -1,0 +1,150 @@
+//! The agent runs of one task, folded from its facts: what they are, and what was written to them.
+//!
+//! What a component tells of its agent runs is numbered within its attempt. An attempt that is repeated tells it again under
+//! the same numbers, and what is recorded already is not recorded twice.
+
+use std::sync::Arc;
+
+use flowcell_contract::Value;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    fact::AgentFact,
+    limits::{INBOX_MESSAGES, REMEMBERED_MESSAGES},
+};
+
+/// The agent runs of one task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Agents {
+    /// What this attempt has told, counted; and what it had told at its last checkpoint.
+    pub(crate) marks: u32,
+    pub(crate) marks_before: u32,
+    /// Agent runs of this attempt, counted; and at its last checkpoint.
+    pub(crate) opened: u32,
+    pub(crate) opened_before: u32,
+    /// Those that are open, or were at the last checkpoint.
+    pub(crate) runs: Vec<AgentRun>,
+    /// What was written to them, in order, unless it was applied before the last checkpoint.
+    pub(crate) letters: Vec<Letter>,
+}
+
+/// One agent run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AgentRun {
+    pub(crate) id: Arc<str>,
+    /// How many messages may wait; none: nobody writes to it.
+    pub(crate) capacity: Option<u32>,
+    opened: u32,
+    closed: Option<u32>,
+    /// It was asked to finish.
+    pub(crate) closing: bool,
+    /// Ids of the messages that came last.
+    seen: Vec<Arc<str>>,
+}
+
+/// Something that was written to an agent run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Letter {
+    pub(crate) run: Arc<str>,
+    /// What it is recognised by; none: nobody writes any more.
+    pub(crate) id: Option<Arc<str>>,
+    pub(crate) value: Value,
+    pub(crate) applied: bool,
+}
+
+impl AgentRun {
+    pub(crate) fn is_open(&self) -> bool {
+        self.closed.is_none()
+    }
+
+    /// Whether it was open when so much had been told.
+    pub(crate) fn was_open(&self, marks: u32) -> bool {
+        self.opened <= marks && self.closed.is_none_or(|closed| closed > marks)
+    }
+
+    pub(crate) fn knows(&self, message: &str) -> bool {
+        self.seen.iter().any(|seen| **seen == *message)
+    }
+}
+
+impl Agents {
+    /// The open agent run of this id.
+    pub(crate) fn open(&self, id: &str) -> Option<&AgentRun> {
+        self.runs.iter().find(|run| *run.id == *id && run.is_open())
+    }
+
+    /// Messages to an agent run that were not applied.
+    pub(crate) fn waiting<'a>(&'a self, run: &'a str) -> impl Iterator<Item = &'a Arc<str>> {
+        let letters = self.letters.iter().filter(move |letter| *letter.run == *run && !letter.applied);
+        letters.filter_map(|letter| letter.id.as_ref())
+    }
+
+    /// The attempt goes on from here, with another instance.
+    pub(crate) fn checkpoint(&mut self) {
+        self.marks_before = self.marks;
+        self.opened_before = self.opened;
+        self.runs.retain(AgentRun::is_open);
+        self.letters.retain(|letter| !letter.applied);
+    }
+
+    pub(crate) fn apply(&mut self, fact: &AgentFact) {
+        match fact {
+            AgentFact::Opened { mark, id, about } => {
+                self.marks = *mark;
+                self.opened += 1;
+                let inbox = about.get("inbox").filter(|inbox| !inbox.is_null());
+                let capacity = |inbox: &flowcell_contract::Json| {
+                    inbox.get("capacity").and_then(flowcell_contract::Json::as_u64).unwrap_or(INBOX_MESSAGES)
+                };
+                let capacity = inbox.map(|inbox| u32::try_from(capacity(inbox)).unwrap_or(u32::MAX));
+                let (id, opened) = (id.clone(), *mark);
+                self.runs.push(AgentRun { id, capacity, opened, closed: None, closing: false, seen: Vec::new() });
+            }
+            AgentFact::Told { mark, .. } => self.marks = *mark,
+            AgentFact::Closed { mark, id, .. } => {
+                self.marks = self.marks.max(*mark);
+                let closed = self.marks;
+                self.each_of(id, |run| run.closed = Some(closed));
+            }
+            AgentFact::Written { id, message, value } => {
+                self.each_of(id, |run| {
+                    if run.seen.len() >= REMEMBERED_MESSAGES {
+                        run.seen.remove(0);
+                    }
+                    run.seen.push(message.clone());
+                });
+                let (run, id) = (id.clone(), Some(message.clone()));
+                self.letters.push(Letter { run, id, value: value.clone(), applied: false });
+            }
+            AgentFact::Closing { id } => {
+                self.each_of(id, |run| run.closing = true);
+                self.letters.push(Letter { run: id.clone(), id: None, value: Value::null(), applied: false });
+            }
+            AgentFact::Applied { message, .. } => {
+                let meant = |letter: &&mut Letter| letter.id.as_ref() == Some(message);
+                self.letters.iter_mut().filter(meant).for_each(|letter| letter.applied = true);
+            }
+            AgentFact::Spoke { .. }
+            | AgentFact::Used { .. }
+            | AgentFact::ToolStarted { .. }
+            | AgentFact::ToolAsked { .. }
+            | AgentFact::ToolEnded { .. } => {}
+        }
+    }
+
+    fn each_of(&mut self, id: &str, change: impl FnMut(&mut AgentRun)) {
+        self.runs.iter_mut().filter(|run| *run.id == *id && run.is_open()).for_each(change);
+    }
+}
+
+/// The id of the agent run that an attempt opens as its n-th.
+pub(crate) fn agent_run_id(run: &str, task: &str, attempt: u32, nth: u32) -> Arc<str> {
+    let mut hasher = Sha256::new();
+    for part in [run, task, &attempt.to_string(), &nth.to_string()] {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    let digest = hasher.finalize();
+    let hex: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("agent-{hex}").into()
+}

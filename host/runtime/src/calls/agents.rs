@@ -1,0 +1,120 @@
+//! What a component tells of its agent runs, and what it hears.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Call, Failure, Json, Value, code};
+
+use super::AttemptCalls;
+use crate::{
+    agents::agent_run_id,
+    fact::{AgentFact, ForAgent, Observed},
+    hub::Command,
+    limits::{MAX_AGENT_RUNS, MAX_INBOX_MESSAGES, MAX_TOLD_BYTES},
+};
+
+impl AttemptCalls {
+    /// `agent.open`, `agent.tell`, `agent.close`.
+    pub(super) async fn agent(&self, call: &Call) -> Result<Value, Failure> {
+        let args = call.args.json();
+        match &*call.function {
+            "open" => self.open_agent(args).await,
+            "tell" => self.tell_of_agent(args).await,
+            "close" => self.close_agent(args).await,
+            _ => Err(super::unknown(call)),
+        }
+    }
+
+    async fn open_agent(&self, args: &Json) -> Result<Value, Failure> {
+        let about = args.get("about").cloned().unwrap_or_default();
+        limited(&about)?;
+        let inbox = about.get("inbox").filter(|inbox| !inbox.is_null());
+        let capacity = inbox.and_then(|inbox| inbox.get("capacity")).filter(|capacity| !capacity.is_null());
+        if capacity
+            .is_some_and(|capacity| !capacity.as_u64().is_some_and(|most| (1..=MAX_INBOX_MESSAGES).contains(&most)))
+        {
+            let message = format!("`inbox.capacity` must be a whole number from 1 to {MAX_INBOX_MESSAGES}");
+            return Err(Failure::new(code::INVALID_INPUT, message));
+        }
+        let (mark, id) = {
+            let mut progress = self.progress();
+            if progress.agents.len() >= MAX_AGENT_RUNS {
+                let message = format!("an attempt may have at most {MAX_AGENT_RUNS} agent runs open");
+                return Err(Failure::new(code::LIMIT_EXCEEDED, message));
+            }
+            progress.opened += 1;
+            let node = &self.site.graph.node(self.attempting.task.node).id;
+            let address = self.attempting.scope.address(node);
+            let id = agent_run_id(self.site.run_id.as_str(), &address, self.attempting.number.0, progress.opened);
+            progress.agents.push((id.clone(), inbox.is_some()));
+            (progress.mark(), id)
+        };
+        self.mark(AgentFact::Opened { mark, id: id.clone(), about }).await;
+        Ok(Value::from(Json::from(id)))
+    }
+
+    async fn tell_of_agent(&self, args: &Json) -> Result<Value, Failure> {
+        let id = self.meant(args)?;
+        let kind = super::inside::text(args, "kind")?;
+        let named = kind.len() <= 64 && kind.contains('.') && kind.chars().all(|char| char.is_ascii_graphic());
+        if kind != "state" && !named {
+            let message =
+                "the kind must be `state`, or a name of at most 64 characters with a dot, such as `acme.plan`";
+            return Err(Failure::new(code::INVALID_INPUT, message));
+        }
+        let data = args.get("data").cloned().unwrap_or_default();
+        limited(&data)?;
+        let mark = self.progress().mark();
+        self.mark(AgentFact::Told { mark, id, kind: kind.into(), data }).await;
+        Ok(Value::null())
+    }
+
+    async fn close_agent(&self, args: &Json) -> Result<Value, Failure> {
+        let id = self.meant(args)?;
+        let outcome = match args.get("error").filter(|error| !error.is_null()) {
+            Some(error) => Err(Box::new(crate::outcome::read_failure(Some(error)))),
+            None => Ok(args.get("result").cloned().unwrap_or_default()),
+        };
+        let mark = {
+            let mut progress = self.progress();
+            progress.agents.retain(|(open, _)| *open != id);
+            progress.mark()
+        };
+        self.mark(AgentFact::Closed { mark, id, outcome, discarded: Box::default() }).await;
+        Ok(Value::null())
+    }
+
+    /// The open agent run that a call is about.
+    fn meant(&self, args: &Json) -> Result<Arc<str>, Failure> {
+        let id = super::inside::text(args, "agentRunId")?;
+        let progress = self.progress();
+        let open = progress.agents.iter().find(|(open, _)| **open == *id).map(|(open, _)| open.clone());
+        open.ok_or_else(|| Failure::new(code::INVALID_INPUT, format!("no agent run `{id}` of this attempt is open")))
+    }
+
+    async fn mark(&self, told: AgentFact) {
+        let heard = |observed: &Observed| match observed {
+            Observed::Message(id) => Some(id.clone()),
+            _ => None,
+        };
+        let seen = self.progress().since.iter().filter_map(heard).collect();
+        let (task, attempt) = (self.attempting.task, self.attempting.number);
+        self.send(Command::Told { task, attempt, told: Box::new(told), seen }).await;
+    }
+
+    /// The agent run that a call is made for, if it names one.
+    pub(super) fn agent_of(&self, args: &Json) -> Result<Option<Box<ForAgent>>, Failure> {
+        if args.get("agentRunId").is_none_or(Json::is_null) {
+            return Ok(None);
+        }
+        let tool_use = args.get("toolUseId").and_then(Json::as_str).map(Arc::from);
+        Ok(Some(Box::new(ForAgent { agent_run: self.meant(args)?, tool_use })))
+    }
+}
+
+fn limited(data: &Json) -> Result<(), Failure> {
+    if data.to_text().len() > MAX_TOLD_BYTES {
+        let message = format!("at most {MAX_TOLD_BYTES} bytes may be told of an agent run at a time");
+        return Err(Failure::new(code::LIMIT_EXCEEDED, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! Agent runs: what they tell, what is written to them, and how they end.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Failure, Value, code};
+
+use super::{Decider, Refusal};
+use crate::{
+    call_log::Reply,
+    fact::{AgentFact, CallRecord, Fact, Observed, TaskKey},
+    limits::MAX_INBOX_MESSAGES,
+};
+
+impl Decider<'_> {
+    pub(super) fn tell(&mut self, task: TaskKey, told: AgentFact) {
+        self.emit(Fact::Agent { task, told: Box::new(told) });
+    }
+
+    /// A component tells of its agent runs. What it told before it was repeated is known.
+    pub(super) fn marked(&mut self, task: TaskKey, attempt: (u32, u32), mut told: AgentFact, seen: &[Arc<str>]) {
+        if !self.state.is_running(task, attempt) {
+            return;
+        }
+        let known = self.state.task(task).agents.as_ref().map_or(0, |agents| agents.marks);
+        let (AgentFact::Opened { mark, .. } | AgentFact::Told { mark, .. } | AgentFact::Closed { mark, .. }) = &told
+        else {
+            return;
+        };
+        if *mark <= known {
+            return;
+        }
+        self.apply_messages(task, seen);
+        if let AgentFact::Closed { id, discarded, .. } = &mut told {
+            *discarded = self.left_of(task, &id.clone());
+        }
+        self.tell(task, told);
+    }
+
+    fn left_of(&self, task: TaskKey, run: &str) -> Box<[Arc<str>]> {
+        self.state.task(task).agents.iter().flat_map(|agents| agents.waiting(run).cloned()).collect()
+    }
+
+    /// What was handed over before is applied by what follows from it.
+    fn apply_messages(&mut self, task: TaskKey, seen: &[Arc<str>]) {
+        for message in seen {
+            let agents = self.state.task(task).agents.as_ref();
+            let meant = agents.and_then(|agents| {
+                agents.letters.iter().find(|letter| letter.id.as_ref() == Some(message) && !letter.applied)
+            });
+            if let Some(id) = meant.map(|letter| letter.run.clone()) {
+                self.tell(task, AgentFact::Applied { id, message: message.clone() });
+            }
+        }
+    }
+
+    /// A call has begun: what its attempt had heard before is applied, and a tool's call is told as one.
+    pub(super) fn call_of_agent(&mut self, task: TaskKey, call: &CallRecord) {
+        let heard = |observed: &Observed| match observed {
+            Observed::Message(id) => Some(id.clone()),
+            _ => None,
+        };
+        let seen: Vec<_> = call.before.iter().filter_map(heard).collect();
+        self.apply_messages(task, &seen);
+        if let Some(agent) = call.agent.as_ref().filter(|_| &*call.interface == "tools") {
+            self.tell(task, AgentFact::ToolStarted { id: agent.agent_run.clone(), ordinal: call.ordinal });
+            if call.ask.is_some() {
+                self.tell(task, AgentFact::ToolAsked { id: agent.agent_run.clone(), ordinal: call.ordinal });
+            }
+        }
+    }
+
+    /// A call of an agent run has ended: what its model said, and what that took; or what its tool answered.
+    pub(super) fn call_of_agent_ended(
+        &mut self,
+        task: TaskKey,
+        ordinal: u32,
+        of: Option<(Arc<str>, bool)>,
+        reply: &Reply,
+    ) {
+        let Some((id, is_tool)) = of else { return };
+        if is_tool {
+            return self.tell(task, AgentFact::ToolEnded { id, ordinal });
+        }
+        let Ok(reply) = reply else { return };
+        self.tell(task, AgentFact::Spoke { id: id.clone(), ordinal });
+        if let Some(usage) = reply.json().get("usage").cloned() {
+            self.tell(task, AgentFact::Used { id, usage });
+        }
+    }
+
+    /// Agent runs end with their attempt, at the latest.
+    pub(super) fn end_agents(&mut self, task: TaskKey, failure: Option<&Failure>) {
+        let Some(agents) = &self.state.task(task).agents else { return };
+        let open: Vec<_> = agents.runs.iter().filter(|run| run.is_open()).map(|run| run.id.clone()).collect();
+        for id in open {
+            let discarded = self.left_of(task, &id);
+            let cancelled = || Failure::new(code::CANCELLED, "its task has ended");
+            let outcome = Err(Box::new(failure.cloned().unwrap_or_else(cancelled)));
+            self.tell(task, AgentFact::Closed { mark: 0, id, outcome, discarded });
+        }
+    }
+
+    /// An attempt waits for people alone.
+    pub(super) fn waits(&mut self, key: TaskKey, attempt: (u32, u32), due: Option<u64>) {
+        let task = self.state.find(key).filter(|_| self.state.is_running(key, attempt));
+        let Some(task) = task.filter(|task| !task.idle && !task.calls_out()) else { return };
+        let due = task.wait_until.or(due);
+        self.emit(Fact::TaskIdle { task: key, due });
+    }
+
+    pub(super) fn waited(&mut self, key: TaskKey, attempt: (u32, u32)) {
+        if self.state.is_running(key, attempt) && self.state.task(key).idle {
+            self.emit(Fact::TaskBusy { task: key });
+        }
+    }
+
+    /// Somebody writes to an agent run, which is given by its id or by the address of its task.
+    pub(super) fn write_to(&mut self, to: &str, message: Option<String>, value: Value) -> Result<(), Refusal> {
+        let (task, id) = self.agent_run(to).ok_or(Refusal::AgentNotActive)?;
+        let agents = self.state.task(task).agents.as_ref();
+        let Some((run, agents)) = agents.and_then(|agents| Some((agents.open(&id)?, agents))) else {
+            return Err(Refusal::AgentNotActive);
+        };
+        let message: Arc<str> = message.map_or_else(|| format!("m-{}", self.state.events).into(), Into::into);
+        if run.knows(&message) {
+            return Ok(());
+        }
+        let capacity = run.capacity.filter(|_| !run.closing).ok_or(Refusal::AgentNotActive)?;
+        let capacity = u64::from(capacity).min(MAX_INBOX_MESSAGES);
+        if agents.waiting(&id).count() as u64 >= capacity {
+            return Err(Refusal::InboxFull);
+        }
+        self.tell(task, AgentFact::Written { id, message, value });
+        Ok(())
+    }
+
+    /// Somebody asks an agent run to finish.
+    pub(super) fn close_agent(&mut self, to: &str) -> Result<(), Refusal> {
+        let (task, id) = self.agent_run(to).ok_or(Refusal::AgentNotActive)?;
+        let agents = self.state.task(task).agents.as_ref();
+        if agents.and_then(|agents| agents.open(&id)).is_some_and(|run| !run.closing) {
+            self.tell(task, AgentFact::Closing { id });
+        }
+        Ok(())
+    }
+
+    /// The open agent run of this id, or the latest of the task at this address.
+    fn agent_run(&self, to: &str) -> Option<(TaskKey, Arc<str>)> {
+        if let Some(key) = self.state.task_at(to) {
+            let runs = &self.state.task(key).agents.as_ref()?.runs;
+            return runs.iter().rev().find(|run| run.is_open()).map(|run| (key, run.id.clone()));
+        }
+        let scopes = self.state.scopes.iter();
+        let mut tasks = scopes.flat_map(|(id, scope)| {
+            let nodes = &self.state.graph.body(scope.body).nodes;
+            nodes.iter().zip(&scope.tasks).map(|(node, task)| (TaskKey { scope: *id, node: *node }, task))
+        });
+        tasks.find_map(|(key, task)| Some((key, task.agents.as_ref()?.open(to)?.id.clone())))
+    }
+}

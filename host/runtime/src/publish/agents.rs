@@ -1,0 +1,193 @@
+//! Events of agent runs.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Failure, Json};
+
+use super::{Members, Projector};
+use crate::{
+    call_log::Reply,
+    fact::{AgentFact, CallRecord, TaskKey},
+};
+
+/// Bytes of a tool's answer that its event shows.
+const SUMMARY_BYTES: usize = 1_024;
+
+/// What the events of an agent run's calls are made of: a call as it began, and its end.
+#[derive(Default)]
+pub(super) struct Said {
+    call: Option<Box<CallRecord>>,
+    reply: Option<Reply>,
+}
+
+impl Projector {
+    /// Remembers a call of an agent run, for the event that comes after.
+    pub(super) fn agent_calls(&mut self, task: TaskKey, call: &CallRecord) {
+        if call.agent.is_some() {
+            let said = Said { call: Some(Box::new(call.clone())), reply: None };
+            self.said.insert((task, call.ordinal), said);
+        }
+    }
+
+    pub(super) fn agent_hears(&mut self, task: TaskKey, ordinal: u32, reply: &Reply) {
+        if let Some(said) = self.said.get_mut(&(task, ordinal)) {
+            said.reply = Some(reply.clone());
+        }
+    }
+
+    pub(super) fn agent_event(&mut self, task: TaskKey, told: &AgentFact) -> (&'static str, Members) {
+        let (kind, mut more) = match told {
+            AgentFact::Opened { about, .. } => ("agent:start", members_of(about)),
+            AgentFact::Told { kind, data, .. } => match &**kind {
+                "state" => ("agent:state", members_of(data)),
+                name => ("agent:event", vec![("name", Json::from(name)), ("data", data.clone())]),
+            },
+            AgentFact::Closed { outcome, discarded, .. } => closed(outcome, discarded),
+            AgentFact::Written { message, value, .. } => {
+                let more = [("messageId", Json::from(message.clone())), ("state", Json::from("accepted"))];
+                ("agent:inbox", more.into_iter().chain([("content", value.json().clone())]).collect())
+            }
+            AgentFact::Applied { message, .. } => {
+                let more = [("messageId", Json::from(message.clone())), ("state", Json::from("applied"))];
+                ("agent:inbox", more.into())
+            }
+            AgentFact::Closing { .. } => ("agent:inbox", vec![("state", Json::from("closing"))]),
+            AgentFact::Spoke { ordinal, .. } => ("agent:message", self.spoke(task, *ordinal)),
+            AgentFact::Used { usage, .. } => ("agent:usage", vec![("usage", usage.clone())]),
+            AgentFact::ToolStarted { ordinal, .. } => ("agent:tool:start", self.tool(task, *ordinal)),
+            AgentFact::ToolAsked { ordinal, .. } => ("agent:tool:permission", self.asked(task, *ordinal)),
+            AgentFact::ToolEnded { ordinal, .. } => self.tool_ended(task, *ordinal),
+        };
+        let id = told.agent_run().clone();
+        let mut members = self.with(task, [("agentRunId", Json::from(id))]);
+        members.append(&mut more);
+        (kind, members)
+    }
+
+    fn spoke(&mut self, task: TaskKey, ordinal: u32) -> Members {
+        let reply = self.said.remove(&(task, ordinal)).and_then(|said| said.reply);
+        let Some(Ok(reply)) = reply else { return Vec::new() };
+        let names = ["content", "stop", "model", "provider"];
+        let members = names.into_iter().filter_map(|name| Some((name, reply.json().get(name)?.clone())));
+        [("call", Json::from(ordinal))].into_iter().chain(members).collect()
+    }
+
+    /// Which tool, as the call was told: it is the capability that says what people are shown.
+    fn tool(&self, task: TaskKey, ordinal: u32) -> Members {
+        let call = self.said.get(&(task, ordinal)).and_then(|said| said.call.as_deref());
+        let mut members = vec![("call", Json::from(ordinal))];
+        if let Some(call) = call {
+            let id = call.agent.as_ref().and_then(|agent| agent.tool_use.clone());
+            members.extend(id.map(|id| ("toolUseId", Json::from(id))));
+            members
+                .extend(["tool", "input"].into_iter().filter_map(|name| Some((name, call.about.get(name)?.clone()))));
+        }
+        members
+    }
+
+    fn asked(&self, task: TaskKey, ordinal: u32) -> Members {
+        let mut members = self.tool(task, ordinal);
+        let call = self.said.get(&(task, ordinal)).and_then(|said| said.call.as_deref());
+        if let Some((call, ask)) = call.and_then(|call| Some((call, call.ask.as_ref()?))) {
+            members.push(("address", Json::from(self.permission_address(task, ordinal))));
+            members.push(("prompt", Json::from(ask.prompt.as_str())));
+            members.push(("digest", Json::from(&*call.digest.0)));
+            members.push(("expires", Json::from(ask.expires)));
+        }
+        members
+    }
+
+    /// Where somebody answers whether a call may leave.
+    pub(super) fn permission_address(&self, task: TaskKey, ordinal: u32) -> String {
+        format!("{}#{ordinal}", self.path(task.scope).address(&self.graph.node(task.node).id))
+    }
+
+    fn tool_ended(&mut self, task: TaskKey, ordinal: u32) -> (&'static str, Members) {
+        let mut members = self.tool(task, ordinal);
+        members.retain(|(name, _)| *name != "input");
+        match self.said.remove(&(task, ordinal)).and_then(|said| said.reply) {
+            Some(Err(failure)) => {
+                members.push(("error", failure.to_json()));
+                ("agent:tool:error", members)
+            }
+            reply => {
+                let output = reply.and_then(Result::ok);
+                let text = output.as_ref().map(|reply| summary(reply.json().get("output").unwrap_or(reply.json())));
+                members.push(("ok", Json::from(true)));
+                members.extend(text.map(|text| ("summary", Json::from(text))));
+                ("agent:tool:result", members)
+            }
+        }
+    }
+}
+
+impl AgentFact {
+    /// Which agent run it is about.
+    pub fn agent_run(&self) -> &Arc<str> {
+        match self {
+            AgentFact::Opened { id, .. }
+            | AgentFact::Told { id, .. }
+            | AgentFact::Closed { id, .. }
+            | AgentFact::Written { id, .. }
+            | AgentFact::Applied { id, .. }
+            | AgentFact::Closing { id }
+            | AgentFact::Spoke { id, .. }
+            | AgentFact::Used { id, .. }
+            | AgentFact::ToolStarted { id, .. }
+            | AgentFact::ToolAsked { id, .. }
+            | AgentFact::ToolEnded { id, .. } => id,
+        }
+    }
+}
+
+fn closed(outcome: &Result<Json, Box<Failure>>, discarded: &[Arc<str>]) -> (&'static str, Members) {
+    let left = Json::array(discarded.iter().map(|id| Json::from(id.clone())));
+    let (kind, mut members) = match outcome {
+        Ok(result) => ("agent:complete", members_of(result)),
+        Err(failure) => ("agent:error", vec![("error", failure.to_json())]),
+    };
+    if !discarded.is_empty() {
+        members.push(("discarded", left));
+    }
+    (kind, members)
+}
+
+/// The members that agent runs tell by these names; others stand in `more`.
+fn members_of(data: &Json) -> Members {
+    const NAMES: [&str; 14] = [
+        "agent",
+        "model",
+        "provider",
+        "tools",
+        "prompt",
+        "state",
+        "reason",
+        "result",
+        "structuredOutput",
+        "usage",
+        "turns",
+        "stopReason",
+        "inbox",
+        "session",
+    ];
+    let members = data.as_object().into_iter().flatten();
+    let (known, other): (Vec<_>, Vec<_>) = members
+        .map(|(name, value)| (NAMES.iter().find(|known| ***known == **name), name, value))
+        .partition(|(known, ..)| known.is_some());
+    let mut named: Members = known.into_iter().filter_map(|(known, _, value)| Some((*known?, value.clone()))).collect();
+    if !other.is_empty() {
+        let rest = other.into_iter().map(|(_, name, value)| (name.clone(), value.clone()));
+        named.push(("more", Json::object(rest)));
+    }
+    named
+}
+
+fn summary(output: &Json) -> String {
+    let mut text = output.as_str().map_or_else(|| output.to_text(), str::to_owned);
+    if text.len() > SUMMARY_BYTES {
+        let cut = (0..=SUMMARY_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(cut);
+        text.push('…');
+    }
+    text
+}
