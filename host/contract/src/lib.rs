@@ -19,7 +19,7 @@ pub use call::{Arrival, Call, Calls, Effect};
 pub use capability::{Admission, Ask, Blobs, Caller, Capability, Outgoing, Progress};
 pub use catalog::{Catalog, Lookup};
 pub use failure::{Failure, code};
-pub use flowcell_expr::Json;
+pub use flowcell_expr::{Json, json::Object};
 pub use grant::Grants;
 pub use ids::{NodeId, RunId, ScopePath, Tenant, TypeRef};
 pub use manifest::{

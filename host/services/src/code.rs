@@ -10,3 +10,30 @@ pub const BODY_TOO_LARGE: &str = "http_body_too_large";
 pub const TLS: &str = "http_tls";
 /// What came back is not HTTP, or broke off; only in the second case retryable.
 pub const PROTOCOL: &str = "http_protocol";
+
+/// The provider did not accept the key, or there is none.
+pub const MODEL_AUTH: &str = "model_auth";
+/// The key may not use this model or this function.
+pub const MODEL_PERMISSION: &str = "model_permission";
+/// The provider did not understand the request.
+pub const MODEL_INVALID_REQUEST: &str = "model_invalid_request";
+/// The provider has no such model, or nothing is at its address.
+pub const MODEL_NOT_FOUND: &str = "model_not_found";
+/// The request is larger than the provider takes.
+pub const MODEL_TOO_LARGE: &str = "model_too_large";
+/// The messages are longer than the model can read.
+pub const MODEL_CONTEXT_EXCEEDED: &str = "model_context_exceeded";
+/// Too many requests or tokens in a short time. Retryable.
+pub const MODEL_RATE_LIMITED: &str = "model_rate_limited";
+/// What was paid for is used up.
+pub const MODEL_QUOTA: &str = "model_quota";
+/// The provider cannot answer now. Retryable.
+pub const MODEL_OVERLOADED: &str = "model_overloaded";
+/// The turn took too long, or nothing came for too long. Retryable.
+pub const MODEL_TIMEOUT: &str = "model_timeout";
+/// No connection could be made, or it broke before an answer. Retryable, unless the provider could not prove who it is.
+pub const MODEL_CONNECT: &str = "model_connect";
+/// The answer broke off. Retryable.
+pub const MODEL_STREAM_TRUNCATED: &str = "model_stream_truncated";
+/// What came back is not what the provider's interface says.
+pub const MODEL_BAD_RESPONSE: &str = "model_bad_response";

@@ -108,6 +108,11 @@ impl Egress {
         Egress { resolver, ..self }
     }
 
+    /// The same guard, which lets these addresses be connected to as well.
+    pub fn also_private(self, ranges: &[AddressRange]) -> Egress {
+        Egress { allow_private: self.allow_private.iter().chain(ranges).copied().collect(), ..self }
+    }
+
     /// Checks a URL against what was granted. No I/O: whether a name leads to a public address shows when it is
     /// connected.
     pub fn admit(&self, url: &str, grants: &OriginGrants) -> Result<Destination, Failure> {

@@ -53,7 +53,6 @@
 //! | `http_protocol` | the connection broke after the request / the answer is not HTTP | yes / no |
 //! | `ambiguous` | a call of effect `once` failed after something may have been sent; `details.code` says how | no |
 
-mod file;
 mod limits;
 mod reply;
 mod request;
@@ -69,7 +68,6 @@ use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 
 pub use self::limits::Limits;
 use self::{
-    file::Files,
     reply::Reading,
     request::{Content, Request},
 };
@@ -77,6 +75,7 @@ use crate::{
     client::{Client, Message, Progress},
     code,
     egress::{Destination, OriginGrants},
+    files::Files,
 };
 
 /// The name of the capability, in calls and in grants.

@@ -2,7 +2,7 @@
 //!
 //! * [`egress`] is the one guard that every outgoing connection passes.
 //! * [`client`] speaks HTTP/1.1 over guarded connections.
-//! * [`http`] is the capability that nodes call.
+//! * [`http`] and [`model`] are the capabilities that nodes call.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -24,4 +24,6 @@
 pub mod client;
 pub mod code;
 pub mod egress;
+mod files;
 pub mod http;
+pub mod model;

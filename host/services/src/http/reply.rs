@@ -8,10 +8,11 @@ use hyper::header::{
     CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 
-use super::{Limits, file::Files};
+use super::Limits;
 use crate::{
     client::{Answer, Body},
     code,
+    files::Files,
 };
 
 /// The media type of what does not say what it is.

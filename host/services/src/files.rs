@@ -1,4 +1,4 @@
-//! Bodies that are kept as files.
+//! Bytes that calls bring and take as files.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use flowcell_contract::{BlobRef, Blobs, Failure, Tenant, code};
 
 /// The blobs, used from a thread that may block: they are digested and written.
 #[derive(Clone)]
-pub(super) struct Files(Arc<dyn Blobs>);
+pub(crate) struct Files(Arc<dyn Blobs>);
 
 impl Files {
-    pub(super) fn new(blobs: Arc<dyn Blobs>) -> Files {
+    pub(crate) fn new(blobs: Arc<dyn Blobs>) -> Files {
         Files(blobs)
     }
 
-    pub(super) async fn put(&self, tenant: &Tenant, bytes: Vec<u8>, mime: String) -> Result<BlobRef, Failure> {
+    pub(crate) async fn put(&self, tenant: &Tenant, bytes: Vec<u8>, mime: String) -> Result<BlobRef, Failure> {
         let (blobs, tenant) = (self.0.clone(), tenant.clone());
         blocking(move || Ok(blobs.put(&tenant, bytes.into(), &mime))).await
     }
 
-    pub(super) async fn get(&self, tenant: &Tenant, blob: BlobRef) -> Result<Bytes, Failure> {
+    pub(crate) async fn get(&self, tenant: &Tenant, blob: BlobRef) -> Result<Bytes, Failure> {
         let (blobs, tenant) = (self.0.clone(), tenant.clone());
         let (blob, found) = blocking(move || blobs.get(&tenant, &blob).map(|found| (blob, found))).await?;
         let missing = || Failure::new(code::INVALID_INPUT, format!("there is no file `{}`", blob.file_id));

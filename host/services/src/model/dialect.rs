@@ -1,0 +1,249 @@
+//! The languages of providers: what a request becomes, and how a stream becomes a reply.
+
+mod chat;
+mod messages;
+mod responses;
+
+use std::{collections::HashMap, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowcell_contract::{Failure, Json, Object};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+
+use super::{
+    price::{Spent, Usage},
+    profile::{Auth, Dialect, Profile},
+    reply::{Blocks, Outcome},
+    request::{Image, Request, Source},
+    secret::Key,
+    shape::wrong,
+    sse::Event,
+    trouble::Trouble,
+};
+use crate::code;
+
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+const DEFAULT_ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// A turn, with everything that a body is made of.
+pub(super) struct Asked<'a> {
+    pub(super) request: &'a Request,
+    pub(super) profile: &'a Profile,
+    pub(super) provider: &'a str,
+    pub(super) model: &'a str,
+    pub(super) pictures: &'a Pictures,
+}
+
+/// The content of images that are files, by id.
+#[derive(Debug, Default)]
+pub(super) struct Pictures(HashMap<Arc<str>, String>);
+
+/// A piece of an answer that is told while it is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Delta {
+    Text(String),
+    Thinking(String),
+}
+
+/// A reply that is put together from the events of a stream.
+pub(super) trait Assembly: Send {
+    /// Takes an event. What it adds to the answer is told.
+    fn take(&mut self, event: &Event, tell: &mut dyn FnMut(Delta)) -> Result<(), Interrupted>;
+
+    /// Whether its end was seen.
+    fn is_complete(&self) -> bool;
+
+    /// Whether it counts as complete if the stream ends here.
+    fn may_end(&self) -> bool {
+        self.is_complete()
+    }
+
+    /// What the provider said so far that the turn used.
+    fn used(&self) -> Used;
+
+    /// The reply. Called once it is complete.
+    fn finish(&mut self, blocks: &mut Blocks) -> Result<Outcome, Trouble>;
+}
+
+/// Why a stream does not go on.
+#[derive(Debug)]
+pub(super) enum Interrupted {
+    /// The provider says that something went wrong.
+    Reported(Json),
+    /// An event is not what the dialect says.
+    Nonsense(String),
+}
+
+/// What is known of what a turn used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Used {
+    /// None until the provider said.
+    pub(super) usage: Option<Usage>,
+    pub(super) cost_usd: Option<f64>,
+    /// Bytes of text, thoughts and inputs of tools that came.
+    pub(super) written: usize,
+}
+
+impl Used {
+    /// The provider's numbers, or guesses.
+    pub(super) fn spent(&self, guess: Usage) -> Spent {
+        Spent { usage: self.usage.unwrap_or(guess), cost_usd: self.cost_usd }
+    }
+}
+
+impl Pictures {
+    pub(super) fn add(&mut self, file: Arc<str>, bytes: &[u8]) {
+        self.0.insert(file, STANDARD.encode(bytes));
+    }
+
+    pub(super) fn has(&self, file: &str) -> bool {
+        self.0.contains_key(file)
+    }
+
+    fn content(&self, file: &str) -> &str {
+        self.0.get(file).map_or("", String::as_str)
+    }
+
+    /// An image as an address; what is a file becomes a `data:` address.
+    fn address(&self, image: &Image) -> String {
+        match &image.source {
+            Source::Url(url) => url.to_string(),
+            Source::File(file) => format!("data:{};base64,{}", image.mime, self.content(file)),
+        }
+    }
+}
+
+impl Dialect {
+    /// What a request becomes.
+    pub(super) fn body(self, asked: &Asked<'_>) -> Result<Json, Failure> {
+        let body = match self {
+            Dialect::Messages => messages::body(asked),
+            Dialect::Chat => chat::body(asked),
+            Dialect::Responses | Dialect::Simulated => responses::body(asked),
+        };
+        with_params(body, &asked.request.params)
+    }
+
+    /// What puts a reply together.
+    pub(super) fn assembly(self) -> Box<dyn Assembly> {
+        match self {
+            Dialect::Messages => Box::new(messages::MessagesReply::default()),
+            Dialect::Chat => Box::new(chat::ChatReply::default()),
+            Dialect::Responses | Dialect::Simulated => Box::new(responses::ResponsesReply::default()),
+        }
+    }
+
+    /// Refuses what a provider of this dialect could only ignore, although it matters.
+    pub(super) fn check(self, request: &Request) -> Result<(), Failure> {
+        match self == Dialect::Responses && !request.stop.is_empty() {
+            true => Err(wrong("`stop` is not known by providers of the dialect `responses`")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Where requests go.
+pub(super) fn address(profile: &Profile) -> String {
+    let base = profile.base_url.as_deref().unwrap_or_default().trim_end_matches('/');
+    let path = match profile.dialect {
+        Dialect::Messages => "/v1/messages",
+        Dialect::Chat => "/chat/completions",
+        Dialect::Responses | Dialect::Simulated => "/responses",
+    };
+    match &profile.api_version {
+        Some(version) if profile.dialect != Dialect::Messages => {
+            let version: String = url::form_urlencoded::byte_serialize(version.as_bytes()).collect();
+            format!("{base}{path}?api-version={version}")
+        }
+        _ => format!("{base}{path}"),
+    }
+}
+
+/// Adds the headers that show a key, and the version of the interface.
+pub(super) fn add_headers(profile: &Profile, key: Option<&Key>, headers: &mut HeaderMap) -> Result<(), Failure> {
+    if let Some(key) = key {
+        let (name, value) = match &profile.auth {
+            Auth::Bearer => (AUTHORIZATION, key.header("Bearer ")?),
+            Auth::XApiKey => (X_API_KEY, key.header("")?),
+            Auth::Header(name) => (HeaderName::from_bytes(name.as_bytes()).map_err(unsendable)?, key.header("")?),
+            Auth::None => return Ok(()),
+        };
+        headers.insert(name, value);
+    }
+    if profile.dialect == Dialect::Messages {
+        let version = profile.api_version.as_deref().unwrap_or(DEFAULT_ANTHROPIC_VERSION);
+        headers.insert(ANTHROPIC_VERSION, HeaderValue::from_str(version).map_err(unsendable)?);
+    }
+    Ok(())
+}
+
+fn unsendable<E>(_: E) -> Failure {
+    Failure::new(code::MODEL_INVALID_REQUEST, "a header of the provider's profile cannot be sent")
+}
+
+/// A body that is put together. Members without a value are left out.
+#[derive(Default)]
+struct Body(Object);
+
+impl Body {
+    fn set(&mut self, name: &str, value: impl Into<Json>) {
+        self.0.insert(name.into(), value.into());
+    }
+
+    fn set_some(&mut self, name: &str, value: Option<impl Into<Json>>) {
+        if let Some(value) = value {
+            self.set(name, value);
+        }
+    }
+
+    fn set_list(&mut self, name: &str, items: Vec<Json>) {
+        if !items.is_empty() {
+            self.set(name, Json::array(items));
+        }
+    }
+
+    fn done(self) -> Json {
+        Json::object(self.0)
+    }
+}
+
+/// Passes members on. What the request says itself is not replaced: objects are merged, anything else is refused.
+fn with_params(body: Body, params: &Object) -> Result<Json, Failure> {
+    let mut members = body.0;
+    for (name, value) in params {
+        let taken = || wrong(format!("`params.{name}` says again what the request says"));
+        let merged = match (members.get(name), value) {
+            (None, value) => value.clone(),
+            (Some(Json::Object(own)), Json::Object(more)) => {
+                if more.keys().any(|key| own.contains_key(key)) {
+                    return Err(taken());
+                }
+                Json::object(own.iter().chain(more.iter()).map(|(key, value)| (key.clone(), value.clone())))
+            }
+            _ => return Err(taken()),
+        };
+        members.insert(name.clone(), merged);
+    }
+    Ok(Json::object(members))
+}
+
+/// An object of which every member is a text.
+fn texts<const N: usize>(members: [(&str, &str); N]) -> Json {
+    Json::object(members.map(|(name, value)| (name, Json::from(value))))
+}
+
+/// The data of an event, as JSON.
+fn parsed(event: &Event) -> Result<Json, Interrupted> {
+    Json::parse(&event.data).map_err(|error| Interrupted::Nonsense(format!("an event is not JSON: {error}")))
+}
+
+/// A member that is a text, or nothing.
+fn text_of<'a>(json: &'a Json, name: &str) -> &'a str {
+    json.get(name).and_then(Json::as_str).unwrap_or_default()
+}
+
+/// A number of tokens, or none.
+fn tokens(json: &Json, pointer: &str) -> Option<u64> {
+    json.pointer(pointer).and_then(Json::as_u64)
+}

@@ -1,0 +1,43 @@
+//! Patterns in which `*` stands for any letters, also none.
+
+/// Whether a pattern matches the whole text. The time is at most the product of both lengths.
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
+    let Some((begin, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(text) = text.strip_prefix(begin) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let end = parts.pop().unwrap_or_default();
+    let mut left = text;
+    for part in parts {
+        match left.split_once(part) {
+            Some((_, after)) => left = after,
+            None => return false,
+        }
+    }
+    left.ends_with(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_letters() {
+        let table = [
+            ("a/b", "a/b", true),
+            ("a/b", "a/bc", false),
+            ("a/*", "a/b/c", true),
+            ("a/*", "a/", true),
+            ("a/*", "b/a/", false),
+            ("*", "", true),
+            ("*/gpt-*-mini", "openai/gpt-5-mini", true),
+            ("*/gpt-*-mini", "openai/gpt-5-mini-2", false),
+            ("a*a", "a", false),
+            ("a*b*b", "ab", false),
+            ("a**b", "ab", true),
+            ("", "a", false),
+        ];
+        for (pattern, text, expected) in table {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What turns use, and what they cost.
+
+use flowcell_contract::Json;
+use serde::Deserialize;
+
+/// Prices are for this many tokens.
+const PRICED_TOKENS: f64 = 1_000_000.0;
+/// Costs are rounded to billionths of a dollar: what is below is an artefact of the arithmetic.
+const COST_STEPS: f64 = 1e9;
+/// A token is about this many bytes of text.
+const BYTES_OF_A_TOKEN: u64 = 4;
+
+/// What the tokens of some models cost, in USD for a million tokens.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Price {
+    /// A pattern of the names of models; `*` stands for any letters.
+    pub model: String,
+    /// Tokens that were read.
+    pub input: f64,
+    /// Tokens that were written, thoughts included.
+    pub output: f64,
+    /// Tokens that were read from a cache; as `input` by default.
+    pub cache_read: Option<f64>,
+    /// Tokens that were read and put into a cache; as `input` by default.
+    pub cache_write: Option<f64>,
+}
+
+/// Tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    /// All that were read: those of the cache, too.
+    pub(super) input: u64,
+    /// All that were written: thoughts, too.
+    pub(super) output: u64,
+    pub(super) cache_read: u64,
+    pub(super) cache_write: u64,
+    pub(super) reasoning: u64,
+    /// Some of these numbers are guesses.
+    pub(super) estimated: bool,
+}
+
+/// What an attempt used, and what it cost if the provider said so.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Spent {
+    pub(super) usage: Usage,
+    pub(super) cost_usd: Option<f64>,
+}
+
+/// All attempts at a turn together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Bill(Vec<Spent>);
+
+impl Price {
+    /// Whether all its numbers are prices.
+    pub(super) fn is_sound(&self) -> bool {
+        let optional = [self.cache_read, self.cache_write];
+        let numbers = [self.input, self.output].into_iter().chain(optional.into_iter().flatten());
+        numbers.into_iter().all(|number| number.is_finite() && number >= 0.0)
+    }
+
+    fn of(&self, usage: &Usage) -> f64 {
+        let fresh = usage.input.saturating_sub(usage.cache_read).saturating_sub(usage.cache_write);
+        let parts = [
+            (fresh, self.input),
+            (usage.cache_read, self.cache_read.unwrap_or(self.input)),
+            (usage.cache_write, self.cache_write.unwrap_or(self.input)),
+            (usage.output, self.output),
+        ];
+        parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>() / PRICED_TOKENS
+    }
+}
+
+/// How many tokens a text of this many bytes probably is.
+pub(super) fn estimated_tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(BYTES_OF_A_TOKEN)
+}
+
+impl Usage {
+    fn plus(self, other: Usage) -> Usage {
+        Usage {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+            estimated: self.estimated || other.estimated,
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.input == 0 && self.output == 0
+    }
+}
+
+impl Bill {
+    /// Adds what an attempt used. An attempt that certainly used nothing is none.
+    pub(super) fn add(&mut self, spent: Spent) {
+        if !spent.usage.is_nothing() || spent.cost_usd.is_some() {
+            self.0.push(spent);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The member `usage` of a reply. The basis is `managed` if the provider itself said what every attempt cost, `list`
+    /// if prices did, and `unknown` if nobody knows of one of them.
+    pub(super) fn to_json(&self, price: Option<&Price>) -> Json {
+        let usage = self.0.iter().fold(Usage::default(), |sum, spent| sum.plus(spent.usage));
+        let costs = self.0.iter().map(|spent| spent.cost_usd.or_else(|| Some(price?.of(&spent.usage))));
+        let cost = costs.sum::<Option<f64>>();
+        let managed = !self.0.is_empty() && self.0.iter().all(|spent| spent.cost_usd.is_some());
+        let basis = match cost {
+            Some(_) if managed => "managed",
+            Some(_) if price.is_some() => "list",
+            _ => "unknown",
+        };
+        let mut members = vec![
+            ("input", Json::from(usage.input)),
+            ("output", Json::from(usage.output)),
+            ("cacheRead", Json::from(usage.cache_read)),
+            ("cacheWrite", Json::from(usage.cache_write)),
+            ("reasoning", Json::from(usage.reasoning)),
+            ("estimated", Json::from(usage.estimated)),
+        ];
+        if let Some(cost) = cost.filter(|_| basis != "unknown") {
+            let rounded = (cost * COST_STEPS).round() / COST_STEPS;
+            members.push(("costUsd", Json::from(serde_json::Value::from(rounded))));
+        }
+        members.push(("costBasis", Json::from(basis)));
+        Json::object(members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowcell_contract::Json;
+
+    use super::{Bill, Price, Spent, Usage};
+
+    fn price(cache_read: Option<f64>, cache_write: Option<f64>) -> Price {
+        Price { model: "m".into(), input: 3.0, output: 15.0, cache_read, cache_write }
+    }
+
+    fn usage(input: u64, output: u64, cache_read: u64, cache_write: u64) -> Spent {
+        Spent { usage: Usage { input, output, cache_read, cache_write, ..Usage::default() }, cost_usd: None }
+    }
+
+    #[test]
+    fn costs_are_computed_from_a_list_or_taken_from_the_provider() {
+        let cached = price(Some(0.3), Some(3.75));
+        let managed = |cost| Spent { cost_usd: Some(cost), ..usage(10, 10, 0, 0) };
+        let table = [
+            (vec![usage(1000, 500, 0, 0)], Some(price(None, None)), Some(0.0105), "list"),
+            (vec![usage(1000, 500, 600, 300)], Some(price(None, None)), Some(0.0105), "list"),
+            (vec![usage(1000, 500, 600, 300)], Some(cached.clone()), Some(0.009105), "list"),
+            (vec![usage(1, 0, 0, 0), usage(1, 1, 0, 0)], Some(cached.clone()), Some(0.000021), "list"),
+            (vec![usage(3, 0, 2, 2)], Some(price(Some(0.0), Some(0.0))), Some(0.0), "list"),
+            (vec![managed(0.25), managed(0.5)], Some(cached.clone()), Some(0.75), "managed"),
+            (vec![managed(0.25), usage(1_000_000, 0, 0, 0)], Some(cached), Some(3.25), "list"),
+            (vec![managed(0.25), usage(1, 0, 0, 0)], None, None, "unknown"),
+            (vec![usage(1, 1, 0, 0)], None, None, "unknown"),
+        ];
+        for (spent, price, cost, basis) in table {
+            let mut bill = Bill::default();
+            spent.iter().for_each(|spent| bill.add(*spent));
+            let json = bill.to_json(price.as_ref());
+            assert_eq!(json.get("costUsd").and_then(Json::as_f64), cost, "{spent:?}");
+            assert_eq!(json.get("costBasis").and_then(Json::as_str), Some(basis), "{spent:?}");
+        }
+    }
+
+    #[test]
+    fn attempts_are_added_up() {
+        let guess = Spent { usage: Usage { input: 7, estimated: true, ..Usage::default() }, cost_usd: None };
+        let mut bill = Bill::default();
+        bill.add(Spent::default());
+        assert!(bill.is_empty());
+        bill.add(guess);
+        bill.add(usage(10, 5, 2, 1));
+        let json = bill.to_json(None);
+        let numbers = ["input", "output", "cacheRead", "cacheWrite"].map(|name| json.get(name).and_then(Json::as_u64));
+        assert_eq!(numbers, [Some(17), Some(5), Some(2), Some(1)]);
+        assert_eq!(json.get("estimated"), Some(&Json::from(true)));
+    }
+}

@@ -1,0 +1,224 @@
+//! The providers that an operator has.
+
+use std::{fs, path::Path, sync::Arc};
+
+use flowcell_contract::{Failure, Json, Object};
+use hyper::header::{HeaderName, HeaderValue};
+use indexmap::IndexMap;
+
+use super::{
+    profile::{Auth, Dialect, Profile},
+    secret::KeySource,
+    shape::{Shape, instead, wrong},
+    simulated::{Entry, Script},
+};
+use crate::egress::{AddressRange, OriginGrants};
+
+/// The profiles that are there without configuration. They need their key variable only, and a model from the request.
+const BUILT_IN: &str = include_str!("providers/built-in.yaml");
+
+/// Retries that a profile may ask for, at most.
+const MAX_RETRIES: u32 = 10;
+/// Milliseconds that a profile may allow for a turn, at most: an hour.
+const MAX_TIMEOUT_MS: u64 = 3_600_000;
+
+/// Profiles by name, and which one requests mean that name none.
+///
+/// ```yaml
+/// default: anthropic
+/// profiles:
+///   anthropic: { model: claude-example, keyFile: ./anthropic.key }
+///   local: { dialect: chat, baseUrl: "http://127.0.0.1:8000/v1", auth: none, allowPrivate: ["127.0.0.1:8000"] }
+/// ```
+///
+/// Built in are `anthropic` (the default; `ANTHROPIC_API_KEY`), `openai` and `openai-responses` (`OPENAI_API_KEY`), `ollama`
+/// (this machine, port 11434, no key) and `simulated`. A profile of the same name changes the members that it has.
+#[derive(Clone, Debug)]
+pub struct Providers {
+    profiles: IndexMap<Arc<str>, Arc<Provider>>,
+    default: Arc<str>,
+}
+
+/// A profile that was checked.
+#[derive(Debug)]
+pub(super) struct Provider {
+    pub(super) name: Arc<str>,
+    pub(super) profile: Profile,
+    pub(super) key: Option<KeySource>,
+    pub(super) origin: OriginGrants,
+    pub(super) private: Vec<AddressRange>,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) script: Script,
+}
+
+impl Providers {
+    /// The built-in profiles.
+    pub fn built_in() -> Result<Providers, Failure> {
+        Providers::parse("{}", Path::new(""))
+    }
+
+    /// Reads a configuration, YAML or JSON. Relative files are beside it, in this folder; scripts are read at once, keys at
+    /// each call. What is wrong is `invalid_input` and names the member.
+    pub fn parse(text: &str, folder: &Path) -> Result<Providers, Failure> {
+        let parse =
+            |text: &str| serde_yaml::from_str::<Json>(text).map_err(|error| wrong(format!("providers: {error}")));
+        let (own, built_in) = (parse(text)?, parse(BUILT_IN)?);
+        let empty = Json::object::<&str>([]);
+        let own = Shape::of(if own.is_null() { &empty } else { &own }, "providers", &["default", "profiles"])?;
+        let changes = own.object("profiles")?.and_then(Json::as_object).cloned().unwrap_or_default();
+        let mut profiles = built_in.as_object().cloned().unwrap_or_default();
+        for (name, change) in changes {
+            let merged = merged(profiles.get(&name), &change, &name)?;
+            profiles.insert(name, merged);
+        }
+        let read = |(name, json): (&Arc<str>, &Json)| Ok((name.clone(), Arc::new(Provider::read(name, json, folder)?)));
+        let profiles = profiles.iter().map(read).collect::<Result<IndexMap<_, _>, Failure>>()?;
+        let default = own.text("default")?.unwrap_or_else(|| "anthropic".into());
+        let providers = Providers { profiles, default };
+        providers.find(None).map_err(|failure| wrong(format!("providers.default: {}", failure.message)))?;
+        Ok(providers)
+    }
+
+    /// The same names, models and prices, but nothing leaves the host: every profile answers by this script.
+    pub fn simulated(&self, script: Vec<Entry>) -> Result<Providers, Failure> {
+        let script = Script::new(script).map_err(wrong)?;
+        let replaced = self.profiles.iter().map(|(name, provider)| {
+            let profile = Profile { dialect: Dialect::Simulated, ..provider.profile.clone() };
+            (name.clone(), Arc::new(Provider::simulated(name.clone(), profile, script.clone())))
+        });
+        Ok(Providers { profiles: replaced.collect(), default: self.default.clone() })
+    }
+
+    /// The names of the profiles.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.profiles.keys().map(AsRef::as_ref)
+    }
+
+    /// A profile by its name.
+    pub fn profile(&self, name: &str) -> Option<&Profile> {
+        self.profiles.get(name).map(|provider| &provider.profile)
+    }
+
+    pub(super) fn find(&self, name: Option<&str>) -> Result<&Arc<Provider>, Failure> {
+        let name = name.unwrap_or(&self.default);
+        self.profiles.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.names().collect();
+            wrong(format!("there is no model provider `{name}`; {}", instead(name, &known)))
+        })
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Provider>> {
+        self.profiles.values()
+    }
+}
+
+/// The members of a profile over those of the built-in one. A key that is somewhere else now is not where it was.
+fn merged(built_in: Option<&Json>, change: &Json, name: &str) -> Result<Json, Failure> {
+    let change = change.as_object().ok_or_else(|| wrong(format!("providers.profiles.{name} is an object")))?;
+    let mut members: Object = built_in.and_then(Json::as_object).cloned().unwrap_or_default();
+    if change.keys().any(|key| matches!(&**key, "keyEnv" | "keyFile")) {
+        members.retain(|key, _| !matches!(&**key, "keyEnv" | "keyFile"));
+    }
+    members.extend(change.iter().map(|(key, value)| (key.clone(), value.clone())));
+    Ok(Json::object(members))
+}
+
+impl Provider {
+    fn read(name: &Arc<str>, json: &Json, folder: &Path) -> Result<Provider, Failure> {
+        let refuse = |why: String| wrong(format!("providers.profiles.{name}: {why}"));
+        let deserializer = json.to_serde();
+        let profile: Profile = serde_path_to_error::deserialize(deserializer)
+            .map_err(|error| refuse(format!("{}: {}", error.path(), error.inner())))?;
+        check_name(name).map_err(refuse)?;
+        check_numbers(&profile).map_err(refuse)?;
+        let script = script(&profile, folder).map_err(refuse)?;
+        if profile.dialect == Dialect::Simulated {
+            return Ok(Provider::simulated(name.clone(), profile, script));
+        }
+        Ok(Provider {
+            name: name.clone(),
+            key: key(&profile, folder).map_err(refuse)?,
+            origin: origin(&profile).map_err(refuse)?,
+            private: private(&profile).map_err(refuse)?,
+            headers: headers(&profile).map_err(refuse)?,
+            script,
+            profile,
+        })
+    }
+
+    fn simulated(name: Arc<str>, profile: Profile, script: Script) -> Provider {
+        let (origin, private, headers) = (OriginGrants::default(), Vec::new(), Vec::new());
+        Provider { name, profile, key: None, origin, private, headers, script }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    match !name.is_empty() && name.bytes().all(plain) {
+        true => Ok(()),
+        false => Err("a name has letters, digits, `_`, `-` and `.` only".into()),
+    }
+}
+
+fn check_numbers(profile: &Profile) -> Result<(), String> {
+    let unsound = profile.prices.iter().find(|price| !price.is_sound());
+    if let Some(price) = unsound {
+        return Err(format!("prices: a number for `{}` is no price", price.model));
+    }
+    if profile.max_retries > MAX_RETRIES {
+        return Err(format!("maxRetries is at most {MAX_RETRIES}"));
+    }
+    if !(1..=MAX_TIMEOUT_MS).contains(&profile.timeout_ms) {
+        return Err(format!("timeoutMs is 1 to {MAX_TIMEOUT_MS}"));
+    }
+    match profile.idle_ms == 0 || profile.max_tokens == Some(0) {
+        true => Err("idleMs and maxTokens are at least 1".into()),
+        false => Ok(()),
+    }
+}
+
+fn key(profile: &Profile, folder: &Path) -> Result<Option<KeySource>, String> {
+    match (&profile.auth, &profile.key_env, &profile.key_file) {
+        (Auth::None, ..) => Ok(None),
+        (_, Some(name), None) => Ok(Some(KeySource::Environment(name.clone()))),
+        (_, None, Some(file)) => Ok(Some(KeySource::File(folder.join(file)))),
+        (_, None, None) => Err("it names no key: add `keyEnv` or `keyFile`, or `auth: none`".into()),
+        (_, Some(_), Some(_)) => Err("it has both `keyEnv` and `keyFile`".into()),
+    }
+}
+
+fn origin(profile: &Profile) -> Result<OriginGrants, String> {
+    let base = profile.base_url.as_deref().ok_or("it has no `baseUrl`")?;
+    let grant = base.parse().map_err(|why| format!("baseUrl: {why}"))?;
+    Ok(OriginGrants::from_iter([grant]))
+}
+
+fn private(profile: &Profile) -> Result<Vec<AddressRange>, String> {
+    profile.allow_private.iter().map(|range| range.parse().map_err(|why| format!("allowPrivate: {why}"))).collect()
+}
+
+fn headers(profile: &Profile) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    let header = |(name, value): (&String, &String)| {
+        let parsed = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());
+        parsed.ok_or_else(|| format!("headers: `{name}` cannot be sent"))
+    };
+    if let Auth::Header(name) = &profile.auth {
+        HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("auth: `{name}` is not the name of a header"))?;
+    }
+    profile.headers.iter().map(header).collect()
+}
+
+fn script(profile: &Profile, folder: &Path) -> Result<Script, String> {
+    if profile.dialect != Dialect::Simulated && (profile.script.is_some() || profile.script_file.is_some()) {
+        return Err("only a profile of the dialect `simulated` has a script".into());
+    }
+    match (&profile.script, &profile.script_file) {
+        (Some(_), Some(_)) => Err("it has both `script` and `scriptFile`".into()),
+        (Some(entries), None) => Script::new(entries.clone()),
+        (None, None) => Script::new(Vec::new()),
+        (None, Some(file)) => {
+            let text = fs::read_to_string(folder.join(file)).map_err(|error| format!("scriptFile: {error}"))?;
+            Script::parse(&text).map_err(|why| format!("scriptFile: {why}"))
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A request for a turn, checked strictly. It says the same to every provider.
+
+mod block;
+
+use std::{collections::HashSet, sync::Arc};
+
+use flowcell_contract::{Failure, Json, Object};
+
+pub(super) use self::block::{Block, Image, Message, Role, Source};
+use super::shape::{Shape, instead, wrong};
+
+/// Letters of a tool's name, at most.
+const MAX_TOOL_NAME: usize = 64;
+/// Texts that end a reply, at most.
+const MAX_STOPS: usize = 16;
+
+const MEMBERS: [&str; 15] = [
+    "provider",
+    "model",
+    "system",
+    "messages",
+    "tools",
+    "toolChoice",
+    "outputSchema",
+    "maxTokens",
+    "temperature",
+    "topP",
+    "stop",
+    "seed",
+    "effort",
+    "params",
+    "agentRunId",
+];
+
+/// A turn that is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) provider: Option<Arc<str>>,
+    pub(super) model: Option<Arc<str>>,
+    pub(super) system: Option<Arc<str>>,
+    pub(super) messages: Vec<Message>,
+    pub(super) tools: Vec<Tool>,
+    pub(super) tool_choice: ToolChoice,
+    pub(super) output_schema: Option<Json>,
+    pub(super) max_tokens: Option<u64>,
+    pub(super) temperature: Option<Json>,
+    pub(super) top_p: Option<Json>,
+    pub(super) stop: Vec<Arc<str>>,
+    pub(super) seed: Option<u64>,
+    pub(super) effort: Option<Arc<str>>,
+    pub(super) params: Object,
+}
+
+/// A tool that the model may call.
+#[derive(Clone, Debug)]
+pub(super) struct Tool {
+    pub(super) name: Arc<str>,
+    pub(super) description: Option<Arc<str>>,
+    pub(super) input_schema: Json,
+}
+
+/// Whether tools are called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// At least one.
+    Any,
+    /// None.
+    None,
+    /// This one.
+    Tool(Arc<str>),
+}
+
+impl Request {
+    /// Reads the arguments of a call. What is wrong about them is `invalid_input`.
+    pub(super) fn read(args: &Json) -> Result<Request, Failure> {
+        let shape = Shape::of(args, "a request", &MEMBERS)?;
+        let tools = tools(&shape)?;
+        shape.text("agentRunId")?;
+        Ok(Request {
+            provider: shape.text("provider")?,
+            model: shape.text("model")?,
+            system: shape.text("system")?.filter(|text| !text.is_empty()),
+            messages: messages(&shape)?,
+            tool_choice: tool_choice(&shape, &tools)?,
+            tools,
+            output_schema: shape.object("outputSchema")?.cloned(),
+            max_tokens: shape.whole("maxTokens", 1)?,
+            temperature: shape.number("temperature", 0.0, 2.0)?,
+            top_p: shape.number("topP", 0.0, 1.0)?,
+            stop: stop(&shape)?,
+            seed: shape.whole("seed", 0)?,
+            effort: shape.text("effort")?,
+            params: shape.object("params")?.and_then(Json::as_object).cloned().unwrap_or_default(),
+        })
+    }
+
+    /// The blocks of every message, those inside results of tools as well.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.messages.iter().flat_map(|message| &message.content).flat_map(|block| {
+            let inner = match block {
+                Block::ToolResult { content, .. } => content.as_slice(),
+                _ => &[],
+            };
+            std::iter::once(block).chain(inner)
+        })
+    }
+
+    /// The last text that the user wrote; empty if there is none.
+    pub(super) fn last_user_text(&self) -> String {
+        let texts = self.messages.iter().rev().filter(|message| message.role == Role::User).map(Message::text);
+        texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+    }
+}
+
+fn messages(shape: &Shape<'_>) -> Result<Vec<Message>, Failure> {
+    let items = shape.list("messages")?;
+    if items.is_empty() {
+        return Err(shape.refuse("messages", "a list with at least one message"));
+    }
+    items.iter().enumerate().map(|(index, item)| Message::read(item, &format!("messages[{index}]"))).collect()
+}
+
+fn tools(shape: &Shape<'_>) -> Result<Vec<Tool>, Failure> {
+    let mut names = HashSet::new();
+    let items = shape.list("tools")?.iter().enumerate();
+    let tools = items.map(|(index, item)| {
+        let tool = tool(item, &format!("tools[{index}]"))?;
+        match names.insert(tool.name.clone()) {
+            true => Ok(tool),
+            false => Err(wrong(format!("two tools are called `{}`", tool.name))),
+        }
+    });
+    tools.collect()
+}
+
+fn tool(item: &Json, place: &str) -> Result<Tool, Failure> {
+    let shape = Shape::of(item, place, &["name", "description", "inputSchema"])?;
+    let name = shape.required_text("name")?;
+    if !is_tool_name(&name) {
+        return Err(shape.refuse("name", "up to 64 letters, digits, `_` and `-`"));
+    }
+    let schema = shape.object("inputSchema")?.ok_or_else(|| shape.refuse("inputSchema", "a JSON Schema"))?;
+    Ok(Tool { name, description: shape.text("description")?, input_schema: schema.clone() })
+}
+
+fn is_tool_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=MAX_TOOL_NAME).contains(&name.len()) && name.bytes().all(plain)
+}
+
+fn tool_choice(shape: &Shape<'_>, tools: &[Tool]) -> Result<ToolChoice, Failure> {
+    let expected = "\"auto\", \"any\", \"none\" or { \"tool\": name }";
+    let choice = match shape.get("toolChoice") {
+        None => ToolChoice::Auto,
+        Some(Json::String(text)) => match &**text {
+            "auto" => ToolChoice::Auto,
+            "any" => ToolChoice::Any,
+            "none" => ToolChoice::None,
+            _ => return Err(shape.refuse("toolChoice", expected)),
+        },
+        Some(object) => ToolChoice::Tool(Shape::of(object, "`toolChoice`", &["tool"])?.required_text("tool")?),
+    };
+    let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+    match &choice {
+        ToolChoice::Any if tools.is_empty() => Err(wrong("`toolChoice` is \"any\", but there are no tools")),
+        ToolChoice::Tool(name) if !names.contains(&&**name) => {
+            Err(wrong(format!("`toolChoice` names the tool `{name}`; {}", instead(name, &names))))
+        }
+        _ => Ok(choice),
+    }
+}
+
+fn stop(shape: &Shape<'_>) -> Result<Vec<Arc<str>>, Failure> {
+    let refuse = || shape.refuse("stop", "a list of at most 16 texts, none of them empty");
+    let items = shape.list("stop")?;
+    if items.len() > MAX_STOPS {
+        return Err(refuse());
+    }
+    let text = |item: &Json| match item {
+        Json::String(text) if !text.is_empty() => Ok(text.clone()),
+        _ => Err(refuse()),
+    };
+    items.iter().map(text).collect()
+}

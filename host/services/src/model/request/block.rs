@@ -1,0 +1,198 @@
+//! Messages, and the blocks that they are made of.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Failure, Json};
+
+use super::super::shape::{Shape, instead, wrong};
+
+/// Who wrote a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::model) enum Role {
+    User,
+    Assistant,
+}
+
+/// A message of a conversation.
+#[derive(Clone, Debug)]
+pub(in crate::model) struct Message {
+    pub(in crate::model) role: Role,
+    pub(in crate::model) content: Vec<Block>,
+}
+
+/// A part of a message.
+#[derive(Clone, Debug)]
+pub(in crate::model) enum Block {
+    /// Text that is not empty.
+    Text { text: Arc<str>, raw: Option<Raw> },
+    /// The model calls a tool.
+    ToolUse { id: Arc<str>, name: Arc<str>, input: Json, raw: Option<Raw> },
+    /// What came of it: texts, images and raw blocks.
+    ToolResult { tool_use_id: Arc<str>, content: Vec<Block>, is_error: bool },
+    /// An image.
+    Image(Image),
+    /// What only one provider understands.
+    Raw(Raw),
+}
+
+/// What a provider wrote, as it wrote it.
+#[derive(Clone, Debug)]
+pub(in crate::model) struct Raw {
+    provider: Arc<str>,
+    value: Json,
+}
+
+/// An image, and what it is.
+#[derive(Clone, Debug)]
+pub(in crate::model) struct Image {
+    pub(in crate::model) mime: Arc<str>,
+    pub(in crate::model) source: Source,
+}
+
+/// Where an image is.
+#[derive(Clone, Debug)]
+pub(in crate::model) enum Source {
+    /// A file of the tenant's.
+    File(Arc<str>),
+    /// Where the provider fetches it.
+    Url(Arc<str>),
+}
+
+const TYPES: [&str; 5] = ["text", "tool_use", "tool_result", "image", "raw"];
+
+impl Raw {
+    /// What was written, if this provider wrote it. Another one would not understand it.
+    pub(in crate::model) fn for_provider(&self, name: &str) -> Option<&Json> {
+        (&*self.provider == name).then_some(&self.value)
+    }
+}
+
+impl Message {
+    pub(super) fn read(item: &Json, place: &str) -> Result<Message, Failure> {
+        let shape = Shape::of(item, place, &["role", "content"])?;
+        let role = match &*shape.required_text("role")? {
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            _ => return Err(wrong(format!("`role` of {place} is \"user\" or \"assistant\""))),
+        };
+        let content = blocks(&shape, place)?;
+        match content.iter().find(|block| !block.fits(role)) {
+            Some(block) => {
+                Err(wrong(format!("{place}: a block of type `{}` does not belong to this role", block.type_name())))
+            }
+            None => Ok(Message { role, content }),
+        }
+    }
+
+    /// Its text blocks, joined.
+    pub(in crate::model) fn text(&self) -> String {
+        self.content.iter().filter_map(Block::text).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The member `content`: a text or a list of blocks. Empty texts are left out: providers refuse them.
+fn blocks(shape: &Shape<'_>, place: &str) -> Result<Vec<Block>, Failure> {
+    let blocks = match shape.get("content") {
+        Some(Json::String(text)) => vec![Block::Text { text: text.clone(), raw: None }],
+        Some(Json::Array(items)) => {
+            let items = items.iter().enumerate();
+            items
+                .map(|(index, item)| Block::read(item, &format!("{place}.content[{index}]")))
+                .collect::<Result<_, _>>()?
+        }
+        _ => return Err(shape.refuse("content", "a text or a list of blocks")),
+    };
+    Ok(blocks.into_iter().filter(|block| block.text().is_none_or(|text| !text.is_empty())).collect())
+}
+
+impl Block {
+    fn read(item: &Json, place: &str) -> Result<Block, Failure> {
+        let kind = item.get("type").and_then(Json::as_str).unwrap_or_default();
+        match kind {
+            "text" => {
+                let shape = Shape::of(item, place, &["type", "text", "raw"])?;
+                let text = shape.text("text")?.ok_or_else(|| shape.refuse("text", "a text"))?;
+                Ok(Block::Text { text, raw: beside(&shape, place)? })
+            }
+            "tool_use" => {
+                let shape = Shape::of(item, place, &["type", "id", "name", "input", "raw"])?;
+                Ok(Block::ToolUse {
+                    id: shape.required_text("id")?,
+                    name: shape.required_text("name")?,
+                    input: shape.get("input").cloned().unwrap_or_else(|| Json::object::<&str>([])),
+                    raw: beside(&shape, place)?,
+                })
+            }
+            "tool_result" => tool_result(item, place),
+            "image" => image(item, place).map(Block::Image),
+            "raw" => {
+                let shape = Shape::of(item, place, &["type", "provider", "value"])?;
+                raw(&shape).map(Block::Raw)
+            }
+            other => Err(wrong(format!("{place} has the type `{other}`; {}", instead(other, &TYPES)))),
+        }
+    }
+
+    pub(in crate::model) fn text(&self) -> Option<&str> {
+        match self {
+            Block::Text { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    fn fits(&self, role: Role) -> bool {
+        match self {
+            Block::Text { .. } | Block::Raw(_) => true,
+            Block::ToolUse { .. } => role == Role::Assistant,
+            Block::ToolResult { .. } | Block::Image(_) => role == Role::User,
+        }
+    }
+
+    fn type_name(&self) -> &'static str {
+        match self {
+            Block::Text { .. } => "text",
+            Block::ToolUse { .. } => "tool_use",
+            Block::ToolResult { .. } => "tool_result",
+            Block::Image(_) => "image",
+            Block::Raw(_) => "raw",
+        }
+    }
+}
+
+fn tool_result(item: &Json, place: &str) -> Result<Block, Failure> {
+    let shape = Shape::of(item, place, &["type", "toolUseId", "content", "isError"])?;
+    let content = blocks(&shape, place)?;
+    let is_plain = |block: &Block| matches!(block, Block::Text { .. } | Block::Image(_) | Block::Raw(_));
+    match content.iter().find(|block| !is_plain(block)) {
+        Some(block) => Err(wrong(format!("{place}: a block of type `{}` is no result of a tool", block.type_name()))),
+        None => Ok(Block::ToolResult {
+            tool_use_id: shape.required_text("toolUseId")?,
+            content,
+            is_error: shape.flag("isError")?,
+        }),
+    }
+}
+
+fn image(item: &Json, place: &str) -> Result<Image, Failure> {
+    let shape = Shape::of(item, place, &["type", "mime", "fileId", "url"])?;
+    let source = match (shape.text("fileId")?, shape.text("url")?) {
+        (Some(file), None) => Source::File(file),
+        (None, Some(url)) if url.starts_with("https://") || url.starts_with("http://") => Source::Url(url),
+        (None, Some(_)) => return Err(shape.refuse("url", "an address that begins with `https://`")),
+        _ => return Err(wrong(format!("{place} has either a `fileId` or a `url`"))),
+    };
+    match shape.required_text("mime")? {
+        mime if mime.starts_with("image/") => Ok(Image { mime, source }),
+        _ => Err(shape.refuse("mime", "a media type such as `image/png`")),
+    }
+}
+
+fn beside(shape: &Shape<'_>, place: &str) -> Result<Option<Raw>, Failure> {
+    let read = |json| raw(&Shape::of(json, &format!("{place}.raw"), &["provider", "value"])?);
+    shape.get("raw").map(read).transpose()
+}
+
+fn raw(shape: &Shape<'_>) -> Result<Raw, Failure> {
+    let value = shape.get("value").ok_or_else(|| shape.refuse("value", "what the provider wrote"))?;
+    Ok(Raw { provider: shape.required_text("provider")?, value: value.clone() })
+}

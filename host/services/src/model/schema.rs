@@ -1,0 +1,166 @@
+//! Schemas of replies, as providers take them. Whoever asked checks the reply against the schema itself.
+
+use flowcell_contract::{Json, Object};
+
+/// What the schema of a reply is called, where it needs a name.
+pub(super) const NAME: &str = "reply";
+
+/// Objects in objects, at most; deeper schemas are sent as they are.
+const MAX_DEPTH: usize = 64;
+
+/// Formats of texts that Anthropic knows.
+const FORMATS: [&str; 10] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
+
+/// Keywords that stay.
+const PLAIN: [&str; 8] = ["type", "enum", "const", "title", "description", "default", "required", "$ref"];
+
+/// A schema that Anthropic takes: objects have no other members than those named, `oneOf` is `anyOf`, `minItems` is at most
+/// 1, and every constraint that it does not know is a sentence of the description.
+pub(super) fn for_anthropic(schema: &Json) -> Json {
+    transformed(schema, 0)
+}
+
+fn transformed(schema: &Json, depth: usize) -> Json {
+    let Some(members) = schema.as_object().filter(|_| depth < MAX_DEPTH) else { return schema.clone() };
+    let inner = |schema: &Json| transformed(schema, depth + 1);
+    let mut kept = Object::default();
+    let mut moved = Vec::new();
+    for (key, value) in members {
+        match (&**key, value) {
+            (plain, value) if PLAIN.contains(&plain) => {
+                kept.insert(key.clone(), value.clone());
+            }
+            ("properties" | "$defs" | "definitions", Json::Object(named)) => {
+                let named = named.iter().map(|(name, schema)| (name.clone(), inner(schema)));
+                kept.insert(key.clone(), Json::object(named));
+            }
+            ("items", value) => {
+                kept.insert(key.clone(), inner(value));
+            }
+            ("anyOf" | "oneOf", Json::Array(choices)) => {
+                kept.insert("anyOf".into(), Json::array(choices.iter().map(inner)));
+            }
+            ("allOf", Json::Array(parts)) => {
+                kept.insert(key.clone(), Json::array(parts.iter().map(inner)));
+            }
+            ("format", Json::String(format)) if FORMATS.contains(&&**format) => {
+                kept.insert(key.clone(), value.clone());
+            }
+            ("minItems", value) if value.as_u64().is_some_and(|least| least <= 1) => {
+                kept.insert(key.clone(), value.clone());
+            }
+            ("additionalProperties" | "$schema" | "$id", _) => {}
+            _ => moved.push(format!("{key}: {value}")),
+        }
+    }
+    if is_object(members) {
+        kept.insert("additionalProperties".into(), Json::from(false));
+    }
+    describe(&mut kept, &moved);
+    Json::object(kept)
+}
+
+/// Adds constraints to what a schema says about itself.
+fn describe(kept: &mut Object, moved: &[String]) {
+    if moved.is_empty() {
+        return;
+    }
+    let constraints = format!("{{{}}}", moved.join(", "));
+    let text = match kept.get("description").and_then(Json::as_str) {
+        Some(own) => format!("{own}\n\n{constraints}"),
+        None => constraints,
+    };
+    kept.insert("description".into(), Json::from(text));
+}
+
+/// Whether a schema is what OpenAI takes strictly: every object names all its members, requires them, and allows no others.
+pub(super) fn is_strict(schema: &Json) -> bool {
+    is_object_at_top(schema) && strict(schema, 0)
+}
+
+fn is_object_at_top(schema: &Json) -> bool {
+    schema.as_object().is_some_and(is_object)
+}
+
+fn strict(schema: &Json, depth: usize) -> bool {
+    let Some(members) = schema.as_object().filter(|_| depth < MAX_DEPTH) else { return false };
+    let unknown = ["oneOf", "allOf", "not", "if", "patternProperties", "prefixItems", "dependentRequired"];
+    if members.keys().any(|key| unknown.contains(&&**key)) {
+        return false;
+    }
+    let named = |key: &str| members.get(key).and_then(Json::as_object).into_iter().flat_map(|named| named.values());
+    let listed = members.get("anyOf").and_then(Json::as_array).unwrap_or_default();
+    let inner = named("properties").chain(named("$defs")).chain(members.get("items")).chain(listed);
+    (!is_object(members) || closed(members)) && inner.into_iter().all(|schema| strict(schema, depth + 1))
+}
+
+/// Whether an object has exactly the members that it names.
+fn closed(members: &Object) -> bool {
+    let required = members.get("required").and_then(Json::as_array).unwrap_or_default();
+    let named = members.get("properties").and_then(Json::as_object);
+    let all = named.is_some_and(|named| named.keys().all(|name| required.iter().any(|one| one.as_str() == Some(name))));
+    all && members.get("additionalProperties").and_then(Json::as_bool) == Some(false)
+}
+
+fn is_object(members: &Object) -> bool {
+    let named = match members.get("type") {
+        Some(Json::Array(kinds)) => kinds.iter().any(|kind| kind.as_str() == Some("object")),
+        kind => kind.and_then(Json::as_str) == Some("object"),
+    };
+    named || members.contains_key("properties")
+}
+
+#[cfg(test)]
+mod tests {
+    use flowcell_contract::Json;
+
+    use super::{for_anthropic, is_strict};
+
+    #[test]
+    fn constraints_that_anthropic_does_not_know_are_told_in_words() {
+        let table = [
+            (r#"{"type":"string"}"#, r#"{"type":"string"}"#),
+            (
+                r#"{"type":"object","properties":{"n":{"type":"number","minimum":1}},"additionalProperties":true}"#,
+                r#"{"type":"object","properties":{"n":{"type":"number","description":"{minimum: 1}"}},"additionalProperties":false}"#,
+            ),
+            (
+                r#"{"oneOf":[{"type":"object","properties":{}},{"type":"null"}]}"#,
+                r#"{"anyOf":[{"type":"object","properties":{},"additionalProperties":false},{"type":"null"}]}"#,
+            ),
+            (r#"{"type":"array","minItems":1}"#, r#"{"type":"array","minItems":1}"#),
+            (
+                r#"{"type":"array","minItems":2,"maxItems":3,"description":"Few."}"#,
+                r#"{"type":"array","description":"Few.\n\n{minItems: 2, maxItems: 3}"}"#,
+            ),
+            (r#"{"type":"string","format":"uuid"}"#, r#"{"type":"string","format":"uuid"}"#),
+            (r#"{"type":"string","format":"color"}"#, r#"{"type":"string","description":"{format: \"color\"}"}"#),
+            (
+                r##"{"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}}"##,
+                r##"{"$ref":"#/$defs/a","$defs":{"a":{"type":"object","additionalProperties":false}}}"##,
+            ),
+        ];
+        for (schema, expected) in table {
+            assert_eq!(for_anthropic(&Json::parse(schema).unwrap()), Json::parse(expected).unwrap(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn only_closed_schemas_are_strict() {
+        let closed =
+            r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
+        let table = [
+            (closed.to_owned(), true),
+            (closed.replace(r#"["a"]"#, "[]"), false),
+            (closed.replace("false", "true"), false),
+            (closed.replace(r#"{"type":"string"}"#, r#"{"type":"object"}"#), false),
+            (closed.replace(r#"{"type":"string"}"#, r#"{"oneOf":[]}"#), false),
+            (r#"{"type":"string"}"#.to_owned(), false),
+            ("true".to_owned(), false),
+        ];
+        for (schema, expected) in table {
+            assert_eq!(is_strict(&Json::parse(&schema).unwrap()), expected, "{schema}");
+        }
+    }
+}

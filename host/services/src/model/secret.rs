@@ -1,0 +1,96 @@
+//! Keys of providers: where they are, and how they stay out of everything that is told.
+
+use std::{env, fmt, fs, path::PathBuf, sync::Arc};
+
+use base64::Engine as _;
+use flowcell_contract::Failure;
+use hyper::header::HeaderValue;
+
+use crate::code;
+
+/// Bytes of a file with a key, at most.
+const MAX_KEY: usize = 16 * 1024;
+
+/// What stands where a key was.
+const HIDDEN: &str = "[key]";
+
+/// Shorter keys are not looked for in texts: they would be found in everything.
+const MIN_HIDDEN: usize = 4;
+
+/// Looks a variable of the environment up.
+pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// The environment of this process.
+pub(super) fn environment() -> Environment {
+    Arc::new(|name| env::var(name).ok())
+}
+
+/// Where a key is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KeySource {
+    /// In a variable of the host's environment.
+    Environment(String),
+    /// In a file, alone.
+    File(PathBuf),
+}
+
+/// A key. It has no text form.
+#[derive(Clone)]
+pub(super) struct Key(String);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Key")
+    }
+}
+
+impl KeySource {
+    /// Reads the key. What goes wrong is `model_auth` and names the place, never the content.
+    pub(super) async fn read(&self, environment: &Environment) -> Result<Key, Failure> {
+        let wrong = |why: &str| Failure::new(code::MODEL_AUTH, format!("{}: {why}", self.place()));
+        let text = match self {
+            KeySource::Environment(name) => environment(name).ok_or_else(|| wrong("it is not set"))?,
+            KeySource::File(path) => {
+                let path = path.clone();
+                let read = tokio::task::spawn_blocking(move || fs::read_to_string(path)).await;
+                read.ok().and_then(Result::ok).ok_or_else(|| wrong("it cannot be read as a text"))?
+            }
+        };
+        let text = text.trim();
+        match text.len() <= MAX_KEY && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            true if text.is_empty() => Err(wrong("it is empty")),
+            true => Ok(Key(text.to_owned())),
+            false => Err(wrong("it has something else than one key of printable ASCII characters")),
+        }
+    }
+
+    fn place(&self) -> String {
+        match self {
+            KeySource::Environment(name) => format!("the key is read from the environment variable {name}"),
+            KeySource::File(path) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                format!("the key is read from the file {name}")
+            }
+        }
+    }
+}
+
+impl Key {
+    /// A header value with the key in it, marked so that it is not printed.
+    pub(super) fn header(&self, prefix: &str) -> Result<HeaderValue, Failure> {
+        let value = HeaderValue::from_str(&format!("{prefix}{}", self.0));
+        let mut value = value.map_err(|_| Failure::new(code::MODEL_AUTH, "the key cannot stand in a header"))?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    /// A text of the provider's without the key, however it is encoded there.
+    pub(super) fn hide_in(&self, text: &str) -> String {
+        if self.0.len() < MIN_HIDDEN {
+            return text.to_owned();
+        }
+        let base64 = base64::engine::general_purpose::STANDARD_NO_PAD.encode(&self.0);
+        let escaped: String = url::form_urlencoded::byte_serialize(self.0.as_bytes()).collect();
+        text.replace(&self.0, HIDDEN).replace(&base64, HIDDEN).replace(&escaped, HIDDEN)
+    }
+}

@@ -1,0 +1,108 @@
+//! Objects of which every member is known, and the sentences about those that are not.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Failure, Json, Object, code};
+
+/// The members of an object, which stands at a place that messages name.
+pub(super) struct Shape<'a> {
+    place: String,
+    members: &'a Object,
+}
+
+/// An `invalid_input`.
+pub(super) fn wrong(message: impl Into<String>) -> Failure {
+    Failure::new(code::INVALID_INPUT, message)
+}
+
+/// Of these names the one that was probably meant.
+pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (name.chars().count() / 3).max(1);
+    let distances = known.into_iter().map(|candidate| (strsim::osa_distance(name, candidate), candidate));
+    distances.filter(|(distance, _)| *distance <= limit).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
+}
+
+/// What to write instead of an unknown name: the nearest one, or any of them.
+pub(super) fn instead(name: &str, known: &[&str]) -> String {
+    match nearest(name, known.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("there is `{}`", known.join("`, `")),
+    }
+}
+
+impl<'a> Shape<'a> {
+    /// Reads an object that has no other members than these.
+    pub(super) fn of(json: &'a Json, place: &str, known: &[&str]) -> Result<Shape<'a>, Failure> {
+        let members =
+            json.as_object().ok_or_else(|| wrong(format!("{place} is an object, not {}", json.type_name())))?;
+        match members.keys().find(|key| !known.contains(&key.as_ref())) {
+            Some(unknown) => Err(wrong(format!("{place} has no `{unknown}`; {}", instead(unknown, known)))),
+            None => Ok(Shape { place: place.to_owned(), members }),
+        }
+    }
+
+    /// Says what a member should be.
+    pub(super) fn refuse(&self, name: &str, expected: &str) -> Failure {
+        let found = self.members.get(name).map_or("missing", Json::type_name);
+        wrong(format!("`{name}` of {} is {expected}; it is {found}", self.place))
+    }
+
+    /// A member that is there and not null.
+    pub(super) fn get(&self, name: &str) -> Option<&'a Json> {
+        self.members.get(name).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn text(&self, name: &str) -> Result<Option<Arc<str>>, Failure> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Json::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(self.refuse(name, "a text")),
+        }
+    }
+
+    /// A text that is there and not empty.
+    pub(super) fn required_text(&self, name: &str) -> Result<Arc<str>, Failure> {
+        self.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| self.refuse(name, "a text that is not empty"))
+    }
+
+    pub(super) fn list(&self, name: &str) -> Result<&'a [Json], Failure> {
+        match self.get(name) {
+            None => Ok(&[]),
+            Some(value) => value.as_array().ok_or_else(|| self.refuse(name, "a list")),
+        }
+    }
+
+    pub(super) fn object(&self, name: &str) -> Result<Option<&'a Json>, Failure> {
+        match self.get(name) {
+            Some(value) if value.as_object().is_none() => Err(self.refuse(name, "an object")),
+            value => Ok(value),
+        }
+    }
+
+    /// A number from `least` to `most`.
+    pub(super) fn number(&self, name: &str, least: f64, most: f64) -> Result<Option<Json>, Failure> {
+        let fits = |value: &Json| value.as_f64().is_some_and(|number| (least..=most).contains(&number));
+        match self.get(name) {
+            Some(value) if !fits(value) => Err(self.refuse(name, &format!("a number from {least} to {most}"))),
+            value => Ok(value.cloned()),
+        }
+    }
+
+    /// A whole number of at least `least`.
+    pub(super) fn whole(&self, name: &str, least: u64) -> Result<Option<u64>, Failure> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(value) => match value.as_u64().filter(|number| *number >= least) {
+                Some(number) => Ok(Some(number)),
+                None => Err(self.refuse(name, &format!("a whole number of at least {least}"))),
+            },
+        }
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
+        match self.get(name) {
+            None => Ok(false),
+            Some(value) => value.as_bool().ok_or_else(|| self.refuse(name, "true or false")),
+        }
+    }
+}

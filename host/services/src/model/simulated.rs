@@ -1,0 +1,163 @@
+//! The provider `simulated`: no network, and the same reply whenever the same is asked.
+//!
+//! A script is a list of [`Entry`]. Entries with a `match` that the last text of the user contains come first: the first of
+//! them answers it, the second answers after the results of the tools that the first called, and so on. Otherwise the entries
+//! without a `match` answer in their order, one for each turn of the conversation. Nothing is counted outside of the
+//! conversation, so that a conversation that goes on in another process gets the same replies.
+//!
+//! What no entry answers is answered by `simulated reply to: …`, or by a minimal value of `outputSchema`. No tool is called.
+
+mod minimal;
+mod sample;
+mod script;
+
+use std::{sync::Arc, time::Duration};
+
+use flowcell_contract::{Failure, Json};
+
+pub use self::script::{Entry, ScriptedCall, ScriptedError, ScriptedUsage};
+use super::{
+    clock::{Clock, Wait},
+    dialect::Delta,
+    price::{Spent, Usage, estimated_tokens},
+    reply::{Blocks, Outcome, Stop},
+    request::{Request, Role},
+    telling::Telling,
+    trouble::Trouble,
+};
+use crate::code;
+
+/// Letters of a piece of text, unless an entry says.
+const CHUNK: usize = 16;
+/// Letters of the user's text that are repeated.
+const REPEATED: usize = 200;
+
+/// Replies that were written before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Script(Arc<[Entry]>);
+
+/// What an entry came to.
+pub(super) struct Played {
+    pub(super) outcome: Outcome,
+    pub(super) spent: Spent,
+}
+
+impl Script {
+    pub(super) fn new(entries: Vec<Entry>) -> Result<Script, String> {
+        for (index, entry) in entries.iter().enumerate() {
+            entry.check().map_err(|why| format!("script[{index}]: {why}"))?;
+        }
+        Ok(Script(entries.into()))
+    }
+
+    /// Reads a script, a list in YAML or JSON.
+    pub(super) fn parse(text: &str) -> Result<Script, String> {
+        Script::new(serde_yaml::from_str(text).map_err(|error| error.to_string())?)
+    }
+
+    /// Answers a turn, or fails as the script says.
+    pub(super) async fn play(
+        &self,
+        request: &Request,
+        attempt: u32,
+        clock: &dyn Clock,
+        telling: &mut Telling,
+        blocks: &mut Blocks,
+    ) -> Result<Played, Trouble> {
+        let fallback = Entry::default();
+        let entry = self.entry(request).unwrap_or(&fallback);
+        pause(clock, entry.delay_ms).await;
+        if let Some(error) = entry.error.as_ref().filter(|error| error.times.is_none_or(|times| attempt <= times)) {
+            return Err(failed(error));
+        }
+        let text = match &entry.json {
+            Some(json) => json.to_text(),
+            None => match &entry.text {
+                Some(text) => text.clone(),
+                None if !entry.tool_calls.is_empty() => String::new(),
+                None => unscripted(request)?,
+            },
+        };
+        let thinking = entry.thinking.as_deref().unwrap_or_default();
+        told(entry, thinking, Delta::Thinking, clock, telling).await;
+        told(entry, &text, Delta::Text, clock, telling).await;
+        Ok(played(entry, request, thinking, &text, blocks))
+    }
+
+    /// The entry that answers a request.
+    fn entry(&self, request: &Request) -> Option<&Entry> {
+        let asked = request.last_user_text();
+        let fits = |entry: &&Entry| entry.matches.as_ref().is_some_and(|part| asked.contains(part.as_str()));
+        let mut matching = self.0.iter().filter(fits).peekable();
+        if matching.peek().is_some() {
+            return matching.nth(turns_since(request, &asked));
+        }
+        let turns = request.messages.iter().filter(|message| message.role == Role::Assistant).count();
+        self.0.iter().filter(|entry| entry.matches.is_none()).nth(turns)
+    }
+}
+
+/// How many turns there were since the user wrote this.
+fn turns_since(request: &Request, asked: &str) -> usize {
+    let later = request.messages.iter().rev().take_while(|one| one.role == Role::Assistant || one.text() != asked);
+    later.filter(|message| message.role == Role::Assistant).count()
+}
+
+fn failed(error: &ScriptedError) -> Trouble {
+    let message = error.message.as_deref().unwrap_or("the script says so");
+    let wait = error.retry_after_ms.map(Duration::from_millis);
+    Trouble { wait, ..Trouble::new(&error.code, message) }
+}
+
+fn unscripted(request: &Request) -> Result<String, Failure> {
+    match &request.output_schema {
+        Some(schema) => {
+            let value =
+                minimal::value(&schema.to_serde()).map_err(|why| Failure::new(code::MODEL_INVALID_REQUEST, why))?;
+            Ok(value.to_string())
+        }
+        None => {
+            Ok(format!("simulated reply to: {}", request.last_user_text().chars().take(REPEATED).collect::<String>()))
+        }
+    }
+}
+
+async fn pause(clock: &dyn Clock, milliseconds: u64) {
+    if milliseconds > 0 {
+        clock.sleep(Wait::Simulated, Duration::from_millis(milliseconds)).await;
+    }
+}
+
+async fn told(entry: &Entry, text: &str, delta: fn(String) -> Delta, clock: &dyn Clock, telling: &mut Telling) {
+    let letters: Vec<char> = text.chars().collect();
+    for (index, piece) in letters.chunks(entry.chunk.unwrap_or(CHUNK)).enumerate() {
+        if index > 0 {
+            pause(clock, entry.chunk_delay_ms).await;
+        }
+        telling.add(delta(piece.iter().collect()));
+    }
+}
+
+fn played(entry: &Entry, request: &Request, thinking: &str, text: &str, blocks: &mut Blocks) -> Played {
+    let mut content = Vec::new();
+    if !thinking.is_empty() {
+        let members = [("type", Json::from("thinking")), ("thinking", Json::from(thinking))];
+        content.push(blocks.raw(Json::object(members)));
+    }
+    if !text.is_empty() {
+        content.push(blocks.text(text, None));
+    }
+    for call in &entry.tool_calls {
+        content.push(blocks.tool_use(call.id.as_deref().unwrap_or_default(), &call.name, call.input(), None));
+    }
+    let usual = if entry.tool_calls.is_empty() { Stop::End } else { Stop::ToolCalls };
+    let stop = entry.stop.as_deref().and_then(Stop::named).unwrap_or(usual);
+    let written = content.iter().map(|block| block.to_text().len()).sum();
+    let read: usize = request.messages.iter().map(|message| message.text().len()).sum();
+    let guess =
+        Usage { input: estimated_tokens(read), output: estimated_tokens(written), estimated: true, ..Usage::default() };
+    let usage =
+        entry.usage.map_or(guess, |usage| Usage { input: usage.input, output: usage.output, ..Usage::default() });
+    let outcome = Outcome { id: "simulated".into(), model: None, content, stop, raw_stop: None };
+    Played { outcome, spent: Spent { usage, cost_usd: None } }
+}

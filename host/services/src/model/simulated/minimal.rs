@@ -1,0 +1,285 @@
+//! A small value of a JSON Schema.
+
+use serde_json::{Map, Number, Value, json};
+
+use super::sample;
+
+/// Schemas in schemas, at most.
+const MAX_DEPTH: usize = 32;
+/// Items of a list, at most.
+const MAX_ITEMS: u64 = 1000;
+/// Letters of a text, at most.
+const MAX_LETTERS: usize = 100_000;
+
+/// A value that is valid, checked. The error says why there is none.
+pub(super) fn value(schema: &Value) -> Result<Value, String> {
+    let validator = jsonschema::options()
+        .offline()
+        .build(schema)
+        .map_err(|error| format!("`outputSchema` is no JSON Schema: {error}"))?;
+    let value = Generator { root: schema }.value(schema, 0);
+    match validator.validate(&value) {
+        Ok(()) => Ok(value),
+        Err(error) => Err(format!("no value of `outputSchema` could be made; write a script: {error}")),
+    }
+}
+
+struct Generator<'a> {
+    root: &'a Value,
+}
+
+impl Generator<'_> {
+    fn value(&self, schema: &Value, depth: usize) -> Value {
+        let Some(members) = schema.as_object().filter(|_| depth < MAX_DEPTH) else { return Value::Null };
+        let members = self.flattened(members.clone());
+        if let Some(value) = members.get("const").or(members.get("enum").and_then(|one_of| one_of.get(0))) {
+            return value.clone();
+        }
+        match kind(&members) {
+            "object" => self.object(&members, depth),
+            "array" => self.array(&members, depth),
+            "string" => Value::from(text(&members)),
+            "integer" => number(&members, true),
+            "number" => number(&members, false),
+            "boolean" => Value::Bool(false),
+            _ => Value::Null,
+        }
+    }
+
+    /// The members of a schema with those that it refers to: all of `allOf`, the first of `anyOf` and `oneOf`.
+    fn flattened(&self, mut members: Map<String, Value>) -> Map<String, Value> {
+        for _ in 0..MAX_DEPTH {
+            let mut parts = Vec::new();
+            if let Some(Value::String(target)) = members.remove("$ref") {
+                let pointer = target.strip_prefix('#').unwrap_or_default();
+                parts.extend(self.root.pointer(pointer).filter(|_| target.starts_with('#')).cloned());
+            }
+            if let Some(Value::Array(all)) = members.remove("allOf") {
+                parts.extend(all);
+            }
+            for key in ["anyOf", "oneOf"] {
+                if let Some(Value::Array(choices)) = members.remove(key) {
+                    parts.extend(choices.into_iter().next());
+                }
+            }
+            if parts.is_empty() {
+                break;
+            }
+            parts.into_iter().for_each(|part| merge(&mut members, part));
+        }
+        members
+    }
+
+    fn object(&self, members: &Map<String, Value>, depth: usize) -> Value {
+        let properties = members.get("properties").and_then(Value::as_object);
+        let required =
+            members.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let mut names: Vec<&str> = required.collect();
+        let least = members.get("minProperties").and_then(Value::as_u64).unwrap_or(0);
+        for name in properties.into_iter().flat_map(Map::keys) {
+            if (names.len() as u64) < least && !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        let other = members.get("additionalProperties").filter(|schema| schema.is_object());
+        let value_of = |name: &str| {
+            let schema = properties.and_then(|properties| properties.get(name)).or(other);
+            schema.map_or(Value::Null, |schema| self.value(schema, depth + 1))
+        };
+        let mut object: Map<String, Value> = names.into_iter().map(|name| (name.to_owned(), value_of(name))).collect();
+        for number in 1.. {
+            if object.len() as u64 >= least.min(MAX_ITEMS) {
+                break;
+            }
+            object.insert(format!("key{number}"), value_of(""));
+        }
+        Value::Object(object)
+    }
+
+    fn array(&self, members: &Map<String, Value>, depth: usize) -> Value {
+        let least = members.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(MAX_ITEMS) as usize;
+        let first = members.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let rest = members.get("items");
+        let unique = members.get("uniqueItems") == Some(&Value::Bool(true));
+        let mut items = Vec::with_capacity(least);
+        for index in 0..least {
+            let schema = first.get(index).or(rest).cloned().unwrap_or(Value::Null);
+            let item = self.value(&schema, depth + 1);
+            items.push(if unique { distinct(item, index, &schema) } else { item });
+        }
+        Value::Array(items)
+    }
+}
+
+/// Adds another schema to one: what both name is put together, or taken from the first.
+fn merge(members: &mut Map<String, Value>, part: Value) {
+    let Value::Object(part) = part else { return };
+    for (key, value) in part {
+        match (members.get_mut(&key), value) {
+            (Some(Value::Object(own)), Value::Object(more)) if key == "properties" => {
+                more.into_iter().for_each(|(name, schema)| {
+                    own.entry(name).or_insert(schema);
+                });
+            }
+            (Some(Value::Array(own)), Value::Array(more)) if key == "required" || key == "allOf" => own.extend(more),
+            (Some(_), _) => {}
+            (None, value) => {
+                members.insert(key, value);
+            }
+        }
+    }
+}
+
+fn kind(members: &Map<String, Value>) -> &str {
+    match members.get("type") {
+        Some(Value::String(kind)) => return kind,
+        Some(Value::Array(kinds)) => {
+            let named = kinds.iter().filter_map(Value::as_str);
+            return named.clone().find(|kind| *kind != "null").unwrap_or("null");
+        }
+        _ => {}
+    }
+    let has = |keys: &[&str]| keys.iter().any(|key| members.contains_key(*key));
+    if has(&["properties", "required", "minProperties", "additionalProperties"]) {
+        "object"
+    } else if has(&["items", "prefixItems", "minItems"]) {
+        "array"
+    } else if has(&["minLength", "pattern", "format"]) {
+        "string"
+    } else if has(&["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"]) {
+        "number"
+    } else {
+        "null"
+    }
+}
+
+fn text(members: &Map<String, Value>) -> String {
+    let pattern = members.get("pattern").and_then(Value::as_str).and_then(sample::text);
+    let format = members.get("format").and_then(Value::as_str).and_then(of_format);
+    let mut text = pattern.or(format.map(str::to_owned)).unwrap_or_default();
+    let least = members.get("minLength").and_then(Value::as_u64).unwrap_or(0);
+    let missing = usize::try_from(least).unwrap_or(usize::MAX).min(MAX_LETTERS).saturating_sub(text.chars().count());
+    let last = text.chars().last().unwrap_or('a');
+    text.extend(std::iter::repeat_n(last, missing));
+    text
+}
+
+fn of_format(format: &str) -> Option<&'static str> {
+    Some(match format {
+        "date-time" => "2000-01-01T00:00:00Z",
+        "date" => "2000-01-01",
+        "time" => "00:00:00Z",
+        "duration" => "PT0S",
+        "email" | "idn-email" => "a@example.com",
+        "hostname" | "idn-hostname" => "example.com",
+        "uri" | "iri" | "uri-reference" | "iri-reference" => "https://example.com/",
+        "uuid" => "00000000-0000-0000-0000-000000000000",
+        "ipv4" => "192.0.2.1",
+        "ipv6" => "2001:db8::1",
+        _ => return None,
+    })
+}
+
+/// Zero, or the nearest number to it that is allowed.
+fn number(members: &Map<String, Value>, whole: bool) -> Value {
+    let bound = |key: &str| members.get(key).and_then(Value::as_f64);
+    let step = bound("multipleOf").filter(|step| *step > 0.0).unwrap_or(if whole { 1.0 } else { 0.0 });
+    let above = |least: f64, open: bool| match step > 0.0 {
+        true => {
+            let first = (least / step).ceil() * step;
+            if open && first <= least { first + step } else { first }
+        }
+        false => least + if open { 1.0 } else { 0.0 },
+    };
+    let least = bound("exclusiveMinimum").map(|least| above(least, true)).into_iter();
+    let least = least.chain(bound("minimum").map(|least| above(least, false))).fold(f64::NEG_INFINITY, f64::max);
+    let most = bound("exclusiveMaximum").map(|most| -above(-most, true)).into_iter();
+    let most = most.chain(bound("maximum").map(|most| -above(-most, false))).fold(f64::INFINITY, f64::min);
+    let mut number = 0.0_f64.max(least).min(most.max(least));
+    let open = bound("exclusiveMaximum").filter(|most| number >= *most);
+    if let Some(most) = open.or(bound("maximum").filter(|most| number > *most)).filter(|_| step == 0.0) {
+        // Between two bounds that are closer than one.
+        number = (bound("exclusiveMinimum").or(bound("minimum")).unwrap_or(most - 2.0) + most) / 2.0;
+    }
+    match number.fract() == 0.0 && number.abs() < 9e15 {
+        true => json!(number as i64),
+        false => Number::from_f64(number).map_or(Value::Null, Value::Number),
+    }
+}
+
+/// An item that differs from those before, if that is simple.
+fn distinct(item: Value, index: usize, schema: &Value) -> Value {
+    if let Some(value) = schema.get("enum").and_then(|one_of| one_of.get(index)) {
+        return value.clone();
+    }
+    match item {
+        Value::Number(number) => json!(number.as_f64().unwrap_or(0.0) as i64 + index as i64),
+        Value::String(text) => Value::from(format!("{text}{index}")),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::value;
+
+    #[test]
+    fn values_are_valid_and_small() {
+        let table = [
+            (json!({}), json!(null)),
+            (json!({ "type": "string" }), json!("")),
+            (json!({ "type": "string", "minLength": 3 }), json!("aaa")),
+            (json!({ "type": "string", "pattern": "^[A-Z]{2}\\d$" }), json!("AA0")),
+            (json!({ "type": "string", "format": "date" }), json!("2000-01-01")),
+            (json!({ "type": ["null", "integer"], "minimum": 1.5 }), json!(2)),
+            (json!({ "type": "integer", "exclusiveMinimum": 3 }), json!(4)),
+            (json!({ "type": "integer", "maximum": -3 }), json!(-3)),
+            (json!({ "type": "integer", "minimum": 7, "multipleOf": 5 }), json!(10)),
+            (json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1 }), json!(1)),
+            (json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 }), json!(0.5)),
+            (json!({ "type": "boolean" }), json!(false)),
+            (json!({ "enum": ["x", "y"] }), json!("x")),
+            (json!({ "const": 4 }), json!(4)),
+            (json!({ "type": "array", "items": { "type": "integer" }, "minItems": 2 }), json!([0, 0])),
+            (
+                json!({ "type": "array", "items": { "enum": [3, 4] }, "minItems": 2, "uniqueItems": true }),
+                json!([3, 4]),
+            ),
+            (json!({ "type": "array", "prefixItems": [{ "type": "string" }], "minItems": 1 }), json!([""])),
+            (
+                json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": {} }, "required": ["a", "c"] }),
+                json!({ "a": "", "c": null }),
+            ),
+            (
+                json!({ "minProperties": 2, "additionalProperties": { "type": "integer" } }),
+                json!({ "key1": 0, "key2": 0 }),
+            ),
+            (json!({ "anyOf": [{ "type": "integer" }, { "type": "string" }] }), json!(0)),
+            (json!({ "oneOf": [{ "const": "a" }, { "const": "b" }] }), json!("a")),
+            (
+                json!({ "allOf": [{ "properties": { "a": { "type": "integer" } }, "required": ["a"] }, { "required": ["b"] }] }),
+                json!({ "a": 0, "b": null }),
+            ),
+            (
+                json!({ "$ref": "#/$defs/node", "$defs": { "node": { "type": "object", "required": ["n"],
+                    "properties": { "n": { "type": "integer" }, "next": { "$ref": "#/$defs/node" } } } } }),
+                json!({ "n": 0 }),
+            ),
+        ];
+        for (schema, expected) in table {
+            assert_eq!(value(&schema), Ok(expected), "{schema}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_said() {
+        let endless = json!({ "type": "object", "required": ["a"], "properties": { "a": { "$ref": "#" } } });
+        let table: [Value; 4] =
+            [json!({ "type": "string", "pattern": "(?=x)y" }), json!(false), endless, json!({ "type": "nonsense" })];
+        for schema in table {
+            assert!(value(&schema).is_err(), "{schema}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A text that a simple pattern matches: letters, classes, groups, the first of alternatives, and least repetitions.
+
+use std::{iter::Peekable, str::Chars};
+
+/// Repetitions of one part, at most.
+const MAX_REPEATED: usize = 256;
+/// Groups in groups, at most.
+const MAX_DEPTH: usize = 16;
+
+/// A text that the pattern probably matches; none if the pattern is not that simple. Whoever asks checks it.
+pub(super) fn text(pattern: &str) -> Option<String> {
+    let mut letters = pattern.chars().peekable();
+    let sample = alternatives(&mut letters, 0)?;
+    letters.next().is_none().then_some(sample)
+}
+
+/// The first of some alternatives, up to the end of their group.
+fn alternatives(letters: &mut Peekable<Chars<'_>>, depth: usize) -> Option<String> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    let first = sequence(letters, depth)?;
+    while letters.next_if_eq(&'|').is_some() {
+        sequence(letters, depth)?;
+    }
+    Some(first)
+}
+
+fn sequence(letters: &mut Peekable<Chars<'_>>, depth: usize) -> Option<String> {
+    let mut sample = String::new();
+    while let Some(letter) = letters.next_if(|letter| !matches!(letter, '|' | ')')) {
+        let part = match letter {
+            '^' | '$' => continue,
+            '.' => "a".to_owned(),
+            '\\' => escaped(letters.next()?)?.to_string(),
+            '[' => class(letters)?.to_string(),
+            '(' => group(letters, depth)?,
+            '*' | '+' | '?' | '{' => return None,
+            plain => plain.to_string(),
+        };
+        sample.push_str(&part.repeat(least(letters)?));
+    }
+    Some(sample)
+}
+
+fn group(letters: &mut Peekable<Chars<'_>>, depth: usize) -> Option<String> {
+    if letters.next_if_eq(&'?').is_some() {
+        letters.next_if_eq(&':')?;
+    }
+    let sample = alternatives(letters, depth + 1)?;
+    letters.next_if_eq(&')')?;
+    Some(sample)
+}
+
+/// How often the part before is repeated at least.
+fn least(letters: &mut Peekable<Chars<'_>>) -> Option<usize> {
+    let least = match letters.peek() {
+        Some('*' | '?') => 0,
+        Some('+') => 1,
+        Some('{') => {
+            letters.next();
+            let mut inner = String::new();
+            while let Some(letter) = letters.next_if(|letter| *letter != '}') {
+                inner.push(letter);
+            }
+            inner.split(',').next()?.trim().parse().ok().filter(|least| *least <= MAX_REPEATED)?
+        }
+        _ => return Some(1),
+    };
+    letters.next()?;
+    letters.next_if_eq(&'?');
+    Some(least)
+}
+
+fn escaped(letter: char) -> Option<char> {
+    match letter {
+        'd' => Some('0'),
+        'w' => Some('a'),
+        's' => Some(' '),
+        letter if letter.is_alphanumeric() => None,
+        letter => Some(letter),
+    }
+}
+
+/// A letter of a class: its first, or one that a negated class does not have.
+fn class(letters: &mut Peekable<Chars<'_>>) -> Option<char> {
+    let negated = letters.next_if_eq(&'^').is_some();
+    let mut members = Vec::new();
+    loop {
+        match letters.next()? {
+            ']' if !members.is_empty() => break,
+            '\\' => members.push(escaped(letters.next()?)?),
+            '[' => return None,
+            letter => members.push(letter),
+        }
+    }
+    if !negated {
+        return members.first().copied();
+    }
+    // With ranges it is a guess.
+    ('a'..='z').chain('0'..='9').chain('A'..='Z').rev().find(|letter| !members.contains(letter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn samples_match_their_patterns() {
+        let patterns = [
+            "^abc$",
+            "^[a-z]+$",
+            "^[A-Z]{2}-\\d{4}$",
+            "^(foo|bar)baz$",
+            "^(?:a|b)(c(d|e)){2,3}$",
+            "^a*b?c+$",
+            "^\\w+@\\w+\\.\\w{2,}$",
+            "^#[0-9a-fA-F]{6}$",
+            "^[^/]+$",
+            "^.{3,}$",
+            "x|y",
+            "",
+            "^a+?$",
+        ];
+        for pattern in patterns {
+            let sample = text(pattern).unwrap();
+            assert!(regex_lite::Regex::new(pattern).unwrap().is_match(&sample), "{pattern} {sample:?}");
+        }
+    }
+
+    #[test]
+    fn other_patterns_have_no_sample() {
+        for pattern in ["(?=a)b", "\\p{L}", "[[:alpha:]]", "a{1000}", "(", "a)", "[", "*", "\\"] {
+            assert_eq!(text(pattern), None, "{pattern}");
+        }
+        assert_eq!(text(&"(".repeat(10_000)), None);
+    }
+}

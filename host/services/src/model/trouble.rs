@@ -1,0 +1,230 @@
+//! Why an attempt at a turn did not work, and whether another may.
+
+use std::time::{Duration, SystemTime};
+
+use flowcell_contract::{Failure, Json};
+use hyper::{HeaderMap, StatusCode};
+
+use super::profile::Dialect;
+use crate::code;
+
+/// Letters of a provider's message that are repeated.
+const MAX_MESSAGE: usize = 500;
+/// The longest wait that servers of OpenAI's dialects are believed.
+const MAX_OPENAI_WAIT: Duration = Duration::from_secs(60);
+/// The first wait between two attempts; each one is twice the one before.
+const FIRST_WAIT: f64 = 0.5;
+/// The longest wait between two attempts that nobody asked for, in seconds.
+const LONGEST_WAIT: f64 = 8.0;
+/// A wait is shorter by up to this part, by chance.
+const JITTER: f64 = 0.25;
+
+/// A failed attempt.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    pub(super) failure: Failure,
+    /// How long the provider wants to be left alone.
+    pub(super) wait: Option<Duration>,
+}
+
+/// What a provider says about an error, in any of their forms.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    kind: String,
+    code: String,
+    message: String,
+    status: Option<u16>,
+}
+
+impl Trouble {
+    /// A failure of this class. Classes say by themselves whether another attempt may succeed.
+    pub(super) fn new(class: &str, message: impl Into<String>) -> Trouble {
+        let failure = Failure { retryable: passes(class), ..Failure::new(class, message) };
+        Trouble { failure, wait: None }
+    }
+
+    /// What came is not what the dialect says.
+    pub(super) fn nonsense(message: impl Into<String>) -> Trouble {
+        Trouble::new(code::MODEL_BAD_RESPONSE, message)
+    }
+}
+
+impl From<Failure> for Trouble {
+    /// A failure that is not the provider's.
+    fn from(failure: Failure) -> Trouble {
+        Trouble { failure, wait: None }
+    }
+}
+
+/// Whether a failure of this class may pass by itself.
+fn passes(class: &str) -> bool {
+    matches!(
+        class,
+        code::MODEL_RATE_LIMITED
+            | code::MODEL_OVERLOADED
+            | code::MODEL_TIMEOUT
+            | code::MODEL_CONNECT
+            | code::MODEL_STREAM_TRUNCATED
+    )
+}
+
+/// Whether an exchange that failed may be repeated, and what its failure is called here.
+pub(super) fn of_exchange(failure: Failure, in_body: bool) -> Trouble {
+    let class = match (failure.code.as_str(), failure.retryable) {
+        (code::CONNECT | code::TLS, _) => code::MODEL_CONNECT,
+        (code::TIMEOUT, _) => code::MODEL_TIMEOUT,
+        (code::PROTOCOL, true) if in_body => code::MODEL_STREAM_TRUNCATED,
+        (code::PROTOCOL, true) => code::MODEL_CONNECT,
+        (code::PROTOCOL, false) => code::MODEL_BAD_RESPONSE,
+        _ => return Trouble::from(failure),
+    };
+    Trouble::from(Failure { code: class.into(), ..failure })
+}
+
+impl Report {
+    /// Reads `{ "error": … }`, the error itself, or a text.
+    pub(super) fn read(json: &Json) -> Report {
+        let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
+        if let Some(message) = error.as_str() {
+            return Report { message: message.to_owned(), ..Report::default() };
+        }
+        let text = |pointer| error.pointer(pointer).and_then(Json::as_str).unwrap_or_default().to_owned();
+        let detail = text("/details/error_code");
+        Report {
+            kind: text("/type"),
+            code: if detail.is_empty() { text("/code") } else { detail },
+            message: text("/message"),
+            status: error.get("code").and_then(Json::as_u64).and_then(|code| u16::try_from(code).ok()),
+        }
+    }
+
+    /// The class of the error, and whether another attempt may succeed.
+    fn class(&self, status: Option<u16>) -> (&'static str, bool) {
+        let status = status.or(self.status);
+        let class =
+            by_name(&self.code).or_else(|| by_name(&self.kind)).unwrap_or_else(|| by_status(status, self.own_code()));
+        let class = if status == Some(402) { code::MODEL_QUOTA } else { class };
+        let may_pass = status.is_some_and(|status| matches!(status, 408 | 409 | 429 | 500..));
+        (class, class != code::MODEL_QUOTA && (may_pass || passes(class)))
+    }
+
+    /// The code that the provider gave, the finest that there is.
+    fn own_code(&self) -> &str {
+        if self.code.is_empty() { &self.kind } else { &self.code }
+    }
+
+    /// The trouble that it tells of. `hide` takes out what nobody may read.
+    pub(super) fn trouble(&self, status: Option<StatusCode>, hide: impl Fn(&str) -> String) -> Trouble {
+        let (class, retryable) = self.class(status.map(|status| status.as_u16()));
+        let said = match class {
+            // Servers repeat parts of keys that they do not know.
+            code::MODEL_AUTH => String::new(),
+            _ => readable(&hide(&self.message)),
+        };
+        let answered = status.map_or_else(String::new, |status| format!(" ({})", status.as_u16()));
+        let message = match said.is_empty() {
+            true => format!("{}{answered}", sentence(class)),
+            false => format!("{}{answered}: {said}", sentence(class)),
+        };
+        let mut details = Vec::new();
+        if let Some(status) = status {
+            details.push(("status", Json::from(u64::from(status.as_u16()))));
+        }
+        if !self.own_code().is_empty() {
+            details.push(("providerCode", Json::from(readable(&hide(self.own_code())))));
+        }
+        let details = (!details.is_empty()).then(|| Json::object(details));
+        Trouble { failure: Failure { retryable, details, ..Failure::new(class, message) }, wait: None }
+    }
+}
+
+/// Codes and types that say more than a status.
+fn by_name(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "contract_spend_limit_reached" | "enforced_spend_limit_reached" | "insufficient_quota" | "billing_error" => {
+            code::MODEL_QUOTA
+        }
+        "overloaded_error" | "api_error" | "server_error" | "conflict_error" => code::MODEL_OVERLOADED,
+        "authentication_error" | "invalid_api_key" => code::MODEL_AUTH,
+        "permission_error" => code::MODEL_PERMISSION,
+        "not_found_error" | "model_not_found" => code::MODEL_NOT_FOUND,
+        "request_too_large" => code::MODEL_TOO_LARGE,
+        "context_length_exceeded" | "exceed_context_size_error" => code::MODEL_CONTEXT_EXCEEDED,
+        "rate_limit_error" | "rate_limit_exceeded" => code::MODEL_RATE_LIMITED,
+        "timeout_error" => code::MODEL_TIMEOUT,
+        _ => return None,
+    })
+}
+
+fn by_status(status: Option<u16>, own_code: &str) -> &'static str {
+    match status {
+        Some(401) => code::MODEL_AUTH,
+        Some(402) => code::MODEL_QUOTA,
+        Some(403) => code::MODEL_PERMISSION,
+        Some(404) => code::MODEL_NOT_FOUND,
+        Some(413) => code::MODEL_TOO_LARGE,
+        Some(429) => code::MODEL_RATE_LIMITED,
+        Some(408 | 504) => code::MODEL_TIMEOUT,
+        Some(409 | 500..) => code::MODEL_OVERLOADED,
+        Some(400..) => code::MODEL_INVALID_REQUEST,
+        Some(_) => code::MODEL_BAD_RESPONSE,
+        None if own_code.starts_with("invalid_") => code::MODEL_INVALID_REQUEST,
+        None => code::MODEL_OVERLOADED,
+    }
+}
+
+fn sentence(class: &str) -> &'static str {
+    match class {
+        code::MODEL_AUTH => "the provider did not accept the key",
+        code::MODEL_PERMISSION => "the key may not use this",
+        code::MODEL_INVALID_REQUEST => "the provider did not understand the request",
+        code::MODEL_NOT_FOUND => "the provider does not have this model, or nothing is at this address",
+        code::MODEL_TOO_LARGE => "the request is larger than the provider takes",
+        code::MODEL_CONTEXT_EXCEEDED => "the messages are longer than the model can read",
+        code::MODEL_RATE_LIMITED => "the provider got too many requests",
+        code::MODEL_QUOTA => "the provider's quota is used up",
+        code::MODEL_TIMEOUT => "the provider took too long",
+        code::MODEL_BAD_RESPONSE => "the provider's answer is not understood",
+        _ => "the provider cannot answer now",
+    }
+}
+
+/// A text of somebody else's, on one line and not too long.
+pub(super) fn readable(text: &str) -> String {
+    let clean = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+    let mut short: String = clean.clone().take(MAX_MESSAGE).collect();
+    if clean.count() > MAX_MESSAGE {
+        short.push('…');
+    }
+    short.trim().to_owned()
+}
+
+/// What `x-should-retry` says.
+pub(super) fn should_retry(headers: &HeaderMap) -> Option<bool> {
+    match headers.get("x-should-retry")?.as_bytes() {
+        b"true" => Some(true),
+        b"false" => Some(false),
+        _ => None,
+    }
+}
+
+/// How long a provider wants to be left alone: `retry-after-ms`, or `retry-after` in seconds or as a date.
+pub(super) fn asked_wait(headers: &HeaderMap, dialect: Dialect, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let seconds = |text: &str, unit: f64| {
+        let number = text.parse::<f64>().ok().filter(|number| *number >= 0.0)?;
+        Duration::try_from_secs_f64(number * unit).ok()
+    };
+    let date = |text: &str| httpdate::parse_http_date(text).ok()?.duration_since(now).ok();
+    let wait = text("retry-after-ms").and_then(|text| seconds(text, 0.001)).or_else(|| {
+        let after = text("retry-after")?;
+        seconds(after, 1.0).or_else(|| date(after))
+    })?;
+    (dialect == Dialect::Messages || wait <= MAX_OPENAI_WAIT).then_some(wait)
+}
+
+/// The wait before the attempt after `failed` ones, if nobody asked for another.
+pub(super) fn usual_wait(failed: u32, chance: f64) -> Duration {
+    let doubled = FIRST_WAIT * 2_f64.powi(failed.saturating_sub(1).min(16) as i32);
+    Duration::from_secs_f64(doubled.min(LONGEST_WAIT) * (1.0 - chance * JITTER))
+}

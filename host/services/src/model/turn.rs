@@ -1,0 +1,266 @@
+//! One turn: attempts until one is answered completely, and what all of them used.
+
+mod exchange;
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use flowcell_contract::{Effect, Failure, Json, Outgoing, Value, code as codes};
+use futures_util::future::{Either, select};
+
+use super::{
+    clock::{Clock, Wait},
+    dialect::{Asked, Assembly, Pictures},
+    price::{Bill, Usage, estimated_tokens},
+    profile::Dialect,
+    providers::Provider,
+    reply::{Blocks, Outcome},
+    request::{Block, Image, Request, Source},
+    secret::Environment,
+    shape::wrong,
+    telling::Telling,
+    trouble::{self, Trouble},
+};
+use crate::{
+    client::{Client, Progress},
+    code,
+    files::Files,
+};
+
+/// Bytes of a request's body, at most.
+pub(super) const MAX_BODY: usize = 32 * 1024 * 1024;
+
+/// A turn that is to be made.
+pub(super) struct Turn {
+    pub(super) provider: Arc<Provider>,
+    pub(super) model: Arc<str>,
+    pub(super) request: Request,
+    pub(super) outgoing: Outgoing,
+    pub(super) client: Client,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) environment: Environment,
+    pub(super) files: Files,
+}
+
+/// How far a turn has come.
+struct State {
+    telling: Telling,
+    bill: Bill,
+    attempts: u32,
+    /// What is sent.
+    body: Bytes,
+    /// Of this attempt.
+    progress: Progress,
+    assembly: Box<dyn Assembly>,
+    request_id: Option<String>,
+}
+
+impl State {
+    fn begin_attempt(&mut self, dialect: Dialect) {
+        self.attempts += 1;
+        self.progress = Progress::Unsent;
+        self.assembly = dialect.assembly();
+        self.request_id = None;
+    }
+
+    /// Whether the provider certainly did not make the turn.
+    fn certainly_nothing(&self) -> bool {
+        match self.progress {
+            Progress::Unsent => true,
+            Progress::Sent => false,
+            Progress::Answered(status) => status.is_client_error() || status.as_u16() == 529,
+        }
+    }
+
+    /// Puts what the attempt used on the bill. An attempt that was refused used nothing; of one that broke off it is a guess,
+    /// unless the provider said.
+    fn settle(&mut self, complete: bool) {
+        let refused = matches!(self.progress, Progress::Answered(status) if !status.is_success());
+        if self.progress == Progress::Unsent || refused {
+            return;
+        }
+        let used = self.assembly.used();
+        let guess = Usage {
+            input: estimated_tokens(self.body.len()),
+            output: estimated_tokens(used.written),
+            estimated: true,
+            ..Usage::default()
+        };
+        let mut spent = used.spent(guess);
+        if !complete && spent.usage.output < guess.output {
+            spent.usage = Usage { output: guess.output, estimated: true, ..spent.usage };
+        }
+        self.bill.add(spent);
+    }
+}
+
+impl Turn {
+    /// Makes the turn, within the time of its provider's profile.
+    pub(super) async fn make(self) -> Result<Value, Failure> {
+        let dialect = self.provider.profile.dialect;
+        let within = self.provider.profile.timeout();
+        let mut state = State {
+            telling: Telling::new(self.outgoing.progress.clone(), self.clock.clone()),
+            bill: Bill::default(),
+            attempts: 0,
+            body: Bytes::new(),
+            progress: Progress::Unsent,
+            assembly: dialect.assembly(),
+            request_id: None,
+        };
+        let total = self.clock.sleep(Wait::Total, within);
+        let ended = match select(pin!(self.attempts(&mut state)), total).await {
+            Either::Left((ended, _)) => Some(ended),
+            Either::Right(_) => None,
+        };
+        match ended {
+            Some(Ok(outcome)) => Ok(self.reply(&state, outcome)),
+            Some(Err(failure)) => Err(self.told(&state, failure)),
+            None => {
+                state.settle(false);
+                let message = format!("the turn took longer than {} ms", within.as_millis());
+                Err(self.told(&state, self.once(&state, Trouble::new(code::MODEL_TIMEOUT, message).failure)))
+            }
+        }
+    }
+
+    async fn attempts(&self, state: &mut State) -> Result<Outcome, Failure> {
+        let begin = self.clock.now();
+        let profile = &self.provider.profile;
+        state.body = self.body().await?;
+        let mut blocks = Blocks::new(self.provider.name.clone(), &self.request, &self.outgoing.key);
+        loop {
+            state.begin_attempt(profile.dialect);
+            let trouble = match self.attempt(state, &mut blocks).await {
+                Ok(outcome) => {
+                    state.telling.flush();
+                    state.settle(true);
+                    return Ok(outcome);
+                }
+                Err(trouble) => trouble,
+            };
+            state.settle(false);
+            let usual = trouble::usual_wait(state.attempts, self.clock.chance());
+            let wait = trouble.wait.unwrap_or(usual);
+            let gone = self.clock.now().duration_since(begin).unwrap_or_default();
+            let late = gone.saturating_add(wait) >= profile.timeout();
+            if !self.may_repeat(state, &trouble.failure) || late {
+                return Err(self.once(state, after(trouble)));
+            }
+            tracing::debug!(provider = %self.provider.name, reason = %trouble.failure.code, "a turn is tried again");
+            state.telling.retry(state.attempts + 1, &trouble.failure.code, wait);
+            self.clock.sleep(Wait::Backoff, wait).await;
+        }
+    }
+
+    fn may_repeat(&self, state: &State, failure: &Failure) -> bool {
+        let allowed = self.outgoing.effect != Effect::Once || state.certainly_nothing();
+        failure.retryable && allowed && state.attempts <= self.provider.profile.max_retries
+    }
+
+    async fn attempt(&self, state: &mut State, blocks: &mut Blocks) -> Result<Outcome, Trouble> {
+        match self.provider.profile.dialect {
+            Dialect::Simulated => {
+                let script = &self.provider.script;
+                let played =
+                    script.play(&self.request, state.attempts, &*self.clock, &mut state.telling, blocks).await?;
+                state.bill.add(played.spent);
+                Ok(played.outcome)
+            }
+            _ => {
+                self.exchange(state).await?;
+                state.assembly.finish(blocks)
+            }
+        }
+    }
+
+    /// What is sent, the same for every attempt.
+    async fn body(&self) -> Result<Bytes, Failure> {
+        let profile = &self.provider.profile;
+        if profile.dialect == Dialect::Simulated {
+            return Ok(Bytes::new());
+        }
+        let pictures = self.pictures().await?;
+        let (provider, model) = (&*self.provider.name, &*self.model);
+        let asked = Asked { request: &self.request, profile, provider, model, pictures: &pictures };
+        let body = profile.dialect.body(&asked)?.to_text();
+        match body.len() > MAX_BODY {
+            true => Err(Failure::new(code::MODEL_TOO_LARGE, format!("the request is larger than {MAX_BODY} bytes"))),
+            false => Ok(Bytes::from(body)),
+        }
+    }
+
+    /// The images of the request that are files.
+    async fn pictures(&self) -> Result<Pictures, Failure> {
+        let mut pictures = Pictures::default();
+        let mut room = MAX_BODY;
+        for block in self.request.blocks() {
+            if let Block::Image(Image { mime, source: Source::File(file) }) = block {
+                if pictures.has(file) {
+                    continue;
+                }
+                let blob = flowcell_contract::BlobRef { file_id: file.clone(), size: 0, mime: mime.clone() };
+                let bytes = self.files.get(&self.outgoing.caller.tenant, blob).await?;
+                room = room.checked_sub(bytes.len()).ok_or_else(|| wrong("the images are too large together"))?;
+                pictures.add(file.clone(), &bytes);
+            }
+        }
+        Ok(pictures)
+    }
+
+    /// A failure of a call that must not be repeated is ambiguous, unless certainly nothing happened.
+    fn once(&self, state: &State, failure: Failure) -> Failure {
+        if self.outgoing.effect != Effect::Once || state.certainly_nothing() {
+            return failure;
+        }
+        let message = format!("the turn may have been made: {}", failure.message);
+        Failure {
+            details: with(failure.details, "code", failure.code.into()),
+            ..Failure::new(codes::AMBIGUOUS, message)
+        }
+    }
+
+    /// A failure that tells whose it is, and what was used in vain.
+    fn told(&self, state: &State, failure: Failure) -> Failure {
+        let mut details = with(failure.details, "provider", Json::from(self.provider.name.clone()));
+        details = with(details, "model", Json::from(self.model.clone()));
+        details = with(details, "attempts", Json::from(state.attempts));
+        if let Some(id) = &state.request_id {
+            details = with(details, "requestId", Json::from(id.as_str()));
+        }
+        if !state.bill.is_empty() {
+            details = with(details, "usage", state.bill.to_json(self.provider.profile.price_of(&self.model)));
+        }
+        let message = format!("{}: {}", self.provider.name, failure.message);
+        Failure { message, details, ..failure }
+    }
+
+    fn reply(&self, state: &State, outcome: Outcome) -> Value {
+        let profile = &self.provider.profile;
+        let named = outcome.model.unwrap_or_else(|| self.model.clone());
+        let price = profile.price_of(&self.model).or_else(|| profile.price_of(&named));
+        let mut members = vec![
+            ("id", Json::from(outcome.id)),
+            ("provider", Json::from(self.provider.name.clone())),
+            ("model", Json::from(named)),
+            ("content", Json::array(outcome.content)),
+            ("stop", Json::from(outcome.stop.name())),
+        ];
+        members.extend(outcome.raw_stop.map(|stop| ("rawStop", Json::from(stop))));
+        members.push(("usage", state.bill.to_json(price)));
+        members.extend(state.request_id.as_deref().map(|id| ("requestId", Json::from(id))));
+        Value::from(Json::object(members))
+    }
+}
+
+/// A failure that says when the provider may be asked again.
+fn after(trouble: Trouble) -> Failure {
+    let wait = trouble.wait.map(|wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    Failure { retry_after_ms: wait.filter(|_| trouble.failure.retryable), ..trouble.failure }
+}
+
+fn with(details: Option<Json>, name: &str, value: Json) -> Option<Json> {
+    let mut members = details.as_ref().and_then(Json::as_object).cloned().unwrap_or_default();
+    members.insert(name.into(), value);
+    Some(Json::object(members))
+}

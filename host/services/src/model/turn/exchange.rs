@@ -1,0 +1,202 @@
+//! One attempt over the network: a request, and the stream that answers it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use flowcell_contract::{Effect, Json};
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT},
+};
+
+use super::{
+    super::{
+        clock::Wait,
+        dialect::{self, Delta, Interrupted},
+        secret::Key,
+        sse::{EventStream, MAX_EVENT, MAX_LINE, MAX_STREAM, Unreadable},
+        trouble::{self, Report, Trouble},
+    },
+    State, Turn,
+};
+use crate::{
+    client::{Answer, Body, Message},
+    code,
+};
+
+/// Bytes of the body of an error that are read.
+const MAX_ERROR: usize = 64 * 1024;
+/// Bytes after the end of a reply that are read, so that the connection can be used again.
+const MAX_REST: usize = 16 * 1024;
+/// How long they may take.
+const REST: Duration = Duration::from_secs(1);
+/// Headers with the provider's name of a request.
+const REQUEST_IDS: [&str; 2] = ["request-id", "x-request-id"];
+
+impl Turn {
+    /// Sends the request and reads the whole stream. After it the reply that is put together is complete.
+    pub(super) async fn exchange(&self, state: &mut State) -> Result<(), Trouble> {
+        let key = match &self.provider.key {
+            Some(source) => Some(source.read(&self.environment).await?),
+            None => None,
+        };
+        let hide = |text: &str| key.as_ref().map_or_else(|| text.to_owned(), |key| key.hide_in(text));
+        let to = self.client.egress().admit(&dialect::address(&self.provider.profile), &self.provider.origin)?;
+        let message = self.message(key.as_ref(), state)?;
+        let tenant = &self.outgoing.caller.tenant;
+        let sent = self.client.send(tenant, &to, message, &mut state.progress).await;
+        let answer = sent.map_err(|failure| trouble::of_exchange(failure, false))?;
+        state.request_id = request_id(&answer.headers).map(|id| trouble::readable(&hide(id)));
+        if answer.status != StatusCode::OK {
+            return Err(self.refused(answer, hide).await);
+        }
+        check_head(&answer.headers)?;
+        let read = self.read(answer.body, state).await;
+        read.map_err(|unread| match unread {
+            Unread::Trouble(trouble) => trouble,
+            Unread::Interrupted(Interrupted::Reported(error)) => Report::read(&error).trouble(None, hide),
+            Unread::Interrupted(Interrupted::Nonsense(why)) => Trouble::nonsense(hide(&why)),
+        })
+    }
+
+    fn message(&self, key: Option<&Key>, state: &State) -> Result<Message, Trouble> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        // What is packed could be a bomb, and streams of text are small.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION"))));
+        headers.extend(self.provider.headers.iter().cloned());
+        dialect::add_headers(&self.provider.profile, key, &mut headers)?;
+        let reuse = self.outgoing.effect != Effect::Once;
+        Ok(Message { method: Method::POST, headers, body: state.body.clone(), reuse })
+    }
+
+    /// An answer that is no stream.
+    async fn refused(&self, answer: Answer, hide: impl Fn(&str) -> String) -> Trouble {
+        let Answer { status, headers, body } = answer;
+        let text = self.error_body(body).await;
+        let report = Json::parse(&String::from_utf8_lossy(&text)).map(|json| Report::read(&json)).unwrap_or_default();
+        let mut trouble = report.trouble(Some(status), hide);
+        trouble.wait = trouble::asked_wait(&headers, self.provider.profile.dialect, self.clock.now());
+        if let Some(again) = trouble::should_retry(&headers).filter(|_| trouble.failure.code != code::MODEL_QUOTA) {
+            trouble.failure.retryable = again;
+        }
+        trouble
+    }
+
+    /// As much of an error as comes.
+    async fn error_body(&self, mut body: Body) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut idle = self.clock.sleep(Wait::Idle, self.provider.profile.idle());
+        while bytes.len() < MAX_ERROR {
+            tokio::select! {
+                biased;
+                piece = body.next() => match piece {
+                    Ok(Some(piece)) => bytes.extend_from_slice(&piece),
+                    _ => break,
+                },
+                () = &mut idle => break,
+            }
+        }
+        bytes
+    }
+
+    async fn read(&self, mut body: Body, state: &mut State) -> Result<(), Unread> {
+        let mut events = EventStream::new();
+        loop {
+            let Some(piece) = self.piece(&mut body, state).await? else { break };
+            let mut found = Vec::new();
+            events.feed(&piece, |event| found.push(event)).map_err(unreadable)?;
+            for event in found {
+                let State { assembly, telling, .. } = state;
+                if !assembly.is_complete() {
+                    assembly.take(&event, &mut |delta: Delta| telling.add(delta)).map_err(Unread::Interrupted)?;
+                }
+            }
+            if state.assembly.is_complete() {
+                tokio::spawn(read_rest(body));
+                break;
+            }
+        }
+        if !state.assembly.may_end() {
+            return Err(Trouble::new(code::MODEL_STREAM_TRUNCATED, "the stream ended before the reply did").into());
+        }
+        if !state.assembly.is_complete() {
+            tracing::debug!(provider = %self.provider.name, "a stream ended without its last event");
+        }
+        Ok(())
+    }
+
+    /// The next piece of a stream. While it is waited for, what waits is told.
+    async fn piece(&self, body: &mut Body, state: &mut State) -> Result<Option<Bytes>, Unread> {
+        let within = self.provider.profile.idle();
+        let mut idle = self.clock.sleep(Wait::Idle, within);
+        loop {
+            tokio::select! {
+                biased;
+                piece = body.next() => return piece.map_err(|failure| trouble::of_exchange(failure, true).into()),
+                () = state.telling.tick() => {}
+                () = &mut idle => {
+                    let message = format!("nothing came for {} ms", within.as_millis());
+                    return Err(Trouble::new(code::MODEL_TIMEOUT, message).into());
+                }
+            }
+        }
+    }
+}
+
+/// Why a stream was not read to its end.
+enum Unread {
+    Trouble(Trouble),
+    Interrupted(Interrupted),
+}
+
+impl From<Trouble> for Unread {
+    fn from(trouble: Trouble) -> Unread {
+        Unread::Trouble(trouble)
+    }
+}
+
+fn unreadable(why: Unreadable) -> Unread {
+    let message = match why {
+        Unreadable::Line => format!("a line of the stream is longer than {MAX_LINE} bytes"),
+        Unreadable::Event => format!("an event of the stream is longer than {MAX_EVENT} bytes"),
+        Unreadable::Stream => format!("the stream is longer than {MAX_STREAM} bytes"),
+        Unreadable::Encoding => "the stream is not UTF-8".into(),
+    };
+    Trouble::nonsense(message).into()
+}
+
+/// Refuses what is no stream of events, before reading it.
+fn check_head(headers: &HeaderMap) -> Result<(), Trouble> {
+    let value = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    let kind = value(CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if kind != "text/event-stream" {
+        return Err(Trouble::nonsense("the answer is no stream of events: is this the address of such a provider?"));
+    }
+    let encoding = value(CONTENT_ENCODING);
+    match encoding.is_empty() || encoding.eq_ignore_ascii_case("identity") {
+        true => Ok(()),
+        false => Err(Trouble::nonsense("the stream is packed, although nobody asked for that")),
+    }
+}
+
+fn request_id(headers: &HeaderMap) -> Option<&str> {
+    REQUEST_IDS.iter().find_map(|name| headers.get(*name)?.to_str().ok())
+}
+
+/// Reads what comes after the end of a reply, if that is little and comes soon.
+async fn read_rest(mut body: Body) {
+    let rest = async {
+        let mut bytes = 0;
+        while let Ok(Some(piece)) = body.next().await {
+            bytes += piece.len();
+            if bytes > MAX_REST {
+                break;
+            }
+        }
+    };
+    // Whether it came or not, nobody waits for it.
+    drop(tokio::time::timeout(REST, rest).await);
+}

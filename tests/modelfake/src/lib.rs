@@ -1,0 +1,1 @@
+//! A strict server that speaks as providers of language models do.

@@ -1,0 +1,2 @@
+//! Runs the server.
+fn main() {}
