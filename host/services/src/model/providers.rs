@@ -19,6 +19,19 @@ const BUILT_IN: &str = include_str!("providers/built-in.yaml");
 
 /// Retries that a profile may ask for, at most.
 const MAX_RETRIES: u32 = 10;
+/// Headers that say how a request is sent, or who sends it.
+const OWN_HEADERS: [&str; 9] = [
+    "accept-encoding",
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+    "upgrade",
+    "x-api-key",
+];
+
 /// Milliseconds that a profile may allow for a turn, at most: an hour.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
@@ -199,6 +212,9 @@ fn private(profile: &Profile) -> Result<Vec<AddressRange>, String> {
 
 fn headers(profile: &Profile) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     let header = |(name, value): (&String, &String)| {
+        if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(format!("headers: `{name}` is set by the host"));
+        }
         let parsed = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());
         parsed.ok_or_else(|| format!("headers: `{name}` cannot be sent"))
     };

@@ -1,0 +1,201 @@
+//! The capability with everything around it, before a fake provider.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use flowcell_contract::{
+    Admission, BlobRef, Blobs, Call, Caller, Capability, Effect, Failure, Grants, Json, NodeId, Outgoing, Progress,
+    RunId, Tenant, Value,
+};
+use flowcell_modelfake::Fake;
+use flowcell_services::{
+    client::Client,
+    egress::{Egress, EgressPolicy},
+    model::{Clock, ModelCapability, Providers, Wait},
+};
+use futures_util::future::BoxFuture;
+use serde_json::json;
+use tokio::sync::Notify;
+
+/// The key of every provider.
+pub(crate) const KEY: &str = "test-key";
+
+pub(crate) const DIALECTS: [&str; 3] = ["messages", "chat", "responses"];
+
+/// A Saturday, 21 November 2026, 12:00:00.
+const NOW: u64 = 1_795_262_400;
+
+/// A clock that stands still. What is waited for ends at once if it is a backoff or simulated, and else when it is fired.
+#[derive(Default)]
+pub(crate) struct TestClock {
+    slept: Mutex<Vec<(Wait, Duration)>>,
+    fires: Mutex<HashMap<Wait, Arc<Notify>>>,
+}
+
+impl TestClock {
+    /// Ends one wait, the next one if nobody waits.
+    pub(crate) fn fire(&self, why: Wait) {
+        self.fires.lock().unwrap().entry(why).or_default().notify_one();
+    }
+
+    /// What was waited for, in milliseconds.
+    pub(crate) fn slept(&self, why: Wait) -> Vec<u128> {
+        let slept = self.slept.lock().unwrap();
+        slept.iter().filter(|(own, _)| *own == why).map(|(_, time)| time.as_millis()).collect()
+    }
+}
+
+impl Clock for TestClock {
+    fn sleep(&self, why: Wait, how_long: Duration) -> BoxFuture<'static, ()> {
+        self.slept.lock().unwrap().push((why, how_long));
+        let notify = self.fires.lock().unwrap().entry(why).or_default().clone();
+        match why {
+            Wait::Backoff | Wait::Simulated => Box::pin(std::future::ready(())),
+            Wait::Idle | Wait::Total | Wait::Coalesce => Box::pin(async move { notify.notified().await }),
+        }
+    }
+
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(NOW)
+    }
+
+    fn chance(&self) -> f64 {
+        0.5
+    }
+}
+
+/// One file, of one tenant.
+struct OneFile;
+
+impl Blobs for OneFile {
+    fn put(&self, _: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
+        BlobRef { file_id: "none".into(), size: bytes.len() as u64, mime: mime.into() }
+    }
+
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
+        let own = *tenant == Tenant::local() && &*blob.file_id == "picture";
+        Ok(own.then(|| Arc::from(&b"pixels"[..])))
+    }
+}
+
+type Told = Arc<Mutex<Vec<(String, Json)>>>;
+
+/// Called with the type of every event that is told.
+type OnTell = Arc<dyn Fn(&str) + Send + Sync>;
+
+pub(crate) struct Kit {
+    pub(crate) model: ModelCapability,
+    pub(crate) caller: Caller,
+    pub(crate) clock: Arc<TestClock>,
+    pub(crate) told: Told,
+    pub(crate) on_tell: OnTell,
+    pub(crate) effect: Option<Effect>,
+}
+
+impl Kit {
+    /// Before a fake, with a profile named as its dialect; `more` are members of the profile.
+    pub(crate) fn before(fake: &Fake, dialect: &str, more: serde_json::Value) -> Kit {
+        let (base, auth) = match dialect {
+            "messages" => (fake.url(""), "x-api-key"),
+            _ => (fake.url("/v1"), "bearer"),
+        };
+        let mut profile = json!({ "dialect": dialect, "baseUrl": base, "auth": auth, "keyEnv": "FAKE_KEY",
+            "model": "fake-1", "allowPrivate": ["127.0.0.1"] });
+        profile.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+        Kit::configured(&json!({ "default": dialect, "profiles": { dialect: profile } }))
+    }
+
+    pub(crate) fn configured(providers: &serde_json::Value) -> Kit {
+        Kit::of(Providers::parse(&providers.to_string(), Path::new("")).unwrap())
+    }
+
+    pub(crate) fn of(providers: Providers) -> Kit {
+        let client = Client::new(Egress::new(EgressPolicy::default()).unwrap());
+        let clock = Arc::new(TestClock::default());
+        let environment = Arc::new(|name: &str| (name == "FAKE_KEY").then(|| KEY.to_owned()));
+        let model = ModelCapability::new(&client, Arc::new(OneFile), providers);
+        let grants = Grants([("model".to_owned(), Json::array([Json::from("*")]))].into_iter().collect());
+        let caller = Caller {
+            tenant: Tenant::local(),
+            run_id: RunId::from("r1"),
+            node_id: NodeId::from("ask"),
+            node_type: "agent.run".into(),
+            grants: Arc::new(grants),
+            effect: Effect::AtLeastOnce,
+            permissions: None,
+        };
+        Kit {
+            model: model.timed_by(clock.clone()).with_environment(environment),
+            caller,
+            clock,
+            told: Told::default(),
+            on_tell: Arc::new(|_| {}),
+            effect: None,
+        }
+    }
+
+    pub(crate) fn granted(mut self, patterns: serde_json::Value) -> Kit {
+        let grants = Grants([("model".to_owned(), Json::from(patterns))].into_iter().collect());
+        self.caller.grants = Arc::new(grants);
+        self
+    }
+
+    pub(crate) fn once(self) -> Kit {
+        Kit { effect: Some(Effect::Once), ..self }
+    }
+
+    pub(crate) fn admit(&self, request: &serde_json::Value) -> Result<Admission, Failure> {
+        self.model.admit(&call(request), &self.caller)
+    }
+
+    /// Admits a turn and has it made, as the gate does.
+    pub(crate) async fn generate(&self, request: &serde_json::Value) -> Result<serde_json::Value, Failure> {
+        let call = call(request);
+        let admission = self.model.admit(&call, &self.caller)?;
+        let (told, on_tell) = (self.told.clone(), self.on_tell.clone());
+        let progress = Progress::new(move |kind, members| {
+            told.lock().unwrap().push((kind.to_owned(), members));
+            on_tell(kind);
+        });
+        let effect = self.effect.unwrap_or(admission.effect);
+        let outgoing = Outgoing { caller: self.caller.clone(), call, effect, key: "k3y-abc".into(), progress };
+        Ok(self.model.perform(outgoing).await?.json().to_serde())
+    }
+
+    /// A turn that answers one word of the user's.
+    pub(crate) async fn ask(&self, text: &str) -> Result<serde_json::Value, Failure> {
+        self.generate(&json!({ "messages": [{ "role": "user", "content": text }] })).await
+    }
+
+    /// The texts that were told, joined.
+    pub(crate) fn told_text(&self, kind: &str) -> String {
+        let told = self.told.lock().unwrap();
+        let deltas = told.iter().filter(|(own, _)| own == kind);
+        deltas.map(|(_, members)| members.get("delta").and_then(Json::as_str).unwrap()).collect()
+    }
+
+    /// The events of a type that were told.
+    pub(crate) fn told(&self, kind: &str) -> Vec<serde_json::Value> {
+        let told = self.told.lock().unwrap();
+        told.iter().filter(|(own, _)| own == kind).map(|(_, members)| members.to_serde()).collect()
+    }
+}
+
+fn call(request: &serde_json::Value) -> Call {
+    let args = Value::parse(request.to_string()).unwrap();
+    Call { interface: "model".into(), function: "generate".into(), args }
+}
+
+/// A fake that plays these turns.
+pub(crate) async fn playing(turns: serde_json::Value) -> Fake {
+    Fake::start(json!({ "turns": turns })).await.unwrap()
+}
+
+/// A member of the details of a failure.
+pub(crate) fn detail(failure: &Failure, name: &str) -> serde_json::Value {
+    failure.details.as_ref().and_then(|details| details.get(name)).map(Json::to_serde).unwrap_or_default()
+}

@@ -1,0 +1,13 @@
+//! Turns of models over real connections to a strict fake on this machine. Nothing here waits: the times are the tests' own.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod configuration;
+mod conversations;
+mod kit;
+mod refusals;
+mod retries;
+mod secrets;
+mod simulated;
+mod streams;
+mod telling;
+mod usage;

@@ -1,0 +1,61 @@
+//! Text that is told while it is made.
+
+use std::sync::Arc;
+
+use flowcell_services::model::Wait;
+use serde_json::json;
+
+use crate::kit::{DIALECTS, Kit, playing};
+
+#[tokio::test]
+async fn the_first_piece_is_told_at_once_and_the_rest_together() {
+    for dialect in DIALECTS {
+        let fake = playing(json!([{ "reply": { "text": "0123456789abcdef" } }])).await;
+        let kit = Kit::before(&fake, dialect, json!({}));
+        kit.ask("hi").await.unwrap();
+        assert_eq!(
+            kit.told("agent:text"),
+            [json!({ "delta": "0123" }), json!({ "delta": "456789abcdef" })],
+            "{dialect}"
+        );
+        assert_eq!(kit.clock.slept(Wait::Coalesce), [50, 50]);
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_told_when_its_time_has_come_although_nothing_follows() {
+    for dialect in DIALECTS {
+        // Silence follows, and only the timer can tell the rest.
+        let turn = json!({ "reply": { "text": "0123456789abcdef" }, "fault": { "stallAfter": 6 } });
+        let fake = playing(json!([turn])).await;
+        let mut kit = Kit::before(&fake, dialect, json!({ "maxRetries": 0 }));
+        let (clock, told) = (kit.clock.clone(), kit.told.clone());
+        kit.on_tell = Arc::new(move |_| match told.lock().unwrap().len() {
+            1 => clock.fire(Wait::Coalesce),
+            2 => clock.fire(Wait::Idle),
+            _ => {}
+        });
+        assert_eq!(kit.ask("hi").await.unwrap_err().code, "model_timeout");
+        let told = kit.told_text("agent:text");
+        assert!(
+            kit.told("agent:text").len() == 2 && told.len() > 4 && "0123456789abcdef".starts_with(&told),
+            "{dialect} {told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_after_the_last_retry_is_the_reply() {
+    for dialect in DIALECTS {
+        let broken = json!({ "reply": { "text": "wrong wrong wrong" }, "fault": { "endAfter": 6 } });
+        let fake = playing(json!([broken, { "reply": { "thinking": "t", "text": "right right right" } }])).await;
+        let kit = Kit::before(&fake, dialect, json!({}));
+        kit.ask("hi").await.unwrap();
+        let told = kit.told.lock().unwrap().clone();
+        let retry = told.iter().position(|(kind, _)| kind == "agent:retry").unwrap();
+        let after = told[retry..].iter().filter(|(kind, _)| kind == "agent:text");
+        let text: String = after.map(|(_, members)| members.get("delta").unwrap().as_str().unwrap()).collect();
+        assert_eq!(text, "right right right", "{dialect}");
+        assert!(told[..retry].iter().any(|(kind, _)| kind == "agent:text"), "{dialect}");
+    }
+}

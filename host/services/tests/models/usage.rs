@@ -1,0 +1,86 @@
+//! What turns used and cost, with everything that was tried.
+
+use serde_json::{Value, json};
+
+use crate::kit::{DIALECTS, Kit, detail, playing};
+
+fn prices() -> Value {
+    json!({ "prices": [
+        { "model": "fake-*", "input": 3, "output": 15, "cacheRead": 0.3, "cacheWrite": 3.75 },
+        { "model": "*", "input": 1000, "output": 1000 },
+    ] })
+}
+
+#[tokio::test]
+async fn tokens_are_counted_alike_and_cost_what_the_list_says() {
+    let usage = json!({ "fresh": 1000, "output": 500, "cacheRead": 600, "cacheWrite": 300, "reasoning": 40 });
+    let table = [
+        (
+            "messages",
+            json!({ "input": 1900, "output": 500, "cacheRead": 600, "cacheWrite": 300, "reasoning": 0,
+            "estimated": false, "costUsd": 0.011805, "costBasis": "list" }),
+        ),
+        (
+            "chat",
+            json!({ "input": 1600, "output": 500, "cacheRead": 600, "cacheWrite": 0, "reasoning": 40,
+            "estimated": false, "costUsd": 0.01068, "costBasis": "list" }),
+        ),
+        (
+            "responses",
+            json!({ "input": 1600, "output": 500, "cacheRead": 600, "cacheWrite": 0, "reasoning": 40,
+            "estimated": false, "costUsd": 0.01068, "costBasis": "list" }),
+        ),
+    ];
+    for (dialect, expected) in table {
+        let fake = playing(json!([{ "reply": { "text": "x" }, "usage": usage }])).await;
+        let reply = Kit::before(&fake, dialect, prices()).ask("hi").await.unwrap();
+        assert_eq!(reply["usage"], expected, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_said_is_estimated() {
+    for dialect in DIALECTS {
+        let fake = playing(json!([{ "reply": { "text": "12345678" }, "usage": { "missing": true } }])).await;
+        let reply = Kit::before(&fake, dialect, json!({})).ask("hi").await.unwrap();
+        let sent = fake.requests()[0].header("content-length").unwrap().parse::<u64>().unwrap();
+        assert_eq!(
+            reply["usage"],
+            json!({ "input": sent.div_ceil(4), "output": 2, "cacheRead": 0, "cacheWrite": 0,
+            "reasoning": 0, "estimated": true, "costBasis": "unknown" }),
+            "{dialect}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn broken_attempts_are_counted_too() {
+    for dialect in DIALECTS {
+        let text = "a text of forty letters, in ten pieces.."; // 40 bytes
+        let broken =
+            json!({ "reply": { "text": text }, "usage": { "fresh": 100, "output": 10 }, "fault": { "endAfter": 12 } });
+        let whole = json!({ "reply": { "text": text }, "usage": { "fresh": 100, "output": 10 } });
+        let fake = playing(json!([broken, whole])).await;
+        let kit = Kit::before(&fake, dialect, json!({}));
+        let reply = kit.ask("hi").await.unwrap();
+        assert_eq!(fake.billing().turns, 2, "{dialect}");
+        let (input, output) = (reply["usage"]["input"].as_u64().unwrap(), reply["usage"]["output"].as_u64().unwrap());
+        assert!(input > 100 && output > 10, "{dialect} {input} {output}");
+        assert_eq!(reply["usage"]["estimated"], true, "{dialect}");
+        if dialect == "messages" {
+            assert_eq!(input, 200, "Messages says at once what it reads");
+        }
+        let fake = playing(json!([{ "reply": { "text": text }, "fault": { "endAfter": 12 }, "repeat": true }])).await;
+        let failure = Kit::before(&fake, dialect, prices()).ask("hi").await.unwrap_err();
+        let usage = detail(&failure, "usage");
+        assert!(usage["costUsd"].as_f64().unwrap() > 0.0 && usage["estimated"] == true, "{dialect} {usage}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_says_what_it_cost_is_believed() {
+    let usage = json!({ "cost": 0.0125 });
+    let fake = playing(json!([{ "reply": { "text": "x" }, "usage": usage }])).await;
+    let reply = Kit::before(&fake, "chat", prices()).ask("hi").await.unwrap();
+    assert_eq!((&reply["usage"]["costUsd"], &reply["usage"]["costBasis"]), (&json!(0.0125), &json!("managed")));
+}

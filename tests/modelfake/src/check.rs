@@ -1,0 +1,130 @@
+//! What the real servers refuse.
+
+mod chat;
+mod messages;
+mod responses;
+
+use hyper::HeaderMap;
+use serde_json::{Map, Value, json};
+
+use crate::{Dialect, fault::Refusal};
+
+/// Refuses a request as the provider of its dialect would.
+pub(crate) fn request(dialect: Dialect, key: &str, headers: &HeaderMap, body: &Value) -> Result<(), Refusal> {
+    authorized(dialect, key, headers)?;
+    let kind = text(headers, "content-type");
+    if kind.split(';').next() != Some("application/json") {
+        return Err(Refusal::invalid("the content type is application/json"));
+    }
+    let members = body.as_object().ok_or_else(|| Refusal::invalid("the body is a JSON object"))?;
+    if body["stream"] != json!(true) {
+        return Err(Refusal::invalid("this server only streams"));
+    }
+    if body["model"].as_str().is_none_or(str::is_empty) {
+        return Err(Refusal::invalid("model: Field required"));
+    }
+    match dialect {
+        Dialect::Messages => messages::check(headers, members),
+        Dialect::Chat => chat::check(members),
+        Dialect::Responses => responses::check(members),
+    }
+}
+
+fn authorized(dialect: Dialect, key: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+    let shown = match dialect {
+        Dialect::Messages => text(headers, "x-api-key") == key,
+        Dialect::Chat | Dialect::Responses => text(headers, "authorization") == format!("Bearer {key}"),
+    };
+    let code = (dialect != Dialect::Messages).then(|| "invalid_api_key".to_owned());
+    // The real ones repeat parts of the key, so this one repeats all of it.
+    let wrong = format!("Incorrect API key provided: {}{}", text(headers, "x-api-key"), text(headers, "authorization"));
+    if shown { Ok(()) } else { Err(Refusal { status: 401, kind: None, code, message: wrong }) }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// What a scenario can expect of a request.
+pub(crate) fn shown(dialect: Dialect, body: &Value) -> Value {
+    let name = match dialect {
+        Dialect::Messages => "messages",
+        Dialect::Chat => "chat",
+        Dialect::Responses => "responses",
+    };
+    let messages = body.get("messages").or(body.get("input")).and_then(Value::as_array);
+    let user = messages.into_iter().flatten().rev().filter(|message| message["role"] == "user");
+    let last = user.map(|message| all_text(&message["content"])).find(|text| !text.is_empty());
+    let tools = body["tools"].as_array().into_iter().flatten();
+    let names: Vec<&Value> = tools.map(|tool| tool.get("name").unwrap_or(&tool["function"]["name"])).collect();
+    json!({ "dialect": name, "lastText": last, "tools": names, "body": body })
+}
+
+fn all_text(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n"),
+        _ => String::new(),
+    }
+}
+
+/// Whether a value has everything that is expected.
+pub(crate) fn matches(expected: &Value, found: &Value) -> bool {
+    match (expected, found) {
+        (Value::Object(expected), Value::Object(found)) => {
+            expected.iter().all(|(key, value)| matches(value, found.get(key).unwrap_or(&Value::Null)))
+        }
+        (Value::Array(expected), Value::Array(found)) => {
+            expected.len() == found.len()
+                && expected.iter().zip(found).all(|(expected, found)| matches(expected, found))
+        }
+        (expected, found) => expected == found,
+    }
+}
+
+/// Refuses members that the interface does not have.
+fn only(members: &Map<String, Value>, known: &[&str], sentence: &str) -> Result<(), Refusal> {
+    match members.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => Err(Refusal::invalid(format!("{sentence}: {key}"))),
+        None => Ok(()),
+    }
+}
+
+fn list<'a>(members: &'a Map<String, Value>, name: &str) -> Result<&'a [Value], Refusal> {
+    let items = members.get(name).and_then(Value::as_array).filter(|items| !items.is_empty());
+    items
+        .map(Vec::as_slice)
+        .ok_or_else(|| Refusal::invalid(format!("{name}: a list with at least one item is required")))
+}
+
+/// Refuses names of tools that are too long or have other letters, and schemas that are no objects.
+fn tool(name: &Value, schema: &Value, longest: usize) -> Result<(), Refusal> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let good = name.as_str().is_some_and(|name| (1..=longest).contains(&name.len()) && name.bytes().all(plain));
+    match good && schema.is_object() {
+        true => Ok(()),
+        false => Err(Refusal::invalid(format!("tools: {name} has a bad name or no schema"))),
+    }
+}
+
+/// Whether every object of a schema has only the members that it names; `all_required` asks for each of them.
+fn is_closed(schema: &Value, all_required: bool) -> bool {
+    let named = schema["properties"].as_object();
+    let required = |name: &String| schema["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
+    let closed = schema["type"] != "object"
+        || schema["additionalProperties"] == json!(false)
+            && (!all_required || named.is_none_or(|named| named.keys().all(required)));
+    let inner = named.into_iter().flat_map(|named| named.values()).chain(schema.get("items"));
+    closed && inner.into_iter().all(|schema| is_closed(schema, all_required))
+}
+
+/// Refuses a format of an answer that has no schema, or one that is not as closed as it says.
+fn format(format: &Value) -> Result<(), Refusal> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let named = format["name"].as_str().is_some_and(|name| (1..=64).contains(&name.len()) && name.bytes().all(plain));
+    let strict = format["strict"] == json!(true);
+    match named && format["schema"].is_object() && (!strict || is_closed(&format["schema"], true)) {
+        true => Ok(()),
+        false => Err(Refusal::invalid("Invalid schema for response_format")),
+    }
+}

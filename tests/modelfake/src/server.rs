@@ -1,0 +1,189 @@
+//! HTTP around it all.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::{
+    HeaderMap, Method, Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use crate::{
+    Dialect, Fault, Recorded, Scenario, Turn,
+    body::{Step, Steps},
+    check,
+    fault::{self, Refusal},
+    journal::Journal,
+    stream,
+};
+
+const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
+
+/// What all connections share.
+pub(crate) struct Server {
+    key: String,
+    turns: Mutex<Vec<Option<Turn>>>,
+    journal: Arc<Mutex<Journal>>,
+}
+
+impl Server {
+    pub(crate) fn new(scenario: Scenario, journal: Arc<Mutex<Journal>>) -> Arc<Server> {
+        let turns = Mutex::new(scenario.turns.into_iter().map(Some).collect());
+        Arc::new(Server { key: scenario.key, turns, journal })
+    }
+
+    pub(crate) async fn accept(self: Arc<Server>, listener: TcpListener) {
+        while let Ok((stream, _)) = listener.accept().await {
+            let server = self.clone();
+            tokio::spawn(async move {
+                let serve = service_fn(|request| server.serve(request));
+                // A connection that breaks is what some scenarios are about.
+                drop(http1::Builder::new().serve_connection(TokioIo::new(stream), serve).await);
+            });
+        }
+    }
+
+    async fn serve(&self, request: Request<Incoming>) -> Result<Response<Steps>, Infallible> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        if head.method == Method::GET && path == "/__fake/requests" {
+            let text = self.journal.lock().unwrap_or_else(PoisonError::into_inner).to_json().to_string();
+            return Ok(answer(200, "application/json", Steps::whole(text)));
+        }
+        let json: Value = serde_json::from_slice(&body).unwrap_or_default();
+        self.note(|journal| journal.requests.push(Recorded::new(path, &head.headers, json.clone())));
+        let dialect = match (head.method == Method::POST, head.uri.path()) {
+            (true, "/v1/messages") => Dialect::Messages,
+            (true, "/v1/chat/completions") => Dialect::Chat,
+            (true, "/v1/responses") => Dialect::Responses,
+            _ => return Ok(answer(404, "application/json", Steps::whole("{\"error\":\"not found\"}"))),
+        };
+        let reply = match check::request(dialect, &self.key, &head.headers, &json) {
+            Err(refusal) => refused(dialect, &refusal, &HeaderMap::new()),
+            Ok(()) => match self.take(&check::shown(dialect, &json)) {
+                Some(Turn { fault: Some(Fault::NoHead), .. }) => std::future::pending().await,
+                Some(turn) => self.play(dialect, &turn),
+                None => self.unexpected(dialect, &json),
+            },
+        };
+        Ok(reply)
+    }
+
+    fn note<T>(&self, write: impl FnOnce(&mut Journal) -> T) -> T {
+        write(&mut self.journal.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The first turn that is left and expects this.
+    fn take(&self, shown: &Value) -> Option<Turn> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |turn: &Turn| turn.expect.as_ref().is_none_or(|expected| check::matches(expected, shown));
+        let slot = turns.iter_mut().find(|turn| turn.as_ref().is_some_and(fits))?;
+        if slot.as_ref().is_some_and(|turn| turn.repeat) { slot.clone() } else { slot.take() }
+    }
+
+    fn unexpected(&self, dialect: Dialect, body: &Value) -> Response<Steps> {
+        self.note(|journal| journal.failures.push(format!("no turn expects {body}")));
+        let message = "no turn of the scenario expects this request".to_owned();
+        refused(dialect, &Refusal { status: 500, kind: None, code: None, message }, &HeaderMap::new())
+    }
+
+    fn play(&self, dialect: Dialect, turn: &Turn) -> Response<Steps> {
+        match &turn.fault {
+            Some(Fault::Status { status, kind, code, message, headers }) => {
+                let message = message.clone().unwrap_or_else(|| "so the scenario says".into());
+                let refusal = Refusal { status: *status, kind: kind.clone(), code: code.clone(), message };
+                let named = headers.iter().filter_map(|(name, value)| {
+                    Some((hyper::header::HeaderName::from_bytes(name.as_bytes()).ok()?, value.parse().ok()?))
+                });
+                refused(dialect, &refusal, &named.collect())
+            }
+            Some(Fault::Html) => answer(200, "text/html", Steps::whole("<html><body>Sign in</body></html>")),
+            Some(Fault::Redirect(to)) => {
+                let mut answer = answer(302, "text/plain", Steps::default());
+                answer.headers_mut().extend(to.parse().map(|to| (hyper::header::LOCATION, to)));
+                answer
+            }
+            Some(Fault::GzipBomb(size)) => {
+                let mut answer = answer(200, EVENT_STREAM, Steps::whole(fault::bomb(*size)));
+                let gzip = hyper::header::HeaderValue::from_static("gzip");
+                answer.headers_mut().insert(hyper::header::CONTENT_ENCODING, gzip);
+                answer
+            }
+            fault => {
+                self.note(|journal| {
+                    journal.billing.turns += 1;
+                    journal.billing.input += turn.usage.fresh + turn.usage.cache_read + turn.usage.cache_write;
+                    journal.billing.output += turn.usage.output;
+                });
+                let kind = if let Some(Fault::ContentType(kind)) = fault { kind } else { EVENT_STREAM };
+                answer(200, kind, steps(dialect, turn))
+            }
+        }
+    }
+}
+
+/// The stream of a turn, with its faults.
+fn steps(dialect: Dialect, turn: &Turn) -> Steps {
+    let mut events = match &turn.reply.raw_sse {
+        Some(raw) => vec![raw.clone()],
+        None => stream::events(dialect, turn),
+    };
+    let mut end = None;
+    match &turn.fault {
+        Some(Fault::EndAfter(count)) => events.truncate(*count),
+        Some(Fault::StallAfter(count)) => {
+            events.truncate(*count);
+            end = Some(Step::Stall);
+        }
+        Some(Fault::ErrorAfter { events: count, kind }) => {
+            events.truncate(*count);
+            events.push(fault::event(dialect, kind));
+        }
+        Some(Fault::HugeLine(size)) => events.insert(0, format!("data: {}\n\n", "x".repeat(*size))),
+        Some(Fault::UnknownEvents) => {
+            let unknown = "event: fancy.new\ndata: {\"type\":\"fancy.new\",\"x\":1}\n\n: a comment\n\n".to_owned();
+            events = events.into_iter().flat_map(|event| [unknown.clone(), event]).collect();
+        }
+        _ => {}
+    }
+    let line_end = turn.line_end.as_deref().unwrap_or("\n");
+    let mut pieces: Vec<Bytes> = events.into_iter().map(|event| Bytes::from(event.replace('\n', line_end))).collect();
+    if let Some(Fault::CutAfter(count)) = turn.fault {
+        let mut whole = pieces.concat();
+        whole.truncate(count);
+        pieces = vec![whole.into()];
+        end = Some(Step::Cut);
+    }
+    if let Some(size) = turn.chunking {
+        let whole = Bytes::from(pieces.concat());
+        pieces = whole.chunks(size.max(1)).map(Bytes::copy_from_slice).collect();
+    }
+    let wait = (turn.delay_ms > 0).then(|| Duration::from_millis(turn.delay_ms));
+    let sent = pieces.into_iter().flat_map(|piece| wait.map(Step::Wait).into_iter().chain([Step::Send(piece)]));
+    Steps::new(sent.chain(end))
+}
+
+fn refused(dialect: Dialect, refusal: &Refusal, headers: &HeaderMap) -> Response<Steps> {
+    let mut answer = answer(refusal.status, "application/json", Steps::whole(refusal.body(dialect).to_string()));
+    answer.headers_mut().extend(headers.clone());
+    answer
+}
+
+fn answer(status: u16, kind: &str, body: Steps) -> Response<Steps> {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = answer.headers_mut();
+    headers.extend(kind.parse().map(|kind| (hyper::header::CONTENT_TYPE, kind)));
+    for name in ["request-id", "x-request-id"] {
+        headers.insert(name, hyper::header::HeaderValue::from_static("req_fake"));
+    }
+    answer
+}
