@@ -58,6 +58,7 @@ mod providers;
 mod reply;
 mod request;
 mod schema;
+mod script;
 mod secret;
 mod shape;
 mod simulated;
@@ -76,8 +77,8 @@ pub use self::{
     price::Price,
     profile::{Auth, DEFAULT_IDLE_MS, DEFAULT_MAX_RETRIES, DEFAULT_MAX_TOKENS, DEFAULT_TIMEOUT_MS, Dialect, Profile},
     providers::Providers,
+    script::{Entry, ScriptedCall, ScriptedError, ScriptedUsage},
     secret::Environment,
-    simulated::{Entry, ScriptedCall, ScriptedError, ScriptedUsage},
 };
 use self::{
     providers::Provider,

@@ -24,6 +24,9 @@ use crate::{
     stream,
 };
 
+/// What was sent has left within this time.
+const FLUSH: Duration = Duration::from_millis(1);
+
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 
 /// What all connections share.
@@ -136,12 +139,12 @@ fn steps(dialect: Dialect, turn: &Turn) -> Steps {
         Some(raw) => vec![raw.clone()],
         None => stream::events(dialect, turn),
     };
-    let mut end = None;
+    let mut end = Vec::new();
     match &turn.fault {
         Some(Fault::EndAfter(count)) => events.truncate(*count),
         Some(Fault::StallAfter(count)) => {
             events.truncate(*count);
-            end = Some(Step::Stall);
+            end = vec![Step::Stall];
         }
         Some(Fault::ErrorAfter { events: count, kind }) => {
             events.truncate(*count);
@@ -160,7 +163,7 @@ fn steps(dialect: Dialect, turn: &Turn) -> Steps {
         let mut whole = pieces.concat();
         whole.truncate(count);
         pieces = vec![whole.into()];
-        end = Some(Step::Cut);
+        end = vec![Step::Wait(FLUSH), Step::Cut];
     }
     if let Some(size) = turn.chunking {
         let whole = Bytes::from(pieces.concat());

@@ -18,6 +18,7 @@ use super::{
     secret::Key,
     shape::wrong,
     sse::Event,
+    telling::Delta,
     trouble::Trouble,
 };
 use crate::code;
@@ -38,13 +39,6 @@ pub(super) struct Asked<'a> {
 /// The content of images that are files, by id.
 #[derive(Debug, Default)]
 pub(super) struct Pictures(HashMap<Arc<str>, String>);
-
-/// A piece of an answer that is told while it is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Delta {
-    Text(String),
-    Thinking(String),
-}
 
 /// A reply that is put together from the events of a stream.
 pub(super) trait Assembly: Send {

@@ -8,9 +8,10 @@ use indexmap::IndexMap;
 
 use super::{
     profile::{Auth, Dialect, Profile},
+    script::Entry,
     secret::KeySource,
     shape::{Shape, instead, wrong},
-    simulated::{Entry, Script},
+    simulated::Script,
 };
 use crate::egress::{AddressRange, OriginGrants};
 

@@ -1,6 +1,6 @@
 //! The provider `simulated`: no network, and the same reply whenever the same is asked.
 //!
-//! A script is a list of [`Entry`]. Entries with a `match` that the last text of the user contains come first: the first of
+//! A script is a list of [`Entry`](super::Entry). Entries with a `match` that the last text of the user contains come first: the first of
 //! them answers it, the second answers after the results of the tools that the first called, and so on. Otherwise the entries
 //! without a `match` answer in their order, one for each turn of the conversation. Nothing is counted outside of the
 //! conversation, so that a conversation that goes on in another process gets the same replies.
@@ -9,20 +9,18 @@
 
 mod minimal;
 mod sample;
-mod script;
 
 use std::{sync::Arc, time::Duration};
 
 use flowcell_contract::{Failure, Json};
 
-pub use self::script::{Entry, ScriptedCall, ScriptedError, ScriptedUsage};
 use super::{
     clock::{Clock, Wait},
-    dialect::Delta,
     price::{Spent, Usage, estimated_tokens},
     reply::{Blocks, Outcome, Stop},
     request::{Request, Role},
-    telling::Telling,
+    script::{Entry, ScriptedError},
+    telling::{Delta, Telling},
     trouble::Trouble,
 };
 use crate::code;

@@ -5,13 +5,17 @@ use std::{future, sync::Arc, time::Duration};
 use flowcell_contract::{Json, Progress};
 use futures_util::future::BoxFuture;
 
-use super::{
-    clock::{Clock, Wait},
-    dialect::Delta,
-};
+use super::clock::{Clock, Wait};
 
 /// After a piece was told, the next ones wait this long for more.
 const COALESCE: Duration = Duration::from_millis(50);
+
+/// A piece of an answer that is told while it is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Delta {
+    Text(String),
+    Thinking(String),
+}
 
 /// Tells an answer's pieces.
 pub(super) struct Telling {

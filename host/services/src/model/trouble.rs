@@ -144,7 +144,7 @@ fn by_name(name: &str) -> Option<&'static str> {
         "contract_spend_limit_reached" | "enforced_spend_limit_reached" | "insufficient_quota" | "billing_error" => {
             code::MODEL_QUOTA
         }
-        "overloaded_error" | "api_error" | "server_error" | "conflict_error" => code::MODEL_OVERLOADED,
+        "overloaded_error" => code::MODEL_OVERLOADED,
         "authentication_error" | "invalid_api_key" => code::MODEL_AUTH,
         "permission_error" => code::MODEL_PERMISSION,
         "not_found_error" | "model_not_found" => code::MODEL_NOT_FOUND,

@@ -58,7 +58,7 @@ async fn broken_attempts_are_counted_too() {
     for dialect in DIALECTS {
         let text = "a text of forty letters, in ten pieces.."; // 40 bytes
         let broken =
-            json!({ "reply": { "text": text }, "usage": { "fresh": 100, "output": 10 }, "fault": { "endAfter": 12 } });
+            json!({ "reply": { "text": text }, "usage": { "fresh": 100, "output": 10 }, "fault": { "endAfter": 10 } });
         let whole = json!({ "reply": { "text": text }, "usage": { "fresh": 100, "output": 10 } });
         let fake = playing(json!([broken, whole])).await;
         let kit = Kit::before(&fake, dialect, json!({}));
@@ -70,7 +70,7 @@ async fn broken_attempts_are_counted_too() {
         if dialect == "messages" {
             assert_eq!(input, 200, "Messages says at once what it reads");
         }
-        let fake = playing(json!([{ "reply": { "text": text }, "fault": { "endAfter": 12 }, "repeat": true }])).await;
+        let fake = playing(json!([{ "reply": { "text": text }, "fault": { "endAfter": 10 }, "repeat": true }])).await;
         let failure = Kit::before(&fake, dialect, prices()).ask("hi").await.unwrap_err();
         let usage = detail(&failure, "usage");
         assert!(usage["costUsd"].as_f64().unwrap() > 0.0 && usage["estimated"] == true, "{dialect} {usage}");

@@ -1,5 +1,8 @@
 //! A small value of a JSON Schema.
 
+use std::cell::Cell;
+
+use jsonschema::PatternOptions;
 use serde_json::{Map, Number, Value, json};
 
 use super::sample;
@@ -9,15 +12,20 @@ const MAX_DEPTH: usize = 32;
 /// Items of a list, at most.
 const MAX_ITEMS: u64 = 1000;
 /// Letters of a text, at most.
-const MAX_LETTERS: usize = 100_000;
+const MAX_LETTERS: usize = 10_000;
+/// Bytes of a compiled pattern, at most.
+const MAX_PATTERN: usize = 1024 * 1024;
+/// Schemas and letters that one value may take, at most: schemas that refer to each other are small, their values are not.
+const BUDGET: usize = 100_000;
+/// What one schema takes of it.
+const SCHEMA: usize = 10;
 
 /// A value that is valid, checked. The error says why there is none.
 pub(super) fn value(schema: &Value) -> Result<Value, String> {
-    let validator = jsonschema::options()
-        .offline()
-        .build(schema)
-        .map_err(|error| format!("`outputSchema` is no JSON Schema: {error}"))?;
-    let value = Generator { root: schema }.value(schema, 0);
+    let patterns = PatternOptions::regex().size_limit(MAX_PATTERN);
+    let built = jsonschema::options().offline().with_pattern_options(patterns).build(schema);
+    let validator = built.map_err(|error| format!("`outputSchema` is no JSON Schema: {error}"))?;
+    let value = Generator { root: schema, left: Cell::new(BUDGET) }.value(schema, 0);
     match validator.validate(&value) {
         Ok(()) => Ok(value),
         Err(error) => Err(format!("no value of `outputSchema` could be made; write a script: {error}")),
@@ -26,11 +34,21 @@ pub(super) fn value(schema: &Value) -> Result<Value, String> {
 
 struct Generator<'a> {
     root: &'a Value,
+    left: Cell<usize>,
 }
 
 impl Generator<'_> {
+    /// Whether so much is left, which is taken then.
+    fn takes(&self, cost: usize) -> bool {
+        let left = self.left.get().checked_sub(cost);
+        self.left.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
     fn value(&self, schema: &Value, depth: usize) -> Value {
-        let Some(members) = schema.as_object().filter(|_| depth < MAX_DEPTH) else { return Value::Null };
+        let Some(members) = schema.as_object().filter(|_| depth < MAX_DEPTH && self.takes(SCHEMA)) else {
+            return Value::Null;
+        };
         let members = self.flattened(members.clone());
         if let Some(value) = members.get("const").or(members.get("enum").and_then(|one_of| one_of.get(0))) {
             return value.clone();
@@ -38,7 +56,10 @@ impl Generator<'_> {
         match kind(&members) {
             "object" => self.object(&members, depth),
             "array" => self.array(&members, depth),
-            "string" => Value::from(text(&members)),
+            "string" => {
+                let text = text(&members);
+                if self.takes(text.len()) { Value::from(text) } else { Value::Null }
+            }
             "integer" => number(&members, true),
             "number" => number(&members, false),
             "boolean" => Value::Bool(false),
@@ -62,7 +83,7 @@ impl Generator<'_> {
                     parts.extend(choices.into_iter().next());
                 }
             }
-            if parts.is_empty() {
+            if parts.is_empty() || !self.takes(SCHEMA * parts.len()) {
                 break;
             }
             parts.into_iter().for_each(|part| merge(&mut members, part));
@@ -271,6 +292,26 @@ mod tests {
         for (schema, expected) in table {
             assert_eq!(value(&schema), Ok(expected), "{schema}");
         }
+    }
+
+    #[test]
+    fn small_schemas_of_huge_values_end_soon() {
+        let twice = |name: &str| json!({ "allOf": [{ "$ref": name }, { "$ref": name }] });
+        let mut parts = serde_json::Map::from_iter([("x31".to_owned(), json!({ "type": "integer" }))]);
+        parts.extend((0..31).map(|at| (format!("x{at}"), twice(&format!("#/$defs/x{}", at + 1)))));
+        let members = json!({ "a": { "$ref": "#" }, "b": { "$ref": "#" } });
+        let table = [
+            json!({ "type": "object", "required": ["a", "b"], "properties": members }),
+            json!({ "type": "array", "minItems": 1000, "items": { "type": "array", "minItems": 1000, "items": { "type": "string", "minLength": 9000 } } }),
+        ];
+        let begin = std::time::Instant::now();
+        for schema in table {
+            assert!(value(&schema).is_err());
+        }
+        let generator =
+            super::Generator { root: &json!({ "$defs": parts }), left: std::cell::Cell::new(super::BUDGET) };
+        generator.value(&json!({ "$ref": "#/$defs/x0" }), 0);
+        assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
     }
 
     #[test]

@@ -12,9 +12,10 @@ use hyper::{
 use super::{
     super::{
         clock::Wait,
-        dialect::{self, Delta, Interrupted},
+        dialect::{self, Interrupted},
         secret::Key,
         sse::{EventStream, MAX_EVENT, MAX_LINE, MAX_STREAM, Unreadable},
+        telling::Delta,
         trouble::{self, Report, Trouble},
     },
     State, Turn,
@@ -79,7 +80,8 @@ impl Turn {
         let report = Json::parse(&String::from_utf8_lossy(&text)).map(|json| Report::read(&json)).unwrap_or_default();
         let mut trouble = report.trouble(Some(status), hide);
         trouble.wait = trouble::asked_wait(&headers, self.provider.profile.dialect, self.clock.now());
-        if let Some(again) = trouble::should_retry(&headers).filter(|_| trouble.failure.code != code::MODEL_QUOTA) {
+        let hopeless = [code::MODEL_QUOTA, code::MODEL_AUTH].contains(&trouble.failure.code.as_str());
+        if let Some(again) = trouble::should_retry(&headers).filter(|_| !hopeless) {
             trouble.failure.retryable = again;
         }
         trouble
@@ -135,8 +137,9 @@ impl Turn {
         loop {
             tokio::select! {
                 biased;
-                piece = body.next() => return piece.map_err(|failure| trouble::of_exchange(failure, true).into()),
+                // First, so that a stream that never pauses is told as well.
                 () = state.telling.tick() => {}
+                piece = body.next() => return piece.map_err(|failure| trouble::of_exchange(failure, true).into()),
                 () = &mut idle => {
                     let message = format!("nothing came for {} ms", within.as_millis());
                     return Err(Trouble::new(code::MODEL_TIMEOUT, message).into());

@@ -84,9 +84,12 @@ mod tests {
 
     use super::Calls;
 
+    /// What it is, the lists of pieces that come, and the calls: id, name, arguments.
+    type Case = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str, &'static str)]);
+
     #[test]
     fn pieces_are_put_together_however_they_come() {
-        let table: [(&str, &[&str], &[(&str, &str, &str)]); 9] = [
+        let table: [Case; 9] = [
             (
                 "as documented",
                 &[

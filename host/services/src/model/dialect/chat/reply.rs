@@ -5,13 +5,14 @@ use std::sync::Arc;
 use flowcell_contract::{Json, Object};
 
 use super::{
-    super::{Assembly, Delta, Interrupted, Used, parsed, text_of, tokens},
+    super::{Assembly, Interrupted, Used, parsed, text_of, tokens},
     calls::Calls,
 };
 use crate::model::{
     price::Usage,
     reply::{Blocks, Outcome, Stop, tool_input},
     sse::Event,
+    telling::Delta,
     trouble::Trouble,
 };
 

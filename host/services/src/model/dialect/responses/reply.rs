@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell_contract::Json;
 
-use super::super::{Assembly, Delta, Interrupted, Used, parsed, text_of, tokens};
+use super::super::{Assembly, Interrupted, Used, parsed, text_of, tokens};
 use crate::model::{
     price::Usage,
     reply::{Blocks, Outcome, Stop, tool_input},
     sse::Event,
+    telling::Delta,
     trouble::Trouble,
 };
 

@@ -1,9 +1,9 @@
-//! What a script is made of.
+//! Scripts of the provider `simulated`.
 
 use flowcell_contract::Json;
 use serde::Deserialize;
 
-use super::super::reply::Stop;
+use super::reply::Stop;
 use crate::code;
 
 /// The codes that a script may fail with.
