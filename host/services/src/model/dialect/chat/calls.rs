@@ -87,69 +87,70 @@ mod tests {
     /// What it is, the lists of pieces that come, and the calls: id, name, arguments.
     type Case = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str, &'static str)]);
 
+    const CASES: [Case; 9] = [
+        (
+            "as documented",
+            &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]"#,
+                r#"[{"index":0,"function":{"arguments":"{\"k\""}}]"#,
+                r#"[{"index":0,"function":{"arguments":":1}"}}]"#,
+            ],
+            &[("a", "f", r#"{"k":1}"#)],
+        ),
+        (
+            "interleaved",
+            &[
+                r#"[{"index":0,"id":"a","function":{"name":"f"}},{"index":1,"id":"b","function":{"name":"g"}}]"#,
+                r#"[{"index":1,"function":{"arguments":"2"}}]"#,
+                r#"[{"index":0,"function":{"arguments":"1"}}]"#,
+            ],
+            &[("a", "f", "1"), ("b", "g", "2")],
+        ),
+        ("whole", &[r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]"#], &[("a", "f", "{}")]),
+        (
+            "id and name in every piece",
+            &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]"#,
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"}"}}]"#,
+            ],
+            &[("a", "f", "{}")],
+        ),
+        (
+            "no index, one list",
+            &[
+                r#"[{"id":"a","function":{"name":"f","arguments":"1"}},{"id":"b","function":{"name":"g","arguments":"2"}}]"#,
+            ],
+            &[("a", "f", "1"), ("b", "g", "2")],
+        ),
+        (
+            "no index, several events",
+            &[
+                r#"[{"id":"a","function":{"name":"f","arguments":"1"}}]"#,
+                r#"[{"id":"b","function":{"name":"g","arguments":""}}]"#,
+                r#"[{"function":{"arguments":"2"}}]"#,
+            ],
+            &[("a", "f", "1"), ("b", "g", "2")],
+        ),
+        (
+            "no index and no ids",
+            &[r#"[{"function":{"name":"f","arguments":"1"}},{"function":{"name":"f","arguments":"2"}}]"#],
+            &[("", "f", "1"), ("", "f", "2")],
+        ),
+        (
+            "arguments that are an object",
+            &[r#"[{"id":"a","function":{"name":"f","arguments":{"k":1}}}]"#],
+            &[("a", "f", r#"{"k":1}"#)],
+        ),
+        (
+            "an index far away",
+            &[r#"[{"index":18446744073709551615,"id":"a","function":{"name":"f","arguments":"1"}}]"#],
+            &[("a", "f", "1")],
+        ),
+    ];
+
     #[test]
     fn pieces_are_put_together_however_they_come() {
-        let table: [Case; 9] = [
-            (
-                "as documented",
-                &[
-                    r#"[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]"#,
-                    r#"[{"index":0,"function":{"arguments":"{\"k\""}}]"#,
-                    r#"[{"index":0,"function":{"arguments":":1}"}}]"#,
-                ],
-                &[("a", "f", r#"{"k":1}"#)],
-            ),
-            (
-                "interleaved",
-                &[
-                    r#"[{"index":0,"id":"a","function":{"name":"f"}},{"index":1,"id":"b","function":{"name":"g"}}]"#,
-                    r#"[{"index":1,"function":{"arguments":"2"}}]"#,
-                    r#"[{"index":0,"function":{"arguments":"1"}}]"#,
-                ],
-                &[("a", "f", "1"), ("b", "g", "2")],
-            ),
-            ("whole", &[r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]"#], &[("a", "f", "{}")]),
-            (
-                "id and name in every piece",
-                &[
-                    r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]"#,
-                    r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"}"}}]"#,
-                ],
-                &[("a", "f", "{}")],
-            ),
-            (
-                "no index, one list",
-                &[
-                    r#"[{"id":"a","function":{"name":"f","arguments":"1"}},{"id":"b","function":{"name":"g","arguments":"2"}}]"#,
-                ],
-                &[("a", "f", "1"), ("b", "g", "2")],
-            ),
-            (
-                "no index, several events",
-                &[
-                    r#"[{"id":"a","function":{"name":"f","arguments":"1"}}]"#,
-                    r#"[{"id":"b","function":{"name":"g","arguments":""}}]"#,
-                    r#"[{"function":{"arguments":"2"}}]"#,
-                ],
-                &[("a", "f", "1"), ("b", "g", "2")],
-            ),
-            (
-                "no index and no ids",
-                &[r#"[{"function":{"name":"f","arguments":"1"}},{"function":{"name":"f","arguments":"2"}}]"#],
-                &[("", "f", "1"), ("", "f", "2")],
-            ),
-            (
-                "arguments that are an object",
-                &[r#"[{"id":"a","function":{"name":"f","arguments":{"k":1}}}]"#],
-                &[("a", "f", r#"{"k":1}"#)],
-            ),
-            (
-                "an index far away",
-                &[r#"[{"index":18446744073709551615,"id":"a","function":{"name":"f","arguments":"1"}}]"#],
-                &[("a", "f", "1")],
-            ),
-        ];
-        for (what, events, expected) in table {
+        for (what, events, expected) in CASES {
             let mut calls = Calls::default();
             for event in events {
                 calls.take(Json::parse(event).unwrap().as_array().unwrap());
