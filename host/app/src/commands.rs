@@ -11,12 +11,13 @@ mod test;
 mod validate;
 
 use std::{
+    env, fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use flowcell::{AddressRange, Host, HostBuilder, Reader};
+use flowcell::{AddressRange, Host, HostBuilder, Providers, Reader};
 
 use crate::{
     problem::{Exit, Problem},
@@ -77,7 +78,10 @@ pub(crate) struct PackArgs {
     /// Let nodes reach this private address if their flow grants it, such as 127.0.0.1:8080 or 10.0.0.0/8; may be repeated
     #[arg(long, value_name = "ADDRESS", env = "FLOWCELL_ALLOW_PRIVATE", value_delimiter = ',')]
     allow_private: Vec<AddressRange>,
-    /// Let no call of these capabilities leave, but answer it with a stand-in: http, or all
+    /// Which models nodes may reach: a YAML file; by default `providers.yaml` in `flowcell` of the user's folder for settings
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_PROVIDERS", value_hint = ValueHint::FilePath)]
+    providers: Option<PathBuf>,
+    /// Let no call of these capabilities leave, but answer it with a stand-in: http, model, or all
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     simulate: Vec<Simulated>,
 }
@@ -87,33 +91,59 @@ pub(crate) struct PackArgs {
 enum Simulated {
     /// Requests are answered with 200 and a JSON text that tells them.
     Http,
+    /// Turns are answered by a model that knows nothing, always the same.
+    Model,
     /// Everything that leaves the host.
     All,
 }
 
 impl PackArgs {
     fn host(&self) -> Result<Host, Problem> {
-        Ok(self.builder().build()?)
+        Ok(self.builder()?.build()?)
     }
 
     fn host_with(&self, store: &StoreArgs) -> Result<Host, Problem> {
         let builder = match store.folder()? {
-            Some(folder) => self.builder().state_dir(folder),
-            None => self.builder(),
+            Some(folder) => self.builder()?.state_dir(folder),
+            None => self.builder()?,
         };
         Ok(builder.build()?)
     }
 
     /// A host that only reads a store, beside its owner if there is one.
     fn reading_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
-        Ok(self.builder().reads(Arc::new(store.reader()?)).build()?)
+        Ok(self.builder()?.reads(Arc::new(store.reader()?)).build()?)
     }
 
-    fn builder(&self) -> HostBuilder {
-        let builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
-        let builder = if self.simulate.is_empty() { builder } else { builder.simulates_http() };
-        self.packs.iter().fold(builder, |builder, path| builder.packs(path))
+    fn builder(&self) -> Result<HostBuilder, Problem> {
+        let mut builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
+        let simulates = |one| self.simulate.iter().any(|simulated| [one, Simulated::All].contains(simulated));
+        if simulates(Simulated::Http) {
+            builder = builder.simulates_http();
+        }
+        if simulates(Simulated::Model) {
+            builder = builder.simulates_model();
+        }
+        if let Some(providers) = providers(self.providers.as_deref())? {
+            builder = builder.providers(providers);
+        }
+        Ok(self.packs.iter().fold(builder, |builder, path| builder.packs(path)))
     }
+}
+
+/// The models that the operator has set up; none: those that are built in.
+fn providers(file: Option<&Path>) -> Result<Option<Providers>, Problem> {
+    let own = || {
+        let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let settings = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+        Some(settings.join("flowcell/providers.yaml")).filter(|file| file.is_file())
+    };
+    let Some(file) = file.map(Path::to_owned).or_else(own) else { return Ok(None) };
+    let shown = file.display().to_string();
+    let text = fs::read_to_string(&file).map_err(|error| Problem::wrong(format!("cannot read {shown}: {error}")))?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let providers = Providers::parse(&text, folder);
+    Ok(Some(providers.map_err(|failure| Problem::wrong(format!("{shown}: {}", failure.message)))?))
 }
 
 /// Where runs are kept.

@@ -30,6 +30,20 @@ impl Folder {
         self.path.join(path.strip_prefix("./").unwrap_or(path))
     }
 
+    /// The names of the flows in the folder, in order.
+    pub(crate) fn flows(&self) -> Vec<String> {
+        let here = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
+        let Ok(entries) = Dir::open_ambient_dir(here, ambient_authority()).and_then(|dir| dir.entries()) else {
+            return Vec::new();
+        };
+        let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let name = |file: String| {
+            let (name, ending) = file.rsplit_once('.')?;
+            (ENDINGS.contains(&ending) && is_flow_name(name)).then(|| name.to_owned())
+        };
+        files.filter_map(name).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    }
+
     fn read_within(&self, path: &str) -> io::Result<String> {
         let here = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
         limited(Dir::open_ambient_dir(here, ambient_authority())?.open(path)?)

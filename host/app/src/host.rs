@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Capability, Catalog, Digest, NodeId, RunId, Tenant};
+use flowcell_contract::{Capability, Catalog, Digest, Failure, NodeId, RunId, Tenant};
 use flowcell_engine::{Config, Engine, Limits, Pack};
 use flowcell_flow::{Diagnostic, PackRef, Source};
 use flowcell_runtime::{
@@ -30,6 +30,7 @@ use flowcell_services::{
     client::Client,
     egress::{AddressRange, Egress, EgressPolicy},
     http::{self, HttpCapability},
+    model::{self, ModelCapability, Providers},
 };
 
 use self::library::Library;
@@ -40,6 +41,7 @@ use crate::{
     folder::{Folder, read_source},
     loaded::{CheckedFlow, LoadedFlow},
     rehearsal::{Clock, Jumps, Rehearsal, Script, Simulated, StandIn},
+    tools::{self, Tools},
 };
 
 /// Loads flows and runs them. Cheap to clone; clones share packs, state and cache.
@@ -83,6 +85,8 @@ pub struct HostBuilder {
     egress: EgressPolicy,
     capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
     simulates_http: bool,
+    providers: Option<Providers>,
+    simulates_model: bool,
 }
 
 #[derive(Default)]
@@ -145,6 +149,18 @@ impl HostBuilder {
         self
     }
 
+    /// Sets which models nodes may reach, if their flow grants it. By default those of [`Providers::built_in`].
+    pub fn providers(mut self, providers: Providers) -> HostBuilder {
+        self.providers = Some(providers);
+        self
+    }
+
+    /// Answers the turns of models by itself, the same ones always, and lets none leave. Grants are checked as ever.
+    pub fn simulates_model(mut self) -> HostBuilder {
+        self.simulates_model = true;
+        self
+    }
+
     /// Puts something else behind a capability that leaves the host, such as `http`.
     pub fn capability(mut self, name: &str, capability: Arc<dyn Capability>) -> HostBuilder {
         self.capabilities.push((name.into(), capability));
@@ -182,9 +198,16 @@ impl HostBuilder {
         }
         let Stores { journal, state, blobs, store } = Stores::open(self.state.as_deref(), self.reads)?;
         let egress = Egress::new(self.egress).map_err(|failure| Error::Services(failure.message))?;
-        let http = Arc::new(HttpCapability::new(Client::new(egress), blobs.clone()));
+        let client = Client::new(egress);
+        let services = |failure: Failure| Error::Services(failure.message);
+        let providers = self.providers.map_or_else(Providers::built_in, Ok).map_err(services)?;
+        let providers =
+            if self.simulates_model { providers.simulated(Vec::new()).map_err(services)? } else { providers };
+        let model: Arc<dyn Capability> = Arc::new(ModelCapability::new(&client, blobs.clone(), providers));
+        let http = Arc::new(HttpCapability::new(client, blobs.clone()));
         let http: Arc<dyn Capability> = if self.simulates_http { Arc::new(Simulated(http)) } else { http };
-        let outside = [(http::INTERFACE.into(), http)].into_iter().chain(self.capabilities);
+        let own = [(http::INTERFACE.into(), http), (model::INTERFACE.into(), model)];
+        let outside = own.into_iter().chain(self.capabilities);
         Ok(Host(Arc::new(Shared {
             engine,
             catalog: Arc::new(catalog),
@@ -287,7 +310,8 @@ impl Host {
         let stand_in = |real: &Arc<dyn Capability>| -> Arc<dyn Capability> {
             Arc::new(StandIn { real: real.clone(), script: script.clone() })
         };
-        let outside = self.0.capabilities.iter().map(|(name, real)| (name.clone(), stand_in(real)));
+        let outside = self.capabilities(&flow.folder);
+        let outside = outside.iter().map(|(name, real)| (name.clone(), stand_in(real)));
         world.capabilities = Arc::new(outside.collect());
         Ok(FlowRunner::new(self.pin(flow), Arc::new(world), options)?)
     }
@@ -373,7 +397,8 @@ impl Host {
     }
 
     fn world(&self, folder: Arc<Folder>) -> Arc<World> {
-        let Shared { engine, journal, timers, leases, state, cache, blobs, capabilities, hubs, .. } = &*self.0;
+        let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, .. } = &*self.0;
+        let capabilities = Arc::new(self.capabilities(&folder));
         Arc::new(World {
             runner: Arc::new(engine.clone()),
             flows: Arc::new(Library::new(self.clone(), folder)),
@@ -383,9 +408,17 @@ impl Host {
             state: state.clone(),
             cache: cache.clone(),
             blobs: blobs.clone(),
-            capabilities: capabilities.clone(),
+            capabilities,
             hubs: hubs.clone(),
         })
+    }
+
+    /// Everything that leaves the host, for the flows of a folder.
+    fn capabilities(&self, folder: &Arc<Folder>) -> HashMap<Arc<str>, Arc<dyn Capability>> {
+        let mut capabilities = HashMap::clone(&self.0.capabilities);
+        let own = || -> Arc<dyn Capability> { Arc::new(Tools { host: self.clone(), folder: folder.clone() }) };
+        capabilities.entry(tools::INTERFACE.into()).or_insert_with(own);
+        capabilities
     }
 
     /// The hubs of the runs that this host drives.

@@ -49,6 +49,7 @@ mod folder;
 mod host;
 mod loaded;
 mod rehearsal;
+mod tools;
 
 pub use error::{Error, InputError, LoadError, StartError};
 pub use flowcell_contract as contract;
@@ -62,7 +63,7 @@ pub use flowcell_runtime::{
     fact::{BlockReason, Resolution},
     sqlite::{Filter, OpenStoreError, Reader, RunRow, SqliteStore, Swept},
 };
-pub use flowcell_services::egress::AddressRange;
+pub use flowcell_services::{egress::AddressRange, model::Providers};
 pub use host::{Host, HostBuilder};
 pub use loaded::{CheckedFlow, LoadedFlow};
 pub use rehearsal::{Given, GivenCall, Script};

@@ -34,8 +34,8 @@ pub struct Caller {
     pub grants: Arc<Grants>,
     /// What the node type says that its calls do to the world.
     pub effect: Effect,
-    /// What the task's config says of the tools that may be called: its member `permissions`.
-    pub permissions: Option<Json>,
+    /// The task's config: what the flow's author says, and no component can change.
+    pub config: Value,
 }
 
 /// What a call that was admitted is.

@@ -52,8 +52,8 @@ pub(crate) struct Attempting {
     pub(crate) number: (u32, u32),
     /// What it sees as now.
     pub(crate) now_ms: u64,
-    /// What its config says of the tools that it may call.
-    pub(crate) permissions: Option<Json>,
+    /// Its task's config.
+    pub(crate) config: Value,
 }
 
 /// What a wait finds.
@@ -268,7 +268,7 @@ impl AttemptCalls {
             node_type: node.node_type.name.clone(),
             grants: node.grants.clone(),
             effect: node.node_type.effect,
-            permissions: self.attempting.permissions.clone(),
+            config: self.attempting.config.clone(),
         }
     }
 

@@ -18,6 +18,7 @@ use crate::{
     event::Event,
     fact::RunEnd,
     hub::{Channel, Hub, HubError, Request},
+    limits::MAX_DEPTH,
     ports::{Lease, Pin, Record, StoreError},
     publish::Projector,
     result::{RunError, RunResult, RunStatus, Waiting},
@@ -43,6 +44,8 @@ pub struct RunOptions {
     pub patience: Option<Duration>,
     /// A person asks to go on with a run that exists; it is tried again though its process has died again and again.
     pub by_hand: bool,
+    /// The run that this one is made for: it is kept as long as that one, and listed below it. It must be there.
+    pub parent: Option<RunId>,
     /// Leave [`RunResult::events`] empty, for callers that have a channel.
     pub without_events: bool,
 }
@@ -89,6 +92,9 @@ pub enum OpenError {
     /// The flow has no such node.
     #[error("the flow itself has no node `{0}`")]
     NoNode(NodeId),
+    /// The run is below too many others.
+    #[error("runs may be at most {MAX_DEPTH} deep below one another")]
+    TooDeep,
     /// The flow that the run has pinned cannot be loaded.
     #[error("the flow that the run has pinned cannot be loaded: {0}")]
     Pin(Failure),
@@ -130,7 +136,18 @@ impl FlowRunner {
         }
         let input = merge(&flow.graph.input, &options.input);
         let policy = options.policy.apply(&flow.graph.policy);
-        let identity = Identity { tenant, root: run_id.0.clone(), run_id, depth: 0, parent: None };
+        let depth = match &options.parent {
+            None => 0,
+            Some(parent) => {
+                let record = world.journal.find(&tenant, parent)?;
+                record.ok_or_else(|| OpenError::Unknown(parent.clone()))?.depth + 1
+            }
+        };
+        if depth > MAX_DEPTH {
+            return Err(OpenError::TooDeep);
+        }
+        let parent = options.parent.clone();
+        let identity = Identity { tenant, root: run_id.0.clone(), run_id, depth, parent };
         let (driver, hub) = Driver::new(&world, identity.clone(), flow, policy);
         Ok(FlowRunner::with(driver, hub, world, Begin::New(input), options, lease))
     }

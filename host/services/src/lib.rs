@@ -2,6 +2,7 @@
 //!
 //! * [`egress`] is the one guard that every outgoing connection passes.
 //! * [`client`] speaks HTTP/1.1 over guarded connections.
+//! * [`pattern`] is how grants name many things at once.
 //! * [`http`] and [`model`] are the capabilities that nodes call.
 //!
 //! ```
@@ -27,3 +28,4 @@ pub mod egress;
 mod files;
 pub mod http;
 pub mod model;
+pub mod pattern;

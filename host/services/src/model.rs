@@ -51,7 +51,6 @@
 mod clock;
 mod dialect;
 mod grant;
-mod pattern;
 mod price;
 mod profile;
 mod providers;

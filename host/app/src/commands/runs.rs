@@ -395,7 +395,7 @@ fn json_or_text(text: &str) -> Json {
 /// Tells a run what somebody asks of it. Nothing of it runs here.
 fn record(store: &StoreArgs, ask: Ask, terminal: Terminal) -> Result<Exit, Problem> {
     let folder = durable(store)?;
-    let said = match PackArgs::default().builder().state_dir(folder).build() {
+    let said = match PackArgs::default().builder()?.state_dir(folder).build() {
         Ok(host) => {
             let Ok((run, request)) = ask.request() else { return Err(Problem::internal("this is no question")) };
             block_on(host.ask(&run, request))?.map_err(|error| refused(error.code(), &error.to_string(), &run))?;

@@ -85,9 +85,9 @@ impl Driver {
         let number = (task.attempt, task.resumes);
         let writes = task.rest.as_deref().map(|rest| rest.writes.to_vec()).unwrap_or_default();
         let attempt = self.attempt(key);
-        let permissions = attempt.as_ref().ok().and_then(|attempt| attempt.config.json().get("permissions").cloned());
+        let config = attempt.as_ref().map_or_else(|_| Value::null(), |attempt| attempt.config.clone());
         let scope = self.state.scope(key.scope).path.clone();
-        let attempting = Attempting { task: key, scope, number, now_ms: task.clock, permissions };
+        let attempting = Attempting { task: key, scope, number, now_ms: task.clock, config };
         let calls = Arc::new(AttemptCalls::new(
             self.site.clone(),
             attempting,

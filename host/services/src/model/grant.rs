@@ -2,7 +2,8 @@
 
 use flowcell_contract::{Caller, Failure, Json, code};
 
-use super::{INTERFACE, pattern};
+use super::INTERFACE;
+use crate::pattern;
 
 /// Refuses a model that the caller's flow does not grant. A grant is a pattern of `provider/model`, or a list of such.
 pub(super) fn check(caller: &Caller, provider: &str, model: &str) -> Result<(), Failure> {

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 
-use super::{pattern, price::Price, script::Entry};
+use super::{price::Price, script::Entry};
+use crate::pattern;
 
 /// Milliseconds that a turn may take, with all its attempts.
 pub const DEFAULT_TIMEOUT_MS: u64 = 600_000;

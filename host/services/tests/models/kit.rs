@@ -126,7 +126,7 @@ impl Kit {
             node_type: "agent.run".into(),
             grants: Arc::new(grants),
             effect: Effect::AtLeastOnce,
-            permissions: None,
+            config: Value::null(),
         };
         Kit {
             model: model.timed_by(clock.clone()).with_environment(environment),

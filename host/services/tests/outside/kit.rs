@@ -102,7 +102,7 @@ impl Kit {
             node_type: "acme.fetch".into(),
             grants: Arc::new(grants),
             effect: Effect::AtLeastOnce,
-            permissions: None,
+            config: Value::null(),
         };
         Kit { http, blobs, caller, effect: None }
     }

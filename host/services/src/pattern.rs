@@ -1,7 +1,7 @@
 //! Patterns in which `*` stands for any letters, also none.
 
 /// Whether a pattern matches the whole text. The time is at most the product of both lengths.
-pub(super) fn matches(pattern: &str, text: &str) -> bool {
+pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((begin, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(begin) else { return false };
     let mut parts: Vec<&str> = rest.split('*').collect();

@@ -1,0 +1,111 @@
+//! Which tools are granted, and what may be called without asking.
+
+use flowcell_contract::{Caller, Failure, Json, code};
+
+use super::{INTERFACE, shelf::matches};
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// Whether the flow grants the node this tool.
+pub(super) fn is_granted(caller: &Caller, tool: &str) -> bool {
+    match caller.grants.0.get(INTERFACE) {
+        Some(Json::String(pattern)) => matches(pattern, tool),
+        Some(Json::Array(patterns)) => patterns.iter().filter_map(Json::as_str).any(|pattern| matches(pattern, tool)),
+        _ => false,
+    }
+}
+
+pub(super) fn not_granted(caller: &Caller, tool: &str) -> Failure {
+    let message = format!(
+        "there is no tool `{tool}` that is granted to `{}`; to allow one, add `grants: {{ tools: [\"{tool}\"] }}`",
+        caller.node_id
+    );
+    Failure::new(code::TOOL_NOT_FOUND, message)
+}
+
+/// What the config of the calling node says: the last rule that matches counts. What cannot be read is asked about.
+pub(super) fn action(caller: &Caller, tool: &str, input: &Json) -> Action {
+    let permissions = caller.config.json().get("permissions");
+    let default = permissions.and_then(|permissions| permissions.get("default")).map_or(Action::Ask, read);
+    let rules = permissions.and_then(|permissions| permissions.get("rules")).and_then(Json::as_array);
+    let mut rules = rules.unwrap_or_default().iter();
+    let fits = |rule: &&Json| {
+        let of_tool = rule.get("tool").and_then(Json::as_str).is_some_and(|pattern| matches(pattern, tool));
+        let of_args = match rule.get("args") {
+            None | Some(Json::Null) => true,
+            Some(pattern) => pattern.as_str().is_some_and(|pattern| matches(pattern, &input.to_text())),
+        };
+        of_tool && of_args
+    };
+    rules.rfind(fits).map_or(default, |rule| rule.get("action").map_or(Action::Ask, read))
+}
+
+fn read(action: &Json) -> Action {
+    match action.as_str() {
+        Some("allow") => Action::Allow,
+        Some("deny") => Action::Deny,
+        _ => Action::Ask,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use std::sync::Arc;
+
+    use flowcell_contract::{Effect, Grants, NodeId, Tenant, Value};
+
+    use super::*;
+
+    fn caller(grants: &str, config: &str) -> Caller {
+        Caller {
+            tenant: Tenant::local(),
+            run_id: "r".into(),
+            node_id: NodeId("n".into()),
+            node_type: "agent.run".into(),
+            grants: Arc::new(serde_json::from_str::<Grants>(grants).unwrap()),
+            effect: Effect::Idempotent,
+            config: Value::parse(config).unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_last_rule_that_matches_counts() {
+        let config = r#"{ "permissions": { "default": "deny", "rules": [
+            { "tool": "data.*", "action": "allow" },
+            { "tool": "data.map", "args": "*secret*", "action": "ask" },
+            { "tool": "data.filter", "action": "deny" },
+            { "tool": "odd", "action": "perhaps" } ] } }"#;
+        let input = |text: &str| Json::parse(text).unwrap();
+        for (tool, args, expected) in [
+            ("data.map", "{}", Action::Allow),
+            ("data.map", r#"{"a":"secret"}"#, Action::Ask),
+            ("data.filter", "{}", Action::Deny),
+            ("system.log", "{}", Action::Deny),
+            ("odd", "{}", Action::Ask),
+        ] {
+            assert_eq!(action(&caller("{}", config), tool, &input(args)), expected, "{tool} {args}");
+        }
+        assert_eq!(action(&caller("{}", "null"), "data.map", &input("{}")), Action::Ask, "nothing is said");
+    }
+
+    #[test]
+    fn what_is_not_granted_is_not_there() {
+        for (grants, tool, expected) in [
+            ("{}", "data.map", false),
+            (r#"{ "tools": ["data.*"] }"#, "data.map", true),
+            (r#"{ "tools": ["data.*"] }"#, "control.if", false),
+            (r#"{ "tools": "flow:*" }"#, "flow:report", true),
+            (r#"{ "tools": {} }"#, "data.map", false),
+        ] {
+            assert_eq!(is_granted(&caller(grants, "null"), tool), expected, "{grants} {tool}");
+        }
+    }
+}
