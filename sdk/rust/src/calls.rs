@@ -1,16 +1,51 @@
 //! Calls to the host's capabilities. The manifest has to ask for each of them; else they fail with `denied`.
 
+pub mod agent;
 pub mod cache;
 pub mod http;
 pub mod log;
 pub mod metrics;
+pub mod model;
 pub mod queue;
 pub mod state;
+pub mod tools;
 
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::failure::Result;
+use crate::{
+    failure::{Failure, Result},
+    wit::flowcell::node::types as wit,
+};
 
 fn read<T: DeserializeOwned>(text: &str) -> Result<T> {
     Ok(serde_json::from_str(text)?)
+}
+
+/// A request as text.
+fn text(request: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_string(request)?)
+}
+
+/// What the host answers as JSON.
+fn answered<T: DeserializeOwned>(answer: Result<String, wit::Failure>) -> Result<T> {
+    read(&answer.map_err(Failure::of_call)?)
+}
+
+/// Makes a call: of the host's, or of the script's where a test plays one. Only a script looks at the arguments.
+#[cfg(not(target_family = "wasm"))]
+fn made<T: DeserializeOwned>(
+    name: &str,
+    args: impl FnOnce() -> serde_json::Value,
+    host: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    match crate::script::call(name, args) {
+        Some(answer) => Ok(serde_json::from_value(answer?)?),
+        None => host(),
+    }
+}
+
+/// Makes a call.
+#[cfg(target_family = "wasm")]
+fn made<T>(_: &str, _: impl FnOnce() -> serde_json::Value, host: impl FnOnce() -> Result<T>) -> Result<T> {
+    host()
 }

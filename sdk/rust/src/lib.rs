@@ -43,6 +43,8 @@ mod calls;
 mod failure;
 mod node;
 mod pause;
+#[cfg(not(target_family = "wasm"))]
+mod script;
 mod source;
 mod step;
 mod task;
@@ -51,7 +53,7 @@ pub mod testing;
 pub mod wit;
 
 pub use self::{
-    calls::{cache, http, log, metrics, queue, state},
+    calls::{agent, cache, http, log, metrics, model, queue, state, tools},
     failure::{Failure, Result},
     node::{Node, OfInput, OfInputAndConfig, OfTask, OfTaskAndInput},
     pause::{FanOut, FlowCall, Pause, Question, Wake},

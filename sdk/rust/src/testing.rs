@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+#[cfg(not(target_family = "wasm"))]
+pub use crate::script::{Made, Script, reply};
 use crate::{
     failure::{Failure, Result},
     source::Source,
@@ -29,6 +31,35 @@ pub fn run(run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given
         },
         Ok(Step::Pause(pause)) => Outcome::Pause(pause.until.iter().map(|wake| wake.name()).collect(), pause.state),
         Err(failure) => Outcome::Failure(failure),
+    }
+}
+
+/// What became of a task that was run by a script.
+#[cfg(not(target_family = "wasm"))]
+#[derive(Clone, Debug, PartialEq)]
+pub struct Played {
+    /// What the node answered.
+    pub outcome: Outcome,
+    /// The calls that it made, in their order.
+    pub made: Vec<Made>,
+    /// How much of the script did not happen.
+    pub left: usize,
+}
+
+#[cfg(not(target_family = "wasm"))]
+impl Script {
+    /// Runs one task of a node type on this thread, with this script as its host; see [`run`].
+    pub fn play(self, run: impl FnOnce(&str, &Task) -> Result<Step>, node_type: &str, given: Given) -> Played {
+        let (outcome, rest, made) = crate::script::play(self, || self::run(run, node_type, given));
+        Played { outcome, made, left: rest.acts.len() }
+    }
+}
+
+#[cfg(not(target_family = "wasm"))]
+impl Played {
+    /// The arguments of all calls of this name.
+    pub fn of(&self, name: &str) -> Vec<&Value> {
+        self.made.iter().filter(|made| made.name == name).map(|made| &made.args).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+pub use super::queue::CallId;
 use crate::{
     failure::{Failure, Result},
     wit::flowcell::host::http::{self, Content},
@@ -49,10 +50,6 @@ pub enum Body {
     /// A file value, `{ "kind": "file", "fileId": … }`: what is too large for the sandbox.
     File(Value),
 }
-
-/// A call under way. [`next_event`](crate::queue::next_event) tells when it has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallId(pub(crate) u32);
 
 impl Request {
     /// A request without body and headers.

@@ -7,7 +7,13 @@ pub use crate::wit::flowcell::host::log::Level;
 
 /// Writes one line to the run's events.
 pub fn write(level: Level, message: impl fmt::Display) {
-    log::log(level, &message.to_string());
+    let message = message.to_string();
+    let args = || serde_json::json!({ "level": format!("{level:?}").to_lowercase(), "message": message });
+    // The host's function cannot fail, and neither can a script's.
+    let _ = super::made("log.log", args, || {
+        log::log(level, &message);
+        Ok(())
+    });
 }
 
 /// Writes one line at level `debug`.

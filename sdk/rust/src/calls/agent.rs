@@ -1,0 +1,49 @@
+//! Agent runs: invocations of an agent that people can watch and write to. Needs no grant.
+//!
+//! ```no_run
+//! use flowcell_sdk::{agent, prelude::*, queue};
+//!
+//! fn wait_for_a_message() -> Result<Value> {
+//!     let run = agent::open(&json!({ "inbox": { "capacity": 8 } }))?;
+//!     let event = queue::next_event(Some(60_000))?;
+//!     let result = json!({ "heard": matches!(event, Some(queue::Event::Message { .. })) });
+//!     agent::close(&run, Ok(&result))?;
+//!     Ok(result)
+//! }
+//! ```
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::{
+    failure::{Failure, Result},
+    wit::flowcell::host::agent,
+};
+
+/// Begins an agent run and gives its id. `about` is an object that the event `agent:start` shows. Its member `inbox`,
+/// `{ "capacity": n }`, opens an inbox of at most 1,024 messages; [`next_event`](crate::queue::next_event) hands them over.
+pub fn open(about: &Value) -> Result<String> {
+    let args = || json!({ "about": about });
+    super::made("agent.open", args, || agent::open(&about.to_string()).map_err(Failure::of_call))
+}
+
+/// Tells an event `agent:<kind>` with an object. Kinds are `state`, or names with a dot: `acme.plan`.
+pub fn tell(run: &str, kind: &str, data: &impl Serialize) -> Result<()> {
+    let args = || json!({ "agentRunId": run, "kind": kind, "data": data });
+    super::made("agent.tell", args, || agent::tell(run, kind, &super::text(data)?).map_err(Failure::of_call))
+}
+
+/// Ends an agent run, well with an object for the event `agent:complete`, or badly. What is still open when the attempt ends
+/// is ended by the host.
+pub fn close(run: &str, outcome: Result<&Value, &Failure>) -> Result<()> {
+    let args = || match outcome {
+        Ok(result) => json!({ "agentRunId": run, "result": result }),
+        Err(failure) => {
+            json!({ "agentRunId": run, "error": { "code": failure.code, "message": failure.message } })
+        }
+    };
+    super::made("agent.close", args, || {
+        let outcome = outcome.map(Value::to_string).map_err(|failure| failure.clone().into_wit());
+        agent::close(run, outcome.as_deref().map_err(|failure| failure)).map_err(Failure::of_call)
+    })
+}

@@ -1,0 +1,278 @@
+//! A host that follows a script: what the calls of a node get while a test plays it.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, VecDeque},
+};
+
+use serde_json::{Map, Value, json};
+
+use crate::failure::{Failure, Result};
+
+/// A host that follows a script. Models, tools, agent runs, their inboxes, `state` and `log` are played; other calls need a
+/// real host.
+///
+/// What a test tells it with [`reply`](Script::reply), [`fail`](Script::fail), [`message`](Script::message),
+/// [`close`](Script::close) and [`silence`](Script::silence) happens in that order, one at a time, whenever the node waits.
+/// Calls of tools end before that, in the order in which they were started.
+///
+/// ```
+/// use flowcell_sdk::{
+///     Given, model, prelude::*,
+///     testing::{Outcome, Script},
+/// };
+///
+/// fn hello(_task: &Task) -> Result<Step> {
+///     let reply = model::generate(&model::Request::new([model::Message::user("Say hello")]))?;
+///     Step::value(json!({ "text": reply.text() }))
+/// }
+///
+/// let played = Script::new().says("Hello").play(|_, task| hello(task), "acme.hello", Given::default());
+/// assert_eq!(played.outcome, Outcome::Output(json!({ "text": "Hello" })));
+/// assert_eq!(played.of("model.generate")[0]["messages"][0]["content"], "Say hello");
+/// ```
+#[derive(Default)]
+pub struct Script {
+    pub(crate) acts: VecDeque<Act>,
+    tools: Vec<(Value, Box<Tool>)>,
+    backwards: bool,
+    denied: Vec<String>,
+    state: BTreeMap<String, Value>,
+    versions: BTreeMap<String, u64>,
+    runs: u32,
+    started: u32,
+    turns: VecDeque<u32>,
+    ended: VecDeque<(u32, Result<Value>)>,
+    made: Vec<Made>,
+}
+
+type Tool = dyn Fn(&Value) -> Result<Value>;
+
+/// A call that a node has made of a script.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Made {
+    /// `model.start-generate`, `tools.find`, `agent.tell` …
+    pub name: String,
+    /// Its arguments, as the host would get them.
+    pub args: Value,
+}
+
+/// Something that happens while a node waits.
+#[derive(Debug)]
+pub(crate) enum Act {
+    Reply(Result<Value>),
+    Message(String, Value),
+    Close,
+    Silence,
+}
+
+/// What arrives at a node.
+pub(crate) enum Arrival {
+    Ended(u32, Result<Value>),
+    Message { agent_run: String, id: String, value: Value },
+    Closing(String),
+}
+
+thread_local! {
+    static PLAYED: RefCell<Option<Script>> = const { RefCell::new(None) };
+}
+
+/// Plays a script while something runs on this thread, and gives back what is left of it with the calls that were made.
+pub(crate) fn play<T>(script: Script, run: impl FnOnce() -> T) -> (T, Script, Vec<Made>) {
+    PLAYED.with_borrow_mut(|played| *played = Some(script));
+    let result = run();
+    let mut script = PLAYED.with_borrow_mut(Option::take).unwrap_or_default();
+    let made = std::mem::take(&mut script.made);
+    (result, script, made)
+}
+
+/// What a call gets; none: no script is played.
+pub(crate) fn call(name: &str, args: impl FnOnce() -> Value) -> Option<Result<Value>> {
+    PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.call(name, args())))
+}
+
+/// What arrives next; none: no script is played.
+pub(crate) fn next(timeout_ms: Option<u32>) -> Option<Option<Arrival>> {
+    PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.next(timeout_ms)))
+}
+
+impl Script {
+    /// A script in which nothing happens.
+    pub fn new() -> Script {
+        Script::default()
+    }
+
+    /// The turn of a model that has been under way the longest ends with this reply.
+    #[must_use]
+    pub fn reply(self, reply: Value) -> Script {
+        self.act(Act::Reply(Ok(reply)))
+    }
+
+    /// It ends with a text, 10 tokens read and 5 written.
+    #[must_use]
+    pub fn says(self, text: &str) -> Script {
+        self.reply(reply(&[json!({ "type": "text", "text": text })], "end"))
+    }
+
+    /// It ends with calls of tools: the id, the tool's name and the input of each.
+    #[must_use]
+    pub fn calls<const N: usize>(self, uses: [(&str, &str, Value); N]) -> Script {
+        let block = |(id, name, input)| json!({ "type": "tool_use", "id": id, "name": name, "input": input });
+        self.reply(reply(&uses.map(block), "tool_calls"))
+    }
+
+    /// It fails.
+    #[must_use]
+    pub fn fail(self, failure: Failure) -> Script {
+        self.act(Act::Reply(Err(failure)))
+    }
+
+    /// Somebody writes to the agent run that was opened last.
+    #[must_use]
+    pub fn message(self, id: &str, value: impl Into<Value>) -> Script {
+        self.act(Act::Message(id.to_owned(), value.into()))
+    }
+
+    /// Nobody writes to it any more.
+    #[must_use]
+    pub fn close(self) -> Script {
+        self.act(Act::Close)
+    }
+
+    /// The time is up for which the node waits.
+    #[must_use]
+    pub fn silence(self) -> Script {
+        self.act(Act::Silence)
+    }
+
+    /// There is a tool. Its name for models is its name with `_` for everything but letters and digits.
+    #[must_use]
+    pub fn tool(mut self, tool: &str, run: impl Fn(&Value) -> Result<Value> + 'static) -> Script {
+        let name: String = tool.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let about = json!({ "name": name, "tool": tool, "inputSchema": { "type": "object" } });
+        self.tools.push((about, Box::new(run)));
+        self
+    }
+
+    /// Of calls of tools that are under way at a time, the last ends first.
+    #[must_use]
+    pub fn backwards(self) -> Script {
+        Script { backwards: true, ..self }
+    }
+
+    /// Calls of this name, such as `tools.find`, are denied, as if the flow granted nothing.
+    #[must_use]
+    pub fn deny(mut self, name: &str) -> Script {
+        self.denied.push(name.to_owned());
+        self
+    }
+
+    /// A value of `state` is there already.
+    #[must_use]
+    pub fn state(mut self, key: &str, value: Value) -> Script {
+        self.write(key, value);
+        self
+    }
+
+    fn act(mut self, act: Act) -> Script {
+        self.acts.push_back(act);
+        self
+    }
+
+    fn call(&mut self, name: &str, args: Value) -> Result<Value> {
+        self.made.push(Made { name: name.to_owned(), args: args.clone() });
+        if self.denied.iter().any(|denied| denied == name) {
+            return Err(Failure::new("denied", format!("`{name}` is not granted")));
+        }
+        match name {
+            "model.generate" => match self.acts.pop_front() {
+                Some(Act::Reply(reply)) => reply,
+                other => panic!("a model is asked, and the script has {other:?}"),
+            },
+            "model.start-generate" => {
+                self.started += 1;
+                self.turns.push_back(self.started);
+                Ok(self.started.into())
+            }
+            "tools.find" => Ok(self.tools.iter().map(|(about, _)| about.clone()).collect()),
+            "tools.call" => self.tool_answer(&args),
+            "tools.start-call" => {
+                self.started += 1;
+                let answer = self.tool_answer(&args);
+                self.ended.push_back((self.started, answer));
+                Ok(self.started.into())
+            }
+            "agent.open" => {
+                self.runs += 1;
+                Ok(format!("agent-run-{}", self.runs).into())
+            }
+            "agent.tell" | "agent.close" | "log.log" => Ok(Value::Null),
+            "state.get" => Ok(self.entry(&args)),
+            "state.set" | "state.set-if" => Ok(self.set(name, args)),
+            _ => panic!("no script plays `{name}`"),
+        }
+    }
+
+    fn tool_answer(&self, args: &Value) -> Result<Value> {
+        let known = self.tools.iter().find(|(about, _)| about["tool"] == args["tool"]);
+        let (_, run) = known.ok_or_else(|| Failure::new("tool_not_found", format!("no tool {}", args["tool"])))?;
+        Ok(json!({ "output": run(&args["input"])? }))
+    }
+
+    fn next(&mut self, timeout_ms: Option<u32>) -> Option<Arrival> {
+        let args = timeout_ms.map_or_else(Map::new, |ms| Map::from_iter([("timeoutMs".to_owned(), ms.into())]));
+        self.made.push(Made { name: "queue.next-event".to_owned(), args: args.into() });
+        let ended = if self.backwards { self.ended.pop_back() } else { self.ended.pop_front() };
+        if let Some((call, outcome)) = ended {
+            return Some(Arrival::Ended(call, outcome));
+        }
+        let agent_run = format!("agent-run-{}", self.runs);
+        match self.acts.pop_front() {
+            Some(Act::Reply(reply)) => match self.turns.pop_front() {
+                Some(call) => Some(Arrival::Ended(call, reply)),
+                None => panic!("the script has {reply:?}, and no turn is under way"),
+            },
+            Some(Act::Message(id, value)) => Some(Arrival::Message { agent_run, id, value }),
+            Some(Act::Close) => Some(Arrival::Closing(agent_run)),
+            Some(Act::Silence) => None,
+            None if self.turns.is_empty() => None,
+            None => panic!("the script ends, and a turn is under way"),
+        }
+    }
+
+    fn entry(&self, args: &Value) -> Value {
+        let key = args["key"].as_str().unwrap_or_default();
+        let entry = |value| json!({ "value": value, "version": self.versions.get(key) });
+        self.state.get(key).map_or(Value::Null, entry)
+    }
+
+    fn set(&mut self, name: &str, args: Value) -> Value {
+        let key = args["key"].as_str().unwrap_or_default();
+        let version = self.versions.get(key).copied();
+        if name == "state.set-if" && args["expected"].as_u64() != version {
+            return Value::Null;
+        }
+        self.write(key, args["value"].clone()).into()
+    }
+
+    fn write(&mut self, key: &str, value: Value) -> u64 {
+        self.state.insert(key.to_owned(), value);
+        let version = self.versions.entry(key.to_owned()).or_default();
+        *version += 1;
+        *version
+    }
+}
+
+/// A reply of these blocks that took 10 tokens to read and 5 to write.
+pub fn reply(content: &[Value], stop: &str) -> Value {
+    json!({
+        "id": "reply", "provider": "scripted", "model": "scripted", "content": content, "stop": stop,
+        "usage": { "input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "reasoning": 0, "estimated": false },
+    })
+}
+
+impl std::fmt::Debug for Script {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Script").field("acts", &self.acts).finish_non_exhaustive()
+    }
+}
