@@ -6,7 +6,13 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use flowcell_contract::Manifest;
 
-const TYPES: [&str; 26] = [
+const TYPES: [&str; 32] = [
+    "agent.classify",
+    "agent.coder",
+    "agent.plan",
+    "agent.reviewer",
+    "agent.run",
+    "agent.summarize",
     "control.fail",
     "control.foreach",
     "control.gate",
@@ -38,7 +44,7 @@ const TYPES: [&str; 26] = [
 fn manifests() -> Vec<Manifest> {
     let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes");
     let read = |pack: &str| Manifest::parse(&fs::read_to_string(nodes.join(pack).join("node.yaml")).unwrap()).unwrap();
-    ["control", "data", "system"].map(read).into()
+    ["agent", "control", "data", "system"].map(read).into()
 }
 
 #[test]

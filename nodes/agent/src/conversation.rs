@@ -1,0 +1,85 @@
+//! What was said so far. Two messages of the same side become one, as providers want them to take turns.
+
+use flowcell_sdk::{
+    Failure, Result,
+    model::{Block, Content, Message, Role},
+};
+use serde_json::Value;
+
+/// The messages, oldest first.
+#[derive(Default)]
+pub(crate) struct Conversation(Vec<Message>);
+
+impl Conversation {
+    /// Goes on with what was said before.
+    pub(crate) fn new(messages: Vec<Message>) -> Conversation {
+        let mut conversation = Conversation::default();
+        messages.into_iter().for_each(|message| conversation.push(message));
+        conversation
+    }
+
+    /// Adds a message. One that says nothing is left out.
+    pub(crate) fn push(&mut self, message: Message) {
+        if message.content.is_empty() {
+            return;
+        }
+        match self.0.last_mut() {
+            Some(last) if last.role == message.role => {
+                let before = std::mem::replace(&mut last.content, Content::Blocks(Vec::new()));
+                let mut blocks = before.into_blocks();
+                blocks.extend(message.content.into_blocks());
+                last.content = Content::Blocks(blocks);
+            }
+            _ => self.0.push(message),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn messages(&self) -> &[Message] {
+        &self.0
+    }
+}
+
+/// Reads a message of the input: `{ role, content }`, or `{ type, message: { role, content } }`.
+pub(crate) fn message(value: &Value) -> Result<Message> {
+    let inner = value.get("message").filter(|inner| inner.is_object()).unwrap_or(value);
+    let role = match inner.get("role").and_then(Value::as_str) {
+        Some("user") | None => Role::User,
+        Some("assistant") => Role::Assistant,
+        Some(other) => {
+            return Err(Failure::invalid_input(format!("a message's role is `user` or `assistant`, not `{other}`")));
+        }
+    };
+    let content = content(inner)
+        .ok_or_else(|| Failure::invalid_input("a message's `content` is a text, or a list of objects with a `type`"))?;
+    Ok(Message { role, content })
+}
+
+/// Reads a message to the agent run. Whatever it is, the user says it; what is no message is said as it was sent.
+pub(crate) fn letter(value: &Value) -> Content {
+    let inner = value.get("message").filter(|inner| inner.is_object()).unwrap_or(value);
+    match value {
+        Value::String(text) => text.as_str().into(),
+        _ => content(inner).unwrap_or_else(|| value.to_string().into()),
+    }
+}
+
+fn content(message: &Value) -> Option<Content> {
+    match message.get("content")? {
+        Value::String(text) => Some(text.as_str().into()),
+        Value::Array(blocks) if blocks.iter().all(|block| block.get("type").is_some_and(Value::is_string)) => {
+            Some(blocks.iter().cloned().map(Block).collect::<Vec<_>>().into())
+        }
+        _ => None,
+    }
+}
+
+/// Says what a conversation lacks to be answered.
+pub(crate) fn check(messages: &[Message]) -> Result<()> {
+    let last = messages.iter().rfind(|message| !message.content.is_empty());
+    match last {
+        Some(Message { role: Role::User, .. }) => Ok(()),
+        Some(_) => Err(Failure::invalid_input("the last message must be the user's")),
+        None => Err(Failure::invalid_input("there is nothing to answer: the input says nothing")),
+    }
+}

@@ -1,0 +1,106 @@
+//! What arrives while an agent works: the ends of its calls, and messages, which wait until they are applied.
+
+use std::collections::VecDeque;
+
+use flowcell_sdk::{
+    Failure, Result, agent,
+    model::Content,
+    queue::{self, CallId, Event},
+};
+use serde_json::{Value, json};
+
+use crate::conversation;
+
+/// The messages that wait.
+pub(crate) struct Inbox {
+    run: String,
+    waiting: VecDeque<(String, Content)>,
+    closing: bool,
+}
+
+/// What ended the waiting for a message.
+pub(crate) enum Heard {
+    Message,
+    Closing,
+    Nothing,
+}
+
+impl Inbox {
+    /// The inbox of an agent run.
+    pub(crate) fn new(run: &str) -> Inbox {
+        Inbox { run: run.to_owned(), waiting: VecDeque::new(), closing: false }
+    }
+
+    /// Whether nobody writes any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// Whether no message waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The message that waits the longest.
+    pub(crate) fn take(&mut self) -> Option<Content> {
+        self.waiting.pop_front().map(|(_, content)| content)
+    }
+
+    /// Waits for the end of a call.
+    pub(crate) fn end_of(&mut self, call: CallId) -> Result<Value> {
+        self.ends_of(&[call])?.pop().unwrap_or_else(|| Err(lost()))
+    }
+
+    /// Waits for the ends of calls, and gives them in the order of the calls.
+    pub(crate) fn ends_of(&mut self, calls: &[CallId]) -> Result<Vec<Result<Value>>> {
+        let mut ends: Vec<_> = calls.iter().map(|_| None).collect();
+        while ends.iter().any(Option::is_none) {
+            match queue::next_event(None)?.ok_or_else(lost)? {
+                Event::Ended(call, outcome) => {
+                    if let Some(at) = calls.iter().position(|other| *other == call) {
+                        ends[at] = Some(outcome);
+                    }
+                }
+                other => self.keep(other),
+            }
+        }
+        Ok(ends.into_iter().flatten().collect())
+    }
+
+    /// Waits for a message.
+    pub(crate) fn listen(&mut self, timeout_ms: Option<u32>) -> Result<Heard> {
+        loop {
+            let Some(event) = queue::next_event(timeout_ms)? else { return Ok(Heard::Nothing) };
+            self.keep(event);
+            if !self.is_empty() {
+                return Ok(Heard::Message);
+            }
+            if self.closing {
+                return Ok(Heard::Closing);
+            }
+        }
+    }
+
+    /// Tells of the messages that nobody will read.
+    pub(crate) fn discard(&mut self, reason: &str) -> Result<()> {
+        for (id, _) in self.waiting.drain(..) {
+            agent::tell(&self.run, "inbox.discarded", &json!({ "messageId": id, "reason": reason }))?;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, event: Event) {
+        match event {
+            Event::Message { agent_run, id, value } if agent_run == self.run => {
+                let content = conversation::letter(&value);
+                self.waiting.push_back((id, content));
+            }
+            Event::Closing(agent_run) if agent_run == self.run => self.closing = true,
+            _ => {}
+        }
+    }
+}
+
+fn lost() -> Failure {
+    Failure::new("lost_call", "a call is under way, and nothing arrives any more").retryable()
+}

@@ -1,0 +1,249 @@
+//! What an agent is told: its input, its config and its preset, of which the first that says something wins.
+
+use flowcell_sdk::{
+    Failure, Result, Task,
+    model::{Message, Sampling},
+};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
+
+use crate::{conversation, preset::Preset};
+
+/// The messages that wait in an inbox for which the config says nothing.
+const CAPACITY: u32 = 64;
+
+#[derive(Deserialize)]
+struct Input {
+    #[serde(default, deserialize_with = "present")]
+    input: Option<Value>,
+    prompt: Option<String>,
+    messages: Option<Vec<Value>>,
+    tools: Option<Vec<String>>,
+    system: Option<String>,
+    model: Option<String>,
+    metadata: Option<Map<String, Value>>,
+    args: Option<Map<String, Value>>,
+    previous: Option<String>,
+    from: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Config {
+    provider: Option<String>,
+    model: Option<String>,
+    system: Option<String>,
+    tools: Option<Vec<String>>,
+    mcp: Vec<String>,
+    max_turns: u32,
+    max_model_calls: u32,
+    max_tool_calls: u32,
+    budget: Budget,
+    output: Option<Structure>,
+    inbox: Option<Listening>,
+    fallback_model: Option<String>,
+    sampling: Sampling,
+    params: Map<String, Value>,
+    agent: Option<String>,
+    session: Option<Session>,
+}
+
+/// What may be spent.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Budget {
+    /// US dollars.
+    pub(crate) usd: Option<f64>,
+    /// Tokens, read and written.
+    pub(crate) tokens: Option<u64>,
+}
+
+/// What the answer has to look like.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Structure {
+    /// JSON Schema.
+    pub(crate) schema: Value,
+    /// How often the model is asked again.
+    #[serde(default = "repairs")]
+    pub(crate) max_repairs: u32,
+}
+
+/// How the agent listens.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Listening {
+    capacity: Option<u32>,
+    /// How long it waits for a message; none: as long as one can come.
+    pub(crate) idle_close_ms: Option<u32>,
+    #[serde(default)]
+    mode: Mode,
+}
+
+/// When a message that comes during a turn is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// After the model's turn and its tools.
+    #[default]
+    Steer,
+    /// When the model has nothing more to do, one at a time.
+    Queue,
+}
+
+/// Whose history the agent goes on with.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Session {
+    /// The flow.
+    pub(crate) flow: String,
+    /// The step.
+    pub(crate) step: String,
+    /// Whether an empty history begins with a copy of the step's before.
+    #[serde(default)]
+    pub(crate) fork: bool,
+    /// The steps of which it may be.
+    #[serde(default)]
+    pub(crate) same_agent: Vec<String>,
+    /// What people call the session; without it nothing is kept.
+    pub(crate) prefix: Option<String>,
+}
+
+/// All that an agent is told.
+pub(crate) struct Settings {
+    pub(crate) provider: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) system: Option<String>,
+    /// Patterns of tools.
+    pub(crate) tools: Vec<String>,
+    /// Whether the patterns are the preset's, so that a flow that grants no tools is fine.
+    pub(crate) tools_of_preset: bool,
+    pub(crate) max_turns: u32,
+    pub(crate) max_model_calls: u32,
+    pub(crate) max_tool_calls: u32,
+    pub(crate) budget: Budget,
+    pub(crate) output: Option<Structure>,
+    /// How it waits for messages; none: it ends with its first answer.
+    pub(crate) inbox: Option<Listening>,
+    pub(crate) fallback_model: Option<String>,
+    pub(crate) sampling: Sampling,
+    pub(crate) params: Map<String, Value>,
+    pub(crate) session: Option<Session>,
+    pub(crate) args: Option<Map<String, Value>>,
+    /// The step before.
+    pub(crate) from: Option<String>,
+    agent: Option<String>,
+    metadata: Option<Map<String, Value>>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            provider: None,
+            model: None,
+            system: None,
+            tools: None,
+            mcp: Vec::new(),
+            max_turns: 12,
+            max_model_calls: 50,
+            max_tool_calls: 50,
+            budget: Budget::default(),
+            output: None,
+            inbox: None,
+            fallback_model: None,
+            sampling: Sampling::default(),
+            params: Map::new(),
+            agent: None,
+            session: None,
+        }
+    }
+}
+
+fn repairs() -> u32 {
+    2
+}
+
+/// Null is a value, too.
+fn present<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(reader).map(Some)
+}
+
+/// Reads what a task says, and the messages with which the conversation begins.
+pub(crate) fn read(task: &Task, preset: &Preset) -> Result<(Settings, Vec<Message>)> {
+    let input: Input = task.input()?;
+    let config = task.config::<Option<Config>>()?.unwrap_or_default();
+    let messages = beginning(&input)?;
+    let system = input.system.or(config.system);
+    if let (None, None, Some(agent)) = (&system, preset.system, &config.agent) {
+        let message = format!("nobody knows the agent `{agent}`: it has no prompt");
+        return Err(Failure::new("unknown_agent", message));
+    }
+    let of_preset = || preset.tools.iter().map(|pattern| (*pattern).to_owned()).collect();
+    let chosen = input.tools.or(config.tools);
+    let tools_of_preset = chosen.is_none() && config.mcp.is_empty();
+    let mut tools: Vec<String> = chosen.unwrap_or_else(of_preset);
+    tools.extend(config.mcp.iter().map(|server| format!("mcp:{server}/*")));
+    let of_preset = preset.schema.map(serde_json::from_str).transpose()?;
+    let of_preset = of_preset.map(|schema| Structure { schema, max_repairs: repairs() });
+    let settings = Settings {
+        provider: config.provider,
+        model: input.model.or(config.model),
+        system: system.or_else(|| preset.system.map(str::to_owned)),
+        tools,
+        tools_of_preset,
+        max_turns: config.max_turns,
+        max_model_calls: config.max_model_calls,
+        max_tool_calls: config.max_tool_calls,
+        budget: config.budget,
+        output: config.output.or(of_preset),
+        inbox: config.inbox,
+        fallback_model: config.fallback_model,
+        sampling: config.sampling,
+        params: config.params,
+        session: config.session,
+        args: input.args,
+        from: input.from,
+        agent: config.agent,
+        metadata: input.metadata,
+    };
+    Ok((settings, messages))
+}
+
+/// What the user says first: what the step before gave, and the input itself.
+fn beginning(input: &Input) -> Result<Vec<Message>> {
+    let own = match (&input.input, &input.prompt, &input.messages) {
+        (Some(Value::String(text)), None, None) | (None, Some(text), None) => vec![Message::user(text.as_str())],
+        (Some(value), None, None) => vec![Message::user(value.to_string())],
+        (None, None, Some(messages)) => messages.iter().map(conversation::message).collect::<Result<_>>()?,
+        _ => return Err(Failure::invalid_input("give exactly one of `input`, `prompt` and `messages`")),
+    };
+    conversation::check(&own)?;
+    let before = input.previous.as_ref().filter(|previous| !previous.is_empty()).map(|previous| {
+        let step = input.from.as_ref().map(|step| format!(", `{step}`,")).unwrap_or_default();
+        Message::user(format!("The step before{step} gave:\n\n{previous}"))
+    });
+    Ok(before.into_iter().chain(own).collect())
+}
+
+impl Settings {
+    /// When messages that come during a turn are applied.
+    pub(crate) fn mode(&self) -> Mode {
+        self.inbox.as_ref().map_or(Mode::Steer, |inbox| inbox.mode)
+    }
+
+    /// What people see of the agent when it begins.
+    pub(crate) fn about(&self, tools: &[&str]) -> Value {
+        let capacity = self.inbox.as_ref().and_then(|inbox| inbox.capacity).unwrap_or(CAPACITY);
+        let mut about = json!({ "tools": tools, "inbox": { "capacity": capacity } });
+        let texts = [("agent", &self.agent), ("provider", &self.provider), ("model", &self.model)];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                about[key] = text.as_str().into();
+            }
+        }
+        if let Some(metadata) = &self.metadata {
+            about["metadata"] = metadata.clone().into();
+        }
+        about
+    }
+}

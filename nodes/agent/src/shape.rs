@@ -1,0 +1,77 @@
+//! What an answer has to look like, and how it is read from what a model wrote.
+
+use flowcell_sdk::{Failure, Result};
+use serde_json::{Value, json};
+
+use crate::settings::Structure;
+
+/// What a model is told of what is wrong, at most.
+const MAX_ERRORS: usize = 10;
+const MAX_ERROR_CHARS: usize = 300;
+
+/// A schema that answers are checked against.
+pub(crate) struct Shape {
+    /// The schema.
+    pub(crate) schema: Value,
+    /// How often a model is asked again.
+    pub(crate) max_repairs: u32,
+    validator: jsonschema::Validator,
+}
+
+impl Shape {
+    /// Compiles the schema. No `$ref` leaves it, and patterns take linear time.
+    pub(crate) fn new(structure: &Structure) -> Result<Shape> {
+        let options = jsonschema::options().offline().with_pattern_options(jsonschema::PatternOptions::regex());
+        let validator = options.build(&structure.schema);
+        let validator = validator.map_err(|error| Failure::new("invalid_schema", format!("output.schema: {error}")))?;
+        Ok(Shape { schema: structure.schema.clone(), max_repairs: structure.max_repairs, validator })
+    }
+
+    /// Reads an answer, or says what is wrong with it.
+    pub(crate) fn read(&self, text: &str) -> Result<Value, Vec<String>> {
+        let value = parse(text).map_err(|error| vec![format!("this is not JSON: {error}")])?;
+        let errors: Vec<_> = self.validator.iter_errors(&value).take(MAX_ERRORS).map(|error| told(&error)).collect();
+        if errors.is_empty() { Ok(value) } else { Err(errors) }
+    }
+
+    /// The failure if a model does not manage.
+    pub(crate) fn given_up(&self, errors: &[String]) -> Failure {
+        let message =
+            format!("the answer does not fit its schema after {} repairs: {}", self.max_repairs, errors.join("; "));
+        Failure::new("invalid_structured_output", message).details(json!({ "errors": errors }))
+    }
+}
+
+/// What a model is told to make it better.
+pub(crate) fn complaint(errors: &[String]) -> String {
+    format!(
+        "Your answer does not fit the JSON Schema:\n- {}\nAnswer again with the whole corrected JSON and nothing else.",
+        errors.join("\n- ")
+    )
+}
+
+/// JSON, as it is or in the first block between fences.
+fn parse(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text.trim()).or_else(|error| match fenced(text) {
+        Some(inner) => serde_json::from_str(inner),
+        None => Err(error),
+    })
+}
+
+fn fenced(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("```")?;
+    let (_, rest) = rest.split_once('\n')?;
+    rest.rsplit_once("```").map(|(inner, _)| inner.trim())
+}
+
+/// One error with its place, cut to a length that is worth its tokens.
+fn told(error: &jsonschema::ValidationError<'_>) -> String {
+    let message = match error.instance_path().as_str() {
+        "" => error.to_string(),
+        path => format!("{path}: {error}"),
+    };
+    match message.char_indices().nth(MAX_ERROR_CHARS) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message,
+    }
+}

@@ -1,0 +1,123 @@
+//! The inbox: when messages are applied, and how waiting ends.
+
+use flowcell_sdk::testing::Script;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn tool() -> Script {
+    Script::new().tool("a.b", |_| Ok("ok".into()))
+}
+
+fn use_of_it() -> [(&'static str, &'static str, Value); 1] {
+    [("t1", "a_b", json!({}))]
+}
+
+fn config(inbox: Value) -> Value {
+    json!({ "tools": ["*"], "inbox": inbox })
+}
+
+#[test]
+fn a_message_during_a_turn_steers_it_or_waits() {
+    let script = || tool().message("m1", "Faster").message("m2", "Louder").calls(use_of_it());
+    let steered = play(|| script().says("Done").silence(), &config(json!({ "idleCloseMs": 5 })));
+    let expected = ["user: Go", "assistant: tool_use", "user: tool_result | Faster | Louder"];
+    assert_eq!(last_messages(&steered), expected);
+    assert_eq!((&output(&steered)["turns"], &output(&steered)["stopReason"]), (&json!(3), &json!("idle")));
+    assert_eq!(requests(&steered).len(), 2);
+
+    let queue = config(json!({ "idleCloseMs": 5, "mode": "queue" }));
+    let queued = play(|| script().says("One").says("Two").says("Three").silence(), &queue);
+    let expected = [
+        "user: Go",
+        "assistant: tool_use",
+        "user: tool_result",
+        "assistant: One",
+        "user: Faster",
+        "assistant: Two",
+        "user: Louder",
+    ];
+    assert_eq!(last_messages(&queued), expected);
+    assert_eq!((&output(&queued)["turns"], &output(&queued)["result"]), (&json!(3), &json!("Three")));
+}
+
+#[test]
+fn without_an_inbox_in_the_config_it_listens_while_it_works() {
+    let played = play(|| Script::new().message("m1", "Faster").says("One").says("Two"), &json!({}));
+    assert_eq!(last_messages(&played), ["user: Go", "assistant: One", "user: Faster"]);
+    assert_eq!((&output(&played)["turns"], &output(&played)["stopReason"]), (&json!(2), &json!("end")));
+    assert_eq!(played.of("agent.open")[0]["about"]["inbox"], json!({ "capacity": 64 }));
+    assert_eq!(states(&played), ["running"]);
+}
+
+#[test]
+fn a_message_after_an_answer_is_a_new_turn() {
+    let played = play(|| Script::new().says("One").message("m1", "And?").says("Two").close(), &config(json!({})));
+    assert_eq!(last_messages(&played), ["user: Go", "assistant: One", "user: And?"]);
+    assert_eq!((&output(&played)["result"], &output(&played)["stopReason"]), (&json!("Two"), &json!("closed")));
+    assert_eq!(states(&played), ["running", "idle", "running", "idle"]);
+    // Without a time to wait it waits as long as something can arrive.
+    let waits = played.of("queue.next-event");
+    assert!(waits.iter().all(|wait| wait.get("timeoutMs").is_none()), "{waits:?}");
+}
+
+#[test]
+fn waiting_ends_by_time_by_closing_and_if_nothing_can_come() {
+    let rows: [(fn(Script) -> Script, Value, &str); 4] = [
+        (|script| script.silence(), json!({ "idleCloseMs": 5 }), "idle"),
+        (|script| script.close(), json!({ "idleCloseMs": 5 }), "closed"),
+        (|script| script.close(), json!({}), "closed"),
+        (|script| script.silence(), json!({}), "closed"),
+    ];
+    for (end, inbox, reason) in rows {
+        let played = play(|| end(Script::new().says("Done")), &config(inbox.clone()));
+        assert_eq!(output(&played)["stopReason"], reason, "{inbox}");
+        assert_eq!((&output(&played)["result"], played.left), (&json!("Done"), 0), "{inbox}");
+    }
+}
+
+#[test]
+fn closing_during_a_turn_lets_it_answer_and_applies_what_came_before() {
+    let script = || Script::new().message("m1", "Faster").close().says("One").says("Two");
+    let played = play(script, &config(json!({ "mode": "queue" })));
+    assert_eq!((&output(&played)["result"], &output(&played)["stopReason"]), (&json!("Two"), &json!("closed")));
+    assert_eq!((&output(&played)["turns"], played.left), (&json!(2), 0));
+    assert_eq!(states(&played), ["running"]);
+}
+
+#[test]
+fn max_turns_ends_the_run_and_tells_what_nobody_reads() {
+    let script = || Script::new().message("m1", "One").message("m2", "Two").message("m3", "Three").says("A").says("B");
+    let limited = |mode: &str| json!({ "maxTurns": 2, "inbox": { "mode": mode } });
+    for mode in ["queue", "steer"] {
+        let played = play(script, &limited(mode));
+        assert_eq!((&output(&played)["turns"], &output(&played)["stopReason"]), (&json!(2), &json!("max_turns")));
+        assert_eq!(last_messages(&played), ["user: Go", "assistant: A", "user: One"]);
+        let told = played.of("agent.tell").into_iter().filter(|told| told["kind"] == "inbox.discarded");
+        let ids: Vec<_> = told.map(|told| (&told["data"]["messageId"], &told["data"]["reason"])).collect();
+        assert_eq!(ids, [(&json!("m2"), &json!("max_turns")), (&json!("m3"), &json!("max_turns"))]);
+    }
+    let one = play(|| Script::new().says("A"), &json!({ "maxTurns": 1 }));
+    assert_eq!(output(&one)["stopReason"], "end");
+}
+
+#[test]
+fn every_shape_of_a_message_is_understood() {
+    let rows = [
+        (json!("Hello"), "user: Hello"),
+        (json!({ "content": "Hello" }), "user: Hello"),
+        (json!({ "role": "user", "content": [{ "type": "text", "text": "Hello" }] }), "user: Hello"),
+        (
+            json!({ "type": "user", "message": { "role": "user", "content": "Hello" }, "session_id": "s" }),
+            "user: Hello",
+        ),
+        // Nobody but the model speaks for the model.
+        (json!({ "role": "assistant", "content": "Hello" }), "user: Hello"),
+        (json!({ "odd": true }), "user: {\"odd\":true}"),
+        (json!(5), "user: 5"),
+    ];
+    for (message, expected) in rows {
+        let script = || Script::new().says("One").message("m1", message.clone()).says("Two").close();
+        assert_eq!(last_messages(&play(script, &config(json!({}))))[2], expected, "{message}");
+    }
+}

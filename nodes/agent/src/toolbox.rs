@@ -1,0 +1,112 @@
+//! The tools of an agent. What goes wrong with a tool is told to the model; the agent goes on.
+
+use flowcell_sdk::{
+    Failure, Result,
+    model::{Block, Offer, ToolUse},
+    queue::CallId,
+    tools::{self, Answer, Call, Tool},
+};
+use serde_json::Value;
+
+use crate::{inbox::Inbox, settings::Settings};
+
+/// Bytes of a result that a model is given.
+const MAX_RESULT_BYTES: usize = 128 << 10;
+
+/// The tools that are offered, and how many calls are left.
+pub(crate) struct Toolbox {
+    tools: Vec<Tool>,
+    left: u32,
+}
+
+impl Toolbox {
+    /// Finds the tools that the settings name.
+    pub(crate) fn find(settings: &Settings) -> Result<Toolbox> {
+        let left = settings.max_tool_calls;
+        if settings.tools.is_empty() {
+            return Ok(Toolbox { tools: Vec::new(), left });
+        }
+        match tools::find(&settings.tools) {
+            Ok(tools) => Ok(Toolbox { tools, left }),
+            // The flow names no tools, and grants none.
+            Err(failure) if settings.tools_of_preset && failure.code == "denied" => {
+                Ok(Toolbox { tools: Vec::new(), left })
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Their names for the model.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.tools.iter().map(|tool| tool.name.as_str()).collect()
+    }
+
+    /// The tools as the model sees them.
+    pub(crate) fn offers(&self) -> Vec<Offer> {
+        let offer = |tool: &Tool| Offer {
+            name: tool.name.clone(),
+            description: tool.description.clone().or_else(|| tool.title.clone()),
+            input_schema: tool.input_schema.clone(),
+        };
+        self.tools.iter().map(offer).collect()
+    }
+
+    /// Whether calls are left.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Makes the calls of one turn, all at a time, and gives their results in the order of the calls.
+    pub(crate) fn answer<'a>(
+        &mut self,
+        uses: impl Iterator<Item = ToolUse<'a>>,
+        run: &str,
+        inbox: &mut Inbox,
+    ) -> Result<Vec<Block>> {
+        let begun: Vec<_> = uses.map(|wanted| (wanted.id, self.begin(wanted, run))).collect();
+        let calls: Vec<CallId> = begun.iter().filter_map(|(_, call)| call.as_ref().ok().copied()).collect();
+        let mut ends = inbox.ends_of(&calls)?.into_iter();
+        let result = |(id, call): (&str, Result<CallId>)| {
+            let end =
+                call.and_then(|_| ends.next().unwrap_or_else(|| Err(Failure::new("lost_call", "no answer came"))));
+            match end.and_then(Answer::read) {
+                Ok(answer) => Block::tool_result(id, shown(&answer.output)),
+                Err(failure) => Block::tool_error(id, cut(failure.to_string())),
+            }
+        };
+        Ok(begun.into_iter().map(result).collect())
+    }
+
+    fn begin(&mut self, wanted: ToolUse<'_>, run: &str) -> Result<CallId> {
+        let known = self.tools.iter().find(|tool| tool.name == wanted.name);
+        let tool =
+            known.ok_or_else(|| Failure::new("tool_not_found", format!("there is no tool `{}`", wanted.name)))?;
+        if !wanted.input.is_object() {
+            return Err(Failure::invalid_input("the arguments must be a JSON object"));
+        }
+        let left = self.left.checked_sub(1);
+        self.left =
+            left.ok_or_else(|| Failure::new("max_tool_calls", "no more tools may be called; answer without"))?;
+        tools::start_call(&Call {
+            tool_use_id: Some(wanted.id.to_owned()),
+            agent_run_id: Some(run.to_owned()),
+            ..Call::new(tool.tool.as_str(), wanted.input.clone())
+        })
+    }
+}
+
+/// A result as text.
+fn shown(output: &Value) -> String {
+    match output {
+        Value::String(text) => cut(text.clone()),
+        other => cut(other.to_string()),
+    }
+}
+
+fn cut(text: String) -> String {
+    if text.len() <= MAX_RESULT_BYTES {
+        return text;
+    }
+    let end = text.floor_char_boundary(MAX_RESULT_BYTES);
+    format!("{}\n[cut: {end} of {} bytes]", &text[..end], text.len())
+}
