@@ -613,9 +613,10 @@ impl Driver {
         let mut due = self.children.values().filter_map(|child| child.rest.as_ref()?.due).min();
         let now = self.world.timers.now();
         for (timer, at) in self.timers.live(&self.state) {
-            // The end of a run's time ends it, and moves nothing on.
+            // The end of a run's time ends it, and moves nothing on; nor is it an answer that nobody answers in time.
             let soon = self.patience_ms.is_none_or(|patience| at <= now.saturating_add(patience));
-            if soon && !(timer == Timer::Flow && self.patience_ms.is_none()) {
+            let ends = matches!(timer, Timer::Flow | Timer::Ask { .. });
+            if soon && !(ends && self.patience_ms.is_none()) {
                 return None;
             }
             due = due.into_iter().chain([at]).min();

@@ -126,7 +126,7 @@ fn detach(args: &RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
     };
     let input = inputs::collect(&args.input, args.input_file.as_deref())?;
     let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
-    let run_id = match args.packs.builder().state_dir(folder).build() {
+    let run_id = match args.packs.builder()?.state_dir(folder).build() {
         Ok(host) => {
             let flow = load(&host, args, terminal)?;
             let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };

@@ -548,7 +548,9 @@ impl From<StartError> for Problem {
             }
             StartError::Open(OpenError::NoNode(_)) => Problem::wrong(error.to_string())
                 .hint("`flowcell runs show RUN` shows the nodes; those of bodies and of called flows cannot be named"),
-            StartError::Open(OpenError::Pin(_) | OpenError::Driven(_)) => Problem::wrong(error.to_string()),
+            StartError::Open(OpenError::Pin(_) | OpenError::Driven(_) | OpenError::TooDeep) => {
+                Problem::wrong(error.to_string())
+            }
         }
     }
 }

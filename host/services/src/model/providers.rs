@@ -16,6 +16,9 @@ use super::{
 use crate::egress::{AddressRange, OriginGrants};
 
 /// The profiles that are there without configuration. They need their key variable only, and a model from the request.
+/// The model of a simulated profile that names none.
+const SIMULATED: &str = "simulated";
+
 const BUILT_IN: &str = include_str!("providers/built-in.yaml");
 
 /// Retries that a profile may ask for, at most.
@@ -97,7 +100,8 @@ impl Providers {
     pub fn simulated(&self, script: Vec<Entry>) -> Result<Providers, Failure> {
         let script = Script::new(script).map_err(wrong)?;
         let replaced = self.profiles.iter().map(|(name, provider)| {
-            let profile = Profile { dialect: Dialect::Simulated, ..provider.profile.clone() };
+            let mut profile = Profile { dialect: Dialect::Simulated, ..provider.profile.clone() };
+            profile.model.get_or_insert_with(|| SIMULATED.into());
             (name.clone(), Arc::new(Provider::simulated(name.clone(), profile, script.clone())))
         });
         Ok(Providers { profiles: replaced.collect(), default: self.default.clone() })
