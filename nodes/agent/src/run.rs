@@ -39,7 +39,7 @@ pub(crate) fn run(task: &Task, preset: &Preset) -> Result<Step> {
         structured: None,
         id,
     };
-    match run.to_the_end() {
+    match run.finish() {
         Ok(outcome) => Step::value(outcome.output(run.settings.args)),
         Err(failure) => {
             // What went wrong first is what is told.
@@ -72,7 +72,7 @@ enum End {
 }
 
 impl AgentRun {
-    fn to_the_end(&mut self) -> Result<Outcome> {
+    fn finish(&mut self) -> Result<Outcome> {
         self.tell_state("running")?;
         let stop = loop {
             let end = self.turn()?;

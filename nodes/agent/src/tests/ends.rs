@@ -44,6 +44,16 @@ fn a_model_that_pauses_goes_on() {
 }
 
 #[test]
+fn a_model_gets_its_own_blocks_back_as_they_came() {
+    let thought = json!({ "type": "raw", "provider": "p", "value": { "signature": "s", "b": 1, "a": [] } });
+    let wish = json!({ "type": "tool_use", "id": "t1", "name": "a_b", "input": { "z": 1, "a": 2 }, "raw": { "x": 1 } });
+    let content = [thought, text("Well"), wish];
+    let script = || Script::new().tool("a.b", |_| Ok("ok".into())).reply(reply(&content, "tool_calls")).says("Done");
+    let played = play(script, &json!({ "tools": ["*"] }));
+    assert_eq!(requests(&played)[1]["messages"][1]["content"].to_string(), json!(content).to_string());
+}
+
+#[test]
 fn model_calls_are_limited() {
     let wish = || [("t1", "a_b", json!({}))];
     let script = || Script::new().tool("a.b", |_| Ok("ok".into())).calls(wish()).calls(wish());

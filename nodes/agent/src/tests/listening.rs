@@ -63,11 +63,11 @@ fn a_message_after_an_answer_is_a_new_turn() {
 
 #[test]
 fn waiting_ends_by_time_by_closing_and_if_nothing_can_come() {
-    let rows: [(fn(Script) -> Script, Value, &str); 4] = [
-        (|script| script.silence(), json!({ "idleCloseMs": 5 }), "idle"),
-        (|script| script.close(), json!({ "idleCloseMs": 5 }), "closed"),
-        (|script| script.close(), json!({}), "closed"),
-        (|script| script.silence(), json!({}), "closed"),
+    let rows = [
+        (Script::silence as fn(Script) -> Script, json!({ "idleCloseMs": 5 }), "idle"),
+        (Script::close, json!({ "idleCloseMs": 5 }), "closed"),
+        (Script::close, json!({}), "closed"),
+        (Script::silence, json!({}), "closed"),
     ];
     for (end, inbox, reason) in rows {
         let played = play(|| end(Script::new().says("Done")), &config(inbox.clone()));

@@ -44,6 +44,6 @@ pub fn close(run: &str, outcome: Result<&Value, &Failure>) -> Result<()> {
     };
     super::made("agent.close", args, || {
         let outcome = outcome.map(Value::to_string).map_err(|failure| failure.clone().into_wit());
-        agent::close(run, outcome.as_deref().map_err(|failure| failure)).map_err(Failure::of_call)
+        agent::close(run, outcome.as_deref()).map_err(Failure::of_call)
     })
 }

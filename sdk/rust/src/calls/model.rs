@@ -6,7 +6,7 @@
 //! ```
 //! use flowcell_sdk::model::{Message, Request};
 //!
-//! let request = Request { max_tokens: Some(200), ..Request::new([Message::user("Say hello")]) };
+//! let request = Request { system: Some("Be short.".into()), ..Request::new([Message::user("Say hello")]) };
 //! // model::generate(&request)?.text()
 //! # assert_eq!(request.messages.len(), 1);
 //! ```
