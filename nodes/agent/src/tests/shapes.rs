@@ -84,3 +84,14 @@ fn every_preset_has_its_prompt_and_its_schema() {
         assert_eq!(output(&own)["structuredOutput"], json!({ "n": 1 }), "{node_type}");
     }
 }
+
+#[test]
+fn what_an_earlier_turn_gave_is_not_given_again() {
+    let mut config = config();
+    config["inbox"] = json!({});
+    let refused = flowcell_sdk::testing::reply(&[], "refusal");
+    let script = || Script::new().says("{\"n\":1}").message("m1", "And?").reply(refused.clone());
+    let played = play(script, &config);
+    assert_eq!((&output(&played)["result"], output(&played).get("structuredOutput")), (&json!(""), None));
+    assert_eq!((&output(&played)["turns"], &output(&played)["stopReason"]), (&json!(2), &json!("refusal")));
+}
