@@ -76,8 +76,11 @@ impl RunState {
                     self.kept.remove(at);
                 }
             }
-            Fact::Agent { task: key, told } => {
+            Fact::Agent { task: key, told, before } => {
                 let task = self.task_mut(*key);
+                if !before.is_empty() {
+                    task.calls().observe(before);
+                }
                 task.agents().apply(told);
                 match **told {
                     AgentFact::Written { .. } | AgentFact::Closing { .. } => self.go_on_from(*key, ts),

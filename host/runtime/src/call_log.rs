@@ -103,9 +103,14 @@ impl CallLog {
         self.ended.clear();
     }
 
+    /// What the attempt was told before something that is recorded of it.
+    pub(crate) fn observe(&mut self, before: &[Observed]) {
+        self.steps.extend(before.iter().cloned().map(LogStep::Observed));
+    }
+
     pub(crate) fn begin(&mut self, attempt: u32, call: &CallRecord) {
         self.begun = call.ordinal;
-        self.steps.extend(call.before.iter().cloned().map(LogStep::Observed));
+        self.observe(&call.before);
         self.steps.push(LogStep::Begun { ordinal: call.ordinal, digest: call.digest.clone() });
         let open = Open {
             effect: call.effect,

@@ -12,13 +12,13 @@ mod close;
 mod passes;
 mod settle;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use flowcell_contract::{Failure, Json, Question, StepResult, Value};
 
 use crate::{
     call_log::Reply,
-    fact::{AgentFact, CallRecord, CancelReason, Fact, Note, Resolution, ScopeId, TaskKey, Write},
+    fact::{AgentFact, CallRecord, CancelReason, Fact, Note, Observed, Resolution, ScopeId, TaskKey, Write},
     outstanding::Timer,
     state::{Phase, RunState},
 };
@@ -103,8 +103,8 @@ pub enum Input {
         attempt: (u32, u32),
         /// What.
         told: AgentFact,
-        /// Messages that were handed over since its last recorded call.
-        seen: Box<[Arc<str>]>,
+        /// What it was told since its last recorded call.
+        before: Box<[Observed]>,
     },
     /// A running attempt waits for people alone.
     Waits {

@@ -513,8 +513,8 @@ impl Driver {
             Command::CallAgain { task, attempt, ordinal, outgoing } => {
                 self.call_again((task, attempt, ordinal), outgoing);
             }
-            Command::Told { task, attempt, told, seen } => {
-                let _ = self.bring(Input::Told { task, attempt, told: *told, seen });
+            Command::Told { task, attempt, told, before } => {
+                let _ = self.bring(Input::Told { task, attempt, told: *told, before });
             }
             Command::Waits { task, attempt, due, heard } => self.waits(task, attempt, due, heard),
             Command::Waited { task, attempt } => {

@@ -264,6 +264,9 @@ pub enum Fact {
         task: TaskKey,
         /// What.
         told: Box<AgentFact>,
+        /// What the attempt had been told since its last recorded call, if it is what the attempt itself tells.
+        #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+        before: Box<[Observed]>,
     },
     /// An attempt waits for people alone: the time is not its own, and nothing of it need be in memory.
     TaskIdle {

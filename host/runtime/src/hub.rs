@@ -15,7 +15,7 @@ use crate::{
     call_log::Reply,
     decide::Refusal,
     event::{Event, LiveEvent},
-    fact::{AgentFact, CallRecord, Note, Resolution, TaskKey},
+    fact::{AgentFact, CallRecord, Note, Observed, Resolution, TaskKey},
     limits::MAX_REQUEST_BYTES,
     result::{Rest, RunResult},
 };
@@ -48,7 +48,7 @@ pub(crate) enum Command {
         task: TaskKey,
         attempt: (u32, u32),
         told: Box<AgentFact>,
-        seen: Box<[Arc<str>]>,
+        before: Box<[Observed]>,
     },
     /// An attempt waits for people alone, at most until this time.
     Waits {

@@ -57,7 +57,7 @@ impl Projector {
                 Fact::AttemptStarted { task } => self.attempt_started(*task, unit.ts),
                 Fact::CallStarted { task, call } => self.agent_calls(*task, call),
                 Fact::CallEnded { task, ordinal, reply, .. } => self.agent_hears(*task, *ordinal, reply),
-                Fact::Agent { task, told } => _ = self.agent_event(*task, told),
+                Fact::Agent { task, told, .. } => _ = self.agent_event(*task, told),
                 Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } => {
                     self.tasks.remove(task);
                 }
@@ -195,7 +195,7 @@ impl Projector {
                 members.push(("expired", Json::from(answer.is_none())));
                 ("agent:tool:decision", members)
             }
-            Fact::Agent { task, told } => self.agent_event(*task, told),
+            Fact::Agent { task, told, .. } => self.agent_event(*task, told),
             Fact::TaskIdle { task, due } => {
                 let mut members = self.task(*task);
                 members.extend(due.map(|due| ("due", Json::from(due))));

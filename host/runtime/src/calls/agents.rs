@@ -7,7 +7,7 @@ use flowcell_contract::{Call, Failure, Json, Value, code};
 use super::AttemptCalls;
 use crate::{
     agents::agent_run_id,
-    fact::{AgentFact, ForAgent, Observed},
+    fact::{AgentFact, ForAgent},
     hub::Command,
     limits::{MAX_AGENT_RUNS, MAX_INBOX_MESSAGES, MAX_TOLD_BYTES},
 };
@@ -92,13 +92,9 @@ impl AttemptCalls {
     }
 
     async fn mark(&self, told: AgentFact) {
-        let heard = |observed: &Observed| match observed {
-            Observed::Message(id) => Some(id.clone()),
-            _ => None,
-        };
-        let seen = self.progress().since.iter().filter_map(heard).collect();
+        let before = std::mem::take(&mut self.progress().since).into();
         let (task, attempt) = (self.attempting.task, self.attempting.number);
-        self.send(Command::Told { task, attempt, told: Box::new(told), seen }).await;
+        self.send(Command::Told { task, attempt, told: Box::new(told), before }).await;
     }
 
     /// The agent run that a call is made for, if it names one.

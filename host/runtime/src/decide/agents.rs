@@ -13,11 +13,11 @@ use crate::{
 
 impl Decider<'_> {
     pub(super) fn tell(&mut self, task: TaskKey, told: AgentFact) {
-        self.emit(Fact::Agent { task, told: Box::new(told) });
+        self.emit(Fact::Agent { task, told: Box::new(told), before: Box::default() });
     }
 
     /// A component tells of its agent runs. What it told before it was repeated is known.
-    pub(super) fn marked(&mut self, task: TaskKey, attempt: (u32, u32), mut told: AgentFact, seen: &[Arc<str>]) {
+    pub(super) fn marked(&mut self, task: TaskKey, attempt: (u32, u32), mut told: AgentFact, before: Box<[Observed]>) {
         if !self.state.is_running(task, attempt) {
             return;
         }
@@ -29,11 +29,11 @@ impl Decider<'_> {
         if *mark <= known {
             return;
         }
-        self.apply_messages(task, seen);
+        self.apply_messages(task, &before);
         if let AgentFact::Closed { id, discarded, .. } = &mut told {
             *discarded = self.left_of(task, &id.clone());
         }
-        self.tell(task, told);
+        self.emit(Fact::Agent { task, told: Box::new(told), before });
     }
 
     fn left_of(&self, task: TaskKey, run: &str) -> Box<[Arc<str>]> {
@@ -41,8 +41,9 @@ impl Decider<'_> {
     }
 
     /// What was handed over before is applied by what follows from it.
-    fn apply_messages(&mut self, task: TaskKey, seen: &[Arc<str>]) {
-        for message in seen {
+    fn apply_messages(&mut self, task: TaskKey, before: &[Observed]) {
+        for observed in before {
+            let Observed::Message(message) = observed else { continue };
             let agents = self.state.task(task).agents.as_ref();
             let meant = agents.and_then(|agents| {
                 agents.letters.iter().find(|letter| letter.id.as_ref() == Some(message) && !letter.applied)
@@ -55,12 +56,7 @@ impl Decider<'_> {
 
     /// A call has begun: what its attempt had heard before is applied, and a tool's call is told as one.
     pub(super) fn call_of_agent(&mut self, task: TaskKey, call: &CallRecord) {
-        let heard = |observed: &Observed| match observed {
-            Observed::Message(id) => Some(id.clone()),
-            _ => None,
-        };
-        let seen: Vec<_> = call.before.iter().filter_map(heard).collect();
-        self.apply_messages(task, &seen);
+        self.apply_messages(task, &call.before);
         if let Some(agent) = call.agent.as_ref().filter(|_| &*call.interface == "tools") {
             self.tell(task, AgentFact::ToolStarted { id: agent.agent_run.clone(), ordinal: call.ordinal });
             if call.ask.is_some() {

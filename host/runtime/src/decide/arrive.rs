@@ -40,7 +40,7 @@ impl Decider<'_> {
                     self.emit(Fact::Noted { task, note: Box::new(note) });
                 }
             }
-            Input::Told { task, attempt, told, seen } => self.marked(task, attempt, told, &seen),
+            Input::Told { task, attempt, told, before } => self.marked(task, attempt, told, before),
             Input::Waits { task, attempt, due } => self.waits(task, attempt, due),
             Input::Waited { task, attempt } => self.waited(task, attempt),
             Input::Write { to, message, value } => return self.write_to(&to, message, value),

@@ -35,7 +35,7 @@ impl Driver {
                 Fact::CallEnded { task, attempt, ordinal, reply } => {
                     self.tell_end((*task, *attempt, *ordinal), unit.ts, reply);
                 }
-                Fact::Agent { task, told } => self.hand_letter(*task, told),
+                Fact::Agent { task, told, .. } => self.hand_letter(*task, told),
                 Fact::CallDecided { task, attempt, ordinal, allowed, .. } => {
                     self.call_decided(*task, *attempt, *ordinal, *allowed);
                 }

@@ -161,7 +161,15 @@ pub(super) async fn as_agent(calls: &dyn Calls) -> StepResult {
     calls.start(of_agent("idempotent", Json::from(1u64))).await?;
     let mut ended = 0;
     while heard.len() < 2 || ended < 2 {
-        match calls.next(None).await {
+        let next = match calls.next(Some(0)).await {
+            None => {
+                let state = Json::object([("state", Json::from("idle"))]);
+                agent("tell", vec![("agentRunId", id.clone()), ("kind", Json::from("state")), ("data", state)]).await?;
+                calls.next(None).await
+            }
+            some => some,
+        };
+        match next {
             Some(Arrival::Ended { outcome, .. }) => {
                 outcome?;
                 ended += 1;
