@@ -3,7 +3,6 @@
 //! | room | what it is |
 //! |---|---|
 //! | `schema` | the tables, and how an older file becomes a newer one |
-//! | `cut` | large values: cut out of rows, kept once, and put back |
 //! | `queue` | what waits for the writer |
 //! | `writer` | the one thread that writes: it commits as soon as it is idle, all that is queued |
 //! | `stored` | rows as they were written: whether they are whole, and what they say |
@@ -14,7 +13,6 @@
 //! prefix of what was appended, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit
 //! fails, nobody can say what the disk holds: the process stops, and the next one reads what is there.
 
-mod cut;
 mod queue;
 mod reader;
 mod schema;
@@ -34,15 +32,16 @@ use std::{
 
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 
+use crate::rows::cut;
+pub use crate::rows::{Filter, RunRow, Swept};
 use crate::{
     fact::Write,
     memory::{blob_ref, number},
     ports::{Blobs, Entry, Journal, Record, StageError, Staged, StateStore, StoreError, Unit},
 };
 use queue::{Item, Queue};
-pub use reader::{Filter, Reader, RunRow};
+pub use reader::Reader;
 use sweep::Recent;
-pub use sweep::Swept;
 
 /// The name of the database in the store's folder.
 const FILE: &str = "flowcell.db";
