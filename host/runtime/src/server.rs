@@ -46,13 +46,14 @@ use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use flowcell_contract::{RunId, Tenant, Value};
 use tokio::{sync::mpsc as jobs, task::LocalSet};
 
 use crate::{
+    limits::SERVER_PATIENCE_MS,
     ports::{Entry, Lease, StoreError},
     rows::Swept,
 };
@@ -125,6 +126,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     fn visible(&self) -> MutexGuard<'_, Visible> {
         lock(&self.visible)
+    }
+
+    /// State of a flow that this process has shown is not written: it is not shown any more, and the runs that may have
+    /// seen it are given up. Answers whether there were any.
+    fn distrust(&self, tenant: &Tenant, flow: &str) -> bool {
+        self.visible().state.retain(|(whose, of, _), _| whose != tenant || **of != *flow);
+        self.claims.lose_flow(tenant, flow)
     }
 }
 
@@ -250,7 +258,8 @@ impl ServerStore {
 /// Looks at the server, makes what is missing, and becomes an owner.
 async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenServerError> {
     let links = Links::new(url, options.patience)?;
-    let mut link = links.link(options.patience).await?;
+    // Making tables may take longer than whatever comes later.
+    let mut link = links.link(options.patience.max(Duration::from_millis(SERVER_PATIENCE_MS))).await?;
     settings::check(&mut link).await?;
     schema::migrate(&mut link).await?;
     let asked = Instant::now();

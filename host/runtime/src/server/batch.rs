@@ -86,11 +86,10 @@ impl Batch<'_> {
         let fence = |entry: &Entry| claims.fence(&key(entry), &entry.durable);
         loop {
             let fences: Vec<_> = entries().map(fence).collect();
-            let mut unseen = entries().zip(&fences).filter(|(_, fence)| fence.is_none());
-            let unseen = unseen.any(|(entry, _)| {
-                entry.writes.as_ref().is_some_and(|staged| claims.lose_flow(&entry.tenant, &staged.flow))
-            });
-            if !unseen {
+            let refused = entries().zip(&fences).filter(|(_, fence)| fence.is_none());
+            let staged = refused.filter_map(|(entry, _)| Some((&entry.tenant, &entry.writes.as_ref()?.flow)));
+            let lost = staged.filter(|(tenant, flow)| self.shared.distrust(tenant, flow)).count();
+            if lost == 0 {
                 return fences;
             }
         }

@@ -169,7 +169,7 @@ async fn write_state(shared: &Shared, link: &mut Link, entries: &[&Entry]) -> Re
             known.insert(row.text(0)?, row.number(1)?);
         }
         if changes.iter().any(|(name, (seen, ..))| known.get(*name).copied().unwrap_or(0) != *seen) {
-            shared.claims.lose_flow(&Tenant::from(tenant), flow);
+            shared.distrust(&Tenant::from(tenant), flow);
             return Err(Trouble::Again);
         }
         replace(link, tenant, flow, &changes, |name| known.contains_key(name)).await?;

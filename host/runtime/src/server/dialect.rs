@@ -10,7 +10,7 @@ pub enum Dialect {
 }
 
 /// Words of the statements in this room that every server spells in its own way, each as MySQL and PostgreSQL have it.
-const WORDS: [(&str, &str, &str); 8] = [
+const WORDS: [(&str, &str, &str); 9] = [
     // Milliseconds since 1970 by the server's clock; sessions are in UTC.
     (
         "{now}",
@@ -24,6 +24,7 @@ const WORDS: [(&str, &str, &str); 8] = [
     ("{hash}", "BINARY(32)", "BYTEA"),
     ("{bytes}", "LONGBLOB", "BYTEA"),
     ("{word}", "VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin", "TEXT"),
+    ("{by work}", "FORCE INDEX (flowcell_work)", ""),
     ("{table}", "ENGINE = InnoDB ROW_FORMAT = DYNAMIC", ""),
 ];
 

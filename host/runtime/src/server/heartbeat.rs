@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    Shared,
+    Shared, inbox,
     link::{Link, Links, Trouble, args},
 };
 
@@ -52,11 +52,24 @@ async fn renew(shared: &Shared) -> Result<i64, Trouble> {
     let owner = shared.claims.owner();
     let sql = "UPDATE flowcell_owners SET until = {now} + ? WHERE id = ? AND until > {now}";
     if link.run(sql, args![lease, owner]).await? == 1 {
+        inbox::forget(&mut link).await?;
         return Ok(owner);
     }
     // Others may have taken what this process had.
     shared.claims.lose_all();
     enter(&mut link, &options.name, lease).await
+}
+
+/// Sees to it that what is claimed now is claimed for a whole lease, also by a process that has stood still.
+pub(super) async fn ensure(shared: &Shared, link: &mut Link) -> Result<(), Trouble> {
+    if shared.claims.age() <= shared.options.give_up() {
+        return Ok(());
+    }
+    shared.claims.lose_all();
+    let asked = Instant::now();
+    let owner = enter(link, &shared.options.name, shared.options.lease.as_millis() as u64).await?;
+    shared.claims.renewed(owner, asked);
+    Ok(())
 }
 
 /// Gives back at once what this process owns.

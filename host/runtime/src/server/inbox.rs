@@ -18,7 +18,9 @@ use tokio::task::LocalSet;
 use super::{
     Door, ServerStore, Shared,
     batch::{hash, text, unwritable},
+    beside,
     link::{Link, Trouble, args},
+    writer,
 };
 use crate::{
     hub::{HubError, Request},
@@ -63,13 +65,12 @@ impl ServerStore {
         let (tenant, run, message) = (tenant.clone(), run.clone(), message.to_owned());
         let answer = self.door.begin(async move |shared: &Arc<Shared>| {
             let began = Instant::now();
-            post(shared, &tenant, &run, &message, &body).await?;
+            writer::read(shared, async |link| post(link, &tenant, &run, &message, &body).await).await?;
             loop {
-                let mut link = shared.links.link(shared.options.patience).await?;
-                if let Some(outcome) = outcome(&mut link, &tenant, &run, &message).await? {
+                let told = writer::read(shared, async |link| outcome(link, &tenant, &run, &message).await).await?;
+                if let Some(outcome) = told {
                     return Ok(outcome);
                 }
-                drop(link);
                 if began.elapsed() > Duration::from_millis(INBOX_PATIENCE_MS) {
                     return Err(Trouble::Passing("the message is kept, and nobody has taken it in yet".into()));
                 }
@@ -156,11 +157,12 @@ async fn hand_over(world: &Weak<World>, door: &Door, message: Waiting) {
 }
 
 /// Keeps a message, once.
-async fn post(shared: &Shared, tenant: &Tenant, run: &RunId, message: &str, body: &str) -> Result<(), Trouble> {
-    let mut link = shared.links.link(shared.options.patience).await?;
-    let old = "DELETE FROM flowcell_inbox WHERE outcome IS NOT NULL AND put_at < {now} - ?";
-    link.run(old, args![KEPT_MS]).await?;
-    let now = super::beside::now(&mut link).await?;
+async fn post(link: &mut Link, tenant: &Tenant, run: &RunId, message: &str, body: &str) -> Result<(), Trouble> {
+    let sql = "SELECT id FROM flowcell_inbox WHERE tenant = ? AND hash = ? AND message = ?";
+    if link.row(sql, args![tenant.as_str(), hash(run.as_str()), message]).await?.is_some() {
+        return Ok(());
+    }
+    let now = beside::now(link).await?;
     let row = args![tenant.as_str(), hash(run.as_str()), run.as_str(), message, body, now];
     let after = link.dialect().or_leave("tenant, hash, message");
     link.insert("flowcell_inbox (tenant, hash, run, message, body, put_at)", vec![row], &after).await?;
@@ -168,6 +170,12 @@ async fn post(shared: &Shared, tenant: &Tenant, run: &RunId, message: &str, body
         link.rows(tell, args![]).await?;
     }
     Ok(())
+}
+
+/// Removes messages that are over for so long that nobody sends them again.
+pub(super) async fn forget(link: &mut Link) -> Result<(), Trouble> {
+    let old = "DELETE FROM flowcell_inbox WHERE outcome IS NOT NULL AND put_at < {now} - ?";
+    link.run(old, args![KEPT_MS]).await.map(drop)
 }
 
 /// What came of a message; none: nothing yet.

@@ -56,11 +56,12 @@ pub(super) async fn take(
 ) -> Result<Vec<(Key, Grant)>, Trouble> {
     let free = format!("tenant = ? AND depth = 0 AND (owner IS NULL OR owner NOT IN ({LIVE}))");
     let mut found = Vec::new();
-    for (which, order, due) in [("standing = 'active'", "updated", false), ("standing = 'parked' AND due <= ?", "due", true)]
-    {
+    // In the order of the index, so that no more rows are locked than are taken.
+    for (which, due) in [("standing = 'active' AND due IS NULL", false), ("standing = 'parked' AND due <= ?", true)] {
         let left = limit.saturating_sub(found.len()) as u64;
         let sql = format!(
-            "SELECT {COLUMNS} FROM flowcell_runs WHERE {free} AND {which} ORDER BY {order}, id LIMIT ? FOR UPDATE SKIP LOCKED"
+            "SELECT {COLUMNS} FROM flowcell_runs {{by work}} WHERE {free} AND {which} ORDER BY due, id LIMIT ?
+                FOR UPDATE SKIP LOCKED"
         );
         let mut args = args![tenant.as_str()];
         args.extend(due.then(|| Arg::from(now)));

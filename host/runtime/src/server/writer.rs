@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     Shared,
     batch::{Batch, Rows, learn},
+    heartbeat,
     link::{Link, Trouble},
     queue::{Item, Turn},
     sweep, work,
@@ -170,7 +171,10 @@ impl Writer {
             let done = match self.link().await {
                 Err(trouble) => Err(trouble),
                 Ok(mut link) => {
-                    let done = in_transaction(&mut link, &work).await;
+                    let done = match heartbeat::ensure(&self.shared, &mut link).await {
+                        Ok(()) => in_transaction(&mut link, &work).await,
+                        Err(trouble) => Err(trouble),
+                    };
                     self.link = link.is_open().then_some(link);
                     done
                 }

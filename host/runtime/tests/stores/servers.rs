@@ -197,6 +197,34 @@ impl Server {
         self.execute_in(database, statements).unwrap();
     }
 
+    /// Does a statement, if it can be done.
+    pub(crate) fn execute_if(&self, database: &str, statement: &str) {
+        let _ = self.execute_in(database, &[statement]);
+    }
+
+    /// Does something while a transaction of somebody else has done this.
+    pub(crate) fn locking(&self, database: &str, statement: &str, meanwhile: impl FnOnce()) {
+        let (url, dialect, sql) = (self.url(database), self.dialect, AssertSqlSafe(statement.to_owned()));
+        alone(async move {
+            match dialect {
+                Dialect::MySql => {
+                    let mut link = sqlx::MySqlConnection::connect(&url).await.unwrap();
+                    let mut transaction = link.begin().await.unwrap();
+                    sqlx::query(sql).fetch_all(&mut *transaction).await.unwrap();
+                    meanwhile();
+                    transaction.rollback().await.unwrap();
+                }
+                Dialect::Postgres => {
+                    let mut link = sqlx::PgConnection::connect(&url).await.unwrap();
+                    let mut transaction = link.begin().await.unwrap();
+                    sqlx::query(sql).fetch_all(&mut *transaction).await.unwrap();
+                    meanwhile();
+                    transaction.rollback().await.unwrap();
+                }
+            }
+        });
+    }
+
     fn execute_in(&self, database: &str, statements: &[&str]) -> Result<(), sqlx::Error> {
         let (url, dialect) = (self.url(database), self.dialect);
         alone(async move {
