@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod flows;
 #[path = "shared/doubt.rs"]
 mod doubt;
+#[allow(dead_code, reason = "other tests use the rest")]
+mod flows;
 #[path = "shared/inbox.rs"]
 mod inbox;
 #[path = "stores/place.rs"]

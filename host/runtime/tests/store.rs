@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod flows;
 #[path = "store/export.rs"]
 mod export;
+mod flows;
 #[path = "store/large.rs"]
 mod large;
 #[path = "store/older.rs"]

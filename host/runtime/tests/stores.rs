@@ -10,6 +10,7 @@ mod differential;
 mod flows;
 #[path = "stores/place.rs"]
 mod place;
+#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "stores/servers.rs"]
 mod servers;
 #[path = "stores/settings.rs"]

@@ -281,10 +281,7 @@ impl Batch<'_> {
         }
         let ids = holes(changes.len());
         args.extend(changes.keys().map(|id| Arg::from(*id)));
-        let sql = format!(
-            "UPDATE flowcell_runs SET {} WHERE id IN ({ids}) AND standing <> 'removed'",
-            sets.join(", ")
-        );
+        let sql = format!("UPDATE flowcell_runs SET {} WHERE id IN ({ids}) AND standing <> 'removed'", sets.join(", "));
         self.link.run(&sql, args).await.map(drop)
     }
 }

@@ -13,12 +13,7 @@ use super::{
     link::{Arg, Link, Trouble, args, holes},
     queue::Item,
 };
-use crate::{
-    fact::Write,
-    limits::MAX_CACHE_ENTRIES,
-    ports::Entry,
-    rows::cut::Pieces,
-};
+use crate::{fact::Write, limits::MAX_CACHE_ENTRIES, ports::Entry, rows::cut::Pieces};
 
 /// The media type of what is cut out of rows.
 const MIME: &str = "application/json";
@@ -27,8 +22,11 @@ const MIME: &str = "application/json";
 #[derive(Default)]
 pub(super) struct Bytes {
     seen: HashSet<(Tenant, Arc<str>)>,
-    tenants: BTreeMap<String, Vec<(Arc<str>, Arc<[u8]>, Box<str>)>>,
+    tenants: BTreeMap<String, Vec<Blob>>,
 }
+
+/// Its hash, what it is, and of which media type.
+type Blob = (Arc<str>, Arc<[u8]>, Box<str>);
 
 impl Bytes {
     /// Those that somebody has put.
@@ -69,16 +67,10 @@ impl Bytes {
 /// Blobs that are asked for at a time.
 const ASKED: usize = 64;
 
-async fn write_some(
-    shared: &Shared,
-    link: &mut Link,
-    tenant: &str,
-    blobs: &[(Arc<str>, Arc<[u8]>, Box<str>)],
-) -> Result<(), Trouble> {
+async fn write_some(shared: &Shared, link: &mut Link, tenant: &str, blobs: &[Blob]) -> Result<(), Trouble> {
     let places = holes(blobs.len());
-    let sql = format!(
-        "SELECT hash FROM flowcell_blobs WHERE tenant = ? AND hash IN ({places}) ORDER BY hash FOR UPDATE"
-    );
+    let sql =
+        format!("SELECT hash FROM flowcell_blobs WHERE tenant = ? AND hash IN ({places}) ORDER BY hash FOR UPDATE");
     let wanted = || args![tenant].into_iter().chain(blobs.iter().map(|(hash, ..)| Arg::from(&**hash)));
     let found = link.rows(&sql, wanted().collect()).await?;
     let known: HashSet<String> = found.iter().map(|row| row.text(0)).collect::<Result<_, _>>()?;
@@ -95,9 +87,7 @@ async fn write_some(
         return Ok(());
     }
     let now = now(link).await?;
-    let row = |(hash, bytes, mime): &&(Arc<str>, Arc<[u8]>, Box<str>)| {
-        args![tenant, &**hash, &**mime, bytes.len() as u64, bytes.clone(), now]
-    };
+    let row = |(hash, bytes, mime): &&Blob| args![tenant, &**hash, &**mime, bytes.len() as u64, bytes.clone(), now];
     let after = link.dialect().or_update("tenant, hash", &["put_at"]);
     let into = "flowcell_blobs (tenant, hash, mime, size, bytes, put_at)";
     link.insert(into, missing.iter().map(row).collect(), &after).await
@@ -109,12 +99,7 @@ pub(super) async fn now(link: &mut Link) -> Result<i64, Trouble> {
 }
 
 /// Writes everything that is neither a unit nor a blob of one.
-pub(super) async fn write(
-    shared: &Shared,
-    link: &mut Link,
-    entries: &[&Entry],
-    items: &[Item],
-) -> Result<(), Trouble> {
+pub(super) async fn write(shared: &Shared, link: &mut Link, entries: &[&Entry], items: &[Item]) -> Result<(), Trouble> {
     write_state(shared, link, entries).await?;
     let delivered: Vec<Arg> = entries.iter().filter_map(|entry| entry.delivered.map(Arg::from)).collect();
     if !delivered.is_empty() {

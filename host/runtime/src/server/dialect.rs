@@ -106,11 +106,16 @@ impl Dialect {
     pub(super) fn is_passing(self, code: &str) -> bool {
         match self {
             Dialect::MySql => {
-                matches!(code, "1213" | "1205" | "1290" | "1792" | "1836" | "1040" | "1053" | "1927" | "1158" | "1161" | "3032")
+                matches!(
+                    code,
+                    "1213" | "1205" | "1290" | "1792" | "1836" | "1040" | "1053" | "1927" | "1158" | "1161" | "3032"
+                )
             }
-            Dialect::Postgres => matches!(code, "40001" | "40P01" | "55P03" | "25006" | "53300" | "25P03")
-                || code.starts_with("57P")
-                || code.starts_with("08"),
+            Dialect::Postgres => {
+                matches!(code, "40001" | "40P01" | "55P03" | "25006" | "53300" | "25P03")
+                    || code.starts_with("57P")
+                    || code.starts_with("08")
+            }
         }
     }
 }

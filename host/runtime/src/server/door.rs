@@ -57,9 +57,8 @@ impl Door {
         work: impl AsyncFn(&mut Link) -> Result<T, Trouble> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (told, answer) = mpsc::channel();
-        let job: Job = Box::new(move |shared| {
-            async move { _ = told.send(writer::read(&shared, work).await) }.boxed_local()
-        });
+        let job: Job =
+            Box::new(move |shared| async move { _ = told.send(writer::read(&shared, work).await) }.boxed_local());
         let _ = self.jobs.send(job);
         Ok(answer.recv().map_err(|_| StoreError("the store is closed".into()))??)
     }
@@ -73,7 +72,10 @@ impl Door {
     }
 
     /// Waits for its turn between two commits.
-    pub(super) fn turn<T>(&self, turn: impl FnOnce(mpsc::Sender<Result<T, StoreError>>) -> Turn) -> Result<T, StoreError> {
+    pub(super) fn turn<T>(
+        &self,
+        turn: impl FnOnce(mpsc::Sender<Result<T, StoreError>>) -> Turn,
+    ) -> Result<T, StoreError> {
         let (told, answer) = mpsc::channel();
         self.shared.queue.push(Item::Turn(turn(told)));
         answer.recv().map_err(|_| StoreError("the store is not written any more".into()))?

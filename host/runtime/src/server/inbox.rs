@@ -179,12 +179,7 @@ pub(super) async fn forget(link: &mut Link) -> Result<(), Trouble> {
 }
 
 /// What came of a message; none: nothing yet.
-async fn outcome(
-    link: &mut Link,
-    tenant: &Tenant,
-    run: &RunId,
-    message: &str,
-) -> Result<Option<Outcome>, Trouble> {
+async fn outcome(link: &mut Link, tenant: &Tenant, run: &RunId, message: &str) -> Result<Option<Outcome>, Trouble> {
     let of_run = || args![tenant.as_str(), hash(run.as_str())];
     let sql = "SELECT outcome FROM flowcell_inbox WHERE tenant = ? AND hash = ? AND message = ?";
     let row = link.row(sql, of_run().into_iter().chain(args![message]).collect()).await?;

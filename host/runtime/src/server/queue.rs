@@ -49,12 +49,7 @@ pub(super) enum Turn {
     /// Whether a run may be driven.
     Claim(Key, Sender<Result<Option<Grant>, StoreError>>),
     /// Runs that somebody should drive.
-    Work {
-        tenant: Tenant,
-        now: u64,
-        limit: usize,
-        told: Sender<Result<Vec<(Key, Grant)>, StoreError>>,
-    },
+    Work { tenant: Tenant, now: u64, limit: usize, told: Sender<Result<Vec<(Key, Grant)>, StoreError>> },
     /// Blobs that nothing names are removed.
     Sweep(Tenant, Sender<Result<Swept, StoreError>>),
     /// Everything before is written.

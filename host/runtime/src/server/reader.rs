@@ -100,9 +100,7 @@ async fn place_before(link: &mut Link, id: i64, fact: u64) -> Result<Place, Trou
         WHERE run = ? AND first_seq < ? AND first_seq + facts <= ? ORDER BY first_seq DESC LIMIT 1";
     let fact = fact.min(i64::MAX as u64);
     let found = link.row(sql, args![id, fact, fact]).await?;
-    found.map_or(Ok(Place::default()), |row| {
-        Ok(Place { next_seq: row.number(0)?, checksum: row.number(1)? as u32 })
-    })
+    found.map_or(Ok(Place::default()), |row| Ok(Place { next_seq: row.number(0)?, checksum: row.number(1)? as u32 }))
 }
 
 /// What was cut out of the rows of a tenant. It remembers what it has read.
@@ -166,7 +164,8 @@ pub(super) async fn cached(link: &mut Link, tenant: &Tenant, key: &str, now: u64
 }
 
 /// The columns that the row of a list is made from.
-const RUN_COLUMNS: &str = "run, flow, CASE WHEN standing = 'parked' AND attention = 1 THEN 'needs_attention' ELSE standing END,
+const RUN_COLUMNS: &str =
+    "run, flow, CASE WHEN standing = 'parked' AND attention = 1 THEN 'needs_attention' ELSE standing END,
     created, updated, due";
 
 fn run_row(row: &Row) -> Result<RunRow, Trouble> {
@@ -187,15 +186,15 @@ pub(super) async fn run(link: &mut Link, tenant: &Tenant, run: &RunId) -> Result
 }
 
 pub(super) async fn children(link: &mut Link, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, Trouble> {
-    let sql = "SELECT run FROM flowcell_runs WHERE parent = (SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ?)
+    let sql =
+        "SELECT run FROM flowcell_runs WHERE parent = (SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ?)
         ORDER BY id";
     ids(link, sql, args![tenant.as_str(), hash(run.as_str())]).await
 }
 
 pub(super) async fn runs(link: &mut Link, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, Trouble> {
-    let mut sql = format!(
-        "SELECT {RUN_COLUMNS} FROM flowcell_runs WHERE tenant = ? AND depth = 0 AND standing <> 'removed'"
-    );
+    let mut sql =
+        format!("SELECT {RUN_COLUMNS} FROM flowcell_runs WHERE tenant = ? AND depth = 0 AND standing <> 'removed'");
     let mut args = args![tenant.as_str()];
     if let Some(flow) = &filter.flow {
         sql.push_str(" AND flow = ?");

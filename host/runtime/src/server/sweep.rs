@@ -23,7 +23,9 @@ pub(super) async fn sweep(shared: &Shared, link: &mut Link, tenant: &Tenant) -> 
     let before = super::beside::now(link).await? - shared.options.spared.as_millis() as i64;
     let mut unnamed: HashMap<String, u64> = HashMap::new();
     let mut named = Vec::new();
-    for row in link.rows("SELECT hash, size, put_at FROM flowcell_blobs WHERE tenant = ?", args![tenant.as_str()]).await? {
+    for row in
+        link.rows("SELECT hash, size, put_at FROM flowcell_blobs WHERE tenant = ?", args![tenant.as_str()]).await?
+    {
         let hash = row.text(0)?;
         if row.int(2)? > before {
             named.push(hash);
@@ -110,8 +112,11 @@ async fn remove(
     for some in hashes.chunks(REMOVED) {
         let of = |hash: &str| args![tenant.as_str(), before].into_iter().chain(args![hash]).collect::<Vec<Arg>>();
         let places = holes(some.len());
-        let all = args![tenant.as_str(), before].into_iter().chain(some.iter().map(|(hash, _)| Arg::from(hash.as_str())));
-        let sql = format!("SELECT hash FROM flowcell_blobs WHERE tenant = ? AND put_at <= ? AND hash IN ({places}) FOR UPDATE");
+        let all =
+            args![tenant.as_str(), before].into_iter().chain(some.iter().map(|(hash, _)| Arg::from(hash.as_str())));
+        let sql = format!(
+            "SELECT hash FROM flowcell_blobs WHERE tenant = ? AND put_at <= ? AND hash IN ({places}) FOR UPDATE"
+        );
         let still: Vec<String> =
             link.rows(&sql, all.collect()).await?.iter().map(|row| row.text(0)).collect::<Result<_, _>>()?;
         for (hash, size) in some.iter().filter(|(hash, _)| still.contains(hash)) {

@@ -181,7 +181,9 @@ impl Writer {
             };
             match done {
                 Ok(done) => return Ok(done),
-                Err(trouble) if matches!(trouble, Trouble::Lasting(_)) || began.elapsed() > self.shared.options.patience => {
+                Err(trouble)
+                    if matches!(trouble, Trouble::Lasting(_)) || began.elapsed() > self.shared.options.patience =>
+                {
                     return Err(trouble.into());
                 }
                 Err(_) => tokio::time::sleep(pause).await,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use flowcell_contract::{
-    Attempt, Call, Calls, Catalog, Digest, Failure, Json, Manifest, NodeRunner, Pause, Question, Step, StepResult, Tenant,
-    Value, Wake,
+    Attempt, Call, Calls, Catalog, Digest, Failure, Json, Manifest, NodeRunner, Pause, Question, Step, StepResult,
+    Tenant, Value, Wake,
 };
 use flowcell_flow::{NoFiles, Source, graph::Graph};
 use flowcell_runtime::{Flows, NoFlows, Pinned, RunOptions, ports::Pin};

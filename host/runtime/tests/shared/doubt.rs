@@ -61,8 +61,10 @@ fn end_connections(server: &Server, database: &str) {
                 WHERE datname = current_database() AND application_name = 'flowcell'"],
         ),
         Dialect::MySql => {
-            let list = format!("SELECT CAST(coalesce(min(id), 0) AS SIGNED) FROM information_schema.processlist
-                WHERE db = '{database}' AND id <> connection_id()");
+            let list = format!(
+                "SELECT CAST(coalesce(min(id), 0) AS SIGNED) FROM information_schema.processlist
+                WHERE db = '{database}' AND id <> connection_id()"
+            );
             loop {
                 match server.number(database, &list) {
                     0 => return,
@@ -86,7 +88,8 @@ pub(crate) fn connections_that_are_ended_cost_nothing(place: &Place) {
     }
     if server.dialect == Dialect::Postgres {
         let read_only = |on: &str| {
-            server.execute("postgres", &[&format!("ALTER DATABASE {database} SET default_transaction_read_only = {on}")]);
+            server
+                .execute("postgres", &[&format!("ALTER DATABASE {database} SET default_transaction_read_only = {on}")]);
             end_connections(server, database);
         };
         read_only("on");

@@ -3,12 +3,7 @@
 use std::{sync::Arc, thread};
 
 use flowcell_contract::{Json, Value};
-use flowcell_runtime::{
-    FlowRunner, Pinned, Request, RunOptions, RunStatus,
-    fact::Fact,
-    ports::Pin,
-    server::Options,
-};
+use flowcell_runtime::{FlowRunner, Pinned, Request, RunOptions, RunStatus, fact::Fact, ports::Pin, server::Options};
 
 use super::{
     flows::{ASKS, graph, options, tenant},

@@ -5,7 +5,7 @@ use std::{
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU32, Ordering},
     },
     thread,
 };

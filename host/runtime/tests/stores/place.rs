@@ -125,13 +125,18 @@ impl Store {
 
     /// Appends to a run that this process claims first, and for as long as the store is there.
     pub(crate) fn append(&self, entry: Entry) {
-        let mut claimed = self.claimed.lock().unwrap();
-        let is_top = entry.record.as_ref().is_none_or(|record| record.parent.is_none());
-        if is_top && !claimed.iter().any(|(run, _)| *run == entry.run) {
-            claimed.extend(self.leases.claim(&entry.tenant, &entry.run).map(|lease| (entry.run.clone(), lease)));
+        if entry.record.as_ref().is_none_or(|record| record.parent.is_none()) {
+            self.hold(entry.run.as_str());
         }
-        drop(claimed);
         self.journal.append(entry);
+    }
+
+    /// Claims a run for as long as the store is there.
+    pub(crate) fn hold(&self, run: &str) {
+        let mut claimed = self.claimed.lock().unwrap();
+        if !claimed.iter().any(|(known, _)| known.as_str() == run) {
+            claimed.extend(self.leases.claim(&tenant(), &run.into()).map(|lease| (run.into(), lease)));
+        }
     }
 
     /// Nothing is written directly any more.

@@ -64,7 +64,8 @@ fn program(names: &[&str], folders: &[&str]) -> Result<PathBuf, String> {
     // Debian has the programs of each version in a folder of its own.
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     all.extend(versions.map(|version| version.path().join("bin")));
-    let found = all.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name))).find(|path| path.is_file());
+    let found =
+        all.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name))).find(|path| path.is_file());
     found.ok_or_else(|| format!("`{}` is not installed", names[0]))
 }
 

@@ -117,8 +117,11 @@ fn write(key: &str, value: Json, expected: Option<u64>) -> Write {
 pub(crate) fn state_has_versions(place: &Place) {
     let store = place.open();
     let stage = |writes| store.state.stage(&tenant(), &"f".into(), writes);
-    let staged =
-        stage(vec![write("a", Json::from("1"), None), write("a", Json::from("2"), Some(1)), write("b", Json::Null, Some(0))]);
+    let staged = stage(vec![
+        write("a", Json::from("1"), None),
+        write("a", Json::from("2"), Some(1)),
+        write("b", Json::Null, Some(0)),
+    ]);
     let staged = staged.unwrap();
     assert_eq!(staged.writes.iter().map(|(_, version)| *version).collect::<Vec<_>>(), [1, 2, 1]);
     // Visible at once, and all or nothing.
