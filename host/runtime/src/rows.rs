@@ -3,8 +3,10 @@
 //! | room | what it is |
 //! |---|---|
 //! | `cut` | large values: cut out of rows, kept once, and put back |
+//! | [`whole`] | whole stores: looked through, and copied from one kind to another |
 
 pub(crate) mod cut;
+pub mod whole;
 
 use std::fmt::Display;
 

@@ -13,6 +13,7 @@
 //! | `work`, `sweep` | what is done between two commits: claims, and removing what nothing names |
 //! | `reader` | everything that is read |
 //! | `heartbeat` | the lease of this process |
+//! | `whole` | the store as a whole, to be looked through and copied |
 //! | `ports` | the ports of the driver, over all of this |
 //! | `inbox` | what is asked of runs that another process drives |
 //!
@@ -39,6 +40,7 @@ mod reader;
 mod schema;
 mod settings;
 mod sweep;
+mod whole;
 mod work;
 mod writer;
 

@@ -7,6 +7,7 @@
 //! | `writer` | the one thread that writes: it commits as soon as it is idle, all that is queued |
 //! | `stored` | rows as they were written: whether they are whole, and what they say |
 //! | `sweep` | blobs that nothing names any more |
+//! | `whole` | the store as a whole, to be looked through and copied |
 //! | `reader` | everything that is read, always of the durable prefix |
 //!
 //! The writer takes entries in the order of the appends and a commit is all or nothing, so that what is durable is a
@@ -18,6 +19,7 @@ mod reader;
 mod schema;
 mod stored;
 mod sweep;
+mod whole;
 mod writer;
 
 use std::{

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+#[path = "stores/copies.rs"]
+mod copies;
 #[path = "stores/differential.rs"]
 mod differential;
 mod flows;

@@ -16,7 +16,7 @@ use super::{
 use crate::{fact::Write, limits::MAX_CACHE_ENTRIES, ports::Entry, rows::cut::Pieces};
 
 /// The media type of what is cut out of rows.
-const MIME: &str = "application/json";
+pub(super) const MIME: &str = "application/json";
 
 /// Bytes to keep, each once.
 #[derive(Default)]

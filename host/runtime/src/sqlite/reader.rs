@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Reads a store, its own or that of another process.
-pub struct Reader(Mutex<Connection>);
+pub struct Reader(pub(super) Mutex<Connection>);
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
