@@ -331,6 +331,9 @@ impl Driver {
         self.request(request, answer);
         self.delivered = None;
         self.leave().await;
+        if self.is_refused() {
+            return Err(HubError::RunEnded);
+        }
         answered.await.unwrap_or(Err(HubError::RunEnded))
     }
 

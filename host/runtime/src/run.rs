@@ -267,16 +267,25 @@ impl FlowRunner {
     fn result(&self, flow: Arc<str>) -> RunResult {
         let waiting = self.driver.waiting();
         let asks = waiting.iter().any(Waiting::needs_attention);
-        let parked = if asks { RunStatus::NeedsAttention } else { RunStatus::Parked };
+        // What the store did not take has not happened: somebody else goes on with the run.
+        let refused = self.driver.is_refused();
+        let parked = if refused {
+            RunStatus::Running
+        } else if asks {
+            RunStatus::NeedsAttention
+        } else {
+            RunStatus::Parked
+        };
         let parked = || (parked, self.driver.state.recorded_outputs(), None);
-        let (status, outputs, error) = self.driver.state.end().map_or_else(parked, |end| match end {
-            RunEnd::Succeeded { outputs } => (RunStatus::Succeeded, outputs.clone(), None),
-            RunEnd::Failed { outputs, failure, task } => {
-                let error = RunError { failure: failure.clone(), task: task.clone() };
-                (RunStatus::Failed, outputs.clone(), Some(error))
-            }
-            RunEnd::Cancelled { outputs } => (RunStatus::Cancelled, outputs.clone(), None),
-        });
+        let (status, outputs, error) =
+            self.driver.state.end().filter(|_| !refused).map_or_else(parked, |end| match end {
+                RunEnd::Succeeded { outputs } => (RunStatus::Succeeded, outputs.clone(), None),
+                RunEnd::Failed { outputs, failure, task } => {
+                    let error = RunError { failure: failure.clone(), task: task.clone() };
+                    (RunStatus::Failed, outputs.clone(), Some(error))
+                }
+                RunEnd::Cancelled { outputs } => (RunStatus::Cancelled, outputs.clone(), None),
+            });
         let run_id = self.identity.run_id.clone();
         let duration = Duration::ZERO;
         RunResult { run_id, flow, status, outputs, events: self.events(), duration, error, waiting }

@@ -3,7 +3,7 @@
 //! | room | what it is |
 //! |---|---|
 //! | `dialect` | what differs between the servers |
-//! | `link` | connections: statements out, rows in, and what an error means |
+//! | `link`, `values` | connections: statements out, rows in, and what an error means |
 //! | `schema`, `settings` | the tables, and whether the server keeps what it says that it keeps |
 //! | `options` | what a process chooses |
 //! | `claims` | which runs this process may write to |
@@ -40,6 +40,7 @@ mod reader;
 mod schema;
 mod settings;
 mod sweep;
+mod values;
 mod whole;
 mod work;
 mod writer;
@@ -229,6 +230,15 @@ impl ServerStore {
         self.door.turn(Turn::Settle)
     }
 
+    /// Writes what was handed over, and gives back at once what this process owns, as its end would: for a process that
+    /// ends without dropping the store.
+    pub fn retire(&self) {
+        let _ = self.settle();
+        let owner = self.shared.claims.owner();
+        // Who cannot be told notices when the lease is over.
+        let _ = self.door.read(async move |link| heartbeat::leave(link, owner).await);
+    }
+
     /// Claims up to so many runs that somebody should drive and nobody does, the longest waiting first: active ones, and
     /// parked ones with a timer that is due at `now`. Runs that were claimed
     /// [again and again](crate::limits::MAX_IDLE_CLAIMS) without that anything came of it are parked instead.
@@ -284,7 +294,9 @@ async fn attend(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>) {
     let _ = writer.await;
     if shared.queue.is_closed() {
         // Others take what is left when the lease is over.
-        let _ = heartbeat::leave(&shared.links, &shared).await;
+        if let Ok(mut link) = shared.links.link(shared.options.patience).await {
+            let _ = heartbeat::leave(&mut link, shared.claims.owner()).await;
+        }
         shared.links.close().await;
     } else {
         // Nothing is written any more, and what is there can be read.

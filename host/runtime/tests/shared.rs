@@ -44,6 +44,7 @@ on_both! {
     zombie::a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing
     zombie::without_fences_a_stopped_process_is_noticed_to_write
     zombie::what_somebody_else_has_claimed_is_not_written
+    zombie::a_driver_that_is_refused_says_that_the_run_goes_on
     zombie::a_run_of_somebody_who_died_is_taken_over
     zombie::what_was_seen_and_never_written_takes_its_readers_with_it
     doubt::a_commit_whose_end_nobody_knows_is_done_once

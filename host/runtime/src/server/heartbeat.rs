@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    Shared, inbox,
-    link::{Link, Links, Trouble, args},
+    Shared,
+    link::{Link, Trouble, args},
+    sweep,
 };
 
 /// Milliseconds after which nobody needs to know any more that an owner was there.
@@ -52,7 +53,7 @@ async fn renew(shared: &Shared) -> Result<i64, Trouble> {
     let owner = shared.claims.owner();
     let sql = "UPDATE flowcell_owners SET until = {now} + ? WHERE id = ? AND until > {now}";
     if link.run(sql, args![lease, owner]).await? == 1 {
-        inbox::forget(&mut link).await?;
+        sweep::old_messages(&mut link).await?;
         return Ok(owner);
     }
     // Others may have taken what this process had.
@@ -73,7 +74,6 @@ pub(super) async fn ensure(shared: &Shared, link: &mut Link) -> Result<(), Troub
 }
 
 /// Gives back at once what this process owns.
-pub(super) async fn leave(links: &Links, shared: &Shared) -> Result<(), Trouble> {
-    let mut link = links.link(shared.options.patience).await?;
-    link.run("DELETE FROM flowcell_owners WHERE id = ?", args![shared.claims.owner()]).await.map(drop)
+pub(super) async fn leave(link: &mut Link, owner: i64) -> Result<(), Trouble> {
+    link.run("DELETE FROM flowcell_owners WHERE id = ?", args![owner]).await.map(drop)
 }

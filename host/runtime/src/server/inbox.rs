@@ -27,16 +27,13 @@ use crate::{
     limits::{INBOX_PATIENCE_MS, INBOX_POLL_MS},
     ports::StoreError,
     run::{FlowRunner, OpenError, RunOptions},
-    world::World,
+    world::{World, random},
 };
 
 /// What PostgreSQL tells other processes of messages through.
 const CHANNEL: &str = "flowcell_inbox";
 /// Messages that are looked at together.
 const PAGE: u64 = 64;
-/// Milliseconds for which what came of a message is kept, so that a repeated one is recognised.
-const KEPT_MS: u64 = 24 * 3_600 * 1_000;
-
 /// What came of something that was asked.
 pub type Outcome = Result<(), HubError>;
 
@@ -51,6 +48,11 @@ struct Waiting {
 }
 
 impl ServerStore {
+    /// An id for a message that is sent once.
+    pub fn new_message(&self) -> String {
+        format!("{:016x}{:016x}", random(), random())
+    }
+
     /// Asks something of a run that another process drives, and waits for what comes of it, at most
     /// [`INBOX_PATIENCE_MS`]. The same message, by its id, is taken in once; an id has at most 255 bytes. It is kept if
     /// nobody takes it in meanwhile, and an error says so.
@@ -170,12 +172,6 @@ async fn post(link: &mut Link, tenant: &Tenant, run: &RunId, message: &str, body
         link.rows(tell, args![]).await?;
     }
     Ok(())
-}
-
-/// Removes messages that are over for so long that nobody sends them again.
-pub(super) async fn forget(link: &mut Link) -> Result<(), Trouble> {
-    let old = "DELETE FROM flowcell_inbox WHERE outcome IS NOT NULL AND put_at < {now} - ?";
-    link.run(old, args![KEPT_MS]).await.map(drop)
 }
 
 /// What came of a message; none: nothing yet.

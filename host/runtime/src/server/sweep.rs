@@ -13,6 +13,8 @@ use super::{
 };
 use crate::rows::{Swept, hashes};
 
+/// Milliseconds for which what came of a message is kept, so that a repeated one is recognised.
+const KEPT_MS: u64 = 24 * 3_600 * 1_000;
 /// Rows that are looked through at a time.
 const PAGE: u64 = 200;
 /// Blobs that are removed with one statement.
@@ -127,4 +129,10 @@ async fn remove(
         }
     }
     Ok(swept)
+}
+
+/// Removes messages that are over for so long that nobody sends them again.
+pub(super) async fn old_messages(link: &mut Link) -> Result<(), Trouble> {
+    let old = "DELETE FROM flowcell_inbox WHERE outcome IS NOT NULL AND put_at < {now} - ?";
+    link.run(old, args![KEPT_MS]).await.map(drop)
 }

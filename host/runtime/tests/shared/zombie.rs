@@ -4,13 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
+    FlowRunner, Pinned, Request, RunStatus,
     fact::Write,
-    ports::{Durable, Entry, Journal, Leases, StateStore},
+    ports::{Durable, Entry, Journal, Leases, Pin, StateStore},
     server::{Options, ServerStore},
 };
 
 use super::{
-    flows::tenant,
+    flows::{ASKS, answered, graph, options, tenant},
     place::Place,
     process::Process,
     units::{entry, everything, unit},
@@ -90,6 +91,31 @@ pub(crate) fn what_somebody_else_has_claimed_is_not_written(place: &Place) {
     // Nobody appends without a claim.
     assert!(!write(&store, "unclaimed", 0, &Arc::default()));
     assert_eq!(store.find(&tenant(), &"unclaimed".into()).unwrap(), None);
+}
+
+/// Whatever a driver has come to that the store did not take has not happened.
+pub(crate) fn a_driver_that_is_refused_says_that_the_run_goes_on(place: &Place) {
+    let store = place.open_with(Options { lease: LEASE, ..Options::default() });
+    let block_on = |runner: FlowRunner| {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(runner.run())
+    };
+    let prepare = || {
+        let flow = Pinned { graph: graph(ASKS), pin: Pin("f".into()) };
+        FlowRunner::new(flow, store.world(ASKS), answered("r")).unwrap()
+    };
+    let flow = Pinned { graph: graph(ASKS), pin: Pin("f".into()) };
+    let parked = block_on(FlowRunner::new(flow, store.world(ASKS), options("r")).unwrap());
+    assert_eq!(parked.status, RunStatus::Parked);
+    let before = everything(&*store.journal, "r");
+    let lost = prepare();
+    place.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
+    assert_eq!(block_on(lost).status, RunStatus::Running);
+    assert_eq!(everything(&*store.journal, "r"), before);
+    let lost = prepare();
+    place.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
+    let asked = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert!(asked.block_on(lost.ask(Request::Cancel)).is_err());
+    assert_eq!(block_on(prepare()).status, RunStatus::Succeeded);
 }
 
 pub(crate) fn a_run_of_somebody_who_died_is_taken_over(place: &Place) {

@@ -80,7 +80,7 @@ fn a_copy_tells_what_the_original_does() {
         for to in places() {
             let made = to.open();
             let amount = copy(whole(&original), whole(&made)).unwrap();
-            assert_eq!(amount, Amount { runs: 4, units: 24, values: 2, blobs: 4 });
+            assert_eq!(amount, Amount { runs: 4, units: 24, values: 2, blobs: 3 });
             assert_eq!(told(&made), expected);
             let checked = check(whole(&made)).unwrap();
             assert_eq!((checked.amount, checked.damage), (amount, Vec::<String>::new()));
