@@ -89,9 +89,10 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
         plan::print(&flow, args.json)?;
         return Ok(Exit::Good);
     }
-    if let Some(folder) = args.store.folder()? {
+    if let Place::Folder(folder) = args.store.place()? {
         super::runs::listen(&host, folder, || {}, terminal);
     }
+    let _serving = host.serve()?;
     let session = Session::open(&args, flow.name(), terminal)?;
     if !args.quiet {
         for (key, meant) in inputs::misspelt(&args.input, flow.graph()) {
