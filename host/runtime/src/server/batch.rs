@@ -50,6 +50,8 @@ fn key(entry: &Entry) -> Key {
 
 /// What is written of a run.
 struct Change {
+    /// Where the journal ended.
+    before: u64,
     at: At,
     standing: Option<(&'static str, Option<u64>, bool, u64)>,
 }
@@ -65,13 +67,16 @@ impl Batch<'_> {
             .zip(&fences)
             .filter_map(|(entry, fence)| Some((entry, fence.as_ref()?)))
             .collect();
-        self.lock_tops(&entries).await?;
+        let known = self.knows_tops(&entries);
+        if known.is_none() {
+            self.lock_tops(&entries).await?;
+        }
         self.find_rows(&entries).await?;
         if self.in_doubt && self.was_done(&entries).await? {
             return Ok(written);
         }
         let entries: Vec<&Entry> = entries.into_iter().map(|(entry, _)| entry).collect();
-        self.write_units(&entries, items).await?;
+        self.write_units(&entries, items, &known.unwrap_or_default()).await?;
         beside::write(self.shared, self.link, &entries, items).await?;
         Ok(written)
     }
@@ -93,6 +98,20 @@ impl Batch<'_> {
                 return fences;
             }
         }
+    }
+
+    /// The trees by their rows, if this commit appends to the top of each and knows where that ends: then the statement
+    /// that notes the new ends makes sure of the epochs too, and saves the server a question.
+    fn knows_tops(&self, entries: &[(&Entry, &Fence)]) -> Option<BTreeMap<i64, i64>> {
+        if self.in_doubt || !self.shared.claims.fences() {
+            return None;
+        }
+        let appended = |top: &Key| entries.iter().any(|(entry, _)| (&entry.tenant, &entry.run) == (&top.0, &top.1));
+        let known = |fence: &Fence| {
+            let row = fence.row.filter(|_| self.rows.contains_key(&fence.top) && appended(&fence.top))?;
+            Some((row, fence.epoch))
+        };
+        entries.iter().map(|(_, fence)| known(fence)).collect()
     }
 
     /// Locks the rows of the trees, and compares their epochs.
@@ -224,7 +243,12 @@ impl Batch<'_> {
         Ok(done)
     }
 
-    async fn write_units(&mut self, entries: &[&Entry], items: &[Item]) -> Result<(), Trouble> {
+    async fn write_units(
+        &mut self,
+        entries: &[&Entry],
+        items: &[Item],
+        epochs: &BTreeMap<i64, i64>,
+    ) -> Result<(), Trouble> {
         let mut changes: BTreeMap<i64, Change> = BTreeMap::new();
         let mut ends: HashMap<Key, At> = HashMap::new();
         let (mut units, mut blobs) = (Vec::new(), beside::Bytes::of(items));
@@ -243,7 +267,8 @@ impl Batch<'_> {
             units.push(args![at.row, unit.first_seq, facts, unit.ts, body.text, body.cuts, u64::from(sum)]);
             let after = At { row: at.row, place: Place { next_seq: unit.next_seq(), checksum: sum } };
             ends.insert(run, after);
-            let change = changes.entry(at.row).or_insert(Change { at: after, standing: None });
+            let before = at.place.next_seq;
+            let change = changes.entry(at.row).or_insert(Change { before, at: after, standing: None });
             change.at = after;
             if let Some((name, due, attention)) = entry.standing.map(describe) {
                 change.standing = Some((name, due, attention, unit.ts));
@@ -251,13 +276,14 @@ impl Batch<'_> {
         }
         blobs.write(self.shared, self.link).await?;
         self.link.insert("flowcell_units (run, first_seq, facts, ts, body, cuts, checksum)", units, "").await?;
-        self.note_ends(changes).await?;
+        self.note_ends(changes, epochs).await?;
         self.rows.extend(ends);
         Ok(())
     }
 
-    /// Writes where the journals end now that were appended to, and how their runs stand.
-    async fn note_ends(&mut self, changes: BTreeMap<i64, Change>) -> Result<(), Trouble> {
+    /// Writes where the journals end now that were appended to, and how their runs stand: if the trees have these epochs,
+    /// of those that were not compared before.
+    async fn note_ends(&mut self, changes: BTreeMap<i64, Change>, epochs: &BTreeMap<i64, i64>) -> Result<(), Trouble> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -281,8 +307,17 @@ impl Batch<'_> {
         }
         let ids = holes(changes.len());
         args.extend(changes.keys().map(|id| Arg::from(*id)));
-        let sql = format!("UPDATE flowcell_runs SET {} WHERE id IN ({ids}) AND standing <> 'removed'", sets.join(", "));
-        self.link.run(&sql, args).await.map(drop)
+        let mut conditions = format!("id IN ({ids}) AND standing <> 'removed'");
+        if !epochs.is_empty() {
+            let some = cases(epochs.len());
+            conditions.push_str(&format!(" AND epoch = CASE id {some}ELSE epoch END AND next_seq = CASE id {all}END"));
+            args.extend(epochs.iter().flat_map(|(id, epoch)| args![*id, *epoch]));
+            args.extend(changes.iter().flat_map(|(id, change)| args![*id, change.before]));
+        }
+        let sql = format!("UPDATE flowcell_runs SET {} WHERE {conditions}", sets.join(", "));
+        let noted = self.link.run(&sql, args).await?;
+        // What was remembered is not so any more: everything is looked at again.
+        if epochs.is_empty() || noted == changes.len() as u64 { Ok(()) } else { Err(Trouble::Again) }
     }
 }
 
