@@ -7,17 +7,18 @@ mod nodes;
 mod run;
 mod runs;
 mod schema;
+mod store;
 mod test;
 mod validate;
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use flowcell::{AddressRange, Host, HostBuilder, Providers, Reader};
+use flowcell::{AddressRange, Host, HostBuilder, Options, Reader, Runs, ServerStore};
 
 use crate::{
     problem::{Exit, Problem},
@@ -43,6 +44,9 @@ enum Command {
     /// See and steer runs that the store keeps
     #[command(subcommand)]
     Runs(runs::RunsCommand),
+    /// Look after whole stores: upgrade, check, copy, back up
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Answer a gate of a run that waits; `flowcell drive` or `flowcell runs resume` then goes on with it
     Answer(runs::AnswerArgs),
     /// Send a named event to a run that waits for it
@@ -99,23 +103,31 @@ enum Simulated {
 
 impl PackArgs {
     fn host(&self) -> Result<Host, Problem> {
-        Ok(self.builder()?.build()?)
+        Ok(self.builder().build()?)
     }
 
     fn host_with(&self, store: &StoreArgs) -> Result<Host, Problem> {
-        let builder = match store.folder()? {
-            Some(folder) => self.builder()?.state_dir(folder),
-            None => self.builder()?,
-        };
-        Ok(builder.build()?)
+        Ok(self.host_at(store.place()?)?)
+    }
+
+    fn host_at(&self, place: Place<'_>) -> Result<Host, flowcell::Error> {
+        match place {
+            Place::Folder(folder) => self.builder().state_dir(folder),
+            Place::Server(url) => self.builder().server(url),
+            Place::Memory => self.builder(),
+        }
+        .build()
     }
 
     /// A host that only reads a store, beside its owner if there is one.
     fn reading_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
-        Ok(self.builder()?.reads(Arc::new(store.reader()?)).build()?)
+        match store.place()? {
+            Place::Server(url) => Ok(self.builder().server(url).build()?),
+            _ => Ok(self.builder().reads(Arc::new(store.beside()?)).build()?),
+        }
     }
 
-    fn builder(&self) -> Result<HostBuilder, Problem> {
+    fn builder(&self) -> HostBuilder {
         let mut builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
         let simulates = |one| self.simulate.iter().any(|simulated| [one, Simulated::All].contains(simulated));
         if simulates(Simulated::Http) {
@@ -124,26 +136,18 @@ impl PackArgs {
         if simulates(Simulated::Model) {
             builder = builder.simulates_model();
         }
-        if let Some(providers) = providers(self.providers.as_deref())? {
-            builder = builder.providers(providers);
+        if let Some(file) = self.providers.clone().or_else(own_providers) {
+            builder = builder.providers_file(file);
         }
-        Ok(self.packs.iter().fold(builder, |builder, path| builder.packs(path)))
+        self.packs.iter().fold(builder, |builder, path| builder.packs(path))
     }
 }
 
-/// The models that the operator has set up; none: those that are built in.
-fn providers(file: Option<&Path>) -> Result<Option<Providers>, Problem> {
-    let own = || {
-        let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let settings = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
-        Some(settings.join("flowcell/providers.yaml")).filter(|file| file.is_file())
-    };
-    let Some(file) = file.map(Path::to_owned).or_else(own) else { return Ok(None) };
-    let shown = file.display().to_string();
-    let text = fs::read_to_string(&file).map_err(|error| Problem::wrong(format!("cannot read {shown}: {error}")))?;
-    let folder = file.parent().unwrap_or(Path::new("."));
-    let providers = Providers::parse(&text, folder);
-    Ok(Some(providers.map_err(|failure| Problem::wrong(format!("{shown}: {}", failure.message)))?))
+/// The models that the user has set up, if there is a file.
+fn own_providers() -> Option<PathBuf> {
+    let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let settings = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(settings.join("flowcell/providers.yaml")).filter(|file| file.is_file())
 }
 
 /// Where runs are kept.
@@ -152,27 +156,66 @@ pub(crate) struct StoreArgs {
     /// Keep runs, state and events in this folder
     #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
     state: PathBuf,
-    /// Keep them elsewhere: `memory:` forgets them with the process
+    /// Keep them elsewhere: `memory:` forgets them with the process; `mysql://…` and `postgres://…` name a server that
+    /// processes share
     #[arg(long, value_name = "URL", env = "FLOWCELL_STORE")]
     store: Option<String>,
 }
 
+/// Where a store is.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// Gone with the process.
+    Memory,
+    /// In a folder, with one owner.
+    Folder(&'a Path),
+    /// On a server, by its URL.
+    Server(&'a str),
+}
+
+impl<'a> Place<'a> {
+    /// What an argument names: `memory:`, the URL of a server, or a folder.
+    pub(crate) fn named(text: &'a str) -> Place<'a> {
+        let server = ["mysql://", "mariadb://", "postgres://", "postgresql://"];
+        match text {
+            "memory:" => Place::Memory,
+            _ if server.iter().any(|scheme| text.starts_with(scheme)) => Place::Server(text),
+            _ => Place::Folder(Path::new(text)),
+        }
+    }
+}
+
 impl StoreArgs {
-    /// The store's folder; none: memory.
-    fn folder(&self) -> Result<Option<&Path>, Problem> {
+    /// Where the store is.
+    fn place(&self) -> Result<Place<'_>, Problem> {
         match self.store.as_deref() {
-            None | Some("") => Ok(Some(&self.state)),
-            Some("memory:") => Ok(None),
-            Some(other) => Err(Problem::wrong(format!("`{other}` is no store"))
-                .hint("`--store memory:` keeps nothing, `--state DIR` keeps runs in a folder")),
+            None | Some("") => Ok(Place::Folder(&self.state)),
+            Some(named) => match Place::named(named) {
+                Place::Folder(_) => Err(Problem::wrong(format!("`{named}` is no store")).hint(
+                    "`--store memory:` keeps nothing, `--store mysql://…` and `postgres://…` keep runs on a server, \
+                     `--state DIR` keeps them in a folder",
+                )),
+                place => Ok(place),
+            },
         }
     }
 
-    /// The store as a reader sees it, beside its owner if there is one.
-    fn reader(&self) -> Result<Reader, Problem> {
-        match self.folder()? {
-            Some(folder) => Ok(Reader::open(folder).map_err(flowcell::Error::Store)?),
-            None => Err(Problem::wrong("a store in memory has nothing to see").hint("leave `--store memory:` away")),
+    /// The store in a folder as a reader sees it, beside its owner if there is one.
+    fn beside(&self) -> Result<Reader, Problem> {
+        match self.place()? {
+            Place::Folder(folder) => Ok(Reader::open(folder).map_err(flowcell::Error::Store)?),
+            _ => Err(Problem::wrong("a store in memory has nothing to see").hint("leave `--store memory:` away")),
+        }
+    }
+
+    /// What the store tells of its runs.
+    fn reader(&self) -> Result<Box<dyn Runs>, Problem> {
+        match self.place()? {
+            Place::Server(url) => {
+                let store = ServerStore::open(url, Options::default()).map_err(flowcell::Error::Server)?;
+                Ok(Box::new(store))
+            }
+            _ => Ok(Box::new(self.beside()?)),
         }
     }
 }
@@ -183,6 +226,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Run(args) => run::execute(args, *terminal),
         Command::Test(args) => test::execute(&args, *terminal),
         Command::Runs(command) => runs::execute(command, *terminal),
+        Command::Store(command) => store::execute(&command, *terminal),
         Command::Answer(args) => runs::answer(&args, *terminal),
         Command::Emit(args) => runs::emit(&args, *terminal),
         Command::Send(args) => runs::send(&args, *terminal),

@@ -227,8 +227,10 @@ async fn begin(host: &Host, start: Ask) -> Told {
     match host.runner(&flow, options) {
         Ok(runner) => {
             let run = runner.run_id().clone();
-            runner.accept().await;
-            Told::Done { run }
+            match runner.accept().await {
+                Ok(()) => Told::Done { run },
+                Err(error) => refused("not_accepted", &error),
+            }
         }
         Err(error) => refused("not_accepted", &error),
     }
@@ -272,9 +274,16 @@ impl Host {
             // It began to be driven meanwhile.
             Err(StartError::Open(OpenError::Driven(_))) => match driven() {
                 Some(hub) => Ok(hub.request(request).await?),
-                None => Err(HubError::RunEnded.into()),
+                None => self.ask_elsewhere(run, request).await,
             },
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Asks something of a run that another process drives.
+    async fn ask_elsewhere(&self, run: &RunId, request: Request) -> Result<(), AskError> {
+        let Some(store) = self.shared() else { return Err(HubError::RunEnded.into()) };
+        let outcome = store.ask(&Tenant::local(), run, &store.new_message(), &request).await;
+        Ok(outcome.map_err(|error| StartError::Open(OpenError::Store(error)))??)
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf};
 
 use flowcell_engine::{PackError, Refusal};
 use flowcell_flow::{Diagnostic, Place, Severity, Source};
-use flowcell_runtime::{OpenError, sqlite::OpenStoreError};
+use flowcell_runtime::{OpenError, server::OpenServerError, sqlite::OpenStoreError};
 
 /// Why a host could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,9 @@ pub enum Error {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(OpenStoreError),
+    /// The shared store cannot be opened.
+    #[error("cannot use the shared store: {0}")]
+    Server(OpenServerError),
     /// What leads outside cannot be set up.
     #[error("cannot set up connections to the outside: {0}")]
     Services(String),

@@ -2,6 +2,7 @@
 
 mod library;
 mod pin;
+mod stores;
 
 use std::{
     collections::HashMap,
@@ -20,10 +21,12 @@ use flowcell_runtime::{
     Event, FlowRunner, Hubs, OpenError, RunOptions, World,
     export::{ExportError, export},
     limits::READ_UNITS,
-    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
+    memory::SystemTimers,
     ports::{Blobs, CacheStore, Journal, Leases, StateStore, Timers},
     publish::Projector,
-    sqlite::{Reader, SqliteStore, Swept, stop_process},
+    rows::{Runs, Swept},
+    server::ServerStore,
+    sqlite::{Reader, SqliteStore},
 };
 
 use flowcell_services::{
@@ -33,7 +36,10 @@ use flowcell_services::{
     model::{self, ModelCapability, Providers},
 };
 
-use self::library::Library;
+use self::{
+    library::Library,
+    stores::{Stores, Where},
+};
 use crate::{
     catalog,
     content::Reading,
@@ -61,6 +67,8 @@ struct Shared {
     hubs: Arc<Hubs>,
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
+    /// Its share of a store, if it is one of several processes.
+    shared: Option<Arc<ServerStore>>,
     /// Packs for runs to pin.
     packs: Mutex<HashMap<Digest, KnownPack>>,
 }
@@ -80,12 +88,12 @@ pub struct HostBuilder {
     cache: CacheDir,
     limits: Limits,
     instances: Option<u32>,
-    state: Option<PathBuf>,
-    reads: Option<Arc<Reader>>,
+    place: Where,
     egress: EgressPolicy,
     capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
     simulates_http: bool,
     providers: Option<Providers>,
+    providers_file: Option<PathBuf>,
     simulates_model: bool,
 }
 
@@ -132,7 +140,13 @@ impl HostBuilder {
     /// Keeps runs, state and events in this folder, which this process then owns. By default they are kept in memory, and
     /// gone with the process.
     pub fn state_dir(mut self, path: impl Into<PathBuf>) -> HostBuilder {
-        self.state = Some(path.into());
+        self.place = Where::Folder(path.into());
+        self
+    }
+
+    /// Keeps runs, state and events on this server, `mysql://…` or `postgres://…`, beside other processes.
+    pub fn server(mut self, url: impl Into<String>) -> HostBuilder {
+        self.place = Where::Server(url.into());
         self
     }
 
@@ -155,6 +169,12 @@ impl HostBuilder {
         self
     }
 
+    /// Reads which models nodes may reach from a YAML file, unless they are set.
+    pub fn providers_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
+        self.providers_file = Some(path.into());
+        self
+    }
+
     /// Answers the turns of models by itself, the same ones always, and lets none leave. Grants are checked as ever.
     pub fn simulates_model(mut self) -> HostBuilder {
         self.simulates_model = true;
@@ -169,7 +189,7 @@ impl HostBuilder {
 
     /// Shows the runs of a store that another process may own. Nothing can be run then.
     pub fn reads(mut self, reader: Arc<Reader>) -> HostBuilder {
-        self.reads = Some(reader);
+        self.place = Where::Beside(reader);
         self
     }
 
@@ -196,11 +216,15 @@ impl HostBuilder {
                 packs.insert(digest, KnownPack { bytes, kept: false });
             }
         }
-        let Stores { journal, state, blobs, store } = Stores::open(self.state.as_deref(), self.reads)?;
+        let Stores { journal, state, blobs, leases, cache, store, shared } = Stores::open(self.place)?;
         let egress = Egress::new(self.egress).map_err(|failure| Error::Services(failure.message))?;
         let client = Client::new(egress);
         let services = |failure: Failure| Error::Services(failure.message);
-        let providers = self.providers.map_or_else(Providers::built_in, Ok).map_err(services)?;
+        let providers = match (self.providers, &self.providers_file) {
+            (Some(providers), _) => providers,
+            (None, Some(file)) => read_providers(file)?,
+            (None, None) => Providers::built_in().map_err(services)?,
+        };
         let providers =
             if self.simulates_model { providers.simulated(Vec::new()).map_err(services)? } else { providers };
         let model: Arc<dyn Capability> = Arc::new(ModelCapability::new(&client, blobs.clone(), providers));
@@ -213,48 +237,16 @@ impl HostBuilder {
             catalog: Arc::new(catalog),
             journal,
             timers: Arc::new(SystemTimers::default()),
-            leases: Arc::new(LocalLeases::default()),
+            leases,
             state,
-            cache: Arc::new(MemoryCache::default()),
+            cache,
             blobs,
             capabilities: Arc::new(outside.collect()),
             hubs: Arc::default(),
             store,
+            shared,
             packs: Mutex::new(packs),
         })))
-    }
-}
-
-/// A test mode: what nobody waits for is not written, so that killing the process loses all that may be lost.
-const HOLD_BACK: &str = "FLOWCELL_TEST_HOLD_BACK";
-
-/// What keeps runs.
-struct Stores {
-    journal: Arc<dyn Journal>,
-    state: Arc<dyn StateStore>,
-    blobs: Arc<dyn Blobs>,
-    store: Option<Arc<SqliteStore>>,
-}
-
-impl Stores {
-    fn open(folder: Option<&Path>, reads: Option<Arc<Reader>>) -> Result<Stores, Error> {
-        let Some(folder) = folder else {
-            let memory = Arc::new(MemoryJournal::default());
-            let blobs: Arc<dyn Blobs> = match &reads {
-                Some(reader) => reader.clone(),
-                None => Arc::new(MemoryBlobs::default()),
-            };
-            let journal: Arc<dyn Journal> = match reads {
-                Some(reader) => reader,
-                None => memory,
-            };
-            return Ok(Stores { journal, state: Arc::new(MemoryState::default()), blobs, store: None });
-        };
-        let store = Arc::new(SqliteStore::open(folder, stop_process).map_err(Error::Store)?);
-        if std::env::var_os(HOLD_BACK).is_some() {
-            store.hold_back();
-        }
-        Ok(Stores { journal: store.clone(), state: store.clone(), blobs: store.clone(), store: Some(store) })
     }
 }
 
@@ -331,19 +323,25 @@ impl Host {
     /// Removes what is kept of runs that ended longer ago than this, or are not among so many that ended last. Answers
     /// which. They are gone when the host is dropped; what they alone have pinned goes with [`Host::sweep`].
     pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
-        let Some(store) = &self.0.store else { return Ok(Vec::new()) };
         let tenant = Tenant::local();
+        let Some(lists) = self.runs() else { return Ok(Vec::new()) };
         let before = age.map(|age| self.now().saturating_sub(age.as_millis() as u64));
-        let runs = store.reader().removable(&tenant, before, keep).map_err(OpenError::Store)?;
-        runs.iter().for_each(|run| store.forget(&tenant, run));
+        let runs = lists.removable(&tenant, before, keep).map_err(OpenError::Store)?;
+        for run in &runs {
+            self.0.store.iter().for_each(|store| store.forget(&tenant, run));
+            self.0.shared.iter().for_each(|store| store.forget(&tenant, run));
+        }
         Ok(runs)
     }
 
     /// Removes the blobs that nothing in the store names any more: large values, and what runs have pinned. Waits until
     /// that is done, and all that [`Host::collect`] has removed before.
     pub fn sweep(&self) -> Result<Swept, StartError> {
-        let Some(store) = &self.0.store else { return Ok(Swept::default()) };
-        let swept = store.sweep(&Tenant::local()).map_err(OpenError::Store)?;
+        let swept = match (&self.0.store, &self.0.shared) {
+            (Some(store), _) => store.sweep(&Tenant::local()).map_err(OpenError::Store)?,
+            (_, Some(store)) => store.sweep(&Tenant::local()).map_err(OpenError::Store)?,
+            _ => return Ok(Swept::default()),
+        };
         // A pack that no run had pinned may be gone.
         let mut packs = self.0.packs.lock().unwrap_or_else(PoisonError::into_inner);
         packs.values_mut().for_each(|pack| pack.kept = false);
@@ -351,7 +349,7 @@ impl Host {
     }
 
     /// Writes all that a store has of a run, and of the runs below it, as one JSON document.
-    pub fn export(&self, reader: &Reader, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
+    pub fn export(&self, reader: &dyn Runs, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
         let library = Library::new(self.clone(), Arc::new(Folder::of(Path::new(""))));
         export(reader, &library, &Tenant::local(), run, out)
     }
@@ -389,6 +387,26 @@ impl Host {
     /// The store, if this process owns one: how often it has committed, and what is durable in it.
     pub fn store(&self) -> Option<&SqliteStore> {
         self.0.store.as_deref()
+    }
+
+    /// Its share of a store, if this process is one of several.
+    pub fn shared(&self) -> Option<&ServerStore> {
+        self.0.shared.as_deref()
+    }
+
+    /// What the store tells of its runs, if there is one that lasts.
+    pub fn runs(&self) -> Option<&dyn Runs> {
+        let embedded = self.store().map(|store| store.reader() as &dyn Runs);
+        embedded.or(self.shared().map(|store| store as &dyn Runs))
+    }
+
+    /// Takes in what other processes ask of the runs of a shared store, for as long as what is returned is kept.
+    pub fn serve(&self) -> Result<Arc<World>, StartError> {
+        let world = self.world(Arc::new(Folder::of(Path::new(""))));
+        if let Some(store) = self.shared() {
+            store.serve(&world).map_err(OpenError::Store)?;
+        }
+        Ok(world)
     }
 
     /// Milliseconds since 1970, as the host's timers see it.
@@ -468,6 +486,12 @@ impl Host {
         let mut packs = self.0.packs.lock().unwrap_or_else(PoisonError::into_inner);
         packs.entry(digest).or_insert(KnownPack { bytes, kept: false });
     }
+}
+
+fn read_providers(file: &Path) -> Result<Providers, Error> {
+    let text = fs::read_to_string(file).map_err(|source| Error::Read { path: file.to_owned(), source })?;
+    let providers = Providers::parse(&text, file.parent().unwrap_or(Path::new(".")));
+    providers.map_err(|failure| Error::Services(format!("{}: {}", file.display(), failure.message)))
 }
 
 fn accept(checked: CheckedFlow) -> Result<LoadedFlow, LoadError> {

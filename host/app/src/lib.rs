@@ -61,7 +61,9 @@ pub use flowcell_runtime::{
     RunStatus, Waiting,
     export::ExportError,
     fact::{BlockReason, Resolution},
-    sqlite::{Filter, OpenStoreError, Reader, RunRow, SqliteStore, Swept},
+    rows::{self, Runs},
+    server::{OpenServerError, Options, ServerStore},
+    sqlite::{Filter, OpenStoreError, Reader, RunRow, SqliteStore, Swept, stop_process},
 };
 pub use flowcell_services::{egress::AddressRange, model::Providers};
 pub use host::{Host, HostBuilder};

@@ -149,6 +149,8 @@ pub(crate) struct Driver {
     record: Option<Record>,
     /// State that the next unit makes durable.
     staged: Option<Staged>,
+    /// The message of the store's inbox that the next unit takes in.
+    delivered: Option<u64>,
     trail: Trail,
     /// Somebody waits for the journal, which is not forced yet.
     hurried: bool,
@@ -239,6 +241,7 @@ impl Driver {
             next_seq: 0,
             record: Some(record),
             staged: None,
+            delivered: None,
             trail: Trail::default(),
             hurried: false,
             parked: false,
@@ -286,7 +289,7 @@ impl Driver {
             }
             Begin::Again { by_hand } => self.go_on(by_hand).await,
         }
-        while self.state.end().is_none() && !self.state.crash_loops() {
+        while self.state.end().is_none() && !self.state.crash_loops() && !self.trail.is_refused() {
             if let Some(rest) = self.rest() {
                 if park {
                     let needs_attention = rest.waiting.iter().any(Waiting::needs_attention);
@@ -331,11 +334,16 @@ impl Driver {
     }
 
     /// Records what somebody outside asks for, without running anything.
-    pub(crate) async fn note(&mut self, request: Request) -> Result<(), HubError> {
+    pub(crate) async fn note(&mut self, request: Request, delivered: Option<u64>) -> Result<(), HubError> {
         self.stand_still();
         let (answer, answered) = oneshot::channel();
+        self.delivered = delivered;
         self.request(request, answer);
+        self.delivered = None;
         self.leave().await;
+        if self.is_refused() {
+            return Err(HubError::RunEnded);
+        }
         answered.await.unwrap_or(Err(HubError::RunEnded))
     }
 
@@ -351,6 +359,11 @@ impl Driver {
         self.state.policy.max_concurrency = 0;
     }
 
+    /// Whether the store takes nothing more from this driver.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.trail.is_refused()
+    }
+
     /// The run that a task has called.
     pub(crate) fn child_of(&self, task: &str) -> Option<RunId> {
         let key = self.state.task_at(task)?;
@@ -359,7 +372,7 @@ impl Driver {
 
     /// Waits until everything that happened is durable and told, in this run and in its children.
     pub(crate) async fn leave(&mut self) {
-        while !self.trail.is_empty() {
+        while !self.trail.is_empty() && !self.trail.is_refused() {
             self.hurry();
             std::future::poll_fn(|context| self.trail.poll(context)).await;
             self.catch_up();
@@ -401,6 +414,7 @@ impl Driver {
             standing,
             force,
             durable: self.trail.durable(),
+            delivered: self.delivered.take(),
         });
         self.trail.add(unit.next_seq(), Deferred::Tell(unit.clone()));
         self.perform(&unit);
@@ -525,6 +539,7 @@ impl Driver {
                 let _ = self.bring(Input::Diverged { task, attempt, message });
             }
             Command::Request(request, answer) => self.request(request, answer),
+            Command::Deliver(message, request, answer) => self.deliver(message, request, answer),
             Command::Attach(channel) => self.attach(&channel),
             Command::Settle(answer) => {
                 self.trail.add(self.next_seq, Deferred::Acknowledge(answer, Ok(())));
@@ -540,6 +555,13 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// Takes in a message of the store's inbox.
+    fn deliver(&mut self, message: u64, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
+        self.delivered = Some(message);
+        self.request(request, answer);
+        self.delivered = None;
     }
 
     fn request(&mut self, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
@@ -572,10 +594,12 @@ impl Driver {
             child.rest = None;
             child.hub.clone()
         });
+        let delivered = self.delivered;
         tokio::spawn(async move {
-            let outcome = match child {
-                Some(child) => child.request(request).await,
-                None => Err(request.unmet()),
+            let outcome = match (child, delivered) {
+                (Some(child), Some(message)) => child.deliver(message, request).await,
+                (Some(child), None) => child.request(request).await,
+                (None, _) => Err(request.unmet()),
             };
             let _ = answer.send(outcome);
         });

@@ -9,7 +9,7 @@ use crate::{
     each_unit,
     ports::{Record, StoreError},
     publish::Projector,
-    sqlite::Reader,
+    rows::Runs,
     world::Flows,
 };
 
@@ -47,7 +47,7 @@ impl From<serde_json::Error> for ExportError {
 /// run has pinned cannot be loaded, there are no events, and `eventsMissing` says why. Children are documents of the same
 /// shape, but for `v`.
 pub fn export(
-    reader: &Reader,
+    reader: &dyn Runs,
     flows: &dyn Flows,
     tenant: &Tenant,
     run: &RunId,
@@ -59,7 +59,7 @@ pub fn export(
 }
 
 struct Exporter<'a> {
-    reader: &'a Reader,
+    reader: &'a dyn Runs,
     flows: &'a dyn Flows,
     tenant: &'a Tenant,
     out: &'a mut dyn Write,

@@ -9,6 +9,7 @@ use std::{
 };
 
 use flowcell_contract::{Failure, Json, Outgoing, RunId, Tenant, Value};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -23,6 +24,8 @@ use crate::{
 /// Something for the driver to bring to the deciders.
 pub(crate) enum Command {
     Request(Request, oneshot::Sender<Result<(), HubError>>),
+    /// A message of the store's inbox, by its number: it is taken in once, however often it is delivered.
+    Deliver(u64, Request, oneshot::Sender<Result<(), HubError>>),
     Note {
         task: TaskKey,
         note: Note,
@@ -91,7 +94,7 @@ pub(crate) enum Command {
 }
 
 /// What somebody outside asks of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// Say something to it.
     Send(Value),
@@ -238,7 +241,7 @@ impl Drop for Entered {
 }
 
 /// Why a command was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HubError {
     /// `start_session` was not called.
     SessionNotStarted,
@@ -375,6 +378,14 @@ impl Hub {
         }
         let (answer, answered) = oneshot::channel();
         let sent = self.commands.send(Command::Request(request, answer)).await;
+        sent.map_err(|_| HubError::RunEnded)?;
+        answered.await.unwrap_or(Err(HubError::RunEnded))
+    }
+
+    /// Hands on a message of the store's inbox, by its number.
+    pub(crate) async fn deliver(&self, message: u64, request: Request) -> Result<(), HubError> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.commands.send(Command::Deliver(message, request, answer)).await;
         sent.map_err(|_| HubError::RunEnded)?;
         answered.await.unwrap_or(Err(HubError::RunEnded))
     }

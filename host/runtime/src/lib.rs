@@ -8,7 +8,8 @@
 //! | [`outstanding`] | what the world still owes the run |
 //! | driver | performs what was decided and brings back what comes of it |
 //! | [`ports`] | the doors of the driver |
-//! | [`memory`], [`sqlite`] | what stands behind them: gone with the process, or durable |
+//! | [`memory`], [`sqlite`], [`server`] | what stands behind them: gone with the process, in a file, or shared by processes |
+//! | [`rows`] | what stores that keep rows have in common |
 //! | [`hub`], [`publish`], [`event`] | commands in, events out |
 //! | [`export`](mod@export) | whole runs as documents |
 //! | [`world`] | what runs share |
@@ -32,7 +33,9 @@ pub mod outstanding;
 pub mod ports;
 pub mod publish;
 pub mod result;
+pub mod rows;
 pub mod run;
+pub mod server;
 pub mod sqlite;
 mod state;
 #[cfg(test)]

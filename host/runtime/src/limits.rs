@@ -44,5 +44,24 @@ pub const FLUSH_FACTS: usize = 256;
 pub const INLINE_BYTES: usize = 64 << 10;
 /// Bytes of units that are read at a time, large values included; one unit is read however large it is.
 pub const READ_BYTES: usize = 16 << 20;
+/// Connections of a process to a shared store.
+pub const SERVER_CONNECTIONS: u32 = 8;
+/// Milliseconds for which a process owns the runs that it has claimed in a shared store, by the store's clock, unless it
+/// renews that.
+pub const LEASE_MS: u64 = 15_000;
+/// Milliseconds after which it renews that.
+pub const RENEW_MS: u64 = 5_000;
+/// Milliseconds without having renewed it after which a process drives none of its runs any more.
+pub const GIVE_UP_MS: u64 = 10_000;
+/// Milliseconds after which a server that does not answer counts as gone.
+pub const SERVER_PATIENCE_MS: u64 = 10_000;
+/// Times that a run is claimed without that anything is appended to it; then it is parked, and a person has to look.
+pub const MAX_IDLE_CLAIMS: u64 = 3;
+/// Milliseconds between two looks for messages that other processes have sent.
+pub const INBOX_POLL_MS: u64 = 200;
+/// Milliseconds for which a process waits for what comes of a message that it has sent.
+pub const INBOX_PATIENCE_MS: u64 = 30_000;
+/// Bytes, about, of the values that one statement writes to a shared store.
+pub const STATEMENT_BYTES: usize = 4 << 20;
 /// Milliseconds for which a blob that this process has put is not removed though nothing names it yet.
 pub const SPARED_MS: u64 = 24 * 3_600 * 1_000;

@@ -6,7 +6,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Waker,
 };
@@ -102,6 +102,8 @@ pub struct Entry {
     pub force: bool,
     /// Told when the unit is durable.
     pub durable: Arc<Durable>,
+    /// The number of the message in the store's inbox that the unit takes in: it is taken in with the unit, or not at all.
+    pub delivered: Option<u64>,
 }
 
 /// How a run stands, for lists of runs and for whoever looks for work.
@@ -124,6 +126,7 @@ pub enum Standing {
 #[derive(Default)]
 pub struct Durable {
     next_seq: AtomicU64,
+    refused: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -139,7 +142,18 @@ impl Durable {
         self.waker.wake();
     }
 
-    /// Wakes this waker at the next advance.
+    /// The store takes nothing more from this driver: somebody else may drive the run.
+    pub fn refuse(&self) {
+        self.refused.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Whether the store takes nothing more from this driver.
+    pub fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
+    }
+
+    /// Wakes this waker at the next advance, and when the store refuses.
     pub fn register(&self, waker: &Waker) {
         self.waker.register(waker);
     }

@@ -237,19 +237,26 @@ impl FlowRunner {
         self.hub.clone()
     }
 
-    /// Takes the run in: it is on stable storage then, and whoever drives it next begins with it.
-    pub async fn accept(mut self) {
+    /// Takes the run in: it is on stable storage then, and whoever drives it next begins with it. Refused if another
+    /// process has taken in a run with this id meanwhile.
+    pub async fn accept(mut self) -> Result<(), OpenError> {
         let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
         self.driver.accept(begin).await;
+        if self.driver.is_refused() { Err(OpenError::Driven(self.identity.run_id)) } else { Ok(()) }
     }
 
     /// Asks something of a run that nobody drives. It is recorded, and whoever drives the run next acts on it.
-    pub async fn ask(mut self, request: Request) -> Result<(), HubError> {
-        let Some((task, request)) = request.below() else { return self.driver.note(request).await };
+    pub async fn ask(self, request: Request) -> Result<(), HubError> {
+        self.ask_as(request, None).await
+    }
+
+    /// Asks what a message of the store's inbox says, by its number.
+    pub(crate) async fn ask_as(mut self, request: Request, message: Option<u64>) -> Result<(), HubError> {
+        let Some((task, request)) = request.below() else { return self.driver.note(request, message).await };
         let child = self.driver.child_of(&task).ok_or_else(|| request.unmet())?;
         let child = FlowRunner::resume(self.world.clone(), child, RunOptions::default());
         let child = child.map_err(|_| request.unmet())?;
-        Box::pin(child.ask(request)).await?;
+        Box::pin(child.ask_as(request, message)).await?;
         self.driver.call_attention().await;
         Ok(())
     }
@@ -277,16 +284,25 @@ impl FlowRunner {
     fn result(&self, flow: Arc<str>) -> RunResult {
         let waiting = self.driver.waiting();
         let asks = waiting.iter().any(Waiting::needs_attention);
-        let parked = if asks { RunStatus::NeedsAttention } else { RunStatus::Parked };
+        // What the store did not take has not happened: somebody else goes on with the run.
+        let refused = self.driver.is_refused();
+        let parked = if refused {
+            RunStatus::Running
+        } else if asks {
+            RunStatus::NeedsAttention
+        } else {
+            RunStatus::Parked
+        };
         let parked = || (parked, self.driver.state.recorded_outputs(), None);
-        let (status, outputs, error) = self.driver.state.end().map_or_else(parked, |end| match end {
-            RunEnd::Succeeded { outputs } => (RunStatus::Succeeded, outputs.clone(), None),
-            RunEnd::Failed { outputs, failure, task } => {
-                let error = RunError { failure: failure.clone(), task: task.clone() };
-                (RunStatus::Failed, outputs.clone(), Some(error))
-            }
-            RunEnd::Cancelled { outputs } => (RunStatus::Cancelled, outputs.clone(), None),
-        });
+        let (status, outputs, error) =
+            self.driver.state.end().filter(|_| !refused).map_or_else(parked, |end| match end {
+                RunEnd::Succeeded { outputs } => (RunStatus::Succeeded, outputs.clone(), None),
+                RunEnd::Failed { outputs, failure, task } => {
+                    let error = RunError { failure: failure.clone(), task: task.clone() };
+                    (RunStatus::Failed, outputs.clone(), Some(error))
+                }
+                RunEnd::Cancelled { outputs } => (RunStatus::Cancelled, outputs.clone(), None),
+            });
         let run_id = self.identity.run_id.clone();
         let duration = Duration::ZERO;
         RunResult { run_id, flow, status, outputs, events: self.events(), duration, error, waiting }

@@ -3,23 +3,23 @@
 //! | room | what it is |
 //! |---|---|
 //! | `schema` | the tables, and how an older file becomes a newer one |
-//! | `cut` | large values: cut out of rows, kept once, and put back |
 //! | `queue` | what waits for the writer |
 //! | `writer` | what writes: it commits as soon as it is idle, all that is queued |
 //! | `stored` | rows as they were written: whether they are whole, and what they say |
 //! | `sweep` | blobs that nothing names any more |
+//! | `whole` | the store as a whole, to be looked through and copied |
 //! | `reader` | everything that is read, always of the durable prefix |
 //!
 //! The writer takes entries in the order of the appends and a commit is all or nothing, so that what is durable is a
 //! prefix of what was appended, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit
 //! fails, nobody can say what the disk holds: the process stops, and the next one reads what is there.
 
-mod cut;
 mod queue;
 mod reader;
 mod schema;
 mod stored;
 mod sweep;
+mod whole;
 mod writer;
 
 use std::{
@@ -34,15 +34,16 @@ use std::{
 
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 
+use crate::rows::cut;
+pub use crate::rows::{Filter, RunRow, Swept};
 use crate::{
     fact::Write,
     memory::{blob_ref, number},
     ports::{Blobs, Entry, Journal, Record, StageError, Staged, StateStore, StoreError, Unit},
 };
 use queue::{Item, Queue};
-pub use reader::{Filter, Reader, RunRow};
+pub use reader::Reader;
 use sweep::Recent;
-pub use sweep::Swept;
 use writer::Writer;
 
 /// The name of the database in the store's folder.

@@ -4,6 +4,7 @@
 
 #[path = "store/export.rs"]
 mod export;
+mod flows;
 #[path = "store/large.rs"]
 mod large;
 #[path = "store/older.rs"]
@@ -21,74 +22,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_contract::{
-    Attempt, Call, Calls, Catalog, Digest, Failure, Json, Manifest, NodeRunner, Pause, Question, RunId, Step,
-    StepResult, Tenant, Value, Wake,
-};
-use flowcell_flow::{NoFiles, Source, graph::Graph};
+use flowcell_contract::{Json, RunId};
+use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
-    FlowRunner, Flows, NoFlows, OpenError, Pinned, RunOptions, RunResult, RunStatus, World,
+    FlowRunner, OpenError, Pinned, RunOptions, RunResult, RunStatus, World,
     ports::{Journal, Pin, StateStore, Timers, Unit},
     sqlite::{Filter, OpenStoreError, Reader, SqliteStore, stop_process},
 };
 use futures_util::future::BoxFuture;
 
-const MANIFEST: &str = "
-name: t
-version: 1.0.0
-nodes:
-  - { type: t.noop, title: Hands its input on, input: { type: object } }
-  - { type: t.ask, title: Asks, input: { type: object } }
-  - { type: t.count, title: Counts in the state, input: { type: object } }
-";
-
-struct Nodes;
-
-impl NodeRunner for Nodes {
-    fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
-        Box::pin(async move {
-            match (&*attempt.node_type, attempt.woken) {
-                ("t.ask", None) => {
-                    let question = Question { prompt: "Well?".into(), allow_text: true, ..Question::default() };
-                    Ok(Step::Pause(Pause { until: vec![Wake::Answer(question)], state: Value::null() }))
-                }
-                ("t.ask", Some(woken)) => Ok(Step::Done(woken)),
-                ("t.count", _) => count(&*calls).await,
-                _ => Ok(Step::Done(attempt.input)),
-            }
-        })
-    }
-}
-
-async fn count(calls: &dyn Calls) -> StepResult {
-    let call = |function: &str, args: Vec<(&str, Json)>| {
-        calls.call(Call { interface: "state".into(), function: function.into(), args: Json::object(args).into() })
-    };
-    let found = call("get", vec![("key", Json::from("count"))]).await?;
-    let value = found.json().get("value").and_then(Json::as_u64).unwrap_or(0) + 1;
-    call("set", vec![("key", Json::from("count")), ("value", Json::from(value))]).await?;
-    Ok(Step::Done(Json::object([("count", Json::from(value))]).into()))
-}
-
-struct Shelf(Arc<Graph>);
-
-impl Flows for Shelf {
-    fn resolve(&self, name: &str) -> Result<Pinned, Failure> {
-        NoFlows.resolve(name)
-    }
-
-    fn pinned(&self, _: &Pin) -> Result<Arc<Graph>, Failure> {
-        Ok(self.0.clone())
-    }
-}
-
-fn graph(nodes: &str) -> Arc<Graph> {
-    let mut catalog = Catalog::default();
-    catalog.add(Manifest::parse(MANIFEST).unwrap(), &Digest("00".into()));
-    let text = format!("flow: {{ name: f, input: {{ a: 1 }} }}\nnodes:\n{nodes}\nedges: []\n");
-    let checked = flowcell_flow::load(&Source { name: "f.yaml".into(), text }, &catalog, &NoFiles);
-    Arc::new(checked.graph.unwrap_or_else(|| panic!("{:?}", checked.diagnostics)))
-}
+use flows::{ASKS, COUNTS, Nodes, Shelf, answered, graph, options, tenant};
 
 /// A clock that shows another time whenever it is looked at, so that no two decisions are of one moment.
 struct Ticking(AtomicU64);
@@ -102,9 +45,6 @@ impl Timers for Ticking {
         Box::pin(std::future::pending())
     }
 }
-
-const ASKS: &str = "  - { id: count, type: t.count }\n  - { id: ask, type: t.ask }";
-const COUNTS: &str = "  - { id: count, type: t.count }";
 
 fn world(store: &Arc<SqliteStore>, graph: &Arc<Graph>) -> Arc<World> {
     let mut world = World::in_memory(Arc::new(Nodes), Arc::new(Shelf(graph.clone())));
@@ -123,10 +63,6 @@ fn database(folder: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(folder.join("flowcell.db")).unwrap()
 }
 
-fn options(run: &str) -> RunOptions {
-    RunOptions { session_id: Some(run.into()), ..RunOptions::default() }
-}
-
 fn prepare(store: &Arc<SqliteStore>, nodes: &str, options: RunOptions) -> Result<FlowRunner, OpenError> {
     let graph = graph(nodes);
     FlowRunner::new(Pinned { graph: graph.clone(), pin: Pin("f".into()) }, world(store, &graph), options)
@@ -135,15 +71,6 @@ fn prepare(store: &Arc<SqliteStore>, nodes: &str, options: RunOptions) -> Result
 fn run(store: &Arc<SqliteStore>, nodes: &str, options: RunOptions) -> RunResult {
     let runner = prepare(store, nodes, options).unwrap();
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(runner.run())
-}
-
-fn answered(run: &str) -> RunOptions {
-    let yes = Json::object([("content", Json::from("yes"))]);
-    RunOptions { answers: [("ask".to_owned(), yes)].into(), ..options(run) }
-}
-
-fn tenant() -> Tenant {
-    Tenant::local()
 }
 
 fn everything(reader: &Reader, run: &str) -> Vec<Arc<Unit>> {

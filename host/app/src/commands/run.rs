@@ -17,13 +17,13 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 use clap::{Args, ValueHint};
 use flowcell::{
     Channel, FlowRunner, Host, Json, LoadedFlow, OpenStoreError, PolicyOverride, RunId, RunOptions, RunResult,
-    control::Ask,
+    StartError, control::Ask,
 };
 
 use self::{
     answers::Refusals, ask::Asker, events::EventWriter, interrupt::Interrupts, progress::Progress, screen::Screen,
 };
-use super::{PackArgs, StoreArgs};
+use super::{PackArgs, Place, StoreArgs};
 use crate::{
     output::{put_json, put_line},
     problem::{Exit, Problem},
@@ -89,9 +89,10 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
         plan::print(&flow, args.json)?;
         return Ok(Exit::Good);
     }
-    if let Some(folder) = args.store.folder()? {
+    if let Place::Folder(folder) = args.store.place()? {
         super::runs::listen(&host, folder, || {}, terminal);
     }
+    let _serving = host.serve()?;
     let session = Session::open(&args, flow.name(), terminal)?;
     if !args.quiet {
         for (key, meant) in inputs::misspelt(&args.input, flow.graph()) {
@@ -113,36 +114,41 @@ pub(super) fn finish(
     let flow = runner.flow().to_owned();
     let (result, interrupted) = session.run(runner, &flow)?;
     session.close();
-    // The process ends now. Taking the engine's pool apart would only take time, and the store holds all that was told.
+    // The process ends now. Taking the engine's pool apart would only take time, and the store holds all that was told;
+    // others wait for what this process gives back.
+    if let Some(store) = host.shared() {
+        store.retire();
+    }
     std::mem::forget(host);
     report::print(args, &result, interrupted, terminal)
 }
 
 /// Has a run taken in, by the process that owns the store if there is one, and leaves it to whoever drives runs.
 fn detach(args: &RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let Some(folder) = args.store.folder()? else {
+    let place = args.store.place()?;
+    if matches!(place, Place::Memory) {
         return Err(Problem::wrong("a store in memory forgets the run with this process")
             .hint("with `--detach`, leave `--store memory:` away"));
-    };
+    }
     let input = inputs::collect(&args.input, args.input_file.as_deref())?;
     let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
-    let run_id = match args.packs.builder()?.state_dir(folder).build() {
-        Ok(host) => {
+    let run_id = match (args.packs.host_at(place), place) {
+        (Ok(host), _) => {
             let flow = load(&host, args, terminal)?;
             let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
             let options = RunOptions { session_id: args.run_id.clone(), input, policy, ..RunOptions::default() };
             let runner = host.runner(&flow, options)?;
             let run_id = runner.run_id().clone();
-            super::runs::block_on(runner.accept())?;
+            super::runs::block_on(runner.accept())?.map_err(StartError::from)?;
             run_id
         }
-        Err(flowcell::Error::Store(OpenStoreError::Owned { .. })) => {
+        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
             let flow = std::path::absolute(&args.flow);
             let flow = flow.map_err(|error| Problem::wrong("the flow has no path").because(&error))?;
             let run = args.run_id.clone();
             super::runs::ask_owner(folder, &Ask::Start { flow, input, run, total_timeout_ms })?
         }
-        Err(error) => return Err(error.into()),
+        (Err(error), _) => return Err(error.into()),
     };
     if args.json {
         put_json(&serde_json::json!({ "runId": run_id, "status": "running" }))?;

@@ -14,8 +14,7 @@ use std::{
 
 use clap::{Args, Subcommand};
 use flowcell::{
-    Filter, FlowRunner, Host, Json, OpenStoreError, Reader, Resolution, RunId, RunOptions, RunResult, RunRow,
-    StartError,
+    Filter, FlowRunner, Host, Json, OpenStoreError, Resolution, RunId, RunOptions, RunResult, RunRow, StartError,
     contract::{NodeId, Value},
     control::{self, Ask, Told},
 };
@@ -25,7 +24,7 @@ use tokio::{
 };
 
 use super::{
-    PackArgs, StoreArgs,
+    PackArgs, Place, StoreArgs,
     run::{self, RunArgs, answers},
 };
 use crate::{
@@ -38,6 +37,8 @@ use crate::{
 const DRIVEN: usize = 64;
 /// A driven run that only timers move on is put away if none is due within this time.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two looks for what other processes have left to do.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// What can be done with runs.
 #[derive(Subcommand)]
@@ -357,9 +358,10 @@ fn go_on(
     prepare: impl FnOnce(&Host, RunOptions) -> Result<FlowRunner, StartError>,
 ) -> Result<Exit, Problem> {
     let host = args.packs.host_with(&args.store)?;
-    if let Some(folder) = args.store.folder()? {
+    if let Place::Folder(folder) = args.store.place()? {
         listen(&host, folder, || {}, terminal);
     }
+    let _serving = host.serve()?;
     let name = args.run.clone();
     let args = RunArgs::resuming(args.run, args.answers, args.json, args.quiet, args.packs, args.store);
     let session = run::Session::open(&args, name.as_str(), terminal)?;
@@ -394,18 +396,18 @@ fn json_or_text(text: &str) -> Json {
 
 /// Tells a run what somebody asks of it. Nothing of it runs here.
 fn record(store: &StoreArgs, ask: Ask, terminal: Terminal) -> Result<Exit, Problem> {
-    let folder = durable(store)?;
-    let said = match PackArgs::default().builder()?.state_dir(folder).build() {
-        Ok(host) => {
+    let place = durable(store)?;
+    let said = match (PackArgs::default().host_at(place), place) {
+        (Ok(host), _) => {
             let Ok((run, request)) = ask.request() else { return Err(Problem::internal("this is no question")) };
             block_on(host.ask(&run, request))?.map_err(|error| refused(error.code(), &error.to_string(), &run))?;
             format!("recorded; `flowcell drive` or `flowcell runs resume {run}` goes on with the run")
         }
-        Err(flowcell::Error::Store(OpenStoreError::Owned { .. })) => {
+        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
             let run = ask_owner(folder, &ask)?;
             format!("told to the process that owns the store, which has the run `{run}`")
         }
-        Err(error) => return Err(error.into()),
+        (Err(error), _) => return Err(error.into()),
     };
     terminal.say(&terminal.paint().faint(&said));
     Ok(Exit::Good)
@@ -433,10 +435,14 @@ fn refused(code: &str, message: &str, run: &RunId) -> Problem {
     }
 }
 
-/// The folder of a store that outlives the process.
-fn durable(store: &StoreArgs) -> Result<&Path, Problem> {
-    let forgets = || Problem::wrong("a store in memory has no runs of others").hint("leave `--store memory:` away");
-    store.folder()?.ok_or_else(forgets)
+/// The place of a store that outlives the process.
+fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
+    match store.place()? {
+        Place::Memory => {
+            Err(Problem::wrong("a store in memory has no runs of others").hint("leave `--store memory:` away"))
+        }
+        place => Ok(place),
+    }
 }
 
 /// Lets other terminals ask. Without a socket they cannot, and everything else goes on.
@@ -447,23 +453,27 @@ pub(super) fn listen(host: &Host, folder: &Path, moved: impl Fn() + Send + Sync 
 }
 
 pub(super) fn drive(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let folder = durable(&args.store)?;
+    let place = durable(&args.store)?;
     let host = args.packs.host_with(&args.store)?;
-    let reader = Reader::open(folder).map_err(flowcell::Error::Store)?;
     let moved = Arc::new(Notify::new());
     let notify = moved.clone();
-    listen(&host, folder, move || notify.notify_one(), terminal);
-    terminal.say(&terminal.paint().faint(&format!("driving the runs in {}", folder.display())));
-    let mut drive = Drive { host, reader, terminal, driving: JoinSet::new(), begun: HashSet::new() };
+    let said = match place {
+        Place::Folder(folder) => {
+            listen(&host, folder, move || notify.notify_one(), terminal);
+            format!("driving the runs in {}", folder.display())
+        }
+        _ => "driving the runs of the shared store".to_owned(),
+    };
+    let _serving = host.serve()?;
+    terminal.say(&terminal.paint().faint(&said));
+    let mut drive = Drive { host, terminal, driving: JoinSet::new(), begun: HashSet::new() };
     block_on(async {
         loop {
             drive.begin()?;
             if args.once && drive.driving.is_empty() {
                 return Ok(Exit::Good);
             }
-            let due = drive.reader.next_due(&local()).map_err(|error| unreadable(&error))?;
-            // Without a timer it is the others that move a run.
-            let wait = due.map_or(Duration::from_secs(3_600), |due| drive.until(due));
+            let wait = drive.pause()?;
             tokio::select! {
                 Some(result) = drive.driving.join_next() => drive.ended(result),
                 () = moved.notified() => {}
@@ -476,7 +486,6 @@ pub(super) fn drive(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Proble
 /// Drives every run that can move.
 struct Drive {
     host: Host,
-    reader: Reader,
     terminal: Terminal,
     driving: JoinSet<RunResult>,
     /// Runs that are driven, and those that cannot be.
@@ -486,21 +495,44 @@ struct Drive {
 impl Drive {
     /// Begins with what can move and is not driven yet.
     fn begin(&mut self) -> Result<(), Problem> {
-        let runnable = self.reader.runnable(&local(), self.host.now(), DRIVEN + self.begun.len());
+        if let Some(store) = self.host.shared() {
+            let free = DRIVEN.saturating_sub(self.driving.len());
+            let found = store.work(&local(), self.host.now(), free).map_err(|error| unreadable(&error))?;
+            // Each is given back once it is driven, or cannot be.
+            for offer in found {
+                self.begin_with(offer.run.clone());
+            }
+            return Ok(());
+        }
+        let lists = self.host.runs().ok_or_else(|| Problem::internal("nothing is kept"))?;
+        let runnable = lists.runnable(&local(), self.host.now(), DRIVEN + self.begun.len());
         for run in runnable.map_err(|error| unreadable(&error))? {
-            if self.driving.len() >= DRIVEN || !self.begun.insert(run.clone()) {
-                continue;
-            }
-            let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
-            match self.host.resume(&run, options) {
-                Ok(runner) => {
-                    runner.start_session();
-                    self.driving.spawn(runner.run());
-                }
-                Err(error) => self.terminal.say(&Problem::from(error).render(self.terminal.paint())),
-            }
+            self.begin_with(run);
         }
         Ok(())
+    }
+
+    fn begin_with(&mut self, run: RunId) {
+        if self.driving.len() >= DRIVEN || !self.begun.insert(run.clone()) {
+            return;
+        }
+        let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
+        match self.host.resume(&run, options) {
+            Ok(runner) => {
+                runner.start_session();
+                self.driving.spawn(runner.run());
+            }
+            Err(error) => self.terminal.say(&Problem::from(error).render(self.terminal.paint())),
+        }
+    }
+
+    /// How long to wait until something may be there to drive.
+    fn pause(&self) -> Result<Duration, Problem> {
+        let lists = self.host.runs().ok_or_else(|| Problem::internal("nothing is kept"))?;
+        let due = lists.next_due(&local()).map_err(|error| unreadable(&error))?;
+        // Without a timer it is the others that move a run; of another process one hears only by looking.
+        let longest = if self.host.shared().is_some() { LOOK } else { Duration::from_secs(3_600) };
+        Ok(due.map_or(longest, |due| self.until(due).min(longest)))
     }
 
     fn until(&self, due: u64) -> Duration {

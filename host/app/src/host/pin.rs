@@ -32,17 +32,20 @@ impl Host {
     fn keep_pack(&self, digest: &str) -> Option<Arc<str>> {
         let mut packs = self.0.packs.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = Digest(digest.into());
-        let Some(store) = &self.0.store else {
+        let (store, shared) = (&self.0.store, &self.0.shared);
+        if store.is_none() && shared.is_none() {
             let bytes = packs.get(&digest)?.bytes.clone();
             return Some(self.0.blobs.put(&Tenant::local(), bytes, MIME_OF_PACKS).file_id);
-        };
+        }
         let built_in = || catalog::find(&digest.0).map(|pack| KnownPack { bytes: pack.bytes.into(), kept: false });
         let known = match packs.get_mut(&digest) {
             Some(known) => known,
             None => packs.entry(digest.clone()).or_insert(built_in()?),
         };
         if !known.kept {
-            store.keep(&Tenant::local(), &digest.0, known.bytes.clone(), MIME_OF_PACKS);
+            let keep = (Tenant::local(), known.bytes.clone());
+            store.iter().for_each(|store| store.keep(&keep.0, &digest.0, keep.1.clone(), MIME_OF_PACKS));
+            shared.iter().for_each(|store| store.keep(&keep.0, &digest.0, keep.1.clone(), MIME_OF_PACKS));
             known.kept = true;
         }
         Some(digest.0)

@@ -190,6 +190,10 @@ impl Driver {
         driver.parent = Some((commands.clone(), key));
         let driving = tokio::spawn(async move {
             driver.drive(begin, false).await;
+            if driver.is_refused() {
+                // Whoever drives the tree now goes on with this run too.
+                return;
+            }
             let _ = commands.send(end(child_result(driver.state.end()))).await;
             driver.leave().await;
         });

@@ -63,6 +63,11 @@ impl Trail {
         self.waiting.push_back((seq, deferred));
     }
 
+    /// Whether the store takes nothing more from this driver.
+    pub(super) fn is_refused(&self) -> bool {
+        self.durable.is_refused()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -81,8 +86,11 @@ impl Trail {
 
     /// Ready when the next may go.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some((seq, first)) = self.waiting.front_mut() else { return Poll::Pending };
         self.durable.register(context.waker());
+        if self.durable.is_refused() {
+            return Poll::Ready(());
+        }
+        let Some((seq, first)) = self.waiting.front_mut() else { return Poll::Pending };
         if *seq > self.durable.next_seq() {
             return Poll::Pending;
         }

@@ -7,50 +7,20 @@ use std::{
 
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
-use serde::Serialize;
 
 use super::{
     FILE, OpenStoreError, lock, own, schema,
-    stored::{self, CutOut, Place, StoredUnit, damaged},
+    stored::{self, CutOut},
 };
 use crate::{
     limits::READ_BYTES,
     memory::blob_ref,
     ports::{Blobs, Entry, Journal, Record, StoreError, Unit},
+    rows::{Filter, Place, RunRow, Runs, damaged, removed},
 };
 
 /// Reads a store, its own or that of another process.
-pub struct Reader(Mutex<Connection>);
-
-/// One run in a list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RunRow {
-    /// Which run.
-    pub run_id: RunId,
-    /// Of which flow.
-    pub flow: String,
-    /// `active`, `parked`, `succeeded`, `failed` or `cancelled`.
-    pub status: String,
-    /// When it began, in milliseconds since 1970.
-    pub created: u64,
-    /// When its status changed last.
-    pub updated: u64,
-    /// When its next timer is due, if it is parked and has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub due: Option<u64>,
-}
-
-/// Which runs a list has.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only those of this flow.
-    pub flow: Option<String>,
-    /// Only those with this status.
-    pub status: Option<String>,
-    /// At most so many, the latest first.
-    pub limit: usize,
-}
+pub struct Reader(pub(super) Mutex<Connection>);
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
@@ -88,7 +58,7 @@ impl Reader {
         let text: Option<String> =
             select.query_row(params![tenant.as_str(), run.as_str()], |row| row.get(0)).optional()?;
         if text.as_deref() == Some("") {
-            return Err(StoreError(format!("the run `{run}` was removed, and its id is not used again").into()));
+            return Err(removed(run));
         }
         let parse = |text: String| serde_json::from_str(&text).map_err(|error| damaged(run, &error));
         text.map(parse).transpose()
@@ -103,7 +73,7 @@ impl Reader {
         let mut at = place_before(&transaction, id, from)?;
         let sql = format!(
             "SELECT {} FROM units WHERE run = ?1 AND first_seq >= ?2 ORDER BY first_seq LIMIT ?3",
-            StoredUnit::COLUMNS
+            stored::COLUMNS
         );
         let mut select = transaction.prepare_cached(&sql)?;
         let mut rows = select.query(params![id, at.next_seq, limit as u64])?;
@@ -114,9 +84,11 @@ impl Reader {
                 at.check_end(end, run)?;
                 break;
             };
-            let stored = StoredUnit::read(row, at, run)?;
+            let mut stored = stored::unit_row(row)?;
+            stored.check(at, run)?;
             at = stored.place_after();
-            let (unit, size) = stored.whole(&mut cut_out, run)?;
+            let body = cut_out.put_back(std::mem::take(&mut stored.body), stored.cuts.as_deref());
+            let (unit, size) = stored.whole(body, run)?;
             bytes += size;
             units.push(Arc::new(unit));
         }
@@ -216,6 +188,32 @@ impl Journal for Reader {
 
     fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
         self.units(tenant, run, from, limit)
+    }
+}
+
+impl Runs for Reader {
+    fn run(&self, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, StoreError> {
+        Reader::run(self, tenant, run)
+    }
+
+    fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Reader::children(self, tenant, run)
+    }
+
+    fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
+        Reader::runs(self, tenant, filter)
+    }
+
+    fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError> {
+        Reader::removable(self, tenant, before, keep)
+    }
+
+    fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        Reader::runnable(self, tenant, now, limit)
+    }
+
+    fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError> {
+        Reader::next_due(self, tenant)
     }
 }
 

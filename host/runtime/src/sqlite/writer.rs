@@ -28,7 +28,7 @@ use crate::{
 const REMEMBERED: usize = 10_000;
 
 /// The media type of what is cut out of rows.
-const MIME: &str = "application/json";
+pub(super) const MIME: &str = "application/json";
 
 pub(super) struct Writer {
     connection: Connection,

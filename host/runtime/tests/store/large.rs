@@ -34,6 +34,7 @@ pub(super) fn entry(run: &str, unit: Unit) -> Entry {
         standing: None,
         force: false,
         durable: Arc::default(),
+        delivered: None,
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{RunArgs, duration, lines::shown_choices};
 use crate::{
+    commands::Place,
     output::put_json,
     problem::{Exit, Problem},
     terminal::Terminal,
@@ -193,7 +194,12 @@ fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
 
 /// What names the store to another command; none if nothing of the run is kept.
 fn state(args: &RunArgs) -> Option<String> {
-    let folder = args.store.folder().ok().flatten()?;
+    let folder = match args.store.place().ok()? {
+        Place::Memory => return None,
+        // A URL may have a password in it.
+        Place::Server(_) => return Some(" --store URL".into()),
+        Place::Folder(folder) => folder,
+    };
     let usual = folder == std::path::Path::new(".flowcell");
     Some(if usual { String::new() } else { format!(" --state {}", word(&folder.display().to_string())) })
 }

@@ -54,7 +54,7 @@ pub(super) fn execute(args: &ExportArgs) -> Result<Exit, Problem> {
 
 fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Problem> {
     let host = args.packs.reading_host(&args.store)?;
-    Ok(host.export(&args.store.reader()?, &args.run, out)?)
+    Ok(host.export(&*args.store.reader()?, &args.run, out)?)
 }
 
 /// Writes beside the file, and puts that in its place when it is whole.

@@ -21,13 +21,13 @@ const LEVELS_OF_FACTS: usize = 3;
 
 /// What is written of a text.
 #[derive(Debug, PartialEq)]
-pub(super) struct Pieces {
+pub(crate) struct Pieces {
     /// What stays in the row.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// What was cut out of it and where, as JSON; none: nothing was.
-    pub(super) cuts: Option<String>,
+    pub(crate) cuts: Option<String>,
     /// What was cut out, each once.
-    pub(super) blobs: Vec<(Arc<str>, String)>,
+    pub(crate) blobs: Vec<(Arc<str>, String)>,
 }
 
 /// One cut. A row has all of its cuts in one list: each is followed by those inside of it.
@@ -48,12 +48,12 @@ fn is_zero(number: &usize) -> bool {
 
 impl Pieces {
     /// Cuts a text of JSON without spaces, which may be cut as a whole.
-    pub(super) fn of_value(text: String) -> Result<Pieces, serde_json::Error> {
+    pub(crate) fn of_value(text: String) -> Result<Pieces, serde_json::Error> {
         Pieces::of(text, 0)
     }
 
     /// Cuts a list of facts, of which only members of facts leave the row.
-    pub(super) fn of_facts(text: String) -> Result<Pieces, serde_json::Error> {
+    pub(crate) fn of_facts(text: String) -> Result<Pieces, serde_json::Error> {
         Pieces::of(text, LEVELS_OF_FACTS)
     }
 
@@ -168,7 +168,7 @@ fn without(text: &str, start: usize, end: usize, holes: Vec<Hole>) -> (String, V
 }
 
 /// Puts back into a text what was cut out of it.
-pub(super) fn fill(
+pub(crate) fn fill(
     text: &str,
     cuts: &str,
     mut blob: impl FnMut(&str) -> Result<Arc<str>, String>,

@@ -1,0 +1,96 @@
+//! `flowcell store`: whole stores are upgraded, looked through, copied and backed up.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use flowcell::{
+    Options, ServerStore, SqliteStore,
+    rows::whole::{Whole, check, copy},
+    stop_process,
+};
+
+use super::{Place, StoreArgs};
+use crate::{
+    output::put_json,
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// What can be done with a whole store.
+#[derive(Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Make the tables of a store, or upgrade those of an older version
+    Migrate(StoreArgs),
+    /// Look through everything, and print what is not as it was written
+    Check(StoreArgs),
+    /// Copy everything from one store to another, which must be empty
+    Copy(CopyArgs),
+    /// Write a copy of a store into a folder that has none
+    Backup(BackupArgs),
+}
+
+/// Arguments of `flowcell store copy`. A store is a folder, or the URL of a server.
+#[derive(Args)]
+pub(crate) struct CopyArgs {
+    /// The store that is copied
+    from: String,
+    /// The empty store that it is copied to
+    to: String,
+}
+
+/// Arguments of `flowcell store backup`.
+#[derive(Args)]
+pub(crate) struct BackupArgs {
+    /// The folder
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    to: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit, Problem> {
+    let say = |text: &str| terminal.say(&terminal.paint().faint(text));
+    match command {
+        StoreCommand::Migrate(store) => {
+            open(store.place()?)?;
+            say("the store has the tables of this version");
+        }
+        StoreCommand::Check(store) => {
+            let checked = check(&*open(store.place()?)?).map_err(|error| failed(&error))?;
+            put_json(&checked)?;
+            if !checked.damage.is_empty() {
+                return Err(Problem::internal("the store is damaged"));
+            }
+        }
+        StoreCommand::Copy(args) => {
+            let (from, to) = (open(Place::named(&args.from))?, open(Place::named(&args.to))?);
+            put_json(&copy(&*from, &*to).map_err(|error| failed(&error))?)?;
+        }
+        StoreCommand::Backup(BackupArgs { to, store }) => {
+            match store.place()? {
+                Place::Folder(folder) => {
+                    let store = SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?;
+                    store.back_up(to).map_err(|error| failed(&error))?;
+                }
+                place => {
+                    let amount = copy(&*open(place)?, &*open(Place::Folder(to))?).map_err(|error| failed(&error))?;
+                    put_json(&amount)?;
+                }
+            }
+            say("the copy is a store of its own: `--state DIR` opens it");
+        }
+    }
+    Ok(Exit::Good)
+}
+
+fn open(place: Place<'_>) -> Result<Box<dyn Whole>, Problem> {
+    Ok(match place {
+        Place::Folder(folder) => Box::new(SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?),
+        Place::Server(url) => Box::new(ServerStore::open(url, Options::default()).map_err(flowcell::Error::Server)?),
+        Place::Memory => return Err(Problem::wrong("a store in memory has nothing to look after")),
+    })
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Problem {
+    Problem::internal(format!("the store: {error}"))
+}

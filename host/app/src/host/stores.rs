@@ -1,0 +1,83 @@
+//! What keeps runs: memory, a folder that this process owns, or a server that it shares.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use flowcell_runtime::{
+    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState},
+    ports::{Blobs, CacheStore, Journal, Leases, StateStore},
+    server::{Options, ServerStore},
+    sqlite::{Reader, SqliteStore, stop_process},
+};
+
+use crate::error::Error;
+
+/// A test mode: what nobody waits for is not written, so that killing the process loses all that may be lost.
+const HOLD_BACK: &str = "FLOWCELL_TEST_HOLD_BACK";
+
+/// Where runs are kept.
+#[derive(Default)]
+pub(super) enum Where {
+    /// They are gone with the process.
+    #[default]
+    Memory,
+    /// In a folder that this process owns.
+    Folder(PathBuf),
+    /// In a store that another process may own; nothing can be run.
+    Beside(Arc<Reader>),
+    /// On a server, beside other processes.
+    Server(String),
+}
+
+/// What keeps runs.
+pub(super) struct Stores {
+    pub(super) journal: Arc<dyn Journal>,
+    pub(super) state: Arc<dyn StateStore>,
+    pub(super) blobs: Arc<dyn Blobs>,
+    pub(super) leases: Arc<dyn Leases>,
+    pub(super) cache: Arc<dyn CacheStore>,
+    pub(super) store: Option<Arc<SqliteStore>>,
+    pub(super) shared: Option<Arc<ServerStore>>,
+}
+
+impl Stores {
+    pub(super) fn open(place: Where) -> Result<Stores, Error> {
+        let memory = Stores {
+            journal: Arc::new(MemoryJournal::default()),
+            state: Arc::new(MemoryState::default()),
+            blobs: Arc::new(MemoryBlobs::default()),
+            leases: Arc::new(LocalLeases::default()),
+            cache: Arc::new(MemoryCache::default()),
+            store: None,
+            shared: None,
+        };
+        Ok(match place {
+            Where::Memory => memory,
+            Where::Beside(reader) => Stores { journal: reader.clone(), blobs: reader, ..memory },
+            Where::Folder(folder) => Stores::embedded(&folder, memory)?,
+            Where::Server(url) => {
+                let store = Arc::new(ServerStore::open(&url, Options::default()).map_err(Error::Server)?);
+                Stores {
+                    journal: store.clone(),
+                    state: store.clone(),
+                    blobs: store.clone(),
+                    leases: store.clone(),
+                    cache: store.clone(),
+                    store: None,
+                    shared: Some(store),
+                }
+            }
+        })
+    }
+
+    fn embedded(folder: &Path, memory: Stores) -> Result<Stores, Error> {
+        let store = Arc::new(SqliteStore::open(folder, stop_process).map_err(Error::Store)?);
+        if std::env::var_os(HOLD_BACK).is_some() {
+            store.hold_back();
+        }
+        let (journal, state, blobs) = (store.clone(), store.clone(), store.clone());
+        Ok(Stores { journal, state, blobs, store: Some(store), ..memory })
+    }
+}

@@ -1,0 +1,254 @@
+//! What a step costs in each store, beside what the store's own commits cost in the same run.
+//!
+//! A chain of calls is one attempt that makes a hundred calls, one after another: each is on stable storage before it
+//! leaves, so that a step waits for a commit. A chain of nodes is a hundred nodes that only compute: the run waits for the
+//! commits of its beginning and its end. Then one, two and four processes with eight chains at a time share one store.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run has nothing to say")]
+
+#[allow(dead_code, reason = "the tests use the rest")]
+#[path = "../tests/stores/servers.rs"]
+mod servers;
+
+use std::{
+    collections::HashMap,
+    fmt::Write,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use flowcell_contract::{
+    Admission, Attempt, Call, Caller, Calls, Capability, Catalog, Digest, Effect, Failure, Json, Manifest, NodeRunner,
+    Outgoing, Step, StepResult, Value,
+};
+use flowcell_flow::{NoFiles, Source, graph::Graph};
+use flowcell_runtime::{
+    FlowRunner, NoFlows, Pinned, RunOptions, RunStatus, World,
+    ports::Pin,
+    server::{Dialect, Options, ServerStore},
+    sqlite::{SqliteStore, stop_process},
+};
+use futures_util::future::{self, BoxFuture};
+use sqlx::{Connection, Executor};
+
+/// Steps of a chain.
+const STEPS: usize = 100;
+/// Runs of which the fastest counts.
+const ROUNDS: usize = 5;
+/// Chains that a process runs at a time.
+const TOGETHER: usize = 8;
+/// For how long processes run.
+const MEASURED: Duration = Duration::from_secs(4);
+
+const MANIFEST: &str = "
+name: bench
+version: 1.0.0
+nodes:
+  - { type: bench.noop, title: Hands its value on, input: { type: object } }
+  - { type: bench.calls, title: Makes calls, input: { type: object } }
+";
+
+struct Nodes;
+
+impl NodeRunner for Nodes {
+    fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
+        Box::pin(async move {
+            if &*attempt.node_type == "bench.calls" {
+                for step in 0..STEPS as u64 {
+                    let args = Json::object([("step", Json::from(step))]).into();
+                    calls.call(Call { interface: "outside".into(), function: "step".into(), args }).await?;
+                }
+            }
+            Ok(Step::Done(attempt.input))
+        })
+    }
+}
+
+/// A world outside that answers at once.
+struct Outside;
+
+impl Capability for Outside {
+    fn admit(&self, _: &Call, _: &Caller) -> Result<Admission, Failure> {
+        Ok(Admission { effect: Effect::Idempotent, about: Json::Null, ask: None })
+    }
+
+    fn perform(&self, _: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+        Box::pin(future::ready(Ok(Value::null())))
+    }
+}
+
+fn load(text: String) -> Arc<Graph> {
+    let mut catalog = Catalog::default();
+    catalog.add(Manifest::parse(MANIFEST).unwrap(), &Digest("00".into()));
+    let checked = flowcell_flow::load(&Source { name: "bench.yaml".into(), text }, &catalog, &NoFiles);
+    Arc::new(checked.graph.unwrap())
+}
+
+fn calls() -> Arc<Graph> {
+    load("flow: { name: calls }\nnodes: [{ id: all, type: bench.calls }]\nedges: []\n".into())
+}
+
+fn nodes() -> Arc<Graph> {
+    let (mut text, mut edges) = (String::from("flow: { name: nodes }\nnodes:\n"), String::from("edges:\n"));
+    for node in 0..STEPS {
+        writeln!(text, "  - {{ id: n{node}, type: bench.noop, input: {{ value: {node} }} }}").unwrap();
+        if node > 0 {
+            writeln!(edges, "  - {{ from: n{}, to: n{node} }}", node - 1).unwrap();
+        }
+    }
+    load(text + &edges)
+}
+
+fn world(put: impl FnOnce(&mut World)) -> Arc<World> {
+    let mut world = World::in_memory(Arc::new(Nodes), Arc::new(NoFlows));
+    world.capabilities = Arc::new(HashMap::from([("outside".into(), Arc::new(Outside) as Arc<dyn Capability>)]));
+    put(&mut world);
+    Arc::new(world)
+}
+
+fn in_server(url: &str) -> Arc<World> {
+    let store = Arc::new(ServerStore::open(url, Options::default()).unwrap());
+    world(|world| {
+        world.journal = store.clone();
+        world.state = store.clone();
+        world.blobs = store.clone();
+        world.leases = store;
+    })
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+async fn run(world: &Arc<World>, graph: &Arc<Graph>) {
+    let flow = Pinned { graph: graph.clone(), pin: Pin("bench".into()) };
+    let options = RunOptions { without_events: true, ..RunOptions::default() };
+    let result = FlowRunner::new(flow, world.clone(), options).unwrap().run().await;
+    assert_eq!(result.status, RunStatus::Succeeded, "{:?}", result.error);
+}
+
+/// The fastest of some rounds, in µs.
+fn fastest(mut round: impl FnMut()) -> f64 {
+    let time = |round: &mut dyn FnMut()| {
+        let began = Instant::now();
+        round();
+        began.elapsed().as_secs_f64() * 1e6
+    };
+    (0..ROUNDS).map(|_| time(&mut round)).fold(f64::INFINITY, f64::min)
+}
+
+/// Prints what steps cost in a store whose commit costs so much.
+fn tell(name: &str, world: &Arc<World>, commit: Option<f64>) {
+    let runtime = runtime();
+    let of = |graph: Arc<Graph>| fastest(|| runtime.block_on(run(world, &graph))) / STEPS as f64;
+    let (call, node) = (of(calls()), of(nodes()));
+    let beside = commit.map_or(String::new(), |commit| {
+        format!("; a bare commit {commit:.0} µs, a call costs {:.2} of it", call / commit)
+    });
+    println!("{name}: {call:.0} µs a call ({:.0} a second), {node:.1} µs a node{beside}", 1e6 / call);
+}
+
+/// µs of a commit of one small row, done as plainly as can be.
+fn bare_sqlite(folder: &std::path::Path) -> f64 {
+    let database = rusqlite::Connection::open(folder.join("bare.db")).unwrap();
+    database.pragma_update(None, "journal_mode", "wal").unwrap();
+    database.pragma_update(None, "synchronous", "full").unwrap();
+    database.execute("CREATE TABLE bare (body TEXT)", []).unwrap();
+    let insert = || _ = database.execute("INSERT INTO bare VALUES (?)", ["x".repeat(200)]).unwrap();
+    fastest(|| (0..STEPS).for_each(|_| insert())) / STEPS as f64
+}
+
+/// The same of a server, with its own transaction around each row.
+macro_rules! bare_server {
+    ($connection:ty, $url:expr, $insert:expr) => {{
+        let runtime = runtime();
+        let mut link = runtime.block_on(<$connection>::connect($url)).unwrap();
+        runtime.block_on(link.execute("CREATE TABLE bare (body VARCHAR(250))")).unwrap();
+        let mut insert = async || {
+            let mut transaction = link.begin().await.unwrap();
+            sqlx::query($insert).bind("x".repeat(200)).execute(&mut *transaction).await.unwrap();
+            transaction.commit().await.unwrap();
+        };
+        fastest(|| {
+            for _ in 0..STEPS {
+                runtime.block_on(insert());
+            }
+        }) / STEPS as f64
+    }};
+}
+
+const URL: &str = "FLOWCELL_BENCH_URL";
+
+/// A process that runs chains for a while, and tells how many steps it made.
+fn work(url: &str) {
+    let (world, graph) = (in_server(url), calls());
+    let runtime = runtime();
+    // All processes are measured at the same time: they begin when they are told to.
+    println!("ready");
+    let _ = std::io::stdin().read_line(&mut String::new());
+    let began = Instant::now();
+    let chain = || async {
+        let mut runs = 0;
+        while began.elapsed() < MEASURED {
+            run(&world, &graph).await;
+            runs += 1;
+        }
+        runs
+    };
+    let runs: usize = runtime.block_on(future::join_all((0..TOGETHER).map(|_| chain()))).into_iter().sum();
+    println!("{}", (runs * STEPS) as f64 / began.elapsed().as_secs_f64());
+}
+
+/// Steps a second that so many processes make together.
+fn together(url: &str, processes: usize) -> f64 {
+    use std::io::{BufRead, BufReader, Write as _};
+    let start = |_| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env(URL, url).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        said.read_line(&mut String::new()).unwrap();
+        (child, said)
+    };
+    let mut all: Vec<_> = (0..processes).map(start).collect();
+    all.iter_mut().for_each(|(child, _)| writeln!(child.stdin.as_mut().unwrap(), "begin").unwrap());
+    let rate = |(mut child, mut said): (std::process::Child, BufReader<_>)| {
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(child.wait().unwrap().success());
+        line.trim().parse::<f64>().unwrap()
+    };
+    all.into_iter().map(rate).sum()
+}
+
+fn main() {
+    if let Ok(url) = std::env::var(URL) {
+        return work(&url);
+    }
+    tell("memory", &world(|_| ()), None);
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(folder.path(), stop_process).unwrap());
+    let in_sqlite = world(|world| {
+        world.journal = store.clone();
+        world.state = store.clone();
+        world.blobs = store;
+    });
+    tell("SQLite", &in_sqlite, Some(bare_sqlite(folder.path())));
+    for (name, dialect) in [("MariaDB", Dialect::MySql), ("PostgreSQL", Dialect::Postgres)] {
+        let Some(server) = servers::server(dialect) else { continue };
+        let url = server.url(&server.database());
+        let commit = match dialect {
+            Dialect::MySql => bare_server!(sqlx::MySqlConnection, &url, "INSERT INTO bare VALUES (?)"),
+            Dialect::Postgres => bare_server!(sqlx::PgConnection, &url, "INSERT INTO bare VALUES ($1)"),
+        };
+        tell(name, &in_server(&url), Some(commit));
+        let one = together(&url, 1);
+        print!("{name}: {TOGETHER} chains at a time in one process make {one:.0} calls a second");
+        for processes in [2, 4] {
+            let rate = together(&url, processes);
+            print!(", in {processes} processes {rate:.0} ({:.2})", rate / one);
+        }
+        println!();
+    }
+}

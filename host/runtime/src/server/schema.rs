@@ -1,0 +1,148 @@
+//! The tables, and how those of an older version become newer ones.
+
+use super::{
+    OpenServerError,
+    dialect::Dialect,
+    link::{Link, Trouble, args},
+};
+
+/// The version that this program writes: the number of migrations.
+pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
+
+/// Append only: a migration that was released is never changed. A server that ends a transaction with every table that is
+/// made may be left in the middle of one, so that each statement can be done again.
+const MIGRATIONS: [&[&str]; 1] = [&[
+    // Processes, each of which drives its runs until this time.
+    "CREATE TABLE IF NOT EXISTS flowcell_owners (id {id}, name {bytes} NOT NULL, until BIGINT NOT NULL) {table}",
+    // Of a run below another, `top` is the run that a person began: whoever owns that owns all of them. `owner` writes
+    // only while `epoch` is the one that it was given. Claims are counted until something is appended.
+    "CREATE TABLE IF NOT EXISTS flowcell_runs (
+        id {id},
+        tenant {name} NOT NULL,
+        hash {hash} NOT NULL,
+        run {bytes} NOT NULL,
+        flow {name} NOT NULL,
+        depth BIGINT NOT NULL,
+        parent BIGINT,
+        top BIGINT,
+        record {bytes} NOT NULL,
+        standing {word} NOT NULL,
+        due BIGINT,
+        attention BIGINT NOT NULL,
+        next_seq BIGINT NOT NULL,
+        tail BIGINT NOT NULL,
+        created BIGINT NOT NULL,
+        updated BIGINT NOT NULL,
+        owner BIGINT,
+        epoch BIGINT NOT NULL,
+        claims BIGINT NOT NULL,
+        CONSTRAINT flowcell_run UNIQUE (tenant, hash)
+    ) {table}",
+    "CREATE INDEX IF NOT EXISTS flowcell_children ON flowcell_runs (parent)",
+    "CREATE INDEX IF NOT EXISTS flowcell_tree ON flowcell_runs (top)",
+    "CREATE INDEX IF NOT EXISTS flowcell_work ON flowcell_runs (tenant, depth, standing, due)",
+    "CREATE INDEX IF NOT EXISTS flowcell_latest ON flowcell_runs (tenant, depth, created)",
+    "CREATE INDEX IF NOT EXISTS flowcell_owned ON flowcell_runs (owner)",
+    // Facts, as many as one decision had. The checksum covers the row and the checksum of the row before.
+    "CREATE TABLE IF NOT EXISTS flowcell_units (
+        run BIGINT NOT NULL,
+        first_seq BIGINT NOT NULL,
+        facts BIGINT NOT NULL,
+        ts BIGINT NOT NULL,
+        body {bytes} NOT NULL,
+        cuts {bytes},
+        checksum BIGINT NOT NULL,
+        PRIMARY KEY (run, first_seq)
+    ) {table}",
+    "CREATE TABLE IF NOT EXISTS flowcell_state (
+        tenant {name} NOT NULL,
+        flow {name} NOT NULL,
+        name {key} NOT NULL,
+        value {bytes} NOT NULL,
+        cuts {bytes},
+        version BIGINT NOT NULL,
+        PRIMARY KEY (tenant, flow, name)
+    ) {table}",
+    "CREATE TABLE IF NOT EXISTS flowcell_blobs (
+        tenant {name} NOT NULL,
+        hash {name} NOT NULL,
+        mime {bytes} NOT NULL,
+        size BIGINT NOT NULL,
+        bytes {bytes} NOT NULL,
+        put_at BIGINT NOT NULL,
+        PRIMARY KEY (tenant, hash)
+    ) {table}",
+    "CREATE TABLE IF NOT EXISTS flowcell_cache (
+        id {id},
+        tenant {name} NOT NULL,
+        name {key} NOT NULL,
+        value {bytes} NOT NULL,
+        expires BIGINT,
+        CONSTRAINT flowcell_cached UNIQUE (tenant, name)
+    ) {table}",
+    // What is asked of runs that another process drives, until it has an outcome.
+    "CREATE TABLE IF NOT EXISTS flowcell_inbox (
+        id {id},
+        tenant {name} NOT NULL,
+        hash {hash} NOT NULL,
+        run {bytes} NOT NULL,
+        message {name} NOT NULL,
+        body {bytes} NOT NULL,
+        outcome {bytes},
+        put_at BIGINT NOT NULL,
+        CONSTRAINT flowcell_message UNIQUE (tenant, hash, message)
+    ) {table}",
+]];
+
+/// MySQL itself knows no index that is made only if it is missing; MariaDB and PostgreSQL do.
+const INDEX_IS_THERE: &str = "1061";
+
+/// The version that a database has; none: it is no store.
+pub(super) async fn version(link: &mut Link) -> Result<Option<u64>, Trouble> {
+    let here = link.dialect().pick("DATABASE()", "current_schema()");
+    let sql = format!(
+        "SELECT count(*) FROM information_schema.tables WHERE table_name = 'flowcell_version' AND table_schema = {here}"
+    );
+    if link.row(&sql, args![]).await?.map_or(Ok(0), |row| row.int(0))? == 0 {
+        return Ok(None);
+    }
+    let found = link.row("SELECT max(version) FROM flowcell_version", args![]).await?;
+    found.map(|row| row.number(0)).transpose()
+}
+
+/// Makes what is missing. Of several processes that come at once, one does it and the others wait.
+pub(super) async fn migrate(link: &mut Link) -> Result<(), OpenServerError> {
+    let alone = link.dialect().pick("SELECT GET_LOCK('flowcell migrate', 60)", "SELECT pg_advisory_lock(7165065861)");
+    link.rows(alone, args![]).await?;
+    let done = migrate_alone(link).await;
+    let over = link.dialect().pick("DO RELEASE_LOCK('flowcell migrate')", "SELECT pg_advisory_unlock(7165065861)");
+    link.plain(over).await?;
+    done
+}
+
+async fn migrate_alone(link: &mut Link) -> Result<(), OpenServerError> {
+    let found = version(link).await?.unwrap_or(0);
+    if found > VERSION {
+        return Err(OpenServerError::Newer { found, known: VERSION });
+    }
+    link.plain("CREATE TABLE IF NOT EXISTS flowcell_version (version BIGINT NOT NULL) {table}").await?;
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
+        for statement in *migration {
+            make(link, statement).await?;
+        }
+        link.run("INSERT INTO flowcell_version (version) VALUES (?)", args![index as u64 + 1]).await?;
+    }
+    Ok(())
+}
+
+async fn make(link: &mut Link, statement: &str) -> Result<(), Trouble> {
+    let made = link.plain(statement).await;
+    let index = statement.contains("CREATE INDEX") && link.dialect() == Dialect::MySql;
+    match made {
+        Err(Trouble::Lasting(_)) if index => {
+            let made = link.plain(&statement.replace("IF NOT EXISTS ", "")).await;
+            made.or_else(|why| if why.to_string().contains(INDEX_IS_THERE) { Ok(()) } else { Err(why) })
+        }
+        made => made,
+    }
+}

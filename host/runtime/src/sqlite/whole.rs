@@ -1,0 +1,168 @@
+//! The embedded store as a whole: to be looked through, and to be copied from and to.
+
+use std::sync::Arc;
+
+use flowcell_contract::{RunId, Tenant};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use serde::Serialize;
+
+use super::{SqliteStore, lock, schema, stored::checksum};
+use crate::{
+    ports::{StoreError, Unit},
+    rows::{
+        cut::Pieces,
+        whole::{Kept, KeptBlob, KeptRun, KeptState, Whole},
+    },
+};
+
+impl Whole for SqliteStore {
+    fn kept_runs(&self, after: i64, limit: usize) -> Result<Vec<KeptRun>, StoreError> {
+        let connection = lock(&self.reader.0);
+        let sql = "SELECT id, tenant, run, flow, depth, parent, record, standing, due, attention, created, updated
+            FROM runs WHERE id > ? ORDER BY id LIMIT ?";
+        let mut select = connection.prepare_cached(sql)?;
+        Ok(select.query_map(params![after, limit as u64], run_row)?.collect::<Result<_, _>>()?)
+    }
+
+    fn kept_keys(
+        &self,
+        (tenant, flow, key): &(Tenant, String, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, String, String)>, StoreError> {
+        let connection = lock(&self.reader.0);
+        let sql = "SELECT tenant, flow, key FROM state WHERE (tenant, flow, key) > (?, ?, ?)
+            ORDER BY tenant, flow, key LIMIT ?";
+        let mut select = connection.prepare_cached(sql)?;
+        let found = |row: &Row<'_>| Ok((Tenant::from(row.get::<_, String>(0)?.as_str()), row.get(1)?, row.get(2)?));
+        let rows = select.query_map(params![tenant.as_str(), flow, key, limit as u64], found)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn kept_blobs(&self, after: &KeptBlob, limit: usize) -> Result<Vec<KeptBlob>, StoreError> {
+        let connection = lock(&self.reader.0);
+        let sql = "SELECT tenant, hash, mime FROM blobs WHERE (tenant, hash) > (?, ?) ORDER BY tenant, hash LIMIT ?";
+        let mut select = connection.prepare_cached(sql)?;
+        let found = |row: &Row<'_>| {
+            let tenant = Tenant::from(row.get::<_, String>(0)?.as_str());
+            Ok(KeptBlob { tenant, hash: row.get(1)?, mime: row.get(2)? })
+        };
+        let rows = select.query_map(params![after.tenant.as_str(), after.hash, limit as u64], found)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Who has opened it owns it.
+    fn is_in_use(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError> {
+        let path = lock(&self.reader.0).path().unwrap_or_default().to_owned();
+        let mut connection = schema::connect(path.as_ref())?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for kept in kept {
+            match kept {
+                Kept::Run(run) => take_run(&transaction, &run)?,
+                Kept::Units(tenant, run, units) => take_units(&transaction, &tenant, &run, &units)?,
+                Kept::State(state) => take_state(&transaction, &state)?,
+                Kept::Blob(blob, bytes) => {
+                    take_blob(&transaction, blob.tenant.as_str(), &blob.hash, &blob.mime, &bytes)?;
+                }
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+}
+
+impl SqliteStore {
+    /// Writes a copy of the store, as it is at this time, into a folder that has none.
+    pub fn back_up(&self, folder: &std::path::Path) -> Result<(), StoreError> {
+        std::fs::create_dir_all(folder).map_err(|error| StoreError(error.to_string().into()))?;
+        let file = folder.join(super::FILE);
+        let file = file.to_str().ok_or_else(|| StoreError("the folder's name is not Unicode".into()))?;
+        Ok(lock(&self.reader.0).execute("VACUUM INTO ?", [file]).map(drop)?)
+    }
+}
+
+fn run_row(row: &Row<'_>) -> Result<KeptRun, rusqlite::Error> {
+    Ok(KeptRun {
+        number: row.get(0)?,
+        tenant: Tenant::from(row.get::<_, String>(1)?.as_str()),
+        run: RunId::from(row.get::<_, String>(2)?),
+        flow: row.get(3)?,
+        depth: row.get(4)?,
+        parent: row.get::<_, Option<String>>(5)?.map(RunId::from),
+        record: row.get(6)?,
+        standing: row.get(7)?,
+        due: row.get(8)?,
+        attention: row.get(9)?,
+        created: row.get(10)?,
+        updated: row.get(11)?,
+    })
+}
+
+fn take_run(transaction: &Transaction<'_>, run: &KeptRun) -> Result<(), StoreError> {
+    let sql = "INSERT INTO runs (tenant, run, flow, depth, parent, record, standing, due, attention, next_seq, created,
+        updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)";
+    let values = params![
+        run.tenant.as_str(),
+        run.run.as_str(),
+        run.flow,
+        run.depth,
+        run.parent.as_ref().map(RunId::as_str),
+        run.record,
+        run.standing,
+        run.due,
+        run.attention,
+        run.created,
+        run.updated
+    ];
+    Ok(transaction.prepare_cached(sql)?.execute(values).map(drop)?)
+}
+
+fn take_units(
+    transaction: &Transaction<'_>,
+    tenant: &Tenant,
+    run: &RunId,
+    units: &[Arc<Unit>],
+) -> Result<(), StoreError> {
+    let sql = "SELECT id, tail FROM runs WHERE tenant = ? AND run = ?";
+    let found = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, u32>(1)?));
+    let found = transaction.query_row(sql, params![tenant.as_str(), run.as_str()], found).optional()?;
+    let Some((id, mut tail)) = found else { return Err(StoreError(format!("there is no run `{run}`").into())) };
+    for unit in units {
+        let body = Pieces::of_facts(text(&unit.facts)?).map_err(unwritable)?;
+        for (hash, text) in &body.blobs {
+            take_blob(transaction, tenant.as_str(), hash, super::writer::MIME, text.as_bytes())?;
+        }
+        tail = checksum(tail, unit.first_seq, unit.ts, &body.text, body.cuts.as_deref());
+        let sql = "INSERT INTO units (run, first_seq, facts, ts, body, cuts, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
+        let facts = unit.facts.len() as u64;
+        let values = params![id, unit.first_seq, facts, unit.ts, body.text, body.cuts, tail];
+        transaction.prepare_cached(sql)?.execute(values)?;
+    }
+    let end = units.last().map_or(0, |unit| unit.next_seq());
+    Ok(transaction.execute("UPDATE runs SET next_seq = ?, tail = ? WHERE id = ?", params![end, tail, id]).map(drop)?)
+}
+
+fn take_state(transaction: &Transaction<'_>, state: &KeptState) -> Result<(), StoreError> {
+    let value = Pieces::of_value(text(&state.value)?).map_err(unwritable)?;
+    for (hash, text) in &value.blobs {
+        take_blob(transaction, state.tenant.as_str(), hash, super::writer::MIME, text.as_bytes())?;
+    }
+    let sql = "INSERT INTO state (tenant, flow, key, value, cuts, version) VALUES (?, ?, ?, ?, ?, ?)";
+    let values = params![state.tenant.as_str(), state.flow, state.key, value.text, value.cuts, state.version];
+    Ok(transaction.prepare_cached(sql)?.execute(values).map(drop)?)
+}
+
+fn take_blob(connection: &Connection, tenant: &str, hash: &str, mime: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    let sql = "INSERT OR IGNORE INTO blobs (tenant, hash, mime, bytes) VALUES (?, ?, ?, ?)";
+    Ok(connection.prepare_cached(sql)?.execute(params![tenant, hash, mime, bytes]).map(drop)?)
+}
+
+fn text(value: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(unwritable)
+}
+
+fn unwritable(error: serde_json::Error) -> StoreError {
+    StoreError(error.to_string().into())
+}

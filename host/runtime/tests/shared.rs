@@ -1,0 +1,78 @@
+//! Several processes on one store, and what can happen to them: stopped for too long, cut off, in doubt, all at once.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+#[path = "shared/doubt.rs"]
+mod doubt;
+#[allow(dead_code, reason = "other tests use the rest")]
+mod flows;
+#[path = "shared/inbox.rs"]
+mod inbox;
+#[path = "stores/place.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod place;
+#[path = "shared/process.rs"]
+mod process;
+#[path = "shared/proxy.rs"]
+mod proxy;
+#[path = "stores/servers.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod servers;
+#[path = "shared/together.rs"]
+mod together;
+#[path = "stores/units.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod units;
+#[path = "shared/zombie.rs"]
+mod zombie;
+
+use std::time::{Duration, Instant};
+
+use flowcell_runtime::server::Dialect;
+
+use place::Place;
+
+/// Runs each test on each server.
+macro_rules! on_both {
+    ($($room:ident :: $test:ident)*) => {
+        mod mysql { $(#[test] fn $test() { crate::on(flowcell_runtime::server::Dialect::MySql, crate::$room::$test); })* }
+        mod postgres { $(#[test] fn $test() { crate::on(flowcell_runtime::server::Dialect::Postgres, crate::$room::$test); })* }
+    };
+}
+
+on_both! {
+    zombie::a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing
+    zombie::without_fences_a_stopped_process_is_noticed_to_write
+    zombie::what_somebody_else_has_claimed_is_not_written
+    zombie::a_driver_that_is_refused_says_that_the_run_goes_on
+    zombie::a_run_of_somebody_who_died_is_taken_over
+    zombie::what_was_seen_and_never_written_takes_its_readers_with_it
+    doubt::a_commit_whose_end_nobody_knows_is_done_once
+    doubt::connections_that_are_ended_cost_nothing
+    doubt::rows_that_somebody_else_has_locked_are_waited_for
+    doubt::who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards
+    together::of_many_that_begin_the_same_run_one_does
+    together::work_is_shared_out_once
+    together::a_run_that_kills_whoever_claims_it_is_parked
+    together::events_are_read_in_any_process
+    inbox::a_message_that_is_sent_a_hundred_times_is_taken_in_once
+    inbox::a_run_that_nobody_drives_takes_messages_in_too
+}
+
+fn on(dialect: Dialect, test: fn(&Place)) {
+    if let Some(place) = Place::server(dialect) {
+        test(&place);
+    }
+}
+
+/// Waits for something that will come.
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{what} does not come");
+        std::thread::yield_now();
+    }
+}

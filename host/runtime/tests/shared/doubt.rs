@@ -1,0 +1,147 @@
+//! Servers that go away in the middle, and come back.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use flowcell_runtime::{
+    ports::{Durable, Entry, Journal, Leases},
+    server::{Dialect, Options, ServerStore},
+};
+
+use super::{
+    flows::tenant,
+    place::Place,
+    proxy::{Does, Proxy},
+    servers::Server,
+    units::{entry, everything, unit},
+    wait_for,
+};
+
+fn server(place: &Place) -> (&'static Server, &str) {
+    let Place::Server(server, database) = place else { panic!("no server") };
+    (server, database)
+}
+
+/// Appends a unit, and waits until it is durable. Nothing of it may be refused.
+fn write(store: &ServerStore, seq: u64, durable: &Arc<Durable>) {
+    store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(seq)) });
+    wait_for("the end of a write", || {
+        assert!(!durable.is_refused(), "unit {seq} is refused");
+        (durable.next_seq() > seq).then_some(())
+    });
+}
+
+/// R15: the connection breaks before the commit arrives, or after it has.
+pub(crate) fn a_commit_whose_end_nobody_knows_is_done_once(place: &Place) {
+    let (server, database) = server(place);
+    let proxy = Proxy::to(server.port);
+    let store = ServerStore::open(&server.url_by(proxy.port, database), Options::default()).unwrap();
+    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
+    for seq in 0..60 {
+        match seq % 3 {
+            0 => proxy.does(Does::CutBeforeCommit),
+            1 => proxy.does(Does::CutAfterCommit),
+            _ => {}
+        }
+        write(&store, seq, &durable);
+    }
+    assert_eq!(proxy.cuts(), 40);
+    let units: Vec<_> = everything(&store, "r").iter().map(|unit| (**unit).clone()).collect();
+    assert_eq!(units, (0..60).map(unit).collect::<Vec<_>>());
+}
+
+/// Ends all connections of the store.
+fn end_connections(server: &Server, database: &str) {
+    match server.dialect {
+        Dialect::Postgres => server.execute(
+            database,
+            &["SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE datname = current_database() AND application_name = 'flowcell'"],
+        ),
+        Dialect::MySql => {
+            let list = format!(
+                "SELECT CAST(coalesce(min(id), 0) AS SIGNED) FROM information_schema.processlist
+                WHERE db = '{database}' AND id <> connection_id()"
+            );
+            loop {
+                match server.number(database, &list) {
+                    0 => return,
+                    id => server.execute_if(database, &format!("KILL {id}")),
+                }
+            }
+        }
+    }
+}
+
+/// R16: a server that restarts, fails over or ends sessions; PostgreSQL also takes nothing for a while.
+pub(crate) fn connections_that_are_ended_cost_nothing(place: &Place) {
+    let (server, database) = server(place);
+    let store = ServerStore::open(&server.url(database), Options::default()).unwrap();
+    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
+    for seq in 0..20 {
+        end_connections(server, database);
+        write(&store, seq, &durable);
+        end_connections(server, database);
+        assert_eq!(everything(&store, "r").len() as u64, seq + 1);
+    }
+    if server.dialect == Dialect::Postgres {
+        let read_only = |on: &str| {
+            server
+                .execute("postgres", &[&format!("ALTER DATABASE {database} SET default_transaction_read_only = {on}")]);
+            end_connections(server, database);
+        };
+        read_only("on");
+        store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(20)) });
+        assert_eq!(everything(&store, "r").len(), 20);
+        assert!(durable.next_seq() == 20 && !durable.is_refused());
+        read_only("off");
+        write(&store, 21, &durable);
+    }
+}
+
+/// R16: locks of others.
+pub(crate) fn rows_that_somebody_else_has_locked_are_waited_for(place: &Place) {
+    let (server, database) = server(place);
+    let store = ServerStore::open(&server.url(database), Options::default()).unwrap();
+    let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
+    write(&store, 0, &durable);
+    server.locking(database, "SELECT id FROM flowcell_runs FOR UPDATE", || {
+        store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(1)) });
+        // The rows can be read meanwhile, and are as they were.
+        assert_eq!(everything(&store, "r").len(), 1);
+        assert_eq!(durable.next_seq(), 1);
+    });
+    write(&store, 2, &durable);
+}
+
+/// R17: nothing arrives any more. The process stops driving before its lease is over; when the server is back, it goes on.
+pub(crate) fn who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards(place: &Place) {
+    let (server, database) = server(place);
+    let proxy = Proxy::to(server.port);
+    let lease = Duration::from_millis(3_000);
+    let options = Options { lease, patience: Duration::from_millis(500), ..Options::default() };
+    let store = ServerStore::open(&server.url_by(proxy.port, database), options).unwrap();
+    let other = ServerStore::open(&server.url(database), Options::default()).unwrap();
+    let (held, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::<Durable>::default());
+    write(&store, 0, &durable);
+    proxy.does(Does::Hole);
+    let began = Instant::now();
+    store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(1)) });
+    wait_for("the stop", || {
+        assert!(other.claim(&tenant(), &"r".into()).is_none(), "somebody else begins before");
+        durable.is_refused().then_some(())
+    });
+    assert!(began.elapsed() < lease, "it stops after {:?}", began.elapsed());
+    let taken = wait_for("the takeover", || other.claim(&tenant(), &"r".into()));
+    write(&other, 1, &Arc::default());
+    drop(taken);
+    proxy.does(Does::Carry);
+    drop(held);
+    let _lease = wait_for("a new claim", || store.claim(&tenant(), &"r".into()));
+    let durable = Arc::<Durable>::default();
+    durable.advance(2);
+    write(&store, 2, &durable);
+    assert_eq!(everything(&store, "r").len(), 3);
+}

@@ -1,0 +1,85 @@
+//! Messages to runs that another process drives.
+
+use std::{sync::Arc, thread};
+
+use flowcell_contract::{Json, Value};
+use flowcell_runtime::{FlowRunner, Pinned, Request, RunOptions, RunStatus, fact::Fact, ports::Pin, server::Options};
+
+use super::{
+    flows::{ASKS, graph, options, tenant},
+    place::{Place, Store},
+    units::everything,
+    wait_for,
+};
+
+fn open(place: &Place) -> Arc<Store> {
+    Arc::new(place.open_with(Options::default()))
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+fn runner(store: &Store, options: RunOptions) -> FlowRunner {
+    let flow = Pinned { graph: graph(ASKS), pin: Pin("f".into()) };
+    FlowRunner::new(flow, store.world(ASKS), options).unwrap()
+}
+
+fn said(store: &Store) -> usize {
+    let units = everything(&*store.journal, "r");
+    units.iter().flat_map(|unit| &unit.facts).filter(|fact| matches!(fact, Fact::MessageSent { .. })).count()
+}
+
+fn hello() -> Request {
+    Request::Send(Value::from(Json::from("hello")))
+}
+
+fn answer() -> Request {
+    Request::Reply { gate: "ask".into(), answer: Json::object([("content", Json::from("yes"))]) }
+}
+
+/// R18: the same message, and the same answer, from everywhere.
+pub(crate) fn a_message_that_is_sent_a_hundred_times_is_taken_in_once(place: &Place) {
+    let stores: Vec<_> = (0..4).map(|_| open(place)).collect();
+    let driving = stores[0].clone();
+    let driver = thread::spawn(move || {
+        let world = driving.world(ASKS);
+        let flow = Pinned { graph: graph(ASKS), pin: Pin("f".into()) };
+        let options = RunOptions { wait_for_answers: true, ..options("r") };
+        let runner = FlowRunner::new(flow, world.clone(), options).unwrap();
+        runner.start_session();
+        driving.server.as_ref().unwrap().serve(&world).unwrap();
+        block_on(runner.run())
+    });
+    wait_for("the run", || stores[1].journal.find(&tenant(), &"r".into()).unwrap());
+    let send = |index: usize, message: &'static str, request: Request| {
+        let store = stores[1 + index % 3].clone();
+        thread::spawn(move || {
+            let server = store.server.as_ref().unwrap();
+            block_on(server.ask(&tenant(), &"r".into(), message, &request)).unwrap()
+        })
+    };
+    let sent: Vec<_> = (0..100).map(|index| send(index, "m", hello())).collect();
+    assert!(sent.into_iter().all(|thread| thread.join().unwrap().is_ok()));
+    assert_eq!(said(&stores[1]), 1);
+    let refused = send(0, "n", Request::Reply { gate: "none".into(), answer: Json::Null }).join().unwrap();
+    assert_eq!(refused.unwrap_err().code(), "gate_closed");
+    assert_eq!(send(1, "o", answer()).join().unwrap(), Ok(()));
+    assert_eq!(driver.join().unwrap().status, RunStatus::Succeeded);
+    assert_eq!(send(2, "p", hello()).join().unwrap().unwrap_err().code(), "run_not_active");
+    assert_eq!(send(2, "m", hello()).join().unwrap(), Ok(()));
+}
+
+/// A parked run takes in what any process finds for it; whoever drives it next acts on that.
+pub(crate) fn a_run_that_nobody_drives_takes_messages_in_too(place: &Place) {
+    let (one, two) = (open(place), open(place));
+    assert_eq!(block_on(runner(&one, options("r")).run()).status, RunStatus::Parked);
+    let world = one.world(ASKS);
+    one.server.as_ref().unwrap().serve(&world).unwrap();
+    let server = two.server.as_ref().unwrap();
+    assert_eq!(block_on(server.ask(&tenant(), &"r".into(), "m", &answer())).unwrap(), Ok(()));
+    let found = wait_for("the run", || two.server.as_ref().unwrap().work(&tenant(), 0, 1).unwrap().pop());
+    let runner = runner(&two, options("r"));
+    drop(found);
+    assert_eq!(block_on(runner.run()).status, RunStatus::Succeeded);
+}

@@ -1,0 +1,105 @@
+//! Another process: this test binary once more, which does what it is told on its input.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use flowcell_runtime::{
+    ports::{Durable, Entry, Journal, Lease, Leases},
+    server::{Options, ServerStore},
+};
+
+use super::{
+    flows::tenant,
+    units::{entry, unit},
+    wait_for,
+};
+
+const URL: &str = "FLOWCELL_TEST_STORE_URL";
+const LEASE: &str = "FLOWCELL_TEST_STORE_LEASE_MS";
+const UNFENCED: &str = "FLOWCELL_TEST_STORE_UNFENCED";
+
+/// Another process, with a store of its own.
+pub(crate) struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    pub(crate) fn start(url: &str, lease: Duration, unfenced: bool) -> Process {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "process::what_the_other_process_does", "--nocapture"]);
+        command.env(URL, url).env(LEASE, lease.as_millis().to_string());
+        if unfenced {
+            command.env(UNFENCED, "1");
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Process { child, input, output }
+    }
+
+    /// Tells it something, and waits for the answer.
+    pub(crate) fn tell(&mut self, what: &str) -> String {
+        writeln!(self.input, "{what}").unwrap();
+        self.input.flush().unwrap();
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the process ended");
+            // The test harness talks too.
+            if let Some(said) = line.trim_end().split("=> ").nth(1) {
+                return said.to_owned();
+            }
+        }
+    }
+
+    /// Stops it, or lets it go on.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Does nothing but in a process that was started to do it.
+#[test]
+fn what_the_other_process_does() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let lease = Duration::from_millis(std::env::var(LEASE).unwrap().parse().unwrap());
+    let unfenced = std::env::var_os(UNFENCED).is_some();
+    let options = Options { lease, unfenced, on_failure: |_| println!("=> failed"), ..Options::default() };
+    let store = ServerStore::open(&url, options).unwrap();
+    let mut claimed: Vec<(String, Lease, Arc<Durable>)> = Vec::new();
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["claim", run] => match store.claim(&tenant(), &run.into()) {
+                Some(lease) => {
+                    claimed.retain(|(known, ..)| known != run);
+                    claimed.push((run.to_owned(), lease, Arc::default()));
+                    println!("=> claimed");
+                }
+                None => println!("=> driven"),
+            },
+            ["write", run, seq] => {
+                let (_, _, durable) = claimed.iter().find(|(known, ..)| known == run).unwrap();
+                let unit = unit(seq.parse().unwrap());
+                let until = unit.next_seq();
+                store.append(Entry { force: true, durable: durable.clone(), ..entry(run, unit) });
+                let done = || (durable.next_seq() >= until || durable.is_refused()).then(|| durable.is_refused());
+                println!("=> {}", if wait_for("the end of a write", done) { "refused" } else { "durable" });
+            }
+            _ => panic!("what is {line:?}?"),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A wire between a store and its server that can be cut at any byte.
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU32, Ordering},
+    },
+    thread,
+};
+
+/// What the wire does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Does {
+    /// Everything arrives.
+    Carry,
+    /// The next commit does not arrive at the server, and the connection breaks.
+    CutBeforeCommit,
+    /// The next commit arrives, and its answer does not; the connection breaks.
+    CutAfterCommit,
+    /// Nothing arrives, and nothing breaks.
+    Hole,
+}
+
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    does: Arc<AtomicU8>,
+    /// How often it was cut.
+    cuts: Arc<AtomicU32>,
+}
+
+impl Proxy {
+    pub(crate) fn to(server: u16) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (does, cuts) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
+        let shared = (does.clone(), cuts.clone());
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+                connect(client, server, &shared.0, &shared.1);
+            }
+        });
+        Proxy { port, does, cuts }
+    }
+
+    pub(crate) fn does(&self, what: Does) {
+        self.does.store(what as u8, Ordering::SeqCst);
+    }
+
+    pub(crate) fn cuts(&self) -> u32 {
+        self.cuts.load(Ordering::SeqCst)
+    }
+}
+
+fn connect(client: TcpStream, server: TcpStream, does: &Arc<AtomicU8>, cuts: &Arc<AtomicU32>) {
+    let unheard = Arc::new(AtomicU8::new(0));
+    for to_server in [true, false] {
+        let (mut from, mut to) = match to_server {
+            true => (client.try_clone().unwrap(), server.try_clone().unwrap()),
+            false => (server.try_clone().unwrap(), client.try_clone().unwrap()),
+        };
+        let (does, cuts, unheard) = (does.clone(), cuts.clone(), unheard.clone());
+        thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 16];
+            while let Ok(read @ 1..) = from.read(&mut buffer) {
+                let bytes = &buffer[..read];
+                while does.load(Ordering::SeqCst) == Does::Hole as u8 {
+                    thread::yield_now();
+                }
+                let commits = to_server && bytes.windows(6).any(|word| word == b"COMMIT");
+                let is = |what: Does| {
+                    commits && does.compare_exchange(what as u8, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+                };
+                if is(Does::CutBeforeCommit) {
+                    cuts.fetch_add(1, Ordering::SeqCst);
+                    break;
+                }
+                if is(Does::CutAfterCommit) {
+                    unheard.store(1, Ordering::SeqCst);
+                }
+                if !to_server && unheard.load(Ordering::SeqCst) == 1 {
+                    cuts.fetch_add(1, Ordering::SeqCst);
+                    break;
+                }
+                if to.write_all(bytes).is_err() {
+                    break;
+                }
+            }
+            let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+        });
+    }
+}

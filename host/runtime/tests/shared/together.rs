@@ -1,0 +1,136 @@
+//! Processes that do the same at the same time.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use flowcell_runtime::{
+    FlowRunner, OpenError, Pinned,
+    fact::Fact,
+    ports::{Pin, Standing},
+    rows::Runs,
+    server::Options,
+};
+
+use super::{
+    flows::{COUNTS, graph, options, tenant},
+    place::{Place, Store},
+    units::{everything, standing, unit},
+    wait_for,
+};
+
+fn open(place: &Place) -> Arc<Store> {
+    Arc::new(place.open_with(Options::default()))
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// R18: a hundred times the same start, in four processes.
+pub(crate) fn of_many_that_begin_the_same_run_one_does(place: &Place) {
+    let stores: Vec<_> = (0..4).map(|_| open(place)).collect();
+    let begin = |index: usize| {
+        let store = stores[index % 4].clone();
+        thread::spawn(move || {
+            let flow = Pinned { graph: graph(COUNTS), pin: Pin("f".into()) };
+            match FlowRunner::new(flow, store.world(COUNTS), options("r")) {
+                Ok(runner) => block_on(runner.accept()).is_ok(),
+                Err(OpenError::Driven(_)) => false,
+                Err(error) => panic!("{error}"),
+            }
+        })
+    };
+    let begun: Vec<_> = (0..100).map(begin).collect();
+    let accepted = begun.into_iter().map(|thread| thread.join().unwrap()).filter(|accepted| *accepted).count();
+    assert!(accepted > 0);
+    let units = everything(&*stores[0].journal, "r");
+    let starts = units.iter().flat_map(|unit| &unit.facts).filter(|fact| matches!(fact, Fact::RunStarted { .. }));
+    assert_eq!(starts.count(), 1);
+}
+
+pub(crate) fn work_is_shared_out_once(place: &Place) {
+    let stores: Vec<_> = (0..4).map(|_| open(place)).collect();
+    for run in 0..40 {
+        stores[0].append(standing(&format!("r{run}"), unit(0), Standing::Active));
+    }
+    let parked = Standing::Parked { due: Some(7), needs_attention: false };
+    stores[0].append(standing("due", unit(0), parked));
+    stores[0].settle();
+    stores[0].let_go();
+    stores[0].settle();
+    // Each gets as much as it asks for, of what is left.
+    let work = |store: &Arc<Store>, limit| store.server.as_ref().unwrap().work(&tenant(), 7, limit).unwrap();
+    let first: Vec<_> = stores.iter().map(|store| work(store, 3)).collect();
+    assert!(first.iter().all(|mine| mine.len() == 3));
+    // All at once: what another is about to claim is passed over, and nothing is claimed twice.
+    let left = Arc::new(AtomicUsize::new(41 - 12));
+    let take = |store: &Arc<Store>| {
+        let (store, left) = (store.clone(), left.clone());
+        thread::spawn(move || {
+            let mut mine = Vec::new();
+            wait_for("the rest of the work", || {
+                let some = store.server.as_ref().unwrap().work(&tenant(), 7, 3).unwrap();
+                assert!(some.len() <= 3);
+                left.fetch_sub(some.len(), Ordering::SeqCst);
+                mine.extend(some);
+                (left.load(Ordering::SeqCst) == 0).then_some(())
+            });
+            mine
+        })
+    };
+    let found: Vec<_> = stores.iter().map(take).collect();
+    let mut found: Vec<_> = found.into_iter().map(|thread| thread.join().unwrap()).collect();
+    found.extend(first);
+    let runs: BTreeSet<_> = found.iter().flatten().map(|offer| offer.run.as_str().to_owned()).collect();
+    assert_eq!(runs.len(), 41);
+    // What nobody drives is given back.
+    drop(found);
+    stores.iter().for_each(|store| store.settle());
+    assert_eq!(stores[1].server.as_ref().unwrap().work(&tenant(), 7, 100).unwrap().len(), 41);
+}
+
+pub(crate) fn a_run_that_kills_whoever_claims_it_is_parked(place: &Place) {
+    let store = open(place);
+    store.append(standing("r", unit(0), Standing::Active));
+    store.settle();
+    store.let_go();
+    store.settle();
+    let server = store.server.as_ref().unwrap();
+    for _ in 0..3 {
+        assert_eq!(server.work(&tenant(), 0, 10).unwrap().len(), 1);
+        store.settle();
+    }
+    assert!(server.work(&tenant(), 0, 10).unwrap().is_empty());
+    let (row, _) = server.run(&tenant(), &"r".into()).unwrap().unwrap();
+    assert_eq!((row.status.as_str(), row.due), ("needs_attention", None));
+    // A person may try it again.
+    assert!(store.leases.claim(&tenant(), &"r".into()).is_some());
+}
+
+/// What one process writes, another reads by its number.
+pub(crate) fn events_are_read_in_any_process(place: &Place) {
+    let (one, two) = (open(place), open(place));
+    let reader = thread::spawn(move || {
+        let mut seen = Vec::new();
+        wait_for("all units", || {
+            let more = two.journal.read(&tenant(), &"r".into(), seen.len() as u64, 10).unwrap();
+            seen.extend(more.iter().map(|unit| unit.first_seq));
+            (seen.len() == 200).then_some(())
+        });
+        seen
+    });
+    for seq in 0..200 {
+        one.append(standing("r", unit(seq), Standing::Active));
+        if seq % 10 == 0 {
+            one.journal.force();
+        }
+    }
+    one.journal.force();
+    assert_eq!(reader.join().unwrap(), (0..200).collect::<Vec<_>>());
+}

@@ -1,0 +1,161 @@
+//! Processes that stand still, and what they had claimed.
+
+use std::{sync::Arc, time::Duration};
+
+use flowcell_contract::{Json, Value};
+use flowcell_runtime::{
+    FlowRunner, Pinned, Request, RunStatus,
+    fact::Write,
+    ports::{Durable, Entry, Journal, Leases, Pin, StateStore},
+    server::{Options, ServerStore},
+};
+
+use super::{
+    flows::{ASKS, answered, graph, options, tenant},
+    place::Place,
+    process::Process,
+    units::{entry, everything, unit},
+    wait_for,
+};
+
+const LEASE: Duration = Duration::from_millis(1_500);
+
+fn url(place: &Place) -> String {
+    let Place::Server(server, database) = place else { panic!("no server") };
+    server.url(database)
+}
+
+fn open(place: &Place) -> Arc<ServerStore> {
+    Arc::new(ServerStore::open(&url(place), Options { lease: LEASE, ..Options::default() }).unwrap())
+}
+
+/// Appends a unit, and waits for what becomes of it. Answers whether it is durable.
+fn write(store: &ServerStore, run: &str, seq: u64, durable: &Arc<Durable>) -> bool {
+    let until = unit(seq).next_seq();
+    store.append(Entry { force: true, durable: durable.clone(), ..entry(run, unit(seq)) });
+    let done = || (durable.next_seq() >= until || durable.is_refused()).then(|| !durable.is_refused());
+    wait_for("the end of a write", done)
+}
+
+/// R14: SIGSTOP past the lease, a takeover, and SIGCONT. Tells what went wrong.
+fn stop_and_go_on(place: &Place, unfenced: bool) -> Result<(), String> {
+    let mut zombie = Process::start(&url(place), LEASE, unfenced);
+    assert_eq!(zombie.tell("claim r"), "claimed");
+    assert_eq!(zombie.tell("write r 0"), "durable");
+    let store = open(place);
+    assert!(store.claim(&tenant(), &"r".into()).is_none(), "the run is driven");
+    zombie.signal("STOP");
+    let lease = wait_for("the end of the lease", || store.claim(&tenant(), &"r".into()));
+    let before = everything(&*store, "r");
+    zombie.signal("CONT");
+    let said = zombie.tell("write r 1");
+    if said != "refused" {
+        return Err(format!("the stopped process says `{said}`"));
+    }
+    if everything(&*store, "r") != before {
+        return Err("the stopped process has written".into());
+    }
+    // The new driver goes on, and so does the process that was stopped, with other runs.
+    assert!(write(&store, "r", 1, &Arc::default()));
+    assert_eq!(zombie.tell("claim s"), "claimed");
+    assert_eq!(zombie.tell("write s 0"), "durable");
+    assert_eq!(zombie.tell("claim r"), "driven");
+    drop(lease);
+    assert_eq!(everything(&*store, "r").len(), 2);
+    Ok(())
+}
+
+pub(crate) fn a_process_that_was_stopped_for_longer_than_its_lease_writes_nothing(place: &Place) {
+    stop_and_go_on(place, false).unwrap();
+}
+
+/// R34: the test above sees what fences are for.
+pub(crate) fn without_fences_a_stopped_process_is_noticed_to_write(place: &Place) {
+    assert_eq!(stop_and_go_on(place, true).unwrap_err(), "the stopped process says `durable`");
+}
+
+/// The epoch alone refuses, whatever the process believes.
+pub(crate) fn what_somebody_else_has_claimed_is_not_written(place: &Place) {
+    let store = open(place);
+    let (lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
+    assert!(write(&store, "r", 0, &durable));
+    place.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
+    assert!(!write(&store, "r", 1, &durable));
+    assert_eq!(everything(&*store, "r").len(), 1);
+    // What comes later is refused too, until the run is claimed again.
+    assert!(!write(&store, "r", 1, &Arc::default()));
+    assert!(store.claim(&tenant(), &"r".into()).is_none(), "it is driven here");
+    drop(lease);
+    let _lease = wait_for("a new claim", || store.claim(&tenant(), &"r".into()));
+    assert!(write(&store, "r", 1, &Arc::default()));
+    // Nobody appends without a claim.
+    assert!(!write(&store, "unclaimed", 0, &Arc::default()));
+    assert_eq!(store.find(&tenant(), &"unclaimed".into()).unwrap(), None);
+}
+
+/// Whatever a driver has come to that the store did not take has not happened.
+pub(crate) fn a_driver_that_is_refused_says_that_the_run_goes_on(place: &Place) {
+    let store = place.open_with(Options { lease: LEASE, ..Options::default() });
+    let block_on = |runner: FlowRunner| {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(runner.run())
+    };
+    let prepare = || {
+        let flow = Pinned { graph: graph(ASKS), pin: Pin("f".into()) };
+        FlowRunner::new(flow, store.world(ASKS), answered("r")).unwrap()
+    };
+    let flow = Pinned { graph: graph(ASKS), pin: Pin("f".into()) };
+    let parked = block_on(FlowRunner::new(flow, store.world(ASKS), options("r")).unwrap());
+    assert_eq!(parked.status, RunStatus::Parked);
+    let before = everything(&*store.journal, "r");
+    let lost = prepare();
+    place.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
+    assert_eq!(block_on(lost).status, RunStatus::Running);
+    assert_eq!(everything(&*store.journal, "r"), before);
+    let lost = prepare();
+    place.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
+    let asked = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert!(asked.block_on(lost.ask(Request::Cancel)).is_err());
+    assert_eq!(block_on(prepare()).status, RunStatus::Succeeded);
+}
+
+pub(crate) fn a_run_of_somebody_who_died_is_taken_over(place: &Place) {
+    let mut process = Process::start(&url(place), LEASE, false);
+    assert_eq!(process.tell("claim r"), "claimed");
+    assert_eq!(process.tell("write r 0"), "durable");
+    let store = open(place);
+    assert!(store.work(&tenant(), 0, 10).unwrap().is_empty());
+    process.signal("KILL");
+    let found = wait_for("the run", || store.work(&tenant(), 0, 10).unwrap().pop());
+    assert_eq!(found.run.as_str(), "r");
+    let lease = store.claim(&tenant(), &"r".into()).unwrap();
+    drop(found);
+    assert!(write(&store, "r", 1, &Arc::default()));
+    drop(lease);
+}
+
+/// State that two processes write from the same version: one of them is refused, and with it whoever may have seen what
+/// it has not written.
+pub(crate) fn what_was_seen_and_never_written_takes_its_readers_with_it(place: &Place) {
+    let (one, two) = (open(place), open(place));
+    let set = |store: &ServerStore, run: &str, value: u64, durable: &Arc<Durable>| {
+        let write = Write { key: "k".into(), value: Value::from(Json::from(value)), expected: None };
+        let writes = Some(store.stage(&tenant(), &"f".into(), vec![write]).unwrap());
+        store.append(Entry { writes, durable: durable.clone(), ..entry(run, unit(0)) });
+    };
+    let ends: [Arc<Durable>; 3] = Default::default();
+    let _leases = ["a", "b"].map(|run| one.claim(&tenant(), &run.into()).unwrap());
+    let _lease = two.claim(&tenant(), &"c".into()).unwrap();
+    set(&two, "c", 2, &ends[2]);
+    two.force();
+    wait_for("the first write", || (ends[2].next_seq() > 0).then_some(()));
+    // As if it had been seen before that.
+    place.execute("", "UPDATE flowcell_state SET version = 5");
+    place.execute("", "UPDATE flowcell_state SET version = 1");
+    set(&one, "a", 1, &ends[0]);
+    place.execute("", "UPDATE flowcell_state SET version = 5");
+    one.append(Entry { durable: ends[1].clone(), ..entry("b", unit(0)) });
+    one.force();
+    wait_for("refusal", || (ends[0].is_refused() && ends[1].is_refused()).then_some(()));
+    assert_eq!(StateStore::get(&*one, &tenant(), "f", "k").unwrap().unwrap().1, 5);
+    assert!(everything(&*one, "a").is_empty() && everything(&*one, "b").is_empty());
+}

@@ -1,0 +1,61 @@
+//! Every store by the same measure: what all keep, refuse and notice alike.
+//!
+//! The servers are real: installed programs, started for these tests. `FLOWCELL_TEST_SERVERS=1` makes a missing one a
+//! failure; else its tests say by name that they are skipped.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+#[path = "stores/copies.rs"]
+mod copies;
+#[path = "stores/damage.rs"]
+mod damage;
+#[path = "stores/differential.rs"]
+mod differential;
+mod flows;
+#[path = "stores/place.rs"]
+mod place;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "stores/servers.rs"]
+mod servers;
+#[path = "stores/settings.rs"]
+mod settings;
+#[path = "stores/suite.rs"]
+mod suite;
+#[path = "stores/units.rs"]
+mod units;
+
+/// Runs each test of the suite against each store.
+macro_rules! everywhere {
+    ($($room:ident :: $test:ident)*) => {
+        mod memory { $(#[test] fn $test() { crate::$room::$test(&crate::place::Place::Memory); })* }
+        mod sqlite { $(#[test] fn $test() { crate::$room::$test(&crate::place::Place::sqlite()); })* }
+        mod mysql { $(#[test] fn $test() { crate::on_server(flowcell_runtime::server::Dialect::MySql, crate::$room::$test); })* }
+        mod postgres { $(#[test] fn $test() { crate::on_server(flowcell_runtime::server::Dialect::Postgres, crate::$room::$test); })* }
+    };
+}
+
+everywhere! {
+    suite::a_parked_run_goes_on_in_another_process_and_a_finished_one_is_not_repeated
+    suite::the_same_id_with_another_input_is_refused
+    suite::a_run_is_driven_by_one
+    suite::units_are_read_from_anywhere
+    suite::large_values_are_put_back_to_the_byte
+    suite::units_that_are_large_together_are_read_one_after_another
+    suite::state_has_versions
+    suite::keys_are_bytes
+    suite::large_state_is_put_back
+    suite::the_cache_forgets_in_time
+    suite::lists_tell_how_runs_stand
+    suite::work_is_what_is_active_or_due
+    suite::a_forgotten_run_leaves_a_tombstone
+    suite::what_is_named_in_whatever_way_stays
+    damage::damage_is_noticed_and_harms_no_other_run
+    damage::a_journal_that_has_lost_its_end_is_noticed
+    damage::large_values_that_are_damaged_are_told
+}
+
+fn on_server(dialect: flowcell_runtime::server::Dialect, test: fn(&place::Place)) {
+    if let Some(place) = place::Place::server(dialect) {
+        test(&place);
+    }
+}

@@ -1,0 +1,128 @@
+//! Whole stores, copied from each kind to each other, looked through and backed up.
+
+use flowcell_contract::{Json, Value};
+use flowcell_runtime::{
+    fact::Write,
+    limits::INLINE_BYTES,
+    ports::{Entry, Record, Standing},
+    rows::{
+        Filter,
+        whole::{Amount, Whole, check, copy},
+    },
+    server::Dialect,
+    sqlite::{SqliteStore, stop_process},
+};
+
+use super::{
+    flows::tenant,
+    place::{Place, Store},
+    units::{entry, everything, outputs, record, standing, text, unit},
+};
+
+/// A store with something of everything.
+fn filled(place: &Place) -> Store {
+    let store = place.open();
+    let large = Json::array([text(INLINE_BYTES), text(INLINE_BYTES + 1), Json::from("ü\u{0}")]);
+    let units = outputs((0..20_u64).map(Json::from).chain([large.clone()]));
+    units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
+    store.append(standing("r", unit(21), Standing::Parked { due: Some(9), needs_attention: true }));
+    let below = Record { parent: Some("r".into()), depth: 1, ..record("r") };
+    store.append(Entry { record: Some(below), ..entry("r.child", unit(0)) });
+    store.append(entry("gone", unit(0)));
+    let write = |key: &str, value| Write { key: key.into(), value: Value::from(value), expected: None };
+    let writes = vec![write("k", Json::Null), write("k", large), write("é\u{0} ", Json::from(1_u64))];
+    let staged = store.state.stage(&tenant(), &"f".into(), writes).unwrap();
+    store.append(Entry { writes: Some(staged), ..entry("s", unit(0)) });
+    store.blobs.put(&tenant(), b"a file".as_slice().into(), "text/plain");
+    store.forget("gone");
+    store.settle();
+    store.let_go();
+    store.settle();
+    store
+}
+
+fn whole(store: &Store) -> &dyn Whole {
+    match (&store.sqlite, &store.server) {
+        (Some(store), _) => &**store,
+        (_, Some(store)) => &**store,
+        _ => panic!("a store in memory is not copied"),
+    }
+}
+
+/// What a store tells, without the order in which its rows were made.
+fn told(store: &Store) -> Vec<String> {
+    let mut told = Vec::new();
+    for run in ["r", "r.child", "s", "gone"] {
+        let key = (tenant(), run.into());
+        told.push(format!("{:?}", store.journal.find(&key.0, &key.1).map_err(|error| error.to_string())));
+        told.push(format!("{:?}", everything(&*store.journal, run)));
+        told.push(format!("{:?}", store.runs().run(&key.0, &key.1).unwrap()));
+        told.push(format!("{:?}", store.runs().children(&key.0, &key.1).unwrap()));
+    }
+    told.push(format!("{:?}", store.runs().runs(&tenant(), &Filter { limit: 9, ..Filter::default() }).unwrap()));
+    for key in ["k", "é\u{0} "] {
+        let found = store.state.get(&tenant(), "f", key).unwrap();
+        told.push(format!("{:?}", found.map(|(value, version)| (value.text().to_owned(), version))));
+    }
+    told
+}
+
+fn places() -> Vec<Place> {
+    let servers = [Dialect::MySql, Dialect::Postgres].into_iter().filter_map(Place::server);
+    [Place::sqlite()].into_iter().chain(servers).collect()
+}
+
+#[test]
+fn a_copy_tells_what_the_original_does() {
+    for from in places() {
+        let original = filled(&from);
+        let expected = told(&original);
+        for to in places() {
+            let made = to.open();
+            let amount = copy(whole(&original), whole(&made)).unwrap();
+            assert_eq!(amount, Amount { runs: 4, units: 24, values: 2, blobs: 3 });
+            assert_eq!(told(&made), expected);
+            let checked = check(whole(&made)).unwrap();
+            assert_eq!((checked.amount, checked.damage), (amount, Vec::<String>::new()));
+            assert!(copy(whole(&original), whole(&made)).unwrap_err().to_string().contains("not empty"));
+            // It can be gone on with.
+            made.append(entry("r", unit(22)));
+            made.settle();
+            assert_eq!(everything(&*made.journal, "r").len(), 23);
+        }
+    }
+}
+
+#[test]
+fn damage_is_found_wherever_it_is() {
+    for place in places() {
+        let store = filled(&place);
+        place.execute(
+            "UPDATE units SET ts = ts + 1 WHERE first_seq = 3; DELETE FROM blobs WHERE length(bytes) = 65539;
+                UPDATE blobs SET bytes = x'31' WHERE length(bytes) = 6",
+            "UPDATE flowcell_units SET ts = ts + 1 WHERE first_seq = 3",
+        );
+        if store.server.is_some() {
+            place.execute("", "DELETE FROM flowcell_blobs WHERE size = 65539");
+            place.execute("", "UPDATE flowcell_blobs SET bytes = '1' WHERE size = 6");
+        }
+        let damage = check(whole(&store)).unwrap().damage;
+        let has = |what: &str| damage.iter().any(|told| told.contains(what));
+        assert!(has("the journal of run `r` is damaged: the checksum at event 3 is wrong"), "{damage:?}");
+        assert!(has("the state `k` of the flow `f` is damaged"), "{damage:?}");
+        assert!(has("has another content"), "{damage:?}");
+        assert_eq!(damage.len(), 3, "{damage:?}");
+    }
+}
+
+#[test]
+fn a_backup_is_a_store() {
+    let place = Place::sqlite();
+    let store = filled(&place);
+    let folder = tempfile::tempdir().unwrap();
+    store.sqlite.as_ref().unwrap().back_up(folder.path()).unwrap();
+    let copy = SqliteStore::open(folder.path(), stop_process).unwrap();
+    assert!(check(&copy).unwrap().damage.is_empty());
+    assert_eq!(everything(&copy, "r"), everything(&*store.journal, "r"));
+    assert!(store.sqlite.as_ref().unwrap().back_up(folder.path()).is_err());
+}

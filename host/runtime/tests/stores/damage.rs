@@ -1,0 +1,81 @@
+//! What every store makes of damage.
+
+use flowcell_contract::Json;
+use flowcell_runtime::{limits::INLINE_BYTES, server::Dialect};
+
+use super::{
+    flows::{ASKS, COUNTS, options, tenant},
+    place::Place,
+    suite::{next, prepare, run},
+    units::{entry, everything, outputs, text},
+};
+
+pub(crate) fn damage_is_noticed_and_harms_no_other_run(place: &Place) {
+    if !place.lasts() {
+        return;
+    }
+    let store = place.open();
+    for name in ["a", "b"] {
+        run(&store, COUNTS, options(name));
+    }
+    let store = next(place, store);
+    let whole = everything(&*store.journal, "b");
+    place.execute(
+        "UPDATE units SET body = replace(body, 'TaskSucceeded', 'TaskSucceedee') WHERE run = (SELECT id FROM runs WHERE run = 'a')",
+        &damage("body", "TaskSucceeded", "TaskSucceedee", "a", place),
+    );
+    let told = store.journal.read(&tenant(), &"a".into(), 0, 1_000).unwrap_err().to_string();
+    assert!(told.starts_with("the journal of run `a` is damaged: the checksum at event"), "{told}");
+    assert!(prepare(&store, COUNTS, options("a")).is_err());
+    assert_eq!(everything(&*store.journal, "b"), whole);
+}
+
+/// A statement that replaces words in a column of the units of a run.
+fn damage(column: &str, from: &str, to: &str, run: &str, place: &Place) -> String {
+    let of = format!("WHERE run IN (SELECT id FROM flowcell_runs WHERE run = '{run}')");
+    match place {
+        Place::Server(server, _) if server.dialect == Dialect::Postgres => format!(
+            "UPDATE flowcell_units SET {column} = convert_to(replace(convert_from({column}, 'UTF8'), '{from}', '{to}'), 'UTF8') {of}"
+        ),
+        _ => format!("UPDATE flowcell_units SET {column} = replace({column}, '{from}', '{to}') {of}"),
+    }
+}
+
+pub(crate) fn a_journal_that_has_lost_its_end_is_noticed(place: &Place) {
+    if !place.lasts() {
+        return;
+    }
+    let store = place.open();
+    run(&store, ASKS, options("a"));
+    let store = next(place, store);
+    let whole = everything(&*store.journal, "a");
+    let end = whole.last().unwrap().next_seq();
+    for (kept, lost) in whole.iter().enumerate().rev().take(3) {
+        let here = lost.first_seq;
+        place.execute(
+            &format!("DELETE FROM units WHERE first_seq >= {here}"),
+            &format!("DELETE FROM flowcell_units WHERE first_seq >= {here}"),
+        );
+        for (from, limit) in [(0, 1_000), (0, kept + 1), (here, 1), (end, 1)] {
+            let told = store.journal.read(&tenant(), &"a".into(), from, limit).unwrap_err().to_string();
+            let why = format!("it should end before event {end}, and ends before event {here}");
+            assert_eq!(told, format!("the journal of run `a` is damaged: {why}"));
+        }
+        assert_eq!(store.journal.read(&tenant(), &"a".into(), 0, kept).unwrap(), whole[..kept]);
+        assert!(prepare(&store, ASKS, options("a")).is_err());
+    }
+}
+
+pub(crate) fn large_values_that_are_damaged_are_told(place: &Place) {
+    if !place.lasts() {
+        return;
+    }
+    let store = place.open();
+    store.append(entry("r", outputs([Json::object([("a", text(INLINE_BYTES))])]).remove(0)));
+    let store = next(place, store);
+    let told = || store.journal.read(&tenant(), &"r".into(), 0, 1).unwrap_err().to_string();
+    place.execute("UPDATE blobs SET bytes = x'31'", "UPDATE flowcell_blobs SET bytes = '1'");
+    assert!(told().contains("at event 0: the blob ") && told().ends_with("has another content"), "{}", told());
+    place.execute("DELETE FROM blobs", "DELETE FROM flowcell_blobs");
+    assert!(told().ends_with("is missing"), "{}", told());
+}

@@ -1,0 +1,179 @@
+//! A place where a store is, of whatever kind, and what every kind can do.
+
+use std::sync::{Arc, Mutex};
+
+use flowcell_contract::{RunId, Tenant};
+use flowcell_runtime::{
+    World,
+    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState},
+    ports::{Blobs, CacheStore, Entry, Journal, Lease, Leases, StateStore, StoreError},
+    rows::{Runs, Swept},
+    server::{Dialect, Options, ServerStore},
+    sqlite::{SqliteStore, stop_process},
+};
+
+use super::{
+    flows::{Nodes, Shelf, graph, tenant},
+    servers::{Server, server},
+};
+
+/// Where a store is.
+pub(crate) enum Place {
+    Memory,
+    Folder(tempfile::TempDir),
+    Server(&'static Server, String),
+}
+
+/// A store as a process has it.
+pub(crate) struct Store {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) state: Arc<dyn StateStore>,
+    pub(crate) cache: Arc<dyn CacheStore>,
+    pub(crate) blobs: Arc<dyn Blobs>,
+    pub(crate) leases: Arc<dyn Leases>,
+    pub(crate) sqlite: Option<Arc<SqliteStore>>,
+    pub(crate) server: Option<Arc<ServerStore>>,
+    /// Claims of runs that are written to directly.
+    claimed: Mutex<Vec<(RunId, Lease)>>,
+}
+
+impl Place {
+    pub(crate) fn sqlite() -> Place {
+        Place::Folder(tempfile::tempdir().unwrap())
+    }
+
+    /// A new database; none: the server is not installed.
+    pub(crate) fn server(dialect: Dialect) -> Option<Place> {
+        let server = server(dialect)?;
+        Some(Place::Server(server, server.database()))
+    }
+
+    /// Whether what is written is there after the process.
+    pub(crate) fn lasts(&self) -> bool {
+        !matches!(self, Place::Memory)
+    }
+
+    pub(crate) fn open(&self) -> Store {
+        self.open_with(Options { spared: std::time::Duration::ZERO, ..Options::default() })
+    }
+
+    pub(crate) fn open_with(&self, options: Options) -> Store {
+        match self {
+            Place::Memory => Store {
+                journal: Arc::new(MemoryJournal::default()),
+                state: Arc::new(MemoryState::default()),
+                cache: Arc::new(MemoryCache::default()),
+                blobs: Arc::new(MemoryBlobs::default()),
+                leases: Arc::new(LocalLeases::default()),
+                sqlite: None,
+                server: None,
+                claimed: Mutex::default(),
+            },
+            Place::Folder(folder) => {
+                let store = Arc::new(SqliteStore::open(folder.path(), stop_process).unwrap());
+                Store {
+                    journal: store.clone(),
+                    state: store.clone(),
+                    cache: Arc::new(MemoryCache::default()),
+                    blobs: store.clone(),
+                    leases: Arc::new(LocalLeases::default()),
+                    sqlite: Some(store),
+                    server: None,
+                    claimed: Mutex::default(),
+                }
+            }
+            Place::Server(server, database) => {
+                let store = Arc::new(ServerStore::open(&server.url(database), options).unwrap());
+                Store {
+                    journal: store.clone(),
+                    state: store.clone(),
+                    cache: store.clone(),
+                    blobs: store.clone(),
+                    leases: store.clone(),
+                    sqlite: None,
+                    server: Some(store),
+                    claimed: Mutex::default(),
+                }
+            }
+        }
+    }
+
+    /// A statement past the store, if it has a database.
+    pub(crate) fn execute(&self, sqlite: &str, server: &str) {
+        match self {
+            Place::Memory => {}
+            Place::Folder(folder) => {
+                let database = rusqlite::Connection::open(folder.path().join("flowcell.db")).unwrap();
+                database.execute_batch(sqlite).unwrap();
+            }
+            Place::Server(on, database) => on.execute(database, &[server]),
+        }
+    }
+}
+
+impl Store {
+    /// A world in which flows of these nodes run.
+    pub(crate) fn world(&self, nodes: &str) -> Arc<World> {
+        let mut world = World::in_memory(Arc::new(Nodes), Arc::new(Shelf(graph(nodes))));
+        world.journal = self.journal.clone();
+        world.state = self.state.clone();
+        world.cache = self.cache.clone();
+        world.blobs = self.blobs.clone();
+        world.leases = self.leases.clone();
+        Arc::new(world)
+    }
+
+    /// Appends to a run that this process claims first, and for as long as the store is there.
+    pub(crate) fn append(&self, entry: Entry) {
+        if entry.record.as_ref().is_none_or(|record| record.parent.is_none()) {
+            self.hold(entry.run.as_str());
+        }
+        self.journal.append(entry);
+    }
+
+    /// Claims a run for as long as the store is there.
+    pub(crate) fn hold(&self, run: &str) {
+        let mut claimed = self.claimed.lock().unwrap();
+        if !claimed.iter().any(|(known, _)| known.as_str() == run) {
+            claimed.extend(self.leases.claim(&tenant(), &run.into()).map(|lease| (run.into(), lease)));
+        }
+    }
+
+    /// Nothing is written directly any more.
+    pub(crate) fn let_go(&self) {
+        self.claimed.lock().unwrap().clear();
+    }
+
+    /// Waits until what was written is durable.
+    pub(crate) fn settle(&self) {
+        match (&self.sqlite, &self.server) {
+            (Some(store), _) => drop(store.sweep(&Tenant::from("nobody")).unwrap()),
+            (_, Some(store)) => store.settle().unwrap(),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn runs(&self) -> &dyn Runs {
+        match (&self.sqlite, &self.server) {
+            (Some(store), _) => store.reader(),
+            (_, Some(store)) => &**store,
+            _ => panic!("a store in memory has no lists"),
+        }
+    }
+
+    pub(crate) fn forget(&self, run: &str) {
+        match (&self.sqlite, &self.server) {
+            (Some(store), _) => store.forget(&tenant(), &run.into()),
+            (_, Some(store)) => store.forget(&tenant(), &run.into()),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn sweep(&self) -> Result<Swept, StoreError> {
+        match (&self.sqlite, &self.server) {
+            (Some(store), _) => store.sweep(&tenant()),
+            (_, Some(store)) => store.sweep(&tenant()),
+            _ => Ok(Swept::default()),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Real servers, one of each for a test binary: started from the installed programs in a temporary folder, on a free port,
+//! and gone with the process, however that ends.
+
+use std::{
+    env,
+    fs::File,
+    net::TcpListener,
+    os::unix::fs::{MetadataExt, chown},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use flowcell_runtime::server::Dialect;
+use sqlx::{AssertSqlSafe, Connection, Executor};
+
+/// A server that runs.
+pub(crate) struct Server {
+    pub(crate) dialect: Dialect,
+    pub(crate) port: u16,
+    /// Its end of this pipe closes with the process, and whoever reads the other ends the server.
+    _watched: Child,
+}
+
+/// The user that servers run as when the tests run as root, which they refuse.
+const NOBODY: u32 = 65_534;
+
+/// Runs a server until nobody holds its input open any more, and removes its folder.
+const WATCHER: &str = r#"folder=$1; signal=$2; shift 2; exec 3<&0
+"$@" </dev/null >"$folder/log" 2>&1 &
+server=$!
+read -r _ <&3
+kill -s "$signal" "$server"; wait "$server"; rm -rf "$folder""#;
+
+static MYSQL: OnceLock<Result<Server, String>> = OnceLock::new();
+static POSTGRES: OnceLock<Result<Server, String>> = OnceLock::new();
+
+/// The server, which is started if nobody has. None: it is not installed, and the test is skipped by name.
+pub(crate) fn server(dialect: Dialect) -> Option<&'static Server> {
+    let (started, start): (_, fn() -> Result<Server, String>) = match dialect {
+        Dialect::MySql => (&MYSQL, start_mysql),
+        Dialect::Postgres => (&POSTGRES, start_postgres),
+    };
+    match started.get_or_init(start) {
+        Ok(server) => Some(server),
+        Err(why) => {
+            let test = std::thread::current().name().unwrap_or("a test").to_owned();
+            assert!(env::var_os("FLOWCELL_TEST_SERVERS").is_none(), "{test} needs a server: {why}");
+            eprintln!("skipped: {test}: {why}");
+            None
+        }
+    }
+}
+
+/// The first of these programs that is installed.
+fn program(names: &[&str], folders: &[&str]) -> Result<PathBuf, String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut all: Vec<PathBuf> = env::split_paths(&path).collect();
+    all.extend(folders.iter().map(PathBuf::from));
+    // Debian has the programs of each version in a folder of its own.
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    all.extend(versions.map(|version| version.path().join("bin")));
+    let found =
+        all.iter().flat_map(|folder| names.iter().map(move |name| folder.join(name))).find(|path| path.is_file());
+    found.ok_or_else(|| format!("`{}` is not installed", names[0]))
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A folder that the server's user may write to.
+fn folder(name: &str) -> PathBuf {
+    let folder = tempfile::Builder::new().prefix(&format!("flowcell-{name}-")).tempdir().unwrap().keep();
+    if is_root() {
+        chown(&folder, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    folder
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0)
+}
+
+/// The words before a program that let it run as somebody else than root.
+fn unprivileged() -> Vec<String> {
+    match is_root() {
+        true => ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(str::to_owned).into(),
+        false => vec!["env".into()],
+    }
+}
+
+fn prepare(folder: &Path, program: &Path, arguments: &[String]) -> Result<(), String> {
+    let words = unprivileged();
+    let log = File::create(folder.join("prepare.log")).unwrap();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg(program).args(arguments).env("HOME", folder).current_dir(folder);
+    let done = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).status();
+    match done {
+        Ok(status) if status.success() => Ok(()),
+        other => {
+            let log = std::fs::read_to_string(folder.join("prepare.log")).unwrap_or_default();
+            Err(format!("`{}` fails: {other:?}\n{log}", program.display()))
+        }
+    }
+}
+
+fn watch(folder: &Path, signal: &str, program: &Path, arguments: &[String]) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", WATCHER, "sh"]).arg(folder).arg(signal).args(unprivileged()).arg(program).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).env("HOME", folder).current_dir(folder);
+    command.spawn().unwrap()
+}
+
+fn start_postgres() -> Result<Server, String> {
+    let (postgres, initdb) = (program(&["postgres"], &[])?, program(&["initdb"], &[])?);
+    let (folder, port) = (folder("postgres"), free_port());
+    let data = folder.join("data").display().to_string();
+    let words = ["-D", &data, "-U", "flowcell", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"];
+    prepare(&folder, &initdb, &words.map(str::to_owned))?;
+    let (socket, number) = (folder.display().to_string(), port.to_string());
+    let words = ["-D", &data, "-p", &number, "-k", &socket, "-h", "127.0.0.1", "-c", "max_connections=300"];
+    let watched = watch(&folder, "QUIT", &postgres, &words.map(str::to_owned));
+    started(Server { dialect: Dialect::Postgres, port, _watched: watched }, &folder)
+}
+
+fn start_mysql() -> Result<Server, String> {
+    let server = program(&["mariadbd", "mysqld"], &["/usr/sbin", "/usr/libexec"])?;
+    let install = program(&["mariadb-install-db", "mysql_install_db"], &["/usr/scripts"])?;
+    let (folder, port) = (folder("mariadb"), free_port());
+    let data = format!("--datadir={}", folder.join("data").display());
+    let words = ["--no-defaults", &data, "--auth-root-authentication-method=normal", "--skip-test-db"];
+    prepare(&folder, &install, &words.map(str::to_owned))?;
+    let words = [
+        "--no-defaults".into(),
+        data,
+        format!("--port={port}"),
+        format!("--socket={}", folder.join("socket").display()),
+        format!("--pid-file={}", folder.join("pid").display()),
+        "--bind-address=127.0.0.1".into(),
+        "--max-allowed-packet=64M".into(),
+        "--max-connections=300".into(),
+        "--innodb-flush-log-at-trx-commit=1".into(),
+    ];
+    let watched = watch(&folder, "KILL", &server, &words);
+    started(Server { dialect: Dialect::MySql, port, _watched: watched }, &folder)
+}
+
+/// Waits until the server answers.
+fn started(server: Server, folder: &Path) -> Result<Server, String> {
+    let began = Instant::now();
+    loop {
+        let Err(error) = server.execute_in(server.first(), &["SELECT 1"]) else { return Ok(server) };
+        if began.elapsed() > Duration::from_secs(60) {
+            let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+            return Err(format!("the server does not start: {error}\n{log}"));
+        }
+        std::thread::yield_now();
+    }
+}
+
+static DATABASES: AtomicU32 = AtomicU32::new(0);
+
+impl Server {
+    /// The database that is always there.
+    fn first(&self) -> &'static str {
+        match self.dialect {
+            Dialect::MySql => "mysql",
+            Dialect::Postgres => "postgres",
+        }
+    }
+
+    /// The URL of a database, through a port.
+    pub(crate) fn url_by(&self, port: u16, database: &str) -> String {
+        match self.dialect {
+            Dialect::MySql => format!("mysql://root@127.0.0.1:{port}/{database}?ssl-mode=disabled"),
+            Dialect::Postgres => format!("postgres://flowcell@127.0.0.1:{port}/{database}?sslmode=disable"),
+        }
+    }
+
+    pub(crate) fn url(&self, database: &str) -> String {
+        self.url_by(self.port, database)
+    }
+
+    /// A new database.
+    pub(crate) fn database(&self) -> String {
+        let name = format!("t{}", DATABASES.fetch_add(1, Ordering::Relaxed));
+        self.execute_in(self.first(), &[&format!("CREATE DATABASE {name}")]).unwrap();
+        name
+    }
+
+    /// Does statements past the store.
+    pub(crate) fn execute(&self, database: &str, statements: &[&str]) {
+        self.execute_in(database, statements).unwrap();
+    }
+
+    /// Does a statement, if it can be done.
+    pub(crate) fn execute_if(&self, database: &str, statement: &str) {
+        let _ = self.execute_in(database, &[statement]);
+    }
+
+    /// Does something while a transaction of somebody else has done this.
+    pub(crate) fn locking(&self, database: &str, statement: &str, meanwhile: impl FnOnce()) {
+        let (url, dialect, sql) = (self.url(database), self.dialect, AssertSqlSafe(statement.to_owned()));
+        alone(async move {
+            match dialect {
+                Dialect::MySql => {
+                    let mut link = sqlx::MySqlConnection::connect(&url).await.unwrap();
+                    let mut transaction = link.begin().await.unwrap();
+                    sqlx::query(sql).fetch_all(&mut *transaction).await.unwrap();
+                    meanwhile();
+                    transaction.rollback().await.unwrap();
+                }
+                Dialect::Postgres => {
+                    let mut link = sqlx::PgConnection::connect(&url).await.unwrap();
+                    let mut transaction = link.begin().await.unwrap();
+                    sqlx::query(sql).fetch_all(&mut *transaction).await.unwrap();
+                    meanwhile();
+                    transaction.rollback().await.unwrap();
+                }
+            }
+        });
+    }
+
+    fn execute_in(&self, database: &str, statements: &[&str]) -> Result<(), sqlx::Error> {
+        let (url, dialect) = (self.url(database), self.dialect);
+        alone(async move {
+            match dialect {
+                Dialect::MySql => {
+                    let mut link = sqlx::MySqlConnection::connect(&url).await?;
+                    for statement in statements {
+                        link.execute(sqlx::raw_sql(AssertSqlSafe((*statement).to_owned()))).await?;
+                    }
+                }
+                Dialect::Postgres => {
+                    let mut link = sqlx::PgConnection::connect(&url).await?;
+                    for statement in statements {
+                        link.execute(sqlx::raw_sql(AssertSqlSafe((*statement).to_owned()))).await?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The number that a question is answered with, past the store.
+    pub(crate) fn number(&self, database: &str, question: &str) -> i64 {
+        let (url, dialect, sql) = (self.url(database), self.dialect, AssertSqlSafe(question.to_owned()));
+        alone(async move {
+            match dialect {
+                Dialect::MySql => {
+                    let mut link = sqlx::MySqlConnection::connect(&url).await.unwrap();
+                    sqlx::query_scalar(sql).fetch_one(&mut link).await.unwrap()
+                }
+                Dialect::Postgres => {
+                    let mut link = sqlx::PgConnection::connect(&url).await.unwrap();
+                    sqlx::query_scalar(sql).fetch_one(&mut link).await.unwrap()
+                }
+            }
+        })
+    }
+}
+
+fn alone<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}

@@ -1,0 +1,51 @@
+//! Servers that are set so that they could lose something, and stores of later versions, are refused.
+
+use flowcell_runtime::server::{Dialect, OpenServerError, Options, ServerStore};
+
+use super::servers::server;
+
+#[test]
+fn a_mysql_that_does_not_wait_for_the_disk_is_refused() {
+    let Some(server) = server(Dialect::MySql) else { return };
+    let database = server.database();
+    let refused = |setting: &str, wrong: &str, right: &str| {
+        server.execute(&database, &[&format!("SET GLOBAL {setting} = {wrong}")]);
+        let refused = ServerStore::open(&server.url(&database), Options::default()).err();
+        server.execute(&database, &[&format!("SET GLOBAL {setting} = {right}")]);
+        refused.unwrap().to_string()
+    };
+    let told = refused("innodb_flush_log_at_trx_commit", "2", "1");
+    let fix = "set it with: SET GLOBAL innodb_flush_log_at_trx_commit = 1";
+    assert!(told.contains("a power failure could lose") && told.ends_with(fix), "{told}");
+    let told = refused("max_allowed_packet", "16777216", "67108864");
+    assert!(told.ends_with("SET GLOBAL max_allowed_packet = 67108864"), "{told}");
+    assert!(ServerStore::open(&server.url(&database), Options::default()).is_ok());
+}
+
+#[test]
+fn a_postgres_that_does_not_wait_for_the_disk_is_refused() {
+    let Some(server) = server(Dialect::Postgres) else { return };
+    let database = server.database();
+    server.execute(&database, &[&format!("ALTER DATABASE {database} SET synchronous_commit = off")]);
+    let told = ServerStore::open(&server.url(&database), Options::default()).err().unwrap().to_string();
+    assert!(told.ends_with("ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()"), "{told}");
+    server.execute(&database, &[&format!("ALTER DATABASE {database} SET synchronous_commit = on")]);
+    assert!(ServerStore::open(&server.url(&database), Options::default()).is_ok());
+}
+
+#[test]
+fn a_store_of_a_later_version_is_refused_and_so_is_no_server() {
+    for dialect in [Dialect::MySql, Dialect::Postgres] {
+        let Some(server) = server(dialect) else { continue };
+        let database = server.database();
+        drop(ServerStore::open(&server.url(&database), Options::default()).unwrap());
+        drop(ServerStore::open(&server.url(&database), Options::default()).unwrap());
+        assert_eq!(server.number(&database, "SELECT count(*) FROM flowcell_version"), 1);
+        server.execute(&database, &["INSERT INTO flowcell_version (version) VALUES (1000)"]);
+        let refused = ServerStore::open(&server.url(&database), Options::default()).err();
+        assert!(matches!(refused, Some(OpenServerError::Newer { found: 1_000, .. })));
+        let patience = std::time::Duration::from_millis(200);
+        let nobody = ServerStore::open(&server.url_by(1, &database), Options { patience, ..Options::default() });
+        assert!(matches!(nobody, Err(OpenServerError::Unreachable(_))));
+    }
+}

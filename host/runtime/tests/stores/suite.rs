@@ -1,0 +1,319 @@
+//! What every store does alike.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Json, Tenant, Value};
+use flowcell_runtime::{
+    FlowRunner, OpenError, Pinned, RunOptions, RunResult, RunStatus,
+    fact::Write,
+    limits::{INLINE_BYTES, READ_BYTES},
+    ports::{Entry, Pin, Record, StageError, Standing},
+    rows::Filter,
+};
+
+use super::{
+    flows::{ASKS, COUNTS, answered, graph, options, tenant},
+    place::{Place, Store},
+    units::{entry, everything, outputs, record, standing, text, unit},
+};
+
+pub(crate) fn prepare(store: &Store, nodes: &str, options: RunOptions) -> Result<FlowRunner, OpenError> {
+    FlowRunner::new(Pinned { graph: graph(nodes), pin: Pin("f".into()) }, store.world(nodes), options)
+}
+
+pub(crate) fn run(store: &Store, nodes: &str, options: RunOptions) -> RunResult {
+    let runner = prepare(store, nodes, options).unwrap();
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(runner.run())
+}
+
+/// What the next process sees; of a store in memory there is no next.
+pub(crate) fn next(place: &Place, store: Store) -> Store {
+    if !place.lasts() {
+        return store;
+    }
+    store.let_go();
+    drop(store);
+    place.open()
+}
+
+pub(crate) fn a_parked_run_goes_on_in_another_process_and_a_finished_one_is_not_repeated(place: &Place) {
+    let store = place.open();
+    let parked = run(&store, ASKS, options("r"));
+    assert_eq!(parked.status, RunStatus::Parked);
+    let store = next(place, store);
+    let ended = run(&store, ASKS, answered("r"));
+    assert_eq!(ended.status, RunStatus::Succeeded);
+    let kinds: Vec<_> =
+        ended.events.iter().map(|event| event.kind).filter(|kind| kind.starts_with("harness")).collect();
+    assert_eq!(kinds, ["harness:start", "harness:parked", "harness:resumed", "harness:complete"]);
+    let store = next(place, store);
+    let again = run(&store, ASKS, answered("r"));
+    assert_eq!((again.status, &again.outputs, again.events.len()), (ended.status, &ended.outputs, ended.events.len()));
+    let state = store.state.get(&tenant(), "f", "count").unwrap();
+    assert_eq!(state.map(|(value, version)| (value.text().to_owned(), version)), Some(("1".to_owned(), 1)));
+}
+
+pub(crate) fn the_same_id_with_another_input_is_refused(place: &Place) {
+    let store = place.open();
+    run(&store, COUNTS, options("r"));
+    let other = RunOptions { input: Json::object([("a", Json::from(2_u64))]), ..options("r") };
+    let refused = prepare(&store, COUNTS, other).err().unwrap();
+    assert_eq!(refused.to_string(), "the run `r` exists, and its input is another");
+}
+
+pub(crate) fn a_run_is_driven_by_one(place: &Place) {
+    let store = place.open();
+    let lease = store.leases.claim(&tenant(), &"r".into()).unwrap();
+    assert!(matches!(prepare(&store, COUNTS, options("r")), Err(OpenError::Driven(_))));
+    assert!(prepare(&store, COUNTS, options("other")).is_ok());
+    drop(lease);
+    assert_eq!(run(&store, COUNTS, options("r")).status, RunStatus::Succeeded);
+    assert!(store.leases.claim(&tenant(), &"r".into()).is_some());
+}
+
+pub(crate) fn units_are_read_from_anywhere(place: &Place) {
+    let store = place.open();
+    let units = outputs((0..300_u64).map(Json::from));
+    units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
+    let store = next(place, store);
+    for (from, limit) in [(0, 1_000), (0, 7), (150, 1_000), (150, 120), (299, 5), (300, 5), (u64::MAX >> 1, 1)] {
+        let read = store.journal.read(&tenant(), &"r".into(), from, limit).unwrap();
+        let expected: Vec<_> = units.iter().skip(from.min(1_000) as usize).take(limit).cloned().map(Arc::new).collect();
+        assert_eq!(read, expected, "from {from}, {limit}");
+    }
+    assert!(store.journal.read(&tenant(), &"none".into(), 0, 1).unwrap().is_empty());
+    assert!(store.journal.read(&Tenant::from("other"), &"r".into(), 0, 1).unwrap().is_empty());
+    assert_eq!(store.journal.find(&tenant(), &"r".into()).unwrap(), Some(record("r")));
+    assert_eq!(store.journal.find(&tenant(), &"none".into()).unwrap(), None);
+}
+
+pub(crate) fn large_values_are_put_back_to_the_byte(place: &Place) {
+    let store = place.open();
+    let items: Vec<_> = (0..4).map(|item| text(INLINE_BYTES + item)).collect();
+    let list = Json::array(items.iter().cloned().chain((0..20_000_u64).map(Json::from)));
+    let deep = Json::parse(&format!("{}{}", "[".repeat(127), "]".repeat(127))).unwrap();
+    let odd = Json::from("\u{0}\u{1}\\\"🦀ü".repeat(INLINE_BYTES / 4));
+    let units = outputs(items.into_iter().chain([list.clone(), list, deep, odd, text(INLINE_BYTES - 2)]));
+    units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
+    let store = next(place, store);
+    assert_eq!(everything(&*store.journal, "r").iter().map(|unit| (**unit).clone()).collect::<Vec<_>>(), units);
+}
+
+pub(crate) fn units_that_are_large_together_are_read_one_after_another(place: &Place) {
+    let store = place.open();
+    let units = outputs((0..5).map(|_| text(READ_BYTES / 2)));
+    units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
+    let store = next(place, store);
+    let mut pages = Vec::new();
+    flowcell_runtime::each_unit(&*store.journal, &tenant(), &"r".into(), |unit| pages.push((*unit).clone())).unwrap();
+    assert_eq!(pages, units);
+    assert_eq!(everything(&*store.journal, "r").len(), if place.lasts() { 2 } else { 5 });
+}
+
+fn write(key: &str, value: Json, expected: Option<u64>) -> Write {
+    Write { key: key.into(), value: Value::from(value), expected }
+}
+
+pub(crate) fn state_has_versions(place: &Place) {
+    let store = place.open();
+    let stage = |writes| store.state.stage(&tenant(), &"f".into(), writes);
+    let staged = stage(vec![
+        write("a", Json::from("1"), None),
+        write("a", Json::from("2"), Some(1)),
+        write("b", Json::Null, Some(0)),
+    ]);
+    let staged = staged.unwrap();
+    assert_eq!(staged.writes.iter().map(|(_, version)| *version).collect::<Vec<_>>(), [1, 2, 1]);
+    // Visible at once, and all or nothing.
+    assert_eq!(store.state.get(&tenant(), "f", "a").unwrap().unwrap().1, 2);
+    let refused = stage(vec![write("b", Json::from("x"), None), write("a", Json::Null, Some(1))]);
+    assert!(matches!(refused, Err(StageError::Conflict(key)) if key == "a"));
+    assert_eq!(store.state.get(&tenant(), "f", "b").unwrap().unwrap().1, 1);
+    store.append(Entry { writes: Some(staged), ..entry("r", unit(0)) });
+    let more = stage(vec![write("a", Json::from("3"), Some(2))]).unwrap();
+    store.append(Entry { writes: Some(more), ..entry("r", unit(1)) });
+    let store = next(place, store);
+    let (value, version) = store.state.get(&tenant(), "f", "a").unwrap().unwrap();
+    assert_eq!((value.text(), version), ("\"3\"", 3));
+    assert_eq!(store.state.get(&tenant(), "g", "a").unwrap(), None);
+    assert_eq!(store.state.get(&Tenant::from("other"), "f", "a").unwrap(), None);
+}
+
+/// Keys differ if a byte of them does: in case, in accents, in spaces at the end, in the zero.
+pub(crate) fn keys_are_bytes(place: &Place) {
+    let store = place.open();
+    let long = "é".repeat(256);
+    let keys = ["a", "A", "a ", "á", "a\u{0}", "", "🦀", "a\u{301}", "%", long.as_str()];
+    let writes = keys.iter().map(|key| write(key, Json::from(*key), Some(0))).collect();
+    let staged = store.state.stage(&tenant(), &"f".into(), writes).unwrap();
+    store.append(Entry { writes: Some(staged), ..entry("r", unit(0)) });
+    keys.iter().for_each(|key| store.cache.set(&tenant(), key, Value::from(Json::from(*key)), None));
+    for run in ["R", "r ", "ŕ", &"r".repeat(3_000)] {
+        store.append(entry(run, unit(0)));
+    }
+    store.settle();
+    let store = next(place, store);
+    for key in keys {
+        let found = store.state.get(&tenant(), "f", key).unwrap().unwrap();
+        assert_eq!((found.0.json(), found.1), (&Json::from(key), 1), "{key:?}");
+        if store.server.is_some() {
+            assert_eq!(store.cache.get(&tenant(), key, 0).unwrap().json(), &Json::from(key), "{key:?}");
+        }
+    }
+    for run in ["r", "R", "r ", "ŕ", &"r".repeat(3_000)] {
+        assert_eq!(everything(&*store.journal, run).len(), 1);
+    }
+}
+
+pub(crate) fn large_state_is_put_back(place: &Place) {
+    let store = place.open();
+    let large = Json::object([("a", text(2 * INLINE_BYTES)), ("b", Json::array([Json::from("ü"), Json::Null]))]);
+    let staged = store.state.stage(&tenant(), &"f".into(), vec![write("k", large.clone(), None)]).unwrap();
+    store.append(Entry { writes: Some(staged), ..entry("r", outputs([large.clone()]).remove(0)) });
+    let store = next(place, store);
+    let (value, version) = store.state.get(&tenant(), "f", "k").unwrap().unwrap();
+    assert_eq!((value.text(), version), (large.to_text().as_str(), 1));
+}
+
+pub(crate) fn the_cache_forgets_in_time(place: &Place) {
+    let store = place.open();
+    let value = |text: &str| Value::from(Json::from(text));
+    store.cache.set(&tenant(), "a", value("1"), Some(100));
+    store.cache.set(&tenant(), "b", value("2"), None);
+    for settled in [false, true] {
+        if settled {
+            store.settle();
+        }
+        assert_eq!(store.cache.get(&tenant(), "a", 99), Some(value("1")));
+        assert_eq!(store.cache.get(&tenant(), "a", 100), None);
+        assert_eq!(store.cache.get(&tenant(), "b", u64::MAX >> 1), Some(value("2")));
+        assert_eq!(store.cache.get(&Tenant::from("other"), "b", 0), None);
+    }
+    store.cache.set(&tenant(), "a", value("3"), None);
+    assert_eq!(store.cache.get(&tenant(), "a", 100), Some(value("3")));
+}
+
+const WAITS: Standing = Standing::Parked { due: None, needs_attention: false };
+const ATTENTION: Standing = Standing::Parked { due: None, needs_attention: true };
+
+fn due(due: u64) -> Standing {
+    Standing::Parked { due: Some(due), needs_attention: false }
+}
+
+/// A run of each standing.
+fn all_standings(store: &Store) {
+    let standings = [
+        ("active", Standing::Active),
+        ("parked", WAITS),
+        ("needs_attention", ATTENTION),
+        ("due", due(50)),
+        ("succeeded", Standing::Ended(RunStatus::Succeeded)),
+        ("failed", Standing::Ended(RunStatus::Failed)),
+        ("cancelled", Standing::Ended(RunStatus::Cancelled)),
+    ];
+    for (at, (run, how)) in (10..).zip(standings) {
+        let first = flowcell_runtime::ports::Unit { ts: at, ..unit(0) };
+        store.append(standing(run, first, how));
+    }
+    let below = Record { parent: Some("active".into()), depth: 1, ..record("active") };
+    store.append(Entry { record: Some(below), ..entry("active.child", unit(0)) });
+}
+
+pub(crate) fn lists_tell_how_runs_stand(place: &Place) {
+    if !place.lasts() {
+        return;
+    }
+    let store = place.open();
+    all_standings(&store);
+    let store = next(place, store);
+    let list = |filter: Filter| {
+        let rows = store.runs().runs(&tenant(), &filter).unwrap();
+        rows.into_iter().map(|row| format!("{} {} {}", row.run_id, row.status, row.created)).collect::<Vec<_>>()
+    };
+    let all = list(Filter { limit: 10, ..Filter::default() });
+    let expected = ["cancelled", "failed", "succeeded", "due", "needs_attention", "parked", "active"];
+    let expected = expected.iter().zip((10..17).rev());
+    let status = |run: &str| if run == "due" { "parked".to_owned() } else { run.to_owned() };
+    assert_eq!(all, expected.map(|(run, at)| format!("{run} {} {at}", status(run))).collect::<Vec<_>>());
+    assert_eq!(list(Filter { limit: 2, ..Filter::default() }).len(), 2);
+    let of = |status: &str| list(Filter { status: Some(status.into()), limit: 10, ..Filter::default() });
+    assert_eq!(of("parked"), ["due parked 13", "parked parked 11"]);
+    assert_eq!(of("needs_attention"), ["needs_attention needs_attention 12"]);
+    assert_eq!(of("running"), [""; 0]);
+    assert_eq!(list(Filter { flow: Some("f".into()), limit: 10, ..Filter::default() }).len(), 7);
+    assert_eq!(list(Filter { flow: Some("F".into()), limit: 10, ..Filter::default() }).len(), 0);
+    assert_eq!(store.runs().children(&tenant(), &"active".into()).unwrap(), ["active.child".into()]);
+    let (row, next_seq) = store.runs().run(&tenant(), &"due".into()).unwrap().unwrap();
+    assert_eq!((row.due, row.updated, next_seq), (Some(50), 13, 1));
+    assert!(store.runs().run(&tenant(), &"none".into()).unwrap().is_none());
+    let removable = |before, keep| store.runs().removable(&tenant(), before, keep).unwrap();
+    assert_eq!(removable(Some(15), None), ["succeeded".into()] as [flowcell_contract::RunId; 1]);
+    assert_eq!(removable(None, Some(1)), ["succeeded".into(), "failed".into()] as [flowcell_contract::RunId; 2]);
+    assert!(removable(None, None).is_empty());
+}
+
+pub(crate) fn work_is_what_is_active_or_due(place: &Place) {
+    if !place.lasts() {
+        return;
+    }
+    let store = place.open();
+    all_standings(&store);
+    let store = next(place, store);
+    let runnable = |now, limit| store.runs().runnable(&tenant(), now, limit).unwrap();
+    assert_eq!(runnable(49, 10), ["active".into()] as [flowcell_contract::RunId; 1]);
+    assert_eq!(runnable(50, 10), ["active".into(), "due".into()] as [flowcell_contract::RunId; 2]);
+    assert_eq!(runnable(50, 1).len(), 1);
+    assert_eq!(store.runs().next_due(&tenant()).unwrap(), Some(50));
+}
+
+pub(crate) fn a_forgotten_run_leaves_a_tombstone(place: &Place) {
+    if !place.lasts() {
+        return;
+    }
+    let store = place.open();
+    run(&store, COUNTS, options("r"));
+    let below = Record { parent: Some("r".into()), depth: 1, ..record("r") };
+    // Not the next process: the run was released when it ended.
+    store.append(entry("other", unit(0)));
+    let lease = store.leases.claim(&tenant(), &"r".into()).unwrap();
+    store.journal.append(Entry { record: Some(below), ..entry("r.child", unit(0)) });
+    drop(lease);
+    store.forget("r");
+    store.settle();
+    let told = store.journal.find(&tenant(), &"r".into()).unwrap_err().to_string();
+    assert_eq!(told, "the run `r` was removed, and its id is not used again");
+    assert!(prepare(&store, COUNTS, options("r")).is_err());
+    assert!(everything(&*store.journal, "r").is_empty());
+    assert!(everything(&*store.journal, "r.child").is_empty());
+    assert_eq!(store.journal.find(&tenant(), &"r.child".into()).unwrap(), None);
+    assert_eq!(everything(&*store.journal, "other").len(), 1);
+    assert_eq!(store.runs().runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).unwrap().len(), 1);
+}
+
+pub(crate) fn what_is_named_in_whatever_way_stays(place: &Place) {
+    let store = place.open();
+    let put = |bytes: &[u8]| store.blobs.put(&tenant(), bytes.into(), "text/plain");
+    let pack = put(b"a pack");
+    let pinned = put(format!("{{\"packs\":{{\"p\":\"{}\"}}}}", pack.file_id).as_bytes());
+    let [file, inner, orphan] = [put(b"a file"), put(b"another file"), put(b"an orphan")];
+    let large = Json::array([Value::from(inner.clone()).json().clone(), text(INLINE_BYTES - 20)]);
+    let pin = Record { pin: Pin(pinned.file_id.clone()), ..record("r") };
+    let first = outputs([Json::array([Value::from(file.clone()).json().clone(), large])]).remove(0);
+    store.append(Entry { record: Some(pin), ..entry("r", first) });
+    let named = [&pack, &pinned, &file, &inner];
+    for blob in named.into_iter().chain([&orphan]) {
+        assert!(store.blobs.get(&tenant(), blob).unwrap().is_some());
+    }
+    assert!(store.blobs.get(&Tenant::from("other"), &pack).unwrap().is_none());
+    if !place.lasts() {
+        return;
+    }
+    let store = next(place, store);
+    let swept = store.sweep().unwrap();
+    assert_eq!((swept.blobs, swept.bytes), (1, b"an orphan".len() as u64));
+    assert!(named.iter().all(|blob| store.blobs.get(&tenant(), blob).unwrap().is_some()));
+    assert!(store.blobs.get(&tenant(), &orphan).unwrap().is_none());
+    assert_eq!(everything(&*store.journal, "r").len(), 1);
+    store.forget("r");
+    assert_eq!(store.sweep().unwrap().blobs, 5);
+}

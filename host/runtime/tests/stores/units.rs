@@ -1,0 +1,69 @@
+//! Units that are written past a driver.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Json, Value};
+use flowcell_flow::graph::{FlowPolicy, NodeIx};
+use flowcell_runtime::{
+    fact::{Fact, ScopeId, TaskKey},
+    ports::{Durable, Entry, Journal, Pin, Record, Standing, Unit},
+};
+
+use super::flows::tenant;
+
+/// What is known of a run that a person began.
+pub(crate) fn record(run: &str) -> Record {
+    Record {
+        flow: "f".into(),
+        pin: Pin("f".into()),
+        policy: FlowPolicy::default(),
+        depth: 0,
+        parent: None,
+        root: run.into(),
+        again: None,
+    }
+}
+
+/// One unit of a run.
+pub(crate) fn entry(run: &str, unit: Unit) -> Entry {
+    Entry {
+        tenant: tenant(),
+        run: run.into(),
+        record: (unit.first_seq == 0).then(|| record(run)),
+        unit: Arc::new(unit),
+        writes: None,
+        standing: None,
+        force: false,
+        durable: Arc::<Durable>::default(),
+        delivered: None,
+    }
+}
+
+/// The same, after which the run stands so.
+pub(crate) fn standing(run: &str, unit: Unit, standing: Standing) -> Entry {
+    Entry { standing: Some(standing), ..entry(run, unit) }
+}
+
+/// Units of one fact each: a task has this output.
+pub(crate) fn outputs(values: impl IntoIterator<Item = Json>) -> Vec<Unit> {
+    let task = TaskKey { scope: ScopeId::ROOT, node: NodeIx(0) };
+    let unit = |(seq, value)| {
+        let fact = Fact::TaskSucceeded { task, output: Value::from(value) };
+        Unit { first_seq: seq, ts: seq, facts: vec![fact] }
+    };
+    (0..).zip(values).map(unit).collect()
+}
+
+/// A unit with a small output.
+pub(crate) fn unit(seq: u64) -> Unit {
+    Unit { first_seq: seq, ts: seq, ..outputs([Json::from(seq)]).remove(0) }
+}
+
+pub(crate) fn text(bytes: usize) -> Json {
+    Json::from("x".repeat(bytes))
+}
+
+/// All units of a run that are read at a time.
+pub(crate) fn everything(journal: &dyn Journal, run: &str) -> Vec<Arc<Unit>> {
+    journal.read(&tenant(), &run.into(), 0, usize::MAX >> 1).unwrap()
+}
