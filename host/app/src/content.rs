@@ -22,6 +22,9 @@ pub(crate) struct Content {
     files: BTreeMap<String, String>,
     /// Flows that it calls: their files, and what they say.
     flows: BTreeMap<String, (String, String)>,
+    /// The agents that its steps name: their files, and what they say.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    agents: BTreeMap<String, (String, String)>,
     /// The packs that its nodes need, and the blobs that they are kept in, if they are.
     pub(crate) packs: BTreeMap<String, Option<Arc<str>>>,
     /// Those of them that came with the program that began the run.
@@ -34,11 +37,12 @@ pub(crate) struct Reading<'a> {
     folder: &'a Folder,
     files: RefCell<BTreeMap<String, String>>,
     flows: RefCell<BTreeMap<String, (String, String)>>,
+    agents: RefCell<BTreeMap<String, (String, String)>>,
 }
 
 impl<'a> Reading<'a> {
     pub(crate) fn of(folder: &'a Folder) -> Reading<'a> {
-        Reading { folder, files: RefCell::default(), flows: RefCell::default() }
+        Reading { folder, files: RefCell::default(), flows: RefCell::default(), agents: RefCell::default() }
     }
 
     /// What the flow was checked from.
@@ -49,6 +53,7 @@ impl<'a> Reading<'a> {
             text: source.text.clone(),
             files: self.files.into_inner(),
             flows: self.flows.into_inner(),
+            agents: self.agents.into_inner(),
             packs: packs.map(|digest| (digest.0.to_string(), None)).collect(),
             built_in: BTreeSet::new(),
         }
@@ -67,6 +72,16 @@ impl Files for Reading<'_> {
         self.flows.borrow_mut().insert(name.to_owned(), (source.name.clone(), source.text.clone()));
         Some(source)
     }
+
+    fn agent(&self, name: &str) -> Option<Source> {
+        let source = self.folder.agent(name)?;
+        self.agents.borrow_mut().insert(name.to_owned(), (source.name.clone(), source.text.clone()));
+        Some(source)
+    }
+
+    fn agents(&self) -> Option<Vec<String>> {
+        self.folder.agents()
+    }
 }
 
 impl Files for Content {
@@ -76,5 +91,9 @@ impl Files for Content {
 
     fn flow(&self, name: &str) -> Option<Source> {
         self.flows.get(name).map(|(name, text)| Source { name: name.clone(), text: text.clone() })
+    }
+
+    fn agent(&self, name: &str) -> Option<Source> {
+        self.agents.get(name).map(|(name, text)| Source { name: name.clone(), text: text.clone() })
     }
 }

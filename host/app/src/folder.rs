@@ -8,6 +8,8 @@ use std::{
 use cap_std::{ambient_authority, fs::Dir};
 use flowcell_flow::{Files, Source};
 
+use crate::agentic;
+
 /// A flow or a prompt has no business being larger; the checker refuses a flow of this size with a place.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 + 1;
 /// How the files of flows end, in the order in which they are looked for.
@@ -80,6 +82,14 @@ impl Files for Folder {
             let text = self.read_within(&file).ok()?;
             Some(Source { name: self.join(&file).display().to_string(), text })
         })
+    }
+
+    fn agent(&self, name: &str) -> Option<Source> {
+        agentic::agent(name)
+    }
+
+    fn agents(&self) -> Option<Vec<String>> {
+        Some(agentic::agents().entries.into_keys().collect())
     }
 }
 

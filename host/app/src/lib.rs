@@ -40,6 +40,7 @@
 //! | rehearsal | runs with given results and virtual time |
 //! | error | what can go wrong before a run |
 
+mod agentic;
 mod catalog;
 mod content;
 #[cfg(unix)]

@@ -23,8 +23,10 @@ use crate::{
 
 /// The node type of every step.
 const NODE_TYPE: &str = "agent.run";
+/// Parameters of a model that the node type has names for.
+const SAMPLING: [&str; 6] = ["temperature", "topP", "maxTokens", "stop", "seed", "effort"];
 /// Capabilities of it that an agent's definition grants.
-const GRANTED: [&str; 4] = ["model", "tools", "inbox", "events"];
+const GRANTED: [&str; 2] = ["model", "tools"];
 
 /// What nodes and edges are written from.
 pub(crate) struct Writer<'a> {
@@ -131,8 +133,7 @@ impl<'a> Writer<'a> {
         let definition = self.cast[index].definition.as_deref();
         let grant = |capability: &'static str| match capability {
             "model" => definition.and_then(|agent| agent.model.clone()).map_or(every(), |model| texts(&[model])),
-            "tools" => texts(definition.map(|agent| agent.tools.as_slice()).unwrap_or_default()),
-            _ => Json::from(true),
+            _ => texts(definition.map(|agent| agent.tools.as_slice()).unwrap_or_default()),
         };
         Json::object(GRANTED.into_iter().filter(|name| kind.asks_for(name)).map(|name| (name, grant(name))))
     }
@@ -260,8 +261,14 @@ fn of_definition(agent: &AgentDefinition) -> Vec<(&'static str, Json)> {
     config.extend(text("model", &agent.model));
     config.extend(number("maxTurns", agent.max_turns));
     config.extend(number("maxModelCalls", agent.max_model_calls));
-    if !agent.params.is_empty() {
-        config.push(("params", serde_json::Value::Object(agent.params.clone()).into()));
+    // What every provider knows by the same name, and what only one knows.
+    let (sampling, params): (serde_json::Map<_, _>, serde_json::Map<_, _>) =
+        agent.params.clone().into_iter().partition(|(name, _)| SAMPLING.contains(&name.as_str()));
+    if !sampling.is_empty() {
+        config.push(("sampling", serde_json::Value::Object(sampling).into()));
+    }
+    if !params.is_empty() {
+        config.push(("params", serde_json::Value::Object(params).into()));
     }
     config.push(("permissions", permissions(&agent.permissions)));
     config

@@ -1,0 +1,160 @@
+//! Agents in the real program: people allow tools and write to agents, and whatever becomes of the process, every call with a
+//! recorded answer is made once, and every message is heard once.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(unix)]
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn flowcell(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
+    command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+    command.env("FLOWCELL_PROVIDERS", root().join("host/app/tests/agents/providers.yaml"));
+    command.env_remove("FLOWCELL_STORE").env_remove("FLOWCELL_STATE").stdin(Stdio::null());
+    command
+}
+
+fn done(folder: &Path, arguments: &[&str]) -> Output {
+    flowcell(folder).args(arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn flow(name: &str) -> String {
+    root().join("flows/agents").join(name).display().to_string()
+}
+
+fn events(folder: &Path) -> Vec<Value> {
+    let output = done(folder, &["runs", "events", "a"]);
+    assert!(output.status.success(), "{}", told(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn kinds(events: &[Value], prefix: &str) -> Vec<String> {
+    let kinds = events.iter().map(|event| event["type"].as_str().unwrap());
+    kinds.filter(|kind| kind.starts_with(prefix)).map(str::to_owned).collect()
+}
+
+/// Drives the run `a` of the assistant until it has told so many events, and kills it then.
+fn killed_after(folder: &Path, count: usize) -> usize {
+    let mut command = flowcell(folder);
+    command.env("FLOWCELL_TEST_HOLD_BACK", "1");
+    command.args(["run", "--run-id", "a", "--quiet", "--events", "-", &flow("assistant.yaml")]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let seen = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok).take(count).count();
+    let _ = child.kill();
+    child.wait().unwrap();
+    seen
+}
+
+/// Goes on with the run until it rests. Answers whether it has ended, with its outputs.
+fn go_on(folder: &Path) -> Option<Value> {
+    let output = done(folder, &["run", "--run-id", "a", "--quiet", &flow("assistant.yaml")]);
+    match output.status.code() {
+        Some(0) => Some(serde_json::from_slice(&output.stdout).unwrap()),
+        Some(3) => None,
+        other => panic!("{other:?}: {}", told(&output)),
+    }
+}
+
+/// What people do, in order; whoever is not sure whether it was taken does it again.
+const DEEDS: [&[&str]; 3] = [
+    &["answer", "a", "assistant#3", "allow"],
+    &["send", "a", "--to", "assistant", "--id", "m1", "and how many letters?"],
+    &["send", "a", "--to", "assistant", "--close"],
+];
+
+fn check(folder: &Path, outputs: &Value) {
+    assert_eq!(*outputs, json!({ "answer": "There are 4 letters.", "turns": 2 }));
+    let events = events(folder);
+    let agent = kinds(&events, "agent:");
+    let count = |kind: &str| agent.iter().filter(|other| *other == kind).count();
+    assert_eq!(agent.first().map(String::as_str), Some("agent:start"));
+    assert_eq!(agent.last().map(String::as_str), Some("agent:complete"));
+    assert_eq!((count("agent:start"), count("agent:complete"), count("agent:error")), (1, 1, 0), "{agent:?}");
+    assert_eq!((count("agent:message"), count("agent:usage")), (4, 4), "each turn is told once: {agent:?}");
+    assert_eq!((count("agent:tool:start"), count("agent:tool:result")), (3, 3), "{agent:?}");
+    assert_eq!((count("agent:tool:permission"), count("agent:tool:decision")), (1, 1), "{agent:?}");
+    let inbox =
+        |state: &str| events.iter().filter(|event| event["type"] == "agent:inbox" && event["state"] == state).count();
+    assert_eq!((inbox("accepted"), inbox("applied"), inbox("closing")), (1, 1, 1));
+    let ends = kinds(&events, "call:result").len();
+    assert_eq!(ends, 8, "four turns, three tools and the list of tools: no call has two answers");
+}
+
+#[test]
+fn a_person_allows_a_tool_writes_to_an_agent_and_closes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(go_on(folder.path()), None);
+    for (index, deed) in DEEDS.iter().enumerate() {
+        let output = done(folder.path(), deed);
+        assert!(output.status.success(), "{}", told(&output));
+        let outputs = go_on(folder.path());
+        assert_eq!(outputs.is_some(), index == 2);
+        if let Some(outputs) = outputs {
+            check(folder.path(), &outputs);
+        }
+    }
+    let late = done(folder.path(), &["send", "a", "--to", "assistant", "too late"]);
+    assert!(!late.status.success() && told(&late).contains("run_not_active"), "{}", told(&late));
+}
+
+#[test]
+fn a_denied_tool_is_an_error_that_the_model_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(go_on(folder.path()), None);
+    assert!(done(folder.path(), &["answer", "a", "assistant#3", "deny"]).status.success());
+    assert_eq!(go_on(folder.path()), None);
+    let agent = kinds(&events(folder.path()), "agent:tool:");
+    assert!(agent.contains(&"agent:tool:error".to_owned()), "{agent:?}");
+    let wrong = done(folder.path(), &["answer", "a", "assistant#3", "allow"]);
+    assert!(told(&wrong).contains("gate_closed"), "{}", told(&wrong));
+}
+
+#[test]
+fn an_agent_that_is_killed_anywhere_pays_for_nothing_twice() {
+    let scale = std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1);
+    let step = (8 / scale).max(1usize);
+    let mut kills = 0;
+    for count in (1..60).step_by(step) {
+        let folder = tempfile::tempdir().unwrap();
+        kills += usize::from(killed_after(folder.path(), count) == count);
+        let mut outputs = go_on(folder.path());
+        for deed in DEEDS {
+            assert!(done(folder.path(), deed).status.success());
+            kills += usize::from(killed_after(folder.path(), count.div_ceil(2)) > 0);
+            outputs = go_on(folder.path());
+        }
+        check(folder.path(), &outputs.unwrap());
+    }
+    assert!(kills > 10, "only {kills} processes were killed");
+}
+
+#[test]
+fn an_agent_without_a_key_runs_on_the_simulated_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let flow = flow("research.yaml");
+    let output = flowcell(folder.path())
+        .env_remove("FLOWCELL_PROVIDERS")
+        .env("XDG_CONFIG_HOME", folder.path())
+        .args(["run", &flow, "--simulate", "model", "--quiet"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    let outputs: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(outputs["answer"], "simulated reply to: How many parcels are there?");
+    assert_eq!(outputs["verdict"]["verdict"], "approve");
+}
