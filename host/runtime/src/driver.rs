@@ -398,7 +398,8 @@ impl Driver {
     fn record(&mut self, unit: Unit) {
         let unit = Arc::new(unit);
         self.next_seq = unit.next_seq();
-        let top = self.identity.depth == 0;
+        // Of a run that another driver drives along nobody else waits for the end.
+        let top = self.parent.is_none();
         // Whatever happens to a parked run makes it one that somebody should drive.
         let standing = unit.facts.iter().rev().find_map(trail::standing);
         let standing = standing.or(self.parked.then_some(Standing::Active));
