@@ -1,18 +1,12 @@
 //! The files of agents: Markdown in the folders of the project, which is the current folder, and of the user.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use flowcell_flow::{
-    Source,
-    agentic::{AGENT_FOLDERS, Discovery, Kind, Level, Listed, discover},
-};
+use flowcell_flow::agentic::{AGENT_FOLDERS, Discovery, Kind, Level, Listed, discover};
 
-use crate::folder::read_source;
-
-/// The agent's file of this name.
-pub(crate) fn agent(name: &str) -> Option<Source> {
-    let found = agents();
-    read_source(Path::new(&found.entries.get(name)?.path)).ok()
+/// Where the file of the agent of this name is.
+pub(crate) fn agent_file(name: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(&agents().entries.get(name)?.path))
 }
 
 /// All files of agents.

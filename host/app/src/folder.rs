@@ -85,7 +85,7 @@ impl Files for Folder {
     }
 
     fn agent(&self, name: &str) -> Option<Source> {
-        agentic::agent(name)
+        read_source(&agentic::agent_file(name)?).ok()
     }
 
     fn agents(&self) -> Option<Vec<String>> {
