@@ -3,6 +3,7 @@
 //! * [`egress`] is the one guard that every outgoing connection passes.
 //! * [`client`] speaks HTTP/1.1 over guarded connections.
 //! * [`http`] and [`model`] are the capabilities that nodes call.
+//! * [`mcp`] is what the operator's servers of tools offer.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -26,4 +27,7 @@ pub mod code;
 pub mod egress;
 mod files;
 pub mod http;
+pub mod mcp;
 pub mod model;
+mod secret;
+mod sse;
