@@ -1,0 +1,6 @@
+//! Servers of tools: a strict fake, and servers that nobody here wrote. What waits, waits for a process or a connection.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod everything;
+mod filesystem;
+mod kit;
