@@ -67,6 +67,9 @@ pub(super) async fn start(
     command.args(&program.args).env_clear().kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if !program.folder.as_os_str().is_empty() {
+        if !program.folder.is_dir() {
+            return Err(cannot("its folder is not there"));
+        }
         command.current_dir(&program.folder);
     }
     for (name, setting) in &program.environment {
@@ -76,7 +79,7 @@ pub(super) async fn start(
     }
     #[cfg(unix)]
     command.process_group(0);
-    let mut child = command.spawn().map_err(|error| cannot(&error.kind().to_string()))?;
+    let mut child = command.spawn().map_err(|error| cannot(&error.to_string()))?;
     let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
     let ((input, output), errors) = pipes.ok_or_else(|| cannot("it has no pipes"))?;
     let group = Group(child.id());

@@ -60,6 +60,18 @@ pub(super) fn is_name(name: &str) -> bool {
 }
 
 impl Tool {
+    /// `{ name, title?, description?, inputSchema, outputSchema?, annotations }`, always in this order: a tool whose text is
+    /// another one is no longer what somebody agreed to.
+    pub fn to_json(&self) -> Json {
+        let mut members = vec![("name", Json::from(self.name.clone()))];
+        members.extend(self.title.clone().map(|title| ("title", Json::from(title))));
+        members.extend(self.description.clone().map(|description| ("description", Json::from(description))));
+        members.push(("inputSchema", self.input_schema.clone()));
+        members.extend(self.output_schema.clone().map(|schema| ("outputSchema", schema)));
+        members.push(("annotations", self.annotations.clone()));
+        Json::object(members)
+    }
+
     fn read(listed: rmcp::model::Tool, secrets: &Secrets) -> Result<Tool, &'static str> {
         if !is_name(&listed.name) {
             return Err("its name is not allowed");

@@ -7,6 +7,7 @@ use std::{
 };
 
 use flowcell_contract::{BlobRef, Blobs, Failure, Json, Progress, Tenant};
+use flowcell_mcpfake::{Plan, http::Fake};
 use flowcell_services::{
     client::Client,
     egress::{Egress, EgressPolicy},
@@ -101,4 +102,35 @@ pub(crate) fn installed(program: &str, test: &str) -> Option<PathBuf> {
 /// A server of a program that needs node.
 pub(crate) fn program(program: &Path, args: &[&str]) -> Value {
     json!({ "command": program, "args": args, "env": ["PATH"] })
+}
+
+/// The fake as a program, with a key in its environment.
+pub(crate) fn fake(plan: &Plan) -> Value {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().and_then(Path::parent).unwrap().join("examples/mcp_fake");
+    assert!(built.is_file(), "build it first: cargo build -p flowcell-services --example mcp_fake");
+    let plan = serde_json::to_string(plan).unwrap();
+    json!({ "command": built, "args": [plan], "env": { "TOKEN": { "keyEnv": "CANARY" } } })
+}
+
+/// The fake as an address, with a key in a header.
+pub(crate) fn at(fake: &Fake) -> Value {
+    let address = fake.address().to_string();
+    json!({ "url": format!("http://{address}/mcp"), "allowPrivate": [address],
+        "headers": { "Authorization": { "keyEnv": "CANARY" } } })
+}
+
+/// A kit before a fake named `fake`, over each transport and in each version. The fakes over HTTP come with theirs.
+pub(crate) async fn everywhere(plan: Plan) -> Vec<(String, Kit, Option<Fake>)> {
+    let mut kits = Vec::new();
+    for modern in [false, true] {
+        let plan = Plan { modern, ..plan.clone() };
+        kits.push((format!("program, modern: {modern}"), Kit::of(&json!({ "fake": fake(&plan) })), None));
+        for json in [false, true] {
+            let fake = Fake::start(Plan { json, ..plan.clone() }).await.unwrap();
+            let kit = Kit::of(&json!({ "fake": at(&fake) }));
+            kits.push((format!("address, modern: {modern}, json: {json}"), kit, Some(fake)));
+        }
+    }
+    kits
 }
