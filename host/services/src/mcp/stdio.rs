@@ -72,15 +72,17 @@ impl Stdio {
         self.watch.end(failure);
         self.ended = true;
     }
+}
 
-    /// Says how the program ended, if nothing else was wrong.
-    async fn say_how(&mut self) {
-        let exit = tokio::time::timeout(EXIT, self.exit.wait_for(Option::is_some)).await;
-        let how = exit.ok().and_then(Result::ok).and_then(|status| status.clone());
-        let message =
-            how.map_or_else(|| "the server closed its output".to_owned(), |how| format!("the server ended ({how})"));
-        self.watch.end(Failure::retryable(code::MCP_BROKEN, message));
-    }
+/// Says how the program ended, if nothing else was wrong.
+async fn say_how(mut exit: watch::Receiver<Option<String>>, watch: &Watch) {
+    let ended = tokio::time::timeout(EXIT, exit.wait_for(Option::is_some)).await;
+    let how = ended.ok().and_then(Result::ok).and_then(|status| status.clone());
+    let message = how.map_or_else(
+        || "the server closed its input or its output".to_owned(),
+        |how| format!("the server ended ({how})"),
+    );
+    watch.end(Failure::retryable(code::MCP_BROKEN, message));
 }
 
 impl Transport<RoleClient> for Stdio {
@@ -88,17 +90,25 @@ impl Transport<RoleClient> for Stdio {
 
     fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let (input, watch, unread) = (self.input.clone(), self.watch.clone(), self.unread.clone());
+        let exit = self.exit.clone();
         async move {
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');
             let mut input = input.lock().await;
             let written = tokio::time::timeout(MAX_UNREAD, input.write_all(&line)).await;
-            written.unwrap_or_else(|_| {
-                let message = format!("the server did not read for {} s", MAX_UNREAD.as_secs());
-                watch.end(Failure::retryable(code::MCP_BROKEN, message));
-                unread.notify_one();
-                Err(io::ErrorKind::TimedOut.into())
-            })
+            match written {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => {
+                    say_how(exit, &watch).await;
+                    Err(error)
+                }
+                Err(_) => {
+                    let message = format!("the server did not read for {} s", MAX_UNREAD.as_secs());
+                    watch.end(Failure::retryable(code::MCP_BROKEN, message));
+                    unread.notify_one();
+                    Err(io::ErrorKind::TimedOut.into())
+                }
+            }
         }
     }
 
@@ -108,9 +118,10 @@ impl Transport<RoleClient> for Stdio {
             message = self.message() => message,
             () = unread.notified() => None,
         };
+        self.ended |= message.is_none();
         match &message {
             Some(message) => self.watch.see(message),
-            None => self.say_how().await,
+            None => say_how(self.exit.clone(), &self.watch).await,
         }
         message
     }
