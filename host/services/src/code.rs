@@ -37,3 +37,22 @@ pub const MODEL_CONNECT: &str = "model_connect";
 pub const MODEL_STREAM_TRUNCATED: &str = "model_stream_truncated";
 /// What came back is not what the provider's interface says.
 pub const MODEL_BAD_RESPONSE: &str = "model_bad_response";
+
+/// There is no connection to a server of tools: it could not be started, reached or understood. Certainly nothing was called.
+pub const MCP_CONNECT: &str = "mcp_connect";
+/// A key of a server is missing, or the server did not accept it. Certainly nothing was called.
+pub const MCP_AUTH: &str = "mcp_auth";
+/// The server did not answer in time. Retryable.
+pub const MCP_TIMEOUT: &str = "mcp_timeout";
+/// The server, or the connection to it, ended in the middle. Retryable.
+pub const MCP_BROKEN: &str = "mcp_broken";
+/// The server cannot answer now. Retryable.
+pub const MCP_UNAVAILABLE: &str = "mcp_unavailable";
+/// What came back is not what the protocol says.
+pub const MCP_PROTOCOL: &str = "mcp_protocol";
+/// What came back is larger than its limit.
+pub const MCP_TOO_LARGE: &str = "mcp_too_large";
+/// The server refused the call with an error of the protocol's.
+pub const MCP_ERROR: &str = "mcp_error";
+/// The tool ran, and says that it failed.
+pub const TOOL_FAILED: &str = "tool_failed";

@@ -4,6 +4,7 @@
 //! * [`client`] speaks HTTP/1.1 over guarded connections.
 //! * [`pattern`] is how grants name many things at once.
 //! * [`http`] and [`model`] are the capabilities that nodes call.
+//! * [`mcp`] is what the operator's servers of tools offer.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -27,5 +28,8 @@ pub mod code;
 pub mod egress;
 mod files;
 pub mod http;
+pub mod mcp;
 pub mod model;
 pub mod pattern;
+mod secret;
+mod sse;

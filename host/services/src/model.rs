@@ -58,10 +58,8 @@ mod reply;
 mod request;
 mod schema;
 mod script;
-mod secret;
 mod shape;
 mod simulated;
-mod sse;
 mod telling;
 mod trouble;
 mod turn;
@@ -77,7 +75,6 @@ pub use self::{
     profile::{Auth, DEFAULT_IDLE_MS, DEFAULT_MAX_RETRIES, DEFAULT_MAX_TOKENS, DEFAULT_TIMEOUT_MS, Dialect, Profile},
     providers::Providers,
     script::{Entry, ScriptedCall, ScriptedError, ScriptedUsage},
-    secret::Environment,
 };
 use self::{
     providers::Provider,
@@ -85,7 +82,8 @@ use self::{
     shape::{instead, wrong},
     turn::Turn,
 };
-use crate::{client::Client, files::Files};
+pub use crate::secret::Environment;
+use crate::{client::Client, files::Files, secret};
 
 /// The name of the capability, in calls and in grants.
 pub const INTERFACE: &str = "model";

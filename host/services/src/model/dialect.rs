@@ -15,13 +15,11 @@ use super::{
     profile::{Auth, Dialect, Profile},
     reply::{Blocks, Outcome},
     request::{Image, Request, Source},
-    secret::Key,
     shape::wrong,
-    sse::Event,
     telling::Delta,
     trouble::Trouble,
 };
-use crate::code;
+use crate::{code, secret::Key, sse::Event};
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
@@ -158,9 +156,9 @@ pub(super) fn address(profile: &Profile) -> String {
 pub(super) fn add_headers(profile: &Profile, key: Option<&Key>, headers: &mut HeaderMap) -> Result<(), Failure> {
     if let Some(key) = key {
         let (name, value) = match &profile.auth {
-            Auth::Bearer => (AUTHORIZATION, key.header("Bearer ")?),
-            Auth::XApiKey => (X_API_KEY, key.header("")?),
-            Auth::Header(name) => (HeaderName::from_bytes(name.as_bytes()).map_err(unsendable)?, key.header("")?),
+            Auth::Bearer => (AUTHORIZATION, in_header(key, "Bearer ")?),
+            Auth::XApiKey => (X_API_KEY, in_header(key, "")?),
+            Auth::Header(name) => (HeaderName::from_bytes(name.as_bytes()).map_err(unsendable)?, in_header(key, "")?),
             Auth::None => return Ok(()),
         };
         headers.insert(name, value);
@@ -170,6 +168,10 @@ pub(super) fn add_headers(profile: &Profile, key: Option<&Key>, headers: &mut He
         headers.insert(ANTHROPIC_VERSION, HeaderValue::from_str(version).map_err(unsendable)?);
     }
     Ok(())
+}
+
+fn in_header(key: &Key, prefix: &str) -> Result<HeaderValue, Failure> {
+    key.header(prefix).ok_or_else(|| Failure::new(code::MODEL_AUTH, "the key cannot stand in a header"))
 }
 
 fn unsendable<E>(_: E) -> Failure {

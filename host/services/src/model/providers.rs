@@ -9,11 +9,13 @@ use indexmap::IndexMap;
 use super::{
     profile::{Auth, Dialect, Profile},
     script::Entry,
-    secret::KeySource,
     shape::{Shape, instead, wrong},
     simulated::Script,
 };
-use crate::egress::{AddressRange, OriginGrants};
+use crate::{
+    egress::{AddressRange, OriginGrants},
+    secret::KeySource,
+};
 
 /// The profiles that are there without configuration. They need their key variable only, and a model from the request.
 /// The model of a simulated profile that names none.

@@ -16,7 +16,6 @@ use super::{
     providers::Provider,
     reply::{Blocks, Outcome},
     request::{Block, Image, Request, Source},
-    secret::Environment,
     shape::wrong,
     telling::Telling,
     trouble::{self, Trouble},
@@ -25,6 +24,7 @@ use crate::{
     client::{Client, Progress},
     code,
     files::Files,
+    secret::Environment,
 };
 
 /// Bytes of a request's body, at most.

@@ -13,8 +13,6 @@ use super::{
     super::{
         clock::Wait,
         dialect::{self, Interrupted},
-        secret::Key,
-        sse::{EventStream, MAX_EVENT, MAX_LINE, MAX_STREAM, Unreadable},
         telling::Delta,
         trouble::{self, Report, Trouble},
     },
@@ -23,8 +21,12 @@ use super::{
 use crate::{
     client::{Answer, Body, Message},
     code,
+    secret::Key,
+    sse::{Caps, EventStream, Unreadable},
 };
 
+/// Bytes of a line, an event and the whole of a stream, at most.
+const CAPS: Caps = Caps { line: 4 * 1024 * 1024, event: 8 * 1024 * 1024, stream: 64 * 1024 * 1024 };
 /// Bytes of the body of an error that are read.
 const MAX_ERROR: usize = 64 * 1024;
 /// Bytes after the end of a reply that are read, so that the connection can be used again.
@@ -38,7 +40,7 @@ impl Turn {
     /// Sends the request and reads the whole stream. After it the reply that is put together is complete.
     pub(super) async fn exchange(&self, state: &mut State) -> Result<(), Trouble> {
         let key = match &self.provider.key {
-            Some(source) => Some(source.read(&self.environment).await?),
+            Some(source) => Some(source.read(&self.environment, code::MODEL_AUTH).await?),
             None => None,
         };
         let hide = |text: &str| key.as_ref().map_or_else(|| text.to_owned(), |key| key.hide_in(text));
@@ -105,7 +107,7 @@ impl Turn {
     }
 
     async fn read(&self, mut body: Body, state: &mut State) -> Result<(), Unread> {
-        let mut events = EventStream::new();
+        let mut events = EventStream::new(CAPS);
         loop {
             let Some(piece) = self.piece(&mut body, state).await? else { break };
             let mut found = Vec::new();
@@ -163,9 +165,9 @@ impl From<Trouble> for Unread {
 
 fn unreadable(why: Unreadable) -> Unread {
     let message = match why {
-        Unreadable::Line => format!("a line of the stream is longer than {MAX_LINE} bytes"),
-        Unreadable::Event => format!("an event of the stream is longer than {MAX_EVENT} bytes"),
-        Unreadable::Stream => format!("the stream is longer than {MAX_STREAM} bytes"),
+        Unreadable::Line => format!("a line of the stream is longer than {} bytes", CAPS.line),
+        Unreadable::Event => format!("an event of the stream is longer than {} bytes", CAPS.event),
+        Unreadable::Stream => format!("the stream is longer than {} bytes", CAPS.stream),
         Unreadable::Encoding => "the stream is not UTF-8".into(),
     };
     Trouble::nonsense(message).into()

@@ -8,12 +8,14 @@ use super::{
     super::{Assembly, Interrupted, Used, parsed, text_of, tokens},
     calls::Calls,
 };
-use crate::model::{
-    price::Usage,
-    reply::{Blocks, Outcome, Stop, tool_input},
+use crate::{
+    model::{
+        price::Usage,
+        reply::{Blocks, Outcome, Stop, tool_input},
+        telling::Delta,
+        trouble::Trouble,
+    },
     sse::Event,
-    telling::Delta,
-    trouble::Trouble,
 };
 
 /// The data of the event that ends a stream.

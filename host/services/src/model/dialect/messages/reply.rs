@@ -5,12 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use flowcell_contract::{Json, Object};
 
 use super::super::{Assembly, Interrupted, Used, parsed, text_of, tokens};
-use crate::model::{
-    price::Usage,
-    reply::{Blocks, Outcome, Stop, tool_input},
+use crate::{
+    model::{
+        price::Usage,
+        reply::{Blocks, Outcome, Stop, tool_input},
+        telling::Delta,
+        trouble::Trouble,
+    },
     sse::Event,
-    telling::Delta,
-    trouble::Trouble,
 };
 
 /// A message that is put together.

@@ -1,12 +1,10 @@
-//! Keys of providers: where they are, and how they stay out of everything that is told.
+//! Keys of the servers that an operator has: where they are, and how they stay out of everything that is told.
 
 use std::{env, fmt, fs, path::PathBuf, sync::Arc};
 
 use base64::Engine as _;
 use flowcell_contract::Failure;
 use hyper::header::HeaderValue;
-
-use crate::code;
 
 /// Bytes of a file with a key, at most.
 const MAX_KEY: usize = 16 * 1024;
@@ -21,13 +19,13 @@ const MIN_HIDDEN: usize = 4;
 pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// The environment of this process.
-pub(super) fn environment() -> Environment {
+pub(crate) fn environment() -> Environment {
     Arc::new(|name| env::var(name).ok())
 }
 
 /// Where a key is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum KeySource {
+pub(crate) enum KeySource {
     /// In a variable of the host's environment.
     Environment(String),
     /// In a file, alone.
@@ -36,7 +34,7 @@ pub(super) enum KeySource {
 
 /// A key. It has no text form.
 #[derive(Clone)]
-pub(super) struct Key(String);
+pub(crate) struct Key(String);
 
 impl fmt::Debug for Key {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,9 +43,9 @@ impl fmt::Debug for Key {
 }
 
 impl KeySource {
-    /// Reads the key. What goes wrong is `model_auth` and names the place, never the content.
-    pub(super) async fn read(&self, environment: &Environment) -> Result<Key, Failure> {
-        let wrong = |why: &str| Failure::new(code::MODEL_AUTH, format!("{}: {why}", self.place()));
+    /// Reads the key. What goes wrong has this code and names the place, never the content.
+    pub(crate) async fn read(&self, environment: &Environment, code: &str) -> Result<Key, Failure> {
+        let wrong = |why: &str| Failure::new(code, format!("{}: {why}", self.place()));
         let text = match self {
             KeySource::Environment(name) => environment(name).ok_or_else(|| wrong("it is not set"))?,
             KeySource::File(path) => {
@@ -76,16 +74,20 @@ impl KeySource {
 }
 
 impl Key {
-    /// A header value with the key in it, marked so that it is not printed.
-    pub(super) fn header(&self, prefix: &str) -> Result<HeaderValue, Failure> {
-        let value = HeaderValue::from_str(&format!("{prefix}{}", self.0));
-        let mut value = value.map_err(|_| Failure::new(code::MODEL_AUTH, "the key cannot stand in a header"))?;
+    /// A header value with the key in it, marked so that it is not printed. None if it cannot stand in a header.
+    pub(crate) fn header(&self, prefix: &str) -> Option<HeaderValue> {
+        let mut value = HeaderValue::from_str(&self.text(prefix)).ok()?;
         value.set_sensitive(true);
-        Ok(value)
+        Some(value)
     }
 
-    /// A text of the provider's without the key, however it is encoded there.
-    pub(super) fn hide_in(&self, text: &str) -> String {
+    /// The key itself, for whom it is meant.
+    pub(crate) fn text(&self, prefix: &str) -> String {
+        format!("{prefix}{}", self.0)
+    }
+
+    /// A text of the server's without the key, however it is encoded there.
+    pub(crate) fn hide_in(&self, text: &str) -> String {
         if self.0.len() < MIN_HIDDEN {
             return text.to_owned();
         }

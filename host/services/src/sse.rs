@@ -5,32 +5,29 @@
 
 use std::mem;
 
-/// Bytes of one line, at most.
-pub(super) const MAX_LINE: usize = 4 * 1024 * 1024;
-/// Bytes of the data of one event, at most.
-pub(super) const MAX_EVENT: usize = 8 * 1024 * 1024;
-/// Bytes of a whole answer, at most.
-pub(super) const MAX_STREAM: usize = 64 * 1024 * 1024;
-
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// One event.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Event {
+pub(crate) struct Event {
     /// Its name; empty if it has none.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Its data, several lines of it joined.
-    pub(super) data: String,
+    pub(crate) data: String,
+    /// Where the stream goes on after this event; none if it does not say.
+    pub(crate) id: Option<String>,
+    /// Milliseconds before the stream is asked for again; none if it does not say.
+    pub(crate) retry: Option<u64>,
 }
 
 /// Why a stream is not read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
-    /// A line is longer than [`MAX_LINE`].
+pub(crate) enum Unreadable {
+    /// A line is longer than [`Caps::line`].
     Line,
-    /// The data of an event are longer than [`MAX_EVENT`].
+    /// The data of an event are longer than [`Caps::event`].
     Event,
-    /// The stream is longer than [`MAX_STREAM`].
+    /// The stream is longer than [`Caps::stream`].
     Stream,
     /// A line is not UTF-8.
     Encoding,
@@ -38,15 +35,18 @@ pub(super) enum Unreadable {
 
 /// The caps of one stream, in bytes.
 #[derive(Clone, Copy, Debug)]
-struct Caps {
-    line: usize,
-    event: usize,
-    stream: usize,
+pub(crate) struct Caps {
+    /// One line.
+    pub(crate) line: usize,
+    /// The data of one event.
+    pub(crate) event: usize,
+    /// Everything.
+    pub(crate) stream: usize,
 }
 
 /// A stream of events that is being read.
 #[derive(Debug)]
-pub(super) struct EventStream {
+pub(crate) struct EventStream {
     caps: Caps,
     line: Vec<u8>,
     next: Event,
@@ -58,11 +58,7 @@ pub(super) struct EventStream {
 }
 
 impl EventStream {
-    pub(super) fn new() -> EventStream {
-        EventStream::capped(Caps { line: MAX_LINE, event: MAX_EVENT, stream: MAX_STREAM })
-    }
-
-    fn capped(caps: Caps) -> EventStream {
+    pub(crate) fn new(caps: Caps) -> EventStream {
         EventStream {
             caps,
             line: Vec::new(),
@@ -75,7 +71,7 @@ impl EventStream {
     }
 
     /// Takes a piece, and hands over every event that it completes.
-    pub(super) fn feed(&mut self, mut piece: &[u8], mut each: impl FnMut(Event)) -> Result<(), Unreadable> {
+    pub(crate) fn feed(&mut self, mut piece: &[u8], mut each: impl FnMut(Event)) -> Result<(), Unreadable> {
         self.received += piece.len();
         if self.received > self.caps.stream {
             return Err(Unreadable::Stream);
@@ -125,6 +121,8 @@ impl EventStream {
         match field {
             "event" => value.clone_into(&mut self.next.name),
             "data" => self.data(value)?,
+            "id" if !value.contains('\0') => self.next.id = Some(value.to_owned()),
+            "retry" => self.next.retry = value.parse().ok(),
             _ => {}
         }
         Ok(None)
@@ -147,10 +145,10 @@ mod tests {
     use super::{Caps, Event, EventStream, Unreadable};
 
     fn events(pieces: &[&[u8]]) -> Vec<(String, String)> {
-        let mut stream = EventStream::new();
+        let mut stream = EventStream::new(Caps { line: 64, event: 64, stream: 64 });
         let mut found = Vec::new();
         for piece in pieces {
-            stream.feed(piece, |Event { name, data }| found.push((name, data))).unwrap();
+            stream.feed(piece, |Event { name, data, .. }| found.push((name, data))).unwrap();
         }
         found
     }
@@ -183,6 +181,23 @@ mod tests {
     }
 
     #[test]
+    fn an_event_says_how_its_stream_goes_on() {
+        let table: [(&str, Option<&str>, Option<u64>); 5] = [
+            ("id: 7\nretry: 50\ndata: a\n\n", Some("7"), Some(50)),
+            ("id\ndata: a\n\n", Some(""), None),
+            ("id: 7\0\ndata: a\n\n", None, None),
+            ("retry: soon\ndata: a\n\n", None, None),
+            ("data: a\n\n", None, None),
+        ];
+        for (text, id, retry) in table {
+            let mut found = Vec::new();
+            let mut stream = EventStream::new(Caps { line: 64, event: 64, stream: 64 });
+            stream.feed(text.as_bytes(), |event| found.push(event)).unwrap();
+            assert_eq!((found[0].id.as_deref(), found[0].retry), (id, retry), "{text:?}");
+        }
+    }
+
+    #[test]
     fn pieces_may_end_anywhere() {
         let text = "event: ü\r\ndata: grüße 🦀\r\n\r\ndata: b\r\r\n".as_bytes();
         for cut in 0..=text.len() {
@@ -204,7 +219,7 @@ mod tests {
         ];
         for (bytes, expected) in table {
             for size in [1, 3, bytes.len()] {
-                let mut stream = EventStream::capped(Caps { line: 10, event: 6, stream: 31 });
+                let mut stream = EventStream::new(Caps { line: 10, event: 6, stream: 31 });
                 let outcome = bytes.chunks(size).try_for_each(|piece| stream.feed(piece, |_| {}));
                 assert_eq!(outcome, expected, "{bytes:?} in pieces of {size}");
             }

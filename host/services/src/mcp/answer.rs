@@ -1,0 +1,106 @@
+//! From what a tool answers to what its caller gets.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowcell_contract::{Failure, Json, Tenant, Value};
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+
+use super::{
+    setting::Secrets,
+    tool::{MAX_DESCRIPTION, cut},
+};
+use crate::{code, files::Files};
+
+/// The media type of what does not say what it is.
+const BINARY: &str = "application/octet-stream";
+/// The longest media type that a file is kept with, in bytes.
+const MAX_MIME: usize = 255;
+
+/// Where files go, and what is hidden.
+pub(super) struct Reading<'a> {
+    pub(super) files: &'a Files,
+    pub(super) tenant: &'a Tenant,
+    pub(super) secrets: &'a Secrets,
+}
+
+impl Reading<'_> {
+    /// The structured output if there is one, the text if there is only text, or else the list of blocks.
+    pub(super) async fn output(&self, result: CallToolResult) -> Result<Json, Failure> {
+        let text = text(&result.content);
+        if result.is_error == Some(true) {
+            let said = text.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "it does not say why".to_owned());
+            let message = cut(&self.secrets.hide(&said), MAX_DESCRIPTION);
+            return Err(Failure::new(code::TOOL_FAILED, message));
+        }
+        if let Some(structured) = result.structured_content {
+            return Ok(self.secrets.hide_in(Json::from(structured)));
+        }
+        let is_text = |block: &ContentBlock| matches!(block, ContentBlock::Text(_));
+        if result.content.iter().all(is_text) {
+            return Ok(Json::from(self.secrets.hide(&text.unwrap_or_default())));
+        }
+        let mut blocks = Vec::with_capacity(result.content.len());
+        for block in result.content {
+            blocks.push(self.block(block).await?);
+        }
+        Ok(Json::array(blocks))
+    }
+
+    async fn block(&self, block: ContentBlock) -> Result<Json, Failure> {
+        Ok(match block {
+            ContentBlock::Text(block) => {
+                Json::object([("type", Json::from("text")), ("text", Json::from(self.secrets.hide(&block.text)))])
+            }
+            ContentBlock::Image(block) => Json::object([
+                ("type", Json::from("image")),
+                ("file", self.file(&block.data, Some(block.mime_type)).await?),
+            ]),
+            ContentBlock::Audio(block) => Json::object([
+                ("type", Json::from("audio")),
+                ("file", self.file(&block.data, Some(block.mime_type)).await?),
+            ]),
+            ContentBlock::Resource(block) => self.resource(block.resource).await?,
+            // A link names a place; nobody follows it here.
+            other => self.secrets.hide_in(Json::from(serde_json::to_value(other).unwrap_or_default())),
+        })
+    }
+
+    async fn resource(&self, contents: ResourceContents) -> Result<Json, Failure> {
+        let (uri, mime, member) = match contents {
+            ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
+                (uri, mime_type, ("text", Json::from(self.secrets.hide(&text))))
+            }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                let file = self.file(&blob, mime_type.clone()).await?;
+                (uri, mime_type, ("file", file))
+            }
+            _ => return Err(Failure::new(code::MCP_PROTOCOL, "the answer has a resource of an unknown kind")),
+        };
+        let mut members = vec![("type", Json::from("resource")), ("uri", Json::from(self.secrets.hide(&uri)))];
+        members.extend(mime.map(|mime| ("mimeType", Json::from(usual(mime)))));
+        members.push(member);
+        Ok(Json::object(members))
+    }
+
+    async fn file(&self, base64: &str, mime: Option<String>) -> Result<Json, Failure> {
+        let undecodable = |_| Failure::new(code::MCP_PROTOCOL, "the answer has a file that is not base64");
+        let bytes = STANDARD.decode(base64).map_err(undecodable)?;
+        let blob = self.files.put(self.tenant, bytes, mime.map_or_else(|| BINARY.to_owned(), usual)).await?;
+        Ok(Value::from(blob).json().clone())
+    }
+}
+
+/// A media type that can be shown.
+fn usual(mime: String) -> String {
+    let shown = (1..=MAX_MIME).contains(&mime.len()) && mime.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if shown { mime } else { BINARY.to_owned() }
+}
+
+/// The blocks of text, each on its own lines.
+fn text(content: &[ContentBlock]) -> Option<String> {
+    let texts = content.iter().filter_map(|block| match block {
+        ContentBlock::Text(block) => Some(block.text.as_str()),
+        _ => None,
+    });
+    let texts: Vec<&str> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}

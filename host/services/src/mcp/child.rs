@@ -1,0 +1,125 @@
+//! A server that is a program on this machine.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+};
+
+use flowcell_contract::Failure;
+use tokio::{
+    process::{ChildStderr, ChildStdin, ChildStdout, Command},
+    sync::{oneshot, watch},
+};
+
+use super::{
+    lines::{Line, Lines},
+    servers::{Program, Server},
+    setting::Secrets,
+};
+use crate::{code, secret::Environment};
+
+/// Bytes of a line that a program writes about itself; the rest of it is skipped.
+const MAX_LOG_LINE: usize = 4 * 1024;
+/// Lines of one program that are logged; others are skipped.
+const MAX_LOG_LINES: u32 = 10_000;
+
+/// A program that runs. It is killed when this is dropped, with whatever it started itself.
+pub(super) struct Child {
+    _stop: oneshot::Sender<()>,
+}
+
+/// What is spoken over, and how the program ended.
+pub(super) struct Pipes {
+    pub(super) input: ChildStdin,
+    pub(super) output: ChildStdout,
+    pub(super) exit: watch::Receiver<Option<String>>,
+}
+
+/// The processes that were started together. They are killed when this is dropped.
+struct Group(#[cfg_attr(not(unix), allow(dead_code, reason = "there are no process groups"))] Option<u32>);
+
+impl Drop for Group {
+    #[cfg(unix)]
+    fn drop(&mut self) {
+        use rustix::process::{Pid, Signal, kill_process_group};
+
+        let id = self.0.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        // If they are gone already there is nothing to do.
+        let _ = id.map(|id| kill_process_group(id, Signal::KILL));
+    }
+
+    #[cfg(not(unix))]
+    fn drop(&mut self) {}
+}
+
+/// Starts a program with nothing but the environment that it was given.
+pub(super) async fn start(
+    server: &Server,
+    program: &Program,
+    environment: &Environment,
+    secrets: &mut Secrets,
+) -> Result<(Child, Pipes, ChildStderr), Failure> {
+    let cannot = |why: &str| Failure::new(code::MCP_CONNECT, format!("`{}` cannot be started: {why}", program.command));
+    let path = found(program, environment).ok_or_else(|| cannot("there is no such program"))?;
+    let mut command = Command::new(path);
+    command.args(&program.args).env_clear().kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if !program.folder.as_os_str().is_empty() {
+        if !program.folder.is_dir() {
+            return Err(cannot("its folder is not there"));
+        }
+        command.current_dir(&program.folder);
+    }
+    for (name, setting) in &program.environment {
+        if let Some(value) = setting.value(name, environment, secrets).await? {
+            command.env(name, value);
+        }
+    }
+    #[cfg(unix)]
+    command.process_group(0);
+    let mut child = command.spawn().map_err(|error| cannot(&error.to_string()))?;
+    let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
+    let ((input, output), errors) = pipes.ok_or_else(|| cannot("it has no pipes"))?;
+    let group = Group(child.id());
+    let (stop, stopped) = oneshot::channel();
+    let (tell, exit) = watch::channel(None);
+    tracing::debug!(server = %server.name, "a server of tools was started");
+    tokio::spawn(async move {
+        tokio::select! {
+            ended = child.wait() => drop(tell.send(Some(how(ended)))),
+            _ = stopped => {}
+        }
+        // What the program started may outlive it otherwise. Right after its end its number is not yet another's.
+        drop(group);
+        drop(child.wait().await);
+    });
+    Ok((Child { _stop: stop }, Pipes { input, output, exit }, errors))
+}
+
+fn how(ended: io::Result<std::process::ExitStatus>) -> String {
+    ended.map_or_else(|error| error.kind().to_string(), |status| status.to_string())
+}
+
+/// Where the program is: its own environment says nothing about where the host finds it.
+fn found(program: &Program, environment: &Environment) -> Option<PathBuf> {
+    let command = Path::new(&program.command);
+    if command.components().count() > 1 {
+        return Some(program.folder.join(command));
+    }
+    let path = environment("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(command)).find(|candidate| candidate.is_file())
+}
+
+/// Logs what a program writes about itself, until it ends.
+pub(super) async fn log(name: Arc<str>, errors: ChildStderr, secrets: Secrets) {
+    let mut lines = Lines::new(errors, MAX_LOG_LINE);
+    let mut left = MAX_LOG_LINES;
+    while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = lines.next().await {
+        if left > 0 {
+            left -= 1;
+            tracing::debug!(server = %name, "{}", secrets.said(&String::from_utf8_lossy(&line)));
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! A connection to a server, and what is asked over it.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use flowcell_contract::{Failure, Json, Progress};
+use hyper::HeaderMap;
+use rmcp::{
+    RoleClient,
+    model::{
+        CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest,
+        ListToolsRequest, PaginatedRequestParams, ProgressToken, ProtocolVersion, RequestId, ServerResult,
+    },
+    service::{ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RunningService},
+    transport::{
+        StreamableHttpClientTransport, Transport, common::client_side_sse::SseRetryPolicy,
+        streamable_http_client::StreamableHttpClientTransportConfig,
+    },
+};
+
+use super::{
+    child::{self, Child},
+    host::Host,
+    http::Posts,
+    servers::{Address, Program, Server, Way},
+    setting::Secrets,
+    stdio::Stdio,
+    tool::{self, Tool},
+    trouble,
+    watch::{Telling, Watch},
+};
+use crate::{client::Client, code, secret::Environment};
+
+/// Pages of a list of tools, at most.
+const MAX_PAGES: usize = 100;
+/// Times that a stream is asked for again after it could not be.
+const MAX_RECONNECTS: usize = 5;
+/// How long a stream is left alone first, unless the server says; each time twice as long as the last.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+/// A server that is ready. It ends with this.
+pub(super) struct Connection {
+    service: RunningService<RoleClient, Host>,
+    watch: Arc<Watch>,
+    tools: Mutex<Option<Listed>>,
+    _child: Option<Child>,
+}
+
+/// Tools that were listed, and until when that counts.
+struct Listed {
+    tools: Arc<[Tool]>,
+    changes: u64,
+    until: Option<Instant>,
+}
+
+impl Connection {
+    /// Starts or reaches a server, and agrees on a version of the protocol.
+    pub(super) async fn open(
+        server: &Server,
+        client: &Client,
+        environment: &Environment,
+    ) -> Result<Connection, Failure> {
+        match &server.way {
+            Way::Program(program) => Connection::to_program(server, program, environment).await,
+            Way::Address(address) => Connection::to_address(address, client, environment).await,
+        }
+    }
+
+    async fn to_program(server: &Server, program: &Program, environment: &Environment) -> Result<Connection, Failure> {
+        let mut secrets = Secrets::default();
+        let (child, pipes, errors) = child::start(server, program, environment, &mut secrets).await?;
+        tokio::spawn(child::log(server.name.clone(), errors, secrets.clone()));
+        let watch = Arc::new(Watch::new(secrets));
+        Connection::over(Stdio::new(pipes, watch.clone()), watch, Some(child)).await
+    }
+
+    async fn to_address(address: &Address, client: &Client, environment: &Environment) -> Result<Connection, Failure> {
+        let mut secrets = Secrets::default();
+        let mut headers = HeaderMap::new();
+        for (name, setting) in &address.headers {
+            let value = setting.header(name.as_str(), environment, &mut secrets).await?;
+            headers.insert(name.clone(), value);
+        }
+        let watch = Arc::new(Watch::new(secrets));
+        let posts = Posts::new(client.clone(), address, headers, watch.clone());
+        let mut config = StreamableHttpClientTransportConfig::with_uri(&*address.url);
+        config.retry_config = Arc::new(Patience);
+        Connection::over(StreamableHttpClientTransport::with_client(posts, config), watch, None).await
+    }
+
+    async fn over<T>(transport: T, watch: Arc<Watch>, child: Option<Child>) -> Result<Connection, Failure>
+    where
+        T: Transport<RoleClient> + 'static,
+    {
+        let lifecycle = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        };
+        let served = Host.serve_with_lifecycle(transport, lifecycle).await;
+        let service = served.map_err(|error| trouble::of_start(&error, &watch))?;
+        Ok(Connection { service, watch, tools: Mutex::default(), _child: child })
+    }
+
+    /// Whether something can be asked.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.service.is_closed() && !self.service.peer().is_transport_closed() && self.watch.ending().is_none()
+    }
+
+    /// What must not be told.
+    pub(super) fn secrets(&self) -> &Secrets {
+        &self.watch.secrets
+    }
+
+    /// The tools. They are asked for again when the server says that they changed, or when what it said is too old.
+    pub(super) async fn tools(&self) -> Result<Arc<[Tool]>, Failure> {
+        let changes = self.watch.changes();
+        let known = self.tools.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|listed| {
+            let fresh = listed.changes == changes && listed.until.is_none_or(|until| Instant::now() < until);
+            fresh.then(|| listed.tools.clone())
+        });
+        match known {
+            Some(tools) => Ok(tools),
+            None => self.list(changes).await,
+        }
+    }
+
+    async fn list(&self, changes: u64) -> Result<Arc<[Tool]>, Failure> {
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        for _ in 0..MAX_PAGES {
+            let params = PaginatedRequestParams::default().with_cursor(cursor);
+            let request = ListToolsRequest { params: Some(params), ..ListToolsRequest::default() };
+            let ServerResult::ListToolsResult(page) = self.ask(ClientRequest::ListToolsRequest(request), None).await?
+            else {
+                return Err(trouble::nonsense());
+            };
+            let lives = page.ttl_ms.map(Duration::from_millis);
+            tool::extend(&mut tools, page.tools, &self.watch.secrets)?;
+            cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
+            if cursor.is_none() {
+                let tools: Arc<[Tool]> = tools.into();
+                self.remember(&tools, changes, lives);
+                return Ok(tools);
+            }
+        }
+        Err(Failure::new(code::MCP_TOO_LARGE, format!("the list of tools has more than {MAX_PAGES} pages")))
+    }
+
+    /// Servers of versions with a handshake say when their tools change; others say how long a list counts.
+    fn remember(&self, tools: &Arc<[Tool]>, changes: u64, lives: Option<Duration>) {
+        let info = self.service.peer_info();
+        let tells = info.is_some_and(|info| info.protocol_version.has_initialize());
+        let until = if tells { None } else { Instant::now().checked_add(lives.unwrap_or_default()) };
+        let listed = Listed { tools: tools.clone(), changes, until };
+        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed);
+    }
+
+    /// Has a tool run. If this is dropped, the server is told that nobody waits any more.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        input: serde_json::Map<String, serde_json::Value>,
+        telling: Telling,
+    ) -> Result<CallToolResult, Failure> {
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        match self.ask(request, Some(telling)).await? {
+            ServerResult::CallToolResult(result) => Ok(result),
+            ServerResult::InputRequiredResult(_) | ServerResult::CreateTaskResult(_) => {
+                let message =
+                    "the server asks for what was not offered: more input from a person or a model, or a task";
+                Err(Failure::new(code::MCP_ERROR, message))
+            }
+            // What has no members at all is a result without content.
+            ServerResult::EmptyResult(_) => Ok(CallToolResult::success(Vec::new())),
+            _ => Err(trouble::nonsense()),
+        }
+    }
+
+    async fn ask(&self, request: ClientRequest, telling: Option<Telling>) -> Result<ServerResult, Failure> {
+        let peer = self.service.peer();
+        let sent = peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
+        let handle = sent.map_err(|error| trouble::of_request(error, None, &self.watch))?;
+        let (token, id) = (handle.progress_token.clone(), handle.id.clone());
+        if let Some(telling) = telling {
+            self.watch.begin(token.clone(), telling);
+        }
+        let mut open = Open { peer, watch: &self.watch, token, id, answered: false };
+        let answer = handle.await_response().await;
+        open.answered = true;
+        answer.map_err(|error| trouble::of_request(error, Some(&open.id), &self.watch))
+    }
+}
+
+/// A request without an answer.
+struct Open<'a> {
+    peer: &'a Peer<RoleClient>,
+    watch: &'a Watch,
+    token: ProgressToken,
+    id: RequestId,
+    answered: bool,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.watch.finish(&self.token, &self.id);
+        if !self.answered {
+            let params = CancelledNotificationParam::new(Some(self.id.clone()), Some("nobody waits any more".into()));
+            let peer = self.peer.clone();
+            // Whether the server hears it or not, nobody waits for it.
+            tokio::spawn(async move { drop(peer.notify_cancelled(params).await) });
+        }
+    }
+}
+
+/// How often, and after which times, a stream is asked for again.
+#[derive(Debug)]
+struct Patience;
+
+impl SseRetryPolicy for Patience {
+    fn retry(&self, times: usize) -> Option<Duration> {
+        (times < MAX_RECONNECTS).then(|| RECONNECT * (1 << times))
+    }
+}
+
+/// What a call of a tool tells while it runs.
+pub(super) fn telling(server: &str, tool: &str, progress: Progress) -> Telling {
+    Telling::new(format!("mcp:{server}/{tool}"), progress)
+}
+
+/// The input of a tool, which is an object.
+pub(super) fn arguments(input: &Json) -> Option<serde_json::Map<String, serde_json::Value>> {
+    match input.to_serde() {
+        serde_json::Value::Object(members) => Some(members),
+        _ => None,
+    }
+}

@@ -1,0 +1,128 @@
+//! Messages that come as a stream of events.
+//!
+//! A stream that answers a request always does so: if it breaks a limit, brings nonsense, or ends without the answer and
+//! without saying where it goes on, an error stands in the place of the answer, and the watch knows why.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use flowcell_contract::Failure;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
+use sse_stream::Sse;
+
+use super::{MAX_ANSWER, MAX_LINE, trouble::of_exchange, watch::Watch};
+use crate::{
+    client::Body,
+    code,
+    sse::{Caps, Event, EventStream, Unreadable},
+};
+
+const CAPS: Caps = Caps { line: MAX_LINE, event: MAX_ANSWER, stream: MAX_ANSWER };
+
+/// A stream that is being read.
+struct Reading {
+    body: Body,
+    events: EventStream,
+    waiting: VecDeque<Sse>,
+    /// The request that it answers, if it answers one, and has not yet.
+    answers: Option<RequestId>,
+    goes_on: bool,
+    ended: bool,
+    watch: Arc<Watch>,
+}
+
+/// The events of a body. `answers` is the request that it answers, if any.
+pub(super) fn of(
+    body: Body,
+    answers: Option<RequestId>,
+    watch: Arc<Watch>,
+) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
+    let events = EventStream::new(CAPS);
+    let reading = Reading { body, events, waiting: VecDeque::new(), answers, goes_on: false, ended: false, watch };
+    stream::unfold(reading, |mut reading| async move { reading.next().await.map(|event| (Ok(event), reading)) }).boxed()
+}
+
+/// Whether a message is the answer to this request.
+pub(super) fn answers(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
+    match message {
+        ServerJsonRpcMessage::Response(response) => response.id == *id,
+        ServerJsonRpcMessage::Error(error) => error.id.as_ref().is_none_or(|own| own == id),
+        _ => false,
+    }
+}
+
+impl Reading {
+    async fn next(&mut self) -> Option<Sse> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return Some(event);
+            }
+            if self.ended {
+                return None;
+            }
+            match self.body.next().await {
+                Ok(Some(piece)) => {
+                    let mut found = Vec::new();
+                    let fed = self.events.feed(&piece, |event| found.push(event));
+                    found.into_iter().for_each(|event| self.take(event));
+                    fed.unwrap_or_else(|why| self.fail(unreadable(why)));
+                }
+                Ok(None) => self.end(Failure::retryable(code::MCP_BROKEN, "the stream ended before the answer")),
+                Err(failure) => self.end(of_exchange(failure)),
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        if self.ended {
+            return;
+        }
+        let Event { name, data, id, retry } = event;
+        self.goes_on |= id.as_ref().is_some_and(|id| !id.is_empty());
+        let is_message = matches!(name.as_str(), "" | "message") && !data.trim().is_empty();
+        if is_message {
+            match serde_json::from_str::<ServerJsonRpcMessage>(&data) {
+                Ok(message) => {
+                    self.watch.see(&message);
+                    if self.answers.as_ref().is_some_and(|id| answers(&message, id)) {
+                        self.answers = None;
+                    }
+                }
+                Err(_) => {
+                    return self.fail(Failure::new(code::MCP_PROTOCOL, "an event of the stream is no message"));
+                }
+            }
+        }
+        let event = Some(name).filter(|name| !name.is_empty());
+        self.waiting.push_back(Sse { event, data: is_message.then_some(data), id, retry });
+    }
+
+    /// The stream is over. If it goes on elsewhere, the library asks for the rest.
+    fn end(&mut self, failure: Failure) {
+        match self.goes_on {
+            true => self.ended = true,
+            false => self.fail(failure),
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.ended = true;
+        let Some(id) = self.answers.take() else { return };
+        let error = ErrorData::internal_error("the stream broke", None);
+        self.watch.failed(id.clone(), failure);
+        let answer = serde_json::to_string(&ServerJsonRpcMessage::error(error, Some(id))).ok();
+        self.waiting.push_back(Sse { data: answer, ..Sse::default() });
+    }
+}
+
+fn unreadable(why: Unreadable) -> Failure {
+    match why {
+        Unreadable::Line => {
+            Failure::new(code::MCP_TOO_LARGE, format!("a line of the stream is longer than {} bytes", CAPS.line))
+        }
+        Unreadable::Event | Unreadable::Stream => {
+            Failure::new(code::MCP_TOO_LARGE, format!("the answer is larger than {} bytes", CAPS.stream))
+        }
+        Unreadable::Encoding => Failure::new(code::MCP_PROTOCOL, "the stream is not UTF-8"),
+    }
+}

@@ -1,0 +1,239 @@
+//! Messages over streamable HTTP, through the guard.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bytes::Bytes;
+use flowcell_contract::{Failure, Tenant};
+use futures_util::stream::BoxStream;
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT},
+};
+use rmcp::{
+    model::{ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage},
+    transport::streamable_http_client::{StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse},
+};
+use sse_stream::Sse;
+
+use super::{
+    MAX_ANSWER, events,
+    servers::Address,
+    trouble::{Trouble, of_exchange, of_status},
+    watch::Watch,
+};
+use crate::{
+    client::{Answer, Body, Client, Message, Progress},
+    code,
+    egress::OriginGrants,
+};
+
+/// Bytes of the body of an error that are read.
+const MAX_ERROR: usize = 64 * 1024;
+/// Bytes of a session's name, at most.
+const MAX_SESSION: usize = 1024;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
+
+type Troubled = StreamableHttpError<Trouble>;
+type Events = BoxStream<'static, Result<Sse, sse_stream::Error>>;
+
+fn trouble(failure: Failure) -> Troubled {
+    StreamableHttpError::Client(Trouble(failure))
+}
+
+/// Sends messages to one address.
+#[derive(Clone)]
+pub(super) struct Posts(Arc<Parts>);
+
+struct Parts {
+    client: Client,
+    url: String,
+    origin: OriginGrants,
+    headers: HeaderMap,
+    watch: Arc<Watch>,
+}
+
+impl Posts {
+    /// The headers are sent with everything.
+    pub(super) fn new(client: Client, address: &Address, headers: HeaderMap, watch: Arc<Watch>) -> Posts {
+        let (url, origin) = (address.url.clone(), address.origin.clone());
+        Posts(Arc::new(Parts { client, url, origin, headers, watch }))
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        accept: &'static str,
+        own: HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, Troubled> {
+        let Parts { client, url, origin, headers, watch } = &*self.0;
+        let to = client.egress().admit(url, origin).map_err(trouble)?;
+        let mut all = HeaderMap::new();
+        all.insert(ACCEPT, HeaderValue::from_static(accept));
+        // What is packed could be a bomb.
+        all.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        all.insert(USER_AGENT, HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION"))));
+        if !body.is_empty() {
+            all.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        }
+        all.extend(own);
+        all.extend(headers.clone());
+        // A used connection may be about to be closed: then nobody would know whether a call was made.
+        let message = Message { method, headers: all, body, reuse: false };
+        let sent = client.send(&Tenant::local(), &to, message, &mut Progress::default()).await;
+        let answer = sent.map_err(|failure| trouble(of_exchange(failure)))?;
+        match answer.status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let message = format!("the server did not accept the key ({})", answer.status.as_u16());
+                let failure = Failure::new(code::MCP_AUTH, message);
+                // The next connection reads the key again.
+                watch.end(failure.clone());
+                Err(trouble(failure))
+            }
+            _ => Ok(answer),
+        }
+    }
+
+    /// What answers a message with a status that is no success.
+    async fn refused(
+        &self,
+        message: &ClientJsonRpcMessage,
+        answer: Answer,
+    ) -> Result<StreamableHttpPostResponse, Troubled> {
+        let Answer { status, body, .. } = answer;
+        let text = read(body, MAX_ERROR).await.unwrap_or_default();
+        let said = serde_json::from_slice::<ServerJsonRpcMessage>(&text).ok();
+        let error = match said {
+            Some(ServerJsonRpcMessage::Error(error)) => Some(error.error),
+            // Servers of older versions do not know the first question, and say so in many ways.
+            _ if is_discovery(message) && status.is_client_error() => Some(ErrorData::invalid_request("unknown", None)),
+            _ => None,
+        };
+        match (error, id_of(message)) {
+            (Some(error), Some(id)) => {
+                Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, Some(id)), None))
+            }
+            _ => Err(trouble(of_status(status))),
+        }
+    }
+
+    /// What answers a message with a success.
+    async fn accepted(
+        &self,
+        message: &ClientJsonRpcMessage,
+        answer: Answer,
+    ) -> Result<StreamableHttpPostResponse, Troubled> {
+        let Answer { headers, body, .. } = answer;
+        let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let session = text(&SESSION).filter(|session| session.len() <= MAX_SESSION).map(str::to_owned);
+        let kind = text(&CONTENT_TYPE).unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        let id = id_of(message);
+        if kind.eq_ignore_ascii_case(EVENTS) {
+            let events = events::of(body, id, self.0.watch.clone());
+            return Ok(StreamableHttpPostResponse::Sse(events, session));
+        }
+        let Some(id) = id else { return Ok(StreamableHttpPostResponse::Accepted) };
+        if !kind.eq_ignore_ascii_case(JSON) {
+            let message = "the answer is neither JSON nor a stream of events: is this the address of such a server?";
+            return Err(trouble(Failure::new(code::MCP_PROTOCOL, message)));
+        }
+        let bytes = read(body, MAX_ANSWER).await.map_err(trouble)?;
+        let answer: ServerJsonRpcMessage = serde_json::from_slice(&bytes)
+            .map_err(|_| trouble(Failure::new(code::MCP_PROTOCOL, "the answer is no message")))?;
+        match events::answers(&answer, &id) {
+            true => Ok(StreamableHttpPostResponse::Json(answer, session)),
+            false => Err(trouble(Failure::new(code::MCP_PROTOCOL, "the answer is that to something else"))),
+        }
+    }
+}
+
+impl StreamableHttpClient for Posts {
+    type Error = Trouble;
+
+    async fn post_message(
+        &self,
+        _: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Troubled> {
+        let body = serde_json::to_vec(&message)?.into();
+        let has_session = session.is_some();
+        let own = with_session(headers, session)?;
+        let answer = self.send(Method::POST, "application/json, text/event-stream", own, body).await?;
+        match answer.status {
+            StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
+            StatusCode::NOT_FOUND if has_session => Err(StreamableHttpError::SessionExpired),
+            status if status.is_success() => self.accepted(&message, answer).await,
+            _ => self.refused(&message, answer).await,
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        _: Arc<str>,
+        session: Arc<str>,
+        _: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Troubled> {
+        let own = with_session(headers, Some(session))?;
+        self.send(Method::DELETE, JSON, own, Bytes::new()).await.map(drop)
+    }
+
+    async fn get_stream(
+        &self,
+        _: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        _: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<Events, Troubled> {
+        let mut own = with_session(headers, session)?;
+        if let Some(last) = last_event.and_then(|last| HeaderValue::from_str(&last).ok()) {
+            own.insert(LAST_EVENT, last);
+        }
+        let answer = self.send(Method::GET, EVENTS, own, Bytes::new()).await?;
+        match answer.status {
+            StatusCode::OK => Ok(events::of(answer.body, None, self.0.watch.clone())),
+            status if status.is_server_error() => Err(trouble(of_status(status))),
+            _ => Err(StreamableHttpError::ServerDoesNotSupportSse),
+        }
+    }
+}
+
+fn with_session(headers: HashMap<HeaderName, HeaderValue>, session: Option<Arc<str>>) -> Result<HeaderMap, Troubled> {
+    let mut own: HeaderMap = headers.into_iter().collect();
+    if let Some(session) = session {
+        let value = HeaderValue::from_str(&session)
+            .map_err(|_| trouble(Failure::new(code::MCP_PROTOCOL, "the name of the session cannot be sent")))?;
+        own.insert(SESSION, value);
+    }
+    Ok(own)
+}
+
+fn is_discovery(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::DiscoverRequest(_)))
+}
+
+fn id_of(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    match message {
+        ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+        _ => None,
+    }
+}
+
+async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = body.next().await.map_err(of_exchange)? {
+        if bytes.len() + piece.len() > limit {
+            return Err(Failure::new(code::MCP_TOO_LARGE, format!("the answer is larger than {limit} bytes")));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,65 @@
+//! One server: its connection, made when it is first needed, and again after it broke.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flowcell_contract::Failure;
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
+use tokio::sync::Semaphore;
+
+use super::{
+    connection::Connection,
+    servers::{Server, Way},
+    trouble,
+};
+use crate::{client::Client, code, secret::Environment};
+
+type Opening = Shared<BoxFuture<'static, Result<Arc<Connection>, Failure>>>;
+
+/// A server, whether it is connected or not.
+pub(super) struct Link {
+    pub(super) server: Arc<Server>,
+    pub(super) calls: Semaphore,
+    client: Client,
+    opening: Mutex<Option<Opening>>,
+}
+
+impl Link {
+    pub(super) fn new(server: Arc<Server>, client: &Client) -> Link {
+        // What one server may be reached at, another may not.
+        let client = match &server.way {
+            Way::Address(address) => Client::new(client.egress().clone().also_private(&address.private)),
+            Way::Program(_) => client.clone(),
+        };
+        Link { calls: Semaphore::new(server.max_calls), server, client, opening: Mutex::default() }
+    }
+
+    /// The connection. Whoever asks while it is being made waits for the same one; it goes on being made if nobody does.
+    pub(super) fn connected(&self, environment: &Environment) -> Opening {
+        let mut slot = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opening) = slot.as_ref().filter(|opening| may_be_usable(opening)) {
+            return opening.clone();
+        }
+        let (server, client, environment) = (self.server.clone(), self.client.clone(), environment.clone());
+        let task = tokio::spawn(async move {
+            let opened = tokio::time::timeout(server.start, Connection::open(&server, &client, &environment)).await;
+            match opened {
+                Ok(Ok(connection)) => Ok(Arc::new(connection)),
+                Ok(Err(failure)) => Err(trouble::not_connected(failure)),
+                Err(_) => {
+                    let message = format!("the server was not ready within {} ms", server.start.as_millis());
+                    Err(Failure::retryable(code::MCP_CONNECT, message))
+                }
+            }
+        });
+        let gone = |_| Failure::retryable(code::MCP_CONNECT, "the host is shutting down");
+        let opening = async move { task.await.map_err(gone)? }.boxed().shared();
+        slot.insert(opening).clone()
+    }
+}
+
+fn may_be_usable(opening: &Opening) -> bool {
+    opening.peek().is_none_or(|opened| opened.as_ref().is_ok_and(|connection| connection.is_usable()))
+}

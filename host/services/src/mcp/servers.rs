@@ -1,0 +1,219 @@
+//! The servers of tools that an operator has.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use flowcell_contract::{Failure, Json, code};
+use hyper::header::HeaderName;
+use indexmap::IndexMap;
+
+use super::{profile::Profile, setting::Setting};
+use crate::egress::{AddressRange, OriginGrants};
+
+/// Servers that a configuration may have, at most.
+pub const MAX_SERVERS: usize = 64;
+/// Letters of a server's name, at most.
+pub const MAX_SERVER_NAME: usize = 64;
+/// Milliseconds that a configuration may allow for a call or a start, at most: an hour.
+const MAX_TIMEOUT_MS: u64 = 3_600_000;
+/// Calls at once that a configuration may allow, at most.
+const MAX_CALLS: usize = 256;
+/// Headers that say how a message is sent, or what the protocol sets.
+const OWN_HEADERS: [&str; 12] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+];
+
+/// Servers of tools by name.
+///
+/// ```yaml
+/// files:
+///   command: npx
+///   args: [-y, "@modelcontextprotocol/server-filesystem", ./papers]
+///   env: [PATH, HOME]
+/// tickets:
+///   url: https://tickets.example.com/mcp
+///   headers: { Authorization: { keyEnv: TICKETS_TOKEN } }
+/// ```
+///
+/// | member | is | default |
+/// |---|---|---|
+/// | `command` | a program that speaks the protocol on its standard input and output; found in the host's `PATH` | this or `url` |
+/// | `args` | its arguments | none |
+/// | `env` | its whole environment: names of the host's variables to pass on, or `{ NAME: setting }` | empty |
+/// | `cwd` | the folder that it runs in, beside the configuration if relative | the configuration's |
+/// | `url` | where a server speaks streamable HTTP, `https://` or `http://` | this or `command` |
+/// | `headers` | `{ NAME: setting }`, sent with every message | none |
+/// | `allowPrivate` | addresses that are not public and may be connected to, such as `127.0.0.1:3001` | none |
+/// | `timeoutMs` | milliseconds for a call at most, 1 to 3,600,000 | 300,000 |
+/// | `startMs` | milliseconds until the server is ready for the first call, 1 to 3,600,000 | 30,000 |
+/// | `maxCalls` | calls at once, 1 to 256; others wait | 16 |
+///
+/// A setting is a text, or `{ keyEnv }` or `{ keyFile }` with an optional `prefix`: a secret that is read whenever the server
+/// is connected, and that is taken out of whatever the server says. The prefix of `Authorization` is `Bearer ` unless it says
+/// otherwise. Names have letters, digits, `_`, `-` and `.`, 64 at most; there are at most 64 servers.
+#[derive(Clone, Debug, Default)]
+pub struct Servers(Arc<IndexMap<Arc<str>, Arc<Server>>>);
+
+/// A server that was checked.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) name: Arc<str>,
+    pub(super) way: Way,
+    pub(super) timeout: Duration,
+    pub(super) start: Duration,
+    pub(super) max_calls: usize,
+}
+
+/// How a server is reached.
+#[derive(Debug)]
+pub(super) enum Way {
+    Program(Program),
+    Address(Address),
+}
+
+/// A program to start.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) command: String,
+    pub(super) args: Vec<String>,
+    pub(super) environment: Vec<(String, Setting)>,
+    pub(super) folder: PathBuf,
+}
+
+/// An address to send to.
+#[derive(Debug)]
+pub(super) struct Address {
+    pub(super) url: String,
+    pub(super) origin: OriginGrants,
+    pub(super) private: Vec<AddressRange>,
+    pub(super) headers: Vec<(HeaderName, Setting)>,
+}
+
+impl Servers {
+    /// Reads a configuration, YAML or JSON. Relative paths are beside it, in this folder; nothing is started or read. What is
+    /// wrong is `invalid_input` and names the member.
+    pub fn parse(text: &str, folder: &Path) -> Result<Servers, Failure> {
+        let wrong = |why: String| Failure::new(code::INVALID_INPUT, format!("mcp: {why}"));
+        let json: Json = serde_yaml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        Servers::read(&json, folder)
+    }
+
+    /// The same, of a configuration that was parsed already. `null` is no servers.
+    pub fn read(json: &Json, folder: &Path) -> Result<Servers, Failure> {
+        let wrong = |why: String| Failure::new(code::INVALID_INPUT, format!("mcp{why}"));
+        if json.is_null() {
+            return Ok(Servers::default());
+        }
+        let members =
+            json.as_object().ok_or_else(|| wrong(format!(": an object is expected, not {}", json.type_name())))?;
+        if members.len() > MAX_SERVERS {
+            return Err(wrong(format!(": there are more than {MAX_SERVERS} servers")));
+        }
+        let servers = members.iter().map(|(name, json)| {
+            let server = Server::read(name, json, folder).map_err(|why| wrong(format!(".{name}: {why}")))?;
+            Ok((name.clone(), Arc::new(server)))
+        });
+        Ok(Servers(Arc::new(servers.collect::<Result<_, Failure>>()?)))
+    }
+
+    /// The names of the servers, in the order of the configuration.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(AsRef::as_ref)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.0.values()
+    }
+}
+
+impl Server {
+    fn read(name: &Arc<str>, json: &Json, folder: &Path) -> Result<Server, String> {
+        check_name(name)?;
+        let profile: Profile = serde_path_to_error::deserialize(json.to_serde())
+            .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
+        for (member, value) in [("timeoutMs", profile.timeout_ms), ("startMs", profile.start_ms)] {
+            if !(1..=MAX_TIMEOUT_MS).contains(&value) {
+                return Err(format!("{member} is 1 to {MAX_TIMEOUT_MS}"));
+            }
+        }
+        if !(1..=MAX_CALLS).contains(&profile.max_calls) {
+            return Err(format!("maxCalls is 1 to {MAX_CALLS}"));
+        }
+        Ok(Server {
+            name: name.clone(),
+            timeout: Duration::from_millis(profile.timeout_ms),
+            start: Duration::from_millis(profile.start_ms),
+            max_calls: profile.max_calls,
+            way: way(profile, folder)?,
+        })
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    match (1..=MAX_SERVER_NAME).contains(&name.len()) && name.bytes().all(plain) {
+        true => Ok(()),
+        false => Err(format!("a name has letters, digits, `_`, `-` and `.` only, {MAX_SERVER_NAME} at most")),
+    }
+}
+
+fn way(profile: Profile, folder: &Path) -> Result<Way, String> {
+    match (&profile.command, &profile.url) {
+        (Some(_), None) => program(profile, folder).map(Way::Program),
+        (None, Some(_)) => address(profile, folder).map(Way::Address),
+        (None, None) => Err("it has neither `command` nor `url`".into()),
+        (Some(_), Some(_)) => Err("it has both `command` and `url`".into()),
+    }
+}
+
+fn program(profile: Profile, folder: &Path) -> Result<Program, String> {
+    if !profile.headers.is_empty() || !profile.allow_private.is_empty() {
+        return Err("a `command` has no `headers` and no `allowPrivate`".into());
+    }
+    let command = profile.command.filter(|command| !command.is_empty()).ok_or("`command` is empty")?;
+    if command.contains('\0') || profile.args.iter().any(|argument| argument.contains('\0')) {
+        return Err("`command` and `args` have no NUL".into());
+    }
+    let environment = Setting::environment(&profile.env, folder)?;
+    let folder = profile.cwd.map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
+    Ok(Program { command, args: profile.args, environment, folder })
+}
+
+fn address(profile: Profile, folder: &Path) -> Result<Address, String> {
+    if !profile.args.is_empty() || !profile.env.is_null() || profile.cwd.is_some() {
+        return Err("a `url` has no `args`, no `env` and no `cwd`".into());
+    }
+    let url = profile.url.unwrap_or_default();
+    let grant = url.split(['?', '#']).next().unwrap_or_default().parse().map_err(|why| format!("url: {why}"))?;
+    let private = profile.allow_private.iter().map(|range| range.parse().map_err(|why| format!("allowPrivate: {why}")));
+    let headers = profile.headers.iter().map(|(name, json)| header(name, json, folder));
+    Ok(Address {
+        url,
+        origin: OriginGrants::from_iter([grant]),
+        private: private.collect::<Result<_, String>>()?,
+        headers: headers.collect::<Result<_, String>>()?,
+    })
+}
+
+fn header(name: &str, json: &Json, folder: &Path) -> Result<(HeaderName, Setting), String> {
+    let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("headers: `{name}` cannot be sent"))?;
+    if OWN_HEADERS.contains(&parsed.as_str()) {
+        return Err(format!("headers: `{name}` is set by the host"));
+    }
+    let prefix = if parsed == hyper::header::AUTHORIZATION { "Bearer " } else { "" };
+    Ok((parsed, Setting::read(json, &format!("headers.{name}"), prefix, folder)?))
+}

@@ -1,0 +1,163 @@
+//! Values that a server is given: as they are written, passed on, or secrets.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use flowcell_contract::{Failure, Json};
+use hyper::header::HeaderValue;
+use serde::Deserialize;
+
+use crate::{
+    code,
+    secret::{Environment, Key, KeySource},
+};
+
+/// Letters of a server's text that are repeated.
+const MAX_SAID: usize = 500;
+
+/// Where a value comes from.
+pub(super) enum Setting {
+    /// A variable of the host's of the same name, if it is set.
+    Passed,
+    /// It was written in the configuration.
+    Plain(String),
+    /// A secret, and what stands before it.
+    Key { source: KeySource, prefix: String },
+}
+
+impl fmt::Debug for Setting {
+    /// Shows no value: people write secrets where they should not.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Passed => formatter.write_str("Passed"),
+            Setting::Plain(_) => formatter.write_str("Plain"),
+            Setting::Key { source, .. } => source.fmt(formatter),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Written {
+    key_env: Option<String>,
+    key_file: Option<PathBuf>,
+    prefix: Option<String>,
+}
+
+impl Setting {
+    /// Reads what stands at a place.
+    pub(super) fn read(json: &Json, place: &str, prefix: &str, folder: &Path) -> Result<Setting, String> {
+        if let Some(text) = json.as_str() {
+            return match text.contains('\0') {
+                true => Err(format!("{place}: it has a NUL")),
+                false => Ok(Setting::Plain(text.to_owned())),
+            };
+        }
+        let written: Written =
+            serde_path_to_error::deserialize(json.to_serde()).map_err(|error| format!("{place}: {}", error.inner()))?;
+        let source = match (written.key_env, written.key_file) {
+            (Some(name), None) if is_variable(&name) => KeySource::Environment(name),
+            (Some(name), None) => return Err(format!("{place}: `{name}` is not the name of a variable")),
+            (None, Some(file)) => KeySource::File(folder.join(file)),
+            _ => return Err(format!("{place}: a text, `{{ keyEnv }}` or `{{ keyFile }}` is expected")),
+        };
+        Ok(Setting::Key { source, prefix: written.prefix.unwrap_or_else(|| prefix.to_owned()) })
+    }
+
+    /// Reads an environment: a list of names, or settings by name.
+    pub(super) fn environment(json: &Json, folder: &Path) -> Result<Vec<(String, Setting)>, String> {
+        let named = |name: &str| match is_variable(name) {
+            true => Ok(name.to_owned()),
+            false => Err(format!("env: `{name}` is not the name of a variable")),
+        };
+        match json {
+            Json::Null => Ok(Vec::new()),
+            Json::Array(names) => names
+                .iter()
+                .map(|name| Ok((named(name.as_str().ok_or("env: a name is a text")?)?, Setting::Passed)))
+                .collect(),
+            Json::Object(settings) => settings
+                .iter()
+                .map(|(name, json)| Ok((named(name)?, Setting::read(json, &format!("env.{name}"), "", folder)?)))
+                .collect(),
+            other => Err(format!("env: a list of names or an object is expected, not {}", other.type_name())),
+        }
+    }
+
+    /// The value; none if it is a variable to pass on that is not set. Secrets are remembered, to be hidden.
+    pub(super) async fn value(
+        &self,
+        name: &str,
+        environment: &Environment,
+        secrets: &mut Secrets,
+    ) -> Result<Option<String>, Failure> {
+        match self {
+            Setting::Passed => Ok(environment(name)),
+            Setting::Plain(text) => Ok(Some(text.clone())),
+            Setting::Key { source, prefix } => {
+                let key = source.read(environment, code::MCP_AUTH).await?;
+                let text = key.text(prefix);
+                secrets.0.push(key);
+                Ok(Some(text))
+            }
+        }
+    }
+
+    /// The value as that of a header.
+    pub(super) async fn header(
+        &self,
+        name: &str,
+        environment: &Environment,
+        secrets: &mut Secrets,
+    ) -> Result<HeaderValue, Failure> {
+        let text = self.value(name, environment, secrets).await?.unwrap_or_default();
+        let unsendable = |_| Failure::new(code::MCP_AUTH, format!("the value of the header `{name}` cannot be sent"));
+        let mut value = HeaderValue::from_str(&text).map_err(unsendable)?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+/// Letters, digits and `_`, as every system has them.
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The secrets that a server was given.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Secrets(Vec<Key>);
+
+impl Secrets {
+    /// A text of the server's: without secrets, on one line, and not too long.
+    pub(super) fn said(&self, text: &str) -> String {
+        let hidden = self.hide(text);
+        let clean = hidden.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+        let mut short: String = clean.clone().take(MAX_SAID).collect();
+        if clean.count() > MAX_SAID {
+            short.push('…');
+        }
+        short.trim().to_owned()
+    }
+
+    /// A text of the server's without secrets.
+    pub(super) fn hide(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, key| key.hide_in(&text))
+    }
+
+    /// The same of every text within a value.
+    pub(super) fn hide_in(&self, json: Json) -> Json {
+        if self.0.is_empty() {
+            return json;
+        }
+        match json {
+            Json::String(text) => Json::from(self.hide(&text)),
+            Json::Array(items) => Json::array(items.iter().map(|item| self.hide_in(item.clone()))),
+            Json::Object(members) => {
+                Json::object(members.iter().map(|(name, value)| (name.clone(), self.hide_in(value.clone()))))
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Messages over the standard input and output of a program, one a line.
+
+use std::{io, sync::Arc, time::Duration};
+
+use flowcell_contract::Failure;
+use rmcp::{
+    RoleClient,
+    model::{ClientJsonRpcMessage, ServerJsonRpcMessage},
+    transport::Transport,
+};
+use tokio::{
+    io::AsyncWriteExt,
+    process::{ChildStdin, ChildStdout},
+    sync::{Mutex, Notify, watch},
+};
+
+use super::{
+    MAX_LINE,
+    child::Pipes,
+    lines::{Line, Lines},
+    watch::Watch,
+};
+use crate::code;
+
+/// How long a program may leave what is written to it unread.
+const MAX_UNREAD: Duration = Duration::from_secs(30);
+/// How long the end of a program is awaited after the end of its output, to say how it ended.
+const EXIT: Duration = Duration::from_millis(500);
+
+/// Carries messages. The program itself belongs to the connection.
+pub(super) struct Stdio {
+    input: Arc<Mutex<ChildStdin>>,
+    output: Lines<ChildStdout>,
+    exit: watch::Receiver<Option<String>>,
+    watch: Arc<Watch>,
+    unread: Arc<Notify>,
+    ended: bool,
+}
+
+impl Stdio {
+    pub(super) fn new(pipes: Pipes, watch: Arc<Watch>) -> Stdio {
+        Stdio {
+            input: Arc::new(Mutex::new(pipes.input)),
+            output: Lines::new(pipes.output, MAX_LINE),
+            exit: pipes.exit,
+            watch,
+            unread: Arc::default(),
+            ended: false,
+        }
+    }
+
+    /// The next message; none if there is none and never will be.
+    async fn message(&mut self) -> Option<ServerJsonRpcMessage> {
+        while !self.ended {
+            match self.output.next().await {
+                Ok(Some(Line::Whole(line))) if line.trim_ascii().is_empty() => {}
+                Ok(Some(Line::Whole(line))) => match serde_json::from_slice(&line) {
+                    Ok(message) => return Some(message),
+                    Err(_) => self.end(Failure::new(code::MCP_PROTOCOL, "the server wrote a line that is no message")),
+                },
+                Ok(Some(Line::Cut(_))) => {
+                    let message = format!("the server wrote a line of more than {MAX_LINE} bytes");
+                    self.end(Failure::new(code::MCP_TOO_LARGE, message));
+                }
+                Ok(None) | Err(_) => self.ended = true,
+            }
+        }
+        None
+    }
+
+    fn end(&mut self, failure: Failure) {
+        self.watch.end(failure);
+        self.ended = true;
+    }
+}
+
+/// Says how the program ended, if nothing else was wrong.
+async fn say_how(mut exit: watch::Receiver<Option<String>>, watch: &Watch) {
+    let ended = tokio::time::timeout(EXIT, exit.wait_for(Option::is_some)).await;
+    let how = ended.ok().and_then(Result::ok).and_then(|status| status.clone());
+    let message = how.map_or_else(
+        || "the server closed its input or its output".to_owned(),
+        |how| format!("the server ended ({how})"),
+    );
+    watch.end(Failure::retryable(code::MCP_BROKEN, message));
+}
+
+impl Transport<RoleClient> for Stdio {
+    type Error = io::Error;
+
+    fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let (input, watch, unread) = (self.input.clone(), self.watch.clone(), self.unread.clone());
+        let exit = self.exit.clone();
+        async move {
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            let mut input = input.lock().await;
+            let written = tokio::time::timeout(MAX_UNREAD, input.write_all(&line)).await;
+            match written {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => {
+                    say_how(exit, &watch).await;
+                    Err(error)
+                }
+                Err(_) => {
+                    let message = format!("the server did not read for {} s", MAX_UNREAD.as_secs());
+                    watch.end(Failure::retryable(code::MCP_BROKEN, message));
+                    unread.notify_one();
+                    Err(io::ErrorKind::TimedOut.into())
+                }
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        let unread = self.unread.clone();
+        let message = tokio::select! {
+            message = self.message() => message,
+            () = unread.notified() => None,
+        };
+        self.ended |= message.is_none();
+        match &message {
+            Some(message) => self.watch.see(message),
+            None => say_how(self.exit.clone(), &self.watch).await,
+        }
+        message
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.input.lock().await.shutdown().await
+    }
+}

@@ -1,0 +1,138 @@
+//! Tools, as servers describe them and others may read it.
+
+use std::{collections::HashSet, sync::Arc};
+
+use flowcell_contract::{Failure, Json};
+
+use super::setting::Secrets;
+use crate::code;
+
+/// Tools of one server, at most.
+pub const MAX_TOOLS: usize = 1_000;
+/// Letters of a tool's name, at most.
+pub const MAX_TOOL_NAME: usize = 128;
+/// Bytes of a title, at most; what is longer is cut.
+pub const MAX_TITLE: usize = 256;
+/// Bytes of a description, at most; what is longer is cut.
+pub const MAX_DESCRIPTION: usize = 16 * 1024;
+/// Bytes of a schema as JSON text, at most. Tools with a larger one are left out.
+pub const MAX_SCHEMA: usize = 256 * 1024;
+
+/// A tool of a server. Everything in it was written by the server, and is to be believed as much as the server is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// What it is called by: letters, digits, `_`, `-`, `.`, `/` and `:`, 128 at most.
+    pub name: Arc<str>,
+    /// Its name for people.
+    pub title: Option<Arc<str>>,
+    /// What it does.
+    pub description: Option<Arc<str>>,
+    /// The JSON Schema of its input, an object.
+    pub input_schema: Json,
+    /// The JSON Schema of its structured output.
+    pub output_schema: Option<Json>,
+    /// Hints about what it does to the world, such as `readOnlyHint`; an empty object if there are none.
+    pub annotations: Json,
+}
+
+/// Adds what a server lists. Names that are not allowed or come twice, and schemas that are too large, are left out; too
+/// many tools are an error.
+pub(super) fn extend(tools: &mut Vec<Tool>, listed: Vec<rmcp::model::Tool>, secrets: &Secrets) -> Result<(), Failure> {
+    if tools.len() + listed.len() > MAX_TOOLS {
+        return Err(Failure::new(code::MCP_TOO_LARGE, format!("the server has more than {MAX_TOOLS} tools")));
+    }
+    let mut names: HashSet<Arc<str>> = tools.iter().map(|tool| tool.name.clone()).collect();
+    for listed in listed {
+        let name = secrets.said(&listed.name);
+        match Tool::read(listed, secrets) {
+            Ok(tool) if names.insert(tool.name.clone()) => tools.push(tool),
+            Ok(_) => tracing::warn!(tool = %name, "a tool is left out: another has the same name"),
+            Err(why) => tracing::warn!(tool = %name, "a tool is left out: {why}"),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a tool may have this name.
+pub(super) fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/' | b':');
+    (1..=MAX_TOOL_NAME).contains(&name.len()) && name.bytes().all(plain)
+}
+
+impl Tool {
+    /// `{ name, title?, description?, inputSchema, outputSchema?, annotations }`, always in this order: a tool whose text is
+    /// another one is no longer what somebody agreed to.
+    pub fn to_json(&self) -> Json {
+        let mut members = vec![("name", Json::from(self.name.clone()))];
+        members.extend(self.title.clone().map(|title| ("title", Json::from(title))));
+        members.extend(self.description.clone().map(|description| ("description", Json::from(description))));
+        members.push(("inputSchema", self.input_schema.clone()));
+        members.extend(self.output_schema.clone().map(|schema| ("outputSchema", schema)));
+        members.push(("annotations", self.annotations.clone()));
+        Json::object(members)
+    }
+
+    fn read(listed: rmcp::model::Tool, secrets: &Secrets) -> Result<Tool, &'static str> {
+        if !is_name(&listed.name) {
+            return Err("its name is not allowed");
+        }
+        let annotations = listed.annotations.and_then(|annotations| serde_json::to_value(annotations).ok());
+        let text = |text: &str, limit: usize| Arc::from(cut(&secrets.hide(text), limit));
+        Ok(Tool {
+            name: (*listed.name).into(),
+            title: listed.title.map(|title| text(&title, MAX_TITLE)),
+            description: listed.description.map(|description| text(&description, MAX_DESCRIPTION)),
+            input_schema: schema(&listed.input_schema)?,
+            output_schema: listed.output_schema.map(|output| schema(&output)).transpose()?,
+            annotations: annotations.map_or_else(|| Json::object::<&str>([]), Json::from),
+        })
+    }
+}
+
+fn schema(members: &serde_json::Map<String, serde_json::Value>) -> Result<Json, &'static str> {
+    let json = Json::from(serde_json::Value::Object(members.clone()));
+    match json.to_text().len() > MAX_SCHEMA {
+        true => Err("its schema is too large"),
+        false => Ok(json),
+    }
+}
+
+/// The beginning of a text, if it is too long.
+pub(super) fn cut(text: &str, limit: usize) -> String {
+    match text.len() > limit {
+        true => format!("{}…", &text[..text.floor_char_boundary(limit.saturating_sub('…'.len_utf8()))]),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cut, is_name};
+
+    #[test]
+    fn names_are_plain() {
+        let long = "a".repeat(129);
+        let table = [
+            ("read_file", true),
+            ("a/b.c-d:e", true),
+            (&long[1..], true),
+            (&long, false),
+            ("", false),
+            ("a b", false),
+            ("ä", false),
+            ("a\u{202e}b", false),
+            ("a\0", false),
+        ];
+        for (name, expected) in table {
+            assert_eq!(is_name(name), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_letters() {
+        let table = [("abc", 3, "abc"), ("abcd", 3, "…"), ("abcdef", 5, "ab…"), ("üüüü", 6, "ü…")];
+        for (text, limit, expected) in table {
+            assert_eq!(cut(text, limit), expected, "{text} {limit}");
+        }
+    }
+}

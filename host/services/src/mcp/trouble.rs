@@ -1,0 +1,116 @@
+//! Why something did not work, whoever says so.
+
+use std::{error::Error, fmt};
+
+use flowcell_contract::{Failure, Json, code as codes};
+use hyper::StatusCode;
+use rmcp::{
+    ServiceError,
+    model::{ErrorCode, ErrorData, RequestId},
+    service::ClientInitializeError,
+    transport::{DynamicTransportError, streamable_http_client::StreamableHttpError},
+};
+
+use super::watch::Watch;
+use crate::code;
+
+/// A failure, as the library carries it.
+#[derive(Debug)]
+pub(super) struct Trouble(pub(super) Failure);
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl Error for Trouble {}
+
+/// What a failed exchange is called here.
+pub(super) fn of_exchange(failure: Failure) -> Failure {
+    let class = match (failure.code.as_str(), failure.retryable) {
+        (code::CONNECT | code::TLS | code::TIMEOUT, _) => code::MCP_CONNECT,
+        (code::PROTOCOL, true) => code::MCP_BROKEN,
+        (code::PROTOCOL, false) => code::MCP_PROTOCOL,
+        _ => return failure,
+    };
+    Failure { code: class.into(), ..failure }
+}
+
+/// A status that is no success.
+pub(super) fn of_status(status: StatusCode) -> Failure {
+    let message = format!("the server answered with the status {}", status.as_u16());
+    match status.as_u16() {
+        408 | 429 | 500.. => Failure::retryable(code::MCP_UNAVAILABLE, message),
+        _ => Failure::new(code::MCP_PROTOCOL, message),
+    }
+}
+
+/// Why a request has no result.
+pub(super) fn of_request(error: ServiceError, id: Option<&RequestId>, watch: &Watch) -> Failure {
+    if let Some(failure) = id.and_then(|id| watch.failure(id)) {
+        return failure;
+    }
+    match error {
+        ServiceError::McpError(error) => of_answer(&error, watch),
+        ServiceError::TransportSend(error) => of_transport(&error, watch),
+        ServiceError::TransportClosed | ServiceError::Cancelled { .. } => closed(watch),
+        _ => nonsense(),
+    }
+}
+
+/// An answer that is of another kind than its request.
+pub(super) fn nonsense() -> Failure {
+    Failure::new(code::MCP_PROTOCOL, "the answer is not of the kind that was asked for")
+}
+
+/// Why there is no connection. Whatever it was, nothing was called.
+pub(super) fn of_start(error: &ClientInitializeError, watch: &Watch) -> Failure {
+    match error {
+        ClientInitializeError::JsonRpcError(error) => of_answer(error, watch),
+        ClientInitializeError::TransportError { error, .. } => of_transport(error, watch),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => of_start(fallback, watch),
+        ClientInitializeError::ConnectionClosed(_) => closed(watch),
+        ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
+            Failure::new(code::MCP_PROTOCOL, "the server speaks no version of the protocol that is known here")
+        }
+        _ => nonsense(),
+    }
+}
+
+/// The same failure of a connection that was not made.
+pub(super) fn not_connected(failure: Failure) -> Failure {
+    if matches!(failure.code.as_str(), codes::DENIED | code::MCP_AUTH | code::MCP_CONNECT) {
+        return failure;
+    }
+    let details = Json::object([("code", Json::from(failure.code))]);
+    Failure { code: code::MCP_CONNECT.into(), details: Some(details), ..failure }
+}
+
+fn of_answer(error: &ErrorData, watch: &Watch) -> Failure {
+    let message = format!("the server refused: {}", watch.secrets.said(&error.message));
+    let class = if error.code == ErrorCode::INVALID_PARAMS { codes::INVALID_INPUT } else { code::MCP_ERROR };
+    let details = Json::object([("mcpCode", Json::from(i64::from(error.code.0)))]);
+    Failure { details: Some(details), ..Failure::new(class, message) }
+}
+
+fn of_transport(error: &DynamicTransportError, watch: &Watch) -> Failure {
+    let mut source: Option<&(dyn Error + 'static)> = Some(&*error.error);
+    while let Some(error) = source {
+        if let Some(StreamableHttpError::Client(Trouble(failure))) =
+            error.downcast_ref::<StreamableHttpError<Trouble>>()
+        {
+            return failure.clone();
+        }
+        if let Some(Trouble(failure)) = error.downcast_ref::<Trouble>() {
+            return failure.clone();
+        }
+        source = error.source();
+    }
+    closed(watch)
+}
+
+fn closed(watch: &Watch) -> Failure {
+    let unknown = || Failure::retryable(code::MCP_BROKEN, "the connection to the server ended");
+    watch.ending().cloned().unwrap_or_else(unknown)
+}

@@ -1,0 +1,111 @@
+//! What happens on a connection, seen in the order in which it came.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use flowcell_contract::{Failure, Json, Progress};
+use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification};
+
+use super::setting::Secrets;
+
+/// Pieces of progress that are told of one call, at most.
+const MAX_PROGRESS: u32 = 1_000;
+/// The event that tells of a tool's progress.
+const PROGRESS_EVENT: &str = "agent:tool:progress";
+
+/// Shared by a connection and what carries its messages.
+#[derive(Default)]
+pub(super) struct Watch {
+    pub(super) secrets: Secrets,
+    /// How often the server has said that its tools changed.
+    changes: AtomicU64,
+    telling: Mutex<HashMap<ProgressToken, Telling>>,
+    failures: Mutex<HashMap<RequestId, Failure>>,
+    ending: OnceLock<Failure>,
+}
+
+/// A call whose progress is told.
+pub(super) struct Telling {
+    tool: String,
+    progress: Progress,
+    left: u32,
+}
+
+impl Telling {
+    pub(super) fn new(tool: String, progress: Progress) -> Telling {
+        Telling { tool, progress, left: MAX_PROGRESS }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    pub(super) fn new(secrets: Secrets) -> Watch {
+        Watch { secrets, ..Watch::default() }
+    }
+
+    /// Looks at a message before anybody else does.
+    pub(super) fn see(&self, message: &ServerJsonRpcMessage) {
+        let ServerJsonRpcMessage::Notification(notification) = message else { return };
+        match &notification.notification {
+            ServerNotification::ToolListChangedNotification(_) => {
+                self.changes.fetch_add(1, Ordering::AcqRel);
+            }
+            ServerNotification::ProgressNotification(notification) => self.tell(&notification.params),
+            _ => {}
+        }
+    }
+
+    fn tell(&self, params: &ProgressNotificationParam) {
+        let mut calls = locked(&self.telling);
+        let Some(call) = calls.get_mut(&params.progress_token).filter(|call| call.left > 0) else { return };
+        call.left -= 1;
+        let number = |number: f64| Json::from(serde_json::Value::from(number));
+        let mut members = vec![("tool", Json::from(call.tool.as_str())), ("progress", number(params.progress))];
+        members.extend(params.total.map(|total| ("total", number(total))));
+        let message = params.message.as_deref().map(|message| self.secrets.said(message));
+        members.extend(message.map(|message| ("message", Json::from(message))));
+        call.progress.tell(PROGRESS_EVENT, Json::object(members));
+    }
+
+    /// How often the server has said that its tools changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn begin(&self, token: ProgressToken, telling: Telling) {
+        locked(&self.telling).insert(token, telling);
+    }
+
+    pub(super) fn finish(&self, token: &ProgressToken, id: &RequestId) {
+        locked(&self.telling).remove(token);
+        locked(&self.failures).remove(id);
+    }
+
+    /// Remembers why a request has no answer.
+    pub(super) fn failed(&self, id: RequestId, failure: Failure) {
+        locked(&self.failures).insert(id, failure);
+    }
+
+    /// Why a request has no answer.
+    pub(super) fn failure(&self, id: &RequestId) -> Option<Failure> {
+        locked(&self.failures).get(id).cloned()
+    }
+
+    /// The connection cannot be used any more. The first reason counts.
+    pub(super) fn end(&self, failure: Failure) {
+        self.ending.get_or_init(|| failure);
+    }
+
+    /// Why the connection cannot be used any more.
+    pub(super) fn ending(&self) -> Option<&Failure> {
+        self.ending.get()
+    }
+}

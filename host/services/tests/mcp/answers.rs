@@ -1,0 +1,120 @@
+//! What tools answer, over each transport and in each version.
+
+use std::time::Duration;
+
+use flowcell_mcpfake::Plan;
+use serde_json::{Value, json};
+
+use crate::kit::{Kit, everywhere, fake};
+
+/// Enough for an answer that never comes.
+const SHORT: Duration = Duration::from_millis(30);
+
+#[tokio::test]
+async fn answers_become_outputs() {
+    for (place, kit, fake) in everywhere(Plan::default()).await {
+        let text = kit.call("fake", "echo", json!({ "text": "hallo ü" })).await.unwrap();
+        assert_eq!(text, json!("hallo ü"), "{place}");
+        let structured = kit.call("fake", "structured", json!({})).await.unwrap();
+        assert_eq!(structured, json!({ "sum": 5, "parts": [2, 3] }), "{place}");
+        mixed(&kit.call("fake", "mixed", json!({})).await.unwrap(), &kit);
+        assert!(fake.is_none_or(|fake| fake.refused().is_empty()), "{place}");
+    }
+}
+
+fn mixed(blocks: &Value, kit: &Kit) {
+    let kinds: Vec<&str> = blocks.as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["text", "image", "audio", "resource", "resource", "resource_link"]);
+    let files = [(1, "image/png"), (2, "application/octet-stream"), (4, "application/octet-stream")];
+    for (place, expected) in files {
+        let (bytes, mime) = kit.file(&blocks[place]["file"]);
+        assert_eq!((&*bytes, mime.as_str()), (&b"bytes"[..], expected), "{place}");
+    }
+    assert_eq!(blocks[3], json!({ "type": "resource", "uri": "file:///a.txt", "mimeType": "text/plain", "text": "a" }));
+    assert_eq!((&blocks[5]["uri"], &blocks[5]["name"]), (&json!("file:///c"), &json!("c")));
+}
+
+#[tokio::test]
+async fn progress_is_told_in_order() {
+    for (place, kit, _fake) in everywhere(Plan::default()).await {
+        kit.call("fake", "progress", json!({})).await.unwrap();
+        let expected: Vec<Value> = (1..=3)
+            .map(|step| {
+                json!({ "tool": "mcp:fake/progress", "progress": f64::from(step), "total": 3.0,
+                "message": format!("step {step}") })
+            })
+            .collect();
+        assert_eq!(*kit.told.lock().unwrap(), expected, "{place}");
+    }
+}
+
+#[tokio::test]
+async fn failures_have_their_codes() {
+    let table = [
+        ("fail", json!({}), "tool_failed", false),
+        ("refuse", json!({ "code": -32602 }), "invalid_input", false),
+        ("refuse", json!({ "code": -32603 }), "mcp_error", false),
+        ("no-such-tool", json!({}), "invalid_input", false),
+        ("bad-file", json!({}), "mcp_protocol", false),
+        ("input", json!({}), "mcp_error", false),
+        ("task", json!({}), "mcp_error", false),
+        ("a b", json!({}), "tool_not_found", false),
+        ("echo", json!([1]), "invalid_input", false),
+        ("garbage", json!({}), "mcp_protocol", false),
+        ("crash", json!({}), "mcp_broken", true),
+    ];
+    for (place, kit, _fake) in everywhere(Plan::default()).await {
+        for (tool, input, code, retryable) in &table {
+            let failure = kit.call("fake", tool, input.clone()).await.unwrap_err();
+            assert_eq!((failure.code.as_str(), failure.retryable), (*code, *retryable), "{place}, {tool}: {failure}");
+        }
+        let again = kit.call("fake", "echo", json!({ "text": "still here" })).await;
+        assert_eq!(again.unwrap(), json!("still here"), "{place}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_is_given_up() {
+    for (place, kit, _fake) in everywhere(Plan::default()).await {
+        kit.names("fake").await;
+        for tool in ["slow", "wrong-id"] {
+            let failure = kit.call_within("fake", tool, json!({}), SHORT).await.unwrap_err();
+            assert_eq!((failure.code.as_str(), failure.retryable), ("mcp_timeout", true), "{place}, {tool}: {failure}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_hears_that_nobody_waits() {
+    let kit = Kit::of(&json!({ "fake": fake(&Plan::default()) }));
+    kit.names("fake").await;
+    kit.call_within("fake", "slow", json!({}), SHORT).await.unwrap_err();
+    // It is told meanwhile.
+    while kit.call("fake", "cancelled", json!({})).await.unwrap() == json!("[]") {}
+}
+
+#[tokio::test]
+async fn too_much_is_refused() {
+    let mebibytes = |size: usize| json!({ "size": size * 1024 * 1024 });
+    for (place, kit, _fake) in everywhere(Plan::default()).await {
+        let whole = place.ends_with("json: true");
+        let allowed = kit.call("fake", "huge", mebibytes(if whole { 15 } else { 3 })).await;
+        assert!(allowed.is_ok(), "{place}");
+        let failure = kit.call("fake", "huge", mebibytes(if whole { 17 } else { 5 })).await.unwrap_err();
+        assert_eq!((failure.code.as_str(), failure.retryable), ("mcp_too_large", false), "{place}: {failure}");
+        let input = json!({ "text": "x".repeat(5 * 1024 * 1024) });
+        let failure = kit.call("fake", "echo", input).await.unwrap_err();
+        assert_eq!(failure.code, "invalid_input", "{place}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_offered_to_servers() {
+    let kit = Kit::of(&json!({ "fake": fake(&Plan::default()) }));
+    let text = kit.call("fake", "ask", json!({})).await.unwrap();
+    let answers: Vec<Value> = serde_json::from_str(text.as_str().unwrap()).unwrap();
+    let answer = |id: &str| answers.iter().find(|answer| answer["id"] == id).unwrap();
+    assert_eq!(answer("q1")["error"]["code"], -32601);
+    assert_eq!(answer("q2")["error"]["code"], -32601);
+    assert_eq!(answer("q3")["result"], json!({ "action": "decline" }));
+}

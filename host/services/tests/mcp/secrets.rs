@@ -1,0 +1,27 @@
+//! Keys are in nothing that is told.
+
+use flowcell_mcpfake::Plan;
+use flowcell_services::mcp::Servers;
+use serde_json::json;
+
+use crate::kit::{CANARY, everywhere};
+
+#[tokio::test]
+async fn a_key_is_in_no_answer_and_no_failure() {
+    for (place, kit, _fake) in everywhere(Plan::default()).await {
+        let echoed = kit.call("fake", "echo", json!({ "text": format!("it is {CANARY}") })).await.unwrap();
+        assert_eq!(echoed, json!("it is [key]"), "{place}");
+        let failed = kit.call("fake", "fail", json!({})).await.unwrap_err();
+        assert_eq!(failed.message, "the disk is full\nthe key is [key]", "{place}");
+        let refused = kit.call("fake", "refuse", json!({ "code": -32000 })).await.unwrap_err();
+        assert_eq!(refused.message, "fake: the server refused: so it was [key]", "{place}");
+        assert_eq!(refused.details.unwrap().to_serde(), json!({ "mcpCode": -32000 }), "{place}");
+    }
+}
+
+#[test]
+fn a_configuration_shows_no_values() {
+    let text = "a: { command: x, env: { TOKEN: canary } }\nb: { url: 'https://x.example', headers: { X-Key: canary } }";
+    let shown = format!("{:?}", Servers::parse(text, std::path::Path::new("")).unwrap());
+    assert!(!shown.contains("canary"), "{shown}");
+}

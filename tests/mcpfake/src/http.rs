@@ -1,0 +1,193 @@
+//! Over streamable HTTP.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    body::{Frame, Incoming},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use crate::{
+    Doing, Plan,
+    session::{LEGACY, MODERN, Session},
+};
+
+type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// A server on this machine. It goes on as long as the runtime.
+pub struct Fake {
+    address: SocketAddr,
+    server: Arc<Server>,
+}
+
+struct Server {
+    plan: Plan,
+    /// The only session, and its name: a new one makes the old one unknown.
+    session: Mutex<(u32, Session)>,
+    refused: Mutex<Vec<String>>,
+}
+
+impl Fake {
+    /// Starts a server on a port of its own.
+    pub async fn start(plan: Plan) -> io::Result<Fake> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let session = Mutex::new((0, Session::new(plan.clone())));
+        let server = Arc::new(Server { plan, session, refused: Mutex::default() });
+        let accepting = server.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let server = accepting.clone();
+                tokio::spawn(async move {
+                    let serve = service_fn(|request| server.serve(request));
+                    // A connection that breaks is what some plans are about.
+                    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), serve).await);
+                });
+            }
+        });
+        Ok(Fake { address, server })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Forgets the session, as a server does that was started again.
+    pub fn forget(&self) {
+        let mut session = self.server.session.lock().unwrap_or_else(PoisonError::into_inner);
+        *session = (session.0 + 1, Session::new(self.server.plan.clone()));
+    }
+
+    /// What the protocol does not allow, and came.
+    pub fn refused(&self) -> Vec<String> {
+        self.server.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many pages of the list of tools were asked for in this session.
+    pub fn listed(&self) -> usize {
+        self.server.session.lock().unwrap_or_else(PoisonError::into_inner).1.listed
+    }
+
+    /// How many calls were given up in this session.
+    pub fn cancelled(&self) -> usize {
+        self.server.session.lock().unwrap_or_else(PoisonError::into_inner).1.cancelled.len()
+    }
+}
+
+impl Server {
+    async fn serve(&self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        Ok(match head.method {
+            Method::POST => self.post(&head.headers, &body),
+            Method::DELETE => empty(200),
+            _ => empty(405),
+        })
+    }
+
+    fn post(&self, headers: &HeaderMap, body: &[u8]) -> Response<Body> {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if self.plan.authorization.as_deref().is_some_and(|expected| header(AUTHORIZATION.as_str()) != expected) {
+            return empty(401);
+        }
+        let message: Value = serde_json::from_slice(body).unwrap_or_default();
+        let method = message["method"].as_str().unwrap_or_default();
+        let mut slot = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let (number, session) = &mut *slot;
+        let name = format!("session-{number}");
+        let begins = matches!(method, "initialize" | "server/discover");
+        if !self.plan.modern && !begins && header("mcp-session-id") != name {
+            return empty(404);
+        }
+        if let Err(why) = self.check(headers, &message, begins) {
+            self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{why}: {message}"));
+            return empty(400);
+        }
+        if let Some(status) = self.plan.status.filter(|_| method == "tools/call") {
+            return empty(status);
+        }
+        let doings = session.take(&message);
+        if message.get("id").is_none() {
+            return empty(202);
+        }
+        let mut answer = self.answer(doings);
+        if method == "initialize" {
+            answer.headers_mut().extend(HeaderValue::from_str(&name).map(|name| (SESSION, name)));
+        }
+        answer
+    }
+
+    fn check(&self, headers: &HeaderMap, message: &Value, begins: bool) -> Result<(), &'static str> {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let accepted = header(ACCEPT.as_str());
+        if !accepted.contains("application/json") || !accepted.contains("text/event-stream") {
+            return Err("both kinds of answers are accepted");
+        }
+        if header(CONTENT_TYPE.as_str()) != "application/json" {
+            return Err("the message is JSON");
+        }
+        let version = if self.plan.modern { MODERN } else { LEGACY };
+        if !begins && header("mcp-protocol-version") != version {
+            return Err("the version is in a header");
+        }
+        if self.plan.modern && header("mcp-method") != message["method"].as_str().unwrap_or_default() {
+            return Err("the method is in a header");
+        }
+        match self.plan.modern && message["method"] == "tools/call" && header("mcp-name") != message["params"]["name"] {
+            true => Err("the tool is in a header"),
+            false => Ok(()),
+        }
+    }
+
+    fn answer(&self, doings: Vec<Doing>) -> Response<Body> {
+        if let (true, [Doing::Send(message)]) = (self.plan.json, &*doings) {
+            return whole(200, "application/json", message.to_string().into());
+        }
+        let pieces = doings.into_iter().map(|doing| match doing {
+            Doing::Send(message) => Some(io::Result::Ok(format!("event: message\ndata: {message}\n\n").into())),
+            Doing::Raw(bytes) => Some(Ok([b"data: ", &*bytes, b"\n\n"].concat())),
+            Doing::Crash => Some(Err(io::ErrorKind::ConnectionReset.into())),
+            Doing::Hang => None,
+        });
+        let frames = stream::iter(pieces).then(|piece| async move {
+            let bytes: Vec<u8> = match piece {
+                Some(piece) => piece?,
+                None => std::future::pending().await,
+            };
+            Ok(Frame::data(Bytes::from(bytes)))
+        });
+        typed(200, "text/event-stream", StreamBody::new(frames).boxed_unsync())
+    }
+}
+
+const SESSION: hyper::header::HeaderName = hyper::header::HeaderName::from_static("mcp-session-id");
+
+fn empty(status: u16) -> Response<Body> {
+    whole(status, "text/plain", Bytes::new())
+}
+
+fn whole(status: u16, kind: &'static str, bytes: Bytes) -> Response<Body> {
+    typed(status, kind, Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
+}
+
+fn typed(status: u16, kind: &'static str, body: Body) -> Response<Body> {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}

@@ -1,0 +1,164 @@
+//! One client, which is not forgiven anything.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use crate::{Doing, Plan, tools};
+
+/// The version with a handshake.
+pub(crate) const LEGACY: &str = "2025-11-25";
+/// The version without.
+pub(crate) const MODERN: &str = "2026-07-28";
+
+const INVALID_REQUEST: i64 = -32600;
+const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+
+/// How far the handshake has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Fresh,
+    Greeted,
+    Ready,
+}
+
+/// What a server knows about its client.
+pub(crate) struct Session {
+    pub(crate) plan: Plan,
+    phase: Phase,
+    ids: HashSet<String>,
+    pub(crate) cancelled: Vec<Value>,
+    /// The list has one more tool.
+    pub(crate) changed: bool,
+    /// Lists that were asked for.
+    pub(crate) listed: usize,
+    /// The call that waits for answers, and those that came.
+    pub(crate) asking: Option<(Value, Vec<Value>)>,
+}
+
+impl Session {
+    pub(crate) fn new(plan: Plan) -> Session {
+        Session {
+            plan,
+            phase: Phase::Fresh,
+            ids: HashSet::new(),
+            cancelled: Vec::new(),
+            changed: false,
+            listed: 0,
+            asking: None,
+        }
+    }
+
+    /// What follows from a message.
+    pub(crate) fn take(&mut self, message: &Value) -> Vec<Doing> {
+        if self.plan.mute {
+            return vec![Doing::Hang];
+        }
+        let id = message.get("id").cloned();
+        if message["jsonrpc"] != "2.0" {
+            return vec![Doing::Send(error(&id.unwrap_or_default(), INVALID_REQUEST, "jsonrpc is 2.0"))];
+        }
+        match (message["method"].as_str(), id) {
+            (Some(method), Some(id)) => match self.request(method, &id, message) {
+                Ok(doings) => doings,
+                Err((code, why)) => vec![Doing::Send(error(&id, code, why))],
+            },
+            (Some(method), None) => self.notification(method, message),
+            (None, Some(_)) => self.answered(message),
+            (None, None) => vec![Doing::Crash],
+        }
+    }
+
+    fn request(&mut self, method: &str, id: &Value, message: &Value) -> Result<Vec<Doing>, (i64, &'static str)> {
+        if !self.ids.insert(id.to_string()) {
+            return Err((INVALID_REQUEST, "an id came twice"));
+        }
+        let params = &message["params"];
+        match method {
+            "server/discover" if self.plan.modern => {
+                context(params)?;
+                Ok(send(
+                    id,
+                    json!({ "resultType": "complete", "supportedVersions": [MODERN], "ttlMs": 0,
+                    "cacheScope": "private", "capabilities": { "tools": {} } }),
+                ))
+            }
+            "initialize" if !self.plan.modern && self.phase == Phase::Fresh => {
+                greeting(params)?;
+                self.phase = Phase::Greeted;
+                let tools = json!({ "tools": { "listChanged": true } });
+                let info = json!({ "name": "fake", "version": "0" });
+                Ok(send(id, json!({ "protocolVersion": LEGACY, "capabilities": tools, "serverInfo": info })))
+            }
+            "tools/list" | "tools/call" | "ping" => {
+                if self.plan.modern {
+                    context(params)?;
+                } else if self.phase != Phase::Ready {
+                    return Err((INVALID_REQUEST, "the handshake is not over"));
+                }
+                match method {
+                    "tools/list" => Ok(tools::list(self, id, params)),
+                    "tools/call" => tools::call(self, id, params),
+                    _ => Ok(send(id, json!({}))),
+                }
+            }
+            _ => Err((METHOD_NOT_FOUND, "this is not known here, or not now")),
+        }
+    }
+
+    fn notification(&mut self, method: &str, message: &Value) -> Vec<Doing> {
+        match (method, self.phase) {
+            ("notifications/initialized", Phase::Greeted) => self.phase = Phase::Ready,
+            ("notifications/cancelled", _) => self.cancelled.push(message["params"]["requestId"].clone()),
+            _ => return vec![Doing::Crash],
+        }
+        Vec::new()
+    }
+
+    /// Something that was asked was answered.
+    fn answered(&mut self, message: &Value) -> Vec<Doing> {
+        let Some((id, answers)) = &mut self.asking else { return vec![Doing::Crash] };
+        answers.push(message.clone());
+        if answers.len() < tools::QUESTIONS.len() {
+            return Vec::new();
+        }
+        let text = Value::from(answers.clone()).to_string();
+        let id = id.clone();
+        self.asking = None;
+        send(&id, tools::text(&text))
+    }
+}
+
+/// A client that greets says who it is, and offers nothing.
+fn greeting(params: &Value) -> Result<(), (i64, &'static str)> {
+    if params["protocolVersion"] != LEGACY {
+        return Err((INVALID_PARAMS, "the version is not known"));
+    }
+    offers_nothing(&params["capabilities"], &params["clientInfo"])
+}
+
+/// A client without a handshake says the same with every request.
+fn context(params: &Value) -> Result<(), (i64, &'static str)> {
+    let meta = |name: &str| params["_meta"][format!("io.modelcontextprotocol/{name}")].clone();
+    if meta("protocolVersion") != MODERN {
+        return Err((INVALID_PARAMS, "the version is not said"));
+    }
+    offers_nothing(&meta("clientCapabilities"), &meta("clientInfo"))
+}
+
+fn offers_nothing(capabilities: &Value, info: &Value) -> Result<(), (i64, &'static str)> {
+    let offered = ["sampling", "elicitation", "roots", "tasks"].iter().any(|name| capabilities.get(name).is_some());
+    match !offered && capabilities.is_object() && info["name"] == "flowcell" && info["version"].is_string() {
+        true => Ok(()),
+        false => Err((INVALID_PARAMS, "the client is another than expected")),
+    }
+}
+
+pub(crate) fn send(id: &Value, result: Value) -> Vec<Doing> {
+    vec![Doing::Send(json!({ "jsonrpc": "2.0", "id": id, "result": result }))]
+}
+
+pub(crate) fn error(id: &Value, code: i64, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}
