@@ -85,7 +85,10 @@ pub(crate) struct PackArgs {
     /// Which models nodes may reach: a YAML file; by default `providers.yaml` in `flowcell` of the user's folder for settings
     #[arg(long, value_name = "FILE", env = "FLOWCELL_PROVIDERS", value_hint = ValueHint::FilePath)]
     providers: Option<PathBuf>,
-    /// Let no call of these capabilities leave, but answer it with a stand-in: http, model, or all
+    /// Which MCP servers agents may have tools of: a YAML file; by default `mcp.yaml` beside `providers.yaml`
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_MCP", value_hint = ValueHint::FilePath)]
+    mcp: Option<PathBuf>,
+    /// Let no call of these capabilities leave, but answer it with a stand-in: http, model, tools, or all
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     simulate: Vec<Simulated>,
 }
@@ -97,6 +100,8 @@ enum Simulated {
     Http,
     /// Turns are answered by a model that knows nothing, always the same.
     Model,
+    /// Calls of tools are answered with what was asked for, and no tool runs.
+    Tools,
     /// Everything that leaves the host.
     All,
 }
@@ -136,18 +141,24 @@ impl PackArgs {
         if simulates(Simulated::Model) {
             builder = builder.simulates_model();
         }
-        if let Some(file) = self.providers.clone().or_else(own_providers) {
+        if simulates(Simulated::Tools) {
+            builder = builder.simulates_tools();
+        }
+        if let Some(file) = self.providers.clone().or_else(|| own_setting("providers.yaml")) {
             builder = builder.providers_file(file);
+        }
+        if let Some(file) = self.mcp.clone().or_else(|| own_setting("mcp.yaml")) {
+            builder = builder.mcp_file(file);
         }
         self.packs.iter().fold(builder, |builder, path| builder.packs(path))
     }
 }
 
-/// The models that the user has set up, if there is a file.
-fn own_providers() -> Option<PathBuf> {
+/// A file of the user's settings, if there is one.
+fn own_setting(file: &str) -> Option<PathBuf> {
     let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let settings = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
-    Some(settings.join("flowcell/providers.yaml")).filter(|file| file.is_file())
+    Some(settings.join("flowcell").join(file)).filter(|file| file.is_file())
 }
 
 /// Where runs are kept.

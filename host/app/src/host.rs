@@ -1,5 +1,6 @@
 //! The host: the engine, the catalog, and what runs share.
 
+mod builder;
 mod library;
 mod pin;
 mod stores;
@@ -9,44 +10,34 @@ use std::{
     fs,
     io::Write,
     ops::ControlFlow,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use flowcell_contract::{Capability, Catalog, Digest, Failure, NodeId, RunId, Tenant};
-use flowcell_engine::{Config, Engine, Limits, Pack};
+use flowcell_contract::{Capability, Catalog, Digest, NodeId, RunId, Tenant};
+use flowcell_engine::{Engine, Pack};
 use flowcell_flow::{Diagnostic, PackRef, Source};
 use flowcell_runtime::{
     Event, FlowRunner, Hubs, OpenError, RunOptions, World,
     export::{ExportError, export},
     limits::READ_UNITS,
-    memory::SystemTimers,
     ports::{Blobs, CacheStore, Journal, Leases, StateStore, Timers},
     publish::Projector,
     rows::{Runs, Swept},
     server::ServerStore,
-    sqlite::{Reader, SqliteStore},
+    sqlite::SqliteStore,
 };
+use flowcell_services::mcp::McpTools;
 
-use flowcell_services::{
-    client::Client,
-    egress::{AddressRange, Egress, EgressPolicy},
-    http::{self, HttpCapability},
-    model::{self, ModelCapability, Providers},
-};
-
-use self::{
-    library::Library,
-    stores::{Stores, Where},
-};
+pub use self::builder::HostBuilder;
+use self::library::Library;
 use crate::{
-    catalog,
     content::Reading,
     error::{Error, LoadError, StartError},
     folder::{Folder, read_source},
     loaded::{CheckedFlow, LoadedFlow},
-    rehearsal::{Clock, Jumps, Rehearsal, Script, Simulated, StandIn},
+    rehearsal::{Clock, Jumps, Rehearsal, Script, StandIn},
     tools::{self, Tools},
 };
 
@@ -64,6 +55,10 @@ struct Shared {
     cache: Arc<dyn CacheStore>,
     blobs: Arc<dyn Blobs>,
     capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
+    /// The tools of the operator's servers.
+    mcp: McpTools,
+    /// Calls of tools get a stand-in for an answer.
+    simulates_tools: bool,
     hubs: Arc<Hubs>,
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
@@ -78,176 +73,6 @@ struct KnownPack {
     bytes: Arc<[u8]>,
     /// The store has it.
     kept: bool,
-}
-
-/// Puts a [`Host`] together. By default: the built-in catalog, no other packs, compiled code cached in the user's cache
-/// folder, the engine's default limits.
-#[derive(Default)]
-pub struct HostBuilder {
-    packs: Vec<PathBuf>,
-    cache: CacheDir,
-    limits: Limits,
-    instances: Option<u32>,
-    place: Where,
-    egress: EgressPolicy,
-    capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
-    simulates_http: bool,
-    providers: Option<Providers>,
-    providers_file: Option<PathBuf>,
-    simulates_model: bool,
-}
-
-#[derive(Default)]
-enum CacheDir {
-    #[default]
-    OfTheUser,
-    At(PathBuf),
-    None,
-}
-
-impl HostBuilder {
-    /// Adds every `*.wasm` of a folder, or one pack.
-    pub fn packs(mut self, path: impl Into<PathBuf>) -> HostBuilder {
-        self.packs.push(path.into());
-        self
-    }
-
-    /// Keeps compiled code here.
-    pub fn cache_dir(mut self, path: impl Into<PathBuf>) -> HostBuilder {
-        self.cache = CacheDir::At(path.into());
-        self
-    }
-
-    /// Keeps compiled code nowhere: every process compiles what it uses.
-    pub fn without_cache(mut self) -> HostBuilder {
-        self.cache = CacheDir::None;
-        self
-    }
-
-    /// Sets what one attempt may use up.
-    pub fn limits(mut self, limits: Limits) -> HostBuilder {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets how many attempts run at a time, those that wait for a call included; what is more waits for its turn. By
-    /// default as many as the machine can hold. Fewer make the start faster.
-    pub fn instances(mut self, count: u32) -> HostBuilder {
-        self.instances = Some(count);
-        self
-    }
-
-    /// Keeps runs, state and events in this folder, which this process then owns. By default they are kept in memory, and
-    /// gone with the process.
-    pub fn state_dir(mut self, path: impl Into<PathBuf>) -> HostBuilder {
-        self.place = Where::Folder(path.into());
-        self
-    }
-
-    /// Keeps runs, state and events on this server, `mysql://…` or `postgres://…`, beside other processes.
-    pub fn server(mut self, url: impl Into<String>) -> HostBuilder {
-        self.place = Where::Server(url.into());
-        self
-    }
-
-    /// Lets nodes reach these addresses although they are not public, if their flow grants it.
-    pub fn allow_private(mut self, addresses: impl IntoIterator<Item = AddressRange>) -> HostBuilder {
-        self.egress.allow_private.extend(addresses);
-        self
-    }
-
-    /// Answers requests of nodes with 200 and a JSON text that tells them, `{ "simulated": true, "method", "url" }`, and lets
-    /// none leave. Grants are checked as ever.
-    pub fn simulates_http(mut self) -> HostBuilder {
-        self.simulates_http = true;
-        self
-    }
-
-    /// Sets which models nodes may reach, if their flow grants it. By default those of [`Providers::built_in`].
-    pub fn providers(mut self, providers: Providers) -> HostBuilder {
-        self.providers = Some(providers);
-        self
-    }
-
-    /// Reads which models nodes may reach from a YAML file, unless they are set.
-    pub fn providers_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
-        self.providers_file = Some(path.into());
-        self
-    }
-
-    /// Answers the turns of models by itself, the same ones always, and lets none leave. Grants are checked as ever.
-    pub fn simulates_model(mut self) -> HostBuilder {
-        self.simulates_model = true;
-        self
-    }
-
-    /// Puts something else behind a capability that leaves the host, such as `http`.
-    pub fn capability(mut self, name: &str, capability: Arc<dyn Capability>) -> HostBuilder {
-        self.capabilities.push((name.into(), capability));
-        self
-    }
-
-    /// Shows the runs of a store that another process may own. Nothing can be run then.
-    pub fn reads(mut self, reader: Arc<Reader>) -> HostBuilder {
-        self.place = Where::Beside(reader);
-        self
-    }
-
-    /// Starts the engine and reads the manifests. Nothing is compiled before it is first used.
-    pub fn build(self) -> Result<Host, Error> {
-        let cache_dir = match self.cache {
-            CacheDir::OfTheUser => user_cache_dir(),
-            CacheDir::At(path) => Some(path),
-            CacheDir::None => None,
-        };
-        let config = Config { cache_dir, limits: self.limits, instances: self.instances, ..Config::default() };
-        let engine = Engine::new(config).map_err(|error| Error::Engine(error.into()))?;
-        let mut catalog = Catalog::default();
-        for built_in in catalog::PACKS {
-            let origin = format!("`{}` of the catalog", built_in.name);
-            let digest = Digest(built_in.digest.into());
-            let pack = engine.add_built_in(built_in.bytes, digest, &origin)?;
-            register(&mut catalog, pack, &origin)?;
-        }
-        let mut packs = HashMap::new();
-        for path in self.packs.iter().map(|path| pack_files(path)) {
-            for file in path? {
-                let (digest, bytes) = add_file(&engine, &mut catalog, &file)?;
-                packs.insert(digest, KnownPack { bytes, kept: false });
-            }
-        }
-        let Stores { journal, state, blobs, leases, cache, store, shared } = Stores::open(self.place)?;
-        let egress = Egress::new(self.egress).map_err(|failure| Error::Services(failure.message))?;
-        let client = Client::new(egress);
-        let services = |failure: Failure| Error::Services(failure.message);
-        let providers = match (self.providers, &self.providers_file) {
-            (Some(providers), _) => providers,
-            (None, Some(file)) => read_providers(file)?,
-            (None, None) => Providers::built_in().map_err(services)?,
-        };
-        let providers =
-            if self.simulates_model { providers.simulated(Vec::new()).map_err(services)? } else { providers };
-        let model: Arc<dyn Capability> = Arc::new(ModelCapability::new(&client, blobs.clone(), providers));
-        let http = Arc::new(HttpCapability::new(client, blobs.clone()));
-        let http: Arc<dyn Capability> = if self.simulates_http { Arc::new(Simulated(http)) } else { http };
-        let own = [(http::INTERFACE.into(), http), (model::INTERFACE.into(), model)];
-        let outside = own.into_iter().chain(self.capabilities);
-        Ok(Host(Arc::new(Shared {
-            engine,
-            catalog: Arc::new(catalog),
-            journal,
-            timers: Arc::new(SystemTimers::default()),
-            leases,
-            state,
-            cache,
-            blobs,
-            capabilities: Arc::new(outside.collect()),
-            hubs: Arc::default(),
-            store,
-            shared,
-            packs: Mutex::new(packs),
-        })))
-    }
 }
 
 impl Host {
@@ -434,7 +259,10 @@ impl Host {
     /// Everything that leaves the host, for the flows of a folder.
     fn capabilities(&self, folder: &Arc<Folder>) -> HashMap<Arc<str>, Arc<dyn Capability>> {
         let mut capabilities = HashMap::clone(&self.0.capabilities);
-        let own = || -> Arc<dyn Capability> { Arc::new(Tools { host: self.clone(), folder: folder.clone() }) };
+        let (mcp, simulated) = (self.0.mcp.clone(), self.0.simulates_tools);
+        let own = || -> Arc<dyn Capability> {
+            Arc::new(Tools { host: self.clone(), folder: folder.clone(), mcp, simulated })
+        };
         capabilities.entry(tools::INTERFACE.into()).or_insert_with(own);
         capabilities
     }
@@ -488,12 +316,6 @@ impl Host {
     }
 }
 
-fn read_providers(file: &Path) -> Result<Providers, Error> {
-    let text = fs::read_to_string(file).map_err(|source| Error::Read { path: file.to_owned(), source })?;
-    let providers = Providers::parse(&text, file.parent().unwrap_or(Path::new(".")));
-    providers.map_err(|failure| Error::Services(format!("{}: {}", file.display(), failure.message)))
-}
-
 fn accept(checked: CheckedFlow) -> Result<LoadedFlow, LoadError> {
     checked.flow.ok_or(LoadError::Invalid(checked.diagnostics))
 }
@@ -513,32 +335,4 @@ fn register(catalog: &mut Catalog, pack: Pack, origin: &str) -> Result<(), Error
         None => Ok(()),
         Some(taken) => Err(Error::Taken { origin: origin.to_owned(), node_type: format!("{taken}@{version}") }),
     }
-}
-
-/// The packs of a folder in the order of their names, or the one file.
-fn pack_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
-    let read = |source| Error::Read { path: path.to_owned(), source };
-    if path.is_file() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let entries = fs::read_dir(path).map_err(read)?;
-    let mut files =
-        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(read)?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "wasm"));
-    files.sort();
-    Ok(files)
-}
-
-/// `$FLOWCELL_CACHE`, or `flowcell` in the platform's folder for what may be deleted.
-fn user_cache_dir() -> Option<PathBuf> {
-    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || folder("HOME");
-    let platform = if cfg!(windows) {
-        folder("LOCALAPPDATA")
-    } else if cfg!(target_os = "macos") {
-        home().map(|home| home.join("Library/Caches"))
-    } else {
-        folder("XDG_CACHE_HOME").filter(|path| path.is_absolute()).or_else(|| home().map(|home| home.join(".cache")))
-    };
-    folder("FLOWCELL_CACHE").or_else(|| platform.map(|platform| platform.join("flowcell")))
 }

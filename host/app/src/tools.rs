@@ -1,5 +1,6 @@
 //! The capability `tools`: what an agent may call. A node type or a flow that is called as a tool is a run of its own, below
-//! the run of the agent, whose id is made from the call's idempotency key: a call that is made again finds it.
+//! the run of the agent, whose id is made from the call's idempotency key: a call that is made again finds it. A tool of an
+//! MCP server is called where it is, and never twice, unless the server has said that this does no harm.
 //!
 //! | room | what it is |
 //! |---|---|
@@ -9,17 +10,19 @@
 mod policy;
 mod shelf;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use flowcell_contract::{
     Admission, Ask, Call, Caller, Capability, Effect, Failure, Json, Outgoing, RunId, Value, code,
 };
+use flowcell_flow::Source;
 use flowcell_runtime::{Hub, RunOptions, RunResult, RunStatus};
+use flowcell_services::mcp::McpTools;
 use futures_util::future::BoxFuture;
 
-use crate::{Host, LoadedFlow, StartError, folder::Folder};
+use crate::{Host, StartError, folder::Folder};
 use policy::Action;
-use shelf::Tool;
+use shelf::{Kind, Tool};
 
 /// The name of the capability, in calls and in grants.
 pub(crate) const INTERFACE: &str = "tools";
@@ -33,6 +36,10 @@ const SHOWN_CHARS: usize = 2_000;
 pub(crate) struct Tools {
     pub(crate) host: Host,
     pub(crate) folder: Arc<Folder>,
+    /// Those of the operator's servers.
+    pub(crate) mcp: McpTools,
+    /// Calls get a stand-in for an answer.
+    pub(crate) simulated: bool,
 }
 
 /// A call of a tool.
@@ -55,27 +62,52 @@ impl Tools {
         if input.as_object().is_none() {
             return Err(wrong("`input` must be an object"));
         }
-        let tool = self.find(name).filter(|tool| policy::is_granted(caller, &tool.name));
+        let tool = policy::is_granted(caller, name).then(|| self.find(name)).flatten();
         let tool = tool.ok_or_else(|| policy::not_granted(caller, name))?;
         Ok(Wish { tool, input })
     }
 
     /// Which of the tools are granted and not denied that the patterns name.
-    fn offer(&self, call: &Call, caller: &Caller) -> Result<Value, Failure> {
+    async fn offer(self, outgoing: Outgoing) -> Result<Value, Failure> {
+        let Outgoing { call, caller, .. } = outgoing;
         let patterns = call.args.json().get("patterns").and_then(Json::as_array).unwrap_or_default();
         let patterns: Vec<&str> = patterns.iter().filter_map(Json::as_str).collect();
-        let named = |name: &str| patterns.iter().any(|pattern| shelf::matches(pattern, name));
         let none = Json::object::<&str>([]);
-        let offered = self.all().into_iter().filter(|tool| named(&tool.name)).filter(|tool| {
-            policy::is_granted(caller, &tool.name) && policy::action(caller, &tool.name, &none) != Action::Deny
-        });
-        let offered: Vec<_> = offered.map(|tool| tool.described()).collect();
-        Ok(Value::from(Json::array(offered)))
+        let wanted = |name: &str| {
+            patterns.iter().any(|pattern| shelf::matches(pattern, name))
+                && policy::is_granted(&caller, name)
+                && policy::action(&caller, name, &none) != Action::Deny
+        };
+        let near = |begin: &str| {
+            patterns.iter().any(|pattern| policy::may_begin(pattern, begin)) && policy::may_be_granted(&caller, begin)
+        };
+        self.offers(wanted, near).await.map(Value::from)
     }
 
     async fn perform_call(self, outgoing: Outgoing) -> Result<Value, Failure> {
         let Wish { tool, input } = self.wish(&outgoing.call, &outgoing.caller)?;
-        let flow = self.flow_of(&tool, &outgoing.caller)?;
+        if self.simulated {
+            let told = [("simulated", Json::from(true)), ("tool", Json::from(tool.name)), ("input", input)];
+            return Ok(answer(Json::object(told)));
+        }
+        match tool.kind {
+            Kind::Node(node) => {
+                let output = self.run(&shelf::flow_of_node(&node, &outgoing.caller), input, &outgoing).await?;
+                Ok(answer(output.get("output").cloned().unwrap_or_default()))
+            }
+            Kind::Flow(source) => self.run(&source, input, &outgoing).await.map(answer),
+            Kind::Mcp { server, tool } => {
+                let (tenant, within) = (&outgoing.caller.tenant, Duration::MAX);
+                self.mcp.call(tenant, &server, &tool, input, within, outgoing.progress).await.map(answer)
+            }
+        }
+    }
+
+    /// Runs a flow below the agent's run, and answers its outputs.
+    async fn run(&self, source: &Source, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
+        let flow = self.host.load_in(source, self.folder.clone()).map_err(|error| {
+            Failure::new(code::TOOL_NOT_FOUND, format!("the flow `{}` cannot be used: {error}", source.name))
+        })?;
         let run = RunId::from(format!("{}.tool-{}", outgoing.caller.run_id, outgoing.key));
         let options = RunOptions {
             session_id: Some(run),
@@ -92,21 +124,15 @@ impl Tools {
         let mut running = Running { hub: Some(runner.hub()) };
         let result = runner.run().await;
         running.hub = None;
-        output(result, matches!(tool.kind, shelf::Kind::Node(_)))
+        outputs(result)
     }
 
-    /// The flow that a call of a tool runs.
-    fn flow_of(&self, tool: &Tool, caller: &Caller) -> Result<LoadedFlow, Failure> {
-        let (source, name) = tool.source(caller);
-        let loaded = match source {
-            Some(source) => self.host.load_in(&source, self.folder.clone()),
-            None => {
-                let source = flowcell_flow::Files::flow(&*self.folder, name);
-                let source = source.ok_or_else(|| policy::not_granted(caller, &tool.name))?;
-                self.host.load_in(&source, self.folder.clone())
-            }
-        };
-        loaded.map_err(|error| Failure::new(code::TOOL_NOT_FOUND, format!("`{}` cannot be used: {error}", tool.name)))
+    /// What becomes of a call that may have been made when nobody knows how it ended.
+    fn effect(&self, tool: &Tool) -> Effect {
+        match &tool.kind {
+            Kind::Mcp { server, tool } if !self.simulated && !self.mcp.may_be_repeated(server, tool) => Effect::Once,
+            _ => Effect::Idempotent,
+        }
     }
 }
 
@@ -138,14 +164,14 @@ impl Capability for Tools {
             }
         };
         let about = Json::object([("tool", Json::from(tool.name.as_str())), ("input", Json::from(shown))]);
-        Ok(Admission { effect: Effect::Idempotent, about, ask })
+        Ok(Admission { effect: self.effect(&tool), about, ask })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
-        if &*outgoing.call.function == "find" {
-            return Box::pin(std::future::ready(self.offer(&outgoing.call, &outgoing.caller)));
+        match &*outgoing.call.function {
+            "find" => Box::pin(self.clone().offer(outgoing)),
+            _ => Box::pin(self.clone().perform_call(outgoing)),
         }
-        Box::pin(self.clone().perform_call(outgoing))
     }
 }
 
@@ -164,16 +190,16 @@ impl Drop for Running {
     }
 }
 
-fn output(result: RunResult, is_node: bool) -> Result<Value, Failure> {
+fn outputs(result: RunResult) -> Result<Json, Failure> {
     match (result.status, result.error) {
-        (RunStatus::Succeeded, _) => {
-            let output =
-                if is_node { result.outputs.get("output").cloned().unwrap_or_default() } else { result.outputs };
-            Ok(Value::from(Json::object([("output", output)])))
-        }
+        (RunStatus::Succeeded, _) => Ok(result.outputs),
         (_, Some(error)) => Err(error.failure),
         (status, None) => Err(Failure::new(code::CANCELLED, format!("the run of the tool has ended as {status:?}"))),
     }
+}
+
+fn answer(output: Json) -> Value {
+    Value::from(Json::object([("output", output)]))
 }
 
 fn failed_to_start(error: &StartError) -> Failure {

@@ -120,8 +120,8 @@ impl Agents {
                 self.each_of(id, |run| run.closing = true);
                 self.letters.push(Letter { run: id.clone(), id: None, value: Value::null(), applied: false });
             }
-            AgentFact::Applied { message, .. } => {
-                let meant = |letter: &&mut Letter| letter.id.as_ref() == Some(message);
+            AgentFact::Applied { id, message } => {
+                let meant = |letter: &&mut Letter| letter.run == *id && letter.id == *message;
                 self.letters.iter_mut().filter(meant).for_each(|letter| letter.applied = true);
             }
             AgentFact::Spoke { .. }

@@ -22,6 +22,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     agents::{Agents, Letter},
     call_log::{self, CallLog, Reply},
+    decide::Input,
     fact::{Asked, CallDigest, CallRecord, ForAgent, Observed, TaskKey, Write},
     hub::Command,
     limits::MAX_OPEN_CALLS,
@@ -82,6 +83,11 @@ impl AttemptCalls {
     ) -> AttemptCalls {
         let progress = Progress::new(attempting.now_ms, writes, log, agents);
         AttemptCalls { site, attempting, progress: Mutex::new(progress), arrived: Notify::new() }
+    }
+
+    /// Takes what the attempt was told since its last recorded call.
+    pub(crate) fn take_heard(&self) -> Box<[Observed]> {
+        std::mem::take(&mut self.progress().since).into()
     }
 
     /// Takes the writes that the attempt has buffered.
@@ -224,8 +230,12 @@ impl AttemptCalls {
     /// The attempt does not go the way that it went before. It is about to be dropped.
     async fn diverged<T>(&self, message: &str) -> T {
         let (task, attempt) = (self.attempting.task, self.attempting.number);
-        self.send(Command::Diverged { task, attempt, message: message.into() }).await;
+        self.bring(Input::Diverged { task, attempt, message: message.into() }).await;
         future::pending().await
+    }
+
+    async fn bring(&self, input: Input) {
+        self.send(Command::Bring(Box::new(input))).await;
     }
 
     async fn send(&self, command: Command) {
@@ -311,7 +321,7 @@ impl AttemptCalls {
                 Either::Right(_) => {
                     self.progress().time_out(self.site.timers.now());
                     let (task, attempt) = (self.attempting.task, self.attempting.number);
-                    self.send(Command::Waited { task, attempt }).await;
+                    self.bring(Input::Waited { task, attempt }).await;
                     None
                 }
             },

@@ -57,6 +57,8 @@ pub enum Input {
         result: StepResult,
         /// If it paused: the state that it has written so far, for nobody else to see yet.
         writes: Vec<Write>,
+        /// What it was told since its last recorded call.
+        heard: Box<[Observed]>,
     },
     /// A timer is due.
     Due(Timer),

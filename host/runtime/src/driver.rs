@@ -6,7 +6,6 @@
 //!   children ──────────────► commands ─┤             │      └─► children (drivers)
 //!   timers ────────────────► due ──────┘             └─► journal ─► events ─► channels
 //! ```
-
 //!
 //! **Why nothing acknowledged is lost.** Facts are appended before anything is done about them, and the journal makes
 //! them durable in the order of the calls, so that what is durable is a prefix of what happened. Everything that leaves
@@ -27,20 +26,21 @@
 
 mod doze;
 mod leave;
+mod obey;
 mod perform;
 mod recover;
+mod rest;
 mod trail;
+mod wait;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     sync::Arc,
-    task::{Context, Poll},
 };
 
 use flowcell_contract::{Digest, Failure, Json, Outgoing, RunId, Step, StepResult, Tenant, Value, code};
 use flowcell_flow::graph::{FlowPolicy, NodeIx};
 use futures_util::{
-    FutureExt, StreamExt,
     future::{AbortHandle, Aborted, BoxFuture},
     stream::FuturesUnordered,
 };
@@ -53,10 +53,10 @@ use crate::{
     calls::{AttemptCalls, CallSite},
     decide::{Entropy, Input, Refusal, decide},
     event::Event,
-    fact::{TaskKey, Write},
+    fact::{Observed, TaskKey, Write},
     hub::{Channel, Command, Hub, HubError, Request},
     limits::{COMMAND_QUEUE, READ_UNITS},
-    outstanding::{Outstanding, Timer},
+    outstanding::Timer,
     ports::{Again, Entry, Journal, Pin, Record, StageError, Staged, Standing, StoreError, Unit},
     publish::Projector,
     result::{Rest, Waiting},
@@ -77,6 +77,7 @@ struct Answered {
     attempt: (u32, u32),
     result: StepResult,
     writes: Vec<Write>,
+    heard: Box<[Observed]>,
 }
 
 /// An attempt that is running.
@@ -460,6 +461,9 @@ impl Driver {
     #[cfg(test)]
     fn check_live(&self) {
         use std::collections::HashSet;
+
+        use crate::outstanding::Outstanding;
+
         let mut attempts = HashSet::new();
         let mut timers = HashSet::new();
         let mut children = HashSet::new();
@@ -489,7 +493,7 @@ impl Driver {
     }
 
     fn answered(&mut self, answered: Answered) {
-        let Answered { task, attempt, result, writes } = answered;
+        let Answered { task, attempt, result, writes, heard } = answered;
         self.live.remove(&task);
         if !self.state.is_running(task, attempt) {
             return;
@@ -498,7 +502,7 @@ impl Driver {
             Ok(Step::Done(output)) => (self.stage(writes).map(|()| Step::Done(output)), Vec::new()),
             other => (other, writes),
         };
-        let _ = self.bring(Input::Answered { task, attempt, result, writes });
+        let _ = self.bring(Input::Answered { task, attempt, result, writes, heard });
     }
 
     /// Makes an attempt's state writes visible together with its outcome.
@@ -515,242 +519,6 @@ impl Driver {
             StageError::Store(error) => error.into(),
         })?);
         Ok(())
-    }
-
-    fn obey(&mut self, command: Command) {
-        match command {
-            Command::Note { task, note } => {
-                let _ = self.bring(Input::Note { task, note });
-            }
-            Command::Call { task, attempt, record, outgoing, reply } => {
-                self.call(task, attempt, record, outgoing, reply);
-            }
-            Command::CallAgain { task, attempt, ordinal, outgoing } => {
-                self.call_again((task, attempt, ordinal), outgoing);
-            }
-            Command::Told { task, attempt, told, before } => {
-                let _ = self.bring(Input::Told { task, attempt, told: *told, before });
-            }
-            Command::Waits { task, attempt, due, heard } => self.waits(task, attempt, due, heard),
-            Command::Waited { task, attempt } => {
-                let _ = self.bring(Input::Waited { task, attempt });
-            }
-            Command::Live { task, kind, members } => self.tell_live(task, kind, &members),
-            Command::Diverged { task, attempt, message } => {
-                let _ = self.bring(Input::Diverged { task, attempt, message });
-            }
-            Command::Request(request, answer) => self.request(request, answer),
-            Command::Deliver(message, request, answer) => self.deliver(message, request, answer),
-            Command::Attach(channel) => self.attach(&channel),
-            Command::Settle(answer) => {
-                self.trail.add(self.next_seq, Deferred::Acknowledge(answer, Ok(())));
-                self.catch_up();
-            }
-            Command::ChildEnded { task, attempt, result } => {
-                self.child_leaves(task);
-                let _ = self.bring(Input::ChildEnded { task, attempt, result });
-            }
-            Command::ChildRests { task, rest } => {
-                if let Some(child) = self.children.get_mut(&task) {
-                    child.rest = rest;
-                }
-            }
-        }
-    }
-
-    /// Takes in a message of the store's inbox.
-    fn deliver(&mut self, message: u64, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
-        self.delivered = Some(message);
-        self.request(request, answer);
-        self.delivered = None;
-    }
-
-    fn request(&mut self, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
-        if request.is_too_large() {
-            let _ = answer.send(Err(HubError::TooLarge));
-            return;
-        }
-        if let Some((task, inner)) = request.below() {
-            return self.pass_on(&task, inner, answer);
-        }
-        let input = match request {
-            Request::Send(content) => Input::Send { content },
-            Request::Reply { gate, answer } => Input::Reply { gate, answer },
-            Request::Resolve { task, resolution } => Input::Resolve { task, resolution },
-            Request::Emit { name, payload } => Input::Emit { name, payload },
-            Request::Write { to, message, value } => Input::Write { to, message, value },
-            Request::CloseAgent { to } => Input::CloseAgent { to },
-            Request::Cancel => Input::Cancel,
-        };
-        let outcome = self.bring(input).map_err(HubError::from);
-        // Acknowledged is what is on stable storage, and so is what a refusal follows from.
-        self.trail.add(self.next_seq, Deferred::Acknowledge(answer, outcome));
-        self.hurried = true;
-        self.catch_up();
-    }
-
-    /// Hands a request on to the child that it is meant for.
-    fn pass_on(&mut self, task: &str, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
-        let child = self.state.task_at(task).and_then(|key| self.children.get_mut(&key)).map(|child| {
-            child.rest = None;
-            child.hub.clone()
-        });
-        let delivered = self.delivered;
-        tokio::spawn(async move {
-            let outcome = match (child, delivered) {
-                (Some(child), Some(message)) => child.deliver(message, request).await,
-                (Some(child), None) => child.request(request).await,
-                (None, _) => Err(request.unmet()),
-            };
-            let _ = answer.send(outcome);
-        });
-    }
-
-    /// Tells a late channel what the others were told, and from now on the same.
-    fn attach(&mut self, channel: &Arc<dyn Channel>) {
-        self.catch_up();
-        let (tenant, run_id) = (&self.identity.tenant, &self.identity.run_id);
-        channel.on_start(&self.hub);
-        let told = self.trail.told();
-        let mut projector = Projector::new(tenant.clone(), run_id.clone(), self.state.graph.clone());
-        let read = each_unit(&*self.world.journal, tenant, run_id, |unit| {
-            if unit.next_seq() <= told {
-                projector.project(&unit).iter().for_each(|event| channel.on_event(event));
-            }
-        });
-        if let Err(error) = read {
-            tracing::warn!(run = %run_id, "a late channel misses what happened so far: {error}");
-        }
-        self.projector = projector;
-        self.channels.push(channel.clone());
-    }
-
-    /// Whether nothing moves the run on but people, events from outside, or timers that take longer than its patience.
-    fn rest(&mut self) -> Option<Rest> {
-        let idle = |task: &TaskKey| self.state.find(*task).is_some_and(|task| task.idle);
-        let busy = !self.live.keys().chain(self.dozing.dropped.keys()).all(idle)
-            || !self.leaving.is_empty()
-            || !self.notes_to_self.is_empty()
-            || !self.commands.is_empty();
-        if busy || self.children.values().any(|child| child.rest.is_none()) {
-            return None;
-        }
-        let mut due = self.children.values().filter_map(|child| child.rest.as_ref()?.due).min();
-        let now = self.world.timers.now();
-        for (timer, at) in self.timers.live(&self.state) {
-            // The end of a run's time ends it, and moves nothing on; nor is it an answer that nobody answers in time.
-            let soon = self.patience_ms.is_none_or(|patience| at <= now.saturating_add(patience));
-            let ends = matches!(timer, Timer::Flow | Timer::Ask { .. });
-            if soon && !(ends && self.patience_ms.is_none()) {
-                return None;
-            }
-            due = due.into_iter().chain([at]).min();
-        }
-        Some(Rest { waiting: self.waiting(), due })
-    }
-
-    /// What the run and its children wait for.
-    pub(crate) fn waiting(&self) -> Vec<Waiting> {
-        let mut waiting = Vec::new();
-        for outstanding in self.state.outstanding() {
-            match outstanding {
-                Outstanding::Question { task, question } => {
-                    waiting.push(Waiting::answer(self.state.address(task), &question));
-                }
-                Outstanding::Permission { task, ordinal, question } => {
-                    waiting.push(Waiting::answer(format!("{}#{ordinal}", self.state.address(task)), &question));
-                }
-                Outstanding::Messages { task, agent_run } => {
-                    waiting.push(Waiting::Message { address: self.state.address(task), agent_run });
-                }
-                Outstanding::Decision { task, reason } => {
-                    waiting.push(Waiting::Decision { address: self.state.address(task), reason: Box::new(reason) });
-                }
-                Outstanding::Event { task, name } => {
-                    waiting.push(Waiting::Event { address: self.state.address(task), name: name.to_string() });
-                }
-                _ => {}
-            }
-        }
-        for (task, child) in &self.children {
-            let prefix = self.state.address(*task);
-            let inner = child.rest.iter().flat_map(|rest| &rest.waiting);
-            waiting.extend(inner.map(|waiting| waiting.within(&prefix)));
-        }
-        waiting.sort_by(|a, b| a.address().cmp(b.address()));
-        waiting
-    }
-
-    async fn next(&mut self) -> Incoming {
-        if let Some(command) = self.notes_to_self.pop_front() {
-            return Incoming::Command(command);
-        }
-        self.drop_waiting();
-        let due = self.timers.first(&self.state);
-        self.sleep_until(self.wakes(due));
-        std::future::poll_fn(|context| self.poll_next(context, due)).await
-    }
-
-    /// When there is something to do: a timer is due, or somebody may have waited for long.
-    fn wakes(&self, due: Option<(u64, Timer)>) -> Option<u64> {
-        due.map(|(at, _)| at).into_iter().chain(self.dozing.due()).min()
-    }
-
-    /// Sees to it that the driver wakes at this time. Most timers are withdrawn before they are due, and setting the clock
-    /// costs more than waking once too often: a sleep that ends earlier is kept.
-    fn sleep_until(&mut self, due: Option<u64>) {
-        match (due, &self.sleeping) {
-            (None, _) => self.sleeping = None,
-            (Some(due), Some((sleeping, _))) if *sleeping <= due => {}
-            (Some(due), _) => self.sleeping = Some((due, self.world.timers.wait(due))),
-        }
-    }
-
-    /// Commands before answers: what an attempt noted was sent before its answer.
-    fn poll_next(&mut self, context: &mut Context<'_>, due: Option<(u64, Timer)>) -> Poll<Incoming> {
-        if self.trail.poll(context).is_ready() {
-            return Poll::Ready(Incoming::Durable);
-        }
-        if let Poll::Ready(Some(command)) = self.commands.poll_recv(context) {
-            return Poll::Ready(Incoming::Command(command));
-        }
-        if let Some(answered) = self.answer.take() {
-            return Poll::Ready(Incoming::Answered(answered));
-        }
-        while let Poll::Ready(Some(answered)) = self.attempts.poll_next_unpin(context) {
-            if let Ok(answered) = answered {
-                // The attempt may have asked for something since the commands were looked at.
-                return Poll::Ready(match self.commands.poll_recv(context) {
-                    Poll::Ready(Some(command)) => {
-                        self.answer = Some(answered);
-                        Incoming::Command(command)
-                    }
-                    _ => Incoming::Answered(answered),
-                });
-            }
-        }
-        while let Poll::Ready(Some(ended)) = self.calls.poll_next_unpin(context) {
-            if let Ok(ended) = ended {
-                return Poll::Ready(Incoming::CallEnded(ended));
-            }
-        }
-        while let Some((slept, sleep)) = &mut self.sleeping {
-            if sleep.poll_unpin(context).is_pending() {
-                break;
-            }
-            let slept = *slept;
-            self.sleeping = None;
-            if let Some((_, timer)) = due.filter(|(due, _)| *due <= slept) {
-                return Poll::Ready(Incoming::Due(timer));
-            }
-            self.drop_waiting();
-            self.sleep_until(self.wakes(due));
-        }
-        if self.hurried {
-            self.hurry();
-            return self.trail.poll(context).map(|()| Incoming::Durable);
-        }
-        Poll::Pending
     }
 }
 

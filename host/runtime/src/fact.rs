@@ -400,8 +400,8 @@ pub enum AgentFact {
     Applied {
         /// Its id.
         id: Arc<str>,
-        /// Which message.
-        message: Arc<str>,
+        /// Which message; none: that somebody asked it to finish.
+        message: Option<Arc<str>>,
     },
     /// Somebody asked it to finish.
     Closing {

@@ -14,9 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     call_log::Reply,
-    decide::Refusal,
+    decide::{Input, Refusal},
     event::{Event, LiveEvent},
-    fact::{AgentFact, CallRecord, Note, Observed, Resolution, TaskKey},
+    fact::{CallRecord, Resolution, TaskKey},
     limits::MAX_REQUEST_BYTES,
     result::{Rest, RunResult},
 };
@@ -26,10 +26,8 @@ pub(crate) enum Command {
     Request(Request, oneshot::Sender<Result<(), HubError>>),
     /// A message of the store's inbox, by its number: it is taken in once, however often it is delivered.
     Deliver(u64, Request, oneshot::Sender<Result<(), HubError>>),
-    Note {
-        task: TaskKey,
-        note: Note,
-    },
+    /// Something for the deciders.
+    Bring(Box<Input>),
     /// An attempt makes a call that leaves the host.
     Call {
         task: TaskKey,
@@ -46,13 +44,6 @@ pub(crate) enum Command {
         ordinal: u32,
         outgoing: Box<Outgoing>,
     },
-    /// An attempt tells of its agent runs.
-    Told {
-        task: TaskKey,
-        attempt: (u32, u32),
-        told: Box<AgentFact>,
-        before: Box<[Observed]>,
-    },
     /// An attempt waits for people alone, at most until this time.
     Waits {
         task: TaskKey,
@@ -61,22 +52,11 @@ pub(crate) enum Command {
         /// How much had arrived by then.
         heard: u64,
     },
-    /// An attempt has waited long enough.
-    Waited {
-        task: TaskKey,
-        attempt: (u32, u32),
-    },
     /// A piece of a reply that is still being made.
     Live {
         task: TaskKey,
         kind: Box<str>,
         members: Json,
-    },
-    /// A repeated attempt does not go the way that it went before.
-    Diverged {
-        task: TaskKey,
-        attempt: (u32, u32),
-        message: Box<str>,
     },
     Attach(Arc<dyn Channel>),
     /// Tell when everything that happened so far has been told.

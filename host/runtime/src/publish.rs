@@ -57,6 +57,8 @@ impl Projector {
                 Fact::AttemptStarted { task } => self.attempt_started(*task, unit.ts),
                 Fact::CallStarted { task, call } => self.agent_calls(*task, call),
                 Fact::CallEnded { task, ordinal, reply, .. } => self.agent_hears(*task, *ordinal, reply),
+                Fact::TaskBlocked { task, reason } => self.agent_blocked(*task, reason),
+                Fact::TaskResolved { task, resolution } => self.agent_resolved(*task, resolution),
                 Fact::Agent { task, told, .. } => _ = self.agent_event(*task, told),
                 Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } => {
                     self.tasks.remove(task);
@@ -203,10 +205,12 @@ impl Projector {
             }
             Fact::TaskBusy { task } => ("task:busy", self.task(*task)),
             Fact::TaskBlocked { task, reason } => {
+                self.agent_blocked(*task, reason);
                 let members = [("reason", Json::from(reason.name())), ("message", Json::from(reason.to_string()))];
                 ("task:blocked", self.with(*task, members))
             }
             Fact::TaskResolved { task, resolution } => {
+                self.agent_resolved(*task, resolution);
                 ("task:resolved", self.with(*task, [("resolution", name_of(resolution))]))
             }
             Fact::AttemptRepeated { task } => ("task:repeated", self.task(*task)),

@@ -124,6 +124,16 @@ impl McpTools {
         listed.map(|tools| tools.to_vec()).map_err(|failure| told(server, failure))
     }
 
+    /// Whether calling a tool twice is as good as once, as far as the server has said so.
+    pub fn may_be_repeated(&self, server: &str, tool: &str) -> bool {
+        let listed = self.links.get(server).and_then(|link| link.made()?.listed());
+        let hint = |tool: &Tool, hint: &str| tool.annotations.get(hint).and_then(Json::as_bool) == Some(true);
+        listed.is_some_and(|tools| {
+            let tool = tools.iter().find(|known| *known.name == *tool);
+            tool.is_some_and(|tool| hint(tool, "readOnlyHint") || hint(tool, "idempotentHint"))
+        })
+    }
+
     /// Calls a tool of a server, with an input that is an object, and answers its output. Files belong to the tenant. It ends
     /// within `timeout`, and within the time that the operator allows the server.
     pub async fn call(

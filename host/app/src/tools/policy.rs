@@ -14,11 +14,26 @@ pub(super) enum Action {
 
 /// Whether the flow grants the node this tool.
 pub(super) fn is_granted(caller: &Caller, tool: &str) -> bool {
-    match caller.grants.0.get(INTERFACE) {
-        Some(Json::String(pattern)) => matches(pattern, tool),
-        Some(Json::Array(patterns)) => patterns.iter().filter_map(Json::as_str).any(|pattern| matches(pattern, tool)),
-        _ => false,
+    granted(caller).any(|pattern| matches(pattern, tool))
+}
+
+/// Whether the flow may grant the node a tool whose name begins like this.
+pub(super) fn may_be_granted(caller: &Caller, begin: &str) -> bool {
+    granted(caller).any(|pattern| may_begin(pattern, begin))
+}
+
+/// Whether a pattern may name something that begins like this.
+pub(super) fn may_begin(pattern: &str, begin: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((fixed, _)) => fixed.starts_with(begin) || begin.starts_with(fixed),
+        None => pattern.starts_with(begin),
     }
+}
+
+fn granted(caller: &Caller) -> impl Iterator<Item = &str> {
+    let grant = caller.grants.0.get(INTERFACE);
+    let listed = grant.and_then(Json::as_array).unwrap_or_default();
+    listed.iter().chain(grant).filter_map(Json::as_str)
 }
 
 pub(super) fn not_granted(caller: &Caller, tool: &str) -> Failure {
@@ -94,6 +109,22 @@ mod tests {
             assert_eq!(action(&caller("{}", config), tool, &input(args)), expected, "{tool} {args}");
         }
         assert_eq!(action(&caller("{}", "null"), "data.map", &input("{}")), Action::Ask, "nothing is said");
+    }
+
+    #[test]
+    fn a_server_is_asked_only_for_what_it_may_have() {
+        for (pattern, begin, expected) in [
+            ("mcp:files/read", "mcp:files/", true),
+            ("mcp:files/*", "mcp:files/", true),
+            ("mcp:*", "mcp:files/", true),
+            ("*", "mcp:files/", true),
+            ("*/read", "mcp:files/", true),
+            ("mcp:files", "mcp:files/", false),
+            ("mcp:tickets/*", "mcp:files/", false),
+            ("data.*", "mcp:files/", false),
+        ] {
+            assert_eq!(may_begin(pattern, begin), expected, "{pattern} {begin}");
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use flowcell_contract::{Call, Failure, Json, Value, code};
 use super::AttemptCalls;
 use crate::{
     agents::agent_run_id,
+    decide::Input,
     fact::{AgentFact, ForAgent},
-    hub::Command,
     limits::{MAX_AGENT_RUNS, MAX_INBOX_MESSAGES, MAX_TOLD_BYTES},
 };
 
@@ -92,9 +92,9 @@ impl AttemptCalls {
     }
 
     async fn mark(&self, told: AgentFact) {
-        let before = std::mem::take(&mut self.progress().since).into();
+        let before = self.take_heard();
         let (task, attempt) = (self.attempting.task, self.attempting.number);
-        self.send(Command::Told { task, attempt, told: Box::new(told), before }).await;
+        self.bring(Input::Told { task, attempt, told, before }).await;
     }
 
     /// The agent run that a call is made for, if it names one.

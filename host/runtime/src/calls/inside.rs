@@ -4,8 +4,8 @@ use flowcell_contract::{Call, Failure, Json, Value, code};
 
 use super::AttemptCalls;
 use crate::{
+    decide::Input,
     fact::{CallDigest, Note, Observed, Write},
-    hub::Command,
     limits::MAX_KEY_BYTES,
 };
 
@@ -19,7 +19,7 @@ impl AttemptCalls {
                 Note::Metric { name: text(args, "name")?, value: member("value"), tags: member("tags") }
             }
         };
-        self.send(Command::Note { task: self.attempting.task, note }).await;
+        self.bring(Input::Note { task: self.attempting.task, note }).await;
         Ok(Value::null())
     }
 

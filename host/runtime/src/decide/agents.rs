@@ -6,6 +6,7 @@ use flowcell_contract::{Failure, Value, code};
 
 use super::{Decider, Refusal};
 use crate::{
+    agents::Letter,
     call_log::Reply,
     fact::{AgentFact, CallRecord, Fact, Observed, TaskKey},
     limits::MAX_INBOX_MESSAGES,
@@ -41,15 +42,18 @@ impl Decider<'_> {
     }
 
     /// What was handed over before is applied by what follows from it.
-    fn apply_messages(&mut self, task: TaskKey, before: &[Observed]) {
+    pub(super) fn apply_messages(&mut self, task: TaskKey, before: &[Observed]) {
         for observed in before {
-            let Observed::Message(message) = observed else { continue };
             let agents = self.state.task(task).agents.as_ref();
-            let meant = agents.and_then(|agents| {
-                agents.letters.iter().find(|letter| letter.id.as_ref() == Some(message) && !letter.applied)
-            });
-            if let Some(id) = meant.map(|letter| letter.run.clone()) {
-                self.tell(task, AgentFact::Applied { id, message: message.clone() });
+            let mut letters = agents.iter().flat_map(|agents| &agents.letters).filter(|letter| !letter.applied);
+            let meant = match observed {
+                Observed::Message(message) => letters.find(|letter| letter.id.as_ref() == Some(message)),
+                Observed::Closing(run) => letters.find(|letter| letter.id.is_none() && letter.run == *run),
+                _ => None,
+            };
+            if let Some(Letter { run, id, .. }) = meant {
+                let (id, message) = (run.clone(), id.clone());
+                self.tell(task, AgentFact::Applied { id, message });
             }
         }
     }

@@ -29,7 +29,12 @@ impl Decider<'_> {
             Input::CallEnded { task, attempt, ordinal, reply } => self.call_ended(task, (attempt, ordinal), reply),
             Input::Diverged { task, attempt, message } => self.diverged(task, attempt, message),
             Input::Resolve { task, resolution } => return self.resolve(&task, resolution),
-            Input::Answered { task, attempt, result, writes } => self.answered(task, attempt, result, writes),
+            Input::Answered { task, attempt, result, writes, heard } => {
+                if self.state.is_running(task, attempt) {
+                    self.apply_messages(task, &heard);
+                    self.answered(task, result, writes);
+                }
+            }
             Input::Due(timer) => self.due(&timer),
             Input::Reply { gate, answer } => return self.reply(&gate, &answer),
             Input::Emit { name, payload } => return self.named_event(name, payload),
@@ -66,10 +71,7 @@ impl Decider<'_> {
         self.lose_calls();
     }
 
-    fn answered(&mut self, key: TaskKey, attempt: (u32, u32), result: StepResult, writes: Vec<Write>) {
-        if !self.state.is_running(key, attempt) {
-            return;
-        }
+    fn answered(&mut self, key: TaskKey, result: StepResult, writes: Vec<Write>) {
         self.abandon_calls(key);
         match result {
             Ok(Step::Done(output)) => {

@@ -1,5 +1,7 @@
 //! Calls that leave the host, and tasks that cannot go on because of one.
 
+use std::sync::Arc;
+
 use flowcell_contract::{Effect, Failure, Json, code};
 
 use super::{Decider, Refusal, check_answer};
@@ -51,14 +53,18 @@ impl Decider<'_> {
     }
 
     fn end_call(&mut self, task: TaskKey, (attempt, ordinal): (u32, u32), reply: Reply) {
-        let calls = self.state.task(task).calls.as_ref();
-        let agent = calls.and_then(|calls| calls.agent_of((attempt, ordinal)));
-        let agent = agent.map(|(agent, interface)| (agent.agent_run.clone(), interface == "tools"));
+        let agent = self.agent_of(task, (attempt, ordinal));
         let said = agent.is_some().then(|| reply.clone());
         self.emit(Fact::CallEnded { task, attempt, ordinal, reply });
         if let Some(reply) = said {
             self.call_of_agent_ended(task, ordinal, agent, &reply);
         }
+    }
+
+    /// The agent run that a call is made for, and whether it is a call of a tool.
+    fn agent_of(&self, task: TaskKey, call: (u32, u32)) -> Option<(Arc<str>, bool)> {
+        let (agent, interface) = self.state.task(task).calls.as_ref()?.agent_of(call)?;
+        Some((agent.agent_run.clone(), interface == "tools"))
     }
 
     /// Somebody has answered whether a call may leave.
@@ -169,9 +175,20 @@ impl Decider<'_> {
             let why = "no call of this task waits for a reply; repeat it, or give its output, or let it fail";
             return Err(Refusal::AnswerRefused(why.into()));
         }
+        let call = match reason {
+            Some(BlockReason::Ambiguous { attempt, ordinal, .. }) => Some((*attempt, *ordinal)),
+            _ => None,
+        };
+        let agent = call.and_then(|call| self.agent_of(key, call));
         self.emit(Fact::TaskResolved { task: key, resolution: Box::new(resolution.clone()) });
         match resolution {
-            Resolution::Repeat | Resolution::Reply(_) => self.ask_about_calls(key),
+            Resolution::Reply(reply) => {
+                if let Some((_, ordinal)) = call {
+                    self.call_of_agent_ended(key, ordinal, agent, &Ok(reply));
+                }
+                self.ask_about_calls(key);
+            }
+            Resolution::Repeat => self.ask_about_calls(key),
             Resolution::Output(output) => {
                 self.give_up_calls(key);
                 self.emit(Fact::TaskSucceeded { task: key, output });

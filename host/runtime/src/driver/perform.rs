@@ -107,7 +107,7 @@ impl Driver {
         let (answered, abort) = abortable(async move {
             let result = answer.await;
             done.finish(&result).await;
-            Answered { task: key, attempt: number, result, writes: done.take_writes() }
+            Answered { task: key, attempt: number, result, writes: done.take_writes(), heard: done.take_heard() }
         });
         self.live.insert(key, Live { abort, calls });
         self.attempts.push(answered.boxed());

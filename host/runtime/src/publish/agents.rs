@@ -7,7 +7,7 @@ use flowcell_contract::{Failure, Json};
 use super::{Members, Projector};
 use crate::{
     call_log::Reply,
-    fact::{AgentFact, CallRecord, TaskKey},
+    fact::{AgentFact, BlockReason, CallRecord, Resolution, TaskKey},
 };
 
 /// Bytes of a tool's answer that its event shows.
@@ -18,13 +18,15 @@ const SUMMARY_BYTES: usize = 1_024;
 pub(super) struct Said {
     call: Option<Box<CallRecord>>,
     reply: Option<Reply>,
+    /// Nobody knows how it ended.
+    ambiguous: bool,
 }
 
 impl Projector {
     /// Remembers a call of an agent run, for the event that comes after.
     pub(super) fn agent_calls(&mut self, task: TaskKey, call: &CallRecord) {
         if call.agent.is_some() {
-            let said = Said { call: Some(Box::new(call.clone())), reply: None };
+            let said = Said { call: Some(Box::new(call.clone())), ..Said::default() };
             self.said.insert((task, call.ordinal), said);
         }
     }
@@ -32,6 +34,25 @@ impl Projector {
     pub(super) fn agent_hears(&mut self, task: TaskKey, ordinal: u32, reply: &Reply) {
         if let Some(said) = self.said.get_mut(&(task, ordinal)) {
             said.reply = Some(reply.clone());
+        }
+    }
+
+    /// Nobody knows how a call ended.
+    pub(super) fn agent_blocked(&mut self, task: TaskKey, reason: &BlockReason) {
+        if let BlockReason::Ambiguous { ordinal, .. } = reason
+            && let Some(said) = self.said.get_mut(&(task, *ordinal))
+        {
+            said.ambiguous = true;
+        }
+    }
+
+    /// Somebody has said how it ended.
+    pub(super) fn agent_resolved(&mut self, task: TaskKey, resolution: &Resolution) {
+        for (_, said) in self.said.iter_mut().filter(|((of, _), said)| *of == task && said.ambiguous) {
+            said.ambiguous = false;
+            if let Resolution::Reply(reply) = resolution {
+                said.reply = Some(Ok(reply.clone()));
+            }
         }
     }
 
@@ -48,8 +69,9 @@ impl Projector {
                 ("agent:inbox", more.into_iter().chain([("content", value.json().clone())]).collect())
             }
             AgentFact::Applied { message, .. } => {
-                let more = [("messageId", Json::from(message.clone())), ("state", Json::from("applied"))];
-                ("agent:inbox", more.into())
+                let message = message.iter().map(|message| ("messageId", Json::from(message.clone())));
+                let state = if message.len() == 0 { "closed" } else { "applied" };
+                ("agent:inbox", message.chain([("state", Json::from(state))]).collect())
             }
             AgentFact::Closing { .. } => ("agent:inbox", vec![("state", Json::from("closing"))]),
             AgentFact::Spoke { ordinal, .. } => ("agent:message", self.spoke(task, *ordinal)),

@@ -339,7 +339,13 @@ fn a_run_with_too_many_events_is_ended() {
         let (node, rest) = (task.node.0 as usize, state.task(task).rest.as_deref());
         let woken = rest.and_then(|rest| rest.woken.clone());
         let result = perform(&scripted.plans[node], attempt.0, woken.as_ref(), None).unwrap();
-        decide(&mut state, Input::Answered { task, attempt, result, writes: vec![] }, 0, &mut dice).unwrap();
+        decide(
+            &mut state,
+            Input::Answered { task, attempt, result, writes: vec![], heard: Box::default() },
+            0,
+            &mut dice,
+        )
+        .unwrap();
     }
     let Some(RunEnd::Failed { failure, .. }) = state.end() else { panic!("{:?}", state.end()) };
     assert_eq!(failure.code, "run_too_large");

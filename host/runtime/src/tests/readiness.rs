@@ -191,7 +191,13 @@ impl Bench {
         let rest = self.state.find(task).unwrap().rest.clone().unwrap_or_default();
         let plan = &self.plans[task.node.0 as usize];
         let result = perform(plan, attempt, rest.woken.as_ref(), rest.state.as_ref()).unwrap();
-        self.bring(Input::Answered { task, attempt: (attempt, resumes), result, writes: Vec::new() });
+        self.bring(Input::Answered {
+            task,
+            attempt: (attempt, resumes),
+            result,
+            writes: Vec::new(),
+            heard: Box::default(),
+        });
     }
 }
 

@@ -59,7 +59,7 @@ fn a_run_that_moves_on_is_resumed_again_and_again() {
     }
     let task = TaskKey { scope: ScopeId::ROOT, node: flowcell_flow::graph::NodeIx(0) };
     let result = Ok(Step::Done(Value::null()));
-    bring(&mut state, Input::Answered { task, attempt: (1, 0), result, writes: Vec::new() });
+    bring(&mut state, Input::Answered { task, attempt: (1, 0), result, writes: Vec::new(), heard: Box::default() });
     for _ in 0..MAX_IDLE_RESUMES {
         assert!(!resume(&mut state, false));
     }
@@ -72,7 +72,7 @@ fn nothing_begins_before_the_resume_is_recorded() {
     state.policy.max_concurrency = 0;
     let task = TaskKey { scope: ScopeId::ROOT, node: flowcell_flow::graph::NodeIx(0) };
     let result = Ok(Step::Done(Value::null()));
-    bring(&mut state, Input::Answered { task, attempt: (1, 0), result, writes: Vec::new() });
+    bring(&mut state, Input::Answered { task, attempt: (1, 0), result, writes: Vec::new(), heard: Box::default() });
     state.policy.max_concurrency = 4;
     let starts = |facts: &[Fact]| facts.iter().filter(|fact| matches!(fact, Fact::AttemptStarted { .. })).count();
     assert_eq!(starts(&bring(&mut state, Input::Resume { by_hand: false })), 0);

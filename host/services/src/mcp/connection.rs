@@ -126,6 +126,11 @@ impl Connection {
         }
     }
 
+    /// What the server listed last, if it was asked.
+    pub(super) fn listed(&self) -> Option<Arc<[Tool]>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|listed| listed.tools.clone())
+    }
+
     async fn list(&self, changes: u64) -> Result<Arc<[Tool]>, Failure> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MAX_PAGES {

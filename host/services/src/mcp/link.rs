@@ -58,6 +58,12 @@ impl Link {
         let opening = async move { task.await.map_err(gone)? }.boxed().shared();
         slot.insert(opening).clone()
     }
+
+    /// The connection, if there is one.
+    pub(super) fn made(&self) -> Option<Arc<Connection>> {
+        let slot = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref()?.peek()?.as_ref().ok().cloned()
+    }
 }
 
 fn may_be_usable(opening: &Opening) -> bool {

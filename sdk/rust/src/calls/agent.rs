@@ -27,7 +27,7 @@ pub fn open(about: &Value) -> Result<String> {
     super::made("agent.open", args, || agent::open(&about.to_string()).map_err(Failure::of_call))
 }
 
-/// Tells an event `agent:<kind>` with an object. Kinds are `state`, or names with a dot: `acme.plan`.
+/// Tells of an agent run. The kind `state` is the event `agent:state`, a name with a dot such as `acme.plan` is `agent:event`.
 pub fn tell(run: &str, kind: &str, data: &impl Serialize) -> Result<()> {
     let args = || json!({ "agentRunId": run, "kind": kind, "data": data });
     super::made("agent.tell", args, || agent::tell(run, kind, &super::text(data)?).map_err(Failure::of_call))

@@ -1,0 +1,86 @@
+//! A folder with a flow of one agent, whose model follows a script.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub(crate) struct Place(TempDir);
+
+/// A reply of the model that calls tools.
+pub(crate) fn calling(calls: &[(&str, Value)]) -> Value {
+    let calls = calls.iter().map(|(tool, input)| json!({ "name": tool, "input": input }));
+    json!({ "match": "", "toolCalls": calls.collect::<Vec<_>>() })
+}
+
+/// The last reply of the model.
+pub(crate) fn saying(text: &str) -> Value {
+    json!({ "match": "", "text": text })
+}
+
+impl Place {
+    /// The agent has this input and config, and these tools are granted. Its result is the flow's.
+    pub(crate) fn new(input: &Value, config: &Value, granted: &[&str], replies: &[Value]) -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let models = json!({ "default": "scripted", "profiles": { "scripted": {
+            "dialect": "simulated", "model": "one", "script": replies } } });
+        let flow = json!({
+            "flow": { "name": "errand", "outputs": { "result": "{{ agent.result }}", "stop": "{{ agent.stopReason }}" } },
+            "nodes": [{ "id": "agent", "type": "agent.run", "input": input, "config": config,
+                "grants": { "model": ["*"], "tools": granted } }],
+            "edges": [],
+        });
+        let place = Place(folder);
+        for (name, json) in [("models.yaml", models), ("errand.json", flow)] {
+            place.write(name, &json.to_string());
+        }
+        place
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
+        command.current_dir(self.0.path()).args(arguments).stdin(Stdio::null());
+        command.env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+        command.env("FLOWCELL_PROVIDERS", "models.yaml");
+        for variable in ["FLOWCELL_MCP", "FLOWCELL_STORE", "FLOWCELL_STATE"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    pub(crate) fn done(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs the flow as the run `a`, or goes on with it.
+    pub(crate) fn run(&self, more: &[&str]) -> Output {
+        self.done(&[&["run", "errand.json", "--run-id", "a", "--quiet"], more].concat())
+    }
+
+    /// The outputs of the flow, which must have succeeded.
+    pub(crate) fn outputs(&self, more: &[&str]) -> Value {
+        let output = self.run(more);
+        assert!(output.status.success(), "{}", told(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The events of the run that are of this kind.
+    pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
+        let output = self.done(&["runs", "events", "a"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        events.filter(|event| event["type"] == kind).collect()
+    }
+}
+
+pub(crate) fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}

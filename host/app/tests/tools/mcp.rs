@@ -1,0 +1,87 @@
+//! Tools of an operator's server.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use flowcell_mcpfake::{Plan, http::Fake};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::kit::{Place, calling, saying, told};
+
+/// A place beside a server that is named `fake`.
+struct World {
+    place: Place,
+    _fake: Fake,
+    _runtime: Runtime,
+}
+
+impl World {
+    fn new(granted: &[&str], calls: &[(&str, Value)]) -> World {
+        let runtime = Runtime::new().unwrap();
+        let fake = runtime.block_on(Fake::start(Plan::default())).unwrap();
+        let replies: Vec<_> = calls.iter().map(|call| calling(std::slice::from_ref(call))).collect();
+        let replies = [replies, vec![saying("done")]].concat();
+        let config = json!({ "permissions": { "default": "allow" } });
+        let place = Place::new(&json!({ "prompt": "go", "tools": ["mcp:*"] }), &config, granted, &replies);
+        let address = fake.address().to_string();
+        let servers = json!({ "fake": { "url": format!("http://{address}/mcp"), "allowPrivate": [address] } });
+        place.write("mcp.yaml", &servers.to_string());
+        World { place, _fake: fake, _runtime: runtime }
+    }
+
+    /// Runs the errand until it tells that this tool was called, and kills it then.
+    fn killed_at(&self, tool: &str) {
+        let arguments = ["run", "errand.json", "--run-id", "a", "--quiet", "--events", "-", "--mcp", "mcp.yaml"];
+        let mut command = self.place.command(&arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let seen = lines.any(|line| {
+            let event: Value = serde_json::from_str(&line).unwrap();
+            event["type"] == "agent:tool:start" && event["tool"] == tool
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(seen, "{tool} was not called");
+    }
+}
+
+const WITH_SERVERS: [&str; 2] = ["--mcp", "mcp.yaml"];
+
+#[test]
+fn an_agent_calls_what_it_is_granted_of_a_server() {
+    let calls =
+        [("mcp_fake_echo", json!({ "text": "hello" })), ("mcp_fake_fail", json!({})), ("mcp_fake_refuse", json!({}))];
+    let world = World::new(&["mcp:fake/echo", "mcp:fake/fail"], &calls);
+    assert_eq!(world.place.outputs(&WITH_SERVERS), json!({ "result": "done", "stop": "end" }));
+    let results = world.place.events("agent:tool:result");
+    assert_eq!(results.len(), 1, "{results:?}");
+    assert_eq!((&results[0]["tool"], &results[0]["summary"]), (&json!("mcp:fake/echo"), &json!("hello")));
+    let errors = world.place.events("agent:tool:error");
+    assert_eq!(errors.len(), 1, "what is not granted does not get as far: {errors:?}");
+    assert_eq!((&errors[0]["tool"], &errors[0]["error"]["code"]), (&json!("mcp:fake/fail"), &json!("tool_failed")));
+}
+
+#[test]
+fn a_tool_that_may_have_run_is_not_called_again() {
+    let world = World::new(&["mcp:*"], &[("mcp_fake_slow", json!({}))]);
+    world.killed_at("mcp:fake/slow");
+    let output = world.place.run(&WITH_SERVERS);
+    assert_eq!(output.status.code(), Some(3), "{}", told(&output));
+    assert!(told(&output).contains("runs resolve"), "{}", told(&output));
+    let resolved = world.place.done(&["runs", "resolve", "a", "agent", "--reply", r#"{ "output": "it did" }"#]);
+    assert!(resolved.status.success(), "{}", told(&resolved));
+    assert_eq!(world.place.outputs(&WITH_SERVERS)["result"], "done");
+    assert_eq!(world.place.events("agent:tool:result")[0]["summary"], "it did");
+}
+
+#[test]
+fn a_file_of_servers_that_is_wrong_says_where() {
+    let world = World::new(&["mcp:*"], &[]);
+    world.place.write("mcp.yaml", "fake: { command: x, url: y }\n");
+    let output = world.place.run(&WITH_SERVERS);
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("mcp.yaml") && told(&output).contains("mcp.fake"), "{}", told(&output));
+}

@@ -1,0 +1,111 @@
+//! Doing what attempts, children and people ask for.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{Driver, each_unit, trail::Deferred};
+use crate::{
+    decide::Input,
+    hub::{Channel, Command, HubError, Request},
+    publish::Projector,
+};
+
+impl Driver {
+    pub(super) fn obey(&mut self, command: Command) {
+        match command {
+            Command::Bring(input) => _ = self.bring(*input),
+            Command::Call { task, attempt, record, outgoing, reply } => {
+                self.call(task, attempt, record, outgoing, reply);
+            }
+            Command::CallAgain { task, attempt, ordinal, outgoing } => {
+                self.call_again((task, attempt, ordinal), outgoing);
+            }
+            Command::Waits { task, attempt, due, heard } => self.waits(task, attempt, due, heard),
+            Command::Live { task, kind, members } => self.tell_live(task, kind, &members),
+            Command::Request(request, answer) => self.request(request, answer),
+            Command::Deliver(message, request, answer) => self.deliver(message, request, answer),
+            Command::Attach(channel) => self.attach(&channel),
+            Command::Settle(answer) => {
+                self.trail.add(self.next_seq, Deferred::Acknowledge(answer, Ok(())));
+                self.catch_up();
+            }
+            Command::ChildEnded { task, attempt, result } => {
+                self.child_leaves(task);
+                let _ = self.bring(Input::ChildEnded { task, attempt, result });
+            }
+            Command::ChildRests { task, rest } => {
+                if let Some(child) = self.children.get_mut(&task) {
+                    child.rest = rest;
+                }
+            }
+        }
+    }
+
+    /// Takes in a message of the store's inbox.
+    pub(super) fn deliver(&mut self, message: u64, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
+        self.delivered = Some(message);
+        self.request(request, answer);
+        self.delivered = None;
+    }
+
+    pub(super) fn request(&mut self, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
+        if request.is_too_large() {
+            let _ = answer.send(Err(HubError::TooLarge));
+            return;
+        }
+        if let Some((task, inner)) = request.below() {
+            return self.pass_on(&task, inner, answer);
+        }
+        let input = match request {
+            Request::Send(content) => Input::Send { content },
+            Request::Reply { gate, answer } => Input::Reply { gate, answer },
+            Request::Resolve { task, resolution } => Input::Resolve { task, resolution },
+            Request::Emit { name, payload } => Input::Emit { name, payload },
+            Request::Write { to, message, value } => Input::Write { to, message, value },
+            Request::CloseAgent { to } => Input::CloseAgent { to },
+            Request::Cancel => Input::Cancel,
+        };
+        let outcome = self.bring(input).map_err(HubError::from);
+        // Acknowledged is what is on stable storage, and so is what a refusal follows from.
+        self.trail.add(self.next_seq, Deferred::Acknowledge(answer, outcome));
+        self.hurried = true;
+        self.catch_up();
+    }
+
+    /// Hands a request on to the child that it is meant for.
+    pub(super) fn pass_on(&mut self, task: &str, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
+        let child = self.state.task_at(task).and_then(|key| self.children.get_mut(&key)).map(|child| {
+            child.rest = None;
+            child.hub.clone()
+        });
+        let delivered = self.delivered;
+        tokio::spawn(async move {
+            let outcome = match (child, delivered) {
+                (Some(child), Some(message)) => child.deliver(message, request).await,
+                (Some(child), None) => child.request(request).await,
+                (None, _) => Err(request.unmet()),
+            };
+            let _ = answer.send(outcome);
+        });
+    }
+
+    /// Tells a late channel what the others were told, and from now on the same.
+    pub(super) fn attach(&mut self, channel: &Arc<dyn Channel>) {
+        self.catch_up();
+        let (tenant, run_id) = (&self.identity.tenant, &self.identity.run_id);
+        channel.on_start(&self.hub);
+        let told = self.trail.told();
+        let mut projector = Projector::new(tenant.clone(), run_id.clone(), self.state.graph.clone());
+        let read = each_unit(&*self.world.journal, tenant, run_id, |unit| {
+            if unit.next_seq() <= told {
+                projector.project(&unit).iter().for_each(|event| channel.on_event(event));
+            }
+        });
+        if let Err(error) = read {
+            tracing::warn!(run = %run_id, "a late channel misses what happened so far: {error}");
+        }
+        self.projector = projector;
+        self.channels.push(channel.clone());
+    }
+}
