@@ -46,6 +46,9 @@ pub enum SessionError {
     /// The flow cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The flow has changed, so that a run cannot begin with what the one before has left.
+    #[error("the flow cannot go on with what its last run has left: {0}")]
+    Left(LoadError),
     /// The run cannot begin, or go on.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -244,7 +247,7 @@ impl FlowSession {
     ) -> Result<FlowRunner, SessionError> {
         let steps = left.iter().map(|left| left.step.clone()).collect();
         let start = Start { begin: Begin::At(steps), prefix: Some(self.prefix.clone()) };
-        let (flow, _) = self.host.load_flow_as(&self.path, &start)?;
+        let (flow, _) = self.host.load_flow_as(&self.path, &start).map_err(SessionError::Left)?;
         let session_id = Some(self.next_run(Some(before))?);
         Ok(self.host.runner(&flow, RunOptions { session_id, input: input_of(initial, left), ..options })?)
     }

@@ -227,6 +227,9 @@ impl From<SessionError> for Problem {
     fn from(error: SessionError) -> Problem {
         match error {
             SessionError::Load(error) => error.into(),
+            SessionError::Left(error) => Problem::from(error)
+                .note("its last run under this prefix has left steps that are not run yet")
+                .hint("put the step back, or begin anew with `-D`, which removes the sessions of the prefix"),
             SessionError::Start(StartError::Input(unfit)) => {
                 let problem = Problem::wrong("the arguments do not fit the flow's `args`");
                 let problem = unfit.findings.iter().fold(problem, |problem, finding| problem.cause(finding));

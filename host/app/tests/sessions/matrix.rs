@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::project::{Project, SCRIPT, steps, told};
+use super::project::{MATRIX, Project, SCRIPT, steps, told};
 
 /// One run: its prompt, further arguments, what the model says instead, and what comes of it.
 struct Run {
@@ -133,6 +133,18 @@ fn prefixes_have_nothing_to_do_with_each_other() {
     let timed: Value = serde_json::from_slice(&timed.stdout).unwrap();
     let root = timed["root_session_id"].as_str().unwrap();
     assert!(root.ends_with("-matrix-first") && root.as_bytes()[0].is_ascii_digit(), "{root}");
+}
+
+#[test]
+fn what_is_left_and_not_there_any_more_is_told() {
+    let project = check(&[LATER]);
+    project.write(".flowcell/flows/matrix.yaml", &MATRIX.replace("third", "fourth"));
+    let refused = project.done(&["-F", "matrix", "-s", "p", "-q", "-p", "go"]);
+    assert_eq!(refused.status.code(), Some(2));
+    for part in ["a run cannot begin with `third`", "begin anew with `-D`"] {
+        assert!(told(&refused).contains(part), "{}", told(&refused));
+    }
+    assert_eq!(project.run("go", &["-D"]).0, 0);
 }
 
 #[test]
