@@ -1,19 +1,36 @@
-//! The files of agents: Markdown in the folders of the project, which is the current folder, and of the user.
+//! Where the files of agentic flows and of agents are: in the folders of the project, which is the current folder, and of
+//! the user.
 
 use std::path::PathBuf;
 
-use flowcell_flow::agentic::{AGENT_FOLDERS, Discovery, Kind, Level, Listed, discover};
+pub use flowcell_flow::agentic::{
+    AGENT_FOLDERS, Discovery, Entry, FLOW_FOLDERS, Folder, Kind, Level, Listed, Registry, discover,
+};
+
+/// Lists the files of one kind.
+pub type Lister = fn() -> Vec<Listed>;
+
+/// The flows of the agentic dialect, by their names. They are looked for once, and again after
+/// [`invalidate`](Registry::invalidate).
+pub fn flows() -> Registry<Lister> {
+    Registry::new(Kind::Flows, || listing(&FLOW_FOLDERS))
+}
+
+/// The agents, by their names; the built-in ones are not among them.
+pub fn agents() -> Registry<Lister> {
+    Registry::new(Kind::Agents, || listing(&AGENT_FOLDERS))
+}
 
 /// Where the file of the agent of this name is.
 pub(crate) fn agent_file(name: &str) -> Option<PathBuf> {
-    Some(PathBuf::from(&agents().entries.get(name)?.path))
+    Some(PathBuf::from(agents().get(name)?.path))
 }
 
-/// All files of agents.
-pub(crate) fn agents() -> Discovery {
+/// The files in some folders, in their order.
+fn listing(folders: &[Folder]) -> Vec<Listed> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let mut listing = Vec::new();
-    for folder in AGENT_FOLDERS {
+    for folder in folders {
         let path = match (folder.level, &home) {
             (Level::Project, _) => PathBuf::from(folder.path),
             (Level::Global, Some(home)) => home.join(folder.path),
@@ -24,5 +41,5 @@ pub(crate) fn agents() -> Discovery {
         paths.sort();
         listing.extend(paths.into_iter().map(|path| Listed { level: folder.level, path }));
     }
-    discover(Kind::Agents, &listing)
+    listing
 }

@@ -1,6 +1,7 @@
 //! What the command line can do: one room a command.
 
 mod completions;
+mod flow;
 mod graph;
 mod node;
 mod nodes;
@@ -27,12 +28,15 @@ use crate::{
 
 /// Runs flows whose every node is a sandboxed WebAssembly component.
 #[derive(Parser)]
-#[command(name = "flowcell", version, arg_required_else_help = true)]
+#[command(name = "flowcell", version, arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 #[command(after_help = "Exit codes: 0 done, 1 the run failed, 2 the flow or the call is wrong, 3 the run waits for \
                         somebody, 130 interrupted")]
+#[command(mut_args(flow::briefly))]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    flow: flow::FlowArgs,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
@@ -62,7 +66,7 @@ enum Command {
     /// List the node types that flows can use, or describe one
     Nodes(nodes::NodesArgs),
     /// Print the JSON Schema of flow files, for editors
-    Schema,
+    Schema(schema::SchemaArgs),
     /// Work on packs of node types
     Node(node::NodeArgs),
     /// Print completions for a shell
@@ -233,7 +237,13 @@ impl StoreArgs {
 
 /// Does what the arguments say.
 pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Problem> {
-    match arguments.command {
+    let Some(command) = arguments.command else {
+        return match arguments.flow.flow().map(str::to_owned) {
+            Some(name) => flow::execute(&name, arguments.flow, *terminal),
+            None => Err(Problem::wrong("there is no command").hint("`flowcell help` lists them")),
+        };
+    };
+    match command {
         Command::Run(args) => run::execute(args, *terminal),
         Command::Test(args) => test::execute(&args, *terminal),
         Command::Runs(command) => runs::execute(command, *terminal),
@@ -245,7 +255,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Validate(args) => validate::execute(&args, *terminal),
         Command::Graph(args) => graph::execute(&args),
         Command::Nodes(args) => nodes::execute(&args),
-        Command::Schema => schema::execute(),
+        Command::Schema(args) => schema::execute(&args),
         Command::Node(args) => node::execute(&args),
         Command::Completions(args) => completions::execute(&args),
     }

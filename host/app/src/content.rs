@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_flow::{Files, Source, graph::Graph};
+use flowcell_flow::{Files, Source, Start, graph::Graph};
 use serde::{Deserialize, Serialize};
 
 use crate::folder::Folder;
@@ -18,6 +18,9 @@ pub(crate) struct Content {
     pub(crate) name: String,
     /// What it says.
     pub(crate) text: String,
+    /// How it begins, if it is of the agentic dialect.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) start: Start,
     /// Files that it names, and what they say.
     files: BTreeMap<String, String>,
     /// Flows that it calls: their files, and what they say.
@@ -30,6 +33,10 @@ pub(crate) struct Content {
     /// Those of them that came with the program that began the run.
     #[serde(default)]
     pub(crate) built_in: BTreeSet<String>,
+}
+
+fn is_default(start: &Start) -> bool {
+    *start == Start::default()
 }
 
 /// A folder that notes what is read from it.
@@ -46,11 +53,12 @@ impl<'a> Reading<'a> {
     }
 
     /// What the flow was checked from.
-    pub(crate) fn content(self, source: &Source, graph: &Graph) -> Content {
+    pub(crate) fn content(self, source: &Source, graph: &Graph, start: &Start) -> Content {
         let packs = graph.nodes.iter().filter_map(|node| node.node_type.pack.as_ref());
         Content {
             name: source.name.clone(),
             text: source.text.clone(),
+            start: start.clone(),
             files: self.files.into_inner(),
             flows: self.flows.into_inner(),
             agents: self.agents.into_inner(),

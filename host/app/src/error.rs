@@ -80,6 +80,9 @@ pub enum StartError {
     /// The input does not fit the flow.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// Its file says that it refuses to run.
+    #[error("the flow `{0}` is disabled: take `disabled: true` out of its file to run it")]
+    Disabled(String),
     /// The store does not let it.
     #[error(transparent)]
     Open(#[from] OpenError),

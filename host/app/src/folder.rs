@@ -89,7 +89,7 @@ impl Files for Folder {
     }
 
     fn agents(&self) -> Option<Vec<String>> {
-        Some(agentic::agents().entries.into_keys().collect())
+        Some(agentic::agents().list().entries.keys().cloned().collect())
     }
 }
 

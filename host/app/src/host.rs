@@ -15,14 +15,14 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Capability, Catalog, Digest, NodeId, RunId, Tenant};
+use flowcell_contract::{Capability, Catalog, Digest, NodeId, RunId, Tenant, Value};
 use flowcell_engine::{Engine, Pack};
-use flowcell_flow::{Diagnostic, PackRef, Source};
+use flowcell_flow::{Diagnostic, PackRef, Source, Start, agentic::flow_label};
 use flowcell_runtime::{
     Event, FlowRunner, Hubs, OpenError, RunOptions, World,
     export::{ExportError, export},
     limits::READ_UNITS,
-    ports::{Blobs, CacheStore, Journal, Leases, StateStore, Timers},
+    ports::{Blobs, CacheStore, Journal, Leases, Sessions, StateStore, StoreError, Timers},
     publish::Projector,
     rows::{Runs, Swept},
     server::ServerStore,
@@ -37,6 +37,7 @@ use crate::{
     error::{Error, LoadError, StartError},
     folder::{Folder, read_source},
     loaded::{CheckedFlow, LoadedFlow},
+    projection::OfLabels,
     rehearsal::{Clock, Jumps, Rehearsal, Script, StandIn},
     tools::{self, Tools},
 };
@@ -54,6 +55,7 @@ struct Shared {
     state: Arc<dyn StateStore>,
     cache: Arc<dyn CacheStore>,
     blobs: Arc<dyn Blobs>,
+    sessions: Arc<dyn Sessions>,
     capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
     /// The tools of the operator's servers.
     mcp: McpTools,
@@ -100,12 +102,25 @@ impl Host {
     pub fn check_flow(&self, path: impl AsRef<Path>) -> Result<CheckedFlow, Error> {
         let path = path.as_ref();
         let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        Ok(self.check_in(&source, Arc::new(Folder::of(path))))
+        Ok(self.check_in(&source, Arc::new(Folder::of(path)), &Start::default()))
+    }
+
+    /// Loads a flow of the agentic dialect that begins in another way than its file says.
+    pub(crate) fn load_flow_as(&self, path: &Path, start: &Start) -> Result<(LoadedFlow, Vec<Diagnostic>), LoadError> {
+        let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let checked = self.check_in(&source, Arc::new(Folder::of(path)), start);
+        match checked.flow {
+            Some(flow) => Ok((flow, checked.diagnostics)),
+            None => Err(LoadError::Invalid(checked.diagnostics)),
+        }
     }
 
     /// Prepares a run. The input must fit the flow's `inputSchema`. If the store has a run with the session id of the
     /// options, it goes on from where it was.
     pub fn runner(&self, flow: &LoadedFlow, options: RunOptions) -> Result<FlowRunner, StartError> {
+        if flow_label(flow.graph()).is_some_and(|label| label.disabled) {
+            return Err(StartError::Disabled(flow.name().to_owned()));
+        }
         flow.check_input(&options.input)?;
         Ok(FlowRunner::new(self.pin(flow), self.world(flow.folder.clone()), options)?)
     }
@@ -225,6 +240,25 @@ impl Host {
         embedded.or(self.shared().map(|store| store as &dyn Runs))
     }
 
+    /// What the store tells of sessions, and of the states of their steps.
+    pub fn sessions(&self) -> &dyn Sessions {
+        &*self.0.sessions
+    }
+
+    /// A value of a flow's state.
+    pub(crate) fn state(&self, flow: &str, key: &str) -> Result<Option<Value>, StoreError> {
+        Ok(self.0.state.get(&Tenant::local(), flow, key)?.map(|(value, _)| value))
+    }
+
+    /// Whether a run has this id, or had it.
+    pub(crate) fn knows(&self, run: &RunId) -> Result<bool, StoreError> {
+        let tenant = Tenant::local();
+        match self.runs() {
+            Some(runs) => Ok(runs.run(&tenant, run)?.is_some()),
+            None => Ok(self.0.journal.find(&tenant, run)?.is_some()),
+        }
+    }
+
     /// Takes in what other processes ask of the runs of a shared store, for as long as what is returned is kept.
     pub fn serve(&self) -> Result<Arc<World>, StartError> {
         let world = self.world(Arc::new(Folder::of(Path::new(""))));
@@ -252,6 +286,7 @@ impl Host {
             cache: cache.clone(),
             blobs: blobs.clone(),
             capabilities,
+            projections: Arc::new(OfLabels),
             hubs: hubs.clone(),
         })
     }
@@ -273,19 +308,19 @@ impl Host {
     }
 
     pub(crate) fn load_in(&self, source: &Source, folder: Arc<Folder>) -> Result<LoadedFlow, LoadError> {
-        accept(self.check_in(source, folder))
+        accept(self.check_in(source, folder, &Start::default()))
     }
 
-    pub(crate) fn check_in(&self, source: &Source, folder: Arc<Folder>) -> CheckedFlow {
+    pub(crate) fn check_in(&self, source: &Source, folder: Arc<Folder>, start: &Start) -> CheckedFlow {
         let (catalog, mut diagnostics) = self.catalog_for(source, &folder);
         let sound = diagnostics.is_empty();
         let reading = Reading::of(&folder);
-        let checked = flowcell_flow::load(source, &catalog, &reading);
+        let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
         let graph = checked.graph.filter(|_| sound);
         diagnostics.extend(checked.diagnostics);
         diagnostics.sort_by_key(|finding| (finding.place.line, finding.place.column));
         let flow = graph.map(|graph| {
-            let content = Arc::new(reading.content(source, &graph));
+            let content = Arc::new(reading.content(source, &graph, start));
             LoadedFlow { graph: Arc::new(graph), folder: folder.clone(), content }
         });
         CheckedFlow { flow, diagnostics }

@@ -37,10 +37,13 @@
 //! | folder | what a flow may read: files beneath its folder, and the flows beside it |
 //! | loaded | a checked flow, ready to run |
 //! | [`control`] | what other processes ask of the owner of a store |
+//! | projection | the rows of sessions, as they follow from facts |
 //! | rehearsal | runs with given results and virtual time |
+//! | [`agentic`] | where agentic flows and agents are found |
+//! | [`sessions`] | what agentic flows go on with, run after run |
 //! | error | what can go wrong before a run |
 
-mod agentic;
+pub mod agentic;
 mod catalog;
 mod content;
 #[cfg(unix)]
@@ -49,13 +52,16 @@ mod error;
 mod folder;
 mod host;
 mod loaded;
+mod projection;
 mod rehearsal;
+pub mod sessions;
 mod tools;
 
 pub use error::{Error, InputError, LoadError, StartError};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId};
 pub use flowcell_engine::{Inspection, Limits, Refusal, inspect};
+pub use flowcell_flow::schema::agentic as agentic_schema;
 pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, schema, similar};
 pub use flowcell_runtime::{
     Channel, Event, FlowRunner, Hub, HubError, OpenError, PolicyOverride, Request, RunError, RunOptions, RunResult,

@@ -58,6 +58,12 @@ fn the_schema_is_one_for_json_schema_2020_12() {
 }
 
 #[test]
+fn the_schema_of_flows_of_agents_is_the_one_beside_the_examples() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/agentic/flow.schema.json");
+    assert_eq!(stdout(&["schema", "--dialect", "agentic"]), std::fs::read_to_string(path).unwrap());
+}
+
+#[test]
 fn completions_know_every_command() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = stdout(&["completions", shell]);

@@ -21,7 +21,7 @@ mod template;
 mod values;
 mod write;
 
-use flowcell_contract::Catalog;
+use flowcell_contract::{Catalog, Json};
 
 pub(crate) use self::read::is_agentic;
 pub use self::{
@@ -31,15 +31,15 @@ pub use self::{
     },
     discovery::{AGENT_FOLDERS, Discovery, Entry, FLOW_FOLDERS, Folder, Kind, Level, Listed, Registry, discover},
     label::{
-        FlowLabel, Postponed, PostponedRule, SessionLabel, StepLabel, flow_label, input_of, postponed, session_id,
-        step_label, text_of,
+        FlowLabel, Postponed, PostponedRule, SessionLabel, StepLabel, flow_label, input_of, left_by, postponed,
+        session_id, state_key, step_label, text_of,
     },
     name::is_kebab_case,
     permission::{Action, Permission, decide, fits},
 };
 use self::{
     check::Links,
-    label::LABEL,
+    label::{LABEL, STEP_ID},
     read::RawSteps,
     write::{Writer, Written},
 };
@@ -65,10 +65,27 @@ pub enum Begin {
     At(Vec<String>),
 }
 
+/// What a run of a flow of this dialect begins with, beside its input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Start {
+    /// Its steps.
+    pub begin: Begin,
+    /// What the ids of its sessions begin with; none: nothing of it is left to later runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+}
+
+impl From<Begin> for Start {
+    fn from(begin: Begin) -> Start {
+        Start { begin, prefix: None }
+    }
+}
+
 /// What a flow is checked against.
 pub(crate) struct Surroundings<'a> {
     pub(crate) file: &'a str,
-    pub(crate) begin: &'a Begin,
+    pub(crate) start: &'a Start,
     pub(crate) catalog: &'a Catalog,
     pub(crate) files: &'a dyn Files,
 }
@@ -87,7 +104,7 @@ pub(crate) fn lower(tree: &Tree, around: &Surroundings<'_>, findings: &mut Findi
     }
     let links = Links::new(&flow, findings);
     let cast = cast::cast(&flow, around.files, findings);
-    let begin = begin(around.begin, &flow, &links, findings);
+    let begin = begin(&around.start.begin, &flow, &links, findings);
     if !flow.steps.is_empty() {
         links.warn(&flow, findings);
         declared::warn(&flow, &cast, findings);
@@ -96,9 +113,16 @@ pub(crate) fn lower(tree: &Tree, around: &Surroundings<'_>, findings: &mut Findi
     if findings.has_errors() || flow.steps.is_empty() {
         return None;
     }
-    let at_first = *around.begin == Begin::First;
-    let writer =
-        Writer { name, flow: &flow, links: &links, cast: &cast, begin: &begin, at_first, catalog: around.catalog };
+    let writer = Writer {
+        name,
+        flow: &flow,
+        links: &links,
+        cast: &cast,
+        begin: &begin,
+        at_first: around.start.begin == Begin::First,
+        prefix: around.start.prefix.as_deref(),
+        catalog: around.catalog,
+    };
     let written = writer.write();
     let graph = lower::lower(&written.flow(), around.catalog, around.files, findings)?;
     Some(labelled(graph, &written))
@@ -136,6 +160,8 @@ fn labelled(mut graph: Graph, written: &Written<'_>) -> Graph {
     graph.labels.insert(LABEL.to_owned(), label::write(&flow));
     for (node, step) in graph.nodes.iter_mut().zip(steps) {
         node.labels.insert(LABEL.to_owned(), label::write(&step));
+        // Events of its agent runs have it, whatever dialect it is of.
+        node.labels.insert(STEP_ID.to_owned(), Json::from(step.step));
     }
     graph
 }

@@ -52,7 +52,7 @@ mod yaml;
 use agentic::Surroundings;
 use flowcell_contract::Catalog;
 
-pub use agentic::Begin;
+pub use agentic::{Begin, Start};
 use diagnostic::Findings;
 pub use diagnostic::{Diagnostic, Place, Severity, similar};
 pub use graph::Graph;
@@ -119,11 +119,11 @@ pub struct PackRef {
 
 /// Checks a flow.
 pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
-    load_from(source, catalog, files, &Begin::First)
+    load_from(source, catalog, files, &Start::default())
 }
 
-/// Checks a flow. One of the agentic dialect begins where `begin` says; on others it has no influence.
-pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, begin: &Begin) -> Checked {
+/// Checks a flow. One of the agentic dialect begins as `start` says; on others it has no influence.
+pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &Start) -> Checked {
     let mut findings = Findings::new(&source.name, &source.text);
     let tree = match yaml::parse(&source.text) {
         Ok(tree) => tree,
@@ -143,7 +143,7 @@ pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, begin: &
         findings.error("ambiguous_number", span, format!("`{written}` would be read as the number {number}"), help);
     }
     let graph = if agentic::is_agentic(&tree) {
-        let around = Surroundings { file: &source.name, begin, catalog, files };
+        let around = Surroundings { file: &source.name, start, catalog, files };
         agentic::lower(&tree, &around, &mut findings)
     } else {
         lower::lower(&read::read(&tree, &mut findings), catalog, files, &mut findings)

@@ -50,6 +50,13 @@ pub(crate) fn render(state: &RunState, key: TaskKey) -> Result<(Json, Json), Fai
     Ok((input, config))
 }
 
+/// Renders those members of a task's input that can be rendered.
+pub(crate) fn render_members(state: &RunState, key: TaskKey) -> Json {
+    let input = &state.graph.node(key.node).input;
+    let values = state.task(key).captured.as_deref().map_or(&[][..], |captured| &captured.input);
+    input.expr.render_members(&Named { graph: &state.graph, references: &input.references, values })
+}
+
 /// Evaluates a condition as seen from a scope; `task` is the one whose edges `inbound` means.
 pub(crate) fn holds(
     state: &RunState,

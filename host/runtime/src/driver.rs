@@ -30,6 +30,7 @@ mod obey;
 mod perform;
 mod recover;
 mod rest;
+mod rows;
 mod trail;
 mod wait;
 
@@ -57,7 +58,7 @@ use crate::{
     hub::{Channel, Command, Hub, HubError, Request},
     limits::{COMMAND_QUEUE, READ_UNITS},
     outstanding::Timer,
-    ports::{Again, Entry, Journal, Pin, Record, StageError, Staged, Standing, StoreError, Unit},
+    ports::{Again, Change, Entry, Journal, Pin, Projection, Record, StageError, Staged, Standing, StoreError, Unit},
     publish::Projector,
     result::{Rest, Waiting},
     state::RunState,
@@ -150,6 +151,10 @@ pub(crate) struct Driver {
     record: Option<Record>,
     /// State that the next unit makes durable.
     staged: Option<Staged>,
+    /// Says which rows beside the journal change with which facts, if the flow has such.
+    projection: Option<Box<dyn Projection>>,
+    /// Rows that the next unit changes.
+    rows: Vec<Change>,
     /// The message of the store's inbox that the next unit takes in.
     delivered: Option<u64>,
     trail: Trail,
@@ -205,6 +210,7 @@ impl Driver {
             root: identity.root.clone(),
             again: None,
         };
+        let projection = world.projections.of(&flow.graph);
         let state = RunState::new(flow.graph, policy);
         let site = CallSite {
             tenant: identity.tenant.clone(),
@@ -242,6 +248,8 @@ impl Driver {
             next_seq: 0,
             record: Some(record),
             staged: None,
+            projection,
+            rows: Vec::new(),
             delivered: None,
             trail: Trail::default(),
             hurried: false,
@@ -405,6 +413,7 @@ impl Driver {
         let standing = unit.facts.iter().rev().find_map(trail::standing);
         let standing = standing.or(self.parked.then_some(Standing::Active));
         self.parked = matches!(standing, Some(Standing::Parked { .. }));
+        let rows = self.rows_of(&unit);
         let force = unit.facts.iter().any(|fact| trail::is_waited_for(fact, top));
         self.hurried |= force;
         self.world.journal.append(Entry {
@@ -413,6 +422,7 @@ impl Driver {
             unit: unit.clone(),
             record: self.record.take(),
             writes: self.staged.take(),
+            rows,
             standing,
             force,
             durable: self.trail.durable(),

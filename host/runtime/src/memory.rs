@@ -1,5 +1,7 @@
 //! The ports in memory: everything is gone with the process.
 
+mod sessions;
+
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,6 +11,8 @@ use std::{
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
+
+use sessions::Tables;
 
 use crate::fact::Write;
 use crate::limits::MAX_CACHE_ENTRIES;
@@ -21,10 +25,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A journal in memory: durable at once, until the process ends.
+/// A journal in memory, with the rows beside it: durable at once, until the process ends.
 #[derive(Default)]
 pub struct MemoryJournal {
     runs: Mutex<HashMap<(Tenant, RunId), Kept>>,
+    tables: Mutex<Tables>,
 }
 
 #[derive(Default)]
@@ -37,6 +42,7 @@ impl Journal for MemoryJournal {
     fn append(&self, entry: Entry) {
         let next_seq = entry.unit.next_seq();
         let mut runs = lock(&self.runs);
+        lock(&self.tables).apply(&entry);
         let kept = runs.entry((entry.tenant, entry.run)).or_default();
         kept.units.push(entry.unit);
         if entry.record.is_some() {

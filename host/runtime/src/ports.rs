@@ -3,6 +3,8 @@
 //! Nothing above them assumes one process, or a transaction over two runs. The sixth, the runner, is
 //! [`flowcell_contract::NodeRunner`].
 
+mod sessions;
+
 use std::{
     sync::{
         Arc,
@@ -16,6 +18,7 @@ use flowcell_contract::{Failure, NodeId, RunId, Tenant, Value, code};
 use flowcell_flow::graph::FlowPolicy;
 use futures_util::{future::BoxFuture, task::AtomicWaker};
 use serde::{Deserialize, Serialize};
+pub use sessions::{Change, NoProjections, Projection, Projections, Session, Sessions, StepState, StepStatus};
 
 use crate::{
     fact::{Fact, Write},
@@ -96,6 +99,8 @@ pub struct Entry {
     pub record: Option<Record>,
     /// State that becomes durable with the unit.
     pub writes: Option<Staged>,
+    /// Rows beside the journal that are changed with the unit, in order.
+    pub rows: Vec<Change>,
     /// How the run stands now, if the unit changes it.
     pub standing: Option<Standing>,
     /// Somebody waits until the unit is durable, and is about to force the journal.

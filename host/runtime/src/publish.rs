@@ -7,6 +7,7 @@ use std::{collections::HashMap, sync::Arc};
 use flowcell_contract::{Choice, Json, RunId, ScopePath, Tenant, Wake};
 use flowcell_flow::graph::Graph;
 
+pub(crate) use agents::FLOW_STEP;
 use agents::Said;
 
 use crate::{
@@ -195,6 +196,7 @@ impl Projector {
                 let mut members =
                     self.with(*task, [("call", Json::from(*ordinal)), ("decision", Json::from(decision))]);
                 members.push(("expired", Json::from(answer.is_none())));
+                members.extend(self.step_of(*task));
                 ("agent:tool:decision", members)
             }
             Fact::Agent { task, told, .. } => self.agent_event(*task, told),

@@ -16,10 +16,10 @@ use again::given;
 use crate::{
     driver::{Begin, Driver, Identity, each_unit, merge},
     event::Event,
-    fact::RunEnd,
+    fact::{RunEnd, Write},
     hub::{Channel, Hub, HubError, Request},
     limits::MAX_DEPTH,
-    ports::{Lease, Pin, Record, StoreError},
+    ports::{Change, Lease, Pin, Record, StoreError},
     publish::Projector,
     result::{RunError, RunResult, RunStatus, Waiting},
     world::{Pinned, World, random},
@@ -46,6 +46,10 @@ pub struct RunOptions {
     pub by_hand: bool,
     /// The run that this one is made for: it is kept as long as that one, and listed below it. It must be there.
     pub parent: Option<RunId>,
+    /// Rows beside the journal that a new run changes with its first unit.
+    pub rows: Vec<Change>,
+    /// State of the flow that a new run writes with its first unit.
+    pub writes: Vec<Write>,
     /// Leave [`RunResult::events`] empty, for callers that have a channel.
     pub without_events: bool,
 }
@@ -118,7 +122,7 @@ pub struct FlowRunner {
 impl FlowRunner {
     /// Prepares a run of a checked flow. If there is a run with the session id of the options, of this flow and with
     /// the same input, it goes on from where the journal ends, with the flow as it was pinned.
-    pub fn new(flow: Pinned, world: Arc<World>, options: RunOptions) -> Result<FlowRunner, OpenError> {
+    pub fn new(flow: Pinned, world: Arc<World>, mut options: RunOptions) -> Result<FlowRunner, OpenError> {
         let tenant = Tenant::local();
         let run_id = options.session_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
         let lease = claim(&world, &run_id)?;
@@ -148,7 +152,8 @@ impl FlowRunner {
         }
         let parent = options.parent.clone();
         let identity = Identity { tenant, root: run_id.0.clone(), run_id, depth, parent };
-        let (driver, hub) = Driver::new(&world, identity.clone(), flow, policy);
+        let (mut driver, hub) = Driver::new(&world, identity.clone(), flow, policy);
+        driver.begin_with(std::mem::take(&mut options.rows), std::mem::take(&mut options.writes))?;
         Ok(FlowRunner::with(driver, hub, world, Begin::New(input), options, lease))
     }
 
@@ -218,6 +223,15 @@ impl FlowRunner {
     /// Which run it is.
     pub fn run_id(&self) -> &RunId {
         &self.identity.run_id
+    }
+
+    /// How it has ended, if it is a run that has.
+    pub fn ended(&self) -> Option<RunStatus> {
+        self.driver.state.end().map(|end| match end {
+            RunEnd::Succeeded { .. } => RunStatus::Succeeded,
+            RunEnd::Failed { .. } => RunStatus::Failed,
+            RunEnd::Cancelled { .. } => RunStatus::Cancelled,
+        })
     }
 
     /// Attaches a front end before the run begins; it sees the first event.

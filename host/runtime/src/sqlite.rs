@@ -6,6 +6,7 @@
 //! | `queue` | what waits for the writer |
 //! | `writer` | what writes: it commits as soon as it is idle, all that is queued |
 //! | `stored` | rows as they were written: whether they are whole, and what they say |
+//! | `sessions` | sessions and the states of steps, written with the facts that they follow from |
 //! | `sweep` | blobs that nothing names any more |
 //! | `whole` | the store as a whole, to be looked through and copied |
 //! | `reader` | everything that is read, always of the durable prefix |
@@ -17,6 +18,7 @@
 mod queue;
 mod reader;
 mod schema;
+mod sessions;
 mod stored;
 mod sweep;
 mod whole;

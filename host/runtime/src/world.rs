@@ -8,7 +8,7 @@ use flowcell_flow::graph::Graph;
 use crate::{
     hub::Hubs,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
-    ports::{CacheStore, Journal, Leases, Pin, StateStore, Timers},
+    ports::{CacheStore, Journal, Leases, NoProjections, Pin, Projections, StateStore, Timers},
 };
 
 /// A checked flow, and what it is found by again.
@@ -67,6 +67,8 @@ pub struct World {
     pub blobs: Arc<dyn Blobs>,
     /// What leaves the host, by the name of the capability.
     pub capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
+    /// For which flows there are rows beside the journal.
+    pub projections: Arc<dyn Projections>,
     /// The hubs of the runs that are being driven.
     pub hubs: Arc<Hubs>,
 }
@@ -84,6 +86,7 @@ impl World {
             cache: Arc::new(MemoryCache::default()),
             blobs: Arc::new(MemoryBlobs::default()),
             capabilities: Arc::default(),
+            projections: Arc::new(NoProjections),
             hubs: Arc::default(),
         }
     }

@@ -17,6 +17,8 @@ mod place;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "stores/servers.rs"]
 mod servers;
+#[path = "stores/sessions.rs"]
+mod sessions;
 #[path = "stores/settings.rs"]
 mod settings;
 #[path = "stores/suite.rs"]
@@ -49,6 +51,10 @@ everywhere! {
     suite::work_is_what_is_active_or_due
     suite::a_forgotten_run_leaves_a_tombstone
     suite::what_is_named_in_whatever_way_stays
+    sessions::rows_are_written_with_their_unit
+    sessions::states_go_with_their_sessions
+    sessions::rows_are_there_for_the_next_process
+    sessions::what_a_state_names_is_not_swept
     damage::damage_is_noticed_and_harms_no_other_run
     damage::a_journal_that_has_lost_its_end_is_noticed
     damage::large_values_that_are_damaged_are_told

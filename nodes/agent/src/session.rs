@@ -4,16 +4,12 @@ use flowcell_sdk::{Result, model::Message, state};
 
 use crate::settings::{Session, Settings};
 
-/// What was said before, in this session or, if it is new and a fork, in that of the step before.
+/// What was said before: in the session of the step before, if this one is a fork of it, else in this session.
 pub(crate) fn load(settings: &Settings) -> Result<Vec<Message>> {
     let Some((session, prefix)) = named(settings) else { return Ok(Vec::new()) };
-    if let Some(entry) = state::get(&key(session, prefix, &session.step))? {
-        return Ok(entry.value);
-    }
     let before = settings.from.as_ref().filter(|step| session.fork && session.same_agent.contains(step));
-    let Some(step) = before else { return Ok(Vec::new()) };
-    let copied = state::get(&key(session, prefix, step))?;
-    Ok(copied.map(|entry| entry.value).unwrap_or_default())
+    let said = state::get(&key(session, prefix, before.unwrap_or(&session.step)))?;
+    Ok(said.map(|entry| entry.value).unwrap_or_default())
 }
 
 /// Keeps what was said.

@@ -99,7 +99,7 @@ pub(crate) struct Session {
     pub(crate) flow: String,
     /// The step.
     pub(crate) step: String,
-    /// Whether an empty history begins with a copy of the step's before.
+    /// Whether the history begins each time as a copy of the step's before.
     #[serde(default)]
     pub(crate) fork: bool,
     /// The steps of which it may be.

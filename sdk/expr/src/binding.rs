@@ -26,6 +26,11 @@ impl Binding {
         render::render(self, roots)
     }
 
+    /// Computes the members that can be computed, if the value is written as an object: the others are left out.
+    pub fn render_members(&self, roots: &dyn Roots) -> Json {
+        Json::Object(render::render_members(self, roots).into())
+    }
+
     /// The longest static paths that rendering reads, without repetition; a computed subscript ends a path.
     pub fn paths(&self) -> Vec<Path> {
         let mut seen = HashSet::new();

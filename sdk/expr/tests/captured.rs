@@ -12,6 +12,20 @@ fn json(text: &str) -> Json {
 }
 
 #[test]
+fn members_that_cannot_be_computed_are_left_out() {
+    let roots = json(r#"{ "a": 1 }"#);
+    let cases = [
+        (r#"{ "x": "{{ a }}", "y": "{{ b | required }}", "z": [2] }"#, r#"{"x":1,"z":[2]}"#),
+        (r#"{ "inner": { "y": "{{ b | required }}" } }"#, "{}"),
+        (r#"[ "{{ a }}" ]"#, "{}"),
+    ];
+    for (text, expected) in cases {
+        let binding = Binding::compile(&json(text)).unwrap();
+        assert_eq!(binding.render_members(&roots).to_text(), expected, "{text}");
+    }
+}
+
+#[test]
 fn carries_what_is_read_and_nothing_else() {
     let roots = json(r#"{ "a": { "b": [1, [2]], "secret": 5 }, "c": { "d": "k" }, "item": "outer", "nothing": null }"#);
     let cases = [

@@ -9,7 +9,7 @@ mod interrupt;
 mod lines;
 mod plan;
 mod progress;
-mod report;
+pub(super) mod report;
 mod screen;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
@@ -52,9 +52,9 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
-    packs: PackArgs,
+    pub(super) packs: PackArgs,
     #[command(flatten)]
-    store: StoreArgs,
+    pub(super) store: StoreArgs,
     /// The run's id. The same command with the same id goes on with the run, or prints again what came of it
     #[arg(long, value_name = "ID", value_parser = super::runs::run_id)]
     run_id: Option<RunId>,
@@ -111,16 +111,18 @@ pub(super) fn finish(
     runner: FlowRunner,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
-    let flow = runner.flow().to_owned();
-    let (result, interrupted) = session.run(runner, &flow)?;
-    session.close();
-    // The process ends now. Taking the engine's pool apart would only take time, and the store holds all that was told;
-    // others wait for what this process gives back.
+    let (result, interrupted) = session.until_end(runner)?;
+    part(host);
+    report::print(args, &result, interrupted, terminal)
+}
+
+/// The process ends now. Taking the engine's pool apart would only take time, and the store holds all that was told; others
+/// wait for what this process gives back.
+pub(super) fn part(host: Host) {
     if let Some(store) = host.shared() {
         store.retire();
     }
     std::mem::forget(host);
-    report::print(args, &result, interrupted, terminal)
 }
 
 /// Has a run taken in, by the process that owns the store if there is one, and leaves it to whoever drives runs.
@@ -187,7 +189,19 @@ impl RunArgs {
         RunArgs { run_id: Some(run_id), answers, json, quiet, packs, store, ..RunArgs::default() }
     }
 
-    fn events_to_stdout(&self) -> bool {
+    /// The arguments of somebody who runs a flow that was found by its name.
+    pub(super) fn of_flow(
+        flow: PathBuf,
+        events: Option<PathBuf>,
+        quiet: bool,
+        total_timeout: Option<Duration>,
+        packs: PackArgs,
+        store: StoreArgs,
+    ) -> RunArgs {
+        RunArgs { flow, events, quiet, total_timeout, packs, store, ..RunArgs::default() }
+    }
+
+    pub(super) fn events_to_stdout(&self) -> bool {
         self.events.as_deref().is_some_and(|path| path.as_os_str() == "-")
     }
 }
@@ -261,7 +275,15 @@ impl Session {
         Ok((result, interrupts.happened()))
     }
 
-    fn close(&self) {
+    /// Runs to the end, and takes the front ends away.
+    pub(super) fn until_end(&self, runner: FlowRunner) -> Result<(RunResult, bool), Problem> {
+        let flow = runner.flow().to_owned();
+        let ended = self.run(runner, &flow)?;
+        self.close();
+        Ok(ended)
+    }
+
+    pub(super) fn close(&self) {
         self.screen.close();
         if let Some(problem) = self.events.as_ref().and_then(|events| events.problem()) {
             self.screen.warn(&problem);

@@ -558,7 +558,7 @@ pub(super) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
     Ok(result)
 }
 
-fn local() -> flowcell::contract::Tenant {
+pub(super) fn local() -> flowcell::contract::Tenant {
     flowcell::contract::Tenant::local()
 }
 
@@ -580,6 +580,7 @@ impl From<StartError> for Problem {
             }
             StartError::Open(OpenError::NoNode(_)) => Problem::wrong(error.to_string())
                 .hint("`flowcell runs show RUN` shows the nodes; those of bodies and of called flows cannot be named"),
+            StartError::Disabled(_) => Problem::wrong(error.to_string()),
             StartError::Open(OpenError::Pin(_) | OpenError::Driven(_) | OpenError::TooDeep) => {
                 Problem::wrong(error.to_string())
             }

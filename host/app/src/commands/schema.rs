@@ -1,11 +1,34 @@
 //! `flowcell schema`: what editors need to help with flow files.
 
+use clap::{Args, ValueEnum};
+
 use crate::{
     output::put_json,
     problem::{Exit, Problem},
 };
 
-pub(super) fn execute() -> Result<Exit, Problem> {
-    put_json(&flowcell::schema())?;
+/// Arguments of `flowcell schema`.
+#[derive(Args)]
+pub(crate) struct SchemaArgs {
+    /// Of which kind the files are
+    #[arg(long, value_enum, default_value_t)]
+    dialect: Dialect,
+}
+
+/// A kind of flow files.
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum Dialect {
+    /// Nodes and edges.
+    #[default]
+    Graph,
+    /// Steps done by agents.
+    Agentic,
+}
+
+pub(super) fn execute(args: &SchemaArgs) -> Result<Exit, Problem> {
+    put_json(&match args.dialect {
+        Dialect::Graph => flowcell::schema(),
+        Dialect::Agentic => flowcell::agentic_schema(),
+    })?;
     Ok(Exit::Good)
 }

@@ -175,7 +175,7 @@ impl HostBuilder {
                 packs.insert(digest, KnownPack { bytes, kept: false });
             }
         }
-        let Stores { journal, state, blobs, leases, cache, store, shared } = Stores::open(self.place)?;
+        let Stores { journal, state, blobs, leases, cache, sessions, store, shared } = Stores::open(self.place)?;
         let egress = Egress::new(self.egress).map_err(|failure| Error::Services(failure.message))?;
         let client = Client::new(egress);
         let services = |failure: Failure| Error::Services(failure.message);
@@ -202,6 +202,7 @@ impl HostBuilder {
             state,
             cache,
             blobs,
+            sessions,
             capabilities: Arc::new(outside.collect()),
             mcp,
             simulates_tools: self.simulates_tools,

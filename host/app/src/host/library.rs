@@ -6,7 +6,7 @@ use std::{
 };
 
 use flowcell_contract::{Failure, Json, code};
-use flowcell_flow::{Files, graph::Graph};
+use flowcell_flow::{Files, agentic::flow_label, graph::Graph};
 use flowcell_runtime::{Flows, Pinned, ports::Pin};
 
 use super::Host;
@@ -34,6 +34,9 @@ impl Library {
         let flow = loaded.map_err(|error| {
             Failure::new(code::FLOW_NOT_FOUND, format!("the flow `{name}` cannot be used: {error}"))
         })?;
+        if flow_label(flow.graph()).is_some_and(|label| label.disabled) {
+            return Err(Failure::new(code::FLOW_NOT_FOUND, format!("the flow `{name}` is disabled in its file")));
+        }
         Ok(self.host.pin(&flow))
     }
 }

@@ -74,7 +74,7 @@ impl Host {
             register(&mut catalog, pack, &content.name).map_err(|error| lost(&error))?;
         }
         let source = Source { name: content.name.clone(), text: content.text.clone() };
-        let checked = flowcell_flow::load(&source, &catalog, &content);
+        let checked = flowcell_flow::load_from(&source, &catalog, &content, &content.start);
         let first = checked.diagnostics.into_iter().next();
         checked.graph.map(Arc::new).ok_or_else(|| match first {
             Some(finding) => lost(&finding.message),

@@ -7,7 +7,7 @@ use std::{
 
 use flowcell_runtime::{
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState},
-    ports::{Blobs, CacheStore, Journal, Leases, StateStore},
+    ports::{Blobs, CacheStore, Journal, Leases, Sessions, StateStore},
     server::{Options, ServerStore},
     sqlite::{Reader, SqliteStore, stop_process},
 };
@@ -38,14 +38,17 @@ pub(super) struct Stores {
     pub(super) blobs: Arc<dyn Blobs>,
     pub(super) leases: Arc<dyn Leases>,
     pub(super) cache: Arc<dyn CacheStore>,
+    pub(super) sessions: Arc<dyn Sessions>,
     pub(super) store: Option<Arc<SqliteStore>>,
     pub(super) shared: Option<Arc<ServerStore>>,
 }
 
 impl Stores {
     pub(super) fn open(place: Where) -> Result<Stores, Error> {
+        let journal = Arc::new(MemoryJournal::default());
         let memory = Stores {
-            journal: Arc::new(MemoryJournal::default()),
+            journal: journal.clone(),
+            sessions: journal,
             state: Arc::new(MemoryState::default()),
             blobs: Arc::new(MemoryBlobs::default()),
             leases: Arc::new(LocalLeases::default()),
@@ -55,7 +58,9 @@ impl Stores {
         };
         Ok(match place {
             Where::Memory => memory,
-            Where::Beside(reader) => Stores { journal: reader.clone(), blobs: reader, ..memory },
+            Where::Beside(reader) => {
+                Stores { journal: reader.clone(), sessions: reader.clone(), blobs: reader, ..memory }
+            }
             Where::Folder(folder) => Stores::embedded(&folder, memory)?,
             Where::Server(url) => {
                 let store = Arc::new(ServerStore::open(&url, Options::default()).map_err(Error::Server)?);
@@ -65,6 +70,7 @@ impl Stores {
                     blobs: store.clone(),
                     leases: store.clone(),
                     cache: store.clone(),
+                    sessions: store.clone(),
                     store: None,
                     shared: Some(store),
                 }
@@ -77,7 +83,7 @@ impl Stores {
         if std::env::var_os(HOLD_BACK).is_some() {
             store.hold_back();
         }
-        let (journal, state, blobs) = (store.clone(), store.clone(), store.clone());
-        Ok(Stores { journal, state, blobs, store: Some(store), ..memory })
+        let (journal, state, blobs, sessions) = (store.clone(), store.clone(), store.clone(), store.clone());
+        Ok(Stores { journal, state, blobs, sessions, store: Some(store), ..memory })
     }
 }

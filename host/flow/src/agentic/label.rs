@@ -8,6 +8,10 @@ use crate::graph::{Graph, Node};
 
 /// The label's name, on graphs and on nodes.
 pub(crate) const LABEL: &str = "agentic";
+/// The label of a node that events of its agent runs show.
+pub(crate) const STEP_ID: &str = "flowStepId";
+/// What stands before the reason of a failure, where the output of a step would.
+pub(crate) const FAILED_BEFORE: &str = "The step before failed: ";
 
 /// What the label of a graph says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +27,11 @@ pub struct FlowLabel {
     pub begin: Vec<String>,
     /// All steps, those included that this graph does not come to.
     pub steps: Vec<String>,
+    /// Those of them whose failure another step takes over.
+    pub handled: Vec<String>,
+    /// What the ids of the sessions begin with; none: nothing is left to later runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
 }
 
 /// What the label of a node says.
@@ -51,6 +60,9 @@ pub struct SessionLabel {
     pub fork: bool,
     /// The steps that lead here and have the same agent.
     pub same_agent: Vec<String>,
+    /// What the id begins with; none: nothing is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
 }
 
 impl SessionLabel {
@@ -108,6 +120,19 @@ pub fn text_of(output: &Json) -> String {
 /// The id of the session of a step: `prefix-flow-step`.
 pub fn session_id(prefix: &str, flow: &str, step: &str) -> String {
     format!("{prefix}-{flow}-{step}")
+}
+
+/// The key of the flow's state that holds what was said in the session of a step.
+pub fn state_key(prefix: &str, flow: &str, step: &str) -> String {
+    format!("session/{flow}/{step}/{prefix}")
+}
+
+/// A step that is begun again, or for the first time, with its arguments and after a step that ended before: that step, its
+/// output as text, and whether it had failed.
+pub fn left_by(step: &str, args: Json, before: Option<(&str, &str, bool)>) -> Postponed {
+    let (from, output, failed) = before.unwrap_or_default();
+    let previous = if failed { format!("{FAILED_BEFORE}{output}") } else { output.to_owned() };
+    Postponed { step: step.to_owned(), args, previous, from: from.to_owned() }
 }
 
 /// What the label of a graph says; none if the graph has none.

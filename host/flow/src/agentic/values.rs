@@ -1,6 +1,6 @@
 //! Where a step gets its arguments and the output before it from, as expressions.
 
-use crate::agentic::argument::quoted;
+use crate::agentic::{argument::quoted, label::FAILED_BEFORE};
 
 /// How a run comes to a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +32,12 @@ impl Origin {
     pub(crate) fn previous(&self) -> Option<String> {
         let structured = "(inbound.structuredOutput | tojson)";
         let succeeded = format!("({structured} if inbound.structuredOutput != null else (inbound.result | string))");
-        let failed = "(\"The step before failed: \" ~ inbound.error.message)";
+        let failed = format!("({} ~ inbound.error.message)", quoted(FAILED_BEFORE));
         match self {
             Origin::First => None,
             Origin::Left(step) => Some(format!("flow.input.steps[{}].previous", quoted(step))),
             Origin::Edges { error: false, .. } => Some(succeeded),
-            Origin::Edges { success: false, .. } => Some(failed.to_owned()),
+            Origin::Edges { success: false, .. } => Some(failed),
             Origin::Edges { .. } => Some(format!("({failed} if inbound.failed else {succeeded})")),
         }
     }

@@ -38,6 +38,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) begin: &'a [usize],
     /// Whether that is as the flow says, not as an earlier run has left it.
     pub(crate) at_first: bool,
+    /// What the ids of sessions begin with.
+    pub(crate) prefix: Option<&'a str>,
     pub(crate) catalog: &'a Catalog,
 }
 
@@ -144,7 +146,8 @@ impl<'a> Writer<'a> {
         let same = self.links.to(index).filter(same);
         let mut same_agent: Vec<_> = same.map(|link| self.flow.steps[link.from].id.clone()).collect();
         same_agent.dedup();
-        SessionLabel { flow: self.name.to_owned(), step: step.id.clone(), fork: step.fork, same_agent }
+        let (flow, prefix) = (self.name.to_owned(), self.prefix.map(str::to_owned));
+        SessionLabel { flow, step: step.id.clone(), fork: step.fork, same_agent, prefix }
     }
 
     /// The label of the graph.
@@ -156,6 +159,14 @@ impl<'a> Writer<'a> {
             first: id(&0),
             begin: self.begin.iter().map(id).collect(),
             steps: self.flow.steps.iter().map(|step| step.id.clone()).collect(),
+            handled: self
+                .links
+                .all
+                .iter()
+                .filter(|link| link.way == Way::Fallback)
+                .map(|link| id(&link.from))
+                .collect(),
+            prefix: self.prefix.map(str::to_owned),
         }
     }
 

@@ -280,3 +280,21 @@ proptest! {
         prop_assert!(checked.agent.is_some() || !checked.diagnostics.is_empty());
     }
 }
+
+/// The built-in agents are the presets of the pack `agent`, word for word: there they are sealed in a component, here they are
+/// files that a file of the user's may stand in for.
+#[test]
+fn built_in_agents_are_the_presets_of_the_pack() {
+    let presets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nodes/agent/src/presets");
+    for name in agentic::built_in_agents() {
+        let agent = agentic::built_in_agent(name).unwrap();
+        let system = fs::read_to_string(presets.join(format!("{name}.md"))).unwrap();
+        assert_eq!(agent.system, system.trim(), "{name}");
+        let schema = fs::read_to_string(presets.join(format!("{name}.json"))).ok();
+        let schema: Option<serde_json::Value> = schema.map(|schema| serde_json::from_str(&schema).unwrap());
+        assert_eq!(agent.output, schema, "{name}");
+    }
+    let count =
+        fs::read_dir(presets).unwrap().filter(|entry| entry.as_ref().unwrap().path().extension().unwrap() == "md");
+    assert_eq!(count.count(), agentic::built_in_agents().count());
+}

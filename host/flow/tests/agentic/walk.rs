@@ -72,7 +72,7 @@ fn agent(input: &Json, done: Option<Result<&str, &str>>) -> Result<Json, String>
 
 fn graph_of(text: &str, begin: &Begin) -> Graph {
     let source = Source { name: "walk.yaml".into(), text: text.into() };
-    let checked = flowcell_flow::load_from(&source, &catalog(), &Agents, begin);
+    let checked = flowcell_flow::load_from(&source, &catalog(), &Agents, &begin.clone().into());
     assert!(checked.graph.is_some(), "{}", printed(&checked.diagnostics));
     checked.graph.unwrap()
 }
@@ -144,7 +144,7 @@ fn postponed_steps_are_left_to_the_next_run() {
     let left = agentic::postponed(&label, &output);
 
     let begin = Begin::At(vec!["announce".into()]);
-    let checked = flowcell_flow::load_from(&source(&path), &catalog(), &Agents, &begin);
+    let checked = flowcell_flow::load_from(&source(&path), &catalog(), &Agents, &begin.into());
     let graph = checked.graph.unwrap();
     let input = agentic::input_of(&Json::object::<&str>([]), &left);
     let told = walk(&graph, &input.to_string(), &[]);
@@ -156,7 +156,7 @@ fn postponed_steps_are_left_to_the_next_run() {
     assert_eq!(agentic::flow_label(&graph).unwrap().begin, ["announce"]);
 
     let nowhere = Begin::At(vec!["anounce".into()]);
-    let checked = flowcell_flow::load_from(&source(&path), &catalog(), &Agents, &nowhere);
+    let checked = flowcell_flow::load_from(&source(&path), &catalog(), &Agents, &nowhere.into());
     assert_eq!(checked.diagnostics[0].code, "unknown_step");
 }
 

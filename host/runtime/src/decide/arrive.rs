@@ -212,13 +212,15 @@ impl Decider<'_> {
         }
     }
 
-    /// The rendered input of a task that failed, if an edge may carry it on.
+    /// The rendered input of a task that failed, if an edge may carry it on: of one that failed because it cannot be
+    /// rendered, the members that can.
     pub(super) fn input_for_edges(&self, node: NodeIx, key: TaskKey) -> Option<Json> {
         use flowcell_flow::graph::On;
         let graph = &self.state.graph;
         let carries = graph.node(node).outgoing.iter().any(|edge| graph.edge(*edge).on != On::Success);
         self.state.task(key).captured.as_ref().filter(|_| carries)?;
-        crate::capture::render(self.state, key).ok().map(|(input, _)| input)
+        let whole = crate::capture::render(self.state, key).map(|(input, _)| input);
+        Some(whole.unwrap_or_else(|_| crate::capture::render_members(self.state, key)))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     event::LiveEvent,
     fact::{AgentFact, TaskKey},
     limits::EVICT_MS,
+    publish::FLOW_STEP,
     state::Phase,
 };
 
@@ -107,8 +108,9 @@ impl Driver {
         if self.channels.is_empty() || self.state.find(task).is_none_or(|task| task.phase != Phase::Running) {
             return;
         }
-        let node = Json::from(self.state.graph.node(task.node).id.0.clone());
-        let mut data = vec![("nodeId".into(), node)];
+        let node = self.state.graph.node(task.node);
+        let mut data = vec![("nodeId".into(), Json::from(node.id.0.clone()))];
+        data.extend(node.labels.get(FLOW_STEP).map(|step| (FLOW_STEP.into(), step.clone())));
         data.extend(members.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
         let event = LiveEvent {
             ts: self.world.timers.now(),

@@ -27,6 +27,7 @@ impl Driver {
             }));
             self.next_seq = unit.next_seq();
             self.projector.project(&unit);
+            self.follow(&unit);
             if let Some(standing) = unit.facts.iter().rev().find_map(trail::standing) {
                 self.parked = matches!(standing, Standing::Parked { .. });
             }

@@ -13,6 +13,9 @@ use crate::{
 /// Bytes of a tool's answer that its event shows.
 const SUMMARY_BYTES: usize = 1_024;
 
+/// The label of a node that says of which step of a flow its agent runs are.
+pub(crate) const FLOW_STEP: &str = "flowStepId";
+
 /// What the events of an agent run's calls are made of: a call as it began, and its end.
 #[derive(Default)]
 pub(super) struct Said {
@@ -82,8 +85,14 @@ impl Projector {
         };
         let id = told.agent_run().clone();
         let mut members = self.with(task, [("agentRunId", Json::from(id))]);
+        members.extend(self.step_of(task));
         members.append(&mut more);
         (kind, members)
+    }
+
+    /// Of which step of a flow the agent runs of a task are, if they are of one.
+    pub(super) fn step_of(&self, task: TaskKey) -> Option<(&'static str, Json)> {
+        self.graph.node(task.node).labels.get(FLOW_STEP).map(|step| (FLOW_STEP, step.clone()))
     }
 
     fn spoke(&mut self, task: TaskKey, ordinal: u32) -> Members {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     limits::READ_UNITS,
     memory::blob_ref,
-    ports::{Blobs, Journal, StateStore, StoreError, Unit},
+    ports::{Blobs, Journal, Session, StateStore, StepState, StoreError, Unit},
 };
 
 /// Rows that are read at a time.
@@ -80,6 +80,10 @@ pub enum Kept {
     Units(Tenant, RunId, Vec<Arc<Unit>>),
     /// A value of a flow's state.
     State(KeptState),
+    /// A session.
+    Session(Tenant, Session),
+    /// The state of a step, after its session.
+    Step(Tenant, StepState),
     /// A blob.
     Blob(KeptBlob, Arc<[u8]>),
 }
@@ -99,6 +103,12 @@ pub trait Whole: Journal + Blobs + StateStore {
     /// The blobs after one, in the order of tenants and hashes, and at most `limit`.
     fn kept_blobs(&self, after: &KeptBlob, limit: usize) -> Result<Vec<KeptBlob>, StoreError>;
 
+    /// The sessions after one, in the order of tenants and ids, and at most `limit`.
+    fn kept_sessions(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, Session)>, StoreError>;
+
+    /// The states of steps after that of a session, in the order of tenants and sessions, and at most `limit`.
+    fn kept_steps(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, StepState)>, StoreError>;
+
     /// Whether another process may write to it now.
     fn is_in_use(&self) -> Result<bool, StoreError>;
 
@@ -117,6 +127,10 @@ pub struct Amount {
     pub values: u64,
     /// Blobs.
     pub blobs: u64,
+    /// Sessions of steps.
+    pub sessions: u64,
+    /// States of steps.
+    pub steps: u64,
 }
 
 /// What looking through a store has found.
@@ -157,6 +171,15 @@ pub fn check(store: &dyn Whole) -> Result<Checked, StoreError> {
         checked.damage.extend((!whole).then(|| format!("the blob {} has another content", blob.hash)));
         Ok(())
     })?;
+    each_session(store, |_, _| {
+        checked.amount.sessions += 1;
+        Ok(())
+    })?;
+    let looked = each_step(store, |_, _| {
+        checked.amount.steps += 1;
+        Ok(())
+    });
+    checked.damage.extend(looked.err().map(|error| format!("the states of steps: {error}")));
     Ok(checked)
 }
 
@@ -187,6 +210,14 @@ pub fn copy(from: &dyn Whole, to: &dyn Whole) -> Result<Amount, StoreError> {
         let Some((value, version)) = StateStore::get(from, tenant, flow, key)? else { return Ok(()) };
         let (tenant, flow, key) = (tenant.clone(), flow.clone(), key.clone());
         to.take_over(vec![Kept::State(KeptState { tenant, flow, key, value, version })])
+    })?;
+    each_session(from, |tenant, session| {
+        amount.sessions += 1;
+        to.take_over(vec![Kept::Session(tenant, session)])
+    })?;
+    each_step(from, |tenant, step| {
+        amount.steps += 1;
+        to.take_over(vec![Kept::Step(tenant, step)])
     })?;
     Ok(amount)
 }
@@ -256,5 +287,31 @@ fn each_blob(store: &dyn Whole, mut visit: impl FnMut(&KeptBlob) -> Result<(), S
         let Some(last) = page.last() else { return Ok(()) };
         after = last.clone();
         page.iter().try_for_each(&mut visit)?;
+    }
+}
+
+fn each_session(
+    store: &dyn Whole,
+    mut visit: impl FnMut(Tenant, Session) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut after = (Tenant::from(""), String::new());
+    loop {
+        let page = store.kept_sessions(&after, PAGE)?;
+        let Some((tenant, last)) = page.last() else { return Ok(()) };
+        after = (tenant.clone(), last.id.clone());
+        page.into_iter().try_for_each(|(tenant, session)| visit(tenant, session))?;
+    }
+}
+
+fn each_step(
+    store: &dyn Whole,
+    mut visit: impl FnMut(Tenant, StepState) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut after = (Tenant::from(""), String::new());
+    loop {
+        let page = store.kept_steps(&after, PAGE)?;
+        let Some((tenant, last)) = page.last() else { return Ok(()) };
+        after = (tenant.clone(), last.session.clone());
+        page.into_iter().try_for_each(|(tenant, step)| visit(tenant, step))?;
     }
 }

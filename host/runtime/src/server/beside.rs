@@ -12,6 +12,7 @@ use super::{
     batch::{hash, text, unwritable},
     link::{Arg, Link, Trouble, args, holes},
     queue::Item,
+    sessions,
 };
 use crate::{fact::Write, limits::MAX_CACHE_ENTRIES, ports::Entry, rows::cut::Pieces};
 
@@ -101,6 +102,7 @@ pub(super) async fn now(link: &mut Link) -> Result<i64, Trouble> {
 /// Writes everything that is neither a unit nor a blob of one.
 pub(super) async fn write(shared: &Shared, link: &mut Link, entries: &[&Entry], items: &[Item]) -> Result<(), Trouble> {
     write_state(shared, link, entries).await?;
+    sessions::write(link, entries).await?;
     let delivered: Vec<Arg> = entries.iter().filter_map(|entry| entry.delivered.map(Arg::from)).collect();
     if !delivered.is_empty() {
         let places = holes(delivered.len());

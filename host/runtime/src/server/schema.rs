@@ -11,7 +11,9 @@ pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
 
 /// Append only: a migration that was released is never changed. A server that ends a transaction with every table that is
 /// made may be left in the middle of one, so that each statement can be done again.
-const MIGRATIONS: [&[&str]; 1] = [&[
+const MIGRATIONS: [&[&str]; 2] = [FIRST, SESSIONS];
+
+const FIRST: &[&str] = &[
     // Processes, each of which drives its runs until this time.
     "CREATE TABLE IF NOT EXISTS flowcell_owners (id {id}, name {bytes} NOT NULL, until BIGINT NOT NULL) {table}",
     // Of a run below another, `top` is the run that a person began: whoever owns that owns all of them. `owner` writes
@@ -92,7 +94,42 @@ const MIGRATIONS: [&[&str]; 1] = [&[
         put_at BIGINT NOT NULL,
         CONSTRAINT flowcell_message UNIQUE (tenant, hash, message)
     ) {table}",
-]];
+];
+
+const SESSIONS: &[&str] = &[
+    // What steps of flows go on with, run after run: a tree for each flow and prefix, under the first step's. `run` wrote
+    // to it last.
+    "CREATE TABLE IF NOT EXISTS flowcell_sessions (
+        tenant {name} NOT NULL,
+        id {name} NOT NULL,
+        parent_session_id {name},
+        root_session_id {name} NOT NULL,
+        title {bytes} NOT NULL,
+        run {bytes} NOT NULL,
+        created_at BIGINT NOT NULL,
+        updated_at BIGINT NOT NULL,
+        PRIMARY KEY (tenant, id)
+    ) {table}",
+    "CREATE INDEX IF NOT EXISTS flowcell_sessions_root ON flowcell_sessions (tenant, root_session_id)",
+    "CREATE TABLE IF NOT EXISTS flowcell_flow_states (
+        tenant {name} NOT NULL,
+        session_id {name} NOT NULL,
+        root_session_id {name} NOT NULL,
+        flow_id {name} NOT NULL,
+        step_id {name} NOT NULL,
+        status {word} NOT NULL DEFAULT 'running',
+        args {bytes},
+        output {bytes},
+        is_struct_output BIGINT NOT NULL DEFAULT 0,
+        created_at BIGINT NOT NULL,
+        updated_at BIGINT NOT NULL,
+        PRIMARY KEY (tenant, session_id),
+        CONSTRAINT flowcell_state_session FOREIGN KEY (tenant, session_id)
+            REFERENCES flowcell_sessions (tenant, id) ON DELETE CASCADE
+    ) {table}",
+    "CREATE INDEX IF NOT EXISTS flowcell_states_root ON flowcell_flow_states (tenant, root_session_id)",
+    "CREATE INDEX IF NOT EXISTS flowcell_states_flow ON flowcell_flow_states (tenant, flow_id)",
+];
 
 /// MySQL itself knows no index that is made only if it is missing; MariaDB and PostgreSQL do.
 const INDEX_IS_THERE: &str = "1061";

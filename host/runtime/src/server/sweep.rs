@@ -37,6 +37,7 @@ pub(super) async fn sweep(shared: &Shared, link: &mut Link, tenant: &Tenant) -> 
     }
     look_at_runs(link, tenant, &mut unnamed, &mut named).await?;
     look_at_state(link, tenant, &mut unnamed, &mut named).await?;
+    look_at_steps(link, tenant, &mut unnamed, &mut named).await?;
     while let Some(hash) = named.pop() {
         let sql = "SELECT bytes FROM flowcell_blobs WHERE tenant = ? AND hash = ?";
         if let Some(row) = link.row(sql, args![tenant.as_str(), hash]).await? {
@@ -76,6 +77,26 @@ async fn look_at_runs(
                 look_at(&row.bytes(1)?, unnamed, named);
                 look_at(row.maybe_text(2)?.unwrap_or_default().as_bytes(), unnamed, named);
             }
+        }
+    }
+}
+
+async fn look_at_steps(
+    link: &mut Link,
+    tenant: &Tenant,
+    unnamed: &mut HashMap<String, u64>,
+    named: &mut Vec<String>,
+) -> Result<(), Trouble> {
+    let mut after = String::new();
+    loop {
+        let sql = "SELECT session_id, args, output FROM flowcell_flow_states WHERE tenant = ? AND session_id > ?
+            ORDER BY session_id LIMIT ?";
+        let page = link.rows(sql, args![tenant.as_str(), after.as_str(), PAGE]).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.text(0)?;
+        for row in &page {
+            look_at(row.maybe_text(1)?.unwrap_or_default().as_bytes(), unnamed, named);
+            look_at(row.maybe_text(2)?.unwrap_or_default().as_bytes(), unnamed, named);
         }
     }
 }

@@ -9,9 +9,10 @@ use super::{
     batch::{hash, text, unwritable},
     beside,
     link::{Arg, Link, Row, Trouble, args},
+    sessions,
 };
 use crate::{
-    ports::{StoreError, Unit},
+    ports::{Session, StepState, StoreError, Unit},
     rows::{
         checksum,
         cut::Pieces,
@@ -50,6 +51,29 @@ impl Whole for ServerStore {
                 Ok(KeptBlob { tenant, hash: row.text(1)?, mime: row.text(2)? })
             };
             rows.iter().map(blob).collect()
+        })
+    }
+
+    fn kept_sessions(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, Session)>, StoreError> {
+        let (tenant, id) = after.clone();
+        self.door.read(async move |link| {
+            let columns = sessions::SESSION;
+            let sql = format!("SELECT {columns} WHERE (tenant, id) > (?, ?) ORDER BY tenant, id LIMIT ?");
+            let rows = link.rows(&sql, args![tenant.as_str(), id.as_str(), limit as u64]).await?;
+            let session = |row: &Row| Ok((Tenant::from(row.text(7)?.as_str()), sessions::session(row)?));
+            rows.iter().map(session).collect()
+        })
+    }
+
+    fn kept_steps(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, StepState)>, StoreError> {
+        let (tenant, session) = after.clone();
+        self.door.read(async move |link| {
+            let columns = sessions::STATE;
+            let sql =
+                format!("SELECT {columns} WHERE (tenant, session_id) > (?, ?) ORDER BY tenant, session_id LIMIT ?");
+            let rows = link.rows(&sql, args![tenant.as_str(), session.as_str(), limit as u64]).await?;
+            let state = |row: &Row| Ok((Tenant::from(row.text(10)?.as_str()), sessions::state(row)?));
+            rows.iter().map(state).collect()
         })
     }
 
@@ -112,6 +136,8 @@ async fn take(link: &mut Link, kept: &[Kept]) -> Result<(), Trouble> {
         match kept {
             Kept::Run(run) => take_run(link, run).await?,
             Kept::Blob(blob, bytes) => keep(&blob.tenant, &blob.hash, &blob.mime, bytes.clone()),
+            Kept::Session(tenant, session) => sessions::take_session(link, tenant, session).await?,
+            Kept::Step(tenant, step) => sessions::take_state(link, tenant, step).await?,
             Kept::Units(tenant, run, units) => {
                 for (hash, text) in take_units(link, tenant, run, units).await? {
                     keep(tenant, &hash, beside::MIME, text.into_bytes().into());

@@ -18,6 +18,7 @@ use crate::{
 };
 
 /// One thing to write.
+#[expect(clippy::large_enum_variant, reason = "nearly all are entries, and a box would cost each an allocation")]
 pub(super) enum Item {
     Entry(Entry),
     /// A run whose facts are removed, with those of the runs below it.

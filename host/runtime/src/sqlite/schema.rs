@@ -13,7 +13,7 @@ const LEAST_SQLITE: i32 = 3_051_003;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -85,6 +85,40 @@ DROP INDEX live;
 CREATE INDEX active ON runs (tenant) WHERE depth = 0 AND standing = 'active';
 CREATE INDEX due ON runs (tenant, due) WHERE depth = 0 AND standing = 'parked' AND due IS NOT NULL;
 CREATE INDEX latest ON runs (tenant, created) WHERE depth = 0 AND standing <> 'removed';
+",
+    "
+-- What steps of flows go on with, run after run: a tree for each flow and prefix, under the first step's.
+CREATE TABLE sessions (
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    parent_session_id TEXT,
+    root_session_id TEXT NOT NULL,
+    title TEXT NOT NULL,
+    -- The run that wrote to it last.
+    run TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sessions_root_session ON sessions (tenant, root_session_id);
+
+CREATE TABLE flow_states (
+    tenant TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    root_session_id TEXT NOT NULL,
+    flow_id TEXT NOT NULL,
+    step_id TEXT NOT NULL,
+    status TEXT NOT NULL DEFAULT 'running' CHECK (status IN ('running', 'completed', 'failed', 'postponed')),
+    args TEXT,
+    output TEXT,
+    is_struct_output INTEGER NOT NULL DEFAULT FALSE,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, session_id),
+    FOREIGN KEY (tenant, session_id) REFERENCES sessions (tenant, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_flow_states_root_session ON flow_states (tenant, root_session_id);
+CREATE INDEX idx_flow_states_flow_id ON flow_states (tenant, flow_id);
 ",
 ];
 

@@ -18,10 +18,11 @@ pub(super) use crate::rows::Swept;
 use crate::{limits::SPARED_MS, rows::hashes};
 
 /// Texts of a tenant that may name blobs.
-const TEXTS: [&str; 3] = [
+const TEXTS: [&str; 4] = [
     "SELECT record FROM runs WHERE tenant = ?",
     "SELECT body, cuts FROM units JOIN runs ON runs.id = units.run WHERE runs.tenant = ?",
     "SELECT value, cuts FROM state WHERE tenant = ?",
+    "SELECT args, output FROM flow_states WHERE tenant = ?",
 ];
 
 /// Removes the blobs of a tenant that nothing names, but not those that are spared.

@@ -6,9 +6,9 @@ use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{SqliteStore, lock, schema, stored::checksum};
+use super::{SqliteStore, lock, schema, sessions, stored::checksum};
 use crate::{
-    ports::{StoreError, Unit},
+    ports::{Session, StepState, StoreError, Unit},
     rows::{
         cut::Pieces,
         whole::{Kept, KeptBlob, KeptRun, KeptState, Whole},
@@ -50,6 +50,35 @@ impl Whole for SqliteStore {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    fn kept_sessions(
+        &self,
+        (tenant, id): &(Tenant, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, Session)>, StoreError> {
+        let connection = lock(&self.reader.0);
+        let sql = format!("SELECT {} WHERE (tenant, id) > (?, ?) ORDER BY tenant, id LIMIT ?", sessions::SESSION);
+        let mut select = connection.prepare_cached(&sql)?;
+        let found = |row: &Row<'_>| Ok((tenant_of(row)?, sessions::session(row)?));
+        let rows = select.query_map(params![tenant.as_str(), id, limit as u64], found)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn kept_steps(
+        &self,
+        (tenant, session): &(Tenant, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, StepState)>, StoreError> {
+        let connection = lock(&self.reader.0);
+        let sql = format!(
+            "SELECT {} WHERE (tenant, session_id) > (?, ?) ORDER BY tenant, session_id LIMIT ?",
+            sessions::STATE
+        );
+        let mut select = connection.prepare_cached(&sql)?;
+        let found = |row: &Row<'_>| Ok((tenant_of(row)?, sessions::state(row)?));
+        let rows = select.query_map(params![tenant.as_str(), session, limit as u64], found)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Who has opened it owns it.
     fn is_in_use(&self) -> Result<bool, StoreError> {
         Ok(false)
@@ -64,6 +93,8 @@ impl Whole for SqliteStore {
                 Kept::Run(run) => take_run(&transaction, &run)?,
                 Kept::Units(tenant, run, units) => take_units(&transaction, &tenant, &run, &units)?,
                 Kept::State(state) => take_state(&transaction, &state)?,
+                Kept::Session(tenant, session) => sessions::take_session(&transaction, &tenant, &session)?,
+                Kept::Step(tenant, step) => sessions::take_state(&transaction, &tenant, &step)?,
                 Kept::Blob(blob, bytes) => {
                     take_blob(&transaction, blob.tenant.as_str(), &blob.hash, &blob.mime, &bytes)?;
                 }
@@ -81,6 +112,10 @@ impl SqliteStore {
         let file = file.to_str().ok_or_else(|| StoreError("the folder's name is not Unicode".into()))?;
         Ok(lock(&self.reader.0).execute("VACUUM INTO ?", [file]).map(drop)?)
     }
+}
+
+fn tenant_of(row: &Row<'_>) -> Result<Tenant, rusqlite::Error> {
+    Ok(Tenant::from(row.get::<_, String>("tenant")?.as_str()))
 }
 
 fn run_row(row: &Row<'_>) -> Result<KeptRun, rusqlite::Error> {

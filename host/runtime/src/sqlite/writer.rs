@@ -15,6 +15,7 @@ use super::{
     cut::Pieces,
     lock,
     queue::{Item, Queue},
+    sessions,
     stored::checksum,
     sweep::{Swept, sweep},
 };
@@ -183,6 +184,7 @@ fn write(
         let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ? WHERE id = ?";
         transaction.prepare_cached(sql)?.execute(params![name, due, attention, unit.ts, id])?;
     }
+    sessions::write(transaction, entry)?;
     entry.writes.iter().try_for_each(|staged| write_state(transaction, &entry.tenant, staged))
 }
 

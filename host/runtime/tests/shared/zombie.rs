@@ -6,7 +6,7 @@ use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
     FlowRunner, Pinned, Request, RunStatus,
     fact::Write,
-    ports::{Durable, Entry, Journal, Leases, Pin, StateStore},
+    ports::{Change, Durable, Entry, Journal, Leases, Pin, Sessions, StateStore},
     server::{Options, ServerStore},
 };
 
@@ -140,7 +140,9 @@ pub(crate) fn what_was_seen_and_never_written_takes_its_readers_with_it(place: &
     let set = |store: &ServerStore, run: &str, value: u64, durable: &Arc<Durable>| {
         let write = Write { key: "k".into(), value: Value::from(Json::from(value)), expected: None };
         let writes = Some(store.stage(&tenant(), &"f".into(), vec![write]).unwrap());
-        store.append(Entry { writes, durable: durable.clone(), ..entry(run, unit(0)) });
+        let (id, title) = (run.to_owned(), String::new());
+        let rows = vec![Change::Session { root: id.clone(), id, parent: None, title }];
+        store.append(Entry { writes, rows, durable: durable.clone(), ..entry(run, unit(0)) });
     };
     let ends: [Arc<Durable>; 3] = Default::default();
     let _leases = ["a", "b"].map(|run| one.claim(&tenant(), &run.into()).unwrap());
@@ -158,4 +160,6 @@ pub(crate) fn what_was_seen_and_never_written_takes_its_readers_with_it(place: &
     wait_for("refusal", || (ends[0].is_refused() && ends[1].is_refused()).then_some(()));
     assert_eq!(StateStore::get(&*one, &tenant(), "f", "k").unwrap().unwrap().1, 5);
     assert!(everything(&*one, "a").is_empty() && everything(&*one, "b").is_empty());
+    let has_session = |id| one.session(&tenant(), id).unwrap().is_some();
+    assert_eq!(["a", "c"].map(has_session), [false, true], "rows beside the journal are refused with their unit");
 }

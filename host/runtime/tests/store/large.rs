@@ -31,6 +31,7 @@ pub(super) fn entry(run: &str, unit: Unit) -> Entry {
         record: (unit.first_seq == 0).then_some(record),
         unit: Arc::new(unit),
         writes: None,
+        rows: Vec::new(),
         standing: None,
         force: false,
         durable: Arc::default(),

@@ -4,7 +4,7 @@ use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
     fact::Write,
     limits::INLINE_BYTES,
-    ports::{Entry, Record, Standing},
+    ports::{Entry, Record, Standing, StepStatus},
     rows::{
         Filter,
         whole::{Amount, Whole, check, copy},
@@ -16,6 +16,7 @@ use flowcell_runtime::{
 use super::{
     flows::tenant,
     place::{Place, Store},
+    sessions::{ROOT, begun, session},
     units::{entry, everything, outputs, record, standing, text, unit},
 };
 
@@ -29,6 +30,9 @@ fn filled(place: &Place) -> Store {
     let below = Record { parent: Some("r".into()), depth: 1, ..record("r") };
     store.append(Entry { record: Some(below), ..entry("r.child", unit(0)) });
     store.append(entry("gone", unit(0)));
+    let rows =
+        vec![session("a", None), session("b", Some("a")), begun("b", StepStatus::Postponed, Json::from("ü\u{0}"))];
+    store.append(Entry { rows, ..entry("t", unit(0)) });
     let write = |key: &str, value| Write { key: key.into(), value: Value::from(value), expected: None };
     let writes = vec![write("k", Json::Null), write("k", large), write("é\u{0} ", Json::from(1_u64))];
     let staged = store.state.stage(&tenant(), &"f".into(), writes).unwrap();
@@ -60,6 +64,8 @@ fn told(store: &Store) -> Vec<String> {
         told.push(format!("{:?}", store.runs().children(&key.0, &key.1).unwrap()));
     }
     told.push(format!("{:?}", store.runs().runs(&tenant(), &Filter { limit: 9, ..Filter::default() }).unwrap()));
+    told.push(format!("{:?}", store.sessions.sessions(&tenant(), ROOT).unwrap()));
+    told.push(format!("{:?}", store.sessions.states(&tenant(), ROOT).unwrap()));
     for key in ["k", "é\u{0} "] {
         let found = store.state.get(&tenant(), "f", key).unwrap();
         told.push(format!("{:?}", found.map(|(value, version)| (value.text().to_owned(), version))));
@@ -80,7 +86,7 @@ fn a_copy_tells_what_the_original_does() {
         for to in places() {
             let made = to.open();
             let amount = copy(whole(&original), whole(&made)).unwrap();
-            assert_eq!(amount, Amount { runs: 4, units: 24, values: 2, blobs: 3 });
+            assert_eq!(amount, Amount { runs: 5, units: 25, values: 2, blobs: 3, sessions: 2, steps: 1 });
             assert_eq!(told(&made), expected);
             let checked = check(whole(&made)).unwrap();
             assert_eq!((checked.amount, checked.damage), (amount, Vec::<String>::new()));

@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::{
     World,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState},
-    ports::{Blobs, CacheStore, Entry, Journal, Lease, Leases, StateStore, StoreError},
+    ports::{Blobs, CacheStore, Entry, Journal, Lease, Leases, Sessions, StateStore, StoreError},
     rows::{Runs, Swept},
     server::{Dialect, Options, ServerStore},
     sqlite::{SqliteStore, stop_process},
@@ -31,6 +31,7 @@ pub(crate) struct Store {
     pub(crate) cache: Arc<dyn CacheStore>,
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) leases: Arc<dyn Leases>,
+    pub(crate) sessions: Arc<dyn Sessions>,
     pub(crate) sqlite: Option<Arc<SqliteStore>>,
     pub(crate) server: Option<Arc<ServerStore>>,
     /// Claims of runs that are written to directly.
@@ -59,16 +60,20 @@ impl Place {
 
     pub(crate) fn open_with(&self, options: Options) -> Store {
         match self {
-            Place::Memory => Store {
-                journal: Arc::new(MemoryJournal::default()),
-                state: Arc::new(MemoryState::default()),
-                cache: Arc::new(MemoryCache::default()),
-                blobs: Arc::new(MemoryBlobs::default()),
-                leases: Arc::new(LocalLeases::default()),
-                sqlite: None,
-                server: None,
-                claimed: Mutex::default(),
-            },
+            Place::Memory => {
+                let journal = Arc::new(MemoryJournal::default());
+                Store {
+                    sessions: journal.clone(),
+                    journal,
+                    state: Arc::new(MemoryState::default()),
+                    cache: Arc::new(MemoryCache::default()),
+                    blobs: Arc::new(MemoryBlobs::default()),
+                    leases: Arc::new(LocalLeases::default()),
+                    sqlite: None,
+                    server: None,
+                    claimed: Mutex::default(),
+                }
+            }
             Place::Folder(folder) => {
                 let store = Arc::new(SqliteStore::open(folder.path(), stop_process).unwrap());
                 Store {
@@ -77,6 +82,7 @@ impl Place {
                     cache: Arc::new(MemoryCache::default()),
                     blobs: store.clone(),
                     leases: Arc::new(LocalLeases::default()),
+                    sessions: store.clone(),
                     sqlite: Some(store),
                     server: None,
                     claimed: Mutex::default(),
@@ -90,6 +96,7 @@ impl Place {
                     cache: store.clone(),
                     blobs: store.clone(),
                     leases: store.clone(),
+                    sessions: store.clone(),
                     sqlite: None,
                     server: Some(store),
                     claimed: Mutex::default(),

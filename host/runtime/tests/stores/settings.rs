@@ -40,7 +40,8 @@ fn a_store_of_a_later_version_is_refused_and_so_is_no_server() {
         let database = server.database();
         drop(ServerStore::open(&server.url(&database), Options::default()).unwrap());
         drop(ServerStore::open(&server.url(&database), Options::default()).unwrap());
-        assert_eq!(server.number(&database, "SELECT count(*) FROM flowcell_version"), 1);
+        let once = "SELECT count(*) - max(version) FROM flowcell_version";
+        assert_eq!(server.number(&database, once), 0, "each migration is done once");
         server.execute(&database, &["INSERT INTO flowcell_version (version) VALUES (1000)"]);
         let refused = ServerStore::open(&server.url(&database), Options::default()).err();
         assert!(matches!(refused, Some(OpenServerError::Newer { found: 1_000, .. })));

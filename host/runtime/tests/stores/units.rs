@@ -32,6 +32,7 @@ pub(crate) fn entry(run: &str, unit: Unit) -> Entry {
         record: (unit.first_seq == 0).then(|| record(run)),
         unit: Arc::new(unit),
         writes: None,
+        rows: Vec::new(),
         standing: None,
         force: false,
         durable: Arc::<Durable>::default(),

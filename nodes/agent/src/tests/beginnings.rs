@@ -127,8 +127,9 @@ fn a_session_goes_on() {
         play_type("agent.run", script, json!({ "prompt": "Go", "from": from }), &config(prefix))
     };
     let remembered = ["user: Before", "assistant: Yes", "user: Go"];
-    let rows: [(&str, Option<&str>, &str, &[&str]); 5] = [
-        ("session/f/b/p", Some("p"), "a", &remembered),
+    let rows: [(&str, Option<&str>, &str, &[&str]); 6] = [
+        ("session/f/b/p", Some("p"), "c", &remembered),
+        ("session/f/b/p", Some("p"), "a", &["user: Go"]),
         ("session/f/a/p", Some("p"), "a", &remembered),
         ("session/f/c/p", Some("p"), "c", &["user: Go"]),
         ("session/f/b/q", Some("p"), "a", &["user: Go"]),

@@ -51,6 +51,17 @@ fn object(members: &[(Arc<str>, Binding)], roots: &dyn Roots) -> Result<Json, Ex
     Ok(Json::Object(Arc::new(rendered)))
 }
 
+/// Computes those members of an object that can be computed; of anything else nothing.
+pub(super) fn render_members(binding: &Binding, roots: &dyn Roots) -> json::Object {
+    match &binding.0 {
+        Node::Object(members, _) => {
+            let rendered = members.iter().filter_map(|(key, member)| Some((key.clone(), render(member, roots).ok()?)));
+            rendered.collect()
+        }
+        _ => json::Object::default(),
+    }
+}
+
 fn captured(field: &CapturedField, roots: &dyn Roots) -> Json {
     let values = field.carried.iter().filter_map(|(name, path)| Some((name.clone(), path.resolve(roots)?)));
     Json::object([(field.tag, field.raw.clone()), ("vars", Json::object(values))])

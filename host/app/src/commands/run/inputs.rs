@@ -25,7 +25,7 @@ pub(super) fn pair(text: &str) -> Result<(String, Json), String> {
 }
 
 /// The file's members, and over them those of the arguments.
-pub(super) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<Json, Problem> {
+pub(crate) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<Json, Problem> {
     let mut members = match file {
         None => Default::default(),
         Some(path) => match read(path)? {

@@ -24,12 +24,17 @@ pub(super) fn print(
     } else if exit == Exit::Good && !args.events_to_stdout() {
         put_json(&result.outputs)?;
     }
+    Ok(explain(args, result, interrupted, terminal))
+}
+
+/// Says to a person what came of a run, and answers how the process ends with it.
+pub(crate) fn explain(args: &RunArgs, result: &RunResult, interrupted: bool, terminal: Terminal) -> Exit {
     match explanation(args, result, interrupted) {
         Some(problem) => terminal.say(&problem.render(terminal.paint())),
         None if args.quiet => {}
         None => terminal.say(&terminal.paint().faint(&format!("succeeded in {}", duration::show(result.duration)))),
     }
-    Ok(exit)
+    exit(result.status, interrupted)
 }
 
 fn exit(status: RunStatus, interrupted: bool) -> Exit {

@@ -1,0 +1,252 @@
+//! `flowcell --flow`: an agentic flow, found by its name, in a session that later runs go on with.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{Arg, Args, ValueHint};
+use flowcell::{
+    Json, OpenStoreError, Reader, RunStatus, StartError,
+    agentic::{self, Entry, FLOW_FOLDERS, Level},
+    graph::Graph,
+    sessions::{FlowSession, Opened, SessionError, Sessions, StepStatus},
+};
+
+use super::{
+    PackArgs, Place, StoreArgs,
+    run::{self, RunArgs, duration, inputs},
+};
+use crate::{
+    output::put_json,
+    problem::{Exit, Problem},
+    terminal::{Terminal, finding},
+};
+
+/// Names of flows that a message lists.
+const LISTED: usize = 12;
+
+/// Arguments of `flowcell --flow`.
+#[derive(Args)]
+#[command(next_help_heading = "Flows of agents")]
+pub(crate) struct FlowArgs {
+    /// Run this flow of agents, found by its name in the project's and the user's folders
+    #[arg(short = 'F', long, value_name = "FLOW")]
+    flow: Option<String>,
+    /// What it is to do: its argument `prompt`
+    #[arg(short, long, value_name = "TEXT", requires = "flow")]
+    prompt: Option<String>,
+    /// What the ids of its sessions begin with; a run with the same one goes on with them [default: the time]
+    #[arg(short, long, value_name = "PREFIX", requires = "flow")]
+    session: Option<String>,
+    /// Remove the sessions and states of this prefix first
+    #[arg(short = 'D', long, requires = "flow")]
+    delete: bool,
+    /// One more argument; the value is JSON if it reads as JSON and the flow wants no text; may be repeated
+    #[arg(short = 'A', long = "arg", value_name = "KEY=VALUE", value_parser = pair, requires = "flow")]
+    args: Vec<(String, String)>,
+    /// Read arguments, a JSON object, from this file; they win over the others
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "flow")]
+    args_file: Option<PathBuf>,
+    /// Write the events as JSON lines to this file, or to standard output (-) in place of what came of the flow
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "flow")]
+    events: Option<PathBuf>,
+    /// Say nothing about the flow's progress
+    #[arg(short, long, requires = "flow")]
+    quiet: bool,
+    /// End the run after this time: 500ms, 30s, 2m, 1h30m
+    #[arg(long, value_name = "DUR", value_parser = duration::parse, requires = "flow")]
+    total_timeout: Option<Duration>,
+    #[command(flatten)]
+    packs: PackArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// What `flowcell run` explains is not shown where people look for a command.
+pub(super) fn briefly(arg: Arg) -> Arg {
+    const ELSEWHERE: [&str; 8] =
+        ["events", "total_timeout", "packs", "allow_private", "providers", "simulate", "state", "store"];
+    let elsewhere = ELSEWHERE.contains(&arg.get_id().as_str());
+    arg.hide_short_help(elsewhere)
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write it as key=value, for example `-A priority=high`".into()),
+    }
+}
+
+impl FlowArgs {
+    /// The flow that is to be run, if one is named.
+    pub(super) fn flow(&self) -> Option<&str> {
+        self.flow.as_deref()
+    }
+}
+
+pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let entry = find(name)?;
+    let run_args = RunArgs::of_flow(
+        entry.path.clone().into(),
+        args.events.take(),
+        args.quiet,
+        args.total_timeout,
+        std::mem::take(&mut args.packs),
+        std::mem::take(&mut args.store),
+    );
+    let place = run_args.store.place()?;
+    let host = match (run_args.packs.host_at(place), place) {
+        (Err(error @ flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) if !args.delete => {
+            return watched(&args, &run_args, &entry, folder, error, terminal);
+        }
+        (host, _) => host?,
+    };
+    let prefix = args.session.clone().unwrap_or_else(|| host.now().to_string());
+    let session = host.flow_session(&entry.path, &prefix)?;
+    if !args.quiet {
+        session.warnings().iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
+    }
+    let input = arguments(&args, session.flow().graph())?;
+    if let Place::Folder(folder) = place {
+        super::runs::listen(&host, folder, || {}, terminal);
+    }
+    let _serving = host.serve()?;
+    let front = run::Session::open(&run_args, session.flow().name(), terminal)?;
+    let options = front.options(&run_args, Json::Null);
+    match super::runs::block_on(session.open(input, args.delete, options))?? {
+        Opened::Busy => {
+            front.close();
+            busy(&session, host.sessions(), terminal)
+        }
+        Opened::Run(runner) => {
+            let (result, interrupted) = front.until_end(*runner)?;
+            // Of two that began at once, the store has taken in one.
+            if result.status == RunStatus::Running {
+                return busy(&session, host.sessions(), terminal);
+            }
+            if !run_args.events_to_stdout() {
+                put_json(&session.envelope(host.sessions()).map_err(SessionError::from)?)?;
+            }
+            // The process ends now, as after `flowcell run`.
+            std::mem::forget(session);
+            run::part(host);
+            Ok(run::report::explain(&run_args, &result, interrupted, terminal))
+        }
+    }
+}
+
+/// Somebody drives the run of this prefix: how its steps stand is all that there is to tell.
+fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<Exit, Problem> {
+    put_json(&session.envelope(of).map_err(SessionError::from)?)?;
+    let problem = Problem::ending(Exit::Parked, "a run of this flow and prefix is being driven: nothing was run");
+    terminal.say(&problem.hint("wait for its end, or name another prefix with `-s`").render(terminal.paint()));
+    Ok(Exit::Parked)
+}
+
+/// Another process owns the store. If it drives the run of this prefix, that is told.
+fn watched(
+    args: &FlowArgs,
+    run_args: &RunArgs,
+    entry: &Entry,
+    folder: &Path,
+    owned: flowcell::Error,
+    terminal: Terminal,
+) -> Result<Exit, Problem> {
+    let Some(prefix) = &args.session else { return Err(owned.into()) };
+    let session = run_args.packs.host()?.flow_session(&entry.path, prefix)?;
+    let reader = Reader::open(folder).map_err(flowcell::Error::Store)?;
+    let states = reader.states(&super::runs::local(), session.root()).map_err(SessionError::from)?;
+    if states.iter().any(|state| state.status == StepStatus::Running) {
+        return busy(&session, &reader, terminal);
+    }
+    Err(owned.into())
+}
+
+/// The prompt, then the arguments of the command line, then those of the file: the later wins.
+fn arguments(args: &FlowArgs, graph: &Graph) -> Result<Json, Problem> {
+    let properties = graph.input_schema.as_ref().and_then(|schema| schema.get("properties"));
+    let wants_text = |key: &str| properties.and_then(|all| all.get(key)?.get("type")?.as_str()) == Some("string");
+    let value = |key: &str, text: &str| match Json::parse(text) {
+        Ok(value) if !wants_text(key) => value,
+        _ => Json::from(text),
+    };
+    let prompt = args.prompt.iter().map(|prompt| ("prompt".to_owned(), Json::from(prompt.as_str())));
+    let more = args.args.iter().map(|(key, text)| (key.clone(), value(key, text)));
+    let mut all: Vec<(String, Json)> = prompt.chain(more).collect();
+    if let Some(file) = &args.args_file {
+        let members = inputs::collect(&[], Some(file))?;
+        all.extend(members.as_object().into_iter().flatten().map(|(key, value)| (key.to_string(), value.clone())));
+    }
+    let all = Json::object(all);
+    match all.get("prompt") {
+        Some(_) => Ok(all),
+        None => Err(Problem::wrong("the flow has no prompt").hint("say what it is to do with `-p TEXT`")),
+    }
+}
+
+/// The flow of this name.
+fn find(name: &str) -> Result<Entry, Problem> {
+    let flows = agentic::flows();
+    if let Some(entry) = flows.get(name) {
+        return Ok(entry);
+    }
+    let known = flows.list();
+    let names: Vec<&str> = known.entries.keys().map(String::as_str).collect();
+    let mut problem = Problem::wrong(format!("no flow is called `{name}`"));
+    let places = FLOW_FOLDERS.iter().map(|folder| match folder.level {
+        Level::Project => folder.path.to_owned(),
+        Level::Global => format!("~/{}", folder.path),
+    });
+    problem = problem.note(format!("looked in {}", places.collect::<Vec<_>>().join(", ")));
+    problem = known
+        .diagnostics
+        .iter()
+        .fold(problem, |problem, found| problem.note(format!("{}: {}", found.place.file, found.message)));
+    if Path::new(name).is_file() {
+        problem = problem.hint(format!("run a flow by its file with `flowcell run {name}`"));
+    }
+    Err(match flowcell::similar(name, names.iter().copied()) {
+        Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
+        None if names.is_empty() => problem.hint("put a flow there: `NAME.yaml`, in kebab-case"),
+        None => problem.hint(format!("known here: {}", listed(&names))),
+    })
+}
+
+fn listed(names: &[&str]) -> String {
+    let mut text = names[..names.len().min(LISTED)].join(", ");
+    if names.len() > LISTED {
+        // Writing to a string does not fail.
+        let _ = write!(text, " and {} more", names.len() - LISTED);
+    }
+    text
+}
+
+impl From<SessionError> for Problem {
+    fn from(error: SessionError) -> Problem {
+        match error {
+            SessionError::Load(error) => error.into(),
+            SessionError::Left(error) => Problem::from(error)
+                .note("its last run under this prefix has left steps that are not run yet")
+                .hint("put the step back, or begin anew with `-D`, which removes the sessions of the prefix"),
+            SessionError::Start(StartError::Input(unfit)) => {
+                let problem = Problem::wrong("the arguments do not fit the flow's `args`");
+                let problem = unfit.findings.iter().fold(problem, |problem, finding| problem.cause(finding));
+                problem.hint("give arguments with `-p TEXT`, `-A key=value` or `--args-file FILE`")
+            }
+            SessionError::Start(error) => error.into(),
+            SessionError::Store(error) => Problem::internal(format!("the store: {error}")),
+            SessionError::Dialect(path) => {
+                let hint = format!("run it with `flowcell run {}`", path.display());
+                Problem::wrong(SessionError::Dialect(path).to_string()).hint(hint)
+            }
+            SessionError::Taken { .. } => Problem::wrong(error.to_string()).hint("name another prefix with `-s`"),
+            SessionError::Driven(run) => {
+                let hint = format!("wait for its end, or cancel it with `flowcell runs cancel {run}`");
+                Problem::wrong(SessionError::Driven(run).to_string()).hint(hint)
+            }
+            SessionError::Prefix(_) => Problem::wrong(error.to_string()),
+        }
+    }
+}

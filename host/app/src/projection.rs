@@ -1,0 +1,125 @@
+//! What the rows of sessions follow from: the facts of a run, read with the labels of its flow.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use flowcell_contract::Json;
+use flowcell_flow::{
+    agentic::{FlowLabel, StepLabel, flow_label, postponed, session_id, step_label, text_of},
+    graph::{Graph, NodeIx},
+};
+use flowcell_runtime::{
+    fact::{Fact, ScopeId, TaskKey},
+    ports::{Change, Projection, Projections, StepStatus, Unit},
+};
+
+/// The output of a step that was cancelled.
+const CANCELLED: &str = "cancelled";
+
+/// Flows whose labels name a prefix for sessions have rows.
+pub(crate) struct OfLabels;
+
+impl Projections for OfLabels {
+    fn of(&self, graph: &Arc<Graph>) -> Option<Box<dyn Projection>> {
+        let flow = flow_label(graph)?;
+        let prefix = flow.prefix.clone()?;
+        let nodes = graph.nodes.iter().enumerate();
+        let steps = nodes.filter_map(|(index, node)| Some((NodeIx(index as u32), step_label(node)?))).collect();
+        let root = session_id(&prefix, &graph.name, &flow.first);
+        Some(Box::new(Steps { name: graph.name.to_string(), flow, prefix, root, steps, begun: HashSet::new() }))
+    }
+}
+
+/// Follows the steps of one run.
+struct Steps {
+    name: String,
+    flow: FlowLabel,
+    prefix: String,
+    root: String,
+    steps: HashMap<NodeIx, StepLabel>,
+    /// Steps that have begun in this run.
+    begun: HashSet<String>,
+}
+
+impl Steps {
+    fn session_of(&self, step: &str) -> String {
+        session_id(&self.prefix, &self.name, step)
+    }
+
+    /// The session of a step, below that of the step before.
+    fn session(&self, step: &str, before: Option<&str>) -> Change {
+        let parent = if step == self.flow.first { None } else { Some(before.unwrap_or(&self.flow.first)) };
+        let title = self.flow.title.as_ref().unwrap_or(&self.name);
+        Change::Session {
+            id: self.session_of(step),
+            parent: parent.map(|step| self.session_of(step)),
+            root: self.root.clone(),
+            title: format!("{title}: {step}"),
+        }
+    }
+
+    fn begins(&self, step: &str, status: StepStatus, args: Json) -> Change {
+        Change::Begun {
+            session: self.session_of(step),
+            root: self.root.clone(),
+            flow: self.name.clone(),
+            step: step.to_owned(),
+            status,
+            args,
+        }
+    }
+
+    fn ends(&self, step: &str, status: StepStatus, output: String, is_struct_output: bool) -> Change {
+        Change::Ended { session: self.session_of(step), status, output, is_struct_output }
+    }
+
+    fn step(&self, task: TaskKey) -> Option<&StepLabel> {
+        self.steps.get(&task.node).filter(|_| task.scope == ScopeId::ROOT)
+    }
+
+    fn begun(&mut self, task: TaskKey, input: &Json) -> Option<[Change; 2]> {
+        let step = self.step(task)?.step.clone();
+        let before = input.get("from").and_then(Json::as_str).filter(|from| !from.is_empty());
+        let args = input.get("args").cloned().unwrap_or_default();
+        let changes = [self.session(&step, before), self.begins(&step, StepStatus::Running, args)];
+        self.begun.insert(step);
+        Some(changes)
+    }
+
+    /// A step has an output. What it leaves to the next run and has begun in this one is not left.
+    fn succeeded(&self, task: TaskKey, output: &Json) -> Vec<Change> {
+        let Some(label) = self.step(task) else { return Vec::new() };
+        let is_struct_output = output.get("structuredOutput").is_some_and(|structured| !structured.is_null());
+        let mut changes = vec![self.ends(&label.step, StepStatus::Completed, text_of(output), is_struct_output)];
+        for left in postponed(label, output).into_iter().filter(|left| !self.begun.contains(&left.step)) {
+            changes.push(self.session(&left.step, Some(&label.step)));
+            changes.push(self.begins(&left.step, StepStatus::Postponed, left.args));
+        }
+        changes
+    }
+
+    /// A step that had begun ended without an output.
+    fn failed(&self, task: TaskKey, why: &str) -> Option<Change> {
+        let step = &self.step(task)?.step;
+        self.begun.contains(step).then(|| self.ends(step, StepStatus::Failed, why.to_owned(), false))
+    }
+}
+
+impl Projection for Steps {
+    fn project(&mut self, unit: &Unit, input: &dyn Fn(TaskKey) -> Json) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for fact in &unit.facts {
+            match fact {
+                Fact::RunStarted { .. } => changes.push(self.session(&self.flow.first, None)),
+                Fact::AttemptStarted { task } => changes.extend(self.begun(*task, &input(*task)).into_iter().flatten()),
+                Fact::TaskSucceeded { task, output } => changes.extend(self.succeeded(*task, output.json())),
+                Fact::TaskFailed { task, failure, .. } => changes.extend(self.failed(*task, &failure.message)),
+                Fact::TaskCancelled { task } => changes.extend(self.failed(*task, CANCELLED)),
+                _ => {}
+            }
+        }
+        changes
+    }
+}

@@ -1,0 +1,99 @@
+//! Every flow in `flows/agentic/` is run to its end, by its file and by its name, and its branches with scripted models.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use super::project::{Project, steps, told};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/agentic").canonicalize().unwrap()
+}
+
+/// A project with the examples.
+fn project() -> Project {
+    let project = Project::new();
+    for entry in fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.extension().is_some_and(|extension| extension == "yaml") {
+            let name = entry.file_name().unwrap().to_str().unwrap();
+            project.write(&format!(".agents/flows/{name}"), &fs::read_to_string(&entry).unwrap());
+        }
+    }
+    project
+}
+
+/// What each example is given, and which steps it completes if the model knows nothing.
+const EXAMPLES: [(&str, &[&str], &[&str]); 3] = [
+    ("release-notes", &["-A", "version=1.2.3"], &["write-notes"]),
+    ("resolve-issue", &[], &["pick-workflow", "analyse-issue", "implement", "check-own-work", "report"]),
+    ("review-change", &[], &["describe", "correctness", "security", "wording"]),
+];
+
+#[test]
+fn every_example_runs_to_its_end_without_a_key() {
+    let project = project();
+    let examples = fs::read_dir(project.path().join(".agents/flows")).unwrap().count();
+    assert_eq!(examples, EXAMPLES.len(), "an example is not run");
+    for (name, more, completed) in EXAMPLES {
+        let by_name = [&["-F", name, "-s", "p", "-q", "-p", "A change", "--simulate", "model"], more].concat();
+        let output = project.done(&by_name);
+        assert!(output.status.success(), "{name}: {}", told(&output));
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(steps(&printed, "completed_steps"), completed, "{name}");
+        let file = folder().join(format!("{name}.yaml")).display().to_string();
+        let mut by_file = vec!["run", &file, "-q", "--simulate", "model", "-i", "prompt=A change"];
+        by_file.extend(more.iter().map(|word| if *word == "-A" { "-i" } else { word }));
+        let output = project.done(&by_file);
+        assert!(output.status.success(), "{name}: {}", told(&output));
+        let outputs: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let ran = completed.iter().filter(|step| outputs[**step]["result"].is_string()).count();
+        assert_eq!(ran, completed.len(), "{name}: {outputs}");
+    }
+}
+
+#[test]
+fn a_question_is_answered_and_a_failure_handed_over() {
+    let project = project();
+    project.model("\n      - { match: 'Which workflow', json: { workflow: QUESTION } }\n");
+    let run = |prefix: &str| {
+        let output = project.done(&["-F", "resolve-issue", "-s", prefix, "-q", "-p", "Why?"]);
+        assert!(output.status.success(), "{}", told(&output));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    assert_eq!(steps(&run("a"), "completed_steps"), ["pick-workflow", "answer"]);
+    // The example waits before it tries again, which is nothing to wait for here.
+    let file = project.path().join(".agents/flows/resolve-issue.yaml");
+    let text = fs::read_to_string(&file).unwrap().replace("delay: 30", "delay: 0");
+    fs::write(&file, text).unwrap();
+    project.model(
+        "
+      - { match: 'Which workflow', json: { workflow: CORRECTION } }
+      - { match: 'Do what the plan says', error: { code: model_invalid_request } }
+",
+    );
+    let printed = run("b");
+    assert_eq!(steps(&printed, "failed_steps"), ["implement"]);
+    assert_eq!(steps(&printed, "completed_steps"), ["pick-workflow", "analyse-issue", "hand-over"]);
+}
+
+#[test]
+fn an_announcement_is_left_to_the_next_run() {
+    let project = project();
+    let notes = r#"{ summary: New things, points: [one] }"#;
+    project.model(&format!("\n      - {{ match: 'Write release notes', json: {notes} }}\n"));
+    let run = || {
+        let arguments = ["-F", "release-notes", "-s", "p", "-q", "-p", "Things", "-A", "version=2.0.0"];
+        let output = project.done(&arguments);
+        assert!(output.status.success(), "{}", told(&output));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let first = run();
+    assert_eq!(steps(&first, "completed_steps"), ["write-notes", "proofread"]);
+    assert_eq!(steps(&first, "postponed_steps"), ["announce"]);
+    let second = run();
+    assert_eq!(steps(&second, "postponed_steps"), Vec::<String>::new());
+    assert_eq!(steps(&second, "completed_steps"), ["write-notes", "proofread", "announce"]);
+}

@@ -1,0 +1,63 @@
+//! The journal and the tables beside it are never apart, wherever the process is killed.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use super::project::{Project, steps};
+
+/// What the journal says of the steps, in the words of the table.
+fn by_the_journal(project: &Project) -> Vec<String> {
+    let mut steps = BTreeMap::new();
+    for event in project.events("p-matrix-first:1") {
+        let status = match event["type"].as_str().unwrap() {
+            "task:start" => "running",
+            "task:complete" => "completed",
+            "task:failed" => "failed",
+            _ => continue,
+        };
+        steps.insert(event["taskId"].as_str().unwrap().to_owned(), status);
+    }
+    steps.into_iter().map(|(step, status)| format!("{step} {status}")).collect()
+}
+
+fn is_over(project: &Project) -> bool {
+    project.events("p-matrix-first:1").iter().any(|event| event["type"] == "harness:complete")
+}
+
+/// Runs until so many events were told, and kills the process then. Answers whether it was alive.
+fn killed_after(project: &Project, count: usize) -> bool {
+    let arguments = ["-F", "matrix", "-s", "p", "-q", "-p", "go", "--events", "-"];
+    let mut command = project.command(&arguments);
+    command.env("FLOWCELL_TEST_HOLD_BACK", "1").stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let seen = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok).take(count).count();
+    let _ = child.kill();
+    child.wait().unwrap();
+    seen == count
+}
+
+#[test]
+fn states_say_what_the_journal_says_wherever_the_process_is_killed() {
+    let mut kills = 0;
+    for count in (1..40).step_by(4) {
+        let project = Project::new();
+        kills += usize::from(killed_after(&project, count));
+        assert_eq!(project.states(), by_the_journal(&project), "killed after {count} events");
+        if is_over(&project) {
+            continue;
+        }
+        kills += usize::from(killed_after(&project, 3));
+        assert_eq!(project.states(), by_the_journal(&project), "killed after {count} events, and again");
+        if is_over(&project) {
+            continue;
+        }
+        let (exit, printed) = project.run("go", &[]);
+        assert_eq!((exit, steps(&printed, "completed_steps")), (0, vec!["first".into(), "second".into()]));
+        assert_eq!(project.states(), by_the_journal(&project));
+        assert_eq!(project.said("second").len(), 4, "nothing was said twice");
+    }
+    assert!(kills > 8, "only {kills} processes were killed");
+}

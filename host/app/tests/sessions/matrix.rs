@@ -1,0 +1,183 @@
+//! What a run under a used prefix does, by what the run before has come to.
+
+use serde_json::{Value, json};
+
+use super::project::{MATRIX, Project, SCRIPT, steps, told};
+
+/// One run: its prompt, further arguments, what the model says instead, and what comes of it.
+struct Run {
+    prompt: &'static str,
+    more: &'static [&'static str],
+    model: Option<&'static str>,
+    exit: i32,
+    /// The steps that this run has run.
+    ran: &'static [&'static str],
+    completed: &'static [&'static str],
+    failed: &'static [&'static str],
+    postponed: &'static [&'static str],
+}
+
+const RUN: Run =
+    Run { prompt: "go", more: &[], model: None, exit: 0, ran: &[], completed: &[], failed: &[], postponed: &[] };
+const GOES: Run = Run { ran: &["first", "second"], completed: &["first", "second"], ..RUN };
+const LATER: Run = Run { prompt: "later", ran: &["first"], completed: &["first"], postponed: &["third"], ..RUN };
+
+/// The second step fails, and is not tried again.
+const FAILS: &str = "
+      - { match: 'Second', error: { code: model_invalid_request, message: no such luck } }
+      - { match: 'First: go', json: { route: go } }
+";
+/// The third step fails.
+const THIRD_FAILS: &str = "
+      - { match: 'Third', error: { code: model_invalid_request, message: no such luck } }
+";
+
+fn check(runs: &[Run]) -> Project {
+    let project = Project::new();
+    for (index, run) in runs.iter().enumerate() {
+        project.model(run.model.unwrap_or(SCRIPT));
+        let (exit, printed) = project.run(run.prompt, run.more);
+        assert_eq!(exit, run.exit, "run {index}: {printed}");
+        assert_eq!((&printed["flow_id"], &printed["root_session_id"]), (&json!("matrix"), &json!("p-matrix-first")));
+        let lists = [
+            ("running_steps", &[][..]),
+            ("completed_steps", run.completed),
+            ("failed_steps", run.failed),
+            ("postponed_steps", run.postponed),
+        ];
+        for (list, expected) in lists {
+            assert_eq!(steps(&printed, list), expected, "run {index}: {list} of {printed}");
+        }
+        let events = project.events(&format!("p-matrix-first:{}", index + 1));
+        let begun = events.iter().filter(|event| event["type"] == "task:start");
+        let begun: Vec<_> = begun.map(|event| event["taskId"].as_str().unwrap()).collect();
+        assert_eq!(begun, run.ran, "run {index}");
+    }
+    project
+}
+
+#[test]
+fn a_finished_flow_begins_again_with_fresh_states_and_old_sessions() {
+    let project = check(&[GOES]);
+    assert_eq!(project.said("first"), ["user", "assistant"]);
+    assert_eq!(project.said("second"), ["user", "assistant", "user", "assistant"], "a fork knows the step before");
+    let project = check(&[GOES, GOES]);
+    assert_eq!(project.said("first").len(), 4);
+    assert_eq!(project.said("second").len(), 6, "a fork is made anew");
+    let project = check(&[GOES, Run { prompt: "end", ran: &["first"], completed: &["first"], ..RUN }]);
+    assert_eq!(project.states(), ["first completed"]);
+    let kept = project.asked("SELECT id || ' ' || ifnull(parent_session_id, '-') FROM sessions ORDER BY id");
+    assert_eq!(kept, ["p-matrix-first -", "p-matrix-second p-matrix-first"]);
+}
+
+#[test]
+fn a_postponed_step_is_run_by_the_next_run_with_its_own_arguments() {
+    let next = Run { prompt: "other", ran: &["third"], completed: &["first", "third"], ..RUN };
+    let project = check(&[LATER, next]);
+    let args = project.asked("SELECT args FROM flow_states WHERE step_id = 'third'");
+    assert_eq!(serde_json::from_str::<Value>(&args[0]).unwrap(), json!({ "prompt": "later", "route": "later" }));
+    assert_eq!(project.said("third"), ["user", "assistant"], "another agent begins with nothing");
+    let then = Run { prompt: "other", ran: &["third"], completed: &["first", "third"], ..RUN };
+    check(&[LATER, then, GOES]);
+}
+
+#[test]
+fn a_failed_step_is_begun_again_and_nothing_before_it() {
+    let failing = Run {
+        exit: 1,
+        model: Some(FAILS),
+        ran: &["first", "second"],
+        completed: &["first"],
+        failed: &["second"],
+        ..RUN
+    };
+    let again =
+        Run { exit: 1, model: Some(FAILS), ran: &["second"], completed: &["first"], failed: &["second"], ..RUN };
+    let better = Run { ran: &["second"], completed: &["first", "second"], ..RUN };
+    let project = check(&[failing, again, better, GOES]);
+    assert_eq!(project.said("second").len(), 6, "the history of both runs of the first step, and its own");
+    let third =
+        Run { exit: 1, model: Some(THIRD_FAILS), ran: &["third"], completed: &["first"], failed: &["third"], ..RUN };
+    check(&[LATER, third, Run { ran: &["third"], completed: &["first", "third"], ..RUN }]);
+}
+
+#[test]
+fn deleting_leaves_nothing_of_what_was_said() {
+    let delete: &[&str] = &["-D"];
+    let anew = Run { more: delete, prompt: "end", ran: &["first"], completed: &["first"], ..RUN };
+    let project = check(&[GOES, anew]);
+    assert_eq!(project.said("first").len(), 2);
+    assert!(project.said("second").is_empty());
+    assert_eq!(project.asked("SELECT id FROM sessions"), ["p-matrix-first"]);
+    // Neither failed nor postponed steps keep it from beginning with the first one.
+    let failing = Run {
+        exit: 1,
+        model: Some(FAILS),
+        ran: &["first", "second"],
+        completed: &["first"],
+        failed: &["second"],
+        ..RUN
+    };
+    check(&[failing, Run { more: delete, ..GOES }]);
+    check(&[LATER, Run { more: delete, ..GOES }]);
+}
+
+#[test]
+fn prefixes_have_nothing_to_do_with_each_other() {
+    let project = Project::new();
+    project.run("go", &[]);
+    let other = project.done(&["-F", "matrix", "-s", "q", "-q", "-p", "end"]);
+    assert!(other.status.success(), "{}", told(&other));
+    assert_eq!(project.asked("SELECT count(*) || '' FROM sessions"), ["3"]);
+    let timed = project.done(&["-F", "matrix", "-q", "-p", "end"]);
+    let timed: Value = serde_json::from_slice(&timed.stdout).unwrap();
+    let root = timed["root_session_id"].as_str().unwrap();
+    assert!(root.ends_with("-matrix-first") && root.as_bytes()[0].is_ascii_digit(), "{root}");
+}
+
+#[test]
+fn what_is_left_and_not_there_any_more_is_told() {
+    let project = check(&[LATER]);
+    project.write(".flowcell/flows/matrix.yaml", &MATRIX.replace("third", "fourth"));
+    let refused = project.done(&["-F", "matrix", "-s", "p", "-q", "-p", "go"]);
+    assert_eq!(refused.status.code(), Some(2));
+    for part in ["a run cannot begin with `third`", "begin anew with `-D`"] {
+        assert!(told(&refused).contains(part), "{}", told(&refused));
+    }
+    assert_eq!(project.run("go", &["-D"]).0, 0);
+}
+
+#[test]
+fn a_run_that_is_repeated_by_hand_is_one_of_the_prefix() {
+    let project = check(&[GOES]);
+    let again = project.done(&["runs", "retry", "p-matrix-first:1", "--run-id", "again", "-q"]);
+    assert!(again.status.success(), "{}", told(&again));
+    assert_eq!(project.asked("SELECT DISTINCT run FROM sessions"), ["again"]);
+    assert_eq!(project.run("end", &[]).0, 0);
+    assert_eq!(project.asked("SELECT run FROM sessions WHERE id = 'p-matrix-first'"), ["p-matrix-first:2"]);
+}
+
+#[test]
+fn a_fallback_goes_on_with_the_arguments_of_a_step_whose_prompt_lacks_one() {
+    let project = Project::new();
+    let flow = r#"
+flow:
+  steps:
+    - id: gather
+      prompt: "First: ${args.prompt}"
+      output: { schema: { type: object, required: [route], properties: { route: { type: string } } } }
+      rules: [{ then: use }]
+    - { id: use, prompt: "Use ${args.missing}", fallback: { retry: 0, to: mend } }
+    - { id: mend, prompt: "Second: ${args.route}" }
+"#;
+    project.write(".flowcell/flows/lacking.yaml", flow);
+    let output = project.done(&["-F", "lacking", "-s", "p", "-q", "-p", "go"]);
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(steps(&printed, "failed_steps"), ["use"]);
+    assert!(printed["failed_steps"][0]["output"].as_str().unwrap().contains("missing"), "{printed}");
+    assert_eq!(steps(&printed, "completed_steps"), ["gather", "mend"]);
+    // A failure that another step took over is none to come back to.
+    let again = project.done(&["-F", "lacking", "-s", "p", "-q", "-p", "go"]);
+    assert!(project.events("p-lacking-gather:2").iter().any(|event| event["taskId"] == "gather"), "{}", told(&again));
+}
