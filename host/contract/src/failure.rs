@@ -37,7 +37,7 @@ pub mod code {
     pub const FLOW_NOT_FOUND: &str = "flow_not_found";
     /// Subflows are nested too deep.
     pub const TOO_DEEP: &str = "too_deep";
-    /// A run has more events than a run may have.
+    /// A run has more events than a run may have, or larger ones.
     pub const RUN_TOO_LARGE: &str = "run_too_large";
     /// The child run was cancelled.
     pub const CANCELLED: &str = "cancelled";

@@ -19,6 +19,7 @@ impl RunState {
     /// Folds one fact, which happened at `ts` (milliseconds since 1970), into the state.
     pub fn apply(&mut self, fact: &Fact, ts: u64) {
         self.events += 1;
+        self.bytes = self.bytes.saturating_add(fact.size());
         match fact {
             Fact::RunStarted { input, seed, deadline } => self.run_started(input, *seed, *deadline),
             Fact::TaskReady { task, deadline } => self.task_ready(*task, *deadline),
