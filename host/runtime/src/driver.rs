@@ -29,6 +29,7 @@ mod doze;
 mod leave;
 mod perform;
 mod recover;
+mod stop;
 mod trail;
 
 use std::{
@@ -168,6 +169,8 @@ pub(crate) struct Driver {
     told: Option<Rest>,
     /// How long the run is kept when only timers will move it on; none: as long as they take.
     pub(crate) patience_ms: Option<u64>,
+    /// The process is to end.
+    stopping: Option<stop::Stopping>,
 }
 
 /// How a drive begins.
@@ -252,6 +255,7 @@ impl Driver {
             parent: None,
             told: None,
             patience_ms: None,
+            stopping: None,
         };
         (driver, hub)
     }
@@ -290,6 +294,9 @@ impl Driver {
             Begin::Again { by_hand } => self.go_on(by_hand).await,
         }
         while self.state.end().is_none() && !self.state.crash_loops() && !self.trail.is_refused() {
+            if self.has_stopped() {
+                return self.put_down().await;
+            }
             if let Some(rest) = self.rest() {
                 if park {
                     let needs_attention = rest.waiting.iter().any(Waiting::needs_attention);
@@ -519,6 +526,9 @@ impl Driver {
 
     fn obey(&mut self, command: Command) {
         match command {
+            Command::Stop => self.stop(),
+            // What begins now would only be cut off: it is asked for again when the attempt is repeated.
+            Command::Call { .. } | Command::CallAgain { .. } if self.stopping.is_some() => {}
             Command::Note { task, note } => {
                 let _ = self.bring(Input::Note { task, note });
             }

@@ -272,6 +272,11 @@ impl RunState {
         self.idle_resumes > MAX_IDLE_RESUMES
     }
 
+    /// Whether its process has died so often, without the run moving on, that it is tried one last time.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.idle_resumes + 1 == MAX_IDLE_RESUMES
+    }
+
     /// The address of a task: `approve`, or `process[3].approve`.
     pub fn address(&self, key: TaskKey) -> String {
         self.scope(key.scope).path.address(&self.graph.node(key.node).id)

@@ -177,6 +177,9 @@ impl Driver {
     }
 
     pub(super) fn start_child(&mut self, key: TaskKey, call: &FlowCall) {
+        if self.stopping.is_some() {
+            return;
+        }
         let attempt = self.state.task(key).attempt;
         let commands = self.site.commands.clone();
         let end = move |result| Command::ChildEnded { task: key, attempt, result };
@@ -190,7 +193,7 @@ impl Driver {
         driver.parent = Some((commands.clone(), key));
         let driving = tokio::spawn(async move {
             driver.drive(begin, false).await;
-            if driver.is_refused() {
+            if driver.is_refused() || driver.has_stopped() {
                 // Whoever drives the tree now goes on with this run too.
                 return;
             }

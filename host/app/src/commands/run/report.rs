@@ -3,7 +3,7 @@
 use flowcell::{BlockReason, RunResult, RunStatus, Waiting};
 use serde_json::{Value, json};
 
-use super::{RunArgs, duration, lines::shown_choices};
+use super::{RunArgs, duration, interrupt::Interruption, lines::shown_choices};
 use crate::{
     commands::Place,
     output::put_json,
@@ -15,7 +15,7 @@ use crate::{
 pub(super) fn print(
     args: &RunArgs,
     result: &RunResult,
-    interrupted: bool,
+    interrupted: Interruption,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
     let exit = exit(result.status, interrupted);
@@ -32,10 +32,11 @@ pub(super) fn print(
     Ok(exit)
 }
 
-fn exit(status: RunStatus, interrupted: bool) -> Exit {
+fn exit(status: RunStatus, interrupted: Interruption) -> Exit {
     match status {
         RunStatus::Succeeded => Exit::Good,
-        RunStatus::Cancelled if interrupted => Exit::Interrupted,
+        RunStatus::Cancelled if interrupted != Interruption::None => Exit::Interrupted,
+        RunStatus::Parked if interrupted == Interruption::Stopped => Exit::Stopped,
         RunStatus::Parked | RunStatus::NeedsAttention => Exit::Parked,
         RunStatus::Failed | RunStatus::Cancelled | RunStatus::Running => Exit::Failed,
     }
@@ -95,11 +96,13 @@ fn waiting(waiting: &Waiting) -> Value {
 }
 
 /// What a person is told of a run that did not succeed.
-fn explanation(args: &RunArgs, result: &RunResult, interrupted: bool) -> Option<Problem> {
-    if result.status == RunStatus::Succeeded {
-        return None;
-    }
-    let mut problem = Problem::ending(exit(result.status, interrupted), headline(result));
+fn explanation(args: &RunArgs, result: &RunResult, interrupted: Interruption) -> Option<Problem> {
+    let exit = match exit(result.status, interrupted) {
+        Exit::Good => return None,
+        Exit::Stopped => return Some(stopped(args, result)),
+        exit => exit,
+    };
+    let mut problem = Problem::ending(exit, headline(result));
     if let Some(error) = &result.error {
         problem = problem.cause(&error.failure.to_string());
         if let Some(details) = &error.failure.details {
@@ -115,6 +118,12 @@ fn explanation(args: &RunArgs, result: &RunResult, interrupted: bool) -> Option<
         });
     }
     Some(hints(args, result).into_iter().fold(problem, Problem::hint))
+}
+
+fn stopped(args: &RunArgs, result: &RunResult) -> Problem {
+    let problem = Problem::ending(Exit::Stopped, format!("the flow `{}` goes on when somebody drives it", result.flow));
+    let (run, state) = (word(result.run_id.as_str()), state(args).unwrap_or_default());
+    problem.hint(format!("`flowcell runs resume {run}{state}` goes on with it, or `flowcell drive{state}`"))
 }
 
 fn headline(result: &RunResult) -> String {
