@@ -47,6 +47,7 @@ mod content;
 pub mod control;
 mod error;
 mod folder;
+mod granted;
 mod host;
 mod loaded;
 mod rehearsal;
