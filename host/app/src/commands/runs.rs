@@ -450,7 +450,7 @@ impl From<StartError> for Problem {
         use flowcell::OpenError;
         match &error {
             StartError::Input(input) => run::inputs::unfit(input),
-            StartError::Open(OpenError::Store(_)) => Problem::internal(error.to_string()),
+            StartError::Open(OpenError::Store(_)) => unreadable(&error),
             StartError::Open(OpenError::Unknown(_)) => {
                 Problem::wrong(error.to_string()).hint("`flowcell runs list` shows those that the store keeps")
             }

@@ -14,6 +14,7 @@ use crate::{
     outstanding::Timer,
     ports::{Record, Unit},
     result::Rest,
+    sabotage,
     state::Phase,
     world::Pinned,
 };
@@ -92,7 +93,7 @@ impl Driver {
             self.site.clone(),
             attempting,
             writes,
-            task.calls.as_deref(),
+            task.calls.as_deref().filter(|_| !sabotage::deduplication_is_off()),
             task.agents.as_deref(),
         ));
         calls.wait_until(task.wait_until);
