@@ -58,7 +58,7 @@ enum Command {
     /// Say something to a run
     Send(runs::SendArgs),
     /// Go on with every run that can move: interrupted ones, answered ones, those with a timer that is due
-    Drive(runs::DriveArgs),
+    Drive(runs::drive::DriveArgs),
     /// Check flows without running anything
     Validate(validate::ValidateArgs),
     /// Draw a flow
@@ -251,7 +251,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Answer(args) => runs::answer(&args, *terminal),
         Command::Emit(args) => runs::emit(&args, *terminal),
         Command::Send(args) => runs::send(&args, *terminal),
-        Command::Drive(args) => runs::drive(&args, *terminal),
+        Command::Drive(args) => runs::drive::execute(&args, *terminal),
         Command::Validate(args) => validate::execute(&args, *terminal),
         Command::Graph(args) => graph::execute(&args),
         Command::Nodes(args) => nodes::execute(&args),

@@ -6,10 +6,11 @@ use std::{
     sync::Arc,
 };
 
+use flowcell_contract::Json;
 use flowcell_flow::{Files, Source, Start, graph::Graph};
 use serde::{Deserialize, Serialize};
 
-use crate::folder::Folder;
+use crate::{folder::Folder, granted};
 
 /// Everything that a flow was checked from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,11 +46,14 @@ pub(crate) struct Reading<'a> {
     files: RefCell<BTreeMap<String, String>>,
     flows: RefCell<BTreeMap<String, (String, String)>>,
     agents: RefCell<BTreeMap<String, (String, String)>>,
+    /// The capabilities that can be granted.
+    capabilities: Vec<String>,
 }
 
 impl<'a> Reading<'a> {
-    pub(crate) fn of(folder: &'a Folder) -> Reading<'a> {
-        Reading { folder, files: RefCell::default(), flows: RefCell::default(), agents: RefCell::default() }
+    pub(crate) fn of(folder: &'a Folder, capabilities: Vec<String>) -> Reading<'a> {
+        let (files, flows, agents) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Reading { folder, files, flows, agents, capabilities }
     }
 
     /// What the flow was checked from.
@@ -89,6 +93,14 @@ impl Files for Reading<'_> {
 
     fn agents(&self) -> Option<Vec<String>> {
         self.folder.agents()
+    }
+
+    fn capabilities(&self) -> Option<Vec<String>> {
+        Some(self.capabilities.clone())
+    }
+
+    fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
+        granted::check(capability, item)
     }
 }
 

@@ -36,6 +36,7 @@ use crate::{
     content::Reading,
     error::{Error, LoadError, StartError},
     folder::{Folder, read_source},
+    granted,
     loaded::{CheckedFlow, LoadedFlow},
     projection::OfLabels,
     rehearsal::{Clock, Jumps, Rehearsal, Script, StandIn},
@@ -314,7 +315,9 @@ impl Host {
     pub(crate) fn check_in(&self, source: &Source, folder: Arc<Folder>, start: &Start) -> CheckedFlow {
         let (catalog, mut diagnostics) = self.catalog_for(source, &folder);
         let sound = diagnostics.is_empty();
-        let reading = Reading::of(&folder);
+        let mut capabilities: Vec<_> = self.capabilities(&folder).keys().map(|name| name.to_string()).collect();
+        capabilities.extend(granted::ALWAYS.map(str::to_owned));
+        let reading = Reading::of(&folder, capabilities);
         let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
         let graph = checked.graph.filter(|_| sound);
         diagnostics.extend(checked.diagnostics);

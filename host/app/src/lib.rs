@@ -50,6 +50,7 @@ mod content;
 pub mod control;
 mod error;
 mod folder;
+mod granted;
 mod host;
 mod loaded;
 mod projection;
@@ -69,7 +70,7 @@ pub use flowcell_runtime::{
     export::ExportError,
     fact::{BlockReason, Resolution},
     rows::{self, Runs},
-    server::{OpenServerError, Options, ServerStore},
+    server::{Offer, OpenServerError, Options, ServerStore},
     sqlite::{Filter, OpenStoreError, Reader, RunRow, SqliteStore, Swept, stop_process},
 };
 pub use flowcell_services::{egress::AddressRange, model::Providers};

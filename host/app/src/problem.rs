@@ -24,6 +24,8 @@ pub(crate) enum Exit {
     Parked,
     /// Somebody interrupted it.
     Interrupted,
+    /// It was told to end, and another process may go on.
+    Stopped,
 }
 
 impl From<Exit> for ExitCode {
@@ -41,6 +43,7 @@ impl Exit {
             Exit::Wrong => 2,
             Exit::Parked => 3,
             Exit::Interrupted => 130,
+            Exit::Stopped => 143,
         }
     }
 }
@@ -139,6 +142,7 @@ impl Problem {
         let head = match self.exit {
             Exit::Parked => paint.odd("parked"),
             Exit::Interrupted => paint.odd("interrupted"),
+            Exit::Stopped => paint.odd("stopped"),
             Exit::Good | Exit::Failed | Exit::Wrong => paint.bad("error"),
         };
         let _ = write!(text, "{head}: {}", inert(&self.message));

@@ -4,43 +4,19 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
-use std::{
-    io::{BufRead, BufReader},
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
-};
+mod kit;
 
+use std::path::Path;
+
+use kit::{done, flowcell, root, told};
 use serde_json::{Value, json};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-fn flowcell(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
-    command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-    command.env("FLOWCELL_PROVIDERS", root().join("flows/agents/providers.yaml"));
-    command.env_remove("FLOWCELL_STORE").env_remove("FLOWCELL_STATE").stdin(Stdio::null());
-    command
-}
-
-fn done(folder: &Path, arguments: &[&str]) -> Output {
-    flowcell(folder).args(arguments).output().unwrap()
-}
-
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 fn flow(name: &str) -> String {
     root().join("flows/agents").join(name).display().to_string()
 }
 
 fn events(folder: &Path) -> Vec<Value> {
-    let output = done(folder, &["runs", "events", "a"]);
-    assert!(output.status.success(), "{}", told(&output));
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    kit::events(folder, "a")
 }
 
 fn kinds(events: &[Value], prefix: &str) -> Vec<String> {
@@ -53,11 +29,7 @@ fn killed_after(folder: &Path, count: usize) -> usize {
     let mut command = flowcell(folder);
     command.env("FLOWCELL_TEST_HOLD_BACK", "1");
     command.args(["run", "--run-id", "a", "--quiet", "--events", "-", &flow("assistant.yaml")]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let seen = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok).take(count).count();
-    let _ = child.kill();
-    child.wait().unwrap();
-    seen
+    kit::killed_after(&mut command, count).len()
 }
 
 /// Goes on with the run until it rests. Answers whether it has ended, with its outputs.
@@ -128,8 +100,7 @@ fn a_denied_tool_is_an_error_that_the_model_reads() {
 /// R21.
 #[test]
 fn an_agent_that_is_killed_anywhere_pays_for_nothing_twice() {
-    let scale = std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1);
-    let step = (10 / scale).max(1usize);
+    let step = (10 / kit::scale()).max(1);
     let mut kills = 0;
     for count in (1..90).step_by(step) {
         let folder = tempfile::tempdir().unwrap();

@@ -3,38 +3,20 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
+mod kit;
+
 use std::{
-    collections::BTreeMap,
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
+use kit::{done, flowcell, numbered, scale, told};
 use serde_json::Value;
 
 /// Every so many events a process is killed; `FLOWCELL_TEST_SCALE` divides it.
 const STEP: usize = 2;
-
-fn step() -> usize {
-    let scale = std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1);
-    (STEP / scale).max(1)
-}
-
-fn flowcell(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
-    command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-    command.env_remove("FLOWCELL_STORE").env_remove("FLOWCELL_STATE").stdin(Stdio::null());
-    command
-}
-
-fn done(folder: &Path, arguments: &[&str]) -> Output {
-    flowcell(folder).args(arguments).output().unwrap()
-}
-
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 /// Cases are beside the flows that they are about.
 fn is_test(path: &Path) -> bool {
@@ -64,21 +46,9 @@ fn killed_after(folder: &Path, flow: &Path, events: usize) -> (Vec<Value>, bool)
         // The disk is as slow as it may be: whatever nobody waits for is lost.
         command.env("FLOWCELL_TEST_HOLD_BACK", "1");
     }
-    let mut child = command.args(["--events", "-"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).take(events);
-    let seen: Vec<Value> = lines.map(|line| serde_json::from_str(&line).unwrap()).collect();
-    let _ = child.kill();
-    child.wait().unwrap();
+    let seen = kit::killed_after(command.args(["--events", "-"]), events);
     let came_so_far = seen.len() == events;
     (seen, came_so_far)
-}
-
-fn events_of(folder: &Path) -> BTreeMap<u64, Value> {
-    let output = done(folder, &["runs", "events", "r"]);
-    assert!(output.status.success(), "{}", told(&output));
-    let text = String::from_utf8(output.stdout).unwrap();
-    let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    events.map(|event| (event["seq"].as_u64().unwrap(), event)).collect()
 }
 
 #[test]
@@ -87,7 +57,7 @@ fn every_example_survives_being_killed_anywhere() {
     for flow in flows() {
         let expected = fs::read_to_string(flow.with_extension("expected.json")).unwrap();
         let expected: Value = serde_json::from_str(&expected).unwrap();
-        for events in (1..).step_by(step()) {
+        for events in (1..).step_by((STEP / scale()).max(1)) {
             let folder = tempfile::tempdir().unwrap();
             let (mut seen, killed) = killed_after(folder.path(), &flow, events);
             seen.extend(killed_after(folder.path(), &flow, events.div_ceil(2)).0);
@@ -95,7 +65,7 @@ fn every_example_survives_being_killed_anywhere() {
             assert!(output.status.success(), "{} after {events} events: {}", flow.display(), told(&output));
             let given: Value = serde_json::from_slice(&output.stdout).unwrap();
             assert_eq!(given, expected, "{} after {events} events", flow.display());
-            let kept = events_of(folder.path());
+            let kept = numbered(folder.path(), "r");
             assert!(kept.keys().copied().eq(0..kept.len() as u64), "the numbers have gaps");
             for event in seen.iter().filter(|event| event["runId"] == "r") {
                 let seq = event["seq"].as_u64().unwrap();
@@ -174,7 +144,7 @@ fn a_second_process_is_refused_and_reads_all_the_same() {
     let refused = done(folder, &["run", "waits.yaml", "--quiet"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(told(&refused).contains(&format!("process {}", owner.id())), "{}", told(&refused));
-    assert!(events_of(folder).len() > 3);
+    assert!(numbered(folder, "r").len() > 3);
     owner.kill().unwrap();
     owner.wait().unwrap();
 }

@@ -41,6 +41,66 @@ fn an_interrupt_cancels_the_run() {
     assert_eq!(result["status"], "cancelled");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_process_that_is_told_to_end_leaves_its_run_to_another() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("waits.yaml"), WAITS).unwrap();
+    for (store, code, status) in [(".flowcell", 143, "parked"), ("memory:", 130, "cancelled")] {
+        let place = if store == "memory:" { ["--store", store] } else { ["--state", store] };
+        let mut arguments = vec!["run", "waits.yaml", "--run-id", "r", "--json", "--events", "/dev/stderr"];
+        arguments.extend(place);
+        let mut child = flowcell(folder.path(), &arguments);
+        let mut events = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(events.any(|line| line.contains("task:paused")), "the run did not come to its wait");
+        assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+        let told: Vec<String> = events.collect();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{told:?}");
+        let mut said = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&said).unwrap()["status"], status);
+        let how = told.iter().any(|line| line.contains("flowcell runs resume r"));
+        assert_eq!(how, code == 143, "{told:?}");
+    }
+    let output = flowcell(folder.path(), &["runs", "events", "r"]).wait_with_output().unwrap();
+    let events = String::from_utf8(output.stdout).unwrap();
+    assert!(events.lines().last().unwrap().contains("harness:parked"), "{events}");
+}
+
+/// Address space, in KiB, in which the program runs and no sandbox fits.
+#[cfg(target_os = "linux")]
+const NARROW: u32 = 3_000_000;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_machine_without_room_for_a_sandbox_fails_the_task_and_not_its_pack() {
+    let folder = tempfile::tempdir().unwrap();
+    let flow = "flow: { name: one }\nnodes: [{ id: hold, type: control.noop, input: {}, policy: { retry: { maxAttempts: 2, backoffMs: 1 } } }]\n";
+    std::fs::write(folder.path().join("one.yaml"), flow).unwrap();
+    let script = format!("ulimit -v {NARROW}; exec \"$@\"");
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        &script,
+        "sh",
+        env!("CARGO_BIN_EXE_flowcell"),
+        "run",
+        "one.yaml",
+        "--json",
+        "--store",
+        "memory:",
+    ]);
+    command.env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+    let output = command.current_dir(folder.path()).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let error = &result["error"];
+    assert_eq!((&error["code"], &error["retryable"]), (&"host_shortage".into(), &true.into()), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("give the process more memory"), "{error}");
+    let attempts = &result["outputs"]["hold"]["attempts"];
+    assert_eq!(attempts, &2, "it was not tried again: {result}");
+}
+
 #[test]
 fn a_reader_who_leaves_is_no_error() {
     let mut child = flowcell(Path::new("."), &["schema"]);

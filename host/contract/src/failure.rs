@@ -37,10 +37,12 @@ pub mod code {
     pub const FLOW_NOT_FOUND: &str = "flow_not_found";
     /// Subflows are nested too deep.
     pub const TOO_DEEP: &str = "too_deep";
-    /// A run has more events than a run may have.
+    /// A run has more events than a run may have, or larger ones.
     pub const RUN_TOO_LARGE: &str = "run_too_large";
     /// The child run was cancelled.
     pub const CANCELLED: &str = "cancelled";
+    /// The machine had no memory, or nothing else of what a sandbox needs, at the time; the attempt may be repeated.
+    pub const HOST_SHORTAGE: &str = "host_shortage";
     /// The runner itself broke; the attempt may be repeated.
     pub const LOST_WORKER: &str = "lost_worker";
     /// Somebody else has written the same state meanwhile.

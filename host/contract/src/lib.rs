@@ -19,11 +19,14 @@ pub use call::{Arrival, Call, Calls, Effect};
 pub use capability::{Admission, Ask, Blobs, Caller, Capability, Outgoing, Progress};
 pub use catalog::{Catalog, Lookup};
 pub use failure::{Failure, code};
-pub use flowcell_expr::{Json, json::Object};
+pub use flowcell_expr::{
+    Json,
+    json::{Misfit, Object},
+};
 pub use grant::Grants;
 pub use ids::{NodeId, RunId, ScopePath, Tenant, TypeRef};
 pub use manifest::{
     BodyTrait, CapabilityRequest, Digest, ErrorDoc, Example, Manifest, ManifestError, Mark, MarkKind, NodeType, Trait,
 };
 pub use step::{Choice, FanOut, FlowCall, Pause, Question, Step, Wake};
-pub use value::{BlobRef, Value};
+pub use value::{BlobRef, VALUE_BYTES, Value};

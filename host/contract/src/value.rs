@@ -8,6 +8,10 @@ use std::{
 use flowcell_expr::Json;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Bytes, about, that the JSON text of a value may have which a component or the host hands on. Parts are shared, so that
+/// without it a few steps could make a value that nobody can write down.
+pub const VALUE_BYTES: u64 = 64 << 20;
+
 /// One immutable value. It knows itself as text, as a tree, or both, and makes the other form when first asked.
 #[derive(Clone)]
 pub struct Value(Arc<Forms>);

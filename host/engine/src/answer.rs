@@ -1,7 +1,8 @@
 //! What a guest answered, read and checked on receipt.
 
 use flowcell_contract::{
-    Attempt, Choice, Failure, FanOut, FlowCall, Json, Pause, Question, Step, StepResult, Value, Wake, code,
+    Attempt, Choice, Failure, FanOut, FlowCall, Json, Misfit, Pause, Question, Step, StepResult, VALUE_BYTES, Value,
+    Wake, code,
 };
 
 use crate::{Limits, bindings::types, failure, pack::Offer};
@@ -9,10 +10,10 @@ use crate::{Limits, bindings::types, failure, pack::Offer};
 /// Wakes in one pause.
 const MOST_WAKES: usize = 16;
 
-/// Reads an answer.
 /// The longest timer of a pause, the same as of timeouts: 365 days.
 const MAX_AFTER_MS: u64 = 365 * 24 * 3_600 * 1_000;
 
+/// Reads an answer.
 pub(crate) fn read(
     answer: Result<types::Step, types::Failure>,
     attempt: &Attempt,
@@ -23,6 +24,7 @@ pub(crate) fn read(
     match answer.map_err(failure::from_guest)? {
         types::Step::Done(output) => {
             let output = reader.output(output)?;
+            require_size(&output)?;
             offer.schemas.check_output(&offer.node, output.json())?;
             Ok(Step::Done(output))
         }
@@ -104,6 +106,7 @@ impl Reader<'_> {
             types::Wake::Body(variables) => {
                 self.require_body()?;
                 let variables = self.source(variables)?;
+                require_size(&variables)?;
                 if variables.json().as_object().is_none() {
                     return Err(invalid("the variables of a body are not an object"));
                 }
@@ -111,13 +114,18 @@ impl Reader<'_> {
             }
             types::Wake::Each(fan_out) => Wake::Each(self.fan_out(fan_out)?),
             types::Wake::Flow(call) if call.name.is_empty() => return Err(invalid("a flow to run has no name")),
-            types::Wake::Flow(call) => Wake::Flow(FlowCall { name: call.name.into(), input: self.source(call.input)? }),
+            types::Wake::Flow(call) => {
+                let input = self.source(call.input)?;
+                require_size(&input)?;
+                Wake::Flow(FlowCall { name: call.name.into(), input })
+            }
         })
     }
 
     fn fan_out(&mut self, fan_out: types::FanOut) -> Result<FanOut, Failure> {
         self.require_body()?;
         let items = self.source(fan_out.items)?;
+        require_size(&items)?;
         if items.json().as_array().is_none() {
             return Err(invalid(format!("the items of a fan-out are {}, not a list", items.json().type_name())));
         }
@@ -156,6 +164,18 @@ fn part(name: &str, value: Option<&Value>, path: &str) -> Result<Value, Failure>
     }
     let part = value.json().pointer(path).cloned().map(Value::from);
     part.ok_or_else(|| invalid(format!("it refers to `{path}` of `{name}`, which is not there")))
+}
+
+/// A guest may hand parts of what it was given on, and more than once: what comes of it grows without a byte of its own.
+fn require_size(value: &Value) -> Result<(), Failure> {
+    match value.json().measure(VALUE_BYTES) {
+        Ok(_) => Ok(()),
+        Err(Misfit::Depth) => Err(invalid(format!("it {}; hand on less of the input", Misfit::Depth))),
+        Err(misfit) => {
+            let message = format!("the node's answer {misfit} with what it hands on of its input; hand on less");
+            Err(Failure::new(code::OUTPUT_TOO_LARGE, message))
+        }
+    }
 }
 
 fn invalid(message: impl std::fmt::Display) -> Failure {

@@ -17,6 +17,7 @@ use crate::{
     machine::{CORE_INSTANCES_PER_SLOT, TABLES_PER_SLOT},
     pack::{self, Author, Bytes, Facts, Offer, Refusal},
     sandbox::Sandbox,
+    trap,
 };
 
 /// A pack that can be run.
@@ -26,7 +27,9 @@ pub(crate) struct Loaded {
     core_instances: u32,
     /// Let go once the code is there.
     bytes: Mutex<Option<Bytes>>,
-    component: OnceLock<Result<Component, Failure>>,
+    /// Whoever makes code holds it; others wait.
+    making: Mutex<()>,
+    component: OnceLock<Component>,
     linked: [OnceLock<Result<Linked, Failure>>; Capabilities::SETS],
 }
 
@@ -49,6 +52,7 @@ impl Loaded {
             offers,
             core_instances: u32::try_from(core_instances).unwrap_or(u32::MAX),
             bytes: Mutex::new(Some(bytes)),
+            making: Mutex::new(()),
             component: OnceLock::new(),
             linked: [const { OnceLock::new() }; Capabilities::SETS],
         }
@@ -66,6 +70,11 @@ impl Loaded {
 
     fn bad(&self, error: impl std::fmt::Display) -> Failure {
         Failure::new(code::BAD_PACK, format!("the pack {} cannot be used: {error:#}", self.digest))
+    }
+
+    /// What an error of making code means: the machine was short of something, or the pack is bad.
+    fn unusable(&self, error: &wasmtime::Error) -> Failure {
+        trap::from_shortage(error).unwrap_or_else(|| self.bad(error))
     }
 }
 
@@ -109,24 +118,37 @@ impl Workshop {
 
     /// The linked code of a pack for a set of capabilities. Blocks while it is made; whoever wants the same waits.
     pub(crate) fn link<'a>(&self, pack: &'a Loaded, set: Capabilities) -> Result<&'a Linked, Failure> {
-        let linked = pack.linked[set.number()].get_or_init(|| {
-            let component = self.component(pack)?;
-            let slots = self.check_size(pack, component)?;
-            let linker = self.linkers.get(set).map_err(|error| pack.bad(error))?;
-            let instance = linker.instantiate_pre(component).and_then(EverythingPre::new);
-            Ok(Linked { instance: instance.map_err(|error| pack.bad(error))?, slots })
-        });
+        if let Some(linked) = pack.linked(set) {
+            return linked.as_ref().map_err(Failure::clone);
+        }
+        let _making = pack.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let linked = match pack.linked(set) {
+            Some(linked) => linked,
+            None => match self.link_now(pack, set) {
+                // What the machine is short of now it may have later.
+                Err(failure) if failure.retryable => return Err(failure),
+                made => pack.linked[set.number()].get_or_init(|| made),
+            },
+        };
         linked.as_ref().map_err(Failure::clone)
     }
 
+    fn link_now(&self, pack: &Loaded, set: Capabilities) -> Result<Linked, Failure> {
+        let component = self.component(pack)?;
+        let slots = self.check_size(pack, component)?;
+        let linker = self.linkers.get(set).map_err(|error| pack.unusable(&error))?;
+        let instance = linker.instantiate_pre(component).and_then(EverythingPre::new);
+        Ok(Linked { instance: instance.map_err(|error| pack.unusable(&error))?, slots })
+    }
+
     fn component<'a>(&self, pack: &'a Loaded) -> Result<&'a Component, Failure> {
-        let component = pack.component.get_or_init(|| {
-            let name = self.entry_name(&pack.digest);
-            let made = self.load(&name).map_or_else(|| self.compile(pack, &name), Ok);
-            pack.bytes.lock().unwrap_or_else(PoisonError::into_inner).take();
-            made
-        });
-        component.as_ref().map_err(Failure::clone)
+        if let Some(component) = pack.component.get() {
+            return Ok(component);
+        }
+        let name = self.entry_name(&pack.digest);
+        let made = self.load(&name).map_or_else(|| self.compile(pack, &name), Ok)?;
+        pack.bytes.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(pack.component.get_or_init(|| made))
     }
 
     /// An entry serves one component, one version of the engine and one configuration.
@@ -146,9 +168,9 @@ impl Workshop {
     }
 
     fn compile(&self, pack: &Loaded, name: &str) -> Result<Component, Failure> {
-        let bytes = pack.bytes.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let bytes = pack.bytes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let bytes = bytes.ok_or_else(|| pack.bad("its bytes are gone"))?;
-        let component = Component::from_binary(&self.engine, &bytes).map_err(|error| pack.bad(error))?;
+        let component = Component::from_binary(&self.engine, &bytes).map_err(|error| pack.unusable(&error))?;
         self.keep(name, || component.serialize());
         Ok(component)
     }

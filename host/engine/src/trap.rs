@@ -1,7 +1,7 @@
 //! What it means that a guest stopped before it answered. The last words are what it wrote to standard error.
 
 use flowcell_contract::{Failure, code};
-use wasmtime::{Trap, WasmBacktrace};
+use wasmtime::{OutOfMemory, PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use crate::failure::Stop;
@@ -9,7 +9,21 @@ use crate::failure::Stop;
 /// What ended a guest while it was being started.
 pub(crate) fn from_start(error: &wasmtime::Error, last_words: Option<String>) -> Failure {
     let unlinked = || Failure::new(code::BAD_PACK, format!("the pack cannot be instantiated: {error:#}"));
-    guest_stopped(error, last_words).unwrap_or_else(unlinked)
+    guest_stopped(error, last_words).or_else(|| from_shortage(error)).unwrap_or_else(unlinked)
+}
+
+/// The machine had not what a sandbox takes; none: it had.
+pub(crate) fn from_shortage(error: &wasmtime::Error) -> Option<Failure> {
+    let pool = error.downcast_ref::<PoolConcurrencyLimitError>().is_some();
+    let memory = error.downcast_ref::<OutOfMemory>().is_some();
+    if !pool && !memory && !is_from_system(error) {
+        return None;
+    }
+    let message = format!(
+        "the machine has no room for another sandbox ({error:#}); let the task be tried again (`retry`), run fewer at a \
+         time (`maxConcurrency`), or give the process more memory and files"
+    );
+    Some(Failure::retryable(code::HOST_SHORTAGE, message))
 }
 
 /// What ended a guest before it answered, or made its answer unreadable.
@@ -50,6 +64,10 @@ fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<
 }
 
 // wasmtime keeps the types of these errors to itself, so they are known by their texts.
+
+fn is_from_system(error: &wasmtime::Error) -> bool {
+    format!("{error:#}").contains("(os error ")
+}
 
 fn is_out_of_room(error: &wasmtime::Error) -> bool {
     format!("{error:#}").contains("fuel allocated for hostcalls has been exhausted")

@@ -50,7 +50,7 @@ mod slips;
 mod yaml;
 
 use agentic::Surroundings;
-use flowcell_contract::Catalog;
+use flowcell_contract::{Catalog, Json};
 
 pub use agentic::{Begin, Start};
 use diagnostic::Findings;
@@ -83,6 +83,16 @@ pub trait Files {
     /// The names of all agents that have a file; none if nobody can tell, and then no agent is unknown.
     fn agents(&self) -> Option<Vec<String>> {
         None
+    }
+
+    /// The names of all capabilities that can be granted; none if nobody can tell, and then none is unknown.
+    fn capabilities(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// What is wrong about one item of a grant, as a sentence: of a list each is asked for by itself.
+    fn check_grant(&self, _capability: &str, _item: &Json) -> Result<(), String> {
+        Ok(())
     }
 }
 

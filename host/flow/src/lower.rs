@@ -17,7 +17,7 @@ use crate::{
     names::{OwnerNames, Viewpoint, Visible},
     read::{RESERVED, RawBody, RawFlow, RawNode, is_id, parse_join},
     shape::Shape,
-    yaml::{Kind, Span, Tree},
+    yaml::{Entry, Kind, Span, Tree},
 };
 
 /// Capabilities that need no grant line.
@@ -253,13 +253,7 @@ impl<'a> Lowering<'a> {
         input::compile_marked(tree, kind.map(|kind| kind.marks.as_slice()).unwrap_or_default(), findings)
     }
 
-    fn prompt(
-        &self,
-        raw: &RawNode<'_>,
-        path: &str,
-        span: Span,
-        findings: &mut Findings<'_>,
-    ) -> Option<crate::yaml::Entry> {
+    fn prompt(&self, raw: &RawNode<'_>, path: &str, span: Span, findings: &mut Findings<'_>) -> Option<Entry> {
         if raw.input.is_some_and(|input| input.member("prompt").is_some()) {
             let help = Some("leave one of them out".into());
             findings.error("two_prompts", span, "the node has both `promptFile` and `input.prompt`", help);
@@ -268,7 +262,7 @@ impl<'a> Lowering<'a> {
         match self.files.read(path) {
             Ok(text) => {
                 let value = Tree { span, kind: Kind::Scalar(Json::from(text)) };
-                Some(crate::yaml::Entry { key: "prompt".into(), key_span: span, value })
+                Some(Entry { key: "prompt".into(), key_span: span, value })
             }
             Err(error) => {
                 let message = format!("cannot read `{}`: {error}", shown(path));
@@ -350,8 +344,16 @@ impl<'a> Lowering<'a> {
 
     fn grants(&self, raw: &RawNode<'_>, kind: &NodeType, findings: &mut Findings<'_>) -> Grants {
         let mut grants = Grants::default();
+        let known = self.files.capabilities();
         for entry in raw.grants.map(|tree| entries(tree, "`grants`", findings)).unwrap_or_default() {
-            if !kind.asks_for(&entry.key) {
+            self.check_grant(entry, findings);
+            let is_known = known.as_ref().is_none_or(|known| known.iter().any(|name| **name == *entry.key));
+            if !is_known && !kind.asks_for(&entry.key) {
+                let names = known.iter().flatten().map(String::as_str);
+                let help = did_you_mean(&entry.key, names);
+                let message = format!("there is no capability `{}`", shown(&entry.key));
+                findings.error("unknown_capability", entry.key_span, message, help);
+            } else if !kind.asks_for(&entry.key) {
                 let message = format!("`{}` does not ask for `{}`", kind.name, shown(&entry.key));
                 findings.warning("unused_grant", entry.key_span, message, Some("leave it out".into()));
             }
@@ -365,6 +367,20 @@ impl<'a> Lowering<'a> {
             }
         }
         grants
+    }
+
+    /// Whoever hands calls on reads grants when a node calls; what cannot be read then is told now.
+    fn check_grant(&self, entry: &Entry, findings: &mut Findings<'_>) {
+        let items = match &entry.value.kind {
+            Kind::List(items) => items.as_slice(),
+            _ => std::slice::from_ref(&entry.value),
+        };
+        for item in items {
+            if let Err(why) = self.files.check_grant(&entry.key, &item.json()) {
+                let help = Some("what a node may reach is listed in the README, under the capability".into());
+                findings.error("wrong_grant", item.span, format!("`grants.{}`: {why}", shown(&entry.key)), help);
+            }
+        }
     }
 
     fn check_joins(&self, joins: &[Join], findings: &mut Findings<'_>) {

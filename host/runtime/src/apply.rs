@@ -10,7 +10,9 @@ use flowcell_flow::graph::{BodyIx, EdgeIx, Graph};
 
 use crate::{
     capture,
-    fact::{AgentFact, BlockReason, Fact, PassOutcome, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write},
+    fact::{
+        AgentFact, BlockReason, Fact, ParkReason, PassOutcome, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write,
+    },
     outcome,
     state::{Each, EdgeState, Phase, RunState, Scope, Task},
 };
@@ -19,6 +21,7 @@ impl RunState {
     /// Folds one fact, which happened at `ts` (milliseconds since 1970), into the state.
     pub fn apply(&mut self, fact: &Fact, ts: u64) {
         self.events += 1;
+        self.bytes = self.bytes.saturating_add(fact.size());
         match fact {
             Fact::RunStarted { input, seed, deadline } => self.run_started(input, *seed, *deadline),
             Fact::TaskReady { task, deadline } => self.task_ready(*task, *deadline),
@@ -107,7 +110,9 @@ impl RunState {
             | Fact::Noted { .. } => {}
             Fact::CancelRequested { reason } => self.cancel = Some(*reason),
             Fact::RunResumed { by_hand } => self.run_resumed(*by_hand, ts),
-            Fact::RunParked { .. } => {}
+            // It came to rest without harming its process.
+            Fact::RunParked { reason: ParkReason::Waiting | ParkReason::NeedsAttention, .. } => self.idle_resumes = 0,
+            Fact::RunParked { reason: ParkReason::CrashLoop, .. } => {}
             Fact::RunEnded { end } => self.run_ended(end),
         }
         if moves_on(fact) {
@@ -137,7 +142,11 @@ impl RunState {
 
     /// Attempts that were running begin again: the time until now was not theirs.
     fn run_resumed(&mut self, by_hand: bool, ts: u64) {
-        self.idle_resumes = if by_hand { 0 } else { self.idle_resumes + 1 };
+        self.idle_resumes = match by_hand {
+            true => 0,
+            // Whoever did nothing when the process died is not why it died.
+            false => self.idle_resumes + u32::from(self.is_busy(ts)),
+        };
         let tasks = self.scopes.values_mut().flat_map(|scope| &mut scope.tasks);
         tasks.filter(|task| task.phase == Phase::Running && !task.idle).for_each(|task| task.since = ts);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Failure, Json, code};
+use flowcell_contract::{Failure, Json, VALUE_BYTES, code};
 use flowcell_expr::{Binding, Condition, Roots};
 use flowcell_flow::graph::{Bound, EdgeIx, Graph, Reference};
 
@@ -71,10 +71,19 @@ pub(crate) fn holds(
 /// Renders a binding as seen from a scope.
 pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Binding>) -> Result<Json, Failure> {
     let roots = Live { viewpoint: Viewpoint { state, scope, task: None }, references: &binding.references };
-    binding
+    let value = binding
         .expr
         .render(&roots)
-        .map_err(|error| Failure::new(code::BINDING_ERROR, format!("output{}: {}", error.pointer, error.message)))
+        .map_err(|error| Failure::new(code::BINDING_ERROR, format!("output{}: {}", error.pointer, error.message)))?;
+    fits(value, "what the output names")
+}
+
+/// Refuses a value that shares so much, or goes so deep, that nobody can write it down.
+pub(crate) fn fits(value: Json, what: &str) -> Result<Json, Failure> {
+    match value.measure(VALUE_BYTES) {
+        Ok(_) => Ok(value),
+        Err(misfit) => Err(Failure::new(code::OUTPUT_TOO_LARGE, format!("{what} {misfit}; name less of it"))),
+    }
 }
 
 /// Roots from captured values.

@@ -223,7 +223,7 @@ pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn En
     // Nothing begins before it is durable that the run was resumed.
     let dispatches = !matches!(input, Input::Resume { .. });
     decider.arrive(input)?;
-    if decider.state.events > decider.state.max_events && decider.state.end.is_none() {
+    if decider.state.is_too_large() && decider.state.end.is_none() {
         decider.cancel(CancelReason::TooLarge);
     }
     decider.settle();

@@ -31,6 +31,7 @@ mod perform;
 mod recover;
 mod rest;
 mod rows;
+mod stop;
 mod trail;
 mod wait;
 
@@ -61,6 +62,7 @@ use crate::{
     ports::{Again, Change, Entry, Journal, Pin, Projection, Record, StageError, Staged, Standing, StoreError, Unit},
     publish::Projector,
     result::{Rest, Waiting},
+    sabotage,
     state::RunState,
     timing::TimerHeap,
     world::{Pinned, World, random},
@@ -174,6 +176,8 @@ pub(crate) struct Driver {
     told: Option<Rest>,
     /// How long the run is kept when only timers will move it on; none: as long as they take.
     pub(crate) patience_ms: Option<u64>,
+    /// The process is to end.
+    stopping: Option<stop::Stopping>,
 }
 
 /// How a drive begins.
@@ -261,6 +265,7 @@ impl Driver {
             parent: None,
             told: None,
             patience_ms: None,
+            stopping: None,
         };
         (driver, hub)
     }
@@ -299,6 +304,9 @@ impl Driver {
             Begin::Again { by_hand } => self.go_on(by_hand).await,
         }
         while self.state.end().is_none() && !self.state.crash_loops() && !self.trail.is_refused() {
+            if self.has_stopped() {
+                return self.put_down().await;
+            }
             if let Some(rest) = self.rest() {
                 if park {
                     let needs_attention = rest.waiting.iter().any(Waiting::needs_attention);
@@ -436,7 +444,7 @@ impl Driver {
     /// There is nothing else to do: if somebody waits for the journal, it is forced now. What one poll of the driver has
     /// brought is forced together.
     fn hurry(&mut self) {
-        if !std::mem::take(&mut self.hurried) {
+        if !std::mem::take(&mut self.hurried) || sabotage::forcing_is_off() {
             return;
         }
         match self.identity.depth == 0 && self.children.is_empty() && self.world.hubs.is_lonely() {

@@ -3,6 +3,8 @@
 //! A fact is the typed form of an event: it names nodes and edges by index, which mean something together with the graph
 //! that the run has pinned. What subscribers see is made from facts in [`crate::publish`].
 
+mod size;
+
 use std::{fmt, sync::Arc};
 
 use flowcell_contract::{Effect, Failure, Json, Pause, Value};
@@ -580,7 +582,7 @@ pub enum CancelReason {
     Requested,
     /// `totalTimeoutMs` of the flow is over.
     TotalTimeout,
-    /// It has more events than a run may have.
+    /// It has more events than a run may have, or larger ones.
     TooLarge,
 }
 

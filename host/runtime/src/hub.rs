@@ -59,6 +59,8 @@ pub(crate) enum Command {
         members: Json,
     },
     Attach(Arc<dyn Channel>),
+    /// The process is to end.
+    Stop,
     /// Tell when everything that happened so far has been told.
     Settle(oneshot::Sender<Result<(), HubError>>),
     ChildEnded {
@@ -349,6 +351,13 @@ impl Hub {
     /// Cancels the run.
     pub async fn abort(&self) -> Result<(), HubError> {
         self.request(Request::Cancel).await
+    }
+
+    /// Stops driving the run in good order, as its process is to end: calls that have left are waited for, for a while, and
+    /// the run is parked, for somebody else to go on with.
+    pub async fn stop(&self) {
+        // A run that is over has stopped.
+        let _ = self.commands.send(Command::Stop).await;
     }
 
     /// Asks something of the run.

@@ -14,6 +14,7 @@
 //! | [`export`](mod@export) | whole runs as documents |
 //! | [`world`] | what runs share |
 //! | [`run`], [`result`] | starting runs, and what they give |
+//! | sabotage | ways to break the promise, for tests that must notice |
 
 mod agents;
 mod apply;
@@ -35,6 +36,7 @@ pub mod publish;
 pub mod result;
 pub mod rows;
 pub mod run;
+mod sabotage;
 pub mod server;
 pub mod sqlite;
 mod state;

@@ -20,6 +20,8 @@ pub const MAX_OPEN_CALLS: usize = 64;
 pub const CALL_GRACE_MS: u64 = 10_000;
 /// Events of a run; one that has more is ended as `run_too_large`.
 pub const MAX_RUN_EVENTS: u64 = 5_000_000;
+/// Bytes, about, of the events of a run as JSON text; one that has more is ended as `run_too_large`.
+pub const MAX_RUN_BYTES: u64 = 1 << 30;
 /// Bytes, as JSON text, of an answer, an event or a message that somebody outside sends.
 pub const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// Agent runs of an attempt that are open at a time.

@@ -248,6 +248,16 @@ impl RunState {
         found
     }
 
+    /// Whether it does anything at this time but wait: for people, for events, or for timers that are not due.
+    pub(crate) fn is_busy(&self, now: u64) -> bool {
+        let due = |owed: &Outstanding| match owed {
+            Outstanding::Timer(_, due) => *due <= now,
+            Outstanding::Call { .. } | Outstanding::Child { .. } => true,
+            _ => false,
+        };
+        self.running > 0 || !self.queue.is_empty() || self.outstanding().iter().any(due)
+    }
+
     fn owed_to(&self, key: TaskKey, found: &mut Vec<Outstanding>) {
         let task = self.task(key);
         for timer in self.timers_of(key) {

@@ -234,6 +234,12 @@ impl FlowRunner {
         })
     }
 
+    /// Whether its process has died so often, without the run moving on, that it is tried one last time before it is
+    /// parked. Whoever drives several runs lets such a one move on, or end its process, before others begin.
+    pub fn is_suspect(&self) -> bool {
+        matches!(self.begin, Begin::Again { by_hand: false }) && self.driver.state.is_suspect()
+    }
+
     /// Attaches a front end before the run begins; it sees the first event.
     pub fn attach(&mut self, channel: Arc<dyn Channel>) -> &mut FlowRunner {
         self.channels.push(channel);

@@ -45,6 +45,7 @@ use crate::{
 };
 use queue::{Item, Queue};
 pub use reader::Reader;
+use reader::Unread;
 use sweep::Recent;
 use writer::Writer;
 
@@ -87,7 +88,7 @@ pub enum OpenStoreError {
     },
 }
 
-/// What happens when a commit fails.
+/// What happens when a commit fails, or the database cannot be read while a run goes on.
 pub type OnFailure = fn(&StoreError);
 
 /// The store, owned by this process.
@@ -97,6 +98,7 @@ pub struct SqliteStore {
     visible: Arc<Mutex<Visible>>,
     writer: Arc<Mutex<Writer>>,
     writing: Option<JoinHandle<()>>,
+    on_failure: OnFailure,
     /// Held locked until the store is dropped.
     _owner: File,
 }
@@ -118,7 +120,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Tells what happened and ends the process: what is on disk is not known any more.
 pub fn stop_process(error: &StoreError) {
-    eprintln!("flowcell: the store cannot be written, and nothing is acknowledged any more: {error}");
+    eprintln!("flowcell: the store fails, and nothing is acknowledged any more: {error}");
     std::process::exit(STOPPED);
 }
 
@@ -147,7 +149,7 @@ impl SqliteStore {
         let thread = std::thread::Builder::new().name("flowcell-store".into());
         let writing = (writer.clone(), queue.clone());
         let writing = thread.spawn(move || Writer::run(&writing.0, &writing.1)).map_err(|error| unusable(&error))?;
-        Ok(SqliteStore { queue, reader, visible, writer, writing: Some(writing), _owner: owner })
+        Ok(SqliteStore { queue, reader, visible, writer, writing: Some(writing), on_failure, _owner: owner })
     }
 
     /// Writes nothing any more that nobody waits for, so that a process that is killed loses all that it may lose. For
@@ -271,7 +273,15 @@ impl SqliteStore {
     ) -> Result<Option<(Value, u64)>, StoreError> {
         match visible.state.get(&(tenant.clone(), flow.to_owned(), key.to_owned())) {
             Some(found) => Ok(Some(found.clone())),
-            None => self.reader.state(tenant, flow, key),
+            None => self.reader.state(tenant, flow, key).map_err(|unread| match unread {
+                Unread::Value(error) => error,
+                // What happened is on a disk that cannot be read: no run may go on, or fail, as if it were known.
+                Unread::Database(error) => {
+                    let error = StoreError(format!("it cannot be read: {error}").into());
+                    (self.on_failure)(&error);
+                    error
+                }
+            }),
         }
     }
 }

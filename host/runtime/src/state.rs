@@ -12,7 +12,7 @@ use crate::{
     agents::Agents,
     call_log::CallLog,
     fact::{BlockReason, CancelReason, RunEnd, ScopeId, TaskKey, Write},
-    limits::{MAX_IDLE_RESUMES, MAX_RUN_EVENTS},
+    limits::{MAX_IDLE_RESUMES, MAX_RUN_BYTES, MAX_RUN_EVENTS},
 };
 
 /// A run, folded from its facts by [`RunState::apply`].
@@ -50,6 +50,10 @@ pub struct RunState {
     pub(crate) events: u64,
     /// How many events the run may have.
     pub(crate) max_events: u64,
+    /// How large they are together.
+    pub(crate) bytes: u64,
+    /// How large they may be together.
+    pub(crate) max_bytes: u64,
 }
 
 /// One pass through a body, or the flow itself.
@@ -214,6 +218,8 @@ impl RunState {
             end: None,
             events: 0,
             max_events: MAX_RUN_EVENTS,
+            bytes: 0,
+            max_bytes: MAX_RUN_BYTES,
         }
     }
 
@@ -229,6 +235,11 @@ impl RunState {
         let nodes = graph.body(scope.body).nodes.iter().zip(&scope.tasks);
         let recorded = nodes.filter_map(|(node, task)| Some((graph.node(*node).id.0.clone(), task.output.clone()?)));
         Json::object(recorded)
+    }
+
+    /// Whether it has more, or larger, events than a run may have.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.events > self.max_events || self.bytes > self.max_bytes
     }
 
     /// How the run ended, if it did.
@@ -259,6 +270,11 @@ impl RunState {
     /// Whether its process has died so often, without the run moving on, that nobody drives it by itself any more.
     pub(crate) fn crash_loops(&self) -> bool {
         self.idle_resumes > MAX_IDLE_RESUMES
+    }
+
+    /// Whether its process has died so often, without the run moving on, that it is tried one last time.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.idle_resumes + 1 == MAX_IDLE_RESUMES
     }
 
     /// The address of a task: `approve`, or `process[3].approve`.
@@ -322,13 +338,15 @@ impl PartialEq for RunState {
             end,
             events,
             max_events: _,
+            bytes,
+            max_bytes: _,
         } = self;
         Arc::ptr_eq(graph, &other.graph)
             && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)
             && (cancel, idle_resumes, end) == (&other.cancel, &other.idle_resumes, &other.end)
-            && *events == other.events
+            && (events, bytes) == (&other.events, &other.bytes)
     }
 }
 

@@ -1,11 +1,15 @@
 //! JSON values that share their parts: cloning any part costs one reference count.
 
+mod measure;
+
 use std::{fmt, sync::Arc};
 
 use indexmap::IndexMap;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 pub use serde_json::Number;
+
+pub use measure::Misfit;
 
 /// The members of a JSON object, in the order in which they were written.
 pub type Object = IndexMap<Arc<str>, Json>;
@@ -29,7 +33,7 @@ pub enum Json {
 }
 
 impl Json {
-    /// Parses one JSON text. Nesting deeper than 128 is an error.
+    /// Parses one JSON text. Nesting deeper than [`JSON_DEPTH`](crate::limits::JSON_DEPTH) is an error.
     pub fn parse(text: &str) -> Result<Json, serde_json::Error> {
         serde_json::from_str(text)
     }

@@ -30,6 +30,9 @@ pub const GROUPS: usize = 10_000;
 /// Lists and objects inside each other, in bindings and in results.
 pub const DEPTH: usize = 128;
 
+/// Lists and objects inside each other in JSON text that is read, and in values that are measured.
+pub const JSON_DEPTH: usize = 127;
+
 /// Operators inside each other in one condition.
 pub const CONDITION_DEPTH: usize = 64;
 

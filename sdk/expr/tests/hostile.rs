@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use flowcell_expr::{Binding, Condition, Json, limits};
+use flowcell_expr::{Binding, Condition, Json, json::Misfit, limits};
 
 fn roots() -> Json {
     let long: Arc<str> = "a".repeat(limits::TEXT_BYTES / 2).into();
@@ -163,4 +163,26 @@ fn values_are_not_copied() {
         };
         assert!(Arc::ptr_eq(before, after), "{source}");
     }
+}
+
+#[test]
+fn a_value_is_measured_as_text_and_not_as_it_is_shared() {
+    let text = r#"{"a":[1,true,null,"xyz"],"b":{}}"#;
+    let size = Json::parse(text).unwrap().measure(1_000).unwrap() as usize;
+    assert!(size.abs_diff(text.len()) < 24, "{size} for {text}");
+    // Thirty lists, each of which holds the one before twice: a billion values to whoever writes them down.
+    let doubled = (0..30).fold(Json::from("x"), |inner, _| Json::array([inner.clone(), inner]));
+    assert_eq!(doubled.measure(1 << 20), Err(Misfit::Bytes(1 << 20)));
+    assert_eq!(doubled.measure(1 << 20).unwrap_err().to_string(), "is larger than 1 MiB");
+}
+
+#[test]
+fn a_value_is_as_deep_as_text_may_be() {
+    let nested = |depth| (0..depth).fold(Json::Null, |inner, _| Json::array([inner]));
+    for (depth, fits) in [(limits::JSON_DEPTH, true), (limits::JSON_DEPTH + 1, false)] {
+        let text = "[".repeat(depth) + "null" + &"]".repeat(depth);
+        assert_eq!(Json::parse(&text).is_ok(), fits, "{depth}");
+        assert_eq!(nested(depth).measure(1 << 20).is_ok(), fits, "{depth}");
+    }
+    assert_eq!(nested(1_000).measure(1 << 20), Err(Misfit::Depth));
 }

@@ -1,8 +1,11 @@
 //! A machine that goes bad, for Linux: loaded with `LD_PRELOAD`, it stands before functions of the C library.
 //!
 //! `BAD_DISK=write:7` says that the seventh write to a store is cut short, and that there is no space for any later one;
-//! `BAD_DISK=sync:3` that the third attempt to make a store durable fails, and no other. Files that are not a store's are
-//! left alone. When something goes wrong, the file `bad-disk` is made in the current folder.
+//! `BAD_DISK=sync:3` that the third attempt to make a store durable fails, and no other; `BAD_DISK=read:5` that the fifth
+//! read of a store and every later one fails; `BAD_DISK=die:9` that the process is killed at the ninth moment. There are
+//! two for everything that is made durable together: its first write, of which half is done, and the attempt to make it
+//! durable. Files that are not a store's are left alone. When something goes wrong, the file `bad-disk` is made in the
+//! current folder.
 //!
 //! `BAD_CLOCK=-3600` says by how many seconds the calendar's clock is wrong.
 
@@ -11,17 +14,19 @@ use std::{
     mem::transmute,
     sync::{
         OnceLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 const EIO: c_int = 5;
+const KILL: c_int = 9;
 const ENOSPC: c_int = 28;
 const NEXT: *mut c_void = -1_isize as *mut c_void;
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
     fn __errno_location() -> *mut c_int;
+    fn raise(signal: c_int) -> c_int;
 }
 
 /// The function that would have been called.
@@ -56,9 +61,30 @@ enum Fate {
     Good,
     Short,
     Full,
+    /// Half of it is written, and nothing is done any more.
+    Last,
+}
+
+/// Whether this is where the process ends.
+fn is_last(file: c_int, makes_durable: bool) -> bool {
+    static MOMENTS: AtomicU64 = AtomicU64::new(0);
+    static WRITTEN: AtomicBool = AtomicBool::new(false);
+    let Some(last) = bad_from("die").filter(|_| is_store(file)) else { return false };
+    let was_written = WRITTEN.swap(!makes_durable, Ordering::SeqCst);
+    was_written == makes_durable && MOMENTS.fetch_add(1, Ordering::SeqCst) + 1 == last
+}
+
+/// Ends the process without warning.
+fn die() -> ! {
+    tell();
+    unsafe { raise(KILL) };
+    std::process::abort()
 }
 
 fn write_fate(file: c_int) -> Fate {
+    if is_last(file, false) {
+        return Fate::Last;
+    }
     static WRITES: AtomicU64 = AtomicU64::new(0);
     let Some(bad) = bad_from("write").filter(|_| is_store(file)) else { return Fate::Good };
     match WRITES.fetch_add(1, Ordering::SeqCst) + 1 {
@@ -71,7 +97,20 @@ fn write_fate(file: c_int) -> Fate {
     }
 }
 
+fn read_is_good(file: c_int) -> bool {
+    static READS: AtomicU64 = AtomicU64::new(0);
+    let bad = bad_from("read").filter(|_| is_store(file));
+    let good = bad.is_none_or(|bad| READS.fetch_add(1, Ordering::SeqCst) + 1 < bad);
+    if !good {
+        tell();
+    }
+    good
+}
+
 fn sync_is_good(file: c_int) -> bool {
+    if is_last(file, true) {
+        die();
+    }
     static SYNCS: AtomicU64 = AtomicU64::new(0);
     let bad = bad_from("sync").filter(|_| is_store(file));
     let good = bad.is_none_or(|bad| SYNCS.fetch_add(1, Ordering::SeqCst) + 1 != bad);
@@ -81,6 +120,8 @@ fn sync_is_good(file: c_int) -> bool {
     good
 }
 
+type Read = unsafe extern "C" fn(c_int, *mut c_void, usize) -> isize;
+type ReadAt = unsafe extern "C" fn(c_int, *mut c_void, usize, i64) -> isize;
 type Write = unsafe extern "C" fn(c_int, *const c_void, usize) -> isize;
 type WriteAt = unsafe extern "C" fn(c_int, *const c_void, usize, i64) -> isize;
 type Sync = unsafe extern "C" fn(c_int) -> c_int;
@@ -93,6 +134,10 @@ unsafe extern "C" fn write(file: c_int, bytes: *const c_void, count: usize) -> i
         Fate::Good => unsafe { write(file, bytes, count) },
         Fate::Short => unsafe { write(file, bytes, count / 2) },
         Fate::Full => fail(ENOSPC),
+        Fate::Last => {
+            unsafe { write(file, bytes, count / 2) };
+            die()
+        }
     }
 }
 
@@ -102,7 +147,32 @@ unsafe fn write_at(name: &CStr, file: c_int, bytes: *const c_void, count: usize,
         Fate::Good => unsafe { write(file, bytes, count, at) },
         Fate::Short => unsafe { write(file, bytes, count / 2, at) },
         Fate::Full => fail(ENOSPC),
+        Fate::Last => {
+            unsafe { write(file, bytes, count / 2, at) };
+            die()
+        }
     }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn read(file: c_int, bytes: *mut c_void, count: usize) -> isize {
+    let read: Read = unsafe { transmute(next(c"read")) };
+    if read_is_good(file) { unsafe { read(file, bytes, count) } } else { fail(EIO) }
+}
+
+unsafe fn read_at(name: &CStr, file: c_int, bytes: *mut c_void, count: usize, at: i64) -> isize {
+    let read: ReadAt = unsafe { transmute(next(name)) };
+    if read_is_good(file) { unsafe { read(file, bytes, count, at) } } else { fail(EIO) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pread(file: c_int, bytes: *mut c_void, count: usize, at: i64) -> isize {
+    unsafe { read_at(c"pread", file, bytes, count, at) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pread64(file: c_int, bytes: *mut c_void, count: usize, at: i64) -> isize {
+    unsafe { read_at(c"pread64", file, bytes, count, at) }
 }
 
 #[unsafe(no_mangle)]
@@ -133,6 +203,7 @@ unsafe extern "C" fn ftruncate64(file: c_int, length: i64) -> c_int {
     match write_fate(file) {
         Fate::Good => unsafe { truncate(file, length) },
         Fate::Short | Fate::Full => fail(ENOSPC) as c_int,
+        Fate::Last => die(),
     }
 }
 

@@ -5,7 +5,7 @@ mod ask;
 pub(super) mod duration;
 mod events;
 pub(super) mod inputs;
-mod interrupt;
+pub(super) mod interrupt;
 mod lines;
 mod plan;
 mod progress;
@@ -21,7 +21,12 @@ use flowcell::{
 };
 
 use self::{
-    answers::Refusals, ask::Asker, events::EventWriter, interrupt::Interrupts, progress::Progress, screen::Screen,
+    answers::Refusals,
+    ask::Asker,
+    events::EventWriter,
+    interrupt::{Interruption, Interrupts},
+    progress::Progress,
+    screen::Screen,
 };
 use super::{PackArgs, Place, StoreArgs};
 use crate::{
@@ -212,6 +217,8 @@ pub(super) struct Session {
     progress: Option<Arc<Progress>>,
     events: Option<Arc<EventWriter>>,
     asker: Option<Arc<Asker>>,
+    /// The run outlives the process.
+    durable: bool,
 }
 
 impl Session {
@@ -225,7 +232,8 @@ impl Session {
             let progress = Progress::new(screen.clone(), flow);
             Arc::new(if asker.is_some() { progress.without_questions() } else { progress })
         });
-        Ok(Session { screen, progress, events, asker })
+        let durable = !matches!(args.store.place()?, Place::Memory);
+        Ok(Session { screen, progress, events, asker, durable })
     }
 
     pub(super) fn options(&self, args: &RunArgs, input: Json) -> RunOptions {
@@ -258,12 +266,12 @@ impl Session {
         args.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value))).collect()
     }
 
-    /// Runs to the end, or until nobody is there to answer. The second value says whether somebody interrupted it.
-    fn run(&self, runner: FlowRunner, flow: &str) -> Result<(RunResult, bool), Problem> {
+    /// Runs to the end, or until nobody is there to answer. The second value says who interrupted it.
+    fn run(&self, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
         runner.start_session();
-        let interrupts = Interrupts::watch(runner.hub(), self.screen.clone())?;
+        let interrupts = Interrupts::watch(runner.hub(), self.screen.clone(), self.durable)?;
         let result = runtime.block_on(async {
             match &self.asker {
                 None => runner.run().await,
@@ -272,11 +280,11 @@ impl Session {
         });
         // Attempts that were abandoned are not waited for.
         runtime.shutdown_background();
-        Ok((result, interrupts.happened()))
+        Ok((result, interrupts.which()))
     }
 
     /// Runs to the end, and takes the front ends away.
-    pub(super) fn until_end(&self, runner: FlowRunner) -> Result<(RunResult, bool), Problem> {
+    pub(super) fn until_end(&self, runner: FlowRunner) -> Result<(RunResult, Interruption), Problem> {
         let flow = runner.flow().to_owned();
         let ended = self.run(runner, &flow)?;
         self.close();

@@ -19,6 +19,7 @@ fn accept(place: &mut Place, run: &str, flow: &str) {
     place.claims.accepted.insert(run.to_owned());
 }
 
+/// R25: a run takes its process down wherever it is driven.
 #[test]
 fn a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     let mut place = Place::new(1, 0);
@@ -31,8 +32,9 @@ fn a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     for (life, other) in LIVES.iter().enumerate() {
         accept(&mut place, other, other);
         let driving = place.start(&["drive", "--packs", packs]);
-        // One line says that it drives, one that the other run has ended.
-        assert!(driving.await_lines(2, PATIENCE), "{:?}", driving.errors());
+        // One line says that it drives, one that the other run has ended. The third time the run is tried alone.
+        let told = if life + 1 < LIVES.len() { 2 } else { 1 };
+        assert!(driving.await_lines(told, PATIENCE), "{:?}", driving.errors());
         let arrivals = |count: usize| place.ledger.await_arrivals(count, Duration::from_millis(50));
         while poisoned(&place) <= life {
             assert!(!driving.is_silent(), "{:?}", driving.errors());
@@ -61,4 +63,38 @@ fn a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     let wrong = place.check();
     println!("{} processes killed by one run, {} violations", place.kills, wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// R25: what was under way each time beside such a run is not taken for one.
+#[test]
+fn a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_process() {
+    let mut place = Place::new(1, 0);
+    let packs = PACKS.to_str().unwrap();
+    accept(&mut place, "poison", "send");
+    accept(&mut place, "beside", "send");
+    // Nobody is answered before the process dies.
+    place.ledger.hold(Some(""));
+    let arrived = |place: &Place, errand: &str| {
+        place.ledger.book().arrivals.iter().filter(|one| one.errand == format!("{errand}/send")).count()
+    };
+    for life in 0..3 {
+        let driving = place.start(&["drive", "--packs", packs]);
+        let both = life < 2;
+        while arrived(&place, "poison") <= life || (both && arrived(&place, "beside") <= life) {
+            assert!(!driving.is_silent(), "{:?}", driving.errors());
+            place.ledger.await_arrivals(place.ledger.arrived() + 1, Duration::from_millis(20));
+        }
+        place.kill(driving);
+    }
+    assert_eq!(arrived(&place, "beside"), 2, "it began while the other was tried alone");
+    place.ledger.hold(None);
+    let driven = place.done(&["drive", "--once", "--packs", packs]);
+    assert!(driven.status.success(), "{}", told(&driven));
+    let standings: Vec<_> =
+        checker::runs(&place.store()).into_iter().map(|run| (run.name, run.standing, run.attention)).collect();
+    let expected = [("poison", "parked", true), ("beside", "succeeded", false)];
+    assert_eq!(standings, expected.map(|(name, standing, attention)| (name.into(), standing.into(), attention)));
+    let resumed = place.done(&["runs", "resume", "poison", "--quiet"]);
+    assert!(resumed.status.success(), "{}", told(&resumed));
+    assert_eq!(place.check(), Vec::<String>::new());
 }

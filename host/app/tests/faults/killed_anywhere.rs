@@ -44,7 +44,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// What ends a life.
 #[derive(Clone, Copy, Debug)]
-enum After {
+pub(crate) enum After {
     Events(usize),
     Arrivals(usize),
     /// Whatever it does, so long after its start.
@@ -52,7 +52,7 @@ enum After {
 }
 
 /// One life of a run. True: it was killed where it was meant to be.
-fn live(place: &mut Place, case: &Case, after: After) -> bool {
+pub(crate) fn live(place: &mut Place, case: &Case, after: After) -> bool {
     let mut arguments = Place::watched(&case.flow, RUN);
     arguments.extend(case.arguments.iter().map(String::as_str));
     let (life, arrived) = (place.start(&arguments), place.ledger.arrived());

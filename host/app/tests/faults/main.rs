@@ -8,16 +8,20 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
+mod cancelled;
 mod checker;
 mod clocks;
 mod crash_loop;
 mod dice;
+mod every_commit;
 #[path = "../guests/mod.rs"]
 mod guests;
 mod killed;
 mod killed_anywhere;
 mod ledger;
 mod process;
+#[cfg(feature = "sabotage")]
+mod sabotaged;
 mod stopped;
 mod storage;
 mod wrong;

@@ -32,6 +32,8 @@ pub(crate) struct Place {
     pub(crate) ledger: Ledger,
     pub(crate) claims: Claims,
     pub(crate) kills: usize,
+    /// What the processes are told beside their arguments.
+    pub(crate) settings: Vec<(&'static str, &'static str)>,
 }
 
 impl Place {
@@ -43,7 +45,7 @@ impl Place {
             let text = fs::read_to_string(&flow).unwrap().replace("ORIGIN", &ledger.origin());
             fs::write(folder.path().join(flow.file_name().unwrap()), text).unwrap();
         }
-        Place { folder, ledger, claims: Claims::default(), kills: 0 }
+        Place { folder, ledger, claims: Claims::default(), kills: 0, settings: Vec::new() }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -64,7 +66,10 @@ impl Place {
     pub(crate) fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
         command.current_dir(self.folder()).env("FLOWCELL_CACHE", cache).stdin(Stdio::null());
-        command.env("FLOWCELL_ALLOW_PRIVATE", self.ledger.address()).env_remove("FLOWCELL_STATE")
+        let providers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/agents/providers.yaml");
+        command.env("FLOWCELL_PROVIDERS", providers).env_remove("FLOWCELL_STORE").env_remove("FLOWCELL_STATE");
+        command.envs(self.settings.iter().copied());
+        command.env("FLOWCELL_ALLOW_PRIVATE", self.ledger.address())
     }
 
     pub(crate) fn done(&self, arguments: &[&str]) -> Output {

@@ -1,4 +1,4 @@
-//! A process that stands still for a while, as on a machine that was suspended.
+//! A process that stands still for a while, as on a machine that was suspended, and one that is told to end.
 
 use std::{thread, time::Duration};
 
@@ -46,4 +46,29 @@ edges: [{ from: one, to: two }]
     }
     let wrong = place.check();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_process_that_is_told_to_end_hears_what_became_of_its_calls() {
+    let mut place = Place::new(1, 0);
+    let packs = PACKS.to_str().unwrap();
+    let accepted = place.done(&["run", "pay.yaml", "--run-id", "r", "--detach", "--quiet", "--packs", packs]);
+    assert!(accepted.status.success(), "{}", told(&accepted));
+    place.claims.accepted.insert("r".into());
+    place.ledger.hold(Some(""));
+    let driving = place.start(&["drive", "--packs", packs]);
+    assert!(place.ledger.await_arrivals(1, Duration::from_secs(60)), "{:?}", driving.errors());
+    driving.signal("TERM");
+    // One line says that it drives, one that it stops. Only now the call is answered.
+    assert!(driving.await_lines(2, Duration::from_secs(60)), "{:?}", driving.errors());
+    place.ledger.hold(None);
+    let (code, _, said) = driving.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("r  parked  pay"), "{said}");
+    assert_eq!(place.ledger.arrived(), 1, "a call began while the process was to end");
+    // Nobody has to say what became of the call, though it must not be made twice.
+    let driven = place.done(&["drive", "--once", "--packs", packs]);
+    assert!(driven.status.success(), "{}", told(&driven));
+    assert_eq!(place.ledger.arrived(), 2);
+    assert_eq!(place.check(), Vec::<String>::new());
 }

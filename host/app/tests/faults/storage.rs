@@ -75,6 +75,63 @@ fn a_disk_that_fails_to_make_durable_loses_nothing() {
     assert!(faults > 10);
 }
 
+/// R8: reads that fail. Whoever cannot read what happened does not go on from it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_cannot_be_read_loses_nothing() {
+    let step = 11_usize.div_ceil(scale());
+    let (mut faults, mut wrong) = (0, Vec::new());
+    for flow in ["send.yaml", "ask.yaml"] {
+        // From the beginning, and from where a run was left.
+        for left in [false, true] {
+            let (found, why) = unreadable(&case(flow), left, step);
+            faults += found;
+            wrong.extend(why);
+        }
+    }
+    println!("{faults} processes with a disk that could not be read, {} violations", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(faults > 20);
+}
+
+/// Runs a flow on a disk whose reads fail from some point on, for every so many reads.
+#[cfg(target_os = "linux")]
+fn unreadable(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
+    let library = crate::guests::bad_machine();
+    let (mut faults, mut wrong) = (0, Vec::new());
+    for number in (1..).step_by(step) {
+        let mut place = Place::new(1, 0);
+        if left {
+            let mut arguments = Place::watched(&case.flow, RUN);
+            arguments.extend(case.arguments.iter().map(String::as_str));
+            let life = place.start(&arguments);
+            place.ledger.await_arrivals(1, std::time::Duration::from_secs(60));
+            place.kill(life);
+        }
+        let mut arguments = Place::watched(&case.flow, RUN);
+        arguments.extend(case.arguments.iter().map(String::as_str));
+        let bad = format!("read:{number}");
+        let life = Life::of(place.flowcell(&arguments).env("LD_PRELOAD", &library).env("BAD_DISK", &bad));
+        let (code, lines, said) = life.end();
+        place.note(&lines);
+        let hit = place.folder().join("bad-disk").exists();
+        // What SQLite has in memory may be all that a run needs.
+        let clean = matches!(code, Some(0 | 3)) || (hit && said.contains("store") && matches!(code, Some(1 | 2 | 74)));
+        let mut found = Vec::new();
+        if !clean || said.contains("panicked") {
+            found.push(format!("it ended with {code:?}: {said}"));
+        }
+        found.extend(end(&mut place, case).err());
+        found.extend(place.check());
+        wrong.extend(found.into_iter().map(|why| format!("{} (left {left}) with {bad}: {why}", case.flow)));
+        if !hit {
+            break;
+        }
+        faults += 1;
+    }
+    (faults, wrong)
+}
+
 #[test]
 fn files_that_may_not_grow_lose_nothing() {
     let case = case("wait.yaml");

@@ -1,11 +1,14 @@
 //! `flowcell:node/context`: the parts of a task, read by path.
 
-use flowcell_contract::{Json, Value};
+use flowcell_contract::{Json, VALUE_BYTES, Value, code};
 
 use super::Sandbox;
-use crate::bindings::{
-    context::{Host, Part},
-    types,
+use crate::{
+    bindings::{
+        context::{Host, Part},
+        types,
+    },
+    failure::Stop,
 };
 
 impl Sandbox {
@@ -44,11 +47,16 @@ impl Sandbox {
 
 impl Host for Sandbox {
     fn get_json(&mut self, part: Part, path: types::Path) -> wasmtime::Result<Option<String>> {
+        let Some(found) = self.at(part, &path) else { return Ok(None) };
+        // What bindings have put together shares its parts; as text each is there again.
+        if let Err(misfit) = found.measure(VALUE_BYTES) {
+            return Err(Stop::with(code::INVALID_INPUT, format!("what the node reads of its input {misfit}")));
+        }
         if path.is_empty() {
             // The text of a whole part is made once, and often it is there already.
             return Ok(self.part(part).map(|value| value.text().to_owned()));
         }
-        Ok(self.at(part, &path).map(Json::to_text))
+        Ok(Some(found.to_text()))
     }
 
     fn get_text(&mut self, part: Part, path: types::Path) -> wasmtime::Result<Option<String>> {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use flowcell_contract::{Attempt, NodeRunner, Step, StepResult, code};
+use flowcell_contract::{Attempt, Json, NodeRunner, Step, StepResult, Value, code};
 use flowcell_engine::{Config, Engine, Limits, Pack};
 use futures_util::future::{Either, select};
 
@@ -50,6 +50,16 @@ async fn each_ends_with_its_code_and_the_neighbour_goes_on() {
         ("log-unasked", code::DENIED, "- { name: log, reason: "),
         ("state-unasked", code::DENIED, "`hostile.state-unasked` used `state`"),
         ("http-unasked", code::DENIED, "`hostile.http-unasked` used `http`"),
+        ("cache-unasked", code::DENIED, "`hostile.cache-unasked` used `cache`"),
+        ("metrics-unasked", code::DENIED, "- { name: metrics, reason: "),
+        ("model-unasked", code::DENIED, "- { name: model, reason: "),
+        ("model-started", code::DENIED, "`hostile.model-started` used `model`"),
+        ("tools-unasked", code::DENIED, "- { name: tools, reason: "),
+        ("tools-called", code::DENIED, "`hostile.tools-called` used `tools`"),
+        ("tools-started", code::DENIED, "`hostile.tools-started` used `tools`"),
+        ("agent-unasked", code::DENIED, "- { name: agent, reason: "),
+        ("agent-told", code::DENIED, "`hostile.agent-told` used `agent`"),
+        ("agent-closed", code::DENIED, "`hostile.agent-closed` used `agent`"),
         ("take-nothing", code::INVALID_INPUT, "call 7 has no answer to take"),
         ("listen-flood", code::LIMIT_EXCEEDED, "host calls"),
         ("random-huge", code::TRAP, "exceeds limit"),
@@ -63,13 +73,61 @@ async fn each_ends_with_its_code_and_the_neighbour_goes_on() {
     ];
     for (name, code, message) in cases {
         let hostile = run(&engine, attempt(&pack, &format!("hostile.{name}"), r#"{"n":1}"#));
-        let ((result, _), ()) = tokio::join!(hostile, echo(&engine, &pack));
+        let ((result, calls), ()) = tokio::join!(hostile, echo(&engine, &pack));
+        if code == code::DENIED {
+            let asked = ["log", "metrics", "state", "cache", "http", "model", "tools", "agent"];
+            assert!(asked.iter().all(|interface| calls.count(interface) == 0), "{name}: a call came through");
+        }
         let failure = result.expect_err(name);
         assert_eq!(failure.code, code, "{name}: {failure}");
         assert!(failure.message.contains(message), "{name}: {failure}");
         assert!(!failure.retryable, "{name}");
         assert!(failure.message.len() < 1_300 && !failure.message.contains(char::is_control), "{name}: {failure}");
     }
+}
+
+/// A value that is nested so deep.
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(Json::Null, |inner, _| Json::object([("a", inner)])).into()
+}
+
+#[tokio::test]
+async fn what_is_handed_on_is_no_deeper_than_json_may_be() {
+    let (engine, pack) = engine(Config::default());
+    let wrapped = async |depth| {
+        let attempt = Attempt { input: nested(depth), ..attempt(&pack, "hostile.wrap", "null") };
+        run(&engine, attempt).await.0
+    };
+    let Ok(Step::Done(deep)) = wrapped(126).await else { panic!("126 and one more are not too deep") };
+    // Whatever a node gives, others can read.
+    assert_eq!(Value::parse(deep.text()).unwrap(), deep);
+    let failure = wrapped(127).await.unwrap_err();
+    assert_eq!(failure.code, code::INVALID_OUTPUT);
+    assert!(failure.message.contains("nested deeper than 127; hand on less"), "{failure}");
+    // What bindings have put together may be deeper; nobody could read it in the sandbox.
+    let read = Attempt { input: nested(128), ..attempt(&pack, "hostile.copy", "null") };
+    let failure = run(&engine, read).await.0.unwrap_err();
+    assert_eq!((failure.code.as_str(), failure.message.contains("deeper than 127")), (code::INVALID_INPUT, true));
+}
+
+#[tokio::test]
+async fn what_is_handed_on_twice_counts_twice() {
+    let (engine, pack) = engine(Config::default());
+    let mut input = Value::from(Json::object([("a", Json::from("x".repeat(20 << 20)))]));
+    for fits in [true, false] {
+        let attempt = Attempt { input: input.clone(), ..attempt(&pack, "hostile.double", "null") };
+        match run(&engine, attempt).await.0 {
+            Ok(Step::Done(output)) if fits => input = output,
+            Err(failure) if !fits => {
+                assert_eq!(failure.code, code::OUTPUT_TOO_LARGE);
+                assert!(failure.message.contains("larger than 64 MiB"), "{failure}");
+            }
+            other => panic!("fits {fits}: {:?}", other.map(|_| ())),
+        }
+    }
+    let both = Json::object([("a", input.json().clone()), ("b", input.json().clone())]);
+    let read = Attempt { input: both.into(), ..attempt(&pack, "hostile.copy", "null") };
+    assert_eq!(run(&engine, read).await.0.unwrap_err().code, code::INVALID_INPUT);
 }
 
 #[tokio::test]

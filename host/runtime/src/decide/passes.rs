@@ -4,7 +4,7 @@ use flowcell_contract::{Failure, Json, Value};
 
 use super::Decider;
 use crate::{
-    capture::with_last,
+    capture::{fits, with_last},
     fact::{Fact, PassOutcome, ScopeId, TaskKey},
     limits::DEFAULT_FAN_OUT,
     state::Phase,
@@ -33,7 +33,8 @@ impl Decider<'_> {
             let failure = each.failure.clone();
             if each.done == count || (failure.is_some() && rest.passes.is_empty()) {
                 let results = each.results.iter().map(|result| result.clone().unwrap_or_default());
-                let outcome = failure.map_or_else(|| Ok(Value::from(Json::array(results))), Err);
+                let results = || fits(Json::array(results), "what the passes have given, together,").map(Value::from);
+                let outcome = failure.map_or_else(results, Err);
                 return self.wake(owner, 0, outcome);
             }
             let concurrency = each.fan_out.concurrency.unwrap_or(DEFAULT_FAN_OUT).max(1);

@@ -196,30 +196,46 @@ impl Decider<'_> {
         let state = &*self.state;
         let scope = state.scope(ScopeId::ROOT);
         match state.cancel {
-            Some(CancelReason::Requested) => return RunEnd::Cancelled { outputs: self.state.recorded_outputs() },
+            Some(CancelReason::Requested) => return RunEnd::Cancelled { outputs: self.outputs() },
             Some(CancelReason::TooLarge) => {
-                let message = format!("the run has more than {} events", state.max_events);
+                let what = match state.events > state.max_events {
+                    true => format!("has more than {} events; let it call flows (`control.subflow`)", state.max_events),
+                    false => format!(
+                        "has events of more than {} MiB; hand large values on as files, or let it call flows \
+                         (`control.subflow`)",
+                        state.max_bytes >> 20
+                    ),
+                };
+                let message = format!("the run {what}, each of which is a run of its own");
                 let failure = Failure::new(code::RUN_TOO_LARGE, message);
-                return RunEnd::Failed { outputs: self.state.recorded_outputs(), failure, task: None };
+                return RunEnd::Failed { outputs: self.outputs(), failure, task: None };
             }
             Some(CancelReason::TotalTimeout) => {
                 let limit = state.policy.total_timeout_ms.unwrap_or_default();
                 let message = format!("the run took longer than its totalTimeoutMs of {limit}");
                 let failure = Failure::new(code::TOTAL_TIMEOUT, message);
-                return RunEnd::Failed { outputs: self.state.recorded_outputs(), failure, task: None };
+                return RunEnd::Failed { outputs: self.outputs(), failure, task: None };
             }
             None => {}
         }
         if let Some((task, failure)) = &scope.failure {
             let task = Some(state.address(*task));
-            return RunEnd::Failed { outputs: self.state.recorded_outputs(), failure: failure.clone(), task };
+            return RunEnd::Failed { outputs: self.outputs(), failure: failure.clone(), task };
         }
         match &state.graph.outputs {
-            None => RunEnd::Succeeded { outputs: self.state.recorded_outputs() },
+            None => match capture::fits(self.state.recorded_outputs(), "the outputs of the run's nodes") {
+                Ok(outputs) => RunEnd::Succeeded { outputs },
+                Err(failure) => RunEnd::Failed { outputs: self.outputs(), failure, task: None },
+            },
             Some(outputs) => match capture::render_in(state, ScopeId::ROOT, outputs) {
                 Ok(outputs) => RunEnd::Succeeded { outputs },
-                Err(failure) => RunEnd::Failed { outputs: self.state.recorded_outputs(), failure, task: None },
+                Err(failure) => RunEnd::Failed { outputs: self.outputs(), failure, task: None },
             },
         }
+    }
+
+    /// The outputs of every node of the flow itself; none, if they are too large to be written down together.
+    fn outputs(&self) -> Json {
+        capture::fits(self.state.recorded_outputs(), "the outputs").unwrap_or_else(|_| Json::object::<&str>([]))
     }
 }

@@ -14,6 +14,9 @@ use crate::{
 impl Driver {
     pub(super) fn obey(&mut self, command: Command) {
         match command {
+            Command::Stop => self.stop(),
+            // What begins now would only be cut off: it is asked for again when the attempt is repeated.
+            Command::Call { .. } | Command::CallAgain { .. } if self.stopping.is_some() => {}
             Command::Bring(input) => _ = self.bring(*input),
             Command::Call { task, attempt, record, outgoing, reply } => {
                 self.call(task, attempt, record, outgoing, reply);

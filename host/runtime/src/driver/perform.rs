@@ -14,6 +14,7 @@ use crate::{
     outstanding::Timer,
     ports::{Record, Unit},
     result::Rest,
+    sabotage,
     state::Phase,
     world::Pinned,
 };
@@ -92,7 +93,7 @@ impl Driver {
             self.site.clone(),
             attempting,
             writes,
-            task.calls.as_deref(),
+            task.calls.as_deref().filter(|_| !sabotage::deduplication_is_off()),
             task.agents.as_deref(),
         ));
         calls.wait_until(task.wait_until);
@@ -177,6 +178,9 @@ impl Driver {
     }
 
     pub(super) fn start_child(&mut self, key: TaskKey, call: &FlowCall) {
+        if self.stopping.is_some() {
+            return;
+        }
         let attempt = self.state.task(key).attempt;
         let commands = self.site.commands.clone();
         let end = move |result| Command::ChildEnded { task: key, attempt, result };
@@ -190,7 +194,7 @@ impl Driver {
         driver.parent = Some((commands.clone(), key));
         let driving = tokio::spawn(async move {
             driver.drive(begin, false).await;
-            if driver.is_refused() {
+            if driver.is_refused() || driver.has_stopped() {
                 // Whoever drives the tree now goes on with this run too.
                 return;
             }

@@ -17,6 +17,7 @@ use crate::{
     hub::HubError,
     ports::{Durable, Standing, Unit},
     result::RunStatus,
+    sabotage,
 };
 
 /// Something that waits for the journal.
@@ -58,6 +59,11 @@ impl Trail {
         self.told
     }
 
+    /// Whether everything before `seq` is on stable storage.
+    fn is_durable(&self, seq: u64) -> bool {
+        seq <= self.durable.next_seq() || sabotage::forcing_is_off()
+    }
+
     /// Holds something back until everything before `seq` is durable.
     pub(super) fn add(&mut self, seq: u64, deferred: Deferred) {
         self.waiting.push_back((seq, deferred));
@@ -75,7 +81,7 @@ impl Trail {
     /// The next that may go.
     pub(super) fn next(&mut self) -> Option<Deferred> {
         let (seq, first) = self.waiting.front()?;
-        let held = *seq > self.durable.next_seq() || matches!(first, Deferred::Follow(child) if !child.is_finished());
+        let held = !self.is_durable(*seq) || matches!(first, Deferred::Follow(child) if !child.is_finished());
         if held {
             return None;
         }
@@ -90,10 +96,9 @@ impl Trail {
         if self.durable.is_refused() {
             return Poll::Ready(());
         }
-        let Some((seq, first)) = self.waiting.front_mut() else { return Poll::Pending };
-        if *seq > self.durable.next_seq() {
-            return Poll::Pending;
-        }
+        let Some(seq) = self.waiting.front().map(|(seq, _)| *seq) else { return Poll::Pending };
+        let durable = self.is_durable(seq);
+        let Some((_, first)) = self.waiting.front_mut().filter(|_| durable) else { return Poll::Pending };
         match first {
             // A finished task is not asked twice: the next poll finds it finished.
             Deferred::Follow(child) if !child.is_finished() => Pin::new(child).poll(context).map(drop),

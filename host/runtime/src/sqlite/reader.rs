@@ -28,6 +28,20 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
+/// Why a value cannot be read.
+pub(super) enum Unread {
+    /// The database cannot be, and so nothing in it.
+    Database(rusqlite::Error),
+    /// This value is damaged.
+    Value(StoreError),
+}
+
+impl From<rusqlite::Error> for Unread {
+    fn from(error: rusqlite::Error) -> Unread {
+        Unread::Database(error)
+    }
+}
+
 impl Reader {
     /// Opens the store in a folder to read it, beside its owner if there is one. One that an older version has written is
     /// upgraded first, which needs that nobody owns it.
@@ -155,7 +169,7 @@ impl Reader {
         Ok(connection.prepare_cached(sql)?.query_row(params![tenant.as_str()], |row| row.get(0))?)
     }
 
-    pub(super) fn state(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
+    pub(super) fn state(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, Unread> {
         let mut connection = lock(&self.0);
         let transaction = connection.transaction()?;
         let sql = "SELECT value, cuts, version FROM state WHERE tenant = ? AND flow = ? AND key = ?";
@@ -163,7 +177,8 @@ impl Reader {
         let entry = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?));
         let found = select.query_row(params![tenant.as_str(), flow, key], entry).optional()?;
         let Some((text, cuts, version)) = found else { return Ok(None) };
-        let damaged = |why| StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into());
+        let damaged =
+            |why| Unread::Value(StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into()));
         let text = CutOut::new(&transaction, tenant).put_back(text, cuts.as_deref()).map_err(damaged)?;
         let value = Value::parse(text).map_err(|error| damaged(format!("it is not JSON: {error}")))?;
         Ok(Some((value, version)))

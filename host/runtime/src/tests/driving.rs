@@ -322,11 +322,26 @@ fn a_channel_sees_everything_and_its_panics_harm_nobody() {
 
 #[test]
 fn a_run_with_too_many_events_is_ended() {
+    let (state, failure) = ended_by(|state| state.max_events = 50);
+    assert!(failure.message.contains("more than 50 events; let it call flows"), "{failure}");
+    assert!(state.events < 80, "{}", state.events);
+}
+
+#[test]
+fn a_run_with_too_large_events_is_ended() {
+    let (state, failure) = ended_by(|state| state.max_bytes = 6 << 10);
+    assert!(failure.message.contains("hand large values on as files"), "{failure}");
+    assert!(state.bytes > 6 << 10 && state.bytes < 9 << 10, "{}", state.bytes);
+    assert!(state.events < 200, "{}", state.events);
+}
+
+/// A run that meets a limit, and what it ends with.
+fn ended_by(limit: impl FnOnce(&mut RunState)) -> (RunState, flowcell_contract::Failure) {
     let mut owner = Planned::new(Plan::Each { items: 100, concurrency: 1, stop: true });
     owner.body = Some(chain(vec![Plan::Done]));
     let scripted = lower(&flow(vec![owner], vec![]), FlowPolicy::default());
     let mut state = RunState::new(Arc::new(scripted.graph), FlowPolicy::default());
-    state.max_events = 50;
+    limit(&mut state);
     let mut dice = super::readiness::Counter(1);
     let input = Json::object::<&str>([]);
     decide(&mut state, Input::Start { input, seed: 1 }, 0, &mut dice).unwrap();
@@ -347,9 +362,9 @@ fn a_run_with_too_many_events_is_ended() {
         )
         .unwrap();
     }
-    let Some(RunEnd::Failed { failure, .. }) = state.end() else { panic!("{:?}", state.end()) };
+    let Some(RunEnd::Failed { failure, .. }) = state.end().cloned() else { panic!("{:?}", state.end()) };
     assert_eq!(failure.code, "run_too_large");
-    assert!(state.events < 80, "{}", state.events);
+    (state, failure)
 }
 
 #[test]

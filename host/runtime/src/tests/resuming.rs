@@ -67,6 +67,43 @@ fn a_run_that_moves_on_is_resumed_again_and_again() {
 }
 
 #[test]
+fn a_run_that_only_waits_is_not_why_its_process_died() {
+    let nodes = [Plan::Ask, Plan::After(1_000)].map(Planned::new).into();
+    let graph = Arc::new(lower(&PlannedBody { nodes, edges: Vec::new() }, FlowPolicy::default()).graph);
+    let mut state = RunState::new(graph, FlowPolicy::default());
+    let mut now = 0;
+    let mut bring = |input, at| {
+        now = at;
+        decide(&mut state, input, now, &mut Counter(1)).unwrap();
+        state.clone()
+    };
+    bring(Input::Start { input: Json::Null, seed: 7 }, 1);
+    for node in 0..2 {
+        let task = TaskKey { scope: ScopeId::ROOT, node: flowcell_flow::graph::NodeIx(node) };
+        let plan = [Plan::Ask, Plan::After(1_000)][node as usize].clone();
+        let result = super::graphs::perform(&plan, 1, None, None).unwrap();
+        bring(Input::Answered { task, attempt: (1, 0), result, writes: Vec::new(), heard: Box::default() }, 1);
+    }
+    for _ in 0..=MAX_IDLE_RESUMES {
+        assert!(!bring(Input::Resume { by_hand: false }, 500).crash_loops());
+    }
+    // The timer is due: what comes of it may be what kills the process.
+    for _ in 0..MAX_IDLE_RESUMES {
+        assert!(!bring(Input::Resume { by_hand: false }, 2_000).crash_loops());
+    }
+    assert!(bring(Input::Resume { by_hand: false }, 2_000).crash_loops());
+}
+
+#[test]
+fn a_run_that_came_to_rest_has_not_harmed_its_process() {
+    let mut state = begun();
+    for _ in 0..2 * MAX_IDLE_RESUMES {
+        assert!(!resume(&mut state, false));
+        bring(&mut state, Input::Park { due: None, needs_attention: false });
+    }
+}
+
+#[test]
 fn nothing_begins_before_the_resume_is_recorded() {
     let mut state = begun();
     state.policy.max_concurrency = 0;

@@ -7,7 +7,7 @@ mod world;
 wit_bindgen::generate!({ path: "../../../wit", world: "flowcell:pack/everything", generate_all });
 
 use flowcell::{
-    host::{http, log, queue, state},
+    host::{agent, cache, http, log, metrics, model, queue, state, tools},
     node::{
         context::{self, Part},
         types::{Choice, Failure, FanOut, FlowCall, Output, Pause, Question, Source, Step, Wake},
@@ -85,6 +85,21 @@ impl exports::flowcell::node::node::Guest for Hostile {
                 http::start_send(&request())?;
                 json("null".into())
             }
+            "cache-unasked" => told(cache::get("a")),
+            "metrics-unasked" => {
+                metrics::measure("a", 1.0, &[]);
+                json("null".into())
+            }
+            "model-unasked" => told(model::generate("{}")),
+            "model-started" => told(model::start_generate("{}")),
+            "tools-unasked" => told(tools::find(&["*".into()])),
+            "tools-called" => told(tools::call("{}")),
+            "tools-started" => told(tools::start_call("{}")),
+            "agent-unasked" => told(agent::open("{}")),
+            "agent-told" => told(agent::tell("a", "state", "{}")),
+            "agent-closed" => told(agent::close("a", Ok("{}"))),
+            "wrap" => handed_on(&["a"]),
+            "double" => handed_on(&["a", "b"]),
             "take-nothing" => {
                 http::take_response(7)?;
                 json("null".into())
@@ -183,6 +198,18 @@ fn rest() -> Result<Step, Failure> {
             ])))
         }
     }
+}
+
+/// A call whose failure is the answer.
+fn told<T>(answer: Result<T, Failure>) -> Result<Step, Failure> {
+    answer?;
+    json("null".into())
+}
+
+/// An object whose members all are the input.
+fn handed_on(keys: &[&str]) -> Result<Step, Failure> {
+    let members = keys.iter().map(|key| (key.to_string(), Source::Input(String::new())));
+    Ok(Step::Done(Output::Object(members.collect())))
 }
 
 fn spin() -> ! {

@@ -14,14 +14,23 @@ use crate::problem::Problem;
 /// More is no input but data, which belongs in a file that a node reads.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Splits `key=value`. The value is JSON where it reads as JSON.
+/// Splits `key=value`. The value is JSON where it reads as JSON. What begins as a list, an object or a quoted text and is
+/// none is a slip, and no text.
 pub(super) fn pair(text: &str) -> Result<(String, Json), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => {
-            Ok((key.to_owned(), Json::parse(value).unwrap_or_else(|_| Json::from(value))))
-        }
-        _ => Err("write it as key=value, for example `-i ticket=T-1`".into()),
-    }
+    let Some((key, value)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {
+        return Err("write it as key=value, for example `-i ticket=T-1`".into());
+    };
+    let json = match Json::parse(value) {
+        Ok(json) => json,
+        Err(error) if value.trim_start().starts_with(['[', '{', '"']) => return Err(no_json(key, value, &error)),
+        Err(_) => Json::from(value),
+    };
+    Ok((key.to_owned(), json))
+}
+
+fn no_json(key: &str, value: &str, error: &serde_json::Error) -> String {
+    let text = Json::from(value).to_text().replace('\'', r"'\''");
+    format!("the value of `{key}` begins as JSON and is none: {error}; to give it as a text: -i '{key}={text}'")
 }
 
 /// The file's members, and over them those of the arguments.

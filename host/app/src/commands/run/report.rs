@@ -3,7 +3,7 @@
 use flowcell::{BlockReason, RunResult, RunStatus, Waiting};
 use serde_json::{Value, json};
 
-use super::{RunArgs, duration, lines::shown_choices};
+use super::{RunArgs, duration, interrupt::Interruption, lines::shown_choices};
 use crate::{
     commands::Place,
     output::put_json,
@@ -15,7 +15,7 @@ use crate::{
 pub(super) fn print(
     args: &RunArgs,
     result: &RunResult,
-    interrupted: bool,
+    interrupted: Interruption,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
     let exit = exit(result.status, interrupted);
@@ -28,7 +28,7 @@ pub(super) fn print(
 }
 
 /// Says to a person what came of a run, and answers how the process ends with it.
-pub(crate) fn explain(args: &RunArgs, result: &RunResult, interrupted: bool, terminal: Terminal) -> Exit {
+pub(crate) fn explain(args: &RunArgs, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Exit {
     match explanation(args, result, interrupted) {
         Some(problem) => terminal.say(&problem.render(terminal.paint())),
         None if args.quiet => {}
@@ -37,10 +37,11 @@ pub(crate) fn explain(args: &RunArgs, result: &RunResult, interrupted: bool, ter
     exit(result.status, interrupted)
 }
 
-fn exit(status: RunStatus, interrupted: bool) -> Exit {
+fn exit(status: RunStatus, interrupted: Interruption) -> Exit {
     match status {
         RunStatus::Succeeded => Exit::Good,
-        RunStatus::Cancelled if interrupted => Exit::Interrupted,
+        RunStatus::Cancelled if interrupted != Interruption::None => Exit::Interrupted,
+        RunStatus::Parked if interrupted == Interruption::Stopped => Exit::Stopped,
         RunStatus::Parked | RunStatus::NeedsAttention => Exit::Parked,
         RunStatus::Failed | RunStatus::Cancelled | RunStatus::Running => Exit::Failed,
     }
@@ -100,11 +101,13 @@ fn waiting(waiting: &Waiting) -> Value {
 }
 
 /// What a person is told of a run that did not succeed.
-fn explanation(args: &RunArgs, result: &RunResult, interrupted: bool) -> Option<Problem> {
-    if result.status == RunStatus::Succeeded {
-        return None;
-    }
-    let mut problem = Problem::ending(exit(result.status, interrupted), headline(result));
+fn explanation(args: &RunArgs, result: &RunResult, interrupted: Interruption) -> Option<Problem> {
+    let exit = match exit(result.status, interrupted) {
+        Exit::Good => return None,
+        Exit::Stopped => return Some(stopped(args, result)),
+        exit => exit,
+    };
+    let mut problem = Problem::ending(exit, headline(result));
     if let Some(error) = &result.error {
         problem = problem.cause(&error.failure.to_string());
         if let Some(details) = &error.failure.details {
@@ -120,6 +123,12 @@ fn explanation(args: &RunArgs, result: &RunResult, interrupted: bool) -> Option<
         });
     }
     Some(hints(args, result).into_iter().fold(problem, Problem::hint))
+}
+
+fn stopped(args: &RunArgs, result: &RunResult) -> Problem {
+    let problem = Problem::ending(Exit::Stopped, format!("the flow `{}` goes on when somebody drives it", result.flow));
+    let (run, state) = (word(result.run_id.as_str()), state(args).unwrap_or_default());
+    problem.hint(format!("`flowcell runs resume {run}{state}` goes on with it, or `flowcell drive{state}`"))
 }
 
 fn headline(result: &RunResult) -> String {

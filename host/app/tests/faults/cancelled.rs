@@ -1,0 +1,146 @@
+//! A run is cancelled wherever it is: nothing begins afterwards, and it stays cancelled whatever becomes of the process.
+
+#![cfg(target_os = "linux")]
+
+use std::time::Duration;
+
+use crate::{
+    checker, guests,
+    killed_anywhere::{Case, RUN, cases},
+    process::{Life, Place, scale, told},
+};
+
+/// Every so many moments of a run's commits it is cancelled; `FLOWCELL_TEST_SCALE` divides it.
+const MOMENTS: usize = 3;
+/// And every so many events, which may be told later than the run has ended.
+const EVENTS: usize = 14;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What becomes of the process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Process {
+    /// It is told, and goes on.
+    Lives,
+    /// It dies once it has acknowledged that it was told.
+    Dies,
+    /// It has died in the middle of a commit, and the run is where the journal ends.
+    IsDead,
+}
+
+/// Asks for the end of the run. True: it is acknowledged; false: the run has ended, or was never there. An error is something
+/// else.
+fn cancel(place: &Place) -> Result<bool, String> {
+    loop {
+        let asked = place.done(&["runs", "cancel", RUN]);
+        match told(&asked) {
+            _ if asked.status.success() => return Ok(true),
+            why if why.contains("run_not_active") || why.contains("there is no run") => return Ok(false),
+            // It has ended while it was asked; nobody owns the store then.
+            why if why.contains("cannot be reached") => {}
+            why => return Err(format!("it was not cancelled: {why}")),
+        }
+    }
+}
+
+/// What came of one run.
+struct Told {
+    /// The run came as far as it was to come.
+    came: bool,
+    cancelled: bool,
+    wrong: Vec<String>,
+}
+
+/// Cancels a run once it has told so many events, or come to such a moment.
+fn tell(case: &Case, at: usize, process: Process) -> Told {
+    let mut place = Place::new(1, 0);
+    let mut arguments = Place::watched(&case.flow, RUN);
+    arguments.extend(case.arguments.iter().map(String::as_str));
+    let mut command = place.flowcell(&arguments);
+    if process == Process::IsDead {
+        command.env("LD_PRELOAD", guests::bad_machine()).env("BAD_DISK", format!("die:{at}"));
+    }
+    let mut life = Some(Life::of(&mut command));
+    let came = match process {
+        Process::IsDead => {
+            let (_, lines, _) = life.take().map(Life::end).unwrap_or_default();
+            place.note(&lines);
+            place.folder().join("bad-disk").exists()
+        }
+        _ => life.as_ref().is_some_and(|life| life.await_lines(at, PATIENCE)),
+    };
+    let asked = cancel(&place);
+    let cancelled = asked == Ok(true);
+    let mut wrong: Vec<String> = asked.err().into_iter().collect();
+    match life {
+        Some(life) if process == Process::Lives => {
+            let (_, lines, said) = life.end();
+            place.note(&lines);
+            wrong.extend(said.contains("panicked").then_some(said));
+        }
+        Some(life) => _ = place.kill(life),
+        None => {}
+    }
+    place.ledger.await_quiet();
+    let (arrived, facts) = (place.ledger.arrived(), facts(&place));
+    let again = place.done(&["runs", "resume", RUN, "--quiet"]);
+    wrong.extend(told(&again).contains("panicked").then(|| told(&again)));
+    if cancelled {
+        let kept = checker::runs(&place.store());
+        let standing = kept.iter().find(|run| run.name == RUN).map_or("gone", |run| run.standing.as_str());
+        if standing != "cancelled" {
+            wrong.push(format!("it is {standing}"));
+        }
+        if place.ledger.arrived() > arrived {
+            wrong.push(format!("{} calls left after it was cancelled", place.ledger.arrived() - arrived));
+        }
+        if process == Process::Lives && self::facts(&place) != facts {
+            wrong.push("something happened after it had ended".into());
+        }
+        wrong.extend(after_cancel(&place));
+        // Who is cancelled does not succeed.
+        wrong.extend(place.check().into_iter().filter(|why| !why.starts_with("I10")));
+    }
+    let wrong = wrong.into_iter().map(|why| format!("{} cancelled at {at}, {process:?}: {why}", case.flow));
+    Told { came, cancelled, wrong: wrong.collect() }
+}
+
+fn facts(place: &Place) -> usize {
+    checker::runs(&place.store()).iter().map(|run| run.facts().len()).sum()
+}
+
+/// What began though its run had been cancelled.
+fn after_cancel(place: &Place) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for run in checker::runs(&place.store()) {
+        let facts = run.facts();
+        let cancelled = facts.iter().position(|(name, _)| name == "CancelRequested").unwrap_or(facts.len());
+        let begins = |name: &str| matches!(name, "TaskReady" | "AttemptStarted" | "CallStarted" | "PassStarted");
+        let begun = facts[cancelled..].iter().filter(|(name, _)| begins(name));
+        wrong.extend(begun.map(|(name, _)| format!("{name} after {} was cancelled", run.name)));
+    }
+    wrong
+}
+
+/// R32: cancel at every point.
+#[test]
+fn a_run_that_is_cancelled_anywhere_ends_and_begins_nothing_more() {
+    let (mut count, mut cancelled, mut wrong) = (0, 0, Vec::new());
+    let mut cancel = |case: &Case, at: usize, process: Process| {
+        let told = tell(case, at, process);
+        count += 1;
+        cancelled += usize::from(told.cancelled);
+        wrong.extend(told.wrong);
+        told.came
+    };
+    let (moments, events) = (MOMENTS.div_ceil(scale()), EVENTS.div_ceil(scale()));
+    for (index, case) in cases().iter().enumerate() {
+        let all = (1 + index % moments..).step_by(moments).take_while(|at| cancel(case, *at, Process::IsDead));
+        all.for_each(drop);
+        let processes = [Process::Lives, Process::Dies].into_iter().cycle().skip(index % 2);
+        let all = (1 + index % events..).step_by(events).zip(processes);
+        all.take_while(|(at, process)| cancel(case, *at, *process)).for_each(drop);
+    }
+    println!("{cancelled} of {count} runs cancelled before they ended, {} violations", wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(cancelled > 25, "only {cancelled} of {count} runs were cancelled");
+}

@@ -1,0 +1,114 @@
+//! The process dies at every commit to its store, for flows that together use every node type there is: in the middle of its
+//! first write, and when all is written and not durable.
+
+#![cfg(target_os = "linux")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use crate::{
+    guests,
+    killed_anywhere::{Case, RUN, cases, end},
+    process::{Life, Place, scale},
+};
+
+/// Every so many moments; `FLOWCELL_TEST_SCALE` divides it.
+const STEP: usize = 2;
+/// So many flows at least.
+const FLOWS: usize = 10;
+/// Capabilities that no node type of the catalog has are called by these.
+const COURIERS: [&str; 3] = ["courier.pay", "courier.scatter", "courier.send"];
+
+/// The flows of these tests, and all examples.
+fn reference() -> Vec<Case> {
+    let mut cases = cases();
+    let known: BTreeSet<_> = cases.iter().map(|case| PathBuf::from(&case.flow)).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../flows/graph").canonicalize().unwrap();
+    let mut examples: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    examples.retain(|path| path.with_extension("expected.json").exists() && !known.contains(path));
+    examples.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    examples.sort();
+    cases.extend(examples.into_iter().map(|flow| {
+        let read = |extension: &str| fs::read_to_string(flow.with_extension(extension)).unwrap_or_default();
+        Case {
+            arguments: read("args").split_whitespace().map(str::to_owned).collect(),
+            outputs: Some(serde_json::from_str(&read("expected.json")).unwrap()),
+            flow: flow.to_str().unwrap().to_owned(),
+        }
+    }));
+    cases
+}
+
+/// The node types that a run of the flow would use, and those of the flows that it calls.
+fn used(place: &Place, case: &Case) -> BTreeSet<String> {
+    let text = fs::read_to_string(place.folder().join(&case.flow)).unwrap();
+    let types = text.split("type: ").skip(1).filter_map(|rest| rest.split([',', ' ', '\n', '}']).next());
+    types.filter(|name| name.contains('.')).map(str::to_owned).collect()
+}
+
+/// Runs a flow until its process dies at this moment, and ends it then. True: it died.
+fn tell(case: &Case, library: &Path, number: usize, wrong: &mut Vec<String>) -> bool {
+    let mut place = Place::new(1, 0);
+    let mut arguments = Place::watched(&case.flow, RUN);
+    arguments.extend(case.arguments.iter().map(String::as_str));
+    let mut command = place.flowcell(&arguments);
+    let life = Life::of(command.env("LD_PRELOAD", library).env("BAD_DISK", format!("die:{number}")));
+    let (code, lines, said) = life.end();
+    place.note(&lines);
+    let died = place.folder().join("bad-disk").exists();
+    let mut found = Vec::new();
+    if died != code.is_none() {
+        found.push(format!("it ended with {code:?}: {said}"));
+    }
+    match (end(&mut place, case), &case.outputs) {
+        (Ok(given), Some(outputs)) if given != *outputs => found.push(format!("the outputs are {given}")),
+        (Ok(_), _) => {}
+        (Err(why), _) => found.push(why),
+    }
+    found.extend(place.check());
+    wrong.extend(found.into_iter().map(|why| format!("{} killed at moment {number}: {why}", case.flow)));
+    died
+}
+
+/// R1: `kill -9` at every journal write.
+#[test]
+fn a_run_survives_the_end_of_its_process_at_every_commit() {
+    let library = guests::bad_machine();
+    let step = STEP.div_ceil(scale());
+    let (mut kills, mut wrong) = (0, Vec::new());
+    let cases = reference();
+    for (index, case) in cases.iter().enumerate() {
+        // Each flow dies at other moments.
+        for number in (1 + index % step..).step_by(step) {
+            if !tell(case, &library, number, &mut wrong) {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    println!("{kills} processes killed at a commit in {} flows, {} violations", cases.len(), wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(kills > 5 * FLOWS);
+}
+
+#[test]
+fn the_reference_flows_use_every_node_type() {
+    let place = Place::new(1, 0);
+    let listed = place.done(&["nodes", "--json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let types = listed.as_array().unwrap().iter().map(|node| node["type"].as_str().unwrap().to_owned());
+    let mut missing: BTreeSet<_> = types.chain(COURIERS.map(str::to_owned)).collect();
+    assert!(missing.len() > 30);
+    let cases = reference();
+    assert!(cases.len() >= FLOWS);
+    for case in &cases {
+        let used = used(&place, case);
+        missing.retain(|name| !used.contains(name));
+    }
+    assert_eq!(missing, BTreeSet::new());
+}

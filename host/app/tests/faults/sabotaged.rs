@@ -1,0 +1,43 @@
+//! R34: the checks are worth something. In a build whose promise can be broken they find that it is, and nothing otherwise.
+
+use crate::{
+    killed_anywhere::{After, Case, cases, end, live},
+    process::Place,
+};
+
+const HELD_BACK: (&str, &str) = ("FLOWCELL_TEST_HOLD_BACK", "1");
+
+/// Kills a flow's processes after every few events and every request. Answers what is wrong then.
+fn found(flow: &str, settings: &[(&'static str, &'static str)]) -> Vec<String> {
+    let case: Case = cases().into_iter().find(|case| case.flow == flow).unwrap();
+    let mut wrong = Vec::new();
+    let moments = (3..16).step_by(4).map(After::Events).chain((1..4).map(After::Arrivals));
+    for after in moments {
+        let mut place = Place::new(1, 0);
+        place.settings = settings.to_vec();
+        live(&mut place, &case, after);
+        wrong.extend(end(&mut place, &case).err());
+        wrong.extend(place.check());
+    }
+    wrong
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is_broken() {
+    for flow in ["pay.yaml", "send.yaml"] {
+        assert_eq!(found(flow, &[HELD_BACK]), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_journal_that_is_not_forced_is_noticed() {
+    let wrong = found("send.yaml", &[HELD_BACK, ("FLOWCELL_TEST_SABOTAGE", "forcing")]).join("\n");
+    assert!(wrong.contains("what was told at"), "events of what was lost: {wrong}");
+    assert!(wrong.contains("a call left that the journal does not know"), "{wrong}");
+}
+
+#[test]
+fn calls_that_are_made_twice_are_noticed() {
+    let wrong = found("pay.yaml", &[("FLOWCELL_TEST_SABOTAGE", "deduplication")]).join("\n");
+    assert!(wrong.contains("instead of once"), "{wrong}");
+}

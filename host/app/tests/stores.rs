@@ -1,0 +1,165 @@
+//! The real program on servers that processes share, and what is done with whole stores. The servers are started from the
+//! installed programs; without them the tests say by name that they are skipped.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(unix)]
+
+mod kit;
+#[allow(dead_code, reason = "the runtime's tests ask servers for more")]
+#[path = "../../runtime/tests/stores/servers.rs"]
+mod servers;
+
+use std::{fs, path::Path};
+
+use flowcell_runtime::server::Dialect;
+use kit::{done, events, flowcell, said, told};
+use serde_json::Value;
+use servers::Server;
+
+const ASKS: &str = "
+flow: { name: asks, outputs: { said: '{{ ask.response.choice }}', count: '{{ set.version }}' } }
+nodes:
+  - { id: set, type: system.state.set, input: { key: count, value: 1 } }
+  - { id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }
+edges: [{ from: set, to: ask }]
+";
+
+/// What a command says that succeeds.
+#[track_caller]
+fn good(folder: &Path, arguments: &[&str]) -> String {
+    let output = done(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+    said(&output)
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// The first words of the lines of a table.
+fn names(table: &str) -> Vec<&str> {
+    table.lines().filter_map(|line| line.split(' ').next()).collect()
+}
+
+/// One run of each kind in a new database: one that has ended, and one that asks.
+fn filled(server: &Server, folder: &Path) -> String {
+    let url = server.url(&server.database());
+    fs::write(folder.join("asks.yaml"), ASKS).unwrap();
+    good(folder, &["store", "migrate", "--store", &url]);
+    let answered =
+        good(folder, &["run", "asks.yaml", "--run-id", "a", "--answer", "ask=no", "--quiet", "--store", &url]);
+    assert_eq!(json(&answered), serde_json::json!({ "said": "no", "count": 1 }));
+    let parked = done(folder, &["run", "asks.yaml", "--run-id", "b", "--quiet", "--store", &url]);
+    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+    // The URL may have a password in it.
+    assert!(told(&parked).contains("--store URL") && !told(&parked).contains(&url), "{}", told(&parked));
+    url
+}
+
+fn runs_on(dialect: Dialect) {
+    let Some(server) = servers::server(dialect) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let url = filled(server, folder);
+    let listed = good(folder, &["runs", "list", "--store", &url]);
+    assert_eq!(names(&listed), ["b", "a"]);
+    // The same by a variable. It is a run of the store alone: nothing is kept in the folder.
+    let by_name = flowcell(folder).args(["runs", "show", "b"]).env("FLOWCELL_STORE", &url).output().unwrap();
+    assert!(said(&by_name).contains("ask") && by_name.status.success(), "{}", told(&by_name));
+    assert!(!folder.join(".flowcell").exists());
+    let detached = good(folder, &["run", "asks.yaml", "--run-id", "c", "--detach", "--quiet", "--store", &url]);
+    assert_eq!(detached, "c\n");
+    good(folder, &["drive", "--once", "--store", &url]);
+    for run in ["b", "c"] {
+        good(folder, &["answer", run, "ask", "yes", "--store", &url]);
+    }
+    good(folder, &["drive", "--once", "--store", &url]);
+    let listed = json(&good(folder, &["runs", "list", "--json", "--store", &url]));
+    let standings: Vec<_> = listed.as_array().unwrap().iter().map(|run| run["status"].as_str().unwrap()).collect();
+    assert_eq!(standings, ["succeeded"; 3]);
+    let refused = done(folder, &["run", "asks.yaml", "--run-id", "a", "-i", "other=1", "--store", &url]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("the run `a` exists, and its input is another"), "{}", told(&refused));
+    let checked = json(&good(folder, &["store", "check", "--store", &url]));
+    assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
+}
+
+/// Events of a run in a store that is a folder.
+fn kept(folder: &Path, state: &str, run: &str) -> Vec<Value> {
+    let told = good(folder, &["runs", "events", run, "--state", state]);
+    told.lines().map(json).collect()
+}
+
+fn is_copied_from(dialect: Dialect) {
+    let Some(server) = servers::server(dialect) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let url = filled(server, folder);
+    good(folder, &["store", "copy", &url, ".flowcell"]);
+    good(folder, &["store", "backup", "saved", "--store", &url]);
+    let told_there: Vec<Value> = good(folder, &["runs", "events", "b", "--store", &url]).lines().map(json).collect();
+    assert_eq!(events(folder, "b"), told_there);
+    assert_eq!(kept(folder, "saved", "b"), told_there);
+    let full = done(folder, &["store", "copy", &url, ".flowcell"]);
+    assert!(!full.status.success() && told(&full).contains("not empty"), "{}", told(&full));
+    // A run goes on in the copy, and from there in another database.
+    good(folder, &["answer", "b", "ask", "yes"]);
+    let other = server.url(&server.database());
+    let amount = json(&good(folder, &["store", "copy", ".flowcell", &other]));
+    assert_eq!(amount["runs"], 2, "{amount}");
+    let ended = good(folder, &["runs", "resume", "b", "--quiet", "--store", &other]);
+    assert_eq!(json(&ended), serde_json::json!({ "said": "yes", "count": 2 }));
+    // The original knows nothing of it.
+    let asked = done(folder, &["runs", "resume", "b", "--quiet", "--store", &url]);
+    assert_eq!(asked.status.code(), Some(3), "{}", told(&asked));
+    for store in [["--store", &other], ["--state", "saved"]] {
+        let checked = json(&good(folder, &["store", "check", store[0], store[1]]));
+        assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
+    }
+}
+
+#[test]
+fn the_program_runs_on_mariadb() {
+    runs_on(Dialect::MySql);
+}
+
+#[test]
+fn the_program_runs_on_postgresql() {
+    runs_on(Dialect::Postgres);
+}
+
+#[test]
+fn a_store_on_mariadb_is_copied_and_backed_up() {
+    is_copied_from(Dialect::MySql);
+}
+
+#[test]
+fn a_store_on_postgresql_is_copied_and_backed_up() {
+    is_copied_from(Dialect::Postgres);
+}
+
+#[test]
+fn a_store_in_a_folder_is_looked_after() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("asks.yaml"), ASKS).unwrap();
+    good(folder, &["store", "migrate"]);
+    good(folder, &["run", "asks.yaml", "--run-id", "a", "--answer", "ask=no", "--quiet"]);
+    good(folder, &["store", "backup", "saved"]);
+    assert_eq!(kept(folder, "saved", "a"), events(folder, "a"));
+    let again = done(folder, &["store", "backup", "saved"]);
+    assert!(!again.status.success(), "a copy was overwritten");
+    let checked = json(&good(folder, &["store", "check", "--state", "saved"]));
+    assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
+    // One byte of what happened is another.
+    let database = folder.join("saved/flowcell.db");
+    let mut bytes = fs::read(&database).unwrap();
+    let at = bytes.windows(8).position(|window| window == b"\"RunStar").unwrap();
+    bytes[at + 1] = b'X';
+    fs::write(&database, bytes).unwrap();
+    let checked = done(folder, &["store", "check", "--state", "saved"]);
+    assert_eq!(checked.status.code(), Some(1), "{}", told(&checked));
+    assert!(told(&checked).contains("the store is damaged") && said(&checked).contains("`a`"), "{}", said(&checked));
+    let memory = done(folder, &["store", "check", "--store", "memory:"]);
+    assert!(told(&memory).contains("a store in memory has nothing to look after"), "{}", told(&memory));
+}

@@ -1,0 +1,94 @@
+//! How large facts are, so that a run has an end.
+
+use flowcell_contract::{Failure, Json, Pause, Value, Wake};
+
+use super::{AgentFact, Fact, Note, Observed, PassOutcome, Resolution, RunEnd, Write};
+use crate::limits::MAX_RUN_BYTES;
+
+/// What every fact counts, whatever it says.
+const EVERY: u64 = 64;
+
+impl Fact {
+    /// The bytes, about, of its JSON text; what is beyond the limit of a run counts as that limit.
+    pub(crate) fn size(&self) -> u64 {
+        let values = match self {
+            Fact::RunStarted { input, .. } => of(input),
+            Fact::TaskPaused { pause, writes, .. } => of_pause(pause) + writes.iter().map(of_write).sum::<u64>(),
+            Fact::TaskWoken { outcome, .. } | Fact::CallEnded { reply: outcome, .. } => of_outcome(outcome),
+            Fact::TaskRetrying { failure, .. } => of_failure(failure),
+            Fact::TaskSucceeded { output, .. } => of_value(output),
+            Fact::TaskFailed { failure, input, .. } => of_failure(failure) + input.as_ref().map_or(0, of),
+            Fact::CallStarted { call, .. } => of(&call.about) + call.before.iter().map(of_observed).sum::<u64>(),
+            Fact::TaskResolved { resolution, .. } => match &**resolution {
+                Resolution::Reply(value) | Resolution::Output(value) => of_value(value),
+                Resolution::Repeat | Resolution::Fail(_) => 0,
+            },
+            Fact::PassStarted { variables, .. } => of(variables),
+            Fact::PassEnded { outcome: PassOutcome::Done(value), .. } => of(value),
+            Fact::EventKept { payload: value, .. } | Fact::MessageSent { content: value } => of_value(value),
+            Fact::Replied { answer, .. } => of(answer),
+            Fact::Noted { note, .. } => match &**note {
+                Note::Log { message, .. } => message.len() as u64,
+                Note::Metric { tags, .. } => of(tags),
+            },
+            Fact::Agent { told, before, .. } => of_agent(told) + before.iter().map(of_observed).sum::<u64>(),
+            Fact::RunEnded { end } => match &**end {
+                RunEnd::Succeeded { outputs } | RunEnd::Failed { outputs, .. } | RunEnd::Cancelled { outputs } => {
+                    of(outputs)
+                }
+            },
+            _ => 0,
+        };
+        EVERY + values
+    }
+}
+
+fn of(json: &Json) -> u64 {
+    json.measure(MAX_RUN_BYTES).unwrap_or(MAX_RUN_BYTES)
+}
+
+fn of_value(value: &Value) -> u64 {
+    of(value.json())
+}
+
+fn of_failure(failure: &Failure) -> u64 {
+    failure.message.len() as u64 + failure.details.as_ref().map_or(0, of)
+}
+
+fn of_outcome(outcome: &Result<Value, Box<Failure>>) -> u64 {
+    match outcome {
+        Ok(value) => of_value(value),
+        Err(failure) => of_failure(failure),
+    }
+}
+
+fn of_pause(pause: &Pause) -> u64 {
+    let wakes = pause.until.iter().map(|wake| match wake {
+        Wake::Body(value) => of_value(value),
+        Wake::Each(fan_out) => of_value(&fan_out.items),
+        Wake::Flow(call) => of_value(&call.input),
+        Wake::Answer(question) => question.prompt.len() as u64 + question.schema.as_ref().map_or(0, of),
+        _ => 0,
+    });
+    of_value(&pause.state) + wakes.sum::<u64>()
+}
+
+fn of_write(write: &Write) -> u64 {
+    of_value(&write.value)
+}
+
+fn of_observed(observed: &Observed) -> u64 {
+    match observed {
+        Observed::Answered(_, outcome) => of_outcome(outcome),
+        _ => 0,
+    }
+}
+
+fn of_agent(told: &AgentFact) -> u64 {
+    match told {
+        AgentFact::Opened { about: json, .. } | AgentFact::Told { data: json, .. } => of(json),
+        AgentFact::Used { usage: json, .. } | AgentFact::Closed { outcome: Ok(json), .. } => of(json),
+        AgentFact::Written { value, .. } => of_value(value),
+        _ => 0,
+    }
+}
