@@ -34,6 +34,7 @@ use flowcell_services::{
     egress::{AddressRange, Egress, EgressPolicy},
     http::{self, HttpCapability},
     model::{self, ModelCapability, Providers},
+    webhook::{SigningKey, Webhook},
 };
 
 use self::{
@@ -65,6 +66,7 @@ struct Shared {
     blobs: Arc<dyn Blobs>,
     capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
     hubs: Arc<Hubs>,
+    egress: Egress,
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
     /// Its share of a store, if it is one of several processes.
@@ -218,7 +220,7 @@ impl HostBuilder {
         }
         let Stores { journal, state, blobs, leases, cache, store, shared } = Stores::open(self.place)?;
         let egress = Egress::new(self.egress).map_err(|failure| Error::Services(failure.message))?;
-        let client = Client::new(egress);
+        let client = Client::new(egress.clone());
         let services = |failure: Failure| Error::Services(failure.message);
         let providers = match (self.providers, &self.providers_file) {
             (Some(providers), _) => providers,
@@ -243,6 +245,7 @@ impl HostBuilder {
             blobs,
             capabilities: Arc::new(outside.collect()),
             hubs: Arc::default(),
+            egress,
             store,
             shared,
             packs: Mutex::new(packs),
@@ -437,6 +440,11 @@ impl Host {
         let own = || -> Arc<dyn Capability> { Arc::new(Tools { host: self.clone(), folder: folder.clone() }) };
         capabilities.entry(tools::INTERFACE.into()).or_insert_with(own);
         capabilities
+    }
+
+    /// A webhook at this URL, behind the host's guard.
+    pub fn webhook(&self, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
+        Webhook::new(Client::new(self.0.egress.clone()), url, key)
     }
 
     /// The hubs of the runs that this host drives.

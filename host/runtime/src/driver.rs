@@ -157,6 +157,8 @@ pub(crate) struct Driver {
     /// The store has the run as parked.
     parked: bool,
     channels: Vec<Arc<dyn Channel>>,
+    /// Nobody is there to answer: the run is parked once only people can move it on.
+    parks: bool,
     projector: Projector,
     /// Answers that were given before the questions were asked.
     pub(crate) answers: HashMap<String, Json>,
@@ -246,6 +248,7 @@ impl Driver {
             hurried: false,
             parked: false,
             channels: Vec::new(),
+            parks: false,
             projector,
             answers: HashMap::new(),
             given: Given::new(),
@@ -272,12 +275,17 @@ impl Driver {
         }
     }
 
+    pub(crate) fn channels(&self) -> &[Arc<dyn Channel>] {
+        &self.channels
+    }
+
     pub(crate) fn set_channels(&mut self, channels: Vec<Arc<dyn Channel>>) {
         self.channels = channels;
     }
 
     /// Drives the run to its end, or, if `park`, until only people and events from outside can move it on.
     pub(crate) async fn drive(&mut self, begin: Begin, park: bool) {
+        self.parks = park;
         if self.state.end().is_none() {
             self.world.runner.prepare(self.packs()).await;
         }
@@ -291,7 +299,7 @@ impl Driver {
         }
         while self.state.end().is_none() && !self.state.crash_loops() && !self.trail.is_refused() {
             if let Some(rest) = self.rest() {
-                if park {
+                if self.parks {
                     let needs_attention = rest.waiting.iter().any(Waiting::needs_attention);
                     let _ = self.bring(Input::Park { due: rest.due, needs_attention });
                     break;
@@ -541,7 +549,8 @@ impl Driver {
             }
             Command::Request(request, answer) => self.request(request, answer),
             Command::Deliver(message, request, answer) => self.deliver(message, request, answer),
-            Command::Attach(channel) => self.attach(&channel),
+            Command::Attach { channel, to_child } => self.attach(&channel, to_child),
+            Command::Unattended => self.parks = true,
             Command::Settle(answer) => {
                 self.trail.add(self.next_seq, Deferred::Acknowledge(answer, Ok(())));
                 self.catch_up();
@@ -607,10 +616,12 @@ impl Driver {
     }
 
     /// Tells a late channel what the others were told, and from now on the same.
-    fn attach(&mut self, channel: &Arc<dyn Channel>) {
+    fn attach(&mut self, channel: &Arc<dyn Channel>, to_child: bool) {
         self.catch_up();
         let (tenant, run_id) = (&self.identity.tenant, &self.identity.run_id);
-        channel.on_start(&self.hub);
+        if !to_child {
+            channel.on_start(&self.hub);
+        }
         let told = self.trail.told();
         let mut projector = Projector::new(tenant.clone(), run_id.clone(), self.state.graph.clone());
         let read = each_unit(&*self.world.journal, tenant, run_id, |unit| {
@@ -623,6 +634,10 @@ impl Driver {
         }
         self.projector = projector;
         self.channels.push(channel.clone());
+        for child in self.children.values() {
+            let (hub, channel) = (child.hub.clone(), channel.clone());
+            tokio::spawn(async move { hub.attach_from_above(channel).await });
+        }
     }
 
     /// Whether nothing moves the run on but people, events from outside, or timers that take longer than its patience.

@@ -1,33 +1,41 @@
 //! `flowcell run`: one run of a flow, watched from a terminal.
 
 pub(super) mod answers;
-mod ask;
+pub(super) mod ask;
 pub(super) mod duration;
-mod events;
 pub(super) mod inputs;
 mod interrupt;
-mod lines;
+pub(super) mod lines;
 mod plan;
-mod progress;
+pub(super) mod progress;
 mod report;
-mod screen;
+pub(super) mod screen;
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::{Args, ValueHint};
 use flowcell::{
     Channel, FlowRunner, Host, Json, LoadedFlow, OpenStoreError, PolicyOverride, RunId, RunOptions, RunResult,
-    StartError, control::Ask,
+    StartError,
+    channels::{JsonLines, Notice, Notices},
+    control::Ask,
 };
 
-use self::{
-    answers::Refusals, ask::Asker, events::EventWriter, interrupt::Interrupts, progress::Progress, screen::Screen,
+use self::{answers::Refusals, ask::Asker, interrupt::Interrupts, progress::Progress, screen::Screen};
+use super::{
+    PackArgs, Place, StoreArgs,
+    channels::{Attached, ChannelArgs, Channels},
+    chat::Chat,
 };
-use super::{PackArgs, Place, StoreArgs};
 use crate::{
     output::{put_json, put_line},
     problem::{Exit, Problem},
-    terminal::{Terminal, finding},
+    terminal::{Terminal, finding, inert},
 };
 
 /// Arguments of `flowcell run`.
@@ -52,6 +60,8 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    channels: ChannelArgs,
+    #[command(flatten)]
     packs: PackArgs,
     #[command(flatten)]
     store: StoreArgs,
@@ -59,7 +69,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ID", value_parser = super::runs::run_id)]
     run_id: Option<RunId>,
     /// Return once the run is accepted; `flowcell drive` runs it
-    #[arg(long, conflicts_with_all = ["events", "answers", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["events", "channels", "answers", "dry_run"])]
     detach: bool,
     /// Answer a gate before it asks; may be repeated
     #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
@@ -67,6 +77,13 @@ pub(crate) struct RunArgs {
     /// End the run after this time: 500ms, 30s, 2m, 1h30m
     #[arg(long, value_name = "DUR", value_parser = duration::parse)]
     total_timeout: Option<Duration>,
+    /// Talk with the run's agents: what they say goes to standard output in place of the outputs, and lines that are typed go to
+    /// them; /help shows the commands
+    #[arg(long, conflicts_with_all = ["json", "detach", "answers", "dry_run"])]
+    chat: bool,
+    /// Goes on with a run that exists.
+    #[arg(skip)]
+    again: bool,
     /// Check everything and print what would run and what it may reach, without running it
     #[arg(long)]
     dry_run: bool,
@@ -76,6 +93,10 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     if args.json && args.events_to_stdout() {
         return Err(Problem::wrong("with `--json`, standard output holds the one object, and so no events")
             .hint("write the events to a file: `--events FILE`"));
+    }
+    if args.chat && args.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-") {
+        return Err(Problem::wrong("with `--chat`, standard input is what you say, and so not the input")
+            .hint("read the input from a file: `--input-file FILE`"));
     }
     if args.detach {
         return detach(&args, terminal);
@@ -93,7 +114,7 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
         super::runs::listen(&host, folder, || {}, terminal);
     }
     let _serving = host.serve()?;
-    let session = Session::open(&args, flow.name(), terminal)?;
+    let session = Session::open(&args, &host, flow.name(), terminal)?;
     if !args.quiet {
         for (key, meant) in inputs::misspelt(&args.input, flow.graph()) {
             session.screen.warn(&format!("the flow's input has no `{key}`; did you mean `{meant}`?"));
@@ -112,15 +133,18 @@ pub(super) fn finish(
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
     let flow = runner.flow().to_owned();
-    let (result, interrupted) = session.run(runner, &flow)?;
-    session.close();
+    let (result, interrupted) = session.run(args, runner, &flow)?;
+    session.screen.close();
     // The process ends now. Taking the engine's pool apart would only take time, and the store holds all that was told;
     // others wait for what this process gives back.
     if let Some(store) = host.shared() {
         store.retire();
     }
     std::mem::forget(host);
-    report::print(args, &result, interrupted, terminal)
+    let exit = report::print(args, &result, interrupted, terminal)?;
+    // What came of the run is told by now, however long the channels take.
+    session.channels.close();
+    Ok(exit)
 }
 
 /// Has a run taken in, by the process that owns the store if there is one, and leaves it to whoever drives runs.
@@ -181,14 +205,24 @@ impl RunArgs {
         answers: Vec<(String, String)>,
         json: bool,
         quiet: bool,
+        channels: ChannelArgs,
         packs: PackArgs,
         store: StoreArgs,
     ) -> RunArgs {
-        RunArgs { run_id: Some(run_id), answers, json, quiet, packs, store, ..RunArgs::default() }
+        RunArgs { run_id: Some(run_id), answers, json, quiet, channels, packs, store, ..RunArgs::default() }
     }
 
+    /// The arguments of somebody who goes on with a run to talk with it.
+    pub(super) fn chatting(run_id: RunId, channels: ChannelArgs, packs: PackArgs, store: StoreArgs) -> RunArgs {
+        RunArgs { run_id: Some(run_id), chat: true, again: true, channels, packs, store, ..RunArgs::default() }
+    }
+
+    /// Whether something else than the outputs goes to standard output.
     fn events_to_stdout(&self) -> bool {
-        self.events.as_deref().is_some_and(|path| path.as_os_str() == "-")
+        if self.chat {
+            return true;
+        }
+        self.events.as_deref().is_some_and(|path| path.as_os_str() == "-") || self.channels.writes_to_stdout()
     }
 }
 
@@ -196,22 +230,31 @@ impl RunArgs {
 pub(super) struct Session {
     screen: Arc<Screen>,
     progress: Option<Arc<Progress>>,
-    events: Option<Arc<EventWriter>>,
+    events: Option<Arc<JsonLines>>,
     asker: Option<Arc<Asker>>,
+    chat: Option<Arc<Chat>>,
+    channels: Channels,
+    attached: Attached,
 }
 
 impl Session {
-    pub(super) fn open(args: &RunArgs, flow: &str, terminal: Terminal) -> Result<Session, Problem> {
-        let screen = Arc::new(Screen::new(terminal, args.quiet));
-        let events = args.events.as_deref().map(EventWriter::open).transpose()?.map(Arc::new);
+    pub(super) fn open(args: &RunArgs, host: &Host, flow: &str, terminal: Terminal) -> Result<Session, Problem> {
+        let quiet = args.quiet && !args.channels.shows_console();
+        let screen = Arc::new(Screen::new(terminal, quiet));
+        let notices = notices(&screen);
+        let events = args.events.as_deref().map(|path| recorded(path, &notices)).transpose()?;
+        let channels = args.channels.open(host, notices)?;
+        let attached = channels.of_a_run()?;
         // Whoever pipes the input in cannot be asked.
         let answered = args.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-");
-        let asker = (terminal.interactive && !answered).then(|| Arc::new(Asker::new(screen.clone(), &args.answers)));
-        let progress = (!args.quiet).then(|| {
+        let chat = args.chat.then(|| Arc::new(Chat::new(terminal)));
+        let asks = terminal.interactive && !answered && chat.is_none();
+        let asker = asks.then(|| Arc::new(Asker::new(screen.clone(), &args.answers)));
+        let progress = (!quiet && (chat.is_none() || args.channels.shows_console())).then(|| {
             let progress = Progress::new(screen.clone(), flow);
             Arc::new(if asker.is_some() { progress.without_questions() } else { progress })
         });
-        Ok(Session { screen, progress, events, asker })
+        Ok(Session { screen, progress, events, asker, chat, channels, attached })
     }
 
     pub(super) fn options(&self, args: &RunArgs, input: Json) -> RunOptions {
@@ -219,6 +262,10 @@ impl Session {
         channels.extend(self.events.iter().map(|events| events.clone() as Arc<dyn Channel>));
         channels.extend(self.progress.iter().map(|progress| progress.clone() as Arc<dyn Channel>));
         channels.extend(self.asker.iter().map(|asker| asker.clone() as Arc<dyn Channel>));
+        // A run that exists is told to it from its first event, once it goes on.
+        let chat = self.chat.iter().filter(|_| !args.again);
+        channels.extend(chat.map(|chat| chat.clone() as Arc<dyn Channel>));
+        channels.extend(self.attached.channels.iter().cloned());
         // An asker asks again.
         if self.asker.is_none() && !args.answers.is_empty() {
             channels.push(Arc::new(Refusals::new(self.screen.clone(), &args.answers)));
@@ -230,7 +277,7 @@ impl Session {
             channels,
             policy: PolicyOverride { total_timeout_ms, ..PolicyOverride::default() },
             answers: self.early_answers(args),
-            wait_for_answers: self.asker.is_some(),
+            wait_for_answers: self.asker.is_some() || self.chat.is_some() || self.attached.can_answer(),
             without_events: true,
             ..RunOptions::default()
         }
@@ -245,26 +292,38 @@ impl Session {
     }
 
     /// Runs to the end, or until nobody is there to answer. The second value says whether somebody interrupted it.
-    fn run(&self, runner: FlowRunner, flow: &str) -> Result<(RunResult, bool), Problem> {
+    fn run(&self, args: &RunArgs, runner: FlowRunner, flow: &str) -> Result<(RunResult, bool), Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
         runner.start_session();
         let interrupts = Interrupts::watch(runner.hub(), self.screen.clone())?;
         let result = runtime.block_on(async {
-            match &self.asker {
-                None => runner.run().await,
-                Some(asker) => asker.until_deserted(runner, flow).await,
+            match (&self.asker, &self.chat) {
+                (_, Some(chat)) => chat.with_runner(runner, args.again).await,
+                (None, None) => Ok(self.attached.until_deserted(runner).await),
+                (Some(asker), None) => Ok(asker.until_deserted(runner, flow).await),
             }
-        });
+        })?;
         // Attempts that were abandoned are not waited for.
         runtime.shutdown_background();
         Ok((result, interrupts.happened()))
     }
+}
 
-    fn close(&self) {
-        self.screen.close();
-        if let Some(problem) = self.events.as_ref().and_then(|events| events.problem()) {
-            self.screen.warn(&problem);
+/// `--events`: what the journal holds, as lines of JSON.
+fn recorded(path: &Path, notices: &Notices) -> Result<Arc<JsonLines>, Problem> {
+    let opened = JsonLines::open(path, notices.clone());
+    let lines = opened.map_err(|error| Problem::wrong(format!("cannot write {}", path.display())).because(&error))?;
+    Ok(Arc::new(lines.recorded_only()))
+}
+
+/// What channels have to say is said on the screen.
+pub(super) fn notices(screen: &Arc<Screen>) -> Notices {
+    let screen = screen.clone();
+    Arc::new(move |notice| match notice {
+        Notice::Trouble(why) => screen.warn(&why),
+        Notice::Said { program, line } => {
+            screen.line(&format!("  {} {}", screen.paint().faint(&program), inert(&line)))
         }
-    }
+    })
 }

@@ -5,7 +5,6 @@ mod gc;
 mod tree;
 
 use std::{
-    collections::HashSet,
     ops::ControlFlow,
     path::Path,
     sync::Arc,
@@ -14,17 +13,14 @@ use std::{
 
 use clap::{Args, Subcommand};
 use flowcell::{
-    Filter, FlowRunner, Host, Json, OpenStoreError, Resolution, RunId, RunOptions, RunResult, RunRow, StartError,
+    Filter, FlowRunner, Host, Json, OpenStoreError, Resolution, RunId, RunOptions, RunRow, StartError,
     contract::{NodeId, Value},
     control::{self, Ask, Told},
-};
-use tokio::{
-    sync::Notify,
-    task::{JoinError, JoinSet},
 };
 
 use super::{
     PackArgs, Place, StoreArgs,
+    channels::ChannelArgs,
     run::{self, RunArgs, answers},
 };
 use crate::{
@@ -32,13 +28,6 @@ use crate::{
     problem::{Exit, Problem},
     terminal::{Terminal, inert},
 };
-
-/// Runs driven at a time.
-const DRIVEN: usize = 64;
-/// A driven run that only timers move on is put away if none is due within this time.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Time between two looks for what other processes have left to do.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// What can be done with runs.
 #[derive(Subcommand)]
@@ -124,6 +113,8 @@ pub(crate) struct ResumeArgs {
     /// Say nothing about the run's progress
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    channels: ChannelArgs,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -251,18 +242,6 @@ pub(crate) struct SendArgs {
     store: StoreArgs,
 }
 
-/// Arguments of `flowcell drive`.
-#[derive(Args)]
-pub(crate) struct DriveArgs {
-    /// Return when nothing can move any more, instead of waiting for timers and for what others ask
-    #[arg(long)]
-    once: bool,
-    #[command(flatten)]
-    store: StoreArgs,
-    #[command(flatten)]
-    packs: PackArgs,
-}
-
 /// A run's id as a person may choose it.
 pub(super) fn run_id(text: &str) -> Result<RunId, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
@@ -363,8 +342,8 @@ fn go_on(
     }
     let _serving = host.serve()?;
     let name = args.run.clone();
-    let args = RunArgs::resuming(args.run, args.answers, args.json, args.quiet, args.packs, args.store);
-    let session = run::Session::open(&args, name.as_str(), terminal)?;
+    let args = RunArgs::resuming(args.run, args.answers, args.json, args.quiet, args.channels, args.packs, args.store);
+    let session = run::Session::open(&args, &host, name.as_str(), terminal)?;
     let runner = prepare(&host, session.options(&args, Json::Null))?;
     run::finish(&args, session, host, runner, terminal)
 }
@@ -424,7 +403,7 @@ pub(super) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
     }
 }
 
-fn refused(code: &str, message: &str, run: &RunId) -> Problem {
+pub(super) fn refused(code: &str, message: &str, run: &RunId) -> Problem {
     let problem = Problem::wrong(message);
     match code {
         "gate_closed" | "run_not_active" | "not_blocked" => {
@@ -436,7 +415,7 @@ fn refused(code: &str, message: &str, run: &RunId) -> Problem {
 }
 
 /// The place of a store that outlives the process.
-fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
+pub(super) fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
     match store.place()? {
         Place::Memory => {
             Err(Problem::wrong("a store in memory has no runs of others").hint("leave `--store memory:` away"))
@@ -452,103 +431,6 @@ pub(super) fn listen(host: &Host, folder: &Path, moved: impl Fn() + Send + Sync 
     }
 }
 
-pub(super) fn drive(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let place = durable(&args.store)?;
-    let host = args.packs.host_with(&args.store)?;
-    let moved = Arc::new(Notify::new());
-    let notify = moved.clone();
-    let said = match place {
-        Place::Folder(folder) => {
-            listen(&host, folder, move || notify.notify_one(), terminal);
-            format!("driving the runs in {}", folder.display())
-        }
-        _ => "driving the runs of the shared store".to_owned(),
-    };
-    let _serving = host.serve()?;
-    terminal.say(&terminal.paint().faint(&said));
-    let mut drive = Drive { host, terminal, driving: JoinSet::new(), begun: HashSet::new() };
-    block_on(async {
-        loop {
-            drive.begin()?;
-            if args.once && drive.driving.is_empty() {
-                return Ok(Exit::Good);
-            }
-            let wait = drive.pause()?;
-            tokio::select! {
-                Some(result) = drive.driving.join_next() => drive.ended(result),
-                () = moved.notified() => {}
-                () = tokio::time::sleep(wait) => {}
-            }
-        }
-    })?
-}
-
-/// Drives every run that can move.
-struct Drive {
-    host: Host,
-    terminal: Terminal,
-    driving: JoinSet<RunResult>,
-    /// Runs that are driven, and those that cannot be.
-    begun: HashSet<RunId>,
-}
-
-impl Drive {
-    /// Begins with what can move and is not driven yet.
-    fn begin(&mut self) -> Result<(), Problem> {
-        if let Some(store) = self.host.shared() {
-            let free = DRIVEN.saturating_sub(self.driving.len());
-            let found = store.work(&local(), self.host.now(), free).map_err(|error| unreadable(&error))?;
-            // Each is given back once it is driven, or cannot be.
-            for offer in found {
-                self.begin_with(offer.run.clone());
-            }
-            return Ok(());
-        }
-        let lists = self.host.runs().ok_or_else(|| Problem::internal("nothing is kept"))?;
-        let runnable = lists.runnable(&local(), self.host.now(), DRIVEN + self.begun.len());
-        for run in runnable.map_err(|error| unreadable(&error))? {
-            self.begin_with(run);
-        }
-        Ok(())
-    }
-
-    fn begin_with(&mut self, run: RunId) {
-        if self.driving.len() >= DRIVEN || !self.begun.insert(run.clone()) {
-            return;
-        }
-        let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
-        match self.host.resume(&run, options) {
-            Ok(runner) => {
-                runner.start_session();
-                self.driving.spawn(runner.run());
-            }
-            Err(error) => self.terminal.say(&Problem::from(error).render(self.terminal.paint())),
-        }
-    }
-
-    /// How long to wait until something may be there to drive.
-    fn pause(&self) -> Result<Duration, Problem> {
-        let lists = self.host.runs().ok_or_else(|| Problem::internal("nothing is kept"))?;
-        let due = lists.next_due(&local()).map_err(|error| unreadable(&error))?;
-        // Without a timer it is the others that move a run; of another process one hears only by looking.
-        let longest = if self.host.shared().is_some() { LOOK } else { Duration::from_secs(3_600) };
-        Ok(due.map_or(longest, |due| self.until(due).min(longest)))
-    }
-
-    fn until(&self, due: u64) -> Duration {
-        // A run that is due and cannot be driven must not make this a loop without a rest.
-        Duration::from_millis(due.saturating_sub(self.host.now()).max(100))
-    }
-
-    fn ended(&mut self, result: Result<RunResult, JoinError>) {
-        let Ok(result) = result else { return };
-        self.begun.remove(&result.run_id);
-        let status = serde_json::to_value(result.status).unwrap_or_default();
-        let status = status.as_str().unwrap_or_default().to_owned();
-        self.terminal.say(&format!("{}  {status}  {}", result.run_id, inert(&result.flow)));
-    }
-}
-
 pub(super) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
@@ -558,11 +440,11 @@ pub(super) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
     Ok(result)
 }
 
-fn local() -> flowcell::contract::Tenant {
+pub(super) fn local() -> flowcell::contract::Tenant {
     flowcell::contract::Tenant::local()
 }
 
-fn unreadable(error: &dyn std::fmt::Display) -> Problem {
+pub(super) fn unreadable(error: &dyn std::fmt::Display) -> Problem {
     Problem::internal(format!("the store cannot be read: {error}"))
 }
 
