@@ -1,6 +1,9 @@
 //! What the command line can do: one room a command.
 
+mod channels;
+mod chat;
 mod completions;
+mod drive;
 mod flow;
 mod graph;
 mod node;
@@ -57,8 +60,10 @@ enum Command {
     Emit(runs::EmitArgs),
     /// Say something to a run
     Send(runs::SendArgs),
+    /// Talk with the agents of a run: read what they say, answer what they ask
+    Chat(chat::ChatArgs),
     /// Go on with every run that can move: interrupted ones, answered ones, those with a timer that is due
-    Drive(runs::drive::DriveArgs),
+    Drive(drive::DriveArgs),
     /// Check flows without running anything
     Validate(validate::ValidateArgs),
     /// Draw a flow
@@ -166,7 +171,7 @@ fn own_setting(file: &str) -> Option<PathBuf> {
 }
 
 /// Where runs are kept.
-#[derive(Args, Default)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct StoreArgs {
     /// Keep runs, state and events in this folder
     #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
@@ -251,7 +256,8 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Answer(args) => runs::answer(&args, *terminal),
         Command::Emit(args) => runs::emit(&args, *terminal),
         Command::Send(args) => runs::send(&args, *terminal),
-        Command::Drive(args) => runs::drive::execute(&args, *terminal),
+        Command::Chat(args) => chat::execute(args, *terminal),
+        Command::Drive(args) => drive::execute(&args, *terminal),
         Command::Validate(args) => validate::execute(&args, *terminal),
         Command::Graph(args) => graph::execute(&args),
         Command::Nodes(args) => nodes::execute(&args),

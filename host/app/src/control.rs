@@ -1,8 +1,11 @@
 //! The control socket beside a store: what other terminals ask of the process that owns it. One JSON line asks, one
-//! answers.
+//! answers; one that watches a run is then told its events, a line each, until the run ends.
+
+mod watch;
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
+    ops::ControlFlow,
     os::unix::{
         fs::PermissionsExt,
         net::{UnixListener, UnixStream},
@@ -17,6 +20,7 @@ use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_runtime::{HubError, OpenError, PolicyOverride, Request, RunOptions, fact::Resolution};
 use serde::{Deserialize, Serialize};
 
+pub use self::watch::{Events, watch_owner};
 use crate::{Host, LoadError, StartError};
 
 /// The socket's name in the store's folder.
@@ -88,6 +92,11 @@ pub enum Ask {
         /// Which run.
         run: RunId,
     },
+    /// Tell a run's events from the first, and what is live, until the run ends or whoever asks has gone.
+    Watch {
+        /// Which run.
+        run: RunId,
+    },
     /// Take a run in.
     Start {
         /// The flow's file, from the root.
@@ -129,12 +138,26 @@ impl Ask {
             | Ask::Reply { run, .. }
             | Ask::Emit { run, .. }
             | Ask::Resolve { run, .. }
+            | Ask::Watch { run }
             | Ask::Cancel { run } => Some(run),
             Ask::Start { run, .. } => run.as_ref(),
         }
     }
 
-    /// The run, and what is asked of it; itself if a run is to begin.
+    /// Asks something of a run.
+    pub fn of(run: RunId, request: Request) -> Ask {
+        match request {
+            Request::Send(content) => Ask::Send { run, content: content.json().clone() },
+            Request::Write { to, message, value } => Ask::Write { run, to, id: message, content: value.json().clone() },
+            Request::CloseAgent { to } => Ask::CloseAgent { run, to },
+            Request::Reply { gate, answer } => Ask::Reply { run, gate, answer },
+            Request::Emit { name, payload } => Ask::Emit { run, name, payload: payload.json().clone() },
+            Request::Resolve { task, resolution } => Ask::Resolve { run, task, resolution },
+            Request::Cancel => Ask::Cancel { run },
+        }
+    }
+
+    /// The run, and what is asked of it; itself if a run is to begin or to be watched.
     pub fn request(self) -> Result<(RunId, Request), Ask> {
         Ok(match self {
             Ask::Send { run, content } => (run, Request::Send(content.into())),
@@ -144,7 +167,7 @@ impl Ask {
             Ask::Emit { run, name, payload } => (run, Request::Emit { name, payload: payload.into() }),
             Ask::Resolve { run, task, resolution } => (run, Request::Resolve { task, resolution }),
             Ask::Cancel { run } => (run, Request::Cancel),
-            Ask::Start { .. } => return Err(self),
+            Ask::Start { .. } | Ask::Watch { .. } => return Err(self),
         })
     }
 }
@@ -184,33 +207,46 @@ fn converse(host: &Host, stream: &UnixStream, moved: &(dyn Fn() + Send + Sync)) 
     if BufReader::new(stream).take(MAX_BYTES).read_line(&mut line).is_err() {
         return;
     }
-    let told = match serde_json::from_str(&line) {
-        Ok(ask) => answer(host, ask),
-        Err(error) => refused("bad_request", &error),
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return tell(stream, &refused("internal", &error)),
     };
-    if matches!(told, Told::Done { .. }) {
-        moved();
+    match serde_json::from_str(&line) {
+        Ok(Ask::Watch { run }) => {
+            let known = host.each_event(&run, 0, |_| ControlFlow::Break(()));
+            let watched = known.map(|()| tell(stream, &Told::Done { run: run.clone() }));
+            match watched.map_err(AskError::from) {
+                // Whoever watched may be gone.
+                Ok(()) => _ = watch::tell(host, &run, stream, &runtime),
+                Err(error) => tell(stream, &refused(error.code(), &error)),
+            }
+        }
+        Ok(ask) => {
+            let told = runtime.block_on(answer(host, ask));
+            if matches!(told, Told::Done { .. }) {
+                moved();
+            }
+            tell(stream, &told);
+        }
+        Err(error) => tell(stream, &refused("bad_request", &error)),
     }
-    let text = serde_json::to_string(&told).unwrap_or_default();
+}
+
+fn tell(stream: &UnixStream, told: &Told) {
+    let text = serde_json::to_string(told).unwrap_or_default();
     let mut stream = stream;
     // Whoever asked may be gone.
     let _ = writeln!(stream, "{text}");
 }
 
-fn answer(host: &Host, ask: Ask) -> Told {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return refused("internal", &error),
-    };
-    runtime.block_on(async {
-        match ask.request() {
-            Ok((run, request)) => match host.ask(&run, request).await {
-                Ok(()) => Told::Done { run },
-                Err(error) => refused(error.code(), &error),
-            },
-            Err(start) => begin(host, start).await,
-        }
-    })
+async fn answer(host: &Host, ask: Ask) -> Told {
+    match ask.request() {
+        Ok((run, request)) => match host.ask(&run, request).await {
+            Ok(()) => Told::Done { run },
+            Err(error) => refused(error.code(), &error),
+        },
+        Err(start) => begin(host, start).await,
+    }
 }
 
 async fn begin(host: &Host, start: Ask) -> Told {

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Capability, Catalog, Digest, NodeId, RunId, Tenant, Value};
+use flowcell_contract::{Capability, Catalog, Digest, Failure, NodeId, RunId, Tenant, Value};
 use flowcell_engine::{Engine, Pack};
 use flowcell_flow::{Diagnostic, PackRef, Source, Start, agentic::flow_label};
 use flowcell_runtime::{
@@ -28,7 +28,13 @@ use flowcell_runtime::{
     server::ServerStore,
     sqlite::SqliteStore,
 };
-use flowcell_services::mcp::McpTools;
+
+use flowcell_services::{
+    client::Client,
+    egress::Egress,
+    mcp::McpTools,
+    webhook::{SigningKey, Webhook},
+};
 
 pub use self::builder::HostBuilder;
 use self::library::Library;
@@ -63,6 +69,7 @@ struct Shared {
     /// Calls of tools get a stand-in for an answer.
     simulates_tools: bool,
     hubs: Arc<Hubs>,
+    egress: Egress,
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
     /// Its share of a store, if it is one of several processes.
@@ -301,6 +308,11 @@ impl Host {
         };
         capabilities.entry(tools::INTERFACE.into()).or_insert_with(own);
         capabilities
+    }
+
+    /// A webhook at this URL, behind the host's guard.
+    pub fn webhook(&self, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
+        Webhook::new(Client::new(self.0.egress.clone()), url, key)
     }
 
     /// The hubs of the runs that this host drives.

@@ -35,6 +35,7 @@
 //! | catalog | the packs that are part of this program |
 //! | content | what a flow was checked from, for runs to pin |
 //! | folder | what a flow may read: files beneath its folder, and the flows beside it |
+//! | [`channels`] | front ends: files, webhooks and programs |
 //! | loaded | a checked flow, ready to run |
 //! | [`control`] | what other processes ask of the owner of a store |
 //! | projection | the rows of sessions, as they follow from facts |
@@ -45,6 +46,7 @@
 
 pub mod agentic;
 mod catalog;
+pub mod channels;
 mod content;
 #[cfg(unix)]
 pub mod control;
@@ -65,15 +67,19 @@ pub use flowcell_engine::{Inspection, Limits, Refusal, inspect};
 pub use flowcell_flow::schema::agentic as agentic_schema;
 pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, schema, similar};
 pub use flowcell_runtime::{
-    Channel, Event, FlowRunner, Hub, HubError, OpenError, PolicyOverride, Request, RunError, RunOptions, RunResult,
-    RunStatus, Waiting,
+    Channel, Event, FlowRunner, Hub, HubError, LiveEvent, OpenError, PolicyOverride, Request, RunError, RunOptions,
+    RunResult, RunStatus, Waiting,
     export::ExportError,
     fact::{BlockReason, Resolution},
     rows::{self, Runs},
     server::{Offer, OpenServerError, Options, ServerStore},
     sqlite::{Filter, OpenStoreError, Reader, RunRow, SqliteStore, Swept, stop_process},
 };
-pub use flowcell_services::{egress::AddressRange, model::Providers};
+pub use flowcell_services::{
+    egress::AddressRange,
+    model::Providers,
+    webhook::{SecretSource, SigningKey, Webhook},
+};
 pub use host::{Host, HostBuilder};
 pub use loaded::{CheckedFlow, LoadedFlow};
 pub use rehearsal::{Given, GivenCall, Script};

@@ -165,6 +165,8 @@ pub(crate) struct Driver {
     /// The store has the run as parked.
     parked: bool,
     channels: Vec<Arc<dyn Channel>>,
+    /// Nobody is there to answer: the run is parked once only people can move it on.
+    parks: bool,
     projector: Projector,
     /// Answers that were given before the questions were asked.
     pub(crate) answers: HashMap<String, Json>,
@@ -259,6 +261,7 @@ impl Driver {
             hurried: false,
             parked: false,
             channels: Vec::new(),
+            parks: false,
             projector,
             answers: HashMap::new(),
             given: Given::new(),
@@ -286,12 +289,17 @@ impl Driver {
         }
     }
 
+    pub(crate) fn channels(&self) -> &[Arc<dyn Channel>] {
+        &self.channels
+    }
+
     pub(crate) fn set_channels(&mut self, channels: Vec<Arc<dyn Channel>>) {
         self.channels = channels;
     }
 
     /// Drives the run to its end, or, if `park`, until only people and events from outside can move it on.
     pub(crate) async fn drive(&mut self, begin: Begin, park: bool) {
+        self.parks = park;
         if self.state.end().is_none() {
             self.world.runner.prepare(self.packs()).await;
         }
@@ -308,7 +316,7 @@ impl Driver {
                 return self.put_down().await;
             }
             if let Some(rest) = self.rest() {
-                if park {
+                if self.parks {
                     let needs_attention = rest.waiting.iter().any(Waiting::needs_attention);
                     let _ = self.bring(Input::Park { due: rest.due, needs_attention });
                     break;

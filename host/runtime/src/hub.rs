@@ -58,7 +58,13 @@ pub(crate) enum Command {
         kind: Box<str>,
         members: Json,
     },
-    Attach(Arc<dyn Channel>),
+    /// Attach a channel; to a child of a run if somebody has done so to the run.
+    Attach {
+        channel: Arc<dyn Channel>,
+        to_child: bool,
+    },
+    /// Nobody is left who could answer.
+    Unattended,
     /// The process is to end.
     Stop,
     /// Tell when everything that happened so far has been told.
@@ -384,8 +390,23 @@ impl Hub {
         self.commands.send(Command::Settle(answer)).await.is_ok()
     }
 
-    /// Attaches another channel. It is told of everything that happened so far first.
+    /// Nobody is left who could answer: from now on the run is parked once only people or events can move it on, as one that
+    /// does not [wait for answers](crate::RunOptions::wait_for_answers).
+    pub async fn leave_unattended(&self) {
+        // A run that is over needs nobody.
+        let _ = self.commands.send(Command::Unattended).await;
+    }
+
+    /// Attaches another channel. It is told of everything that happened so far first, in the run and in those below it that
+    /// go on.
     pub async fn attach(&self, channel: Arc<dyn Channel>) -> Result<(), HubError> {
-        self.commands.send(Command::Attach(channel)).await.map_err(|_| HubError::RunEnded)
+        let attach = Command::Attach { channel, to_child: false };
+        self.commands.send(attach).await.map_err(|_| HubError::RunEnded)
+    }
+
+    /// Attaches a channel of the run above, which has begun by then.
+    pub(crate) async fn attach_from_above(&self, channel: Arc<dyn Channel>) {
+        // A child that is over has told it by its parent.
+        let _ = self.commands.send(Command::Attach { channel, to_child: true }).await;
     }
 }

@@ -46,7 +46,7 @@ mod timing;
 pub mod world;
 
 pub use driver::each_unit;
-pub use event::Event;
+pub use event::{Event, LiveEvent};
 pub use hub::{Channel, Hub, HubError, Hubs, Request};
 pub use result::{RunError, RunResult, RunStatus, Waiting};
 pub use run::{FlowRunner, OpenError, PolicyOverride, RunOptions};

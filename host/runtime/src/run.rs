@@ -246,6 +246,12 @@ impl FlowRunner {
         self
     }
 
+    /// Whether to stay while only people or events from outside can move the run on, instead of parking it.
+    pub fn wait_for_answers(&mut self, waits: bool) -> &mut FlowRunner {
+        self.wait_for_answers = waits;
+        self
+    }
+
     /// Allows commands from the hub.
     pub fn start_session(&self) -> &FlowRunner {
         self.hub.start_session();
@@ -295,7 +301,8 @@ impl FlowRunner {
         self.driver.leave().await;
         let mut result = self.result(flow);
         result.duration = began.elapsed();
-        for channel in &self.channels {
+        // Those that were attached meanwhile too.
+        for channel in self.driver.channels() {
             channel.on_complete(&result);
         }
         result

@@ -5,6 +5,8 @@
 //! * [`pattern`] is how grants name many things at once.
 //! * [`http`] and [`model`] are the capabilities that nodes call.
 //! * [`mcp`] is what the operator's servers of tools offer.
+//! * [`webhook`] posts what happens to the operator's URLs.
+//! * [`program`] speaks with the operator's programs, in [`lines`].
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -28,8 +30,12 @@ pub mod code;
 pub mod egress;
 mod files;
 pub mod http;
+pub mod lines;
 pub mod mcp;
 pub mod model;
 pub mod pattern;
+mod process_group;
+pub mod program;
 mod secret;
 mod sse;
+pub mod webhook;

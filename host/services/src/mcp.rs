@@ -57,7 +57,6 @@ mod connection;
 mod events;
 mod host;
 mod http;
-mod lines;
 mod link;
 mod profile;
 mod servers;

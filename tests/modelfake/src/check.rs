@@ -23,6 +23,10 @@ pub(crate) fn request(dialect: Dialect, key: &str, headers: &HeaderMap, body: &V
     if body["model"].as_str().is_none_or(str::is_empty) {
         return Err(Refusal::invalid("model: Field required"));
     }
+    let warmest = if dialect == Dialect::Messages { 1.0 } else { 2.0 };
+    if body["temperature"].as_f64().is_some_and(|temperature| !(0.0..=warmest).contains(&temperature)) {
+        return Err(Refusal::invalid(format!("temperature: range: 0..{warmest}")));
+    }
     match dialect {
         Dialect::Messages => messages::check(headers, members),
         Dialect::Chat => chat::check(members),
@@ -31,10 +35,9 @@ pub(crate) fn request(dialect: Dialect, key: &str, headers: &HeaderMap, body: &V
 }
 
 fn authorized(dialect: Dialect, key: &str, headers: &HeaderMap) -> Result<(), Refusal> {
-    let shown = match dialect {
-        Dialect::Messages => text(headers, "x-api-key") == key,
-        Dialect::Chat | Dialect::Responses => text(headers, "authorization") == format!("Bearer {key}"),
-    };
+    let bearer = text(headers, "authorization") == format!("Bearer {key}");
+    // Anthropic's own SDK shows a key as a bearer token, the documentation of the interface as `x-api-key`.
+    let shown = bearer || (dialect == Dialect::Messages && text(headers, "x-api-key") == key);
     let code = (dialect != Dialect::Messages).then(|| "invalid_api_key".to_owned());
     // The real ones repeat parts of the key, so this one repeats all of it.
     let wrong = format!("Incorrect API key provided: {}{}", text(headers, "x-api-key"), text(headers, "authorization"));

@@ -16,6 +16,7 @@ use flowcell::{
 
 use super::{
     PackArgs, Place, StoreArgs,
+    channels::ChannelArgs,
     run::{self, RunArgs, duration, inputs},
 };
 use crate::{
@@ -59,6 +60,8 @@ pub(crate) struct FlowArgs {
     #[arg(long, value_name = "DUR", value_parser = duration::parse, requires = "flow")]
     total_timeout: Option<Duration>,
     #[command(flatten)]
+    channels: ChannelArgs,
+    #[command(flatten)]
     packs: PackArgs,
     #[command(flatten)]
     store: StoreArgs,
@@ -66,8 +69,19 @@ pub(crate) struct FlowArgs {
 
 /// What `flowcell run` explains is not shown where people look for a command.
 pub(super) fn briefly(arg: Arg) -> Arg {
-    const ELSEWHERE: [&str; 8] =
-        ["events", "total_timeout", "packs", "allow_private", "providers", "simulate", "state", "store"];
+    const ELSEWHERE: [&str; 11] = [
+        "events",
+        "total_timeout",
+        "channels",
+        "webhook_secret",
+        "packs",
+        "allow_private",
+        "providers",
+        "mcp",
+        "simulate",
+        "state",
+        "store",
+    ];
     let elsewhere = ELSEWHERE.contains(&arg.get_id().as_str());
     arg.hide_short_help(elsewhere)
 }
@@ -93,6 +107,7 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
         args.events.take(),
         args.quiet,
         args.total_timeout,
+        std::mem::take(&mut args.channels),
         std::mem::take(&mut args.packs),
         std::mem::take(&mut args.store),
     );
@@ -113,7 +128,7 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
         super::runs::listen(&host, folder, || {}, terminal);
     }
     let _serving = host.serve()?;
-    let front = run::Session::open(&run_args, session.flow().name(), terminal)?;
+    let front = run::Session::open(&run_args, &host, session.flow().name(), terminal)?;
     let options = front.options(&run_args, Json::Null);
     match super::runs::block_on(session.open(input, args.delete, options))?? {
         Opened::Busy => {
@@ -121,7 +136,7 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
             busy(&session, host.sessions(), terminal)
         }
         Opened::Run(runner) => {
-            let (result, interrupted) = front.until_end(*runner)?;
+            let (result, interrupted) = front.until_end(&run_args, *runner)?;
             // Of two that began at once, the store has taken in one.
             if result.status == RunStatus::Running {
                 return busy(&session, host.sessions(), terminal);
@@ -132,7 +147,9 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
             // The process ends now, as after `flowcell run`.
             std::mem::forget(session);
             run::part(host);
-            Ok(run::report::explain(&run_args, &result, interrupted, terminal))
+            let exit = run::report::explain(&run_args, &result, interrupted, terminal);
+            front.close();
+            Ok(exit)
         }
     }
 }

@@ -1,38 +1,47 @@
 //! `flowcell run`: one run of a flow, watched from a terminal.
 
 pub(super) mod answers;
-mod ask;
+pub(super) mod ask;
 pub(super) mod duration;
-mod events;
 pub(super) mod inputs;
 pub(super) mod interrupt;
-mod lines;
+pub(super) mod lines;
 mod plan;
-mod progress;
+pub(super) mod progress;
 pub(super) mod report;
-mod screen;
+pub(super) mod screen;
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::{Args, ValueHint};
 use flowcell::{
     Channel, FlowRunner, Host, Json, LoadedFlow, OpenStoreError, PolicyOverride, RunId, RunOptions, RunResult,
-    StartError, control::Ask,
+    StartError,
+    channels::{JsonLines, Notice, Notices},
+    control::Ask,
 };
 
 use self::{
     answers::Refusals,
     ask::Asker,
-    events::EventWriter,
     interrupt::{Interruption, Interrupts},
     progress::Progress,
     screen::Screen,
 };
-use super::{PackArgs, Place, StoreArgs};
+use super::{
+    PackArgs, Place, StoreArgs,
+    channels::{Attached, ChannelArgs, Channels},
+    chat::Chat,
+};
 use crate::{
     output::{put_json, put_line},
     problem::{Exit, Problem},
-    terminal::{Terminal, finding},
+    terminal::{Terminal, finding, inert},
 };
 
 /// Arguments of `flowcell run`.
@@ -57,6 +66,8 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    pub(super) channels: ChannelArgs,
+    #[command(flatten)]
     pub(super) packs: PackArgs,
     #[command(flatten)]
     pub(super) store: StoreArgs,
@@ -64,7 +75,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ID", value_parser = super::runs::run_id)]
     run_id: Option<RunId>,
     /// Return once the run is accepted; `flowcell drive` runs it
-    #[arg(long, conflicts_with_all = ["events", "answers", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["events", "channels", "answers", "dry_run"])]
     detach: bool,
     /// Answer a gate before it asks; may be repeated
     #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
@@ -72,6 +83,13 @@ pub(crate) struct RunArgs {
     /// End the run after this time: 500ms, 30s, 2m, 1h30m
     #[arg(long, value_name = "DUR", value_parser = duration::parse)]
     total_timeout: Option<Duration>,
+    /// Talk with the run's agents: what they say goes to standard output in place of the outputs, and lines that are typed go to
+    /// them; /help shows the commands
+    #[arg(long, conflicts_with_all = ["json", "detach", "answers", "dry_run"])]
+    chat: bool,
+    /// Goes on with a run that exists.
+    #[arg(skip)]
+    again: bool,
     /// Check everything and print what would run and what it may reach, without running it
     #[arg(long)]
     dry_run: bool,
@@ -81,6 +99,10 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     if args.json && args.events_to_stdout() {
         return Err(Problem::wrong("with `--json`, standard output holds the one object, and so no events")
             .hint("write the events to a file: `--events FILE`"));
+    }
+    if args.chat && args.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-") {
+        return Err(Problem::wrong("with `--chat`, standard input is what you say, and so not the input")
+            .hint("read the input from a file: `--input-file FILE`"));
     }
     if args.detach {
         return detach(&args, terminal);
@@ -98,7 +120,7 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
         super::runs::listen(&host, folder, || {}, terminal);
     }
     let _serving = host.serve()?;
-    let session = Session::open(&args, flow.name(), terminal)?;
+    let session = Session::open(&args, &host, flow.name(), terminal)?;
     if !args.quiet {
         for (key, meant) in inputs::misspelt(&args.input, flow.graph()) {
             session.screen.warn(&format!("the flow's input has no `{key}`; did you mean `{meant}`?"));
@@ -116,9 +138,12 @@ pub(super) fn finish(
     runner: FlowRunner,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
-    let (result, interrupted) = session.until_end(runner)?;
+    let (result, interrupted) = session.until_end(args, runner)?;
     part(host);
-    report::print(args, &result, interrupted, terminal)
+    let exit = report::print(args, &result, interrupted, terminal)?;
+    // What came of the run is told by now, however long the channels take.
+    session.channels.close();
+    Ok(exit)
 }
 
 /// The process ends now. Taking the engine's pool apart would only take time, and the store holds all that was told; others
@@ -188,10 +213,11 @@ impl RunArgs {
         answers: Vec<(String, String)>,
         json: bool,
         quiet: bool,
+        channels: ChannelArgs,
         packs: PackArgs,
         store: StoreArgs,
     ) -> RunArgs {
-        RunArgs { run_id: Some(run_id), answers, json, quiet, packs, store, ..RunArgs::default() }
+        RunArgs { run_id: Some(run_id), answers, json, quiet, channels, packs, store, ..RunArgs::default() }
     }
 
     /// The arguments of somebody who runs a flow that was found by its name.
@@ -200,14 +226,24 @@ impl RunArgs {
         events: Option<PathBuf>,
         quiet: bool,
         total_timeout: Option<Duration>,
+        channels: ChannelArgs,
         packs: PackArgs,
         store: StoreArgs,
     ) -> RunArgs {
-        RunArgs { flow, events, quiet, total_timeout, packs, store, ..RunArgs::default() }
+        RunArgs { flow, events, quiet, total_timeout, channels, packs, store, ..RunArgs::default() }
     }
 
+    /// The arguments of somebody who goes on with a run to talk with it.
+    pub(super) fn chatting(run_id: RunId, channels: ChannelArgs, packs: PackArgs, store: StoreArgs) -> RunArgs {
+        RunArgs { run_id: Some(run_id), chat: true, again: true, channels, packs, store, ..RunArgs::default() }
+    }
+
+    /// Whether something else than the outputs goes to standard output.
     pub(super) fn events_to_stdout(&self) -> bool {
-        self.events.as_deref().is_some_and(|path| path.as_os_str() == "-")
+        if self.chat {
+            return true;
+        }
+        self.events.as_deref().is_some_and(|path| path.as_os_str() == "-") || self.channels.writes_to_stdout()
     }
 }
 
@@ -215,25 +251,34 @@ impl RunArgs {
 pub(super) struct Session {
     screen: Arc<Screen>,
     progress: Option<Arc<Progress>>,
-    events: Option<Arc<EventWriter>>,
+    events: Option<Arc<JsonLines>>,
     asker: Option<Arc<Asker>>,
+    chat: Option<Arc<Chat>>,
+    channels: Channels,
+    attached: Attached,
     /// The run outlives the process.
     durable: bool,
 }
 
 impl Session {
-    pub(super) fn open(args: &RunArgs, flow: &str, terminal: Terminal) -> Result<Session, Problem> {
-        let screen = Arc::new(Screen::new(terminal, args.quiet));
-        let events = args.events.as_deref().map(EventWriter::open).transpose()?.map(Arc::new);
+    pub(super) fn open(args: &RunArgs, host: &Host, flow: &str, terminal: Terminal) -> Result<Session, Problem> {
+        let quiet = args.quiet && !args.channels.shows_console();
+        let screen = Arc::new(Screen::new(terminal, quiet));
+        let notices = notices(&screen);
+        let events = args.events.as_deref().map(|path| recorded(path, &notices)).transpose()?;
+        let channels = args.channels.open(host, notices)?;
+        let attached = channels.of_a_run()?;
         // Whoever pipes the input in cannot be asked.
         let answered = args.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-");
-        let asker = (terminal.interactive && !answered).then(|| Arc::new(Asker::new(screen.clone(), &args.answers)));
-        let progress = (!args.quiet).then(|| {
+        let chat = args.chat.then(|| Arc::new(Chat::new(terminal)));
+        let asks = terminal.interactive && !answered && chat.is_none();
+        let asker = asks.then(|| Arc::new(Asker::new(screen.clone(), &args.answers)));
+        let progress = (!quiet && (chat.is_none() || args.channels.shows_console())).then(|| {
             let progress = Progress::new(screen.clone(), flow);
             Arc::new(if asker.is_some() { progress.without_questions() } else { progress })
         });
         let durable = !matches!(args.store.place()?, Place::Memory);
-        Ok(Session { screen, progress, events, asker, durable })
+        Ok(Session { screen, progress, events, asker, chat, channels, attached, durable })
     }
 
     pub(super) fn options(&self, args: &RunArgs, input: Json) -> RunOptions {
@@ -241,6 +286,10 @@ impl Session {
         channels.extend(self.events.iter().map(|events| events.clone() as Arc<dyn Channel>));
         channels.extend(self.progress.iter().map(|progress| progress.clone() as Arc<dyn Channel>));
         channels.extend(self.asker.iter().map(|asker| asker.clone() as Arc<dyn Channel>));
+        // A run that exists is told to it from its first event, once it goes on.
+        let chat = self.chat.iter().filter(|_| !args.again);
+        channels.extend(chat.map(|chat| chat.clone() as Arc<dyn Channel>));
+        channels.extend(self.attached.channels.iter().cloned());
         // An asker asks again.
         if self.asker.is_none() && !args.answers.is_empty() {
             channels.push(Arc::new(Refusals::new(self.screen.clone(), &args.answers)));
@@ -252,7 +301,7 @@ impl Session {
             channels,
             policy: PolicyOverride { total_timeout_ms, ..PolicyOverride::default() },
             answers: self.early_answers(args),
-            wait_for_answers: self.asker.is_some(),
+            wait_for_answers: self.asker.is_some() || self.chat.is_some() || self.attached.can_answer(),
             without_events: true,
             ..RunOptions::default()
         }
@@ -267,34 +316,52 @@ impl Session {
     }
 
     /// Runs to the end, or until nobody is there to answer. The second value says who interrupted it.
-    fn run(&self, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), Problem> {
+    fn run(&self, args: &RunArgs, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
         runner.start_session();
         let interrupts = Interrupts::watch(runner.hub(), self.screen.clone(), self.durable)?;
         let result = runtime.block_on(async {
-            match &self.asker {
-                None => runner.run().await,
-                Some(asker) => asker.until_deserted(runner, flow).await,
+            match (&self.asker, &self.chat) {
+                (_, Some(chat)) => chat.with_runner(runner, args.again).await,
+                (None, None) => Ok(self.attached.until_deserted(runner).await),
+                (Some(asker), None) => Ok(asker.until_deserted(runner, flow).await),
             }
-        });
+        })?;
         // Attempts that were abandoned are not waited for.
         runtime.shutdown_background();
         Ok((result, interrupts.which()))
     }
 
-    /// Runs to the end, and takes the front ends away.
-    pub(super) fn until_end(&self, runner: FlowRunner) -> Result<(RunResult, Interruption), Problem> {
+    /// Runs to the end, and takes the screen away.
+    pub(super) fn until_end(&self, args: &RunArgs, runner: FlowRunner) -> Result<(RunResult, Interruption), Problem> {
         let flow = runner.flow().to_owned();
-        let ended = self.run(runner, &flow)?;
-        self.close();
+        let ended = self.run(args, runner, &flow)?;
+        self.screen.close();
         Ok(ended)
     }
 
+    /// Takes the front ends away.
     pub(super) fn close(&self) {
         self.screen.close();
-        if let Some(problem) = self.events.as_ref().and_then(|events| events.problem()) {
-            self.screen.warn(&problem);
-        }
+        self.channels.close();
     }
+}
+
+/// `--events`: what the journal holds, as lines of JSON.
+fn recorded(path: &Path, notices: &Notices) -> Result<Arc<JsonLines>, Problem> {
+    let opened = JsonLines::open(path, notices.clone());
+    let lines = opened.map_err(|error| Problem::wrong(format!("cannot write {}", path.display())).because(&error))?;
+    Ok(Arc::new(lines.recorded_only()))
+}
+
+/// What channels have to say is said on the screen.
+pub(super) fn notices(screen: &Arc<Screen>) -> Notices {
+    let screen = screen.clone();
+    Arc::new(move |notice| match notice {
+        Notice::Trouble(why) => screen.warn(&why),
+        Notice::Said { program, line } => {
+            screen.line(&format!("  {} {}", screen.paint().faint(&program), inert(&line)))
+        }
+    })
 }

@@ -1,6 +1,5 @@
 //! `flowcell runs` and its kin: runs that the store keeps, seen and steered.
 
-pub(super) mod drive;
 mod export;
 mod gc;
 mod tree;
@@ -12,20 +11,22 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use clap::{Args, Subcommand};
+use flowcell::{
+    Filter, FlowRunner, Host, Json, OpenStoreError, Resolution, RunId, RunOptions, RunRow, StartError,
+    contract::{NodeId, Value},
+    control::{self, Ask, Told},
+};
+
 use super::{
     PackArgs, Place, StoreArgs,
+    channels::ChannelArgs,
     run::{self, RunArgs, answers},
 };
 use crate::{
     output::{Lines, put, put_json},
     problem::{Exit, Problem},
     terminal::{Terminal, inert},
-};
-use clap::{Args, Subcommand};
-use flowcell::{
-    Filter, FlowRunner, Host, Json, OpenStoreError, Resolution, RunId, RunOptions, RunRow, StartError,
-    contract::{NodeId, Value},
-    control::{self, Ask, Told},
 };
 
 /// What can be done with runs.
@@ -112,6 +113,8 @@ pub(crate) struct ResumeArgs {
     /// Say nothing about the run's progress
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    channels: ChannelArgs,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -339,8 +342,8 @@ fn go_on(
     }
     let _serving = host.serve()?;
     let name = args.run.clone();
-    let args = RunArgs::resuming(args.run, args.answers, args.json, args.quiet, args.packs, args.store);
-    let session = run::Session::open(&args, name.as_str(), terminal)?;
+    let args = RunArgs::resuming(args.run, args.answers, args.json, args.quiet, args.channels, args.packs, args.store);
+    let session = run::Session::open(&args, &host, name.as_str(), terminal)?;
     let runner = prepare(&host, session.options(&args, Json::Null))?;
     run::finish(&args, session, host, runner, terminal)
 }
@@ -400,7 +403,7 @@ pub(super) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
     }
 }
 
-fn refused(code: &str, message: &str, run: &RunId) -> Problem {
+pub(super) fn refused(code: &str, message: &str, run: &RunId) -> Problem {
     let problem = Problem::wrong(message);
     match code {
         "gate_closed" | "run_not_active" | "not_blocked" => {
@@ -412,7 +415,7 @@ fn refused(code: &str, message: &str, run: &RunId) -> Problem {
 }
 
 /// The place of a store that outlives the process.
-fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
+pub(super) fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
     match store.place()? {
         Place::Memory => {
             Err(Problem::wrong("a store in memory has no runs of others").hint("leave `--store memory:` away"))
@@ -441,7 +444,7 @@ pub(super) fn local() -> flowcell::contract::Tenant {
     flowcell::contract::Tenant::local()
 }
 
-fn unreadable(error: &dyn std::fmt::Display) -> Problem {
+pub(super) fn unreadable(error: &dyn std::fmt::Display) -> Problem {
     Problem::internal(format!("the store cannot be read: {error}"))
 }
 

@@ -177,7 +177,7 @@ impl HostBuilder {
         }
         let Stores { journal, state, blobs, leases, cache, sessions, store, shared } = Stores::open(self.place)?;
         let egress = Egress::new(self.egress).map_err(|failure| Error::Services(failure.message))?;
-        let client = Client::new(egress);
+        let client = Client::new(egress.clone());
         let services = |failure: Failure| Error::Services(failure.message);
         let providers = match (self.providers, &self.providers_file) {
             (Some(providers), _) => providers,
@@ -207,6 +207,7 @@ impl HostBuilder {
             mcp,
             simulates_tools: self.simulates_tools,
             hubs: Arc::default(),
+            egress,
             store,
             shared,
             packs: Mutex::new(packs),

@@ -28,7 +28,8 @@ impl Driver {
             Command::Live { task, kind, members } => self.tell_live(task, kind, &members),
             Command::Request(request, answer) => self.request(request, answer),
             Command::Deliver(message, request, answer) => self.deliver(message, request, answer),
-            Command::Attach(channel) => self.attach(&channel),
+            Command::Attach { channel, to_child } => self.attach(&channel, to_child),
+            Command::Unattended => self.parks = true,
             Command::Settle(answer) => {
                 self.trail.add(self.next_seq, Deferred::Acknowledge(answer, Ok(())));
                 self.catch_up();
@@ -94,10 +95,12 @@ impl Driver {
     }
 
     /// Tells a late channel what the others were told, and from now on the same.
-    pub(super) fn attach(&mut self, channel: &Arc<dyn Channel>) {
+    pub(super) fn attach(&mut self, channel: &Arc<dyn Channel>, to_child: bool) {
         self.catch_up();
         let (tenant, run_id) = (&self.identity.tenant, &self.identity.run_id);
-        channel.on_start(&self.hub);
+        if !to_child {
+            channel.on_start(&self.hub);
+        }
         let told = self.trail.told();
         let mut projector = Projector::new(tenant.clone(), run_id.clone(), self.state.graph.clone());
         let read = each_unit(&*self.world.journal, tenant, run_id, |unit| {
@@ -110,5 +113,9 @@ impl Driver {
         }
         self.projector = projector;
         self.channels.push(channel.clone());
+        for child in self.children.values() {
+            let (hub, channel) = (child.hub.clone(), channel.clone());
+            tokio::spawn(async move { hub.attach_from_above(channel).await });
+        }
     }
 }

@@ -14,11 +14,15 @@ use tokio::{
 };
 
 use super::{
-    lines::{Line, Lines},
     servers::{Program, Server},
     setting::Secrets,
 };
-use crate::{code, secret::Environment};
+use crate::{
+    code,
+    lines::{Line, Lines},
+    process_group::ProcessGroup,
+    secret::Environment,
+};
 
 /// Bytes of a line that a program writes about itself; the rest of it is skipped.
 const MAX_LOG_LINE: usize = 4 * 1024;
@@ -35,23 +39,6 @@ pub(super) struct Pipes {
     pub(super) input: ChildStdin,
     pub(super) output: ChildStdout,
     pub(super) exit: watch::Receiver<Option<String>>,
-}
-
-/// The processes that were started together. They are killed when this is dropped.
-struct Group(#[cfg_attr(not(unix), allow(dead_code, reason = "there are no process groups"))] Option<u32>);
-
-impl Drop for Group {
-    #[cfg(unix)]
-    fn drop(&mut self) {
-        use rustix::process::{Pid, Signal, kill_process_group};
-
-        let id = self.0.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        // If they are gone already there is nothing to do.
-        let _ = id.map(|id| kill_process_group(id, Signal::KILL));
-    }
-
-    #[cfg(not(unix))]
-    fn drop(&mut self) {}
 }
 
 /// Starts a program with nothing but the environment that it was given.
@@ -82,7 +69,7 @@ pub(super) async fn start(
     let mut child = command.spawn().map_err(|error| cannot(&error.to_string()))?;
     let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
     let ((input, output), errors) = pipes.ok_or_else(|| cannot("it has no pipes"))?;
-    let group = Group(child.id());
+    let group = ProcessGroup::of(child.id());
     let (stop, stopped) = oneshot::channel();
     let (tell, exit) = watch::channel(None);
     tracing::debug!(server = %server.name, "a server of tools was started");

@@ -14,13 +14,11 @@ use tokio::{
     sync::{Mutex, Notify, watch},
 };
 
-use super::{
-    MAX_LINE,
-    child::Pipes,
+use super::{MAX_LINE, child::Pipes, watch::Watch};
+use crate::{
+    code,
     lines::{Line, Lines},
-    watch::Watch,
 };
-use crate::code;
 
 /// How long a program may leave what is written to it unread.
 const MAX_UNREAD: Duration = Duration::from_secs(30);

@@ -1,6 +1,7 @@
 //! Turns of models over real connections to a strict fake on this machine. Nothing here waits: the times are the tests' own.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod aimock;
 mod configuration;
 mod conversations;
 mod kit;

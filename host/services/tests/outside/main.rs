@@ -8,3 +8,4 @@ mod guard;
 mod kit;
 mod requests;
 mod server;
+mod webhooks;

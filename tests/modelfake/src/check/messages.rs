@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 use super::{is_closed, list, only, text, tool};
 use crate::{fault::Refusal, stream::signature};
 
+/// Versions of the interface: the one that is documented, and the one that the official SDK asks for.
+const VERSIONS: [&str; 2] = ["2023-06-01", "2026-10-21"];
+
 const MEMBERS: [&str; 14] = [
     "model",
     "max_tokens",
@@ -26,15 +29,12 @@ const MEMBERS: [&str; 14] = [
 ];
 
 pub(super) fn check(headers: &HeaderMap, body: &Map<String, Value>) -> Result<(), Refusal> {
-    if text(headers, "anthropic-version") != "2023-06-01" {
+    if !VERSIONS.contains(&text(headers, "anthropic-version")) {
         return Err(Refusal::invalid("anthropic-version: header is required"));
     }
     only(body, &MEMBERS, "Extra inputs are not permitted")?;
     if body.get("max_tokens").and_then(Value::as_u64).is_none_or(|limit| limit == 0) {
         return Err(Refusal::invalid("max_tokens: Field required"));
-    }
-    if body.get("temperature").and_then(Value::as_f64).is_some_and(|temperature| !(0.0..=1.0).contains(&temperature)) {
-        return Err(Refusal::invalid("temperature: range: 0..1"));
     }
     tools(body)?;
     output(body)?;

@@ -19,14 +19,24 @@ impl Events {
         self.sent.push(format!("event: {kind}\ndata: {data}\n\n"));
     }
 
-    /// An item, which begins with nothing and ends as it is; between are deltas of a kind.
+    /// An item, which begins with nothing and ends as it is; between are deltas of a kind, in a message of its one part.
     fn item(&mut self, begun: &Value, whole: Value, kind: &str, text: &str) {
         let index = self.items.len();
         self.send("response.output_item.added", json!({ "output_index": index, "item": begun }));
+        let part = whole["content"].get(0).cloned();
+        if let Some(mut part) = part.clone() {
+            let name = if part["type"] == "refusal" { "refusal" } else { "text" };
+            part[name] = json!("");
+            let begun = json!({ "output_index": index, "content_index": 0, "part": part });
+            self.send("response.content_part.added", begun);
+        }
         for piece in pieces(text) {
             self.send(&format!("{kind}.delta"), json!({ "output_index": index, "content_index": 0, "delta": piece }));
         }
         self.send(&format!("{kind}.done"), json!({ "output_index": index, "content_index": 0, "text": text }));
+        if let Some(part) = part {
+            self.send("response.content_part.done", json!({ "output_index": index, "content_index": 0, "part": part }));
+        }
         self.send("response.output_item.done", json!({ "output_index": index, "item": whole }));
         self.items.push(whole);
     }

@@ -92,7 +92,7 @@ fn refusal(question: &Question, value: &str) -> Option<String> {
 }
 
 /// Reads a question from the event of the pause that asks it.
-pub(super) fn read_question(json: &Json) -> Question {
+pub(crate) fn read_question(json: &Json) -> Question {
     let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
     let choices = json.get("choices").and_then(Json::as_array).unwrap_or_default();
     Question {

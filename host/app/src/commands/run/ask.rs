@@ -259,7 +259,7 @@ fn lock(reading: &Mutex<Reading>) -> MutexGuard<'_, Reading> {
 }
 
 /// A number stands for the choice of that number, unless it is a choice itself.
-fn choose(question: &Question, text: &str) -> String {
+pub(crate) fn choose(question: &Question, text: &str) -> String {
     let choices = &question.choices;
     let exact = choices.iter().any(|choice| choice.value == text);
     let numbered = text.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));

@@ -44,7 +44,7 @@ impl Subject {
 
 /// The tasks above a child run, as an address begins: `review/`. A child's id is its parent's with the address of the
 /// task that called it and the attempt, and no node id is a number.
-fn callers(run: &str, root: &str) -> String {
+pub(crate) fn callers(run: &str, root: &str) -> String {
     let below = run.strip_prefix(root).unwrap_or_default();
     below.split('.').filter(|part| !part.is_empty()).fold(String::new(), |address, part| {
         let between = match part.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -94,7 +94,7 @@ impl Line {
 }
 
 /// What a question takes, in short: `yes|no`, `yes|no|text`, `text`.
-pub(super) fn shown_choices(question: &Question) -> String {
+pub(crate) fn shown_choices(question: &Question) -> String {
     let mut choices: Vec<_> = question.choices.iter().map(|choice| choice.value.as_str()).collect();
     if question.allow_text || choices.is_empty() {
         choices.push("text");

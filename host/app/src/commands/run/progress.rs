@@ -18,7 +18,7 @@ const MAX_INNER_LINES: usize = 200;
 const NAMED: usize = 4;
 
 /// Tells of tasks as they go on and end.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     screen: Arc<Screen>,
     /// Whether somebody else shows questions, to ask them.
     asked_elsewhere: bool,
@@ -36,7 +36,7 @@ struct Tally {
 
 impl Progress {
     /// Progress on a screen.
-    pub(super) fn new(screen: Arc<Screen>, flow: &str) -> Progress {
+    pub(crate) fn new(screen: Arc<Screen>, flow: &str) -> Progress {
         Progress { screen, asked_elsewhere: false, flow: flow.to_owned(), tally: Mutex::default() }
     }
 

@@ -15,7 +15,7 @@ const TICK: Duration = Duration::from_millis(100);
 const MAX_HELD: usize = 1_000;
 
 /// Standard error, shared by everybody who has something to say about a run.
-pub(super) struct Screen {
+pub(crate) struct Screen {
     terminal: Terminal,
     quiet: bool,
     state: Mutex<State>,
@@ -30,7 +30,7 @@ struct State {
 
 impl Screen {
     /// A screen; on a quiet one there is no status line.
-    pub(super) fn new(terminal: Terminal, quiet: bool) -> Screen {
+    pub(crate) fn new(terminal: Terminal, quiet: bool) -> Screen {
         Screen { terminal, quiet, state: Mutex::default() }
     }
 

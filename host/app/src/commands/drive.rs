@@ -21,8 +21,10 @@ use tokio::{
 };
 
 use super::{
-    super::{PackArgs, Place, StoreArgs, run::interrupt::Signals},
-    block_on, durable, listen, local, unreadable,
+    PackArgs, Place, StoreArgs,
+    channels::{ChannelArgs, Channels},
+    run::{self, interrupt::Signals, progress::Progress, screen::Screen},
+    runs::{block_on, durable, listen, local, unreadable},
 };
 use crate::{
     problem::{Exit, Problem},
@@ -45,6 +47,8 @@ pub(crate) struct DriveArgs {
     #[arg(long)]
     once: bool,
     #[command(flatten)]
+    channels: ChannelArgs,
+    #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     packs: PackArgs,
@@ -64,6 +68,8 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Prob
     };
     let _serving = host.serve()?;
     terminal.say(&terminal.paint().faint(&said));
+    let screen = Arc::new(Screen::new(terminal, true));
+    let channels = args.channels.open(&host, run::notices(&screen))?;
     let mut drive = Drive {
         host,
         terminal,
@@ -73,8 +79,10 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Prob
         held: VecDeque::new(),
         trial: None,
         moved: moved.clone(),
+        channels,
+        console: args.channels.shows_console().then_some(screen),
     };
-    block_on(async {
+    let outcome = block_on(async {
         let mut signals =
             Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
         loop {
@@ -91,7 +99,9 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Prob
                 Some(_) = signals.next() => return Ok(drive.stop(&mut signals).await),
             }
         }
-    })?
+    })?;
+    drive.channels.close();
+    outcome
 }
 
 /// Drives every run that can move.
@@ -107,6 +117,9 @@ struct Drive {
     /// The run that is tried alone.
     trial: Option<Trial>,
     moved: Arc<Notify>,
+    channels: Channels,
+    /// Where progress is shown, if it is.
+    console: Option<Arc<Screen>>,
 }
 
 /// A run that is to begin.
@@ -208,10 +221,19 @@ impl Drive {
         }
     }
 
-    fn drive(&mut self, runner: FlowRunner) {
-        runner.start_session();
+    fn drive(&mut self, mut runner: FlowRunner) {
+        if let Some(screen) = &self.console {
+            runner.attach(Arc::new(Progress::new(screen.clone(), runner.flow())));
+        }
+        // A program is started only for a run that can be driven.
+        let attached = match self.channels.of_a_run() {
+            Ok(attached) => attached,
+            Err(problem) => return self.terminal.say(&problem.render(self.terminal.paint())),
+        };
+        attached.channels.iter().for_each(|channel| _ = runner.attach(channel.clone()));
+        runner.wait_for_answers(attached.can_answer()).start_session();
         self.hubs.insert(runner.run_id().clone(), runner.hub());
-        self.driving.spawn(runner.run());
+        self.driving.spawn(async move { attached.until_deserted(runner).await });
     }
 
     /// Stops driving in good order: every run is put down where it is. A second signal waits for none.

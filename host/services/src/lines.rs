@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub enum Line {
     /// All of it.
     Whole(Vec<u8>),
     /// Its beginning, as long as the limit allows. The rest is skipped.
@@ -14,7 +14,7 @@ pub(super) enum Line {
 }
 
 /// Reads lines.
-pub(super) struct Lines<R> {
+pub struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     limit: usize,
@@ -23,12 +23,12 @@ pub(super) struct Lines<R> {
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     /// Lines of at most `limit` bytes.
-    pub(super) fn new(reader: R, limit: usize) -> Lines<R> {
+    pub fn new(reader: R, limit: usize) -> Lines<R> {
         Lines { reader: BufReader::new(reader), line: Vec::new(), limit, skipping: false }
     }
 
     /// The next line, or none at the end. Nothing is lost if it is dropped while it waits. A line without an end is none.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let bytes = self.reader.fill_buf().await?;
             if bytes.is_empty() {

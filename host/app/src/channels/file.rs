@@ -1,0 +1,66 @@
+//! Events as lines of JSON, in a file or on standard output.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use flowcell_runtime::{Channel, Event, LiveEvent};
+use serde::Serialize;
+
+use super::{Notice, Notices};
+
+/// Writes each event when it happens, so that a reader can follow. Many runs may share one.
+pub struct JsonLines {
+    name: String,
+    lives: bool,
+    /// None when nobody reads any more.
+    out: Mutex<Option<Box<dyn Write + Send>>>,
+    notices: Notices,
+}
+
+impl JsonLines {
+    /// Opens a file anew, or standard output (`-`).
+    pub fn open(path: &Path, notices: Notices) -> io::Result<JsonLines> {
+        let name = path.display().to_string();
+        let out: Box<dyn Write + Send> =
+            if name == "-" { Box::new(io::stdout()) } else { Box::new(File::create(path)?) };
+        Ok(JsonLines { name, lives: true, out: Mutex::new(Some(out)), notices })
+    }
+
+    /// Leaves out what is live: what is written is what the journal holds.
+    pub fn recorded_only(self) -> JsonLines {
+        JsonLines { lives: false, ..self }
+    }
+
+    fn write(&self, event: &impl Serialize) {
+        let mut target = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(out) = &mut *target else { return };
+        let written = serde_json::to_vec(event).map_err(io::Error::from).and_then(|mut line| {
+            line.push(b'\n');
+            out.write_all(&line)
+        });
+        if let Err(error) = written {
+            *target = None;
+            // A reader who has gone has read enough.
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                let why = format!("not all events could be written to {}: {error}", self.name);
+                (self.notices)(Notice::Trouble(why));
+            }
+        }
+    }
+}
+
+impl Channel for JsonLines {
+    fn on_event(&self, event: &Event) {
+        self.write(event);
+    }
+
+    fn on_live(&self, event: &LiveEvent) {
+        if self.lives {
+            self.write(event);
+        }
+    }
+}

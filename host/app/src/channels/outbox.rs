@@ -1,0 +1,242 @@
+//! What is still to be told: a queue that never makes a run wait.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use flowcell_contract::RunId;
+use flowcell_runtime::{Event, LiveEvent};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::Notify;
+
+/// Lines that wait.
+const MAX_LINES: usize = 10_000;
+/// Bytes that wait.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Lines that wait before live events are left out.
+const MAX_BEFORE_LIVE: usize = 1_000;
+
+/// One line, without its end.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) text: Vec<u8>,
+    /// The event that it tells; none if it is no event of a journal.
+    pub(crate) event: Option<(RunId, u64)>,
+}
+
+/// A queue of lines, with one who takes them.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    changed: Notify,
+    closing: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    lines: VecDeque<Line>,
+    bytes: usize,
+    /// Events that had no room: the first and the last of each run.
+    missed: BTreeMap<RunId, (u64, u64)>,
+    closed: bool,
+}
+
+impl Outbox {
+    /// Adds an event, or notes that it has no room.
+    pub(crate) fn event(&self, event: &Event) {
+        let mut state = self.state();
+        if state.closed {
+            return;
+        }
+        state.tell_missed();
+        if !state.missed.is_empty() || state.is_full() {
+            let missed = state.missed.entry(event.run_id.clone()).or_insert((event.seq, event.seq));
+            missed.1 = event.seq;
+            return;
+        }
+        state.push(event, Some((event.run_id.clone(), event.seq)));
+        self.changed.notify_one();
+    }
+
+    /// Adds what is live, if there is room to spare.
+    pub(crate) fn live(&self, event: &LiveEvent) {
+        let mut state = self.state();
+        if !state.closed && state.missed.is_empty() && state.lines.len() < MAX_BEFORE_LIVE && !state.is_full() {
+            state.push(event, None);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Adds a line that is about the channel itself.
+    pub(crate) fn put(&self, line: &impl Serialize) {
+        let mut state = self.state();
+        if !state.closed {
+            state.push(line, None);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Nothing comes any more; what waits may still be taken.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.push_missed();
+        state.closed = true;
+        self.changed.notify_one();
+        self.closing.notify_one();
+    }
+
+    /// Waits until nothing comes any more, for one who does.
+    pub(crate) async fn closed(&self) {
+        while !self.state().closed {
+            self.closing.notified().await;
+        }
+    }
+
+    /// Nothing comes any more, and nobody takes what waits. Answers the first event that is lost with that.
+    pub(crate) fn abandon(&self) -> Option<(RunId, u64)> {
+        let mut state = self.state();
+        state.closed = true;
+        let waiting = std::mem::take(&mut state.lines).into_iter().find_map(|line| line.event);
+        waiting.or_else(|| state.missed.iter().next().map(|(run, (from, _))| (run.clone(), *from)))
+    }
+
+    /// Takes lines in order, at least one and then no more than so many and so many bytes. None: nothing will come.
+    pub(crate) async fn take(&self, lines: usize, bytes: usize) -> Option<Vec<Line>> {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let mut state = self.state();
+                let taken = state.take(lines, bytes);
+                match (taken.is_empty(), state.closed) {
+                    (false, _) => return Some(taken),
+                    (true, true) => return None,
+                    (true, false) => {}
+                }
+            }
+            changed.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock was held cannot have left a line half queued.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_full(&self) -> bool {
+        self.lines.len() >= MAX_LINES || self.bytes >= MAX_BYTES
+    }
+
+    /// Says what is missing, once there is room for some more than that.
+    fn tell_missed(&mut self) {
+        if self.lines.len() < MAX_LINES / 2 && self.bytes < MAX_BYTES / 2 {
+            self.push_missed();
+        }
+    }
+
+    fn push_missed(&mut self) {
+        for (run, (from, to)) in std::mem::take(&mut self.missed) {
+            self.push(&json!({ "v": 1, "type": "lagged", "runId": run, "from": from, "to": to }), Some((run, from)));
+        }
+    }
+
+    fn push(&mut self, line: &impl Serialize, event: Option<(RunId, u64)>) {
+        // What is told is made of JSON, which can be written.
+        let Ok(text) = serde_json::to_vec(line) else { return };
+        self.bytes += text.len();
+        self.lines.push_back(Line { text, event });
+    }
+
+    fn take(&mut self, lines: usize, bytes: usize) -> Vec<Line> {
+        let mut taken = Vec::new();
+        let mut size = 0;
+        while let Some(line) = self.lines.front()
+            && taken.len() < lines
+            && (taken.is_empty() || size + line.text.len() <= bytes)
+        {
+            size += line.text.len();
+            taken.extend(self.lines.pop_front());
+        }
+        self.bytes -= size;
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowcell_contract::{Json, Tenant};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn event(seq: u64) -> Event {
+        let (tenant, run_id) = (Tenant::local(), RunId::from("r"));
+        Event { seq, ts: 0, tenant, run_id, kind: "log", data: Json::object([("n", Json::from(seq))]) }
+    }
+
+    fn live() -> LiveEvent {
+        let (tenant, run_id) = (Tenant::local(), RunId::from("r"));
+        LiveEvent { ts: 0, tenant, run_id, kind: "agent:text".into(), data: Json::object([("delta", Json::from("a"))]) }
+    }
+
+    async fn rest(outbox: &Outbox) -> Vec<Value> {
+        outbox.close();
+        let mut all = Vec::new();
+        while let Some(lines) = outbox.take(7, MAX_BYTES).await {
+            assert!((1..=7).contains(&lines.len()));
+            all.extend(lines.iter().map(|line| serde_json::from_slice::<Value>(&line.text).unwrap()));
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn what_has_no_room_is_told_by_its_numbers() {
+        let outbox = Outbox::default();
+        let full = MAX_LINES as u64;
+        (0..full + 5).for_each(|seq| outbox.event(&event(seq)));
+        outbox.live(&live());
+        while outbox.state().lines.len() >= MAX_LINES / 2 {
+            outbox.take(100, MAX_BYTES).await.unwrap();
+        }
+        outbox.event(&event(full + 5));
+        let rest = rest(&outbox).await;
+        let tail: Vec<_> = rest.iter().rev().take(3).map(|line| (&line["type"], &line["seq"])).collect();
+        assert_eq!(tail[0], (&json!("log"), &json!(full + 5)));
+        assert_eq!(tail[1].0, &json!("lagged"));
+        assert_eq!((&rest[rest.len() - 2]["from"], &rest[rest.len() - 2]["to"]), (&json!(full), &json!(full + 4)));
+        assert_eq!(tail[2], (&json!("log"), &json!(full - 1)));
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_at_the_end_is_told() {
+        let outbox = Outbox::default();
+        (0..MAX_LINES as u64 + 2).for_each(|seq| outbox.event(&event(seq)));
+        let rest = rest(&outbox).await;
+        assert_eq!(rest.len(), MAX_LINES + 1);
+        assert_eq!(rest[MAX_LINES]["type"], "lagged");
+        outbox.event(&event(1));
+        assert!(outbox.take(1, 1).await.is_none(), "a closed outbox takes nothing");
+    }
+
+    #[tokio::test]
+    async fn live_events_give_way_first() {
+        let outbox = Outbox::default();
+        (0..MAX_BEFORE_LIVE as u64).for_each(|seq| outbox.event(&event(seq)));
+        outbox.live(&live());
+        outbox.event(&event(MAX_BEFORE_LIVE as u64));
+        let rest = rest(&outbox).await;
+        assert!(rest.len() == MAX_BEFORE_LIVE + 1 && rest.iter().all(|line| line["type"] == "log"));
+    }
+
+    #[tokio::test]
+    async fn a_large_line_goes_alone() {
+        let outbox = Outbox::default();
+        (0..3).for_each(|seq| outbox.event(&event(seq)));
+        assert_eq!(outbox.take(100, 1).await.unwrap().len(), 1);
+        assert_eq!(outbox.abandon(), Some((RunId::from("r"), 1)));
+        assert!(outbox.take(100, 1).await.is_none());
+    }
+}

@@ -1,0 +1,300 @@
+//! A program that is told events and asks the run for something, in lines of JSON.
+
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use flowcell_runtime::{Channel, Event, Hub, LiveEvent, RunResult};
+use flowcell_services::{
+    lines::{Line, Lines},
+    program::{Input, Program},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::AsyncRead,
+    runtime::Handle,
+    sync::{Mutex, Notify, watch},
+    task::JoinHandle,
+};
+
+use super::{
+    GRACE, Notice, Notices,
+    outbox::Outbox,
+    verb::{self, MAX_VERB},
+};
+
+/// Bytes of a line that a program writes about itself; the rest of it is skipped.
+const MAX_LOG_LINE: usize = 4 * 1024;
+/// Lines of one program that are passed on; others are skipped.
+const MAX_LOG_LINES: usize = 10_000;
+/// Lines and bytes that are written at once.
+const AT_ONCE: (usize, usize) = (100, 64 * 1024);
+
+/// A program of the operator's, for one run.
+///
+/// It reads a line `{ "type": "channel:start", "runId" }`, the events, and at last `{ "type": "channel:complete", "status" }`;
+/// then its input ends. What it writes are [verbs](super::Verb), each of which is answered by a line `channel:answer`. It has
+/// [`GRACE`] after the end of the run, and is killed then, with all that it has started.
+pub struct ProgramChannel {
+    outbox: Arc<Outbox>,
+    desk: Arc<Desk>,
+    speaking: Mutex<Option<JoinHandle<()>>>,
+    ended: watch::Receiver<bool>,
+}
+
+/// What the tasks of a channel share.
+struct Desk {
+    name: String,
+    hub: OnceLock<Hub>,
+    started: Notify,
+    notices: Notices,
+    ending: std::sync::Mutex<Ending>,
+}
+
+/// The last line comes after the answers to what was asked by then.
+#[derive(Default)]
+struct Ending {
+    asking: bool,
+    last: Option<Value>,
+}
+
+impl ProgramChannel {
+    /// Starts a program: its name, and its arguments. It is spoken with on this runtime.
+    pub fn start(runtime: &Handle, words: &[String], notices: Notices) -> io::Result<ProgramChannel> {
+        let name = words.first().map(String::as_str).unwrap_or_default();
+        let name = Path::new(name).file_name().map_or_else(|| name.to_owned(), |name| name.to_string_lossy().into());
+        let program = {
+            let _entered = runtime.enter();
+            Program::start(words, &[], MAX_VERB, MAX_LOG_LINE)?
+        };
+        let outbox = Arc::new(Outbox::default());
+        let (hub, started, ending) = (OnceLock::new(), Notify::new(), std::sync::Mutex::default());
+        let desk = Arc::new(Desk { name, hub, started, notices, ending });
+        let (tell_ended, ended) = watch::channel(false);
+        let (told, shared) = (outbox.clone(), desk.clone());
+        let speaking = runtime.spawn(async move {
+            speak(program, told, shared).await;
+            tell_ended.send_replace(true);
+        });
+        Ok(ProgramChannel { outbox, desk, speaking: Mutex::new(Some(speaking)), ended })
+    }
+
+    /// Whether the program has ended.
+    pub fn is_done(&self) -> bool {
+        *self.ended.borrow()
+    }
+
+    /// Waits until the program has ended.
+    pub async fn ended(&self) {
+        // Whoever would say so is gone if the runtime is.
+        let _ = self.ended.clone().wait_for(|ended| *ended).await;
+    }
+
+    /// Waits until the program has ended, or was killed.
+    pub async fn close(&self) {
+        self.outbox.close();
+        if let Some(speaking) = self.speaking.lock().await.take() {
+            // It ends by itself, after its grace at the latest.
+            let _ = speaking.await;
+        }
+    }
+}
+
+impl Channel for ProgramChannel {
+    fn on_start(&self, hub: &Hub) {
+        if self.desk.hub.set(hub.clone()).is_ok() {
+            self.outbox.put(&json!({ "v": 1, "type": "channel:start", "runId": hub.run_id() }));
+            self.desk.started.notify_one();
+        }
+    }
+
+    fn on_event(&self, event: &Event) {
+        self.outbox.event(event);
+    }
+
+    fn on_live(&self, event: &LiveEvent) {
+        self.outbox.live(event);
+    }
+
+    fn on_complete(&self, result: &RunResult) {
+        let (run, status) = (&result.run_id, result.status);
+        let last = json!({ "v": 1, "type": "channel:complete", "runId": run, "status": status });
+        let mut ending = self.desk.ending();
+        ending.last = Some(last);
+        ending.tell(&self.outbox);
+    }
+}
+
+async fn speak(program: Program, outbox: Arc<Outbox>, desk: Arc<Desk>) {
+    let Program { input, output, errors, mut life } = program;
+    let logging = tokio::spawn(log(errors, desk.clone()));
+    let listening = tokio::spawn(listen(output, outbox.clone(), desk.clone()));
+    let (early, grace) = tokio::select! {
+        biased;
+        told = tell(input, &outbox) => (told.is_err(), GRACE),
+        _ = life.ended() => (true, GRACE),
+        // It does not read any more.
+        () = overdue(&outbox) => (false, Duration::ZERO),
+    };
+    let lost = outbox.abandon();
+    match tokio::time::timeout(grace, life.ended()).await {
+        Ok(how) if early => {
+            let rest = lost.map(|(run, seq)| format!("; `flowcell runs events {run} --from {seq}` has the rest"));
+            desk.trouble(&format!("ended before the run ({how}){}", rest.unwrap_or_default()));
+        }
+        Ok(_) => {}
+        Err(_) => desk.trouble(&format!("did not end within {} s after the run, and was killed", GRACE.as_secs())),
+    }
+    // What it has started ends with it, and with that what they write.
+    drop(life);
+    _ = tokio::join!(logging, listening);
+}
+
+/// Waits until the run has ended, and then as long as the program may take to read what it was told.
+async fn overdue(outbox: &Outbox) {
+    outbox.closed().await;
+    tokio::time::sleep(GRACE).await;
+}
+
+/// Writes what is to be told, until nothing will come.
+async fn tell(mut input: Input, outbox: &Outbox) -> io::Result<()> {
+    let (lines, bytes) = AT_ONCE;
+    while let Some(lines) = outbox.take(lines, bytes).await {
+        let mut text = Vec::new();
+        for line in lines {
+            text.extend_from_slice(&line.text);
+            text.push(b'\n');
+        }
+        input.write(&text).await?;
+    }
+    Ok(())
+}
+
+/// Does what the program writes.
+async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>, desk: Arc<Desk>) {
+    while let Ok(Some(line)) = output.next().await {
+        let hub = desk.hub().await;
+        let answer = match line {
+            Line::Whole(line) if line.trim_ascii().is_empty() => continue,
+            Line::Whole(line) => {
+                desk.ending().asking = true;
+                verb::obey(&line, hub).await
+            }
+            Line::Cut(_) => verb::too_long(),
+        };
+        outbox.put(&answer);
+        let mut ending = desk.ending();
+        ending.asking = false;
+        ending.tell(&outbox);
+    }
+}
+
+impl Ending {
+    /// Tells the last line, if it is time.
+    fn tell(&mut self, outbox: &Outbox) {
+        if self.asking {
+            return;
+        }
+        if let Some(last) = self.last.take() {
+            outbox.put(&last);
+            outbox.close();
+        }
+    }
+}
+
+/// Passes on what the program writes about itself.
+async fn log<R: AsyncRead + Unpin>(mut errors: Lines<R>, desk: Arc<Desk>) {
+    let mut left = MAX_LOG_LINES;
+    while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = errors.next().await {
+        if left > 0 {
+            left -= 1;
+            let line = String::from_utf8_lossy(&line).into_owned();
+            (desk.notices)(Notice::Said { program: desk.name.clone(), line });
+        }
+    }
+}
+
+impl Desk {
+    /// The hub, as soon as there is one.
+    async fn hub(&self) -> &Hub {
+        loop {
+            match self.hub.get() {
+                Some(hub) => return hub,
+                None => self.started.notified().await,
+            }
+        }
+    }
+
+    fn ending(&self) -> MutexGuard<'_, Ending> {
+        // A panic while the lock was held cannot have left it half changed.
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn trouble(&self, what: &str) {
+        (self.notices)(Notice::Trouble(format!("the channel `{}` {what}", self.name)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    fn started(script: &str) -> (ProgramChannel, mpsc::UnboundedReceiver<Notice>) {
+        let (sender, notices) = mpsc::unbounded_channel();
+        let words = ["sh", "-c", script].map(str::to_owned);
+        let tell: Notices = Arc::new(move |notice| _ = sender.send(notice));
+        (ProgramChannel::start(&Handle::current(), &words, tell).unwrap(), notices)
+    }
+
+    fn said(notice: Option<Notice>) -> String {
+        match notice {
+            Some(Notice::Said { line, .. }) => line,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Whether a process is there, and not only its number until somebody asks how it ended.
+    fn lives(process: &str) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+        stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_end_is_killed_with_all_that_it_started() {
+        let (channel, mut notices) = started("sleep 1000 & echo $! >&2; wait");
+        let process = said(notices.recv().await);
+        assert!(lives(&process));
+        channel.close().await;
+        assert!(channel.is_done() && !lives(&process));
+        let Some(Notice::Trouble(why)) = notices.recv().await else { panic!("nothing is said") };
+        assert_eq!(why, "the channel `sh` did not end within 10 s after the run, and was killed");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_read_is_killed() {
+        let (channel, mut notices) = started("echo ready >&2; exec sleep 1000");
+        assert_eq!(said(notices.recv().await), "ready");
+        let line = "x".repeat(512 * 1024);
+        channel.outbox.put(&line);
+        channel.close().await;
+        assert!(matches!(notices.recv().await, Some(Notice::Trouble(why)) if why.contains("was killed")));
+    }
+
+    #[tokio::test]
+    async fn what_ends_by_itself_ends_without_a_word() {
+        let (channel, mut notices) = started("while read -r line; do :; done; echo bye >&2");
+        channel.close().await;
+        drop(channel);
+        assert_eq!(said(notices.recv().await), "bye");
+        assert_eq!(notices.recv().await, None);
+    }
+}

@@ -1,0 +1,196 @@
+//! What a front end may ask of a run, one JSON object a line.
+
+use flowcell_contract::Json;
+use flowcell_runtime::{Hub, HubError};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Bytes of a line with a verb: what may be sent to a run, with room for what stands around it.
+pub(super) const MAX_VERB: usize = 1024 * 1024 + 4096;
+
+/// A verb of the hub's, such as `{ "verb": "reply", "gate": "approve", "answer": "yes" }`. A member `id` may stand beside, and
+/// is repeated in the answer.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum Verb {
+    /// Says something to the run.
+    Send {
+        /// What.
+        content: Json,
+    },
+    /// Writes to the latest open agent run of a node.
+    SendTo {
+        /// The address of the node.
+        node: String,
+        /// What.
+        content: Json,
+        /// What the message is recognised by if it is sent twice.
+        message_id: Option<String>,
+    },
+    /// Writes to an agent run.
+    SendToRun {
+        /// Its id.
+        agent_run_id: String,
+        /// What.
+        content: Json,
+        /// What the message is recognised by if it is sent twice.
+        message_id: Option<String>,
+    },
+    /// Answers a question, or whether a tool may be called.
+    Reply {
+        /// The address of the gate.
+        gate: String,
+        /// A text, or `{ "content", "choice"? }`.
+        answer: Json,
+    },
+    /// Sends a named event.
+    Emit {
+        /// Its name.
+        name: String,
+        /// What it brings.
+        #[serde(default)]
+        payload: Json,
+    },
+    /// Asks an agent run to finish.
+    CloseRun {
+        /// Its id, or the address of its node.
+        agent_run_id: String,
+    },
+    /// Cancels the run.
+    Abort {},
+}
+
+/// Why nothing came of a line.
+#[derive(Debug, thiserror::Error)]
+pub enum VerbError {
+    /// It is no verb.
+    #[error("{0}")]
+    Unreadable(String),
+    /// The run refused.
+    #[error(transparent)]
+    Refused(#[from] HubError),
+}
+
+impl VerbError {
+    /// A stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            VerbError::Unreadable(_) => "bad_request",
+            VerbError::Refused(error) => error.code(),
+        }
+    }
+}
+
+impl Verb {
+    /// Asks it of a run.
+    pub async fn ask(self, hub: &Hub) -> Result<(), HubError> {
+        match self {
+            Verb::Send { content } => hub.send(content).await,
+            Verb::SendTo { node, content, message_id } => hub.send_to(&node, message_id.as_deref(), content).await,
+            Verb::SendToRun { agent_run_id, content, message_id } => {
+                hub.send_to_run(&agent_run_id, message_id.as_deref(), content).await
+            }
+            Verb::Reply { gate, answer } => hub.reply(&gate, whole(answer)).await,
+            Verb::Emit { name, payload } => hub.emit(&name, payload).await,
+            Verb::CloseRun { agent_run_id } => hub.close_run(&agent_run_id).await,
+            Verb::Abort {} => hub.abort().await,
+        }
+    }
+}
+
+/// A text is the whole of an answer.
+fn whole(answer: Json) -> Json {
+    if answer.as_str().is_some() { Json::object([("content", answer)]) } else { answer }
+}
+
+/// Does what a line says. Answers what is to be told about that: `{ "type": "channel:answer", "id"?, "ok": true }`, or with
+/// `ok` false and an `error`.
+pub(super) async fn obey(line: &[u8], hub: &Hub) -> Value {
+    let (id, verb) = read(line);
+    let outcome = match verb {
+        Ok(verb) => verb.ask(hub).await.map_err(VerbError::from),
+        Err(error) => Err(error),
+    };
+    answer(id, outcome.as_ref().err())
+}
+
+/// The answer to a line that is longer than it may be.
+pub(super) fn too_long() -> Value {
+    answer(None, Some(&VerbError::Refused(HubError::TooLarge)))
+}
+
+fn answer(id: Option<Value>, error: Option<&VerbError>) -> Value {
+    let mut answer = json!({ "v": 1, "type": "channel:answer", "ok": error.is_none() });
+    if let Some(id) = id {
+        answer["id"] = id;
+    }
+    if let Some(error) = error {
+        answer["error"] = json!({ "code": error.code(), "message": error.to_string() });
+    }
+    answer
+}
+
+fn read(line: &[u8]) -> (Option<Value>, Result<Verb, VerbError>) {
+    let unreadable = |why: &dyn std::fmt::Display| {
+        let form = "a verb is one JSON object on one line, such as {\"verb\":\"reply\",\"gate\":\"approve\",\"answer\":\"yes\"}";
+        VerbError::Unreadable(format!("{form}: {why}"))
+    };
+    let mut value: Value = match serde_json::from_slice(line) {
+        Ok(value) => value,
+        Err(error) => return (None, Err(unreadable(&error))),
+    };
+    let id = value.as_object_mut().and_then(|members| members.remove("id"));
+    (id, serde_json::from_value(value).map_err(|error| unreadable(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_has_one_form() {
+        let content = || Json::from("x");
+        let (node, name, gate) = ("a".to_owned(), "e".to_owned(), "g".to_owned());
+        let agent_run_id = "agent-1".to_owned();
+        let table = [
+            (json!({ "verb": "send", "content": "x" }), Verb::Send { content: content() }),
+            (
+                json!({ "verb": "sendTo", "node": "a", "content": "x" }),
+                Verb::SendTo { node, content: content(), message_id: None },
+            ),
+            (
+                json!({ "verb": "sendToRun", "agentRunId": "agent-1", "content": "x", "messageId": "m" }),
+                Verb::SendToRun {
+                    agent_run_id: agent_run_id.clone(),
+                    content: content(),
+                    message_id: Some("m".into()),
+                },
+            ),
+            (json!({ "verb": "reply", "gate": "g", "answer": "x" }), Verb::Reply { gate, answer: content() }),
+            (json!({ "verb": "emit", "name": "e" }), Verb::Emit { name, payload: Json::Null }),
+            (json!({ "verb": "closeRun", "agentRunId": "agent-1" }), Verb::CloseRun { agent_run_id }),
+            (json!({ "verb": "abort" }), Verb::Abort {}),
+        ];
+        for (mut line, verb) in table {
+            line["id"] = json!(7);
+            let (id, read) = read(line.to_string().as_bytes());
+            assert_eq!((id, read.unwrap()), (Some(json!(7)), verb), "{line}");
+        }
+        assert_eq!(whole(Json::from("yes")).to_text(), r#"{"content":"yes"}"#);
+    }
+
+    #[test]
+    fn what_is_no_verb_says_why() {
+        let table = [
+            ("hello", "expected"),
+            ("[]", "verb"),
+            (r#"{"verb":"shout"}"#, "unknown variant `shout`"),
+            (r#"{"verb":"send"}"#, "missing field `content`"),
+            (r#"{"verb":"abort","why":"x"}"#, "unknown field `why`"),
+        ];
+        for (line, sentence) in table {
+            let error = read(line.as_bytes()).1.unwrap_err();
+            assert!(error.code() == "bad_request" && error.to_string().contains(sentence), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Events that are posted.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use flowcell_contract::RunId;
+use flowcell_runtime::{Channel, Event, Hub, LiveEvent, RunResult};
+use flowcell_services::webhook::Webhook;
+use tokio::{
+    runtime::Handle,
+    sync::Mutex,
+    task::{AbortHandle, JoinHandle},
+};
+
+use super::{
+    Notice, Notices,
+    outbox::{Line, Outbox},
+};
+
+/// Events in one body.
+const MAX_EVENTS: usize = 100;
+/// Bytes of a body, unless it holds one event alone.
+const MAX_BODY: usize = 256 * 1024;
+
+/// Posts the events of one run, in order, the next body once the one before was taken. When one is not taken in all its
+/// attempts nothing more is posted: a receiver never sees a gap that is not told.
+pub struct WebhookChannel {
+    outbox: Arc<Outbox>,
+    run: Arc<OnceLock<RunId>>,
+    origin: String,
+    notices: Notices,
+    posting: Mutex<Option<JoinHandle<()>>>,
+    done: AbortHandle,
+}
+
+impl WebhookChannel {
+    /// A channel whose posts leave on this runtime.
+    pub fn start(runtime: &Handle, webhook: Webhook, notices: Notices) -> WebhookChannel {
+        let (outbox, run) = (Arc::new(Outbox::default()), Arc::new(OnceLock::new()));
+        let origin = webhook.origin();
+        let posting = post(webhook, outbox.clone(), run.clone(), notices.clone());
+        let posting = runtime.spawn(posting);
+        let done = posting.abort_handle();
+        WebhookChannel { outbox, run, origin, notices, posting: Mutex::new(Some(posting)), done }
+    }
+
+    /// Whether nothing is left to be done.
+    pub fn is_done(&self) -> bool {
+        self.done.is_finished()
+    }
+
+    /// Waits until everything was posted or given up, and gives up after this time.
+    pub async fn close(&self, grace: Duration) {
+        self.outbox.close();
+        let Some(mut posting) = self.posting.lock().await.take() else { return };
+        if tokio::time::timeout(grace, &mut posting).await.is_err() {
+            posting.abort();
+            let why = format!("{} did not take all events within {} s", self.origin, grace.as_secs());
+            (self.notices)(Notice::Trouble(given_up(&why, self.outbox.abandon())));
+        }
+    }
+}
+
+impl Channel for WebhookChannel {
+    fn on_start(&self, hub: &Hub) {
+        self.run.get_or_init(|| hub.run_id().clone());
+    }
+
+    fn on_event(&self, event: &Event) {
+        self.outbox.event(event);
+    }
+
+    fn on_live(&self, event: &LiveEvent) {
+        self.outbox.live(event);
+    }
+
+    fn on_complete(&self, _result: &RunResult) {
+        self.outbox.close();
+    }
+}
+
+async fn post(webhook: Webhook, outbox: Arc<Outbox>, run: Arc<OnceLock<RunId>>, notices: Notices) {
+    while let Some(lines) = outbox.take(MAX_EVENTS, MAX_BODY).await {
+        let first = lines.iter().find_map(|line| line.event.clone());
+        // Told over again after a crash, the same events are another post.
+        let id = format!("msg_{:032x}", rand::random::<u128>());
+        if let Err(failure) = webhook.post(&id, body(run.get(), &lines)).await {
+            let lost = outbox.abandon();
+            return notices(Notice::Trouble(given_up(&failure.message, first.or(lost))));
+        }
+    }
+}
+
+fn body(run: Option<&RunId>, lines: &[Line]) -> Bytes {
+    // An id of a run is a text, which can be written.
+    let run = serde_json::to_vec(&run).unwrap_or_default();
+    let mut body = [br#"{"v":1,"runId":"#.as_slice(), &run, br#","events":["#].concat();
+    for (index, line) in lines.iter().enumerate() {
+        if index > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(&line.text);
+    }
+    body.extend_from_slice(b"]}");
+    body.into()
+}
+
+fn given_up(why: &str, lost: Option<(RunId, u64)>) -> String {
+    match lost {
+        None => format!("the webhook gets no more events: {why}"),
+        Some((run, seq)) => {
+            format!("the webhook gets no more events: {why}; `flowcell runs events {run} --from {seq}` has the rest")
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! `--channel`: where a run is told, and where it is steered from.
+
+use std::{
+    io,
+    path::PathBuf,
+    pin::pin,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use clap::Args;
+use flowcell::{
+    Channel, FlowRunner, Host, RunResult, SecretSource, SigningKey,
+    channels::{GRACE, JsonLines, Notices, ProgramChannel, WebhookChannel},
+    similar,
+};
+use futures_util::future::join_all;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::problem::Problem;
+
+/// The channels of the runs that a command drives.
+#[derive(Args, Default)]
+pub(crate) struct ChannelArgs {
+    /// Tell the run's events elsewhere too; may be repeated: `webhook:URL` posts them, `exec:PROGRAM ARGUMENT…` starts a
+    /// program that reads them and may write, answer and abort, `jsonl:FILE` writes them with what is live, `console`
+    /// shows them here whatever else is asked
+    #[arg(long = "channel", value_name = "CHANNEL")]
+    channels: Vec<ChannelSpec>,
+    /// Sign what webhooks get with this secret: `env:NAME` or `file:PATH`
+    #[arg(long, value_name = "SECRET", env = "FLOWCELL_WEBHOOK_SECRET_FROM", hide_env_values = true)]
+    webhook_secret: Option<SecretSource>,
+}
+
+/// One channel, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ChannelSpec {
+    Console,
+    JsonLines(PathBuf),
+    Webhook(String),
+    Program(Vec<String>),
+}
+
+impl FromStr for ChannelSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ChannelSpec, String> {
+        const KINDS: [&str; 4] = ["console", "jsonl", "webhook", "exec"];
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let needs = |example: &str| Err(format!("`{kind}` needs more, such as `{example}`"));
+        match (kind, rest.trim()) {
+            ("console", "") => Ok(ChannelSpec::Console),
+            ("console", _) => Err("`console` stands alone".into()),
+            ("jsonl", "") => needs("jsonl:events.jsonl"),
+            ("jsonl", file) => Ok(ChannelSpec::JsonLines(file.into())),
+            ("webhook", "") => needs("webhook:https://example.com/hook"),
+            ("webhook", url) => Ok(ChannelSpec::Webhook(url.to_owned())),
+            ("exec", "") => needs("exec:./voice.sh --out say.wav"),
+            ("exec", line) => words(line).map(ChannelSpec::Program),
+            _ => Err(match similar(kind, KINDS) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "it is `console`, `jsonl:FILE`, `webhook:URL` or `exec:PROGRAM ARGUMENT…`".into(),
+            }),
+        }
+    }
+}
+
+/// Splits a command line at spaces, as shells do: quotes and backslashes keep them. Nothing else means anything.
+fn words(line: &str) -> Result<Vec<String>, String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(open), letter) if letter == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => {
+                let next = letters.next().ok_or("nothing follows the last backslash")?;
+                word.get_or_insert_default().push(next);
+            }
+            (None, space) if space.is_whitespace() => words.extend(word.take()),
+            (_, letter) => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    match (quote, words.is_empty()) {
+        (Some(open), _) => Err(format!("a {open} has no other that ends it")),
+        (None, true) => Err("it names no program".into()),
+        (None, false) => Ok(words),
+    }
+}
+
+impl ChannelArgs {
+    /// Whether the progress is to be shown whatever else is asked.
+    pub(super) fn shows_console(&self) -> bool {
+        self.channels.contains(&ChannelSpec::Console)
+    }
+
+    /// Whether something of a run goes to standard output as it happens.
+    pub(super) fn writes_to_stdout(&self) -> bool {
+        let is_stdout = |spec: &ChannelSpec| matches!(spec, ChannelSpec::JsonLines(file) if file.as_os_str() == "-");
+        self.channels.iter().any(is_stdout)
+    }
+
+    /// Prepares the channels. Files are opened, and what is wrong with a URL or a secret is told, before anything runs.
+    pub(super) fn open(&self, host: &Host, notices: Notices) -> Result<Channels, Problem> {
+        let mut channels =
+            Channels { runtime: None, files: Vec::new(), makers: Vec::new(), opened: Mutex::default(), notices };
+        for spec in &self.channels {
+            match spec {
+                ChannelSpec::Console => {}
+                ChannelSpec::JsonLines(file) => {
+                    let opened = JsonLines::open(file, channels.notices.clone());
+                    let cannot =
+                        |error: io::Error| Problem::wrong(format!("cannot write {}", file.display())).because(&error);
+                    channels.files.push(Arc::new(opened.map_err(cannot)?));
+                }
+                ChannelSpec::Webhook(url) => {
+                    let key = self.key(channels.runtime()?)?;
+                    let webhook = host.webhook(url, key);
+                    let wrong = |why: &str| Problem::wrong("the webhook cannot be used").cause(why);
+                    channels.makers.push(Maker::Webhook(Box::new(webhook.map_err(|failure| wrong(&failure.message))?)));
+                }
+                ChannelSpec::Program(words) => {
+                    channels.runtime()?;
+                    channels.makers.push(Maker::Program(words.clone()));
+                }
+            }
+        }
+        Ok(channels)
+    }
+
+    fn key(&self, runtime: &Runtime) -> Result<Option<SigningKey>, Problem> {
+        let Some(source) = &self.webhook_secret else { return Ok(None) };
+        let read = runtime.block_on(source.read());
+        let key =
+            read.map_err(|failure| Problem::wrong("the secret of webhooks cannot be used").cause(&failure.message))?;
+        Ok(Some(key))
+    }
+}
+
+/// What makes the channels of a run.
+enum Maker {
+    Webhook(Box<flowcell::Webhook>),
+    Program(Vec<String>),
+}
+
+/// A channel that takes its time after the end of its run.
+enum Opened {
+    Webhook(Arc<WebhookChannel>),
+    Program(Arc<ProgramChannel>),
+}
+
+/// The channels of the runs that this process drives.
+pub(super) struct Channels {
+    /// A thread of their own, so that they go on however busy the runs are.
+    runtime: Option<Runtime>,
+    /// Shared by all runs.
+    files: Vec<Arc<JsonLines>>,
+    makers: Vec<Maker>,
+    opened: Mutex<Vec<Opened>>,
+    notices: Notices,
+}
+
+impl Channels {
+    fn runtime(&mut self) -> Result<&Runtime, Problem> {
+        if self.runtime.is_none() {
+            let built = Builder::new_multi_thread().worker_threads(1).thread_name("channels").enable_all().build();
+            let cannot = |error: io::Error| Problem::internal("cannot start the channels").because(&error);
+            self.runtime = Some(built.map_err(cannot)?);
+        }
+        self.runtime.as_ref().ok_or_else(|| Problem::internal("the channels have no thread"))
+    }
+
+    /// The channels of one run: programs are started for each.
+    pub(super) fn of_a_run(&self) -> Result<Attached, Problem> {
+        let channels = self.files.iter().map(|file| file.clone() as Arc<dyn Channel>).collect();
+        let mut attached = Attached { channels, programs: Vec::new() };
+        let Some(runtime) = &self.runtime else { return Ok(attached) };
+        for maker in &self.makers {
+            let opened = match maker {
+                Maker::Webhook(webhook) => {
+                    let channel = WebhookChannel::start(runtime.handle(), (**webhook).clone(), self.notices.clone());
+                    Opened::Webhook(Arc::new(channel))
+                }
+                Maker::Program(words) => {
+                    let started = ProgramChannel::start(runtime.handle(), words, self.notices.clone());
+                    let cannot = |error: io::Error| {
+                        Problem::wrong(format!("cannot start the channel `{}`", words.join(" "))).because(&error)
+                    };
+                    let program = Arc::new(started.map_err(cannot)?);
+                    attached.programs.push(program.clone());
+                    Opened::Program(program)
+                }
+            };
+            attached.channels.push(opened.channel());
+            let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|opened| !opened.is_done());
+            all.push(opened);
+        }
+        Ok(attached)
+    }
+
+    /// Waits until the channels have told everything and programs have ended, or their time is up.
+    pub(super) fn close(&self) {
+        let opened = std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(runtime) = &self.runtime {
+            runtime.block_on(join_all(opened.iter().map(Opened::close)));
+        }
+    }
+}
+
+/// The channels of one run.
+pub(super) struct Attached {
+    pub(super) channels: Vec<Arc<dyn Channel>>,
+    programs: Vec<Arc<ProgramChannel>>,
+}
+
+impl Attached {
+    /// Whether somebody may answer what the run asks over one of them.
+    pub(super) fn can_answer(&self) -> bool {
+        !self.programs.is_empty()
+    }
+
+    /// Runs to the end, or, once all programs have ended, until only people can move the run on.
+    pub(super) async fn until_deserted(&self, runner: FlowRunner) -> RunResult {
+        let hub = runner.hub();
+        let mut run = pin!(runner.run());
+        let programs = join_all(self.programs.iter().map(|program| program.ended()));
+        tokio::select! {
+            biased;
+            result = &mut run => return result,
+            _ = programs, if self.can_answer() => {}
+        }
+        let (result, ()) = tokio::join!(run, hub.leave_unattended());
+        result
+    }
+}
+
+impl Opened {
+    fn channel(&self) -> Arc<dyn Channel> {
+        match self {
+            Opened::Webhook(channel) => channel.clone(),
+            Opened::Program(channel) => channel.clone(),
+        }
+    }
+
+    async fn close(&self) {
+        match self {
+            Opened::Webhook(channel) => channel.close(GRACE).await,
+            Opened::Program(channel) => channel.close().await,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match self {
+            Opened::Webhook(channel) => channel.is_done(),
+            Opened::Program(channel) => channel.is_done(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_has_a_kind() {
+        let program = |words: &[&str]| ChannelSpec::Program(words.iter().map(|word| (*word).to_owned()).collect());
+        let table = [
+            ("console", ChannelSpec::Console),
+            ("jsonl:a b.jsonl", ChannelSpec::JsonLines("a b.jsonl".into())),
+            ("webhook:https://example.com/a:b", ChannelSpec::Webhook("https://example.com/a:b".into())),
+            ("exec:./voice.sh", program(&["./voice.sh"])),
+            (
+                "exec: say --to 'two words' \"a \\\" b\" c\\ d ''",
+                program(&["say", "--to", "two words", "a \" b", "c d", ""]),
+            ),
+        ];
+        for (text, spec) in table {
+            assert_eq!(text.parse(), Ok(spec), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_channel_says_why() {
+        let table = [
+            ("webhok:https://example.com", "did you mean `webhook`?"),
+            ("sound", "it is `console`"),
+            ("console:x", "stands alone"),
+            ("webhook:", "such as `webhook:https://example.com/hook`"),
+            ("jsonl", "such as `jsonl:events.jsonl`"),
+            ("exec:", "such as `exec:"),
+            ("exec:say 'hello", "has no other"),
+            ("exec:say \\", "nothing follows"),
+        ];
+        for (text, sentence) in table {
+            let why = text.parse::<ChannelSpec>().unwrap_err();
+            assert!(why.contains(sentence), "{text}: {why}");
+        }
+    }
+}

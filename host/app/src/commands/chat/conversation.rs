@@ -1,0 +1,350 @@
+//! What is going on in a conversation, from the events of a run: who speaks, who listens, and what is asked.
+
+use flowcell::{Json, contract::Question};
+
+use crate::commands::run::{
+    answers::read_question,
+    lines::{callers, shown_choices},
+};
+
+/// Letters of a tool's input or output that are shown.
+const SHOWN: usize = 160;
+
+/// An event, wherever it comes from.
+pub(super) struct Heard<'a> {
+    pub(super) kind: &'a str,
+    pub(super) run: &'a str,
+    pub(super) data: &'a Json,
+}
+
+/// Something to show.
+#[derive(Debug, PartialEq)]
+pub(super) enum Shown {
+    /// More of what somebody says.
+    Speech { who: String, text: String },
+    /// What was said is complete.
+    EndOfSpeech,
+    /// Something happened.
+    Note(String),
+    /// Something is asked.
+    Question(String),
+    /// Something went wrong.
+    Trouble(String),
+}
+
+/// An agent run that is open.
+struct Agent {
+    /// As commands address it.
+    address: String,
+    /// The node, as commands address it.
+    name: String,
+    listens: bool,
+    idle: bool,
+    /// What was shown of the message that it is writing.
+    shown: String,
+}
+
+/// A question that is open.
+#[derive(Clone)]
+pub(super) struct Asked {
+    pub(super) address: String,
+    pub(super) question: Question,
+}
+
+/// The run as somebody sees it who talks with it.
+#[derive(Default)]
+pub(super) struct Conversation {
+    root: String,
+    agents: Vec<Agent>,
+    pub(super) questions: Vec<Asked>,
+    /// The node that lines go to.
+    focus: Option<String>,
+    pub(super) ended: bool,
+}
+
+/// Where a typed line goes, or why it goes nowhere.
+pub(super) type Target = Result<String, String>;
+
+impl Conversation {
+    /// A conversation with a run.
+    pub(super) fn with(root: &str) -> Conversation {
+        Conversation { root: root.to_owned(), ..Conversation::default() }
+    }
+
+    /// Whether somebody waits for a line.
+    pub(super) fn waits(&self) -> bool {
+        !self.questions.is_empty() || self.agents.iter().any(|agent| agent.listens && agent.idle)
+    }
+
+    /// Takes in what happened.
+    pub(super) fn hear(&mut self, heard: &Heard<'_>) -> Vec<Shown> {
+        let prefix = callers(heard.run, &self.root);
+        let text = |name: &str| heard.data.get(name).and_then(Json::as_str).unwrap_or_default();
+        match heard.kind {
+            "agent:start" => self.opened(&prefix, heard.data),
+            "agent:state" => self.with_agent(heard.data, |agent| {
+                agent.idle = text("state") == "idle";
+                match agent.idle && agent.listens {
+                    true => vec![Shown::Note(format!("{} listens", agent.name))],
+                    false => Vec::new(),
+                }
+            }),
+            "agent:text" => self.with_agent(heard.data, |agent| agent.says(text("delta"))),
+            "agent:retry" => self.with_agent(heard.data, |agent| {
+                agent.shown.clear();
+                vec![Shown::EndOfSpeech, Shown::Note(format!("{} begins again: {}", agent.name, text("reason")))]
+            }),
+            "agent:message" => self.with_agent(heard.data, |agent| agent.said(heard.data)),
+            "agent:complete" => self.closed(heard.data, &format!("is done ({})", text("stopReason"))),
+            "agent:error" => self.closed(heard.data, &format!("failed: {}", failure(heard.data))),
+            "agent:tool:start" => {
+                let input = heard.data.get("input");
+                let input = input.map(|input| input.as_str().map_or_else(|| input.to_text(), str::to_owned));
+                let input = input.unwrap_or_default();
+                self.about_tool(heard.data, &format!("calls {} {}", text("tool"), short(&input)))
+            }
+            "agent:tool:result" => {
+                self.about_tool(heard.data, &format!("has {}: {}", text("tool"), short(text("summary"))))
+            }
+            "agent:tool:error" => {
+                self.about_tool(heard.data, &format!("has no {}: {}", text("tool"), failure(heard.data)))
+            }
+            "agent:tool:permission" => {
+                let choices = ["allow", "deny"].map(Json::from);
+                let question =
+                    Json::object([("prompt", Json::from(text("prompt"))), ("choices", Json::array(choices))]);
+                self.asked(format!("{prefix}{}", text("address")), &question)
+            }
+            "agent:tool:decision" => {
+                let call = heard.data.get("call").and_then(Json::as_u64).unwrap_or_default();
+                self.settled(&format!("{prefix}{}#{call}", place(heard.data)))
+            }
+            "task:paused" => match heard.data.get("question") {
+                Some(question) => self.asked(format!("{prefix}{}", place(heard.data)), question),
+                None => Vec::new(),
+            },
+            "task:woken" | "task:failed" | "task:cancelled" | "session:reply" => {
+                self.settled(&format!("{prefix}{}", place(heard.data)))
+            }
+            "harness:complete" if heard.run == self.root => {
+                self.ended = true;
+                self.questions.clear();
+                vec![Shown::EndOfSpeech]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn opened(&mut self, prefix: &str, data: &Json) -> Vec<Shown> {
+        let id = data.get("agentRunId").and_then(Json::as_str).unwrap_or_default();
+        let listens = data.get("inbox").is_some_and(|inbox| !inbox.is_null() && inbox.as_bool() != Some(false));
+        let agent = Agent {
+            address: format!("{prefix}{id}"),
+            name: format!("{prefix}{}", place(data)),
+            listens,
+            idle: false,
+            shown: String::new(),
+        };
+        let note = format!("{} begins{}", agent.name, if listens { " and may be written to" } else { "" });
+        self.agents.push(agent);
+        vec![Shown::Note(note)]
+    }
+
+    fn closed(&mut self, data: &Json, how: &str) -> Vec<Shown> {
+        let Some(index) = self.index_of(data) else { return Vec::new() };
+        let agent = self.agents.remove(index);
+        if self.focus.as_ref() == Some(&agent.name) {
+            self.focus = None;
+        }
+        vec![Shown::EndOfSpeech, Shown::Note(format!("{} {how}", agent.name))]
+    }
+
+    fn about_tool(&mut self, data: &Json, what: &str) -> Vec<Shown> {
+        self.with_agent(data, |agent| vec![Shown::EndOfSpeech, Shown::Note(format!("{} {what}", agent.name))])
+    }
+
+    fn asked(&mut self, address: String, question: &Json) -> Vec<Shown> {
+        let question = read_question(question);
+        let text = format!("{address} asks: {} ({})", question.prompt, shown_choices(&question));
+        self.questions.push(Asked { address, question });
+        vec![Shown::EndOfSpeech, Shown::Question(text)]
+    }
+
+    fn settled(&mut self, address: &str) -> Vec<Shown> {
+        self.questions.retain(|asked| asked.address != address);
+        Vec::new()
+    }
+
+    fn index_of(&self, data: &Json) -> Option<usize> {
+        let id = data.get("agentRunId")?.as_str()?;
+        self.agents.iter().position(|agent| agent.address.rsplit('/').next() == Some(id))
+    }
+
+    fn with_agent(&mut self, data: &Json, act: impl FnOnce(&mut Agent) -> Vec<Shown>) -> Vec<Shown> {
+        let index = self.index_of(data);
+        index.and_then(|index| self.agents.get_mut(index)).map_or_else(Vec::new, act)
+    }
+
+    /// Chooses who gets the lines from now on.
+    pub(super) fn choose(&mut self, name: &str) -> Result<String, String> {
+        let agent = self.named(name)?.name.clone();
+        self.focus = Some(agent.clone());
+        Ok(agent)
+    }
+
+    /// Who gets a line: the one who is named or chosen, or the only one who listens.
+    pub(super) fn target(&mut self, name: Option<&str>) -> Target {
+        let name = name.map(str::to_owned).or_else(|| self.focus.clone());
+        let address = match name {
+            Some(name) => self.named(&name)?.address.clone(),
+            None => match self.listening().collect::<Vec<_>>().as_slice() {
+                [agent] => agent.address.clone(),
+                [] => return Err("nobody listens now".into()),
+                several => {
+                    let names: Vec<_> = several.iter().map(|agent| agent.name.as_str()).collect();
+                    return Err(format!("several agents listen: choose one by `/to NAME`: {}", names.join(", ")));
+                }
+            },
+        };
+        // Until it says so again, it does not wait for another line.
+        self.agents.iter_mut().filter(|agent| agent.address == address).for_each(|agent| agent.idle = false);
+        Ok(address)
+    }
+
+    fn named(&self, name: &str) -> Result<&Agent, String> {
+        let found = self.agents.iter().rev().find(|agent| agent.name == name || agent.address == name);
+        found.ok_or_else(|| match self.agents.is_empty() {
+            true => format!("no agent `{name}` is open, and no other"),
+            false => format!("no agent `{name}` is open; {}", self.who()),
+        })
+    }
+
+    fn listening(&self) -> impl Iterator<Item = &Agent> {
+        self.agents.iter().filter(|agent| agent.listens)
+    }
+
+    /// Which agents are open.
+    pub(super) fn who(&self) -> String {
+        let names = self.agents.iter().map(|agent| match (agent.listens, agent.idle) {
+            (true, true) => format!("{} (listens)", agent.name),
+            (true, false) => format!("{} (works)", agent.name),
+            (false, _) => format!("{} (cannot be written to)", agent.name),
+        });
+        let names: Vec<_> = names.collect();
+        if names.is_empty() { "no agent is open".into() } else { format!("open: {}", names.join(", ")) }
+    }
+}
+
+impl Agent {
+    fn says(&mut self, delta: &str) -> Vec<Shown> {
+        self.shown.push_str(delta);
+        vec![Shown::Speech { who: self.name.clone(), text: delta.to_owned() }]
+    }
+
+    /// A message is complete: what was not shown while it was written is shown now.
+    fn said(&mut self, data: &Json) -> Vec<Shown> {
+        let blocks = data.get("content").and_then(Json::as_array).unwrap_or_default();
+        let texts = blocks.iter().filter(|block| block.get("type").and_then(Json::as_str) == Some("text"));
+        let whole: String = texts.filter_map(|block| block.get("text")?.as_str()).collect();
+        let shown = std::mem::take(&mut self.shown);
+        let who = self.name.clone();
+        match whole.strip_prefix(shown.as_str()) {
+            Some("") => vec![Shown::EndOfSpeech],
+            Some(rest) => vec![Shown::Speech { who, text: rest.to_owned() }, Shown::EndOfSpeech],
+            None => vec![Shown::EndOfSpeech, Shown::Speech { who, text: whole }, Shown::EndOfSpeech],
+        }
+    }
+}
+
+/// The address of a task within its run.
+fn place(data: &Json) -> String {
+    let text = |name: &str| data.get(name).and_then(Json::as_str);
+    let task = text("taskId").or_else(|| text("nodeId")).unwrap_or_default();
+    text("scope").map_or_else(|| task.to_owned(), |scope| format!("{scope}.{task}"))
+}
+
+fn failure(data: &Json) -> String {
+    let text = |name: &str| data.get("error").and_then(|error| error.get(name)?.as_str()).unwrap_or_default();
+    format!("{}: {}", text("code"), text("message"))
+}
+
+fn short(text: &str) -> String {
+    let cut = text.char_indices().nth(SHOWN).map(|(at, _)| &text[..at]);
+    cut.map_or_else(|| text.to_owned(), |cut| format!("{cut}…"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conversation(events: &[(&str, &str)]) -> (Conversation, Vec<Shown>) {
+        let mut conversation = Conversation::with("r");
+        let shown = events.iter().flat_map(|(kind, data)| hear(&mut conversation, "r", kind, data)).collect();
+        (conversation, shown)
+    }
+
+    fn hear(conversation: &mut Conversation, run: &str, kind: &str, data: &str) -> Vec<Shown> {
+        conversation.hear(&Heard { kind, run, data: &Json::parse(data).unwrap() })
+    }
+
+    fn text(events: &[(&str, &str)]) -> String {
+        let speech = |shown: Shown| match shown {
+            Shown::Speech { text, .. } => text,
+            Shown::EndOfSpeech => "|".into(),
+            _ => String::new(),
+        };
+        conversation(events).1.into_iter().map(speech).collect()
+    }
+
+    const START: (&str, &str) = ("agent:start", r#"{"agentRunId":"a1","taskId":"bot","inbox":true}"#);
+    const IDLE: (&str, &str) = ("agent:state", r#"{"agentRunId":"a1","state":"idle"}"#);
+
+    #[test]
+    fn a_message_is_shown_once_however_much_of_it_was_shown_before() {
+        let delta = |text: &str| format!(r#"{{"agentRunId":"a1","delta":"{text}"}}"#);
+        let message =
+            ("agent:message", r#"{"agentRunId":"a1","content":[{"type":"text","text":"one two"},{"type":"raw"}]}"#);
+        let (one, two, odd) = (delta("one"), delta(" two"), delta("uno"));
+        assert_eq!(text(&[START, message]), "one two|");
+        assert_eq!(text(&[START, ("agent:text", &one), message]), "one two|");
+        assert_eq!(text(&[START, ("agent:text", &one), ("agent:text", &two), message, message]), "one two|one two|");
+        assert_eq!(text(&[START, ("agent:text", &odd), message]), "uno|one two|");
+        let retry = ("agent:retry", r#"{"agentRunId":"a1","reason":"truncated"}"#);
+        assert_eq!(text(&[START, ("agent:text", &odd), retry, ("agent:text", &one), message]), "uno|one two|");
+    }
+
+    #[test]
+    fn somebody_waits_for_a_line_when_one_listens_or_asks() {
+        assert!(!conversation(&[START]).0.waits());
+        let (mut talking, _) = conversation(&[START, IDLE]);
+        assert!(talking.waits());
+        assert_eq!(talking.target(None), Ok("a1".into()));
+        assert!(!talking.waits(), "one line is enough until it says otherwise");
+        let asked =
+            ("agent:tool:permission", r#"{"agentRunId":"a1","taskId":"bot","address":"bot#3","prompt":"May I?"}"#);
+        let (mut talking, shown) = conversation(&[START, asked]);
+        assert!(talking.waits());
+        assert_eq!(shown.last(), Some(&Shown::Question("bot#3 asks: May I? (allow|deny)".into())));
+        hear(&mut talking, "r", "agent:tool:decision", r#"{"taskId":"bot","call":3}"#);
+        assert!(!talking.waits());
+        hear(&mut talking, "r.review.1", "task:paused", r#"{"taskId":"g","question":{"prompt":"?"}}"#);
+        assert_eq!(talking.questions[0].address, "review/g");
+        hear(&mut talking, "r.review.1", "task:woken", r#"{"taskId":"g"}"#);
+        assert!(!talking.waits());
+    }
+
+    #[test]
+    fn one_of_several_is_chosen_by_name() {
+        let second = ("agent:start", r#"{"agentRunId":"a2","taskId":"other","inbox":true}"#);
+        let silent = ("agent:start", r#"{"agentRunId":"a3","taskId":"mute"}"#);
+        let (mut talking, _) = conversation(&[silent]);
+        assert_eq!(talking.target(None), Err("nobody listens now".into()));
+        let (mut talking, _) = conversation(&[START, second, silent]);
+        assert!(talking.target(None).unwrap_err().contains("/to NAME"));
+        assert!(talking.choose("nobody").unwrap_err().contains("open: bot (works), other (works), mute (cannot"));
+        assert_eq!(talking.choose("other"), Ok("other".into()));
+        assert_eq!((talking.target(None), talking.target(Some("bot"))), (Ok("a2".into()), Ok("a1".into())));
+        hear(&mut talking, "r", "agent:complete", r#"{"agentRunId":"a2","stopReason":"end"}"#);
+        assert_eq!(talking.target(None), Ok("a1".into()), "the one who was chosen has gone");
+    }
+}

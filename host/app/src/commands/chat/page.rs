@@ -1,0 +1,81 @@
+//! How a conversation looks: what agents say on standard output, everything else on standard error.
+
+use std::io::{self, Write};
+
+use super::conversation::Shown;
+use crate::terminal::{Terminal, inert};
+
+/// Both outputs, as one sees them on a terminal.
+pub(super) struct Page {
+    terminal: Terminal,
+    /// Who is speaking, on a line that is not complete.
+    speaking: Option<String>,
+}
+
+impl Page {
+    pub(super) fn new(terminal: Terminal) -> Page {
+        Page { terminal, speaking: None }
+    }
+
+    /// Shows something. If nobody can read it, nobody is told.
+    pub(super) fn show(&mut self, shown: &Shown) {
+        let paint = self.terminal.paint();
+        match shown {
+            Shown::Speech { who, text } => self.speech(who, text),
+            Shown::EndOfSpeech => self.end(),
+            Shown::Note(text) => self.line(&paint.faint(&inert(text))),
+            Shown::Question(text) => self.line(&paint.odd(&inert(text))),
+            Shown::Trouble(text) => self.line(&format!("{}: {}", paint.bad("not done"), inert(text))),
+        }
+    }
+
+    fn speech(&mut self, who: &str, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let mut out = io::stdout().lock();
+        if self.speaking.as_deref() != Some(who) {
+            let end = if self.speaking.is_some() { "\n" } else { "" };
+            let _ = write!(out, "{end}{}: ", self.terminal.paint_of_output().name(&inert(who)));
+            self.speaking = Some(who.to_owned());
+        }
+        let _ = out.write_all(spoken(text).as_bytes());
+        let _ = out.flush();
+    }
+
+    fn end(&mut self) {
+        if self.speaking.take().is_some() {
+            let _ = writeln!(io::stdout().lock());
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.end();
+        self.terminal.say(text);
+    }
+}
+
+/// A piece of text without what a terminal would obey. Further lines are indented.
+fn spoken(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' => out.push_str("\n  "),
+            '\t' => out.push(letter),
+            letter if letter.is_control() => out.extend(letter.escape_unicode()),
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_keeps_its_spaces_and_loses_what_a_terminal_obeys() {
+        assert_eq!(spoken(" a\nb "), " a\n  b ");
+        assert_eq!(spoken("\u{1b}[2J\u{9b}"), "\\u{1b}[2J\\u{9b}");
+    }
+}

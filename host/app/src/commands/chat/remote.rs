@@ -1,0 +1,82 @@
+//! A conversation with a run that another process drives.
+
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    thread,
+};
+
+use flowcell::{
+    Json, RunId,
+    control::{self, Ask, Told},
+};
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use super::{Asking, Chat, End, conversation::Heard};
+use crate::{
+    commands::runs::{block_on, refused},
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// Talks with a run of the process that owns the store in a folder, until the run ends or the person leaves.
+pub(super) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exit, Problem> {
+    let watching = control::watch_owner(folder, run);
+    let unreachable = |error| Problem::internal("the process that owns the store cannot be reached").because(&error);
+    let mut events = match watching.map_err(|error: std::io::Error| unreachable(error))? {
+        (Told::Done { .. }, events) => events,
+        (Told::Refused { code, message }, _) => return Err(refused(&code, &message, run)),
+    };
+    let chat = Arc::new(Chat::new(terminal));
+    chat.begin(run.as_str());
+    chat.present.store(false, Ordering::Release);
+    let (ended, end) = oneshot::channel();
+    let listener = chat.clone();
+    let listen = move || {
+        let complete = events.by_ref().find_map(|event| listener.hears(&event));
+        // Whoever waited may have left.
+        let _ = ended.send(complete);
+    };
+    let started = thread::Builder::new().name("events".into()).spawn(listen);
+    started.map_err(|error| Problem::internal("the events cannot be read").because(&error))?;
+    let (folder, run) = (folder.to_owned(), run.clone());
+    let ask = move |request| -> Asking {
+        let (folder, asked) = (folder.clone(), Ask::of(run.clone(), request));
+        Box::pin(async move {
+            let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;
+            match told.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
+                Told::Done { .. } => Ok(()),
+                Told::Refused { message, .. } => Err(message),
+            }
+        })
+    };
+    let nobody = || -> BoxFuture<'static, bool> { Box::pin(async { true }) };
+    let end = block_on(chat.converse(end, &ask, &nobody))??;
+    chat.show(&super::Shown::EndOfSpeech);
+    Ok(match end {
+        End::Left => {
+            terminal.say(&terminal.paint().faint("left; the run goes on where it is"));
+            Exit::Good
+        }
+        End::Run(Ok(Some(status))) if status == "succeeded" => Exit::Good,
+        End::Run(Ok(Some(status))) => {
+            terminal.say(&format!("the run has ended: {status}"));
+            Exit::Failed
+        }
+        End::Run(_) => return Err(Problem::internal("the process that drives the run does not tell of it any more")),
+    })
+}
+
+impl Chat {
+    /// Takes in an event. Answers the run's status if it is its last.
+    fn hears(&self, event: &Json) -> Option<String> {
+        let text = |name: &str| event.get(name).and_then(Json::as_str).unwrap_or_default();
+        if text("type") == "watch:now" {
+            self.present.store(true, Ordering::Release);
+        }
+        let heard = Heard { kind: text("type"), run: text("runId"), data: event };
+        self.hear(&heard);
+        self.state().conversation.ended.then(|| text("status").to_owned())
+    }
+}

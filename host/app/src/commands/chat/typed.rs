@@ -1,0 +1,99 @@
+//! What a person types.
+
+use std::{
+    io::{self, BufRead},
+    thread,
+};
+
+use tokio::sync::mpsc;
+
+/// What a line means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Typed {
+    /// Nothing.
+    Nothing,
+    /// Something to say, or an answer.
+    Text(String),
+    /// Lines go to this agent from now on.
+    To(String),
+    /// An agent is asked to finish.
+    Close(Option<String>),
+    /// Which agents are open is shown.
+    Who,
+    /// The run is cancelled.
+    Abort,
+    /// The conversation is left.
+    Quit,
+    /// The commands are shown.
+    Help,
+    /// It begins with a slash, and is no command.
+    Unknown(String),
+}
+
+/// The commands, for people.
+pub(super) const HELP: &str = "\
+a line answers the open question, or goes to the agent that listens
+/to NAME     lines go to this agent
+/who         which agents are open
+/close NAME  asks an agent to finish; without a name the one that gets the lines
+/abort       cancels the run
+/quit        leaves; the run stays
+//TEXT       says TEXT with a slash before it";
+
+/// Reads a line.
+pub(super) fn read(line: &str) -> Typed {
+    let Some(command) = line.strip_prefix('/') else {
+        return if line.trim().is_empty() { Typed::Nothing } else { Typed::Text(line.to_owned()) };
+    };
+    let (word, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    match (word, rest.trim()) {
+        (word, _) if word.starts_with('/') => Typed::Text(command.to_owned()),
+        ("to", name) if !name.is_empty() => Typed::To(name.to_owned()),
+        ("close", "") => Typed::Close(None),
+        ("close", name) => Typed::Close(Some(name.to_owned())),
+        ("who", "") => Typed::Who,
+        ("abort", "") => Typed::Abort,
+        ("quit", "") => Typed::Quit,
+        ("help", "") => Typed::Help,
+        _ => Typed::Unknown(line.to_owned()),
+    }
+}
+
+/// The lines of standard input, read on a thread of their own: reading one takes as long as it takes.
+pub(super) fn lines() -> io::Result<mpsc::Receiver<String>> {
+    let (sender, lines) = mpsc::channel(1);
+    thread::Builder::new().name("typed".into()).spawn(move || {
+        let typed = io::stdin().lock().lines().map_while(Result::ok);
+        // Once nobody listens any more, nothing is read any more.
+        typed.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
+    })?;
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_makes_a_command() {
+        let text = |text: &str| Typed::Text(text.into());
+        let table = [
+            ("hello there", text("hello there")),
+            ("  ", Typed::Nothing),
+            ("/to review/bot", Typed::To("review/bot".into())),
+            ("/close", Typed::Close(None)),
+            ("/close bot", Typed::Close(Some("bot".into()))),
+            ("/who", Typed::Who),
+            ("/abort", Typed::Abort),
+            ("/quit", Typed::Quit),
+            ("/help", Typed::Help),
+            ("//etc/hosts", text("/etc/hosts")),
+            ("/to", Typed::Unknown("/to".into())),
+            ("/abort now", Typed::Unknown("/abort now".into())),
+            ("/shout", Typed::Unknown("/shout".into())),
+        ];
+        for (line, typed) in table {
+            assert_eq!(read(line), typed, "{line}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `flows/channels/voice.sh`, judged by the bytes that it produces.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    path::Path,
+    process::Stdio,
+};
+
+use serde_json::{Value, json};
+
+use crate::{flow, flowcell, root, told};
+
+/// Whether the programs are there that the voice needs, or a word that the test was skipped.
+fn can_speak(test: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let missing: Vec<_> = ["espeak-ng", "jq"].into_iter().filter(|program| !found(program)).collect();
+    if !missing.is_empty() {
+        eprintln!("skipped {test}: there is no {}", missing.join(" and no "));
+    }
+    missing.is_empty()
+}
+
+/// Samples of a second, and all samples, of a WAV file of 16 bits and one track.
+fn samples(file: &Path) -> (u32, Vec<i16>) {
+    let bytes = fs::read(file).unwrap();
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    assert_eq!((&bytes[..4], &bytes[8..16]), (&b"RIFF"[..], &b"WAVEfmt "[..]));
+    // Uncompressed, one track, two bytes a sample.
+    assert_eq!((&bytes[20..24], &bytes[34..36]), (&[1, 0, 1, 0][..], &[16, 0][..]));
+    assert_eq!(&bytes[36..40], b"data");
+    let data = &bytes[44..44 + number(40) as usize];
+    assert_eq!(bytes.len(), 44 + data.len(), "the sizes in the head are right");
+    (number(24), data.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect())
+}
+
+/// The seconds that a file lasts, if it is no silence.
+fn spoken(file: &Path) -> f64 {
+    let (rate, samples) = samples(file);
+    let loud = samples.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();
+    assert!(loud * 20 > samples.len(), "{} of {} samples are loud: that is silence", loud, samples.len());
+    samples.len() as f64 / f64::from(rate)
+}
+
+#[test]
+fn what_agents_say_is_heard() {
+    if !can_speak("what_agents_say_is_heard") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let voice = format!("exec:'{}' --out said", root().join("flows/channels/voice.sh").display());
+    let output = flowcell(folder.path())
+        .args(["run", &flow("agents/research.yaml"), "--simulate", "model", "--quiet", "--channel", &voice])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    // "simulated reply to: How many parcels are there?" and what the reviewer says: seconds, not minutes.
+    let first = spoken(&folder.path().join("said/0001.wav"));
+    assert!((1.5..8.0).contains(&first), "{first} s");
+    let slow = format!("exec:'{}' --out slow --speed 80", root().join("flows/channels/voice.sh").display());
+    let output = flowcell(folder.path())
+        .args(["run", &flow("agents/research.yaml"), "--simulate", "model", "--quiet", "--channel", &slow])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    let slow = spoken(&folder.path().join("slow/0001.wav"));
+    assert!(slow > first * 1.3, "at 80 words a minute it takes longer: {slow} s against {first} s");
+}
+
+#[test]
+fn what_is_typed_answers_what_was_asked_aloud() {
+    if !can_speak("what_is_typed_answers_what_was_asked_aloud") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("typed");
+    let voice = format!("exec:'{}' --out said --listen typed", root().join("flows/channels/voice.sh").display());
+    let child = flowcell(folder.path())
+        .args(["run", &flow("graph/gate.yaml"), "--quiet", "--channel", &voice])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The question is heard before it is answered.
+    let asked = folder.path().join("said/0001.wav");
+    while !asked.exists() {
+        std::thread::yield_now();
+    }
+    assert!(spoken(&asked) > 1.0);
+    writeln!(OpenOptions::new().write(true).open(&fifo).unwrap(), "publish").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    let outputs: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(outputs, json!({ "decision": "publish", "published": "Version 2 is out" }));
+}

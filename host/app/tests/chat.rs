@@ -1,0 +1,132 @@
+//! Conversations with runs, from a pipe: in the process that drives the run, and in another one over its control socket.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(unix)]
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn flow(name: &str) -> String {
+    root().join("flows").join(name).display().to_string()
+}
+
+fn flowcell(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
+    command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+    command.env("FLOWCELL_PROVIDERS", root().join("host/app/tests/agents/providers.yaml"));
+    command.env_remove("FLOWCELL_STORE").env_remove("FLOWCELL_STATE").args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Types lines, and then nothing more.
+fn typed(mut command: Command, lines: &str) -> Output {
+    let mut child = command.spawn().unwrap();
+    // A command that has ended reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(lines.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const BOTH: &str = "assistant: There are 3 parcels.\nassistant: There are 4 letters.\n";
+const ALL: &str = "allow\nand how many letters?\n/close\n";
+
+#[test]
+fn a_run_is_talked_with_from_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = typed(flowcell(folder.path(), &["run", &flow("agents/assistant.yaml"), "--chat"]), ALL);
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(said(&output), BOTH);
+    for line in ["assistant#3 asks: ", "assistant calls data.set", "assistant listens", "assistant is done (closed)"] {
+        assert!(told(&output).contains(line), "{line}: {}", told(&output));
+    }
+}
+
+#[test]
+fn a_conversation_goes_on_where_it_was_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = ["run", &flow("agents/assistant.yaml"), "--run-id", "a", "--chat"];
+    // The input ends while the agent listens: the run is parked.
+    let output = typed(flowcell(folder.path(), &run), "1\n");
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(3), "assistant: There are 3 parcels.\n"));
+    // Somebody leaves in the middle.
+    let output = typed(flowcell(folder.path(), &["chat", "a"]), "/who\n/quit\n");
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(3), "assistant: There are 3 parcels.\n"));
+    assert!(told(&output).contains("open: assistant (listens)"), "{}", told(&output));
+    let output =
+        typed(flowcell(folder.path(), &["chat", "a"]), "/to nobody\n/shout\nand how many letters?\n/close assistant\n");
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(said(&output), BOTH);
+    for line in ["no agent `nobody` is open; open: assistant (listens)", "`/shout` is no command"] {
+        assert!(told(&output).contains(line), "{line}: {}", told(&output));
+    }
+    let output = typed(flowcell(folder.path(), &["chat", "b"]), "");
+    assert!(output.status.code() == Some(2) && told(&output).contains("there is no run `b`"), "{}", told(&output));
+}
+
+#[test]
+fn an_answer_that_is_not_admitted_is_asked_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = typed(flowcell(folder.path(), &["run", &flow("graph/gate.yaml"), "--chat"]), "perhaps\n2\n");
+    assert!(output.status.success(), "{}", told(&output));
+    assert!(told(&output).contains("`approve` does not take `perhaps`; it takes publish|discard"), "{}", told(&output));
+    let output = typed(flowcell(folder.path(), &["run", &flow("graph/gate.yaml"), "--chat"]), "/abort\n");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+}
+
+/// A process that drives the run `a` and in which nobody types, once its agent has asked.
+fn owner(folder: &Path) -> Child {
+    let run = ["run", &flow("agents/assistant.yaml"), "--run-id", "a", "--chat"];
+    let mut owner = flowcell(folder, &run).spawn().unwrap();
+    let mut lines = BufReader::new(owner.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("asks:")));
+    // What it says later is read, so that it can say it.
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+    owner
+}
+
+#[test]
+fn a_run_of_another_process_is_talked_with_over_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let owner = owner(folder.path());
+    let left = typed(flowcell(folder.path(), &["chat", "a"]), "/quit\n");
+    assert!(left.status.success() && told(&left).contains("left; the run goes on"), "{}", told(&left));
+    let output = typed(flowcell(folder.path(), &["chat", "a"]), ALL);
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(said(&output), BOTH);
+    let owner = owner.wait_with_output().unwrap();
+    assert!(owner.status.success());
+    assert_eq!(said(&owner), BOTH, "both hear what the agent says");
+    let unknown = typed(flowcell(folder.path(), &["chat", "b"]), "");
+    assert_eq!(unknown.status.code(), Some(2), "{}", told(&unknown));
+}
+
+#[test]
+fn a_run_that_rests_is_talked_with_through_those_who_drive() {
+    let folder = tempfile::tempdir().unwrap();
+    let accepted =
+        flowcell(folder.path(), &["run", &flow("agents/assistant.yaml"), "--run-id", "a", "--detach"]).output();
+    assert!(accepted.unwrap().status.success());
+    let mut drive = flowcell(folder.path(), &["drive"]).spawn().unwrap();
+    let first = BufReader::new(drive.stderr.take().unwrap()).lines().next().unwrap().unwrap();
+    assert!(first.contains("driving the runs"), "{first}");
+    let output = typed(flowcell(folder.path(), &["chat", "a"]), ALL);
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(said(&output), BOTH);
+    drive.kill().unwrap();
+    drive.wait().unwrap();
+}

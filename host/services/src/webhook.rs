@@ -1,0 +1,193 @@
+//! Webhooks: bodies of JSON that are posted to a URL of the operator's, through the guard.
+//!
+//! A post has the headers `content-type: application/json`, `user-agent: flowcell/VERSION`, and those of the Standard Webhooks:
+//! `webhook-id`, the same in every attempt, `webhook-timestamp` in seconds, of this attempt, and with a secret
+//! `webhook-signature: v1,BASE64`, the HMAC-SHA-256 of `ID.TIMESTAMP.BODY`. A secret `whsec_BASE64` is decoded, any other is
+//! taken as it is.
+//!
+//! Any 2xx takes it. After 408, 429, a 5xx, and where there was no answer, it is posted again; anything else is a refusal,
+//! a redirect too.
+//!
+//! | what | limit |
+//! |---|---|
+//! | attempts | 8 |
+//! | wait between two | 0.5 s, doubled up to 30 s, less up to a quarter by chance; what `retry-after` asks for, up to 60 s |
+//! | one attempt | 10 s |
+//! | an answer that is read | 64 KiB |
+//!
+//! Failures name the origin alone: many URLs of webhooks are secrets themselves.
+
+mod signature;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use flowcell_contract::{Failure, Tenant, code as codes};
+use futures_util::future::{Either, select};
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT},
+};
+
+pub use self::signature::{SecretSource, SigningKey};
+use crate::{
+    client::{Answer, Client, Message, Progress},
+    code,
+    egress::{Destination, OriginGrant, OriginGrants},
+    model::{Clock, SystemClock, Wait},
+};
+
+/// Attempts at a post.
+pub const ATTEMPTS: u32 = 8;
+/// How long an attempt may take.
+pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The first wait between two attempts; each one is twice the one before.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The longest wait that nobody asked for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The longest wait that a server is believed.
+const LONGEST_ASKED: Duration = Duration::from_secs(60);
+/// A wait is shorter by up to this part, by chance.
+const JITTER: f64 = 0.25;
+/// Bytes of an answer that are read, so that its connection can be used again.
+const MAX_ANSWER: usize = 64 * 1024;
+
+const ID: HeaderName = HeaderName::from_static("webhook-id");
+const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+/// Where bodies are posted.
+#[derive(Clone)]
+pub struct Webhook {
+    client: Client,
+    to: Destination,
+    key: Option<SigningKey>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Why an attempt was not taken.
+struct Refusal {
+    why: String,
+    /// When to try again, if that may help; a server may ask for it.
+    again: Option<Option<Duration>>,
+}
+
+impl Webhook {
+    /// A webhook at this URL, of any port. The guard refuses addresses that are not public and not listed.
+    pub fn new(client: Client, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
+        let wrong = |why: String| Failure::new(codes::INVALID_INPUT, why);
+        let parsed = url::Url::parse(url).map_err(|error| wrong(format!("this is no URL: {error}")))?;
+        if !matches!(parsed.scheme(), "http" | "https") {
+            return Err(wrong("the URL of a webhook begins with `https://` or `http://`".into()));
+        }
+        let grant: OriginGrant = parsed.origin().ascii_serialization().parse().map_err(wrong)?;
+        let to = client.egress().admit(url, &[grant].into_iter().collect::<OriginGrants>())?;
+        Ok(Webhook { client, to, key, clock: Arc::new(SystemClock) })
+    }
+
+    /// The same webhook with another clock.
+    pub fn timed_by(self, clock: Arc<dyn Clock>) -> Webhook {
+        Webhook { clock, ..self }
+    }
+
+    /// Where it is, without what may be secret.
+    pub fn origin(&self) -> String {
+        self.to.origin().to_string()
+    }
+
+    /// Posts a body until it is taken. The error is why it was not, in the last attempt.
+    pub async fn post(&self, id: &str, body: Bytes) -> Result<(), Failure> {
+        let mut failed = 0;
+        loop {
+            let Err(refusal) = self.attempt(id, body.clone()).await else { return Ok(()) };
+            failed += 1;
+            let why = format!("{}: {}", self.origin(), refusal.why);
+            match refusal.again {
+                None => return Err(Failure::new(code::PROTOCOL, why)),
+                Some(_) if failed == ATTEMPTS => {
+                    return Err(Failure::retryable(code::PROTOCOL, format!("{why}, after {ATTEMPTS} attempts")));
+                }
+                Some(asked) => {
+                    tracing::debug!("a post to a webhook is repeated: {why}");
+                    let wait = asked.unwrap_or_else(|| usual_wait(failed, self.clock.chance()));
+                    self.clock.sleep(Wait::Backoff, wait).await;
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, id: &str, body: Bytes) -> Result<(), Refusal> {
+        let timeout = self.clock.sleep(Wait::Total, ATTEMPT_TIMEOUT);
+        match select(Box::pin(self.exchange(id, body)), timeout).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => {
+                Err(Refusal { why: format!("no answer within {} s", ATTEMPT_TIMEOUT.as_secs()), again: Some(None) })
+            }
+        }
+    }
+
+    async fn exchange(&self, id: &str, body: Bytes) -> Result<(), Refusal> {
+        let failed = |failure: Failure| Refusal { again: failure.retryable.then_some(None), why: failure.message };
+        let headers = self.headers(id, &body).map_err(failed)?;
+        let message = Message { method: Method::POST, headers, body, reuse: true };
+        let sent = self.client.send(&Tenant::local(), &self.to, message, &mut Progress::Unsent).await;
+        let mut answer = sent.map_err(failed)?;
+        let refusal = self.refusal(&answer);
+        drain(&mut answer).await;
+        refusal.map_or(Ok(()), Err)
+    }
+
+    fn headers(&self, id: &str, body: &[u8]) -> Result<HeaderMap, Failure> {
+        let value = |text: &str| {
+            HeaderValue::from_str(text).map_err(|_| Failure::new(codes::INVALID_INPUT, "the id is no header value"))
+        };
+        let agent = concat!("flowcell/", env!("CARGO_PKG_VERSION"));
+        let now = self.clock.now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        headers.insert(ID, value(id)?);
+        headers.insert(TIMESTAMP, HeaderValue::from(now));
+        if let Some(key) = &self.key {
+            headers.insert(SIGNATURE, value(&key.signature(id, now, body))?);
+        }
+        Ok(headers)
+    }
+
+    /// Why an answer is no acceptance. None if it is one.
+    fn refusal(&self, answer: &Answer) -> Option<Refusal> {
+        let status = answer.status;
+        if status.is_success() {
+            return None;
+        }
+        let why = format!("it answered {}", status.as_u16());
+        let passes = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
+            || (500..600).contains(&status.as_u16());
+        Some(Refusal { why, again: passes.then(|| self.asked_wait(&answer.headers)) })
+    }
+
+    /// How long a server wants to be left alone: `retry-after`, in seconds or as a date.
+    fn asked_wait(&self, headers: &HeaderMap) -> Option<Duration> {
+        let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+        let date = || httpdate::parse_http_date(text).ok()?.duration_since(self.clock.now()).ok();
+        let wait = text.parse().ok().map(Duration::from_secs).or_else(date)?;
+        Some(wait.min(LONGEST_ASKED))
+    }
+}
+
+/// The wait after so many failed attempts.
+fn usual_wait(failed: u32, chance: f64) -> Duration {
+    let doubled = FIRST_WAIT.saturating_mul(1 << failed.saturating_sub(1).min(16));
+    doubled.min(LONGEST_WAIT).mul_f64(1.0 - chance * JITTER)
+}
+
+async fn drain(answer: &mut Answer) {
+    let mut left = MAX_ANSWER;
+    while let Ok(Some(piece)) = answer.body.next().await {
+        match left.checked_sub(piece.len()) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
+}

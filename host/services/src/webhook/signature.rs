@@ -1,0 +1,94 @@
+//! Signatures by which a receiver knows who has posted.
+
+use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowcell_contract::{Failure, code};
+use ring::hmac;
+
+use crate::secret::{Environment, KeySource, environment};
+
+/// What secrets of the Standard Webhooks begin with; the rest is base64.
+const PREFIX: &str = "whsec_";
+
+/// Where a secret is: `env:NAME`, a variable of the environment, or `file:PATH`, a file that holds nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretSource(KeySource);
+
+/// A secret to sign with. It has no text form.
+#[derive(Clone)]
+pub struct SigningKey(Arc<hmac::Key>);
+
+impl FromStr for SecretSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SecretSource, String> {
+        match text.split_once(':') {
+            Some(("env", name)) if !name.is_empty() => Ok(SecretSource(KeySource::Environment(name.to_owned()))),
+            Some(("file", path)) if !path.is_empty() => Ok(SecretSource(KeySource::File(PathBuf::from(path)))),
+            // It may be the secret itself.
+            _ => Err("write `env:NAME` or `file:PATH`; a secret itself does not belong on a command line".into()),
+        }
+    }
+}
+
+impl SecretSource {
+    /// Reads the secret. What is wrong names its place, never the content.
+    pub async fn read(&self) -> Result<SigningKey, Failure> {
+        self.read_from(&environment()).await
+    }
+
+    async fn read_from(&self, environment: &Environment) -> Result<SigningKey, Failure> {
+        let text = self.0.read(environment, code::INVALID_INPUT).await?.text("");
+        SigningKey::new(&text).map_err(|why| Failure::new(code::INVALID_INPUT, why))
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SigningKey")
+    }
+}
+
+impl SigningKey {
+    /// A key from a secret: `whsec_BASE64`, or any other text.
+    pub fn new(secret: &str) -> Result<SigningKey, String> {
+        let bytes = match secret.strip_prefix(PREFIX) {
+            Some(encoded) => {
+                STANDARD.decode(encoded).map_err(|_| format!("what follows `{PREFIX}` in a secret is base64"))?
+            }
+            None => secret.as_bytes().to_vec(),
+        };
+        Ok(SigningKey(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &bytes))))
+    }
+
+    /// The value of `webhook-signature`.
+    pub(super) fn signature(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
+        let mut signing = hmac::Context::with_key(&self.0);
+        signing.update(format!("{id}.{timestamp}.").as_bytes());
+        signing.update(body);
+        format!("v1,{}", STANDARD.encode(signing.sign()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of the Standard Webhooks' own libraries.
+    #[test]
+    fn a_signature_is_what_others_compute() {
+        let key = SigningKey::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let signature = key.signature("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn a_secret_is_named_by_its_place() {
+        for wrong in ["whsec_abc", "env:", "file:", ""] {
+            assert!(wrong.parse::<SecretSource>().unwrap_err().contains("env:NAME"), "{wrong}");
+        }
+        assert!("env:HOOK".parse::<SecretSource>().is_ok() && "file:a/b:c".parse::<SecretSource>().is_ok());
+        assert!(SigningKey::new("whsec_***").unwrap_err().contains("base64"));
+    }
+}
