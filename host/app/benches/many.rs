@@ -1,7 +1,8 @@
-//! What it costs to have much: many parked runs, long histories, many calls that leave the host, many runs at once. Prints
-//! one line per claim, each with what it is compared with, measured in the same run.
+//! What it costs to have much: many parked runs, long histories, many calls that leave the host, many runs and agents at
+//! once. Prints one line per claim, each with what it is compared with, measured in the same run.
 //!
-//! `cargo bench -p flowcell --bench many -- calls` measures one part: `parked`, `killed`, `events`, `calls` or `together`.
+//! `cargo bench -p flowcell --bench many -- calls` measures one part: `parked`, `killed`, `events`, `calls`,
+//! `together`, `delta` or `waiting`.
 //! In the development profile everything is smaller by a factor of ten, to try the benchmark itself.
 //!
 //! Durable lines come twice: on the disk as it is, and with every commit taking a millisecond longer, as on a slower disk.
@@ -18,6 +19,8 @@ use std::{
 
 use flowcell::{Host, LoadedFlow, Source};
 
+#[path = "many/agents.rs"]
+mod agents;
 #[path = "../../engine/benches/attempt/bare.rs"]
 #[allow(dead_code, reason = "the other benchmarks use the rest")]
 mod bare;
@@ -40,12 +43,14 @@ const ROUNDS: usize = 7;
 
 type Part = fn(&Path);
 
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 7] = [
     ("parked", parked::parked),
     ("killed", parked::killed),
     ("events", events::events),
     ("calls", calls::calls),
     ("together", calls::together),
+    ("delta", agents::delta),
+    ("waiting", agents::waiting),
 ];
 
 fn main() {

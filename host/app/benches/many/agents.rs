@@ -1,0 +1,202 @@
+//! Agents: how soon what a model writes is on a channel, and what it costs to have many that wait for slow models.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use flowcell::{Channel, Event, Host, LiveEvent, LoadedFlow, Providers, RunOptions, RunStatus};
+
+use super::{load, median, memory_of, scaled};
+
+const FLOW: &str = "
+flow: { name: agents, outputs: { said: '{{ bot.result }}' } }
+nodes:
+  - { id: bot, type: agent.run, input: { prompt: Tell me something. }, grants: { model: ['*'], tools: ['data.*'] } }
+";
+
+/// Turns of which the first text is timed.
+const TURNS: usize = scaled(300);
+/// What a model thinks before it writes; both sides wait then, as they do in life.
+const THINKS: Duration = Duration::from_millis(5);
+/// Agents that wait at a time.
+const SOME: usize = scaled(1_000);
+const MANY: usize = scaled(10_000);
+
+fn host(folder: &Path, profile: &str) -> (Host, LoadedFlow) {
+    let text = format!("default: it\nprofiles:\n  it: {profile}\n");
+    let providers = Providers::parse(&text, folder).unwrap();
+    let host = Host::builder().state_dir(folder.join("state")).providers(providers).build().unwrap();
+    let flow = load(&host, FLOW);
+    (host, flow)
+}
+
+/// A provider that thinks for a while, and notes when it writes its first byte of text.
+struct Provider {
+    address: SocketAddr,
+    wrote: mpsc::Receiver<Instant>,
+}
+
+impl Provider {
+    fn start() -> Provider {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, wrote) = mpsc::channel();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let sender = sender.clone();
+                thread::spawn(move || serve(stream, &sender));
+            }
+        });
+        Provider { address, wrote }
+    }
+}
+
+fn serve(mut stream: TcpStream, wrote: &mpsc::Sender<Instant>) {
+    stream.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    while read_request(&mut reader).is_some() {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        thread::sleep(THINKS);
+        let first = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Once"}}]}"#;
+        let _ = wrote.send(Instant::now());
+        let _ = stream.write_all(format!("{first}\n\n").as_bytes());
+        thread::sleep(THINKS);
+        let last = r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
+        let _ = stream.write_all(format!("{last}\n\ndata: [DONE]\n\n").as_bytes());
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// Reads a request to its end.
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<()> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        if line == "\r\n" {
+            return reader.read_exact(&mut vec![0; length]).ok();
+        }
+    }
+}
+
+/// When a client that does nothing else has the first text.
+fn bare(address: SocketAddr) -> Instant {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Tell me something."}]}"#;
+    let head = format!("POST /v1/chat/completions HTTP/1.1\r\nhost: it\r\ncontent-length: {}\r\n\r\n", body.len());
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let (mut came, mut piece) = (Vec::new(), [0; 4096]);
+    while !came.windows(4).any(|part| part == b"Once") {
+        let read = stream.read(&mut piece).unwrap();
+        came.extend_from_slice(&piece[..read]);
+    }
+    let at = Instant::now();
+    stream.read_to_end(&mut came).unwrap();
+    at
+}
+
+/// Notes when it is told the first text.
+#[derive(Default)]
+struct FirstText(Mutex<Option<Instant>>);
+
+impl Channel for FirstText {
+    fn on_event(&self, _: &Event) {}
+
+    fn on_live(&self, event: &LiveEvent) {
+        if &*event.kind == "agent:text" {
+            self.0.lock().unwrap().get_or_insert_with(Instant::now);
+        }
+    }
+}
+
+/// From the first byte of text that a provider writes to where it is heard: on a channel of a run, and in a bare client.
+pub(super) fn delta(folder: &Path) {
+    let provider = Provider::start();
+    let address = provider.address;
+    let profile =
+        format!("{{ dialect: chat, baseUrl: 'http://{address}/v1', auth: none, model: m, allowPrivate: [127.0.0.1] }}");
+    let (host, flow) = host(folder, &profile);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (mut heard, mut read) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        let channel = Arc::new(FirstText::default());
+        let options = RunOptions { channels: vec![channel.clone()], without_events: true, ..RunOptions::default() };
+        let result = runtime.block_on(host.runner(&flow, options).unwrap().run());
+        assert_eq!(result.status, RunStatus::Succeeded, "{:?}", result.error);
+        let at = channel.0.lock().unwrap().take().unwrap();
+        heard.push(at.duration_since(provider.wrote.recv().unwrap()));
+        let at = bare(address);
+        read.push(at.duration_since(provider.wrote.recv().unwrap()));
+    }
+    let us = |times: &[Duration], part: usize| {
+        let mut times = times.to_vec();
+        times.sort();
+        times[times.len() * part / 100].as_secs_f64() * 1e6
+    };
+    let (p50, bare) = (us(&heard, 50), us(&read, 50));
+    println!(
+        "from a provider's first byte to the text on a channel: p50 {p50:.0} us, p95 {:.0} us; bare client: p50 {bare:.0} us, \
+         p95 {:.0} us; added: {:.0} us",
+        us(&heard, 95),
+        us(&read, 95),
+        median(heard.iter().zip(&read).map(|(heard, read)| heard.as_secs_f64() - read.as_secs_f64()).collect()) * 1e6
+    );
+}
+
+/// Counts agents that wait for a model.
+#[derive(Default)]
+struct Waiting(AtomicUsize);
+
+impl Channel for Waiting {
+    fn on_event(&self, event: &Event) {
+        if event.kind == "call:start" {
+            self.0.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Memory for each of many agents that wait for a slow model, as long as they keep their instances and once these are dropped.
+pub(super) fn waiting(folder: &Path) {
+    let (host, flow) = host(folder, "{ dialect: simulated, model: m, script: [{ text: ok, delayMs: 3600000 }] }");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let count = Arc::new(Waiting::default());
+    let own = || memory_of(std::process::id(), "VmRSS").unwrap();
+    let begin = |from: usize, to: usize| {
+        for _ in from..to {
+            let options = RunOptions { channels: vec![count.clone()], without_events: true, ..RunOptions::default() };
+            runtime.spawn(host.runner(&flow, options).unwrap().run());
+        }
+        while count.0.load(Ordering::Acquire) < to {
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    // What is there once is there before: compiled code, caches, the first page of everything.
+    begin(0, 1);
+    let before = own();
+    let each = |memory: u64, agents: usize| memory.saturating_sub(before) as f64 / agents as f64;
+    begin(1, SOME + 1);
+    let kept = each(own(), SOME);
+    // Instances are dropped after 5 s.
+    thread::sleep(Duration::from_secs(8));
+    let dropped = each(own(), SOME);
+    println!("{SOME} agents that wait for a slow model: {kept:.1} KiB each with instances, {dropped:.1} KiB without");
+    begin(SOME + 1, MANY + 1);
+    thread::sleep(Duration::from_secs(8));
+    println!("{MANY} agents that wait for a slow model: {:.1} KiB each, without instances", each(own(), MANY));
+    runtime.shutdown_background();
+}
