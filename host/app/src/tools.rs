@@ -139,6 +139,7 @@ impl Tools {
 impl Capability for Tools {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
         if &*call.function == "find" {
+            policy::check_any(caller)?;
             let about = Json::object([("patterns", call.args.json().get("patterns").cloned().unwrap_or_default())]);
             return Ok(Admission { effect: Effect::Idempotent, about, ask: None });
         }

@@ -30,7 +30,7 @@ fn flow(name: &str) -> String {
 fn flowcell(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
     command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-    command.env("FLOWCELL_PROVIDERS", root().join("host/app/tests/agents/providers.yaml"));
+    command.env("FLOWCELL_PROVIDERS", root().join("flows/agents/providers.yaml"));
     command.env_remove("FLOWCELL_STORE").env_remove("FLOWCELL_STATE").env_remove("FLOWCELL_ALLOW_PRIVATE");
     command.stdin(Stdio::null());
     command

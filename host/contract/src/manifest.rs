@@ -131,6 +131,9 @@ pub struct CapabilityRequest {
     pub name: Arc<str>,
     /// For whoever decides on the grant.
     pub reason: String,
+    /// The node does something without it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
 }
 
 /// An input and what it gives. One of `output`, `failure`, `pause` is set.

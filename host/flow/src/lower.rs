@@ -360,7 +360,8 @@ impl<'a> Lowering<'a> {
             grants.0.insert(entry.key.to_string(), entry.value.json());
         }
         for request in &kind.capabilities {
-            if !GRANTED.contains(&&*request.name) && !grants.covers(&request.name) {
+            let needed = !request.optional && !GRANTED.contains(&&*request.name);
+            if needed && !grants.covers(&request.name) {
                 let message = format!("`{}` asks for `{}`: {}", kind.name, request.name, request.reason);
                 let help = Some(format!("add `grants: {{ {}: […] }}` to the node", request.name));
                 findings.error("missing_grant", raw.type_span, message, help);

@@ -207,7 +207,8 @@ impl CallLog {
     }
 }
 
-fn is_ambiguous(reply: &Reply) -> bool {
+/// Whether nobody knows how a call ended.
+pub(crate) fn is_ambiguous(reply: &Reply) -> bool {
     reply.as_ref().is_err_and(|failure| failure.code == code::AMBIGUOUS)
 }
 

@@ -179,6 +179,12 @@ pub trait Journal: Send + Sync {
         self.force();
     }
 
+    /// The runs that were made for a run, or called by it, and are not over: what a process that died has left. In memory
+    /// nothing is.
+    fn left_below(&self, _tenant: &Tenant, _run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// Returns what is known of a run beside its facts.
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError>;
 

@@ -10,6 +10,7 @@ use std::{
 
 use flowcell_contract::{Failure, Json, NodeId, RunId, Tenant};
 use flowcell_flow::graph::FlowPolicy;
+use futures_util::future::BoxFuture;
 
 use again::given;
 
@@ -278,7 +279,11 @@ impl FlowRunner {
 
     /// Asks what a message of the store's inbox says, by its number.
     pub(crate) async fn ask_as(mut self, request: Request, message: Option<u64>) -> Result<(), HubError> {
-        let Some((task, request)) = request.below() else { return self.driver.note(request, message).await };
+        let Some((task, request)) = request.below() else {
+            let noted = self.driver.note(request, message).await;
+            end(self.what_is_left(), self.world.clone()).await;
+            return noted;
+        };
         let child = self.driver.child_of(&task).ok_or_else(|| request.unmet())?;
         let child = FlowRunner::resume(self.world.clone(), child, RunOptions::default());
         let child = child.map_err(|_| request.unmet())?;
@@ -297,8 +302,12 @@ impl FlowRunner {
             channel.on_start(&self.hub);
         }
         let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
+        let again = matches!(begin, Begin::Again { .. });
         self.driver.drive(begin, !self.wait_for_answers).await;
         self.driver.leave().await;
+        if again {
+            end(self.what_is_left(), self.world.clone()).await;
+        }
         let mut result = self.result(flow);
         result.duration = began.elapsed();
         // Those that were attached meanwhile too.
@@ -306,6 +315,19 @@ impl FlowRunner {
             channel.on_complete(&result);
         }
         result
+    }
+
+    /// Runs that were made for this one end with it, at the latest. Those that a process left when it died have nobody else
+    /// to end them.
+    fn what_is_left(&self) -> Vec<RunId> {
+        if self.driver.state.end().is_none() || self.driver.is_refused() {
+            return Vec::new();
+        }
+        let left = self.world.journal.left_below(&self.identity.tenant, &self.identity.run_id);
+        left.unwrap_or_else(|error| {
+            tracing::warn!(run = %self.identity.run_id, "what it has left below is not ended: {error}");
+            Vec::new()
+        })
     }
 
     fn result(&self, flow: Arc<str>) -> RunResult {
@@ -348,6 +370,21 @@ impl FlowRunner {
         }
         events
     }
+}
+
+/// Cancels runs that nobody drives.
+fn end(runs: Vec<RunId>, world: Arc<World>) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        for run in runs {
+            let options = || RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };
+            // Whoever drives a run ends it; one that has ended meanwhile needs no cancelling.
+            let Ok(runner) = FlowRunner::resume(world.clone(), run.clone(), options()) else { continue };
+            let _ = runner.ask(Request::Cancel).await;
+            if let Ok(runner) = FlowRunner::resume(world.clone(), run, options()) {
+                runner.run().await;
+            }
+        }
+    })
 }
 
 fn claim(world: &World, run: &RunId) -> Result<Lease, OpenError> {

@@ -237,6 +237,10 @@ impl Journal for SqliteStore {
         }
     }
 
+    fn left_below(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        self.reader.left_below(tenant, run)
+    }
+
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         self.reader.find(tenant, run)
     }

@@ -86,7 +86,8 @@ fn as_text(inspection: &flowcell::Inspection) -> String {
     for node in &manifest.nodes {
         let _ = writeln!(text, "  {}  {}", inert(&node.name), inert(&node.title));
         for request in &node.capabilities {
-            let _ = writeln!(text, "    asks for `{}`: {}", inert(&request.name), inert(&request.reason));
+            let asks = if request.optional { "may use" } else { "asks for" };
+            let _ = writeln!(text, "    {asks} `{}`: {}", inert(&request.name), inert(&request.reason));
         }
     }
     text

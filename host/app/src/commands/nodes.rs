@@ -114,7 +114,8 @@ fn describe(node: &NodeType) -> String {
         text.push_str("\ncapabilities\n");
     }
     for request in &node.capabilities {
-        let _ = writeln!(text, "  {}  {}", inert(&request.name), inert(&request.reason));
+        let optional = if request.optional { " (optional)" } else { "" };
+        let _ = writeln!(text, "  {}{optional}  {}", inert(&request.name), inert(&request.reason));
     }
     if !node.errors.is_empty() {
         text.push_str("\nfailures\n");

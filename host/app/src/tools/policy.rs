@@ -17,6 +17,18 @@ pub(super) fn is_granted(caller: &Caller, tool: &str) -> bool {
     granted(caller).any(|pattern| matches(pattern, tool))
 }
 
+/// Whether the flow grants the node any tool at all.
+pub(super) fn check_any(caller: &Caller) -> Result<(), Failure> {
+    if granted(caller).next().is_none() {
+        let message = format!(
+            "`{}` is granted no tools; to allow some, add a grant such as `grants: {{ tools: [\"data.*\"] }}`",
+            caller.node_id
+        );
+        return Err(Failure::new(code::DENIED, message));
+    }
+    Ok(())
+}
+
 /// Whether the flow may grant the node a tool whose name begins like this.
 pub(super) fn may_be_granted(caller: &Caller, begin: &str) -> bool {
     granted(caller).any(|pattern| may_begin(pattern, begin))

@@ -118,6 +118,6 @@ fn an_approval_that_is_too_late_is_a_denial() {
 fn what_comes_in_is_never_read_as_an_expression() {
     let text = "{{ 6 * 7 }} ${args.secret} {% raw %} {{ flow.input }}";
     let place = Place::new(&json!({ "prompt": "Say {{ flow.input.text }}" }), &json!({}), &[], &[]);
-    let outputs = place.outputs(&["--simulate", "model", "-i", &format!("text={text}")]);
+    let outputs = place.outputs(&["--simulate", "model", "-i", &format!("text={}", Value::from(text))]);
     assert_eq!(outputs["result"], format!("simulated reply to: Say {text}"));
 }

@@ -6,7 +6,7 @@ use flowcell_contract::{Effect, Failure, Json, code};
 
 use super::{Decider, Refusal, check_answer};
 use crate::{
-    call_log::{ALLOW, Reply, permission},
+    call_log::{self, ALLOW, Reply, permission},
     fact::{BlockReason, CallRecord, Fact, Resolution, TaskKey},
     state::Phase,
 };
@@ -54,7 +54,9 @@ impl Decider<'_> {
 
     fn end_call(&mut self, task: TaskKey, (attempt, ordinal): (u32, u32), reply: Reply) {
         let agent = self.agent_of(task, (attempt, ordinal));
-        let said = agent.is_some().then(|| reply.clone());
+        // How a call ended that nobody knows the end of is told when somebody has said so.
+        let open = self.state.task(task).phase != Phase::Closing && call_log::is_ambiguous(&reply);
+        let said = (agent.is_some() && !open).then(|| reply.clone());
         self.emit(Fact::CallEnded { task, attempt, ordinal, reply });
         if let Some(reply) = said {
             self.call_of_agent_ended(task, ordinal, agent, &reply);

@@ -30,6 +30,11 @@ impl Journal for ServerStore {
         self.shared.queue.force();
     }
 
+    fn left_below(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        let (tenant, run) = (tenant.clone(), run.clone());
+        self.door.read(async move |link| reader::left_below(link, &tenant, &run).await)
+    }
+
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         let key = (tenant.clone(), run.clone());
         let of = key.clone();

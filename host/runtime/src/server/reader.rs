@@ -192,6 +192,13 @@ pub(super) async fn children(link: &mut Link, tenant: &Tenant, run: &RunId) -> R
     ids(link, sql, args![tenant.as_str(), hash(run.as_str())]).await
 }
 
+pub(super) async fn left_below(link: &mut Link, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, Trouble> {
+    let sql =
+        "SELECT run FROM flowcell_runs WHERE parent = (SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ?)
+        AND standing IN ('active', 'parked') ORDER BY id";
+    ids(link, sql, args![tenant.as_str(), hash(run.as_str())]).await
+}
+
 pub(super) async fn runs(link: &mut Link, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, Trouble> {
     let mut sql =
         format!("SELECT {RUN_COLUMNS} FROM flowcell_runs WHERE tenant = ? AND depth = 0 AND standing <> 'removed'");

@@ -125,6 +125,14 @@ impl Reader {
         ids(&connection, sql, params![tenant.as_str(), run.as_str()])
     }
 
+    /// The same, but only those that are not over.
+    pub(super) fn left_below(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        let connection = lock(&self.0);
+        let sql =
+            "SELECT run FROM runs WHERE tenant = ? AND parent = ? AND standing IN ('active', 'parked') ORDER BY id";
+        ids(&connection, sql, params![tenant.as_str(), run.as_str()])
+    }
+
     /// Runs that somebody outside has started, the latest first.
     pub fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
         let connection = lock(&self.0);

@@ -73,6 +73,7 @@ async fn failures_have_their_codes() {
     }
 }
 
+/// R22, H16.
 #[tokio::test]
 async fn an_answer_that_does_not_come_is_given_up() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
@@ -93,6 +94,7 @@ async fn a_server_hears_that_nobody_waits() {
     while kit.call("fake", "cancelled", json!({})).await.unwrap() == json!("[]") {}
 }
 
+/// R22, H16.
 #[tokio::test]
 async fn too_much_is_refused() {
     let mebibytes = |size: usize| json!({ "size": size * 1024 * 1024 });
@@ -108,6 +110,7 @@ async fn too_much_is_refused() {
     }
 }
 
+/// H16.
 #[tokio::test]
 async fn nothing_is_offered_to_servers() {
     let kit = Kit::of(&json!({ "fake": fake(&Plan::default()) }));

@@ -4,8 +4,10 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::Path,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
+use flowcell_services::mcp::certainly_not_called;
 use serde_json::{Value, json};
 
 use crate::kit::{CANARY, Kit, installed, program};
@@ -49,6 +51,33 @@ async fn everything_over_standard_input_and_output() {
     let text = environment.as_str().unwrap();
     assert!(text.contains("\"TOKEN\": \"[key]\"") && !text.contains(CANARY), "{text}");
     assert!(!text.contains("CARGO"), "the rest of the environment stays here: {text}");
+}
+
+/// R22: the process is killed in the middle of a call.
+#[cfg(unix)]
+#[tokio::test]
+async fn everything_is_killed_and_started_again() {
+    let Some(path) = installed(PROGRAM, "everything_is_killed_and_started_again") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let server = json!({ "command": "/bin/sh", "args": ["-c", "echo $$ > own; exec \"$0\" stdio", path],
+        "cwd": folder.path(), "env": ["PATH"] });
+    let kit = Kit::of(&json!({ "every": server }));
+    for _ in 0..3 {
+        kit.told.lock().unwrap().clear();
+        let steps = json!({ "duration": 600, "steps": 60_000 });
+        let killing = async {
+            while kit.told.lock().unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let own = std::fs::read_to_string(folder.path().join("own")).unwrap();
+            Command::new("kill").args(["-9", own.trim()]).status().unwrap();
+        };
+        let (ended, ()) = tokio::join!(kit.call("every", "trigger-long-running-operation", steps), killing);
+        let failure = ended.unwrap_err();
+        assert!(failure.code == "mcp_broken" && !certainly_not_called(&failure), "{failure}");
+        let echo = kit.call("every", "echo", json!({ "message": "again" })).await.unwrap();
+        assert_eq!(echo, json!("Echo: again"));
+    }
 }
 
 /// A server that runs until this is dropped.

@@ -53,6 +53,7 @@ async fn a_list_without_a_time_to_live_is_asked_for_again() {
     assert_eq!(fake.listed(), 2);
 }
 
+/// H16.
 #[tokio::test]
 async fn lists_that_are_too_long_or_none_are_refused() {
     let table = [
@@ -68,6 +69,7 @@ async fn lists_that_are_too_long_or_none_are_refused() {
     }
 }
 
+/// H16.
 #[tokio::test]
 async fn what_is_not_allowed_in_a_list_is_left_out_or_cut() {
     for (place, kit, _fake) in everywhere(Plan { list: List::Hostile, ..Plan::default() }).await {

@@ -43,6 +43,7 @@ async fn unknown_events_are_skipped() {
     }
 }
 
+/// R20.
 #[tokio::test]
 async fn a_stream_that_ends_early_is_never_a_reply_wherever_it_ends() {
     for dialect in DIALECTS {
@@ -66,6 +67,7 @@ async fn a_stream_that_ends_early_is_never_a_reply_wherever_it_ends() {
     }
 }
 
+/// R20.
 #[tokio::test]
 async fn a_connection_that_breaks_is_a_broken_stream() {
     for dialect in DIALECTS {
@@ -109,6 +111,7 @@ async fn errors_after_the_status_have_the_same_names() {
     assert_eq!((failure.code.as_str(), detail(&failure, "providerCode")), ("model_overloaded", json!("server_error")));
 }
 
+/// R20.
 #[tokio::test]
 async fn silence_is_given_up() {
     for dialect in DIALECTS {
@@ -152,6 +155,7 @@ async fn a_turn_ends_by_itself() {
     }
 }
 
+/// R20.
 #[tokio::test]
 async fn nonsense_is_a_bad_response() {
     let table = [

@@ -153,6 +153,7 @@ async fn broken_gzip_is_a_protocol_error() {
     }
 }
 
+/// H15.
 #[tokio::test]
 async fn a_gzip_bomb_stops_at_the_limit() {
     // 64 MiB of zeros in 64 KiB, packed once more.
