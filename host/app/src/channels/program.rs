@@ -52,6 +52,7 @@ struct Desk {
     started: Notify,
     notices: Notices,
     ending: std::sync::Mutex<Ending>,
+    answered: Notify,
 }
 
 /// The last line comes after the answers to what was asked by then.
@@ -72,7 +73,7 @@ impl ProgramChannel {
         };
         let outbox = Arc::new(Outbox::default());
         let (hub, started, ending) = (OnceLock::new(), Notify::new(), std::sync::Mutex::default());
-        let desk = Arc::new(Desk { name, hub, started, notices, ending });
+        let desk = Arc::new(Desk { name, hub, started, notices, ending, answered: Notify::new() });
         let (tell_ended, ended) = watch::channel(false);
         let (told, shared) = (outbox.clone(), desk.clone());
         let speaking = runtime.spawn(async move {
@@ -95,6 +96,8 @@ impl ProgramChannel {
 
     /// Waits until the program has ended, or was killed.
     pub async fn close(&self) {
+        // What it has asked is answered before the last line.
+        let _ = tokio::time::timeout(GRACE, self.desk.quiet()).await;
         self.outbox.close();
         if let Some(speaking) = self.speaking.lock().await.take() {
             // It ends by itself, after its grace at the latest.
@@ -189,6 +192,7 @@ async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>,
         let mut ending = desk.ending();
         ending.asking = false;
         ending.tell(&outbox);
+        desk.answered.notify_waiters();
     }
 }
 
@@ -225,6 +229,17 @@ impl Desk {
                 Some(hub) => return hub,
                 None => self.started.notified().await,
             }
+        }
+    }
+
+    /// Waits until nothing is asked that was not answered.
+    async fn quiet(&self) {
+        loop {
+            let answered = self.answered.notified();
+            if !self.ending().asking {
+                return;
+            }
+            answered.await;
         }
     }
 
