@@ -4,6 +4,7 @@ mod builder;
 mod library;
 mod pin;
 mod stores;
+mod watched;
 
 use std::{
     collections::HashMap,
@@ -37,7 +38,7 @@ use flowcell_services::{
 };
 
 pub use self::builder::HostBuilder;
-use self::library::Library;
+use self::{library::Library, watched::Watched};
 use crate::{
     content::Reading,
     error::{Error, LoadError, StartError},
@@ -69,6 +70,8 @@ struct Shared {
     /// Calls of tools get a stand-in for an answer.
     simulates_tools: bool,
     hubs: Arc<Hubs>,
+    /// The runs that other processes watch.
+    watched: Watched,
     egress: Egress,
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
@@ -313,6 +316,15 @@ impl Host {
     /// A webhook at this URL, behind the host's guard.
     pub fn webhook(&self, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
         Webhook::new(Client::new(self.0.egress.clone()), url, key)
+    }
+
+    /// Waits until other processes that watch a run, which has ended, were told so; for a second at most.
+    pub fn tell_watchers(&self, run: &RunId) {
+        self.0.watched.wait(run, Duration::from_secs(1));
+    }
+
+    pub(crate) fn watched(&self) -> &Watched {
+        &self.0.watched
     }
 
     /// The hubs of the runs that this host drives.

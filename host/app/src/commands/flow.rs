@@ -146,6 +146,7 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
             }
             // The process ends now, as after `flowcell run`.
             std::mem::forget(session);
+            host.tell_watchers(&result.run_id);
             run::part(host);
             let exit = run::report::explain(&run_args, &result, interrupted, terminal);
             front.close();

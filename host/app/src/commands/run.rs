@@ -139,6 +139,7 @@ pub(super) fn finish(
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
     let (result, interrupted) = session.until_end(args, runner)?;
+    host.tell_watchers(&result.run_id);
     part(host);
     let exit = report::print(args, &result, interrupted, terminal)?;
     // What came of the run is told by now, however long the channels take.

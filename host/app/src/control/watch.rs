@@ -48,6 +48,7 @@ impl Iterator for Events {
 
 /// Tells a watcher of a run until that has ended or the watcher has gone.
 pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runtime) -> io::Result<()> {
+    let _watching = host.watched().begin(run);
     stream.set_read_timeout(Some(LOOK))?;
     let mut watcher = Watcher { stream, from: 0, ended: false };
     watcher.catch_up(host, run)?;

@@ -21,6 +21,7 @@ use flowcell_services::{
 use super::{
     Host, KnownPack, Shared, add_file, register,
     stores::{Stores, Where},
+    watched::Watched,
 };
 use crate::{catalog, error::Error, rehearsal::Simulated};
 
@@ -207,6 +208,7 @@ impl HostBuilder {
             mcp,
             simulates_tools: self.simulates_tools,
             hubs: Arc::default(),
+            watched: Watched::default(),
             egress,
             store,
             shared,
