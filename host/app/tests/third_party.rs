@@ -39,6 +39,39 @@ fn a_strangers_foreach_and_gate_work_like_those_of_the_catalog() {
 }
 
 #[test]
+fn a_strangers_agent_has_an_inbox_and_events() {
+    let packs = build("acme", "");
+    let folder = tempfile::tempdir().unwrap();
+    let flow = guest("acme").join("scribe.yaml");
+    let flowcell = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
+        command.current_dir(folder.path()).args(arguments).output().unwrap()
+    };
+    let run = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
+        command.current_dir(folder.path()).args(["run", "--quiet", "--run-id", "s", "--packs"]);
+        command.arg(&packs).arg(&flow).output().unwrap()
+    };
+    assert_eq!(run().status.code(), Some(3), "it listens");
+    for arguments in [&["--id", "m1", "one"][..], &["--id", "m1", "one"], &["--id", "m2", "two"], &["--close"]] {
+        let sent = flowcell(&[&["send", "s", "--to", "scribe"], arguments].concat());
+        assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+        let code = if arguments == ["--close"] { 0 } else { 3 };
+        let output = run();
+        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
+        if code == 0 {
+            let outputs: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(outputs, serde_json::json!({ "lines": ["one", "two"] }));
+        }
+    }
+    let events = String::from_utf8(flowcell(&["runs", "events", "s"]).stdout).unwrap();
+    let kinds = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let kinds: Vec<_> = kinds.map(|event| event["type"].as_str().unwrap().to_owned()).collect();
+    let count = |kind: &str| kinds.iter().filter(|other| *other == kind).count();
+    assert_eq!((count("agent:start"), count("agent:event"), count("agent:complete")), (1, 2, 1), "{kinds:?}");
+}
+
+#[test]
 fn what_a_manifest_promises_and_the_code_does_not_keep_is_that_nodes_failure_alone() {
     let packs = build("liar", "");
     gives_what_is_expected("liar", &run("liar", &packs, &[]));

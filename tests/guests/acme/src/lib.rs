@@ -1,9 +1,10 @@
-//! The pack `acme`, written against the WIT alone: it owns a body as `control.foreach` does and asks people as
-//! `control.gate` does, so that a host which knew its own nodes by name could not run it.
+//! The pack `acme`, written against the WIT alone: it owns a body as `control.foreach` does, asks people as `control.gate`
+//! does, and listens as agents do, so that a host which knew its own nodes by name could not run it.
 
 mod ask;
 mod each;
 mod greet;
+mod scribe;
 
 wit_bindgen::generate!({
     path: ["../../../wit/deps/flowcell-node", "../../../wit/deps/flowcell-host", "wit"],
@@ -31,6 +32,7 @@ impl exports::flowcell::node::node::Guest for Acme {
             "acme.ask" => ask::run(),
             "acme.each" => each::run(),
             "acme.greet" => greet::run(),
+            "acme.scribe" => scribe::run(),
             other => Err(failure("unknown_node_type", format!("this pack has no code for `{other}`"))),
         }
     }
