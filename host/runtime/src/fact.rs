@@ -3,6 +3,7 @@
 //! A fact is the typed form of an event: it names nodes and edges by index, which mean something together with the graph
 //! that the run has pinned. What subscribers see is made from facts in [`crate::publish`].
 
+mod agent;
 mod size;
 
 use std::{fmt, sync::Arc};
@@ -10,6 +11,8 @@ use std::{fmt, sync::Arc};
 use flowcell_contract::{Effect, Failure, Json, Pause, Value};
 use flowcell_flow::graph::{EdgeIx, NodeIx};
 use serde::{Deserialize, Serialize};
+
+pub use agent::AgentFact;
 
 /// One pass through a body, or the flow itself; unique within a run and never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -353,98 +356,6 @@ pub struct Asked {
     pub prompt: String,
     /// When it is taken as denied.
     pub expires: u64,
-}
-
-/// Something about an agent run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum AgentFact {
-    /// It began.
-    Opened {
-        /// What the attempt has told, counted.
-        mark: u32,
-        /// Its id.
-        id: Arc<str>,
-        /// What people are shown of it.
-        about: Json,
-    },
-    /// Its component told something.
-    Told {
-        /// What the attempt has told, counted.
-        mark: u32,
-        /// Its id.
-        id: Arc<str>,
-        /// `state`, or a name with a dot.
-        kind: Box<str>,
-        /// What it told.
-        data: Json,
-    },
-    /// It ended.
-    Closed {
-        /// What the attempt has told, counted; 0: the host ended it.
-        mark: u32,
-        /// Its id.
-        id: Arc<str>,
-        /// Its result.
-        outcome: Result<Json, Box<Failure>>,
-        /// Messages that it never saw.
-        discarded: Box<[Arc<str>]>,
-    },
-    /// Somebody wrote to it.
-    Written {
-        /// Its id.
-        id: Arc<str>,
-        /// What the message is recognised by.
-        message: Arc<str>,
-        /// What it says.
-        value: Value,
-    },
-    /// It has acted on a message.
-    Applied {
-        /// Its id.
-        id: Arc<str>,
-        /// Which message; none: that somebody asked it to finish.
-        message: Option<Arc<str>>,
-    },
-    /// Somebody asked it to finish.
-    Closing {
-        /// Its id.
-        id: Arc<str>,
-    },
-    /// Its model has answered; the answer is the reply of the call.
-    Spoke {
-        /// Its id.
-        id: Arc<str>,
-        /// Which call.
-        ordinal: u32,
-    },
-    /// What the answer took.
-    Used {
-        /// Its id.
-        id: Arc<str>,
-        /// Tokens and cost.
-        usage: Json,
-    },
-    /// It calls a tool.
-    ToolStarted {
-        /// Its id.
-        id: Arc<str>,
-        /// Which call.
-        ordinal: u32,
-    },
-    /// Somebody has to allow the tool's call; the question is the call's.
-    ToolAsked {
-        /// Its id.
-        id: Arc<str>,
-        /// Which call.
-        ordinal: u32,
-    },
-    /// Its tool has answered; the answer is the reply of the call.
-    ToolEnded {
-        /// Its id.
-        id: Arc<str>,
-        /// Which call.
-        ordinal: u32,
-    },
 }
 
 /// SHA-256 of what a call asks for, the first 128 bits in hexadecimal.
