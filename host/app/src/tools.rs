@@ -16,7 +16,7 @@ use flowcell_contract::{
     Admission, Ask, Call, Caller, Capability, Effect, Failure, Json, Outgoing, RunId, Value, code,
 };
 use flowcell_flow::Source;
-use flowcell_runtime::{Hub, RunOptions, RunResult, RunStatus};
+use flowcell_runtime::{RunOptions, RunResult, RunStatus};
 use flowcell_services::mcp::McpTools;
 use futures_util::future::BoxFuture;
 
@@ -120,11 +120,8 @@ impl Tools {
         };
         let runner = self.host.runner(&flow, options).map_err(|error| failed_to_start(&error))?;
         runner.start_session();
-        // A call that nobody waits for any more takes its run with it.
-        let mut running = Running { hub: Some(runner.hub()) };
-        let result = runner.run().await;
-        running.hub = None;
-        outputs(result)
+        // If nobody waits for it any more, it ends with the agent's run.
+        outputs(runner.run().await)
     }
 
     /// What becomes of a call that may have been made when nobody knows how it ended.
@@ -172,21 +169,6 @@ impl Capability for Tools {
         match &*outgoing.call.function {
             "find" => Box::pin(self.clone().offer(outgoing)),
             _ => Box::pin(self.clone().perform_call(outgoing)),
-        }
-    }
-}
-
-/// Cancels the run of a tool when the call is dropped.
-struct Running {
-    hub: Option<Hub>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(hub) = self.hub.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(async move { hub.abort().await });
         }
     }
 }

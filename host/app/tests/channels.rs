@@ -4,40 +4,23 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
+mod kit;
 #[path = "channels/receiver.rs"]
 mod receiver;
 #[path = "channels/voice.rs"]
 mod voice;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
-};
+use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::receiver::Receiver;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
+use crate::{
+    kit::{flowcell, root, told},
+    receiver::Receiver,
+};
 
 fn flow(name: &str) -> String {
     root().join("flows").join(name).display().to_string()
-}
-
-fn flowcell(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
-    command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-    command.env("FLOWCELL_PROVIDERS", root().join("flows/agents/providers.yaml"));
-    command.env_remove("FLOWCELL_STORE").env_remove("FLOWCELL_STATE").env_remove("FLOWCELL_ALLOW_PRIVATE");
-    command.stdin(Stdio::null());
-    command
-}
-
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn lines(file: &Path) -> Vec<Value> {

@@ -3,26 +3,23 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]
 
+mod kit;
+
 use std::{
     io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Output, Stdio},
 };
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
+use kit::{root, said, told};
 
 fn flow(name: &str) -> String {
     root().join("flows").join(name).display().to_string()
 }
 
 fn flowcell(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
-    command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-    command.env("FLOWCELL_PROVIDERS", root().join("flows/agents/providers.yaml"));
-    command.env_remove("FLOWCELL_STORE").env_remove("FLOWCELL_STATE").args(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = kit::flowcell(folder);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -32,14 +29,6 @@ fn typed(mut command: Command, lines: &str) -> Output {
     // A command that has ended reads nothing.
     let _ = child.stdin.take().unwrap().write_all(lines.as_bytes());
     child.wait_with_output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 const BOTH: &str = "assistant: There are 3 parcels.\nassistant: There are 4 letters.\n";

@@ -302,12 +302,9 @@ impl FlowRunner {
             channel.on_start(&self.hub);
         }
         let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
-        let again = matches!(begin, Begin::Again { .. });
         self.driver.drive(begin, !self.wait_for_answers).await;
         self.driver.leave().await;
-        if again {
-            end(self.what_is_left(), self.world.clone()).await;
-        }
+        end(self.what_is_left(), self.world.clone()).await;
         let mut result = self.result(flow);
         result.duration = began.elapsed();
         // Those that were attached meanwhile too.
@@ -317,8 +314,8 @@ impl FlowRunner {
         result
     }
 
-    /// Runs that were made for this one end with it, at the latest. Those that a process left when it died have nobody else
-    /// to end them.
+    /// Runs that were made for this one end with it, at the latest. Those that a call has left when it was given up, or a
+    /// process when it died, have nobody else to end them.
     fn what_is_left(&self) -> Vec<RunId> {
         if self.driver.state.end().is_none() || self.driver.is_refused() {
             return Vec::new();

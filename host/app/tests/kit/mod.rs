@@ -26,7 +26,11 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
     command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
     command.env("FLOWCELL_PROVIDERS", root().join("flows/agents/providers.yaml"));
-    command.env_remove("FLOWCELL_STORE").env_remove("FLOWCELL_STATE").stdin(Stdio::null());
+    command.env("XDG_CONFIG_HOME", folder);
+    for variable in ["FLOWCELL_STORE", "FLOWCELL_STATE", "FLOWCELL_MCP", "FLOWCELL_ALLOW_PRIVATE"] {
+        command.env_remove(variable);
+    }
+    command.stdin(Stdio::null());
     command
 }
 

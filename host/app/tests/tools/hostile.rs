@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Place, calling, saying, told};
+use crate::{
+    kit::told,
+    place::{Place, calling, saying},
+};
 
 /// What a reply of the model asks for, and the errors that its calls lead to, by tool.
 fn errors_of(calls: &[(&str, Value)], granted: &[&str], config: &Value) -> Vec<String> {
@@ -111,6 +114,26 @@ fn an_approval_that_is_too_late_is_a_denial() {
     let errors = place.events("agent:tool:error");
     assert_eq!(errors[0]["error"]["code"], "tool_denied", "{errors:?}");
     assert!(place.events("agent:tool:result").is_empty());
+}
+
+/// A tool whose agent has run out of time is not waited for, and its run ends with the agent's.
+#[test]
+fn a_tool_that_nobody_waits_for_ends_with_the_run() {
+    let input = json!({ "prompt": "go", "tools": ["flow:slow"] });
+    let config = json!({ "permissions": { "default": "allow" } });
+    let place = Place::new(&input, &config, &["flow:slow"], &[calling(&[("flow_slow", json!({}))])]);
+    place.write(
+        "slow.yaml",
+        "flow: { name: slow }\nnodes: [{ id: wait, type: control.wait, input: { ms: 3600000 } }]\nedges: []\n",
+    );
+    let output = place.run(&["--total-timeout", "300ms"]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    let calls = place.events("call:start");
+    let call = calls.iter().find(|call| call["about"]["tool"] == "flow:slow").unwrap();
+    let run = format!("a.tool-{}", call["key"].as_str().unwrap());
+    let shown = place.done(&["runs", "show", &run]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("cancelled") && !shown.contains("waiting"), "{shown}");
 }
 
 /// Y7.

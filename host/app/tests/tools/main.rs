@@ -4,5 +4,7 @@
 #![cfg(unix)]
 
 mod hostile;
+#[path = "../kit/mod.rs"]
 mod kit;
 mod mcp;
+mod place;

@@ -9,7 +9,10 @@ use flowcell_mcpfake::{Plan, http::Fake};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::kit::{Place, calling, saying, told};
+use crate::{
+    kit::told,
+    place::{Place, calling, saying},
+};
 
 /// A place beside a server that is named `fake`.
 struct World {

@@ -2,12 +2,13 @@
 
 use std::{
     fs,
-    path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Output},
 };
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::kit::{self, told};
 
 pub(crate) struct Place(TempDir);
 
@@ -46,13 +47,8 @@ impl Place {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
-        command.current_dir(self.0.path()).args(arguments).stdin(Stdio::null());
-        command.env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-        command.env("FLOWCELL_PROVIDERS", "models.yaml");
-        for variable in ["FLOWCELL_MCP", "FLOWCELL_STORE", "FLOWCELL_STATE"] {
-            command.env_remove(variable);
-        }
+        let mut command = kit::flowcell(self.0.path());
+        command.args(arguments).env("FLOWCELL_PROVIDERS", "models.yaml");
         command
     }
 
@@ -74,13 +70,7 @@ impl Place {
 
     /// The events of the run that are of this kind.
     pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
-        let output = self.done(&["runs", "events", "a"]);
-        let text = String::from_utf8(output.stdout).unwrap();
-        let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let events = kit::events(self.0.path(), "a").into_iter();
         events.filter(|event| event["type"] == kind).collect()
     }
-}
-
-pub(crate) fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -55,6 +55,9 @@ impl Driver {
                 }
                 Fact::RunEnded { .. } => {
                     self.live.clear();
+                    // Runs that calls were making are free for whoever ends them.
+                    self.leaving.clear();
+                    self.calls.clear();
                     self.dozing = Dozing::default();
                     self.asked.clear();
                     self.children.clear();
