@@ -53,8 +53,6 @@ pub(crate) struct Run {
     pub(crate) parent: Option<String>,
     pub(crate) standing: String,
     pub(crate) attention: bool,
-    next_seq: u64,
-    tail: u32,
     units: Vec<Unit>,
 }
 
@@ -66,6 +64,7 @@ struct Unit {
     body: String,
     cuts: Option<String>,
     checksum: u32,
+    at_end: bool,
 }
 
 impl Run {
@@ -104,7 +103,7 @@ pub(crate) fn runs(store: &Path) -> Vec<Run> {
     let mut connection = open(store);
     // All of it as it is at one time.
     let reading = connection.transaction().unwrap();
-    let sql = "SELECT id, run, flow, parent, standing, attention, next_seq, tail FROM runs ORDER BY id";
+    let sql = "SELECT id, run, flow, parent, standing, attention FROM runs ORDER BY id";
     // A process that died while it made the tables has accepted nothing.
     let Ok(mut select) = reading.prepare(sql) else { return Vec::new() };
     let rows = select.query_map([], |row| {
@@ -115,13 +114,12 @@ pub(crate) fn runs(store: &Path) -> Vec<Run> {
             parent: row.get(3)?,
             standing: row.get(4)?,
             attention: row.get(5)?,
-            next_seq: row.get(6)?,
-            tail: row.get(7)?,
             units: Vec::new(),
         })
     });
     let mut runs: Vec<Run> = rows.unwrap().map(Result::unwrap).collect();
-    let sql = "SELECT first_seq, facts, ts, body, cuts, checksum FROM units WHERE run = ? ORDER BY first_seq";
+    let sql = "SELECT first_seq, facts, ts, body, cuts, checksum, at_end FROM units
+        WHERE place BETWEEN ?1 << 32 AND (?1 << 32) + 0xffffffff ORDER BY place";
     let mut select = reading.prepare(sql).unwrap();
     for run in &mut runs {
         let units = select.query_map([run.id], |row| {
@@ -132,6 +130,7 @@ pub(crate) fn runs(store: &Path) -> Vec<Run> {
                 body: row.get(3)?,
                 cuts: row.get(4)?,
                 checksum: row.get(5)?,
+                at_end: row.get(6)?,
             })
         });
         run.units = units.unwrap().map(Result::unwrap).collect();
@@ -142,7 +141,9 @@ pub(crate) fn runs(store: &Path) -> Vec<Run> {
 /// What is wrong about a request that has just arrived: a call leaves only after it is recorded, and not once its reply is.
 pub(crate) fn check_arrival(store: &Path, key: &str) -> Option<String> {
     let connection = open(store);
-    let mut select = connection.prepare("SELECT body FROM units WHERE run = ?1 ORDER BY first_seq").unwrap();
+    let mut select = connection
+        .prepare("SELECT body FROM units WHERE place BETWEEN ?1 << 32 AND (?1 << 32) + 0xffffffff ORDER BY place")
+        .unwrap();
     let sql = "SELECT DISTINCT run FROM units WHERE body LIKE ?";
     let mut find = connection.prepare(sql).unwrap();
     let like = format!("%\"key\":\"{key}\"%");
@@ -274,11 +275,16 @@ fn check_journal(run: &Run, wrong: &mut Vec<String>) {
         }
         (next, tail) = (unit.first_seq + unit.facts, unit.checksum);
     }
-    if (next, tail) != (run.next_seq, run.tail) {
-        wrong.push(format!("I5 the journal ends before {next}, and its row says {}", run.next_seq));
-    }
-    if run.units.is_empty() {
-        wrong.push("I1 nothing is kept of it".into());
+    match run.units.split_last() {
+        None => wrong.push("I1 nothing is kept of it".into()),
+        Some((last, before)) => {
+            if !last.at_end {
+                wrong.push(format!("I5 the journal's end is missing after {next}"));
+            }
+            if let Some(end) = before.iter().find(|unit| unit.at_end) {
+                wrong.push(format!("I5 the journal goes on after its end at {}", end.first_seq));
+            }
+        }
     }
 }
 

@@ -85,12 +85,10 @@ impl Reader {
         let transaction = connection.transaction()?;
         let Some((id, end)) = end_of(&transaction, tenant, run)? else { return Ok(Vec::new()) };
         let mut at = place_before(&transaction, id, from)?;
-        let sql = format!(
-            "SELECT {} FROM units WHERE run = ?1 AND first_seq >= ?2 ORDER BY first_seq LIMIT ?3",
-            stored::COLUMNS
-        );
+        let sql = format!("SELECT {} FROM units WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?", stored::COLUMNS);
         let mut select = transaction.prepare_cached(&sql)?;
-        let mut rows = select.query(params![id, at.next_seq, limit as u64])?;
+        let places = schema::places(id, at.next_seq);
+        let mut rows = select.query(params![places.start(), places.end(), limit as u64])?;
         let mut cut_out = CutOut::new(&transaction, tenant);
         let (mut units, mut bytes) = (Vec::new(), 0);
         while units.len() < limit && bytes < READ_BYTES {
@@ -112,10 +110,11 @@ impl Reader {
     /// A run as lists have it, and the number that its next event gets.
     pub fn run(&self, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, StoreError> {
         let connection = lock(&self.0);
-        let sql = format!("SELECT {RUN_COLUMNS}, next_seq FROM runs WHERE tenant = ? AND run = ?");
+        let sql = format!("SELECT {RUN_COLUMNS}, id FROM runs WHERE tenant = ? AND run = ?");
         let mut select = connection.prepare_cached(&sql)?;
-        let found = |row: &Row<'_>| Ok((run_row(row)?, row.get("next_seq")?));
-        Ok(select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?)
+        let found = |row: &Row<'_>| Ok((run_row(row)?, row.get("id")?));
+        let found = select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?;
+        found.map(|(row, id)| Ok((row, last(&connection, id)?.map_or(0, |(end, _)| end.next_seq)))).transpose()
     }
 
     /// The runs that a run has called, in the order in which they began.
@@ -251,23 +250,39 @@ impl Blobs for Reader {
     }
 }
 
-/// The row of a run, and the place at which its journal ends.
-fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(i64, Place)>, StoreError> {
-    let sql = "SELECT id, next_seq, tail FROM runs WHERE tenant = ? AND run = ?";
+/// The row of a run, and the place at which its journal ends, unless its end was lost.
+fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(i64, Option<Place>)>, StoreError> {
+    let sql = "SELECT id, standing = 'removed' FROM runs WHERE tenant = ? AND run = ?";
     let mut select = connection.prepare_cached(sql)?;
-    let found = |row: &Row<'_>| Ok((row.get(0)?, Place { next_seq: row.get(1)?, checksum: row.get(2)? }));
-    Ok(select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?)
+    let found = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let found = select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?;
+    let Some((id, removed)): Option<(i64, bool)> = found else { return Ok(None) };
+    let end = match last(connection, id)? {
+        Some((end, at_end)) => at_end.then_some(end),
+        None => removed.then(Place::default),
+    };
+    Ok(Some((id, end)))
+}
+
+/// The place after the last unit of a run that is there, and whether it is where the journal ends.
+fn last(connection: &Connection, id: i64) -> Result<Option<(Place, bool)>, StoreError> {
+    let sql = "SELECT first_seq + facts, checksum, at_end FROM units WHERE place BETWEEN ? AND ?
+        ORDER BY place DESC LIMIT 1";
+    let mut select = connection.prepare_cached(sql)?;
+    let places = schema::places(id, 0);
+    let found = |row: &Row<'_>| Ok((Place { next_seq: row.get(0)?, checksum: row.get(1)? }, row.get(2)?));
+    Ok(select.query_row([places.start(), places.end()], found).optional()?)
 }
 
 /// The place in a journal before the unit that holds a fact.
 fn place_before(connection: &Connection, id: i64, fact: u64) -> Result<Place, StoreError> {
-    // A unit has a fact: the first question is for the index, which else would be gone through from its end.
-    let sql =
-        "SELECT first_seq + facts, checksum FROM units WHERE run = ?1 AND first_seq < ?2 AND first_seq + facts <= ?2
-        ORDER BY first_seq DESC LIMIT 1";
+    // A unit has a fact: the question for the place is for the tree, which else would be gone through from its end.
+    let sql = "SELECT first_seq + facts, checksum FROM units
+        WHERE place >= ? AND place < ? AND first_seq + facts <= ? ORDER BY place DESC LIMIT 1";
     let mut select = connection.prepare_cached(sql)?;
     let found = |row: &Row<'_>| Ok(Place { next_seq: row.get(0)?, checksum: row.get(1)? });
-    Ok(select.query_row(params![id, fact], found).optional()?.unwrap_or_default())
+    let places = params![schema::place(id, 0), schema::place(id, fact), fact];
+    Ok(select.query_row(places, found).optional()?.unwrap_or_default())
 }
 
 /// The ids that a question is answered with.

@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{SqliteStore, lock, schema, sessions, stored::checksum};
+use super::{SqliteStore, lock, schema, sessions, writer};
 use crate::{
     ports::{Session, StepState, StoreError, Unit},
     rows::{
@@ -136,8 +136,8 @@ fn run_row(row: &Row<'_>) -> Result<KeptRun, rusqlite::Error> {
 }
 
 fn take_run(transaction: &Transaction<'_>, run: &KeptRun) -> Result<(), StoreError> {
-    let sql = "INSERT INTO runs (tenant, run, flow, depth, parent, record, standing, due, attention, next_seq, created,
-        updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)";
+    let sql = "INSERT INTO runs (tenant, run, flow, depth, parent, record, standing, due, attention, created, updated)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let values = params![
         run.tenant.as_str(),
         run.run.as_str(),
@@ -160,29 +160,22 @@ fn take_units(
     run: &RunId,
     units: &[Arc<Unit>],
 ) -> Result<(), StoreError> {
-    let sql = "SELECT id, tail FROM runs WHERE tenant = ? AND run = ?";
-    let found = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, u32>(1)?));
-    let found = transaction.query_row(sql, params![tenant.as_str(), run.as_str()], found).optional()?;
-    let Some((id, mut tail)) = found else { return Err(StoreError(format!("there is no run `{run}`").into())) };
+    let found = writer::Row::find(transaction, tenant.as_str(), run.as_str()).optional()?;
+    let Some(mut row) = found else { return Err(StoreError(format!("there is no run `{run}`").into())) };
     for unit in units {
         let body = Pieces::of_facts(text(&unit.facts)?).map_err(unwritable)?;
         for (hash, text) in &body.blobs {
-            take_blob(transaction, tenant.as_str(), hash, super::writer::MIME, text.as_bytes())?;
+            take_blob(transaction, tenant.as_str(), hash, writer::MIME, text.as_bytes())?;
         }
-        tail = checksum(tail, unit.first_seq, unit.ts, &body.text, body.cuts.as_deref());
-        let sql = "INSERT INTO units (run, first_seq, facts, ts, body, cuts, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
-        let facts = unit.facts.len() as u64;
-        let values = params![id, unit.first_seq, facts, unit.ts, body.text, body.cuts, tail];
-        transaction.prepare_cached(sql)?.execute(values)?;
+        row.append(transaction, unit.first_seq, unit.facts.len() as u64, unit.ts, &body)?;
     }
-    let end = units.last().map_or(0, |unit| unit.next_seq());
-    Ok(transaction.execute("UPDATE runs SET next_seq = ?, tail = ? WHERE id = ?", params![end, tail, id]).map(drop)?)
+    Ok(())
 }
 
 fn take_state(transaction: &Transaction<'_>, state: &KeptState) -> Result<(), StoreError> {
     let value = Pieces::of_value(text(&state.value)?).map_err(unwritable)?;
     for (hash, text) in &value.blobs {
-        take_blob(transaction, state.tenant.as_str(), hash, super::writer::MIME, text.as_bytes())?;
+        take_blob(transaction, state.tenant.as_str(), hash, writer::MIME, text.as_bytes())?;
     }
     let sql = "INSERT INTO state (tenant, flow, key, value, cuts, version) VALUES (?, ?, ?, ?, ?, ?)";
     let values = params![state.tenant.as_str(), state.flow, state.key, value.text, value.cuts, state.version];

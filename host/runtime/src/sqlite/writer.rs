@@ -7,7 +7,7 @@ use std::{
 };
 
 use flowcell_contract::{RunId, Tenant};
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     cut::Pieces,
     lock,
     queue::{Item, Queue},
-    sessions,
+    schema, sessions,
     stored::checksum,
     sweep::{Swept, sweep},
 };
@@ -42,9 +42,10 @@ pub(super) struct Writer {
 
 /// The row of a run, and where its journal ends.
 #[derive(Clone, Copy)]
-struct Row {
+pub(super) struct Row {
     id: i64,
-    next_seq: u64,
+    /// Where the last unit is; none: there is no unit yet.
+    last: Option<i64>,
     /// The checksum of the last unit.
     tail: u32,
 }
@@ -107,7 +108,6 @@ impl Writer {
             }
         }
         write_units(&transaction, &mut self.rows, &mut open)?;
-        note_ends(&transaction, &self.rows, items)?;
         transaction.commit()?;
         self.queue.committed();
         Ok(swept)
@@ -214,28 +214,40 @@ fn write_unit(
     let Some(row) = rows.get_mut(key) else { return Ok(()) };
     let body = Pieces::of_facts(unit.text).map_err(unwritable)?;
     keep_blobs(transaction, &key.0, &body)?;
-    let checksum = checksum(row.tail, unit.first_seq, unit.ts, &body.text, body.cuts.as_deref());
-    let sql = "INSERT INTO units (run, first_seq, facts, ts, body, cuts, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)";
-    let values = params![row.id, unit.first_seq, unit.facts, unit.ts, body.text, body.cuts, checksum];
-    transaction.prepare_cached(sql)?.execute(values)?;
-    (row.next_seq, row.tail) = (unit.first_seq + unit.facts, checksum);
-    Ok(())
+    row.append(transaction, unit.first_seq, unit.facts, unit.ts, &body)
 }
 
-/// Writes where the journals end now that were appended to, so that it is noticed if their ends are lost.
-fn note_ends(
-    transaction: &Transaction<'_>,
-    rows: &HashMap<RunKey, Row>,
-    items: &[Item],
-) -> Result<(), rusqlite::Error> {
-    let appended = |item: &Item| match item {
-        Item::Entry(entry) => rows.get(&(entry.tenant.clone(), entry.run.clone())).map(|row| (row.id, *row)),
-        Item::Forget { .. } | Item::Blob { .. } | Item::Sweep { .. } => None,
-    };
-    let ends: HashMap<i64, Row> = items.iter().filter_map(appended).collect();
-    let mut update =
-        transaction.prepare_cached("UPDATE runs SET next_seq = ?, tail = ? WHERE id = ? AND standing <> 'removed'")?;
-    ends.values().try_for_each(|row| update.execute(params![row.next_seq, row.tail, row.id]).map(drop))
+impl Row {
+    /// Finds the row of a run that has one.
+    pub(super) fn find(transaction: &Transaction<'_>, tenant: &str, run: &str) -> Result<Row, rusqlite::Error> {
+        let sql = "SELECT id FROM runs WHERE tenant = ? AND run = ?";
+        let id = transaction.prepare_cached(sql)?.query_row(params![tenant, run], |row| row.get(0))?;
+        let places = schema::places(id, 0);
+        let sql = "SELECT place, checksum FROM units WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1";
+        let found = |row: &rusqlite::Row<'_>| Ok(Row { id, last: row.get(0)?, tail: row.get(1)? });
+        let last = transaction.prepare_cached(sql)?.query_row([places.start(), places.end()], found).optional()?;
+        Ok(last.unwrap_or(Row { id, last: None, tail: 0 }))
+    }
+
+    /// Appends a unit, which from now on is the last.
+    pub(super) fn append(
+        &mut self,
+        transaction: &Transaction<'_>,
+        first_seq: u64,
+        facts: u64,
+        ts: u64,
+        body: &Pieces,
+    ) -> Result<(), rusqlite::Error> {
+        let checksum = checksum(self.tail, first_seq, ts, &body.text, body.cuts.as_deref());
+        if let Some(last) = self.last {
+            transaction.prepare_cached("UPDATE units SET at_end = 0 WHERE place = ?")?.execute([last])?;
+        }
+        let place = schema::place(self.id, first_seq);
+        let sql = "INSERT INTO units (place, facts, at_end, ts, checksum, body, cuts) VALUES (?, ?, 1, ?, ?, ?, ?)";
+        transaction.prepare_cached(sql)?.execute(params![place, facts, ts, checksum, body.text, body.cuts])?;
+        (self.last, self.tail) = (Some(place), checksum);
+        Ok(())
+    }
 }
 
 fn write_state(transaction: &Transaction<'_>, tenant: &Tenant, staged: &Staged) -> Result<(), rusqlite::Error> {
@@ -286,16 +298,14 @@ fn row(transaction: &Transaction<'_>, entry: &Entry) -> Result<Row, rusqlite::Er
     let (tenant, run) = (entry.tenant.as_str(), entry.run.as_str());
     if let Some(record) = &entry.record {
         let text = text(record)?;
-        let sql = "INSERT INTO runs (tenant, run, flow, depth, parent, record, standing, next_seq, created, updated)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'active', 0, ?7, ?7)";
+        let sql = "INSERT INTO runs (tenant, run, flow, depth, parent, record, standing, created, updated)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'active', ?7, ?7)";
         let parent = record.parent.as_ref().map(RunId::as_str);
         let values = params![tenant, run, &*record.flow, record.depth, parent, text, entry.unit.ts];
         transaction.prepare_cached(sql)?.execute(values)?;
-        return Ok(Row { id: transaction.last_insert_rowid(), next_seq: 0, tail: 0 });
+        return Ok(Row { id: transaction.last_insert_rowid(), last: None, tail: 0 });
     }
-    let sql = "SELECT id, next_seq, tail FROM runs WHERE tenant = ? AND run = ?";
-    let found = |row: &rusqlite::Row<'_>| Ok(Row { id: row.get(0)?, next_seq: row.get(1)?, tail: row.get(2)? });
-    transaction.prepare_cached(sql)?.query_row(params![tenant, run], found)
+    Row::find(transaction, tenant, run)
 }
 
 /// Removes the facts of a run and of the runs below it. Of the run itself a tombstone is left, so that its id is not used
@@ -303,14 +313,16 @@ fn row(transaction: &Transaction<'_>, entry: &Entry) -> Result<Row, rusqlite::Er
 fn forget(transaction: &Transaction<'_>, tenant: &Tenant, run: &RunId) -> Result<(), rusqlite::Error> {
     let below = "WITH RECURSIVE below (run) AS (VALUES (?2)
         UNION SELECT runs.run FROM runs JOIN below ON runs.parent = below.run WHERE runs.tenant = ?1)";
-    let units = "DELETE FROM units WHERE run IN (SELECT id FROM runs WHERE tenant = ?1 AND run IN below)";
-    let children = "DELETE FROM runs WHERE tenant = ?1 AND run IN below AND run <> ?2";
-    let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL, next_seq = 0, tail = 0
-        WHERE tenant = ?1 AND run = ?2";
-    for sql in [&format!("{below} {units}"), &format!("{below} {children}"), tombstone] {
-        transaction.execute(sql, params![tenant.as_str(), run.as_str()])?;
+    let run = params![tenant.as_str(), run.as_str()];
+    let mut select = transaction.prepare(&format!("{below} SELECT id FROM runs WHERE tenant = ?1 AND run IN below"))?;
+    for id in select.query_map(run, |row| row.get(0))? {
+        let places = schema::places(id?, 0);
+        transaction.execute("DELETE FROM units WHERE place BETWEEN ? AND ?", [places.start(), places.end()])?;
     }
-    Ok(())
+    let children = "DELETE FROM runs WHERE tenant = ?1 AND run IN below AND run <> ?2";
+    transaction.execute(&format!("{below} {children}"), run)?;
+    let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL WHERE tenant = ?1 AND run = ?2";
+    transaction.execute(tombstone, run).map(drop)
 }
 
 fn describe(standing: Standing) -> (&'static str, Option<u64>) {

@@ -16,13 +16,15 @@ fn as_version_1(from: &Path, to: &Path) {
     old.execute_batch(include_str!("version-1.sql")).unwrap();
     old.execute("ATTACH ? AS new", [from.join("flowcell.db").to_str().unwrap()]).unwrap();
     let tables = [
-        ("runs", "id, tenant, run, flow, depth, parent, record, standing, due, next_seq, created, updated"),
-        ("units", "run, first_seq, facts, ts, body, checksum"),
-        ("state", "tenant, flow, key, value, version"),
-        ("blobs", "tenant, hash, mime, bytes"),
+        ("runs", "id, tenant, run, flow, depth, parent, record, standing, due, created, updated, next_seq", ", 1"),
+        ("units", "run, first_seq, facts, ts, body, checksum", ""),
+        ("state", "tenant, flow, key, value, version", ""),
+        ("blobs", "tenant, hash, mime, bytes", ""),
     ];
-    for (table, columns) in tables {
-        old.execute(&format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM new.{table}"), []).unwrap();
+    for (table, columns, more) in tables {
+        let from = columns.strip_suffix(", next_seq").unwrap_or(columns);
+        let sql = format!("INSERT INTO {table} ({columns}) SELECT {from}{more} FROM new.{table}");
+        old.execute(&sql, []).unwrap();
     }
 }
 
