@@ -145,6 +145,5 @@ pub(crate) fn agent_run_id(run: &str, task: &str, attempt: u32, nth: u32) -> Arc
         hasher.update(part);
     }
     let digest = hasher.finalize();
-    let hex: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("agent-{hex}").into()
+    format!("agent-{}", hex::encode(&digest[..8])).into()
 }

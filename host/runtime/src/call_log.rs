@@ -235,7 +235,7 @@ pub(crate) fn key(root: &str, task: &str, digest: &CallDigest, occurrence: u32) 
 
 /// The first 128 bits in hexadecimal.
 fn hex(hasher: Sha256) -> String {
-    hasher.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hasher.finalize()[..16])
 }
 
 fn hash_text(text: &str, hasher: &mut Sha256) {

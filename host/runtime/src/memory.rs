@@ -177,7 +177,7 @@ impl Blobs for MemoryBlobs {
 
 /// Refers to bytes by their content.
 pub(crate) fn blob_ref(bytes: &[u8], mime: &str) -> BlobRef {
-    let hash = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hash = hex::encode(Sha256::digest(bytes));
     BlobRef { file_id: hash.into(), size: bytes.len() as u64, mime: mime.into() }
 }
 

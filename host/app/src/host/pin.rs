@@ -1,6 +1,9 @@
 //! What a run pins: everything that its flow was checked from, kept by its digest.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    collections::HashSet,
+    sync::{Arc, PoisonError},
+};
 
 use flowcell_contract::{BlobRef, Catalog, Digest, Failure, Tenant, code};
 use flowcell_flow::{Source, graph::Graph};
@@ -23,30 +26,30 @@ impl Host {
             *blob = self.keep_pack(digest);
         }
         let bytes = serde_json::to_vec(&content).unwrap_or_default();
-        let blob = self.0.blobs.put(&Tenant::local(), bytes.into(), MIME);
+        let blob = self.shared.blobs.put(&self.tenant, bytes.into(), MIME);
         Pinned { graph: flow.graph.clone(), pin: Pin(blob.file_id) }
     }
 
     /// Keeps a pack in the store, where it is found by its digest. A store that goes with the process needs no packs that
     /// are part of the program.
     fn keep_pack(&self, digest: &str) -> Option<Arc<str>> {
-        let mut packs = self.0.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut packs = self.shared.packs.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = Digest(digest.into());
-        let (store, shared) = (&self.0.store, &self.0.shared);
+        let (store, shared) = (&self.shared.store, &self.shared.shared);
         if store.is_none() && shared.is_none() {
             let bytes = packs.get(&digest)?.bytes.clone();
-            return Some(self.0.blobs.put(&Tenant::local(), bytes, MIME_OF_PACKS).file_id);
+            return Some(self.shared.blobs.put(&self.tenant, bytes, MIME_OF_PACKS).file_id);
         }
-        let built_in = || catalog::find(&digest.0).map(|pack| KnownPack { bytes: pack.bytes.into(), kept: false });
+        let built_in =
+            || catalog::find(&digest.0).map(|pack| KnownPack { bytes: pack.bytes.into(), kept: HashSet::new() });
         let known = match packs.get_mut(&digest) {
             Some(known) => known,
             None => packs.entry(digest.clone()).or_insert(built_in()?),
         };
-        if !known.kept {
-            let keep = (Tenant::local(), known.bytes.clone());
+        if known.kept.insert(self.tenant.clone()) {
+            let keep = (self.tenant.clone(), known.bytes.clone());
             store.iter().for_each(|store| store.keep(&keep.0, &digest.0, keep.1.clone(), MIME_OF_PACKS));
             shared.iter().for_each(|store| store.keep(&keep.0, &digest.0, keep.1.clone(), MIME_OF_PACKS));
-            known.kept = true;
         }
         Some(digest.0)
     }
@@ -61,13 +64,13 @@ impl Host {
             let kept = |blob| self.kept(blob, MIME_OF_PACKS).map(|bytes| bytes.to_vec());
             let came_along = content.built_in.contains(&*digest.0);
             let pack = match (blob, catalog::find(&digest.0)) {
-                (_, Some(built_in)) => self.0.engine.add_built_in(built_in.bytes, digest, built_in.name),
+                (_, Some(built_in)) => self.shared.engine.add_built_in(built_in.bytes, digest, built_in.name),
                 // One that came with another version of this program.
                 (Some(blob), None) if came_along => {
                     let origin = digest.to_string();
-                    self.0.engine.add_built_in(kept(blob)?, digest, &origin)
+                    self.shared.engine.add_built_in(kept(blob)?, digest, &origin)
                 }
-                (Some(blob), None) => self.0.engine.add_pack(kept(blob)?, &digest.0),
+                (Some(blob), None) => self.shared.engine.add_pack(kept(blob)?, &digest.0),
                 (None, None) => return Err(lost(&format!("the pack {digest} was not kept"))),
             };
             let pack = pack.map_err(|error| lost(&error.refusal))?;
@@ -84,7 +87,7 @@ impl Host {
 
     fn kept(&self, hash: &Arc<str>, mime: &str) -> Result<Arc<[u8]>, Failure> {
         let blob = BlobRef { file_id: hash.clone(), size: 0, mime: mime.into() };
-        match self.0.blobs.get(&Tenant::local(), &blob) {
+        match self.shared.blobs.get(&self.tenant, &blob) {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err(lost(&format!("the store does not have {hash}"))),
             Err(error) => Err(lost(&error)),
@@ -124,13 +127,13 @@ mod tests {
         let bytes = host.kept(&pinned.pin.0, MIME).unwrap();
         let mut content: Content = serde_json::from_slice(&bytes).unwrap();
         let older = older();
-        let digest: String = Sha256::digest(&older).iter().map(|byte| format!("{byte:02x}")).collect();
-        let blob = host.0.blobs.put(&Tenant::local(), older.into(), MIME_OF_PACKS);
+        let digest = hex::encode(Sha256::digest(&older));
+        let blob = host.shared.blobs.put(&Tenant::local(), older.into(), MIME_OF_PACKS);
         content.packs = [(digest.clone(), Some(blob.file_id))].into();
         content.built_in = [digest.clone()].into();
         let pin = |content: &Content| {
             let bytes = serde_json::to_vec(content).unwrap();
-            Pin(host.0.blobs.put(&Tenant::local(), bytes.into(), MIME).file_id)
+            Pin(host.shared.blobs.put(&Tenant::local(), bytes.into(), MIME).file_id)
         };
         let graph = host.pinned(&pin(&content)).unwrap();
         assert_eq!(graph.nodes[0].node_type.pack.as_ref().unwrap().0.as_ref(), digest);

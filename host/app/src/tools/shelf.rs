@@ -131,7 +131,7 @@ pub(super) fn called(name: &str) -> String {
 
 /// A name that no other tool is called.
 fn marked(called: &str, name: &str) -> String {
-    let mark: String = Sha256::digest(name)[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    let mark = hex::encode(&Sha256::digest(name)[..4]);
     format!("{}-{mark}", &called[..called.len().min(MAX_CALLED - mark.len() - 1)])
 }
 
