@@ -301,7 +301,7 @@ impl AskError {
 impl Host {
     /// Asks something of a run: of whoever drives it in this process, or else it is recorded for whoever drives it next.
     pub async fn ask(&self, run: &RunId, request: Request) -> Result<(), AskError> {
-        let driven = || self.hubs().get(&Tenant::local(), run);
+        let driven = || self.hubs().get(self.tenant(), run);
         if let Some(hub) = driven() {
             return Ok(hub.request(request).await?);
         }
@@ -319,7 +319,7 @@ impl Host {
     /// Asks something of a run that another process drives.
     async fn ask_elsewhere(&self, run: &RunId, request: Request) -> Result<(), AskError> {
         let Some(store) = self.shared() else { return Err(HubError::RunEnded.into()) };
-        let outcome = store.ask(&Tenant::local(), run, &store.new_message(), &request).await;
+        let outcome = store.ask(self.tenant(), run, &store.new_message(), &request).await;
         Ok(outcome.map_err(|error| StartError::Open(OpenError::Store(error)))??)
     }
 }

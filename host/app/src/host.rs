@@ -7,7 +7,7 @@ mod stores;
 mod watched;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs,
     io::Write,
     ops::ControlFlow,
@@ -50,9 +50,12 @@ use crate::{
     tools::{self, Tools},
 };
 
-/// Loads flows and runs them. Cheap to clone; clones share packs, state and cache.
+/// Loads flows and runs them, for one tenant. Cheap to clone; clones share packs, state and cache.
 #[derive(Clone)]
-pub struct Host(Arc<Shared>);
+pub struct Host {
+    shared: Arc<Shared>,
+    tenant: Tenant,
+}
 
 struct Shared {
     engine: Engine,
@@ -84,8 +87,8 @@ struct Shared {
 /// A pack that runs may pin.
 struct KnownPack {
     bytes: Arc<[u8]>,
-    /// The store has it.
-    kept: bool,
+    /// The tenants for whom the store has it.
+    kept: HashSet<Tenant>,
 }
 
 impl Host {
@@ -94,9 +97,19 @@ impl Host {
         HostBuilder::default()
     }
 
+    /// The same host for another tenant, who has runs, state, cache and sessions of their own.
+    pub fn of(&self, tenant: Tenant) -> Host {
+        Host { shared: self.shared.clone(), tenant }
+    }
+
+    /// Whose runs these are. What is built is for `local`.
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
     /// The node types that every flow may use.
     pub fn catalog(&self) -> &Catalog {
-        &self.0.catalog
+        &self.shared.catalog
     }
 
     /// Loads a flow that must have no findings but warnings. Packs and files that it names are found from its folder.
@@ -146,7 +159,7 @@ impl Host {
     ) -> Result<FlowRunner, StartError> {
         flow.check_input(&options.input)?;
         let clock = Arc::new(Clock::default());
-        let runner = Rehearsal::new(Arc::new(self.0.engine.clone()), script.clone(), clock.clone());
+        let runner = Rehearsal::new(Arc::new(self.shared.engine.clone()), script.clone(), clock.clone());
         let library = Library::new(self.clone(), flow.folder.clone());
         let mut world = World::in_memory(Arc::new(runner), Arc::new(library));
         world.timers = Arc::new(Jumps(clock));
@@ -174,13 +187,13 @@ impl Host {
     /// Removes what is kept of runs that ended longer ago than this, or are not among so many that ended last. Answers
     /// which. They are gone when the host is dropped; what they alone have pinned goes with [`Host::sweep`].
     pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
-        let tenant = Tenant::local();
+        let tenant = &self.tenant;
         let Some(lists) = self.runs() else { return Ok(Vec::new()) };
         let before = age.map(|age| self.now().saturating_sub(age.as_millis() as u64));
         let runs = lists.removable(&tenant, before, keep).map_err(OpenError::Store)?;
         for run in &runs {
-            self.0.store.iter().for_each(|store| store.forget(&tenant, run));
-            self.0.shared.iter().for_each(|store| store.forget(&tenant, run));
+            self.shared.store.iter().for_each(|store| store.forget(&tenant, run));
+            self.shared.shared.iter().for_each(|store| store.forget(&tenant, run));
         }
         Ok(runs)
     }
@@ -188,21 +201,21 @@ impl Host {
     /// Removes the blobs that nothing in the store names any more: large values, and what runs have pinned. Waits until
     /// that is done, and all that [`Host::collect`] has removed before.
     pub fn sweep(&self) -> Result<Swept, StartError> {
-        let swept = match (&self.0.store, &self.0.shared) {
-            (Some(store), _) => store.sweep(&Tenant::local()).map_err(OpenError::Store)?,
-            (_, Some(store)) => store.sweep(&Tenant::local()).map_err(OpenError::Store)?,
+        let swept = match (&self.shared.store, &self.shared.shared) {
+            (Some(store), _) => store.sweep(&self.tenant).map_err(OpenError::Store)?,
+            (_, Some(store)) => store.sweep(&self.tenant).map_err(OpenError::Store)?,
             _ => return Ok(Swept::default()),
         };
         // A pack that no run had pinned may be gone.
-        let mut packs = self.0.packs.lock().unwrap_or_else(PoisonError::into_inner);
-        packs.values_mut().for_each(|pack| pack.kept = false);
+        let mut packs = self.shared.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        packs.values_mut().for_each(|pack| _ = pack.kept.remove(&self.tenant));
         Ok(swept)
     }
 
     /// Writes all that a store has of a run, and of the runs below it, as one JSON document.
     pub fn export(&self, reader: &dyn Runs, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
         let library = Library::new(self.clone(), Arc::new(Folder::of(Path::new(""))));
-        export(reader, &library, &Tenant::local(), run, out)
+        export(reader, &library, &self.tenant, run, out)
     }
 
     /// Visits the events of a run that the store has, from a number on, until the visitor has enough.
@@ -212,14 +225,14 @@ impl Host {
         from: u64,
         mut visit: impl FnMut(Event) -> ControlFlow<()>,
     ) -> Result<(), StartError> {
-        let tenant = Tenant::local();
-        let record = self.0.journal.find(&tenant, run).map_err(OpenError::Store)?;
+        let tenant = self.tenant.clone();
+        let record = self.shared.journal.find(&tenant, run).map_err(OpenError::Store)?;
         let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
         let graph = self.pinned(&record.pin).map_err(OpenError::Pin)?;
         let mut projector = Projector::new(tenant.clone(), run.clone(), graph);
         let mut at = 0;
         loop {
-            let page = self.0.journal.read(&tenant, run, at, READ_UNITS).map_err(OpenError::Store)?;
+            let page = self.shared.journal.read(&tenant, run, at, READ_UNITS).map_err(OpenError::Store)?;
             let Some(last) = page.last() else { return Ok(()) };
             at = last.next_seq();
             for unit in page {
@@ -237,12 +250,12 @@ impl Host {
 
     /// The store, if this process owns one: how often it has committed, and what is durable in it.
     pub fn store(&self) -> Option<&SqliteStore> {
-        self.0.store.as_deref()
+        self.shared.store.as_deref()
     }
 
     /// Its share of a store, if this process is one of several.
     pub fn shared(&self) -> Option<&ServerStore> {
-        self.0.shared.as_deref()
+        self.shared.shared.as_deref()
     }
 
     /// What the store tells of its runs, if there is one that lasts.
@@ -253,20 +266,20 @@ impl Host {
 
     /// What the store tells of sessions, and of the states of their steps.
     pub fn sessions(&self) -> &dyn Sessions {
-        &*self.0.sessions
+        &*self.shared.sessions
     }
 
     /// A value of a flow's state.
     pub(crate) fn state(&self, flow: &str, key: &str) -> Result<Option<Value>, StoreError> {
-        Ok(self.0.state.get(&Tenant::local(), flow, key)?.map(|(value, _)| value))
+        Ok(self.shared.state.get(&self.tenant, flow, key)?.map(|(value, _)| value))
     }
 
     /// Whether a run has this id, or had it.
     pub(crate) fn knows(&self, run: &RunId) -> Result<bool, StoreError> {
-        let tenant = Tenant::local();
+        let tenant = self.tenant.clone();
         match self.runs() {
             Some(runs) => Ok(runs.run(&tenant, run)?.is_some()),
-            None => Ok(self.0.journal.find(&tenant, run)?.is_some()),
+            None => Ok(self.shared.journal.find(&tenant, run)?.is_some()),
         }
     }
 
@@ -281,13 +294,14 @@ impl Host {
 
     /// Milliseconds since 1970, as the host's timers see it.
     pub fn now(&self) -> u64 {
-        self.0.timers.now()
+        self.shared.timers.now()
     }
 
     fn world(&self, folder: Arc<Folder>) -> Arc<World> {
-        let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, .. } = &*self.0;
+        let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, .. } = &*self.shared;
         let capabilities = Arc::new(self.capabilities(&folder));
         Arc::new(World {
+            tenant: self.tenant.clone(),
             runner: Arc::new(engine.clone()),
             flows: Arc::new(Library::new(self.clone(), folder)),
             journal: journal.clone(),
@@ -304,8 +318,8 @@ impl Host {
 
     /// Everything that leaves the host, for the flows of a folder.
     fn capabilities(&self, folder: &Arc<Folder>) -> HashMap<Arc<str>, Arc<dyn Capability>> {
-        let mut capabilities = HashMap::clone(&self.0.capabilities);
-        let (mcp, simulated) = (self.0.mcp.clone(), self.0.simulates_tools);
+        let mut capabilities = HashMap::clone(&self.shared.capabilities);
+        let (mcp, simulated) = (self.shared.mcp.clone(), self.shared.simulates_tools);
         let own = || -> Arc<dyn Capability> {
             Arc::new(Tools { host: self.clone(), folder: folder.clone(), mcp, simulated })
         };
@@ -315,21 +329,21 @@ impl Host {
 
     /// A webhook at this URL, behind the host's guard.
     pub fn webhook(&self, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
-        Webhook::new(Client::new(self.0.egress.clone()), url, key)
+        Webhook::new(Client::new(self.shared.egress.clone()), url, key)
     }
 
     /// Waits until other processes that watch a run, which has ended, were told so; for a second at most.
     pub fn tell_watchers(&self, run: &RunId) {
-        self.0.watched.wait(run, Duration::from_secs(1));
+        self.shared.watched.wait(run, Duration::from_secs(1));
     }
 
     pub(crate) fn watched(&self) -> &Watched {
-        &self.0.watched
+        &self.shared.watched
     }
 
     /// The hubs of the runs that this host drives.
     pub fn hubs(&self) -> &Hubs {
-        &self.0.hubs
+        &self.shared.hubs
     }
 
     pub(crate) fn load_in(&self, source: &Source, folder: Arc<Folder>) -> Result<LoadedFlow, LoadError> {
@@ -357,12 +371,12 @@ impl Host {
     fn catalog_for(&self, source: &Source, folder: &Folder) -> (Arc<Catalog>, Vec<Diagnostic>) {
         let named = flowcell_flow::packs(source);
         if named.is_empty() {
-            return (self.0.catalog.clone(), Vec::new());
+            return (self.shared.catalog.clone(), Vec::new());
         }
-        let mut catalog = Catalog::clone(&self.0.catalog);
+        let mut catalog = Catalog::clone(&self.shared.catalog);
         let mut findings = Vec::new();
         for PackRef { path, place } in named {
-            match add_file(&self.0.engine, &mut catalog, &folder.join(&path)) {
+            match add_file(&self.shared.engine, &mut catalog, &folder.join(&path)) {
                 Ok((digest, bytes)) => self.remember(digest, bytes),
                 Err(error) => findings.push(error.at(source, place)),
             }
@@ -373,8 +387,8 @@ impl Host {
 
 impl Host {
     fn remember(&self, digest: Digest, bytes: Arc<[u8]>) {
-        let mut packs = self.0.packs.lock().unwrap_or_else(PoisonError::into_inner);
-        packs.entry(digest).or_insert(KnownPack { bytes, kept: false });
+        let mut packs = self.shared.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        packs.entry(digest).or_insert(KnownPack { bytes, kept: HashSet::new() });
     }
 }
 

@@ -144,7 +144,7 @@ impl FlowSession {
 
     /// How the steps stand, as a store tells it.
     pub fn envelope(&self, of: &dyn Sessions) -> Result<Envelope, StoreError> {
-        let states = of.states(&Tenant::local(), &self.root)?;
+        let states = of.states(self.host.tenant(), &self.root)?;
         Ok(Envelope::new(self.flow.name(), &self.root, &self.label, states))
     }
 
@@ -163,7 +163,7 @@ impl FlowSession {
                 self.host.resume(&run, RunOptions { by_hand: true, ..options }).map_err(SessionError::from)
             }
             Earlier::Ended(run) if !delete => {
-                let states = self.host.sessions().states(&Tenant::local(), &self.root)?;
+                let states = self.host.sessions().states(self.host.tenant(), &self.root)?;
                 match self.left(&states)? {
                     left if left.is_empty() => self.anew(args, delete, Some(&run), options),
                     left => self.go_on(&initial(&states, &self.root, args), &left, &run, options),
@@ -181,7 +181,7 @@ impl FlowSession {
 
     /// `a-b` and `c` make the same id as `a` and `b-c`: whoever came first has it.
     fn check_ids(&self) -> Result<(), SessionError> {
-        let (sessions, tenant) = (self.host.sessions(), Tenant::local());
+        let (sessions, tenant) = (self.host.sessions(), self.host.tenant().clone());
         for step in &self.label.steps {
             let id = session_id(&self.prefix, self.flow.name(), step);
             if let Some(found) = sessions.session(&tenant, &id)?.filter(|found| found.root != self.root) {
@@ -196,7 +196,7 @@ impl FlowSession {
     }
 
     fn earlier(&self) -> Result<Earlier, SessionError> {
-        let tenant = Tenant::local();
+        let tenant = self.host.tenant().clone();
         let Some(Session { run, .. }) = self.host.sessions().session(&tenant, &self.root)? else {
             return Ok(Earlier::None);
         };
@@ -254,7 +254,7 @@ impl FlowSession {
 
     /// What the run before has left: steps that have failed, unless another took that over, and postponed ones.
     fn left(&self, states: &[StepState]) -> Result<Vec<Postponed>, StoreError> {
-        let sessions = self.host.sessions().sessions(&Tenant::local(), &self.root)?;
+        let sessions = self.host.sessions().sessions(self.host.tenant(), &self.root)?;
         let is_left = |state: &&StepState| match state.status {
             StepStatus::Postponed => true,
             StepStatus::Failed => !self.label.handled.contains(&state.step),
@@ -293,7 +293,7 @@ impl FlowSession {
     /// What was said in the sessions of the prefix, emptied.
     fn emptied(&self) -> Result<Vec<Write>, StoreError> {
         let name = self.flow.name();
-        let states = self.host.sessions().states(&Tenant::local(), &self.root)?;
+        let states = self.host.sessions().states(self.host.tenant(), &self.root)?;
         let steps: BTreeSet<&str> =
             self.label.steps.iter().map(String::as_str).chain(states.iter().map(|state| state.step.as_str())).collect();
         let mut writes = Vec::new();

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_contract::{Failure, Json, NodeId, RunId, Tenant};
+use flowcell_contract::{Failure, Json, NodeId, RunId};
 use flowcell_flow::graph::FlowPolicy;
 use futures_util::future::BoxFuture;
 
@@ -124,7 +124,7 @@ impl FlowRunner {
     /// Prepares a run of a checked flow. If there is a run with the session id of the options, of this flow and with
     /// the same input, it goes on from where the journal ends, with the flow as it was pinned.
     pub fn new(flow: Pinned, world: Arc<World>, mut options: RunOptions) -> Result<FlowRunner, OpenError> {
-        let tenant = Tenant::local();
+        let tenant = world.tenant.clone();
         let run_id = options.session_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
         let lease = claim(&world, &run_id)?;
         if let Some(record) = world.journal.find(&tenant, &run_id)? {
@@ -161,7 +161,7 @@ impl FlowRunner {
     /// Prepares to go on with a run that the journal knows. Of the options, input and policy are not looked at.
     pub fn resume(world: Arc<World>, run_id: RunId, options: RunOptions) -> Result<FlowRunner, OpenError> {
         let lease = claim(&world, &run_id)?;
-        match world.journal.find(&Tenant::local(), &run_id)? {
+        match world.journal.find(&world.tenant, &run_id)? {
             Some(record) => FlowRunner::reopen(record, world, run_id, options, lease),
             None => Err(OpenError::Unknown(run_id)),
         }
@@ -176,14 +176,14 @@ impl FlowRunner {
     ) -> Result<FlowRunner, OpenError> {
         let graph = world.flows.pinned(&record.pin).map_err(OpenError::Pin)?;
         let identity = Identity {
-            tenant: Tenant::local(),
+            tenant: world.tenant.clone(),
             run_id,
             depth: record.depth,
             parent: record.parent.clone(),
             root: record.root.clone(),
         };
         let flow = Pinned { graph, pin: record.pin };
-        let given = record.again.as_ref().map(|again| given(&*world.journal, &flow.graph, again)).transpose()?;
+        let given = record.again.as_ref().map(|again| given(&world, &flow.graph, again)).transpose()?;
         let (mut driver, hub) = Driver::new(&world, identity.clone(), flow, record.policy);
         driver.given = given.unwrap_or_default();
         let begin = driver.recover(options.by_hand)?;
@@ -385,7 +385,7 @@ fn end(runs: Vec<RunId>, world: Arc<World>) -> BoxFuture<'static, ()> {
 }
 
 fn claim(world: &World, run: &RunId) -> Result<Lease, OpenError> {
-    world.leases.claim(&Tenant::local(), run).ok_or_else(|| OpenError::Driven(run.clone()))
+    world.leases.claim(&world.tenant, run).ok_or_else(|| OpenError::Driven(run.clone()))
 }
 
 fn new_run_id(now: u64) -> RunId {

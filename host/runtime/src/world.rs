@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use flowcell_contract::{Blobs, Capability, Failure, Json, NodeRunner, code};
+use flowcell_contract::{Blobs, Capability, Failure, Json, NodeRunner, Tenant, code};
 use flowcell_flow::graph::Graph;
 
 use crate::{
@@ -49,6 +49,8 @@ impl Flows for NoFlows {
 
 /// What runs share: the ports, and where flows are found.
 pub struct World {
+    /// Whose runs are driven in it.
+    pub tenant: Tenant,
     /// Runs nodes.
     pub runner: Arc<dyn NodeRunner>,
     /// Finds child flows.
@@ -74,9 +76,10 @@ pub struct World {
 }
 
 impl World {
-    /// A world in memory, in real time.
+    /// A world in memory, in real time, of the tenant `local`.
     pub fn in_memory(runner: Arc<dyn NodeRunner>, flows: Arc<dyn Flows>) -> World {
         World {
+            tenant: Tenant::local(),
             runner,
             flows,
             journal: Arc::new(MemoryJournal::default()),

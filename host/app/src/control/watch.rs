@@ -54,7 +54,7 @@ pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runt
     watcher.catch_up(host, run)?;
     watcher.write(br#"{"v":1,"type":"watch:now"}"#)?;
     while !watcher.ended && !watcher.has_gone()? {
-        match host.hubs().get(&Tenant::local(), run) {
+        match host.hubs().get(host.tenant(), run) {
             Some(hub) => {
                 let relay = Arc::new(Relay::new(run, watcher.from));
                 // A run that has ended meanwhile tells the rest by its journal.
@@ -97,7 +97,7 @@ impl Watcher<'_> {
         let (most, bytes) = AT_ONCE;
         loop {
             // Whoever stops driving just before a relay is attached tells it nothing.
-            let is_driven = host.hubs().get(&Tenant::local(), &relay.run).is_some();
+            let is_driven = host.hubs().get(host.tenant(), &relay.run).is_some();
             let look = async { tokio::time::timeout(LOOK, relay.outbox.take(most, bytes)).await };
             match runtime.block_on(look) {
                 Ok(None) => {

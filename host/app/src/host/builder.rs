@@ -1,13 +1,13 @@
 //! Putting a host together.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
-use flowcell_contract::{Capability, Catalog, Digest, Failure};
+use flowcell_contract::{Capability, Catalog, Digest, Failure, Tenant};
 use flowcell_engine::{Config, Engine, Limits};
 use flowcell_runtime::{memory::SystemTimers, sqlite::Reader};
 use flowcell_services::{
@@ -173,7 +173,7 @@ impl HostBuilder {
         for path in self.packs.iter().map(|path| pack_files(path)) {
             for file in path? {
                 let (digest, bytes) = add_file(&engine, &mut catalog, &file)?;
-                packs.insert(digest, KnownPack { bytes, kept: false });
+                packs.insert(digest, KnownPack { bytes, kept: HashSet::new() });
             }
         }
         let Stores { journal, state, blobs, leases, cache, sessions, store, shared } = Stores::open(self.place)?;
@@ -194,7 +194,7 @@ impl HostBuilder {
         let http: Arc<dyn Capability> = if self.simulates_http { Arc::new(Simulated(http)) } else { http };
         let own = [(http::INTERFACE.into(), http), (model::INTERFACE.into(), model)];
         let outside = own.into_iter().chain(self.capabilities);
-        Ok(Host(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             engine,
             catalog: Arc::new(catalog),
             journal,
@@ -213,7 +213,8 @@ impl HostBuilder {
             store,
             shared,
             packs: Mutex::new(packs),
-        })))
+        });
+        Ok(Host { shared, tenant: Tenant::local() })
     }
 }
 

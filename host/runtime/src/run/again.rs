@@ -2,14 +2,14 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use flowcell_contract::{NodeId, RunId, Tenant};
+use flowcell_contract::{NodeId, RunId};
 use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
 
 use super::{FlowRunner, OpenError, RunOptions};
 use crate::{
     driver::{Given, each_unit},
     fact::{Fact, ScopeId},
-    ports::{Again, Journal, StoreError},
+    ports::{Again, StoreError},
     world::{Pinned, World},
 };
 
@@ -27,7 +27,7 @@ impl FlowRunner {
         let flow = Pinned { graph: before.driver.state.graph.clone(), pin: before.pin.clone() };
         drop(before);
         let again = from.map(|from| Again { run: run.clone(), from });
-        let given = again.as_ref().map(|again| given(&*world.journal, &flow.graph, again)).transpose()?;
+        let given = again.as_ref().map(|again| given(&world, &flow.graph, again)).transpose()?;
         let mut runner = FlowRunner::new(flow, world, RunOptions { input, ..options })?;
         if let (Some(again), Some(given)) = (again, given) {
             runner.driver.do_again(again, given);
@@ -37,13 +37,13 @@ impl FlowRunner {
 }
 
 /// What a run is given that does again what another did.
-pub(super) fn given(journal: &dyn Journal, graph: &Graph, again: &Again) -> Result<Given, OpenError> {
+pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<Given, OpenError> {
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let from = of_flow.iter().copied().find(|node| graph.node(*node).id == again.from);
     let from = from.ok_or_else(|| OpenError::NoNode(again.from.clone()))?;
     let anew = behind(graph, from);
     let mut given = Given::new();
-    each_unit(journal, &Tenant::local(), &again.run, |unit| {
+    each_unit(&*world.journal, &world.tenant, &again.run, |unit| {
         for fact in &unit.facts {
             if let Fact::TaskSucceeded { task, output } = fact
                 && task.scope == ScopeId::ROOT
