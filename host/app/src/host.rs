@@ -23,7 +23,7 @@ use flowcell_runtime::{
     Event, FlowRunner, Hubs, OpenError, RunOptions, World,
     export::{ExportError, export},
     limits::READ_UNITS,
-    ports::{Blobs, CacheStore, Journal, Leases, Sessions, StateStore, StoreError, Timers},
+    ports::{Blobs, CacheStore, Journal, Leases, Registry, Sessions, StateStore, StoreError, Timers},
     publish::Projector,
     rows::{Runs, Swept},
     server::ServerStore,
@@ -67,6 +67,7 @@ struct Shared {
     cache: Arc<dyn CacheStore>,
     blobs: Arc<dyn Blobs>,
     sessions: Arc<dyn Sessions>,
+    registry: Arc<dyn Registry>,
     capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
     /// The tools of the operator's servers.
     mcp: McpTools,
@@ -267,6 +268,11 @@ impl Host {
     /// What the store tells of sessions, and of the states of their steps.
     pub fn sessions(&self) -> &dyn Sessions {
         &*self.shared.sessions
+    }
+
+    /// What operators keep beside the runs.
+    pub(crate) fn registry(&self) -> &dyn Registry {
+        &*self.shared.registry
     }
 
     /// A value of a flow's state.

@@ -1,5 +1,6 @@
 //! The ports in memory: everything is gone with the process.
 
+mod registry;
 mod sessions;
 
 use std::{
@@ -12,6 +13,7 @@ use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
+pub use registry::MemoryRegistry;
 use sessions::Tables;
 
 use crate::fact::Write;

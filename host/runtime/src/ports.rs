@@ -3,6 +3,7 @@
 //! Nothing above them assumes one process, or a transaction over two runs. The sixth, the runner, is
 //! [`flowcell_contract::NodeRunner`].
 
+mod registry;
 mod sessions;
 
 use std::{
@@ -17,6 +18,7 @@ pub use flowcell_contract::Blobs;
 use flowcell_contract::{Failure, NodeId, RunId, Tenant, Value, code};
 use flowcell_flow::graph::FlowPolicy;
 use futures_util::{future::BoxFuture, task::AtomicWaker};
+pub use registry::{Registered, Registry};
 use serde::{Deserialize, Serialize};
 pub use sessions::{Change, NoProjections, Projection, Projections, Session, Sessions, StepState, StepStatus};
 

@@ -10,6 +10,7 @@
 //! | `door` | the way into the thread that talks to the server |
 //! | `queue`, `writer` | what waits to be written, and the one task that writes |
 //! | `batch`, `beside` | what one commit writes: units, and everything beside them |
+//! | `registry` | what operators keep beside the runs |
 //! | `sessions` | sessions and the states of steps, written with the units that they follow from |
 //! | `work`, `sweep` | what is done between two commits: claims, and removing what nothing names |
 //! | `reader` | everything that is read |
@@ -38,6 +39,7 @@ mod options;
 mod ports;
 mod queue;
 mod reader;
+mod registry;
 mod schema;
 mod sessions;
 mod settings;

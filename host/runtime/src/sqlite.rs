@@ -6,6 +6,7 @@
 //! | `queue` | what waits for the writer |
 //! | `writer` | what writes: it commits as soon as it is idle, all that is queued |
 //! | `stored` | rows as they were written: whether they are whole, and what they say |
+//! | `registry` | what operators keep beside the runs |
 //! | `sessions` | sessions and the states of steps, written with the facts that they follow from |
 //! | `sweep` | blobs that nothing names any more |
 //! | `whole` | the store as a whole, to be looked through and copied |
@@ -17,6 +18,7 @@
 
 mod queue;
 mod reader;
+mod registry;
 mod schema;
 mod sessions;
 mod stored;

@@ -14,6 +14,8 @@ mod differential;
 mod flows;
 #[path = "stores/place.rs"]
 mod place;
+#[path = "stores/registry.rs"]
+mod registry;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "stores/servers.rs"]
 mod servers;
@@ -51,6 +53,9 @@ everywhere! {
     suite::work_is_what_is_active_or_due
     suite::a_forgotten_run_leaves_a_tombstone
     suite::what_is_named_in_whatever_way_stays
+    registry::what_is_registered_is_found_in_the_order_of_its_keys
+    registry::of_several_who_have_seen_the_same_one_wins
+    registry::what_is_registered_is_there_for_the_next_process
     sessions::rows_are_written_with_their_unit
     sessions::states_go_with_their_sessions
     sessions::rows_are_there_for_the_next_process

@@ -176,7 +176,8 @@ impl HostBuilder {
                 packs.insert(digest, KnownPack { bytes, kept: HashSet::new() });
             }
         }
-        let Stores { journal, state, blobs, leases, cache, sessions, store, shared } = Stores::open(self.place)?;
+        let Stores { journal, state, blobs, leases, cache, sessions, registry, store, shared } =
+            Stores::open(self.place)?;
         let egress = Egress::new(self.egress).map_err(|failure| Error::Services(failure.message))?;
         let client = Client::new(egress.clone());
         let services = |failure: Failure| Error::Services(failure.message);
@@ -204,6 +205,7 @@ impl HostBuilder {
             cache,
             blobs,
             sessions,
+            registry,
             capabilities: Arc::new(outside.collect()),
             mcp,
             simulates_tools: self.simulates_tools,

@@ -6,8 +6,8 @@ use std::{
 };
 
 use flowcell_runtime::{
-    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState},
-    ports::{Blobs, CacheStore, Journal, Leases, Sessions, StateStore},
+    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryRegistry, MemoryState},
+    ports::{Blobs, CacheStore, Journal, Leases, Registry, Sessions, StateStore},
     server::{Options, ServerStore},
     sqlite::{Reader, SqliteStore, stop_process},
 };
@@ -39,6 +39,7 @@ pub(super) struct Stores {
     pub(super) leases: Arc<dyn Leases>,
     pub(super) cache: Arc<dyn CacheStore>,
     pub(super) sessions: Arc<dyn Sessions>,
+    pub(super) registry: Arc<dyn Registry>,
     pub(super) store: Option<Arc<SqliteStore>>,
     pub(super) shared: Option<Arc<ServerStore>>,
 }
@@ -49,6 +50,7 @@ impl Stores {
         let memory = Stores {
             journal: journal.clone(),
             sessions: journal,
+            registry: Arc::new(MemoryRegistry::default()),
             state: Arc::new(MemoryState::default()),
             blobs: Arc::new(MemoryBlobs::default()),
             leases: Arc::new(LocalLeases::default()),
@@ -71,6 +73,7 @@ impl Stores {
                     leases: store.clone(),
                     cache: store.clone(),
                     sessions: store.clone(),
+                    registry: store.clone(),
                     store: None,
                     shared: Some(store),
                 }
@@ -84,6 +87,7 @@ impl Stores {
             store.hold_back();
         }
         let (journal, state, blobs, sessions) = (store.clone(), store.clone(), store.clone(), store.clone());
-        Ok(Stores { journal, state, blobs, sessions, store: Some(store), ..memory })
+        let registry = store.clone();
+        Ok(Stores { journal, state, blobs, sessions, registry, store: Some(store), ..memory })
     }
 }

@@ -54,13 +54,13 @@ fn rewrite(connection: &Connection, run: &str, change: impl FnOnce(&mut Vec<Vec<
     change(&mut units);
     connection.execute("DELETE FROM units WHERE run = ?", [id]).unwrap();
     let (mut next, mut tail) = (0_u64, 0);
-    let last = units.len() - 1;
+    let all = units.len();
     for (at, facts) in units.into_iter().enumerate() {
         let (body, count) = (serde_json::to_string(&facts).unwrap(), facts.len() as u64);
         tail = checksum(tail, next, 1, &body, None);
         let sql = "INSERT INTO units (place, facts, at_end, ts, body, checksum)
             VALUES ((?1 << 32) | ?2, ?3, ?4, 1, ?5, ?6)";
-        connection.execute(sql, (id, next, count, at == last, body, tail)).unwrap();
+        connection.execute(sql, (id, next, count, at + 1 == all, body, tail)).unwrap();
         next += count;
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     limits::READ_UNITS,
     memory::blob_ref,
-    ports::{Blobs, Journal, Session, StateStore, StepState, StoreError, Unit},
+    ports::{Blobs, Journal, Registered, Session, StateStore, StepState, StoreError, Unit},
 };
 
 /// Rows that are read at a time.
@@ -84,6 +84,8 @@ pub enum Kept {
     Session(Tenant, Session),
     /// The state of a step, after its session.
     Step(Tenant, StepState),
+    /// Something that is registered, and of which kind.
+    Registered(Tenant, String, Registered),
     /// A blob.
     Blob(KeptBlob, Arc<[u8]>),
 }
@@ -109,6 +111,13 @@ pub trait Whole: Journal + Blobs + StateStore {
     /// The states of steps after that of a session, in the order of tenants and sessions, and at most `limit`.
     fn kept_steps(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, StepState)>, StoreError>;
 
+    /// What is registered after this, in the order of tenants, kinds and keys, and at most `limit`.
+    fn kept_registry(
+        &self,
+        after: &(Tenant, String, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, String, Registered)>, StoreError>;
+
     /// Whether another process may write to it now.
     fn is_in_use(&self) -> Result<bool, StoreError>;
 
@@ -131,6 +140,8 @@ pub struct Amount {
     pub sessions: u64,
     /// States of steps.
     pub steps: u64,
+    /// What operators keep.
+    pub registered: u64,
 }
 
 /// What looking through a store has found.
@@ -180,6 +191,11 @@ pub fn check(store: &dyn Whole) -> Result<Checked, StoreError> {
         Ok(())
     });
     checked.damage.extend(looked.err().map(|error| format!("the states of steps: {error}")));
+    let looked = each_registered(store, |_, _, _| {
+        checked.amount.registered += 1;
+        Ok(())
+    });
+    checked.damage.extend(looked.err().map(|error| format!("the registry: {error}")));
     Ok(checked)
 }
 
@@ -218,6 +234,10 @@ pub fn copy(from: &dyn Whole, to: &dyn Whole) -> Result<Amount, StoreError> {
     each_step(from, |tenant, step| {
         amount.steps += 1;
         to.take_over(vec![Kept::Step(tenant, step)])
+    })?;
+    each_registered(from, |tenant, kind, registered| {
+        amount.registered += 1;
+        to.take_over(vec![Kept::Registered(tenant, kind, registered)])
     })?;
     Ok(amount)
 }
@@ -313,5 +333,18 @@ fn each_step(
         let Some((tenant, last)) = page.last() else { return Ok(()) };
         after = (tenant.clone(), last.session.clone());
         page.into_iter().try_for_each(|(tenant, step)| visit(tenant, step))?;
+    }
+}
+
+fn each_registered(
+    store: &dyn Whole,
+    mut visit: impl FnMut(Tenant, String, Registered) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut after = (Tenant::from(""), String::new(), String::new());
+    loop {
+        let page = store.kept_registry(&after, PAGE)?;
+        let Some((tenant, kind, last)) = page.last() else { return Ok(()) };
+        after = (tenant.clone(), kind.clone(), last.key.clone());
+        page.into_iter().try_for_each(|(tenant, kind, registered)| visit(tenant, kind, registered))?;
     }
 }

@@ -11,7 +11,7 @@ pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
 
 /// Append only: a migration that was released is never changed. A server that ends a transaction with every table that is
 /// made may be left in the middle of one, so that each statement can be done again.
-const MIGRATIONS: [&[&str]; 2] = [FIRST, SESSIONS];
+const MIGRATIONS: [&[&str]; 3] = [FIRST, SESSIONS, REGISTRY];
 
 const FIRST: &[&str] = &[
     // Processes, each of which drives its runs until this time.
@@ -129,6 +129,18 @@ const SESSIONS: &[&str] = &[
     ) {table}",
     "CREATE INDEX IF NOT EXISTS flowcell_states_root ON flowcell_flow_states (tenant, root_session_id)",
     "CREATE INDEX IF NOT EXISTS flowcell_states_flow ON flowcell_flow_states (tenant, flow_id)",
+];
+
+const REGISTRY: &[&str] = &[
+    // What operators keep beside the runs: tenants, tokens, the audit log. The version counts the writes.
+    "CREATE TABLE IF NOT EXISTS flowcell_registry (
+        tenant {name} NOT NULL,
+        kind {name} NOT NULL,
+        name {name} NOT NULL,
+        value {bytes} NOT NULL,
+        version BIGINT NOT NULL,
+        PRIMARY KEY (tenant, kind, name)
+    ) {table}",
 ];
 
 /// MySQL itself knows no index that is made only if it is missing; MariaDB and PostgreSQL do.

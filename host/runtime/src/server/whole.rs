@@ -9,10 +9,10 @@ use super::{
     batch::{hash, text, unwritable},
     beside,
     link::{Arg, Link, Row, Trouble, args},
-    sessions,
+    registry, sessions,
 };
 use crate::{
-    ports::{Session, StepState, StoreError, Unit},
+    ports::{Registered, Session, StepState, StoreError, Unit},
     rows::{
         checksum,
         cut::Pieces,
@@ -77,6 +77,21 @@ impl Whole for ServerStore {
         })
     }
 
+    fn kept_registry(
+        &self,
+        after: &(Tenant, String, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, String, Registered)>, StoreError> {
+        let (tenant, kind, key) = after.clone();
+        self.door.read(async move |link| {
+            let sql = "SELECT name, value, version, tenant, kind FROM flowcell_registry
+                WHERE (tenant, kind, name) > (?, ?, ?) ORDER BY tenant, kind, name LIMIT ?";
+            let rows = link.rows(sql, args![tenant.as_str(), kind.as_str(), key.as_str(), limit as u64]).await?;
+            let found = |row: &Row| Ok((Tenant::from(row.text(3)?.as_str()), row.text(4)?, registry::found(row)?));
+            rows.iter().map(found).collect()
+        })
+    }
+
     fn is_in_use(&self) -> Result<bool, StoreError> {
         let owner = self.shared.claims.owner();
         self.door.read(async move |link| {
@@ -137,6 +152,7 @@ async fn take(link: &mut Link, kept: &[Kept]) -> Result<(), Trouble> {
             Kept::Run(run) => take_run(link, run).await?,
             Kept::Blob(blob, bytes) => keep(&blob.tenant, &blob.hash, &blob.mime, bytes.clone()),
             Kept::Session(tenant, session) => sessions::take_session(link, tenant, session).await?,
+            Kept::Registered(tenant, kind, registered) => registry::take(link, tenant, kind, registered).await?,
             Kept::Step(tenant, step) => sessions::take_state(link, tenant, step).await?,
             Kept::Units(tenant, run, units) => {
                 for (hash, text) in take_units(link, tenant, run, units).await? {

@@ -13,7 +13,7 @@ const LEAST_SQLITE: i32 = 3_051_003;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -143,6 +143,18 @@ DROP TABLE units;
 ALTER TABLE placed_units RENAME TO units;
 ALTER TABLE runs DROP COLUMN next_seq;
 ALTER TABLE runs DROP COLUMN tail;
+",
+    "
+-- What operators keep beside the runs: tenants, tokens, the audit log.
+CREATE TABLE registry (
+    tenant TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    -- Counts the writes.
+    version INTEGER NOT NULL,
+    PRIMARY KEY (tenant, kind, key)
+) STRICT, WITHOUT ROWID;
 ",
 ];
 

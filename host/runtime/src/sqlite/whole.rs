@@ -6,9 +6,9 @@ use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{SqliteStore, lock, schema, sessions, writer};
+use super::{SqliteStore, lock, registry, schema, sessions, writer};
 use crate::{
-    ports::{Session, StepState, StoreError, Unit},
+    ports::{Registered, Session, StepState, StoreError, Unit},
     rows::{
         cut::Pieces,
         whole::{Kept, KeptBlob, KeptRun, KeptState, Whole},
@@ -79,6 +79,20 @@ impl Whole for SqliteStore {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    fn kept_registry(
+        &self,
+        (tenant, kind, key): &(Tenant, String, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, String, Registered)>, StoreError> {
+        let connection = lock(&self.reader.0);
+        let sql = "SELECT key, value, version, tenant, kind FROM registry WHERE (tenant, kind, key) > (?, ?, ?)
+            ORDER BY tenant, kind, key LIMIT ?";
+        let mut select = connection.prepare_cached(sql)?;
+        let found = |row: &Row<'_>| Ok((tenant_of(row)?, row.get("kind")?, registry::found(row)?));
+        let rows = select.query_map(params![tenant.as_str(), kind, key, limit as u64], found)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Who has opened it owns it.
     fn is_in_use(&self) -> Result<bool, StoreError> {
         Ok(false)
@@ -94,6 +108,9 @@ impl Whole for SqliteStore {
                 Kept::Units(tenant, run, units) => take_units(&transaction, &tenant, &run, &units)?,
                 Kept::State(state) => take_state(&transaction, &state)?,
                 Kept::Session(tenant, session) => sessions::take_session(&transaction, &tenant, &session)?,
+                Kept::Registered(tenant, kind, registered) => {
+                    registry::take(&transaction, &tenant, &kind, &registered)?
+                }
                 Kept::Step(tenant, step) => sessions::take_state(&transaction, &tenant, &step)?,
                 Kept::Blob(blob, bytes) => {
                     take_blob(&transaction, blob.tenant.as_str(), &blob.hash, &blob.mime, &bytes)?;

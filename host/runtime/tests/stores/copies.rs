@@ -34,6 +34,8 @@ fn filled(place: &Place) -> Store {
         vec![session("a", None), session("b", Some("a")), begun("b", StepStatus::Postponed, Json::from("ü\u{0}"))];
     store.append(Entry { rows, ..entry("t", unit(0)) });
     let write = |key: &str, value| Write { key: key.into(), value: Value::from(value), expected: None };
+    store.registry.register(&tenant(), "token", "é\u{0}", Some(&large), 0).unwrap();
+    store.registry.register(&tenant(), "token", "é\u{0}", Some(&Json::from("ü\u{0}")), 1).unwrap();
     let writes = vec![write("k", Json::Null), write("k", large), write("é\u{0} ", Json::from(1_u64))];
     let staged = store.state.stage(&tenant(), &"f".into(), writes).unwrap();
     store.append(Entry { writes: Some(staged), ..entry("s", unit(0)) });
@@ -66,6 +68,7 @@ fn told(store: &Store) -> Vec<String> {
     told.push(format!("{:?}", store.runs().runs(&tenant(), &Filter { limit: 9, ..Filter::default() }).unwrap()));
     told.push(format!("{:?}", store.sessions.sessions(&tenant(), ROOT).unwrap()));
     told.push(format!("{:?}", store.sessions.states(&tenant(), ROOT).unwrap()));
+    told.push(format!("{:?}", store.registry.registered_after(&tenant(), "token", "", 9).unwrap()));
     for key in ["k", "é\u{0} "] {
         let found = store.state.get(&tenant(), "f", key).unwrap();
         told.push(format!("{:?}", found.map(|(value, version)| (value.text().to_owned(), version))));
@@ -86,7 +89,10 @@ fn a_copy_tells_what_the_original_does() {
         for to in places() {
             let made = to.open();
             let amount = copy(whole(&original), whole(&made)).unwrap();
-            assert_eq!(amount, Amount { runs: 5, units: 25, values: 2, blobs: 3, sessions: 2, steps: 1 });
+            assert_eq!(
+                amount,
+                Amount { runs: 5, units: 25, values: 2, blobs: 3, sessions: 2, steps: 1, registered: 1 }
+            );
             assert_eq!(told(&made), expected);
             let checked = check(whole(&made)).unwrap();
             assert_eq!((checked.amount, checked.damage), (amount, Vec::<String>::new()));

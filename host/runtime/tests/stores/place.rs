@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::{
     World,
-    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState},
-    ports::{Blobs, CacheStore, Entry, Journal, Lease, Leases, Sessions, StateStore, StoreError},
+    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryRegistry, MemoryState},
+    ports::{Blobs, CacheStore, Entry, Journal, Lease, Leases, Registry, Sessions, StateStore, StoreError},
     rows::{Runs, Swept},
     server::{Dialect, Options, ServerStore},
     sqlite::{SqliteStore, stop_process},
@@ -32,6 +32,7 @@ pub(crate) struct Store {
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) sessions: Arc<dyn Sessions>,
+    pub(crate) registry: Arc<dyn Registry>,
     pub(crate) sqlite: Option<Arc<SqliteStore>>,
     pub(crate) server: Option<Arc<ServerStore>>,
     /// Claims of runs that are written to directly.
@@ -64,6 +65,7 @@ impl Place {
                 let journal = Arc::new(MemoryJournal::default());
                 Store {
                     sessions: journal.clone(),
+                    registry: Arc::new(MemoryRegistry::default()),
                     journal,
                     state: Arc::new(MemoryState::default()),
                     cache: Arc::new(MemoryCache::default()),
@@ -83,6 +85,7 @@ impl Place {
                     blobs: store.clone(),
                     leases: Arc::new(LocalLeases::default()),
                     sessions: store.clone(),
+                    registry: store.clone(),
                     sqlite: Some(store),
                     server: None,
                     claimed: Mutex::default(),
@@ -97,6 +100,7 @@ impl Place {
                     blobs: store.clone(),
                     leases: store.clone(),
                     sessions: store.clone(),
+                    registry: store.clone(),
                     sqlite: None,
                     server: Some(store),
                     claimed: Mutex::default(),

@@ -1,0 +1,114 @@
+//! The registry of the embedded store. It is written beside the writer of journals, which a write here delays by no more
+//! than its own commit.
+
+use flowcell_contract::{Json, Tenant};
+use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
+
+use super::{Reader, SqliteStore, lock, schema};
+use crate::ports::{Registered, Registry, StoreError};
+
+/// Reads key, value and version.
+pub(super) fn found(row: &Row<'_>) -> Result<Registered, rusqlite::Error> {
+    let value: String = row.get(1)?;
+    let value = Json::parse(&value)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, Type::Text, error.to_string().into()))?;
+    Ok(Registered { key: row.get(0)?, value, version: row.get(2)? })
+}
+
+impl Reader {
+    pub(super) fn registered(&self, tenant: &Tenant, kind: &str, key: &str) -> Result<Option<Registered>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = "SELECT key, value, version FROM registry WHERE tenant = ? AND kind = ? AND key = ?";
+        Ok(connection.prepare_cached(sql)?.query_row(params![tenant.as_str(), kind, key], found).optional()?)
+    }
+
+    fn registered_after(
+        &self,
+        tenant: &Tenant,
+        kind: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<Registered>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = "SELECT key, value, version FROM registry WHERE tenant = ? AND kind = ? AND key > ?
+            ORDER BY key LIMIT ?";
+        let mut select = connection.prepare_cached(sql)?;
+        let rows = select.query_map(params![tenant.as_str(), kind, after, limit as u64], found)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn last_registered(&self, tenant: &Tenant, kind: &str) -> Result<Option<Registered>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = "SELECT key, value, version FROM registry WHERE tenant = ? AND kind = ? ORDER BY key DESC LIMIT 1";
+        Ok(connection.prepare_cached(sql)?.query_row(params![tenant.as_str(), kind], found).optional()?)
+    }
+}
+
+/// Takes over something from another store.
+pub(super) fn take(
+    connection: &Connection,
+    tenant: &Tenant,
+    kind: &str,
+    registered: &Registered,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO registry (tenant, kind, key, value, version) VALUES (?, ?, ?, ?, ?)";
+    let Registered { key, value, version } = registered;
+    Ok(connection.execute(sql, params![tenant.as_str(), kind, key, value.to_text(), version]).map(drop)?)
+}
+
+fn write(
+    connection: &Connection,
+    (tenant, kind, key): (&Tenant, &str, &str),
+    value: Option<&Json>,
+    seen: u64,
+) -> Result<bool, StoreError> {
+    let place = params![tenant.as_str(), kind, key, seen];
+    let written = match value.map(Json::to_text) {
+        Some(text) if seen == 0 => {
+            let sql = "INSERT OR IGNORE INTO registry (tenant, kind, key, value, version) VALUES (?, ?, ?, ?, 1)";
+            connection.execute(sql, params![tenant.as_str(), kind, key, text])?
+        }
+        Some(text) => {
+            let sql = "UPDATE registry SET value = ?5, version = version + 1
+                WHERE tenant = ?1 AND kind = ?2 AND key = ?3 AND version = ?4";
+            connection.execute(sql, params![tenant.as_str(), kind, key, seen, text])?
+        }
+        None => {
+            let sql = "DELETE FROM registry WHERE tenant = ? AND kind = ? AND key = ? AND version = ?";
+            connection.execute(sql, place)?
+        }
+    };
+    Ok(written > 0)
+}
+
+impl Registry for SqliteStore {
+    fn registered(&self, tenant: &Tenant, kind: &str, key: &str) -> Result<Option<Registered>, StoreError> {
+        self.reader.registered(tenant, kind, key)
+    }
+
+    fn registered_after(
+        &self,
+        tenant: &Tenant,
+        kind: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<Registered>, StoreError> {
+        self.reader.registered_after(tenant, kind, after, limit)
+    }
+
+    fn last_registered(&self, tenant: &Tenant, kind: &str) -> Result<Option<Registered>, StoreError> {
+        self.reader.last_registered(tenant, kind)
+    }
+
+    fn register(
+        &self,
+        tenant: &Tenant,
+        kind: &str,
+        key: &str,
+        value: Option<&Json>,
+        seen: u64,
+    ) -> Result<bool, StoreError> {
+        let path = lock(&self.reader.0).path().unwrap_or_default().to_owned();
+        write(&schema::connect(path.as_ref())?, (tenant, kind, key), value, seen)
+    }
+}
