@@ -12,6 +12,7 @@ mod run;
 mod runs;
 mod schema;
 mod store;
+mod tenant;
 mod test;
 mod validate;
 
@@ -54,6 +55,15 @@ enum Command {
     /// Look after whole stores: upgrade, check, copy, back up
     #[command(subcommand)]
     Store(store::StoreCommand),
+    /// Make and see the tenants of a server
+    #[command(subcommand)]
+    Tenant(tenant::TenantCommand),
+    /// Make, see and revoke the tokens that let somebody in
+    #[command(subcommand)]
+    Token(tenant::TokenCommand),
+    /// See what was done in the name of a tenant, and whether the log is whole
+    #[command(subcommand)]
+    Audit(tenant::AuditCommand),
     /// Answer a gate of a run that waits; `flowcell drive` or `flowcell runs resume` then goes on with it
     Answer(runs::AnswerArgs),
     /// Send a named event to a run that waits for it
@@ -253,6 +263,9 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Test(args) => test::execute(&args, *terminal),
         Command::Runs(command) => runs::execute(command, *terminal),
         Command::Store(command) => store::execute(&command, *terminal),
+        Command::Tenant(command) => tenant::tenant(&command),
+        Command::Token(command) => tenant::token(&command),
+        Command::Audit(command) => tenant::audit(&command),
         Command::Answer(args) => runs::answer(&args, *terminal),
         Command::Emit(args) => runs::emit(&args, *terminal),
         Command::Send(args) => runs::send(&args, *terminal),

@@ -21,7 +21,10 @@ use flowcell_runtime::{HubError, OpenError, PolicyOverride, Request, RunOptions,
 use serde::{Deserialize, Serialize};
 
 pub use self::watch::{Events, watch_owner};
-use crate::{Host, LoadError, StartError};
+use crate::{
+    Host, LoadError, StartError,
+    tenants::{Tenants, operation::Operation},
+};
 
 /// The socket's name in the store's folder.
 const SOCKET: &str = "control.sock";
@@ -108,6 +111,11 @@ pub enum Ask {
         /// What wins over the flow's own.
         total_timeout_ms: Option<u64>,
     },
+    /// Do something about tenants, tokens or the audit log.
+    Operate {
+        /// What.
+        operation: Operation,
+    },
 }
 
 /// What is answered.
@@ -118,6 +126,11 @@ pub enum Told {
     Done {
         /// Which run.
         run: RunId,
+    },
+    /// What came of an operation.
+    Operated {
+        /// What it tells.
+        result: Json,
     },
     /// It was not done.
     Refused {
@@ -141,6 +154,7 @@ impl Ask {
             | Ask::Watch { run }
             | Ask::Cancel { run } => Some(run),
             Ask::Start { run, .. } => run.as_ref(),
+            Ask::Operate { .. } => None,
         }
     }
 
@@ -157,7 +171,7 @@ impl Ask {
         }
     }
 
-    /// The run, and what is asked of it; itself if a run is to begin or to be watched.
+    /// The run, and what is asked of it; itself if it is about no run, or one is to begin or to be watched.
     pub fn request(self) -> Result<(RunId, Request), Ask> {
         Ok(match self {
             Ask::Send { run, content } => (run, Request::Send(content.into())),
@@ -167,7 +181,7 @@ impl Ask {
             Ask::Emit { run, name, payload } => (run, Request::Emit { name, payload: payload.into() }),
             Ask::Resolve { run, task, resolution } => (run, Request::Resolve { task, resolution }),
             Ask::Cancel { run } => (run, Request::Cancel),
-            Ask::Start { .. } | Ask::Watch { .. } => return Err(self),
+            Ask::Start { .. } | Ask::Watch { .. } | Ask::Operate { .. } => return Err(self),
         })
     }
 }
@@ -243,6 +257,10 @@ async fn answer(host: &Host, ask: Ask) -> Told {
     match ask.request() {
         Ok((run, request)) => match host.ask(&run, request).await {
             Ok(()) => Told::Done { run },
+            Err(error) => refused(error.code(), &error),
+        },
+        Err(Ask::Operate { operation }) => match Tenants::of(host).operate(&operation) {
+            Ok(result) => Told::Operated { result },
             Err(error) => refused(error.code(), &error),
         },
         Err(start) => begin(host, start).await,

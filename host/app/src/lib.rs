@@ -57,7 +57,9 @@ mod host;
 mod loaded;
 mod projection;
 mod rehearsal;
+pub mod server;
 pub mod sessions;
+pub mod tenants;
 mod tools;
 
 pub use error::{Error, InputError, LoadError, StartError};

@@ -399,6 +399,7 @@ pub(super) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
     let run = ask.run().cloned().unwrap_or_else(|| RunId::from(""));
     match told {
         Told::Done { run } => Ok(run),
+        Told::Operated { .. } => Ok(run),
         Told::Refused { code, message } => Err(refused(&code, &message, &run)),
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
     let watching = control::watch_owner(folder, run);
     let unreachable = |error| Problem::internal("the process that owns the store cannot be reached").because(&error);
     let mut events = match watching.map_err(|error: std::io::Error| unreachable(error))? {
-        (Told::Done { .. }, events) => events,
+        (Told::Done { .. } | Told::Operated { .. }, events) => events,
         (Told::Refused { code, message }, _) => return Err(refused(&code, &message, run)),
     };
     let chat = Arc::new(Chat::new(terminal));
@@ -46,7 +46,7 @@ pub(super) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
         Box::pin(async move {
             let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;
             match told.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
-                Told::Done { .. } => Ok(()),
+                Told::Done { .. } | Told::Operated { .. } => Ok(()),
                 Told::Refused { message, .. } => Err(message),
             }
         })

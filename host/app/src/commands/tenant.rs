@@ -1,0 +1,204 @@
+//! `flowcell tenant`, `token` and `audit`: who may use a server, and what was done in whose name.
+
+use std::{path::Path, time::Duration};
+
+use clap::{Args, Subcommand};
+use flowcell::{
+    Json, OpenStoreError,
+    control::{self, Ask, Told},
+    tenants::{Tenants, operation::Operation},
+};
+
+use super::{PackArgs, Place, StoreArgs, run::duration, runs::durable};
+use crate::{
+    output::put_json,
+    problem::{Exit, Problem},
+};
+
+/// How long a token lasts if nobody says.
+const LASTS: &str = "90d";
+
+/// What can be done with tenants.
+#[derive(Subcommand)]
+pub(crate) enum TenantCommand {
+    /// Make a tenant: an owner of flows, runs, state and quotas that no other sees
+    Create(OneTenant),
+    /// List the tenants
+    List(StoreArgs),
+    /// Let nobody in with a tenant's tokens, and begin and go on with none of its runs
+    Disable(OneTenant),
+    /// Let a tenant's tokens in again
+    Enable(OneTenant),
+}
+
+/// A tenant, and where it is registered.
+#[derive(Args)]
+pub(crate) struct OneTenant {
+    /// The tenant's name: 1 to 64 letters, digits, `-` and `_`
+    name: String,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// What can be done with tokens.
+#[derive(Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token, and print it this once
+    Create(NewToken),
+    /// List the tokens; never what they are
+    List(ListTokens),
+    /// Let a token open nothing any more
+    Revoke(OneToken),
+}
+
+/// Arguments of `flowcell token create`.
+#[derive(Args)]
+pub(crate) struct NewToken {
+    /// Whom it lets in
+    tenant: String,
+    /// What it allows, separated by commas
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "flow:read,flow:write,run:create,run:read,run:control,gate:decide"
+    )]
+    scopes: Vec<String>,
+    /// What it is for
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    note: String,
+    /// After how long it is over: `12h`, `90d`, or `never`
+    #[arg(long, value_name = "DUR", default_value = LASTS, value_parser = lasts)]
+    expires: Lasts,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// How long a token lasts.
+#[derive(Clone, Copy)]
+struct Lasts(Option<Duration>);
+
+fn lasts(text: &str) -> Result<Lasts, String> {
+    if text == "never" { Ok(Lasts(None)) } else { duration::parse(text).map(|lasts| Lasts(Some(lasts))) }
+}
+
+/// Arguments of `flowcell token list`.
+#[derive(Args)]
+pub(crate) struct ListTokens {
+    /// Only those of this tenant
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// A token, and where it is registered.
+#[derive(Args)]
+pub(crate) struct OneToken {
+    /// The token's name, as `flowcell token list` has it
+    id: String,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// What can be done with audit logs.
+#[derive(Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Print what was done in the name of a tenant
+    List(ListAudit),
+    /// Say whether nothing in the log was changed or taken away
+    Verify(VerifyAudit),
+}
+
+/// Arguments of `flowcell audit list`.
+#[derive(Args)]
+pub(crate) struct ListAudit {
+    /// The tenant
+    tenant: String,
+    /// After this entry
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    after: u64,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    limit: usize,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Arguments of `flowcell audit verify`.
+#[derive(Args)]
+pub(crate) struct VerifyAudit {
+    /// The tenant
+    tenant: String,
+    /// The head that an earlier verification told: it must be in the log still
+    #[arg(long, value_name = "HASH")]
+    head: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(super) fn tenant(command: &TenantCommand) -> Result<Exit, Problem> {
+    let enable = |name: &str, enabled| Operation::EnableTenant { name: name.to_owned(), enabled };
+    let (operation, store) = match command {
+        TenantCommand::Create(args) => (Operation::CreateTenant { name: args.name.clone() }, &args.store),
+        TenantCommand::List(store) => (Operation::ListTenants, store),
+        TenantCommand::Disable(args) => (enable(&args.name, false), &args.store),
+        TenantCommand::Enable(args) => (enable(&args.name, true), &args.store),
+    };
+    put_json(&operate(operation, store)?)?;
+    Ok(Exit::Good)
+}
+
+pub(super) fn token(command: &TokenCommand) -> Result<Exit, Problem> {
+    let (operation, store) = match command {
+        TokenCommand::Create(NewToken { tenant, scopes, note, expires, store }) => {
+            let lasts = expires.0.map(|lasts| lasts.as_millis() as u64);
+            let (tenant, scopes, note) = (tenant.clone(), scopes.clone(), note.clone());
+            (Operation::CreateToken { tenant, scopes, note, lasts }, store)
+        }
+        TokenCommand::List(args) => (Operation::ListTokens { tenant: args.tenant.clone() }, &args.store),
+        TokenCommand::Revoke(args) => (Operation::RevokeToken { id: args.id.clone() }, &args.store),
+    };
+    put_json(&operate(operation, store)?)?;
+    Ok(Exit::Good)
+}
+
+pub(super) fn audit(command: &AuditCommand) -> Result<Exit, Problem> {
+    match command {
+        AuditCommand::List(ListAudit { tenant, after, limit, store }) => {
+            let operation = Operation::Audit { tenant: tenant.clone(), after: *after, limit: *limit };
+            put_json(&operate(operation, store)?)?;
+        }
+        AuditCommand::Verify(VerifyAudit { tenant, head, store }) => {
+            let operation = Operation::VerifyAudit { tenant: tenant.clone(), head: head.clone() };
+            let verified = operate(operation, store)?;
+            put_json(&verified)?;
+            if verified.get("damage").and_then(Json::as_array).is_some_and(|damage| !damage.is_empty()) {
+                return Err(Problem::internal(format!("the audit log of `{tenant}` is damaged")));
+            }
+        }
+    }
+    Ok(Exit::Good)
+}
+
+/// Done here if nobody owns the store, else by its owner.
+fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
+    let place = durable(store)?;
+    match (PackArgs::default().host_at(place), place) {
+        (Ok(host), _) => Tenants::of(&host).operate(&operation).map_err(|error| Problem::wrong(error.to_string())),
+        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
+            ask_owner(folder, operation)
+        }
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+fn ask_owner(folder: &Path, operation: Operation) -> Result<Json, Problem> {
+    let told = control::ask_owner(folder, &Ask::Operate { operation })
+        .map_err(|error| Problem::internal("the process that owns the store cannot be reached").because(&error))?;
+    match told {
+        Told::Operated { result } => Ok(result),
+        Told::Done { .. } => Err(Problem::internal("the process that owns the store told something else")),
+        Told::Refused { message, .. } => Err(Problem::wrong(message)),
+    }
+}

@@ -1,0 +1,3 @@
+//! The server over HTTP.
+
+pub mod identity;

@@ -1,0 +1,161 @@
+//! Tenants, tokens and the audit log, over the library and with the real program.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(unix)]
+
+mod kit;
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::Stdio,
+};
+
+use flowcell::{
+    Host,
+    server::identity::{Identify, Refused, Scope},
+    tenants::{TenantError, Tenants},
+};
+use kit::{done, flowcell, said, told};
+use rusqlite::Connection;
+use serde_json::Value;
+
+fn tenants() -> Tenants {
+    Tenants::of(&Host::builder().without_cache().instances(4).build().unwrap())
+}
+
+fn all() -> Vec<String> {
+    Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect()
+}
+
+#[test]
+fn a_token_lets_in_whom_it_was_made_for() {
+    let tenants = tenants();
+    tenants.create("a").unwrap();
+    tenants.create("b").unwrap();
+    let scopes = [Scope::RunRead.name().to_owned()];
+    let token = tenants.create_token("a", &scopes, "ci", None).unwrap();
+    let caller = tenants.identify(Some(&token.token)).unwrap();
+    assert_eq!((caller.tenant.as_str(), caller.token.as_deref()), ("a", Some(&*token.id)));
+    for scope in Scope::ALL {
+        assert_eq!(caller.scopes.has(scope), scope == Scope::RunRead, "{scope}");
+    }
+    assert_eq!(tenants.identify(None).unwrap_err(), Refused::Missing);
+    let last = token.token.chars().last().unwrap();
+    let other = token.token[..token.token.len() - 1].to_owned() + if last == '0' { "1" } else { "0" };
+    let secret = token.token.rsplit('_').next().unwrap();
+    let unknown = ["", "fct_", "fct__", &token.id, secret, &token.token[1..], &other, &format!("{} ", token.token)];
+    for shown in unknown {
+        assert_eq!(tenants.identify(Some(shown)).unwrap_err(), Refused::Unknown, "{shown}");
+    }
+}
+
+#[test]
+fn a_token_is_over_when_its_time_is_over_or_somebody_revokes_it_or_its_tenant_is_disabled() {
+    let tenants = tenants();
+    tenants.create("a").unwrap();
+    let short = tenants.create_token("a", &all(), "", Some(0)).unwrap();
+    assert_eq!(tenants.identify(Some(&short.token)).unwrap_err(), Refused::Unknown);
+    let long = tenants.create_token("a", &all(), "", Some(3_600_000)).unwrap();
+    let other = tenants.create_token("a", &all(), "", None).unwrap();
+    assert!(tenants.identify(Some(&long.token)).is_ok());
+    tenants.revoke_token(&long.id).unwrap();
+    tenants.revoke_token(&long.id).unwrap();
+    assert_eq!(tenants.identify(Some(&long.token)).unwrap_err(), Refused::Unknown);
+    tenants.enable("a", false).unwrap();
+    assert_eq!(tenants.identify(Some(&other.token)).unwrap_err(), Refused::Unknown);
+    assert!(tenants.tenants().is_empty());
+    tenants.enable("a", true).unwrap();
+    assert!(tenants.identify(Some(&other.token)).is_ok());
+    assert_eq!(tenants.tenants().len(), 1);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let tenants = tenants();
+    for name in ["", "a b", "../a", "a.b", "ä", &"a".repeat(65)] {
+        assert!(matches!(tenants.create(name), Err(TenantError::Name(_))), "{name}");
+    }
+    tenants.create(&"a".repeat(64)).unwrap();
+    assert!(matches!(tenants.create(&"a".repeat(64)), Err(TenantError::Taken(_))));
+    assert!(matches!(tenants.create_token("b", &all(), "", None), Err(TenantError::Unknown(_))));
+    tenants.create("b").unwrap();
+    let refused = tenants.create_token("b", &["run:delete".to_owned()], "", None).unwrap_err();
+    assert!(refused.to_string().contains("`run:delete`") && refused.to_string().contains("run:control"), "{refused}");
+    assert!(matches!(tenants.revoke_token("nobody"), Err(TenantError::UnknownToken(_))));
+}
+
+/// What the program prints.
+fn ask(folder: &Path, arguments: &[&str]) -> Value {
+    let output = done(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+    serde_json::from_str(&said(&output)).unwrap()
+}
+
+#[test]
+fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    ask(folder.path(), &["tenant", "create", "a"]);
+    let mut owner = flowcell(folder.path()).arg("drive").stderr(Stdio::piped()).spawn().unwrap();
+    // It listens once it says something.
+    BufReader::new(owner.stderr.take().unwrap()).lines().next().unwrap().unwrap();
+    ask(folder.path(), &["tenant", "create", "b"]);
+    let token = ask(folder.path(), &["token", "create", "b", "--scopes", "run:read,run:create", "--note", "ci"]);
+    let (id, secret) = (token["id"].as_str().unwrap(), token["token"].as_str().unwrap());
+    let refused = done(folder.path(), &["tenant", "create", "b"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("there is a tenant `b` already"), "{}", told(&refused));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    let tokens = ask(folder.path(), &["token", "list", "--tenant", "b"]);
+    assert_eq!(tokens[0]["id"], id);
+    assert_eq!(tokens[0]["expires"].as_u64().unwrap() - tokens[0]["created"].as_u64().unwrap(), 90 * 86_400_000);
+    ask(folder.path(), &["token", "revoke", id]);
+    let actions: Vec<_> = ask(folder.path(), &["audit", "list", "b"]).as_array().unwrap().clone();
+    let actions: Vec<_> = actions.iter().map(|entry| entry["action"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(actions, ["tenant.create", "token.create", "token.revoke"]);
+    // What opens the door is nowhere in the folder.
+    let secret = secret.rsplit('_').next().unwrap().as_bytes();
+    for file in std::fs::read_dir(folder.path().join(".flowcell")).unwrap() {
+        let Ok(bytes) = std::fs::read(file.unwrap().path()) else { continue };
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret));
+    }
+}
+
+#[test]
+fn a_log_that_was_changed_or_shortened_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    ask(folder.path(), &["tenant", "create", "a"]);
+    for note in ["1", "2", "3"] {
+        ask(folder.path(), &["token", "create", "a", "--note", note, "--expires", "never"]);
+    }
+    let whole = ask(folder.path(), &["audit", "verify", "a"]);
+    assert_eq!((whole["entries"].as_u64(), whole["damage"].as_array().unwrap().len()), (Some(4), 0));
+    let head = whole["head"].as_str().unwrap();
+    let of = "WHERE tenant = 'a' AND kind = 'audit'";
+    let cases = [
+        (
+            format!("UPDATE registry SET value = replace(value, 'operator', 'nobody') {of} AND key LIKE '%2'"),
+            "it was changed",
+        ),
+        (format!("DELETE FROM registry {of} AND key LIKE '%2'"), "entries from 2 on are missing before it"),
+        (format!("DELETE FROM registry {of} AND key LIKE '%1'"), "it does not follow the entry before it"),
+        (format!("DELETE FROM registry {of} AND key LIKE '%4'"), "the end of the log was taken away"),
+    ];
+    for (sql, found) in cases {
+        let copy = tempfile::tempdir().unwrap();
+        std::fs::create_dir(copy.path().join(".flowcell")).unwrap();
+        for file in std::fs::read_dir(folder.path().join(".flowcell")).unwrap() {
+            let file = file.unwrap();
+            if file.file_name().to_string_lossy().starts_with("flowcell.db") {
+                std::fs::copy(file.path(), copy.path().join(".flowcell").join(file.file_name())).unwrap();
+            }
+        }
+        let connection = Connection::open(copy.path().join(".flowcell/flowcell.db")).unwrap();
+        assert_eq!(connection.execute(&sql, []).unwrap(), 1, "{sql}");
+        drop(connection);
+        let verified = done(copy.path(), &["audit", "verify", "a", "--head", head]);
+        assert_eq!(verified.status.code(), Some(1), "{sql}: {}", told(&verified));
+        assert!(said(&verified).contains(found), "{sql}: {}", said(&verified));
+    }
+}
