@@ -10,7 +10,7 @@ use flowcell_contract::Json;
 use flowcell_flow::{Files, Source, Start, graph::Graph};
 use serde::{Deserialize, Serialize};
 
-use crate::{folder::Folder, granted};
+use crate::{folder::Folder, granted, policy::Policy};
 
 /// Everything that a flow was checked from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,12 +48,13 @@ pub(crate) struct Reading<'a> {
     agents: RefCell<BTreeMap<String, (String, String)>>,
     /// The capabilities that can be granted.
     capabilities: Vec<String>,
+    policy: Arc<Policy>,
 }
 
 impl<'a> Reading<'a> {
-    pub(crate) fn of(folder: &'a Folder, capabilities: Vec<String>) -> Reading<'a> {
+    pub(crate) fn of(folder: &'a Folder, capabilities: Vec<String>, policy: Arc<Policy>) -> Reading<'a> {
         let (files, flows, agents) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Reading { folder, files, flows, agents, capabilities }
+        Reading { folder, files, flows, agents, capabilities, policy }
     }
 
     /// What the flow was checked from.
@@ -100,7 +101,8 @@ impl Files for Reading<'_> {
     }
 
     fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
-        granted::check(capability, item)
+        granted::check(capability, item)?;
+        self.policy.check_grant(capability, item)
     }
 }
 

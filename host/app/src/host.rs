@@ -45,6 +45,7 @@ use crate::{
     folder::{Folder, read_source},
     granted,
     loaded::{CheckedFlow, LoadedFlow},
+    policy::Policy,
     projection::OfLabels,
     rehearsal::{Clock, Jumps, Rehearsal, Script, StandIn},
     tools::{self, Tools},
@@ -55,6 +56,7 @@ use crate::{
 pub struct Host {
     shared: Arc<Shared>,
     tenant: Tenant,
+    policy: Arc<Policy>,
 }
 
 struct Shared {
@@ -100,7 +102,17 @@ impl Host {
 
     /// The same host for another tenant, who has runs, state, cache and sessions of their own.
     pub fn of(&self, tenant: Tenant) -> Host {
-        Host { shared: self.shared.clone(), tenant }
+        Host { shared: self.shared.clone(), tenant, policy: Arc::default() }
+    }
+
+    /// The same host within a policy.
+    pub fn within(self, policy: Arc<Policy>) -> Host {
+        Host { policy, ..self }
+    }
+
+    /// What the operator lets the tenant do.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// Whose runs these are. What is built is for `local`.
@@ -361,7 +373,7 @@ impl Host {
         let sound = diagnostics.is_empty();
         let mut capabilities: Vec<_> = self.capabilities(&folder).keys().map(|name| name.to_string()).collect();
         capabilities.extend(granted::ALWAYS.map(str::to_owned));
-        let reading = Reading::of(&folder, capabilities);
+        let reading = Reading::of(&folder, capabilities, self.policy.clone());
         let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
         let graph = checked.graph.filter(|_| sound);
         diagnostics.extend(checked.diagnostics);
@@ -383,6 +395,10 @@ impl Host {
         let mut findings = Vec::new();
         for PackRef { path, place } in named {
             match add_file(&self.shared.engine, &mut catalog, &folder.join(&path)) {
+                Ok((digest, _)) if !self.policy.allows_pack(&digest.0) => {
+                    let message = format!("the operator does not let this tenant bring the pack {}", digest.0);
+                    findings.push(Diagnostic::error("pack_denied", &source.text, place, &message, None));
+                }
                 Ok((digest, bytes)) => self.remember(digest, bytes),
                 Err(error) => findings.push(error.at(source, place)),
             }

@@ -38,10 +38,13 @@
 //! | [`channels`] | front ends: files, webhooks and programs |
 //! | loaded | a checked flow, ready to run |
 //! | [`control`] | what other processes ask of the owner of a store |
+//! | [`policy`] | what an operator lets a tenant do |
 //! | projection | the rows of sessions, as they follow from facts |
 //! | rehearsal | runs with given results and virtual time |
 //! | [`agentic`] | where agentic flows and agents are found |
 //! | [`sessions`] | what agentic flows go on with, run after run |
+//! | [`server`] | the server over HTTP |
+//! | [`tenants`] | tenants of a server, their tokens, and the audit log |
 //! | error | what can go wrong before a run |
 
 pub mod agentic;
@@ -55,6 +58,7 @@ mod folder;
 mod granted;
 mod host;
 mod loaded;
+pub mod policy;
 mod projection;
 mod rehearsal;
 pub mod server;

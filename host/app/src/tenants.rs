@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`token`] | what lets somebody in: shown once, kept as a hash |
 //! | [`audit`] | what was done, as a chain of hashes for each tenant |
+//! | [`policy`] | what a tenant may do, and how much |
 //! | [`operation`] | what operators ask for, from whichever process |
 //!
 //! All of it is in the registry of the store, so that every process on a shared store knows the same.
 
 pub mod audit;
 pub mod operation;
+pub mod policy;
 pub mod token;
 
 use std::sync::Arc;

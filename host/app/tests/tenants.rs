@@ -12,7 +12,9 @@ use std::{
 };
 
 use flowcell::{
-    Host,
+    Filter, Host, LoadError, RunOptions, RunStatus, Source,
+    contract::Tenant,
+    policy::Policy,
     server::identity::{Identify, Refused, Scope},
     tenants::{TenantError, Tenants},
 };
@@ -85,6 +87,69 @@ fn what_cannot_be_is_refused() {
     assert!(matches!(tenants.revoke_token("nobody"), Err(TenantError::UnknownToken(_))));
 }
 
+const REACHES: &str = "flow: { name: reaches }
+nodes:
+  - { id: a, type: agent.run, input: { prompt: x }, grants: { model: ['anthropic/*'], tools: ['data.*', 'flow:x'] } }
+";
+
+#[test]
+fn a_flow_grants_at_most_what_the_policy_of_its_tenant_says() {
+    let host = Host::builder().without_cache().instances(4).build().unwrap();
+    let tenants = Tenants::of(&host);
+    tenants.create("a").unwrap();
+    tenants.create("b").unwrap();
+    let grants =
+        [("model".to_owned(), vec!["anthropic/*".to_owned()]), ("tools".to_owned(), vec!["data.*".to_owned()])];
+    let policy = Policy { grants: Some(grants.into()), ..Policy::default() };
+    tenants.set_policy("a", &policy).unwrap();
+    assert_eq!((tenants.policy("a").unwrap(), tenants.policy("b").unwrap()), (policy, Policy::default()));
+    let found = |tenant: &str| {
+        let source = Source { name: "reaches.yaml".into(), text: REACHES.into() };
+        match tenants.host(&Tenant::from(tenant)).unwrap().load_source(source) {
+            Ok(_) => Vec::new(),
+            Err(LoadError::Invalid(found)) => found,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(found("b"), []);
+    let found = found("a");
+    let place = REACHES.lines().nth(2).unwrap().find("'flow:x'").unwrap() + 1;
+    let told: Vec<_> = found.iter().map(|found| (found.code, found.place.line, found.place.column)).collect();
+    assert_eq!(told, [("wrong_grant", 3, place)]);
+    assert!(found[0].message.contains("more than the operator allows this tenant: `data.*`"), "{}", found[0].message);
+}
+
+#[test]
+fn a_tenant_has_as_many_live_runs_as_its_policy_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::builder().without_cache().instances(4).state_dir(folder.path()).build().unwrap();
+    let tenants = Tenants::of(&host);
+    ["a", "b"].iter().for_each(|name| tenants.create(name).unwrap());
+    tenants.set_policy("a", &Policy { max_live_runs: Some(2), ..Policy::default() }).unwrap();
+    let text = "flow: { name: waits }\nnodes: [{ id: w, type: control.wait, input: { until: now } }]\n";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let start = |tenant: &str| {
+        let host = tenants.host(&Tenant::from(tenant)).unwrap();
+        let before = host.check_quota().is_ok();
+        let flow = host.load_source(Source { name: "waits.yaml".into(), text: text.into() }).unwrap();
+        let runner = host.runner(&flow, RunOptions::default()).unwrap();
+        assert_eq!(runtime.block_on(runner.run()).status, RunStatus::Parked);
+        before
+    };
+    assert!(start("a") && start("a") && !start("a") && start("b"));
+    let refused = tenants.host(&Tenant::from("a")).unwrap().check_quota().unwrap_err().to_string();
+    assert!(refused.starts_with("the tenant has 2 runs that are not over"), "{refused}");
+    let theirs =
+        |tenant: &str| host.of(Tenant::from(tenant)).runs().unwrap().runs(&Tenant::from(tenant), &all_runs()).unwrap();
+    assert_eq!((theirs("a").len(), theirs("b").len()), (3, 1));
+    let foreign = host.of(Tenant::from("b")).resume(&theirs("a")[0].run_id, RunOptions::default());
+    assert!(foreign.err().unwrap().to_string().contains("there is no run"), "another tenant's run does not exist");
+}
+
+fn all_runs() -> Filter {
+    Filter { limit: 9, ..Filter::default() }
+}
+
 /// What the program prints.
 fn ask(folder: &Path, arguments: &[&str]) -> Value {
     let output = done(folder, arguments);
@@ -111,9 +176,15 @@ fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
     assert_eq!(tokens[0]["id"], id);
     assert_eq!(tokens[0]["expires"].as_u64().unwrap() - tokens[0]["created"].as_u64().unwrap(), 90 * 86_400_000);
     ask(folder.path(), &["token", "revoke", id]);
+    std::fs::write(folder.path().join("policy.yaml"), "maxLiveRuns: 5\n").unwrap();
+    assert_eq!(ask(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"])["maxLiveRuns"], 5);
+    assert_eq!(ask(folder.path(), &["tenant", "policy", "b"])["maxLiveRuns"], 5);
+    std::fs::write(folder.path().join("policy.yaml"), "maxRuns: 5\n").unwrap();
+    let wrong = done(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"]);
+    assert!(told(&wrong).contains("policy.yaml") && told(&wrong).contains("maxRuns"), "{}", told(&wrong));
     let actions: Vec<_> = ask(folder.path(), &["audit", "list", "b"]).as_array().unwrap().clone();
     let actions: Vec<_> = actions.iter().map(|entry| entry["action"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(actions, ["tenant.create", "token.create", "token.revoke"]);
+    assert_eq!(actions, ["tenant.create", "token.create", "token.revoke", "tenant.policy"]);
     // What opens the door is nowhere in the folder.
     let secret = secret.rsplit('_').next().unwrap().as_bytes();
     for file in std::fs::read_dir(folder.path().join(".flowcell")).unwrap() {

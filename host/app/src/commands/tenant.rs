@@ -1,11 +1,15 @@
 //! `flowcell tenant`, `token` and `audit`: who may use a server, and what was done in whose name.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
 use flowcell::{
     Json, OpenStoreError,
     control::{self, Ask, Told},
+    policy::Policy,
     tenants::{Tenants, operation::Operation},
 };
 
@@ -25,6 +29,8 @@ pub(crate) enum TenantCommand {
     Create(OneTenant),
     /// List the tenants
     List(StoreArgs),
+    /// Tell what a tenant may do, or set it
+    Policy(PolicyArgs),
     /// Let nobody in with a tenant's tokens, and begin and go on with none of its runs
     Disable(OneTenant),
     /// Let a tenant's tokens in again
@@ -38,6 +44,16 @@ pub(crate) struct OneTenant {
     name: String,
     #[command(flatten)]
     store: StoreArgs,
+}
+
+/// Arguments of `flowcell tenant policy`.
+#[derive(Args)]
+pub(crate) struct PolicyArgs {
+    #[command(flatten)]
+    tenant: OneTenant,
+    /// Set it from this YAML file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    set: Option<PathBuf>,
 }
 
 /// What can be done with tokens.
@@ -142,11 +158,21 @@ pub(super) fn tenant(command: &TenantCommand) -> Result<Exit, Problem> {
     let (operation, store) = match command {
         TenantCommand::Create(args) => (Operation::CreateTenant { name: args.name.clone() }, &args.store),
         TenantCommand::List(store) => (Operation::ListTenants, store),
+        TenantCommand::Policy(args) => {
+            let set = args.set.as_deref().map(read_policy).transpose()?;
+            (Operation::Policy { name: args.tenant.name.clone(), set }, &args.tenant.store)
+        }
         TenantCommand::Disable(args) => (enable(&args.name, false), &args.store),
         TenantCommand::Enable(args) => (enable(&args.name, true), &args.store),
     };
     put_json(&operate(operation, store)?)?;
     Ok(Exit::Good)
+}
+
+fn read_policy(file: &Path) -> Result<Policy, Problem> {
+    let wrong = |error: &dyn std::fmt::Display| Problem::wrong(format!("{}: {error}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    serde_yaml::from_str(&text).map_err(|error| wrong(&error))
 }
 
 pub(super) fn token(command: &TokenCommand) -> Result<Exit, Problem> {

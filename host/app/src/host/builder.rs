@@ -216,7 +216,7 @@ impl HostBuilder {
             shared,
             packs: Mutex::new(packs),
         });
-        Ok(Host { shared, tenant: Tenant::local() })
+        Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default() })
     }
 }
 

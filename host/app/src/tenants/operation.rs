@@ -4,6 +4,7 @@ use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};
 
 use super::{TenantError, Tenants, to_json};
+use crate::policy::Policy;
 
 /// Something that an operator asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,13 @@ pub enum Operation {
         name: String,
         /// Whether its tokens let somebody in.
         enabled: bool,
+    },
+    /// Tell what a tenant may do, or set it.
+    Policy {
+        /// Which tenant.
+        name: String,
+        /// What it may do from now on.
+        set: Option<Policy>,
     },
     /// Make a token.
     CreateToken {
@@ -70,6 +78,10 @@ impl Tenants {
             Operation::CreateTenant { name } => self.create(name).map(|()| done),
             Operation::ListTenants => to_json("tenants", &self.list()?),
             Operation::EnableTenant { name, enabled } => self.enable(name, *enabled).map(|()| done),
+            Operation::Policy { name, set } => {
+                set.iter().try_for_each(|policy| self.set_policy(name, policy))?;
+                to_json("policy", &self.policy(name)?)
+            }
             Operation::CreateToken { tenant, scopes, note, lasts } => {
                 to_json("token", &self.create_token(tenant, scopes, note, *lasts)?)
             }

@@ -1,0 +1,78 @@
+//! What an operator lets a tenant do: the most that its flows may grant, the packs that they may bring, and how much there
+//! may be of it.
+
+use std::collections::BTreeMap;
+
+use flowcell_contract::Json;
+use flowcell_services::pattern;
+use serde::{Deserialize, Serialize};
+
+/// What a tenant may do. What is left out is not limited.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Policy {
+    /// By capability what flows may grant at most: patterns in which `*` stands for any letters. A capability that is not
+    /// among them cannot be granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<BTreeMap<String, Vec<String>>>,
+    /// The packs that flows may bring, by the SHA-256 of their files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packs: Option<Vec<String>>,
+    /// Runs that are neither over nor below another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_live_runs: Option<u32>,
+}
+
+impl Policy {
+    /// What is wrong about an item of a grant.
+    pub(crate) fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
+        let Some(grants) = &self.grants else { return Ok(()) };
+        let Some(most) = grants.get(capability) else {
+            return Err("the operator lets no flow of this tenant grant it".into());
+        };
+        let text = item.as_str().map_or_else(|| item.to_text(), str::to_owned);
+        // A pattern that matches another one as text matches whatever that one does: its star takes in the other's.
+        if most.iter().any(|pattern| pattern::matches(pattern, &text)) {
+            return Ok(());
+        }
+        let most: Vec<_> = most.iter().map(|pattern| format!("`{pattern}`")).collect();
+        Err(format!("`{text}` is more than the operator allows this tenant: {}", most.join(", ")))
+    }
+
+    /// Whether a flow may bring a pack.
+    pub(crate) fn allows_pack(&self, digest: &str) -> bool {
+        self.packs.as_ref().is_none_or(|packs| packs.iter().any(|allowed| allowed == digest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn check(most: &[&str], item: &str) -> bool {
+        let most = most.iter().map(|pattern| (*pattern).to_owned()).collect();
+        let policy = Policy { grants: Some([("http".to_owned(), most)].into()), ..Policy::default() };
+        policy.check_grant("http", &Json::from(item)).is_ok()
+    }
+
+    #[test]
+    fn a_grant_is_at_most_what_the_policy_says() {
+        let api = "https://api.example.com";
+        assert!(check(&[api], api) && check(&["https://*"], api) && check(&["no", "*"], api));
+        assert!(check(&["https://*.example.com"], "https://*.example.com"));
+        assert!(check(&["https://*"], "https://*.example.com"));
+        assert!(!check(&[api], "https://*.example.com") && !check(&[], api) && !check(&["http://*"], api));
+        let nothing = Policy { grants: Some(BTreeMap::new()), ..Policy::default() };
+        assert!(nothing.check_grant("model", &Json::from("a/b")).is_err());
+        assert!(Policy::default().check_grant("model", &Json::from("a/b")).is_ok());
+        assert!(serde_json::from_str::<Policy>(r#"{ "maxRuns": 1 }"#).is_err());
+    }
+
+    #[test]
+    fn only_packs_of_the_list_are_brought() {
+        let only = Policy { packs: Some(vec!["abc".into()]), ..Policy::default() };
+        assert!(only.allows_pack("abc") && !only.allows_pack("abd") && Policy::default().allows_pack("abd"));
+    }
+}
