@@ -37,6 +37,7 @@
 //! | folder | what a flow may read: files beneath its folder, and the flows beside it |
 //! | [`channels`] | front ends: files, webhooks and programs |
 //! | loaded | a checked flow, ready to run |
+//! | [`library`] | a folder of flows with their versions |
 //! | [`control`] | what other processes ask of the owner of a store |
 //! | projection | the rows of sessions, as they follow from facts |
 //! | rehearsal | runs with given results and virtual time |
@@ -54,6 +55,7 @@ mod error;
 mod folder;
 mod granted;
 mod host;
+pub mod library;
 mod loaded;
 mod projection;
 mod rehearsal;
@@ -81,5 +83,6 @@ pub use flowcell_services::{
     webhook::{SecretSource, SigningKey, Webhook},
 };
 pub use host::{Host, HostBuilder};
+pub use library::{FlowEntry, FlowLibrary, LibraryError, StoredFlow};
 pub use loaded::{CheckedFlow, LoadedFlow};
 pub use rehearsal::{Given, GivenCall, Script};
