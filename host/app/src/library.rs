@@ -89,7 +89,7 @@ impl FlowLibrary {
         for name in self.io(files.names())? {
             // One that is deleted meanwhile is none.
             let Some(present) = self.present(&files, &name)? else { continue };
-            let source = self.source(&name, present.ending, present.text);
+            let source = source(&name, present.ending, present.text);
             entries.push(FlowEntry { name, version: present.version, description: about(&source).description });
         }
         Ok(entries)
@@ -170,9 +170,8 @@ impl FlowLibrary {
     /// Checks a version of a flow, or its newest one, for a host to run it.
     pub fn load(&self, host: &Host, name: &str, version: Option<u32>) -> Result<LoadedFlow, LibraryError> {
         let (stored, ending) = self.find(name, version)?;
-        let source = self.source(name, ending, stored.text);
-        let folder = Arc::new(Folder::of(Path::new(&source.name)));
-        let checked = host.check_in(&source, folder, &Start::default());
+        let source = source(name, ending, stored.text);
+        let checked = host.check_in(&source, self.surroundings(&source), &Start::default());
         checked.flow.ok_or(LibraryError::Invalid(checked.diagnostics))
     }
 
@@ -218,9 +217,9 @@ impl FlowLibrary {
         check_name(name)?;
         check_size(text)?;
         let ending = Ending::of(text);
-        let source = self.source(name, ending, text.to_owned());
+        let source = source(name, ending, text.to_owned());
         let said = about(&source).name.filter(|said| said != name);
-        let checked = host.check_in(&source, Arc::new(Folder::of(Path::new(&source.name))), &Start::default());
+        let checked = host.check_in(&source, self.surroundings(&source), &Start::default());
         match (checked.flow, said) {
             (None, _) => Err(LibraryError::Invalid(checked.diagnostics)),
             (Some(_), Some(said)) => Err(LibraryError::OtherName { name: name.to_owned(), said }),
@@ -232,8 +231,9 @@ impl FlowLibrary {
         StoredFlow { name: name.to_owned(), version, file: self.folder.join(ending.file(name)), text }
     }
 
-    fn source(&self, name: &str, ending: Ending, text: String) -> Source {
-        Source { name: self.folder.join(ending.file(name)).display().to_string(), text }
+    /// What a flow may read: the files beside it.
+    fn surroundings(&self, source: &Source) -> Arc<Folder> {
+        Arc::new(Folder::of(&self.folder.join(&source.name)))
     }
 
     fn files(&self) -> Result<Option<Files>, LibraryError> {
@@ -243,6 +243,11 @@ impl FlowLibrary {
     fn io<T>(&self, result: std::io::Result<T>) -> Result<T, LibraryError> {
         result.map_err(|source| LibraryError::Folder { folder: self.folder.clone(), source })
     }
+}
+
+/// A flow's text under the plain name of its file: where the folder is, is nothing for who reads findings.
+fn source(name: &str, ending: Ending, text: String) -> Source {
+    Source { name: ending.file(name), text }
 }
 
 /// The name that a text gives its flow.
