@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use flowcell_contract::Manifest;
 
-const TYPES: [&str; 32] = [
+const TYPES: [&str; 34] = [
     "agent.classify",
     "agent.coder",
     "agent.plan",
@@ -33,6 +33,8 @@ const TYPES: [&str; 32] = [
     "data.set",
     "data.template",
     "data.validate",
+    "report.fetch_dummy_data",
+    "report.summarize_text",
     "system.cache.get",
     "system.cache.set",
     "system.log",
@@ -44,7 +46,7 @@ const TYPES: [&str; 32] = [
 fn manifests() -> Vec<Manifest> {
     let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes");
     let read = |pack: &str| Manifest::parse(&fs::read_to_string(nodes.join(pack).join("node.yaml")).unwrap()).unwrap();
-    ["agent", "control", "data", "system"].map(read).into()
+    ["agent", "control", "data", "examples/report", "system"].map(read).into()
 }
 
 #[test]

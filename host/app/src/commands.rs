@@ -5,6 +5,7 @@ mod chat;
 mod completions;
 mod drive;
 mod flow;
+mod flows;
 mod graph;
 mod node;
 mod nodes;
@@ -25,6 +26,7 @@ use std::{
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use flowcell::{AddressRange, Host, HostBuilder, Options, Reader, Runs, ServerStore};
 
+pub(crate) use self::flows::arguments;
 use crate::{
     problem::{Exit, Problem},
     terminal::Terminal,
@@ -37,6 +39,11 @@ use crate::{
                         somebody, 130 interrupted")]
 #[command(mut_args(flow::briefly))]
 pub(crate) struct Arguments {
+    /// List the flows of the folder `flows`, as `flowcell flows list` does
+    #[arg(long, conflicts_with = "flow")]
+    list_flows: bool,
+    #[command(flatten)]
+    folder: flows::Folder,
     #[command(flatten)]
     flow: flow::FlowArgs,
     #[command(subcommand)]
@@ -49,6 +56,9 @@ enum Command {
     Run(run::RunArgs),
     /// Run the cases beside flows, in virtual time
     Test(test::TestArgs),
+    /// Keep flows in a folder, and run them by their names
+    #[command(subcommand)]
+    Flows(flows::FlowsCommand),
     /// See and steer runs that the store keeps
     #[command(subcommand)]
     Runs(runs::RunsCommand),
@@ -253,6 +263,9 @@ impl StoreArgs {
 /// Does what the arguments say.
 pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Problem> {
     let Some(command) = arguments.command else {
+        if arguments.list_flows {
+            return flows::list(&arguments.folder, false);
+        }
         return match arguments.flow.flow().map(str::to_owned) {
             Some(name) => flow::execute(&name, arguments.flow, *terminal),
             None => Err(Problem::wrong("there is no command").hint("`flowcell help` lists them")),
@@ -261,6 +274,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
     match command {
         Command::Run(args) => run::execute(args, *terminal),
         Command::Test(args) => test::execute(&args, *terminal),
+        Command::Flows(command) => flows::execute(command, *terminal),
         Command::Runs(command) => runs::execute(command, *terminal),
         Command::Store(command) => store::execute(&command, *terminal),
         Command::Tenant(command) => tenant::tenant(&command),

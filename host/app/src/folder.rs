@@ -58,7 +58,8 @@ pub(crate) fn read_source(path: &Path) -> io::Result<Source> {
     Ok(Source { name: path.display().to_string(), text })
 }
 
-fn limited(file: impl Read) -> io::Result<String> {
+/// Reads a text, and of one that is too large a little more than it may have.
+pub(crate) fn limited(file: impl Read) -> io::Result<String> {
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(text)
@@ -94,7 +95,7 @@ impl Files for Folder {
 }
 
 /// A name that is a file's name and nothing else.
-fn is_flow_name(name: &str) -> bool {
+pub(crate) fn is_flow_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=64).contains(&name.len()) && name.bytes().all(plain)
 }

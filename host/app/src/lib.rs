@@ -37,6 +37,9 @@
 //! | folder | what a flow may read: files beneath its folder, and the flows beside it |
 //! | [`channels`] | front ends: files, webhooks and programs |
 //! | loaded | a checked flow, ready to run |
+//! | [`FlowService`] | flows run by their names, and the log of their steps |
+//! | [`server`] | what is served over HTTP |
+//! | [`library`] | a folder of flows with their versions |
 //! | [`control`] | what other processes ask of the owner of a store |
 //! | [`policy`] | what an operator lets a tenant do |
 //! | projection | the rows of sessions, as they follow from facts |
@@ -54,9 +57,11 @@ mod content;
 #[cfg(unix)]
 pub mod control;
 mod error;
+mod flows;
 mod folder;
 mod granted;
 mod host;
+pub mod library;
 mod loaded;
 pub mod policy;
 mod projection;
@@ -86,6 +91,8 @@ pub use flowcell_services::{
     model::Providers,
     webhook::{SecretSource, SigningKey, Webhook},
 };
+pub use flows::{FlowError, FlowService, StepLine};
 pub use host::{Host, HostBuilder};
+pub use library::{FlowEntry, FlowLibrary, LibraryError, StoredFlow};
 pub use loaded::{CheckedFlow, LoadedFlow};
 pub use rehearsal::{Given, GivenCall, Script};

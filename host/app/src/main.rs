@@ -16,7 +16,7 @@ use crate::{commands::Arguments, problem::Exit, terminal::Terminal};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse_from(commands::arguments()) {
         Ok(arguments) => arguments,
         // Help and the version come this way too, with their own exit code. Nobody reads what cannot be written.
         Err(error) => {

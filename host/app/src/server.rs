@@ -1,3 +1,4 @@
 //! The server over HTTP.
 
 pub mod identity;
+pub mod spec6;

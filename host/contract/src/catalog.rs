@@ -58,4 +58,15 @@ impl Catalog {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.types.keys().map(|name| &**name)
     }
+
+    /// The names of the types that packs also call so, by their short name.
+    pub fn called(&self, short: &str) -> Vec<&Arc<str>> {
+        let has = |versions: &[Arc<NodeType>]| versions.iter().any(|node| node.short_name.as_deref() == Some(short));
+        self.types.iter().filter(|(_, versions)| has(versions)).map(|(name, _)| name).collect()
+    }
+
+    /// All short names.
+    pub fn short_names(&self) -> impl Iterator<Item = &str> {
+        self.types().filter_map(|node| node.short_name.as_deref())
+    }
 }

@@ -42,6 +42,9 @@ pub struct NodeType {
     /// Its full name, without a version: `control.if`.
     #[serde(rename = "type")]
     pub name: Arc<str>,
+    /// What flows of steps may call it too: no dot, and once in a pack.
+    #[serde(default, rename = "shortName", skip_serializing_if = "Option::is_none")]
+    pub short_name: Option<Arc<str>>,
     /// Two or three words.
     pub title: String,
     /// What it does, in a paragraph.
@@ -228,6 +231,7 @@ impl Manifest {
 
     /// Checks the types, and sets what follows from the rest: versions and marks.
     pub fn complete(mut self) -> Result<Manifest, ManifestError> {
+        self.check_short_names()?;
         let mut seen = HashSet::new();
         for node in &mut self.nodes {
             let name = &node.name;
@@ -248,6 +252,21 @@ impl Manifest {
                 .map_err(|message| ManifestError::new(format!("node type `{name}`: {message}")))?;
         }
         Ok(self)
+    }
+
+    fn check_short_names(&self) -> Result<(), ManifestError> {
+        let mut seen = HashSet::new();
+        for name in self.nodes.iter().filter_map(|node| node.short_name.as_deref()) {
+            let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+            if !plain || !(1..=64).contains(&name.len()) {
+                let message = format!("`{name}` is no short name: letters, digits, `_` and `-`, at most 64");
+                return Err(ManifestError::new(message));
+            }
+            if !seen.insert(name) {
+                return Err(ManifestError::new(format!("two node types have the short name `{name}`")));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -12,7 +12,6 @@ mod check;
 mod declared;
 mod discovery;
 mod label;
-mod literal;
 mod name;
 mod permission;
 mod predicate;

@@ -36,7 +36,8 @@ pub(crate) fn compile_marked(tree: &Tree, marks: &[Mark], findings: &mut Finding
     Compiled { binding, reads }
 }
 
-type OpenMarks<'m> = Vec<(&'m Mark, &'m [Arc<str>])>;
+/// Marks, each with what is left of the way to its field.
+pub(crate) type OpenMarks<'m> = Vec<(&'m Mark, &'m [Arc<str>])>;
 
 fn compile_part(tree: &Tree, marks: &OpenMarks<'_>, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
     let here = marks
@@ -62,7 +63,7 @@ fn compile_part(tree: &Tree, marks: &OpenMarks<'_>, reads: &mut Vec<Read>, findi
 }
 
 /// The marks beneath one step, which are one step shorter.
-fn below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
+pub(crate) fn below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
     let shorten = |(mark, rest): &(&'m Mark, &'m [Arc<str>])| {
         let (first, rest) = rest.split_first()?;
         (&**first == step || &**first == "*").then_some((*mark, rest))

@@ -17,8 +17,10 @@
 //! | fit, patterns | literals against schemas, and patterns in those |
 //! | joins | branches that exclude each other |
 //! | calls | flows that call flows |
+//! | literal | texts that mean themselves |
 //! | lower | all of it together, to the graph |
 //! | [`agentic`] | the dialect of steps and prompts, on top of it |
+//! | [`steps`] | the dialect of tools called one after the other |
 //! | [`graph`] | the checked inner form |
 //! | [`diagnostic`] | findings |
 //! | [`draw`], [`schema`](mod@schema) | pictures, and the JSON Schema for editors |
@@ -37,6 +39,7 @@ mod input;
 mod joins;
 pub mod limits;
 mod lines;
+mod literal;
 mod lower;
 mod names;
 mod numbers;
@@ -47,6 +50,7 @@ mod read;
 pub mod schema;
 mod shape;
 mod slips;
+pub mod steps;
 mod yaml;
 
 use agentic::Surroundings;
@@ -143,7 +147,8 @@ pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &
             return Checked { graph: None, diagnostics: findings.finish() };
         }
     };
-    if !opening::is_flow(&tree, &mut findings) {
+    let steps = steps::is_steps(&tree);
+    if !steps && !opening::is_flow(&tree, &mut findings) {
         return Checked { graph: None, diagnostics: findings.finish() };
     }
     let mut ambiguous = Vec::new();
@@ -152,7 +157,9 @@ pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &
         let help = Some(format!("write \"{written}\" for a text, or the number without leading zeros and `_`"));
         findings.error("ambiguous_number", span, format!("`{written}` would be read as the number {number}"), help);
     }
-    let graph = if agentic::is_agentic(&tree) {
+    let graph = if steps {
+        steps::lower(&tree, catalog, files, &mut findings)
+    } else if agentic::is_agentic(&tree) {
         let around = Surroundings { file: &source.name, start, catalog, files };
         agentic::lower(&tree, &around, &mut findings)
     } else {
@@ -160,6 +167,27 @@ pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &
     };
     let graph = graph.filter(|_| !findings.has_errors());
     Checked { graph, diagnostics: findings.finish() }
+}
+
+/// What a flow says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// Its name; none if it is its file's.
+    pub name: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+}
+
+/// What a flow says of itself, whatever else is wrong with it.
+pub fn about(source: &Source) -> About {
+    let Ok(tree) = yaml::parse(&source.text) else { return About::default() };
+    // Flows of agents, whose name is their file's, have a title at the top.
+    let named = if agentic::is_agentic(&tree) { None } else { tree.member("flow").or(Some(&tree)) };
+    let text = |tree: &yaml::Tree, key| tree.member(key)?.text().map(str::to_owned);
+    About {
+        name: named.and_then(|head| text(head, "name")),
+        description: named.and_then(|head| text(head, "description")).or_else(|| text(&tree, "description")),
+    }
 }
 
 /// The packs that a flow names, whatever else is wrong with it.

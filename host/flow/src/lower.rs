@@ -109,7 +109,7 @@ fn node_type(node: &RawNode<'_>, catalog: &Catalog, findings: &mut Findings<'_>)
 }
 
 /// "did you mean …?" for a name without its pack, however its words are joined: `noop`, `If`, `for-each`.
-fn meant_type(wanted: &str, catalog: &Catalog) -> Option<String> {
+pub(crate) fn meant_type(wanted: &str, catalog: &Catalog) -> Option<String> {
     let letters = |name: &str| name.to_lowercase().replace(['-', '_'], "");
     let wanted = letters(wanted);
     let is_meant = |name: &&str| name.rsplit('.').next().is_some_and(|last| letters(last) == wanted);

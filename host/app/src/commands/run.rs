@@ -234,6 +234,18 @@ impl RunArgs {
         RunArgs { flow, events, quiet, total_timeout, channels, packs, store, ..RunArgs::default() }
     }
 
+    /// The arguments of somebody who runs a flow of a library.
+    pub(super) fn of_library(
+        run_id: Option<RunId>,
+        json: bool,
+        quiet: bool,
+        channels: ChannelArgs,
+        packs: PackArgs,
+        store: StoreArgs,
+    ) -> RunArgs {
+        RunArgs { run_id, json, quiet, channels, packs, store, ..RunArgs::default() }
+    }
+
     /// The arguments of somebody who goes on with a run to talk with it.
     pub(super) fn chatting(run_id: RunId, channels: ChannelArgs, packs: PackArgs, store: StoreArgs) -> RunArgs {
         RunArgs { run_id: Some(run_id), chat: true, again: true, channels, packs, store, ..RunArgs::default() }

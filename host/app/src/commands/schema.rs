@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use crate::{
-    output::put_json,
+    output::{put, put_json},
     problem::{Exit, Problem},
 };
 
@@ -23,12 +23,15 @@ enum Dialect {
     Graph,
     /// Steps done by agents.
     Agentic,
+    /// Tools called one after the other.
+    Steps,
 }
 
 pub(super) fn execute(args: &SchemaArgs) -> Result<Exit, Problem> {
     put_json(&match args.dialect {
         Dialect::Graph => flowcell::schema(),
         Dialect::Agentic => flowcell::agentic_schema(),
+        Dialect::Steps => return put(include_str!("schema/steps.json")).map(|()| Exit::Good),
     })?;
     Ok(Exit::Good)
 }

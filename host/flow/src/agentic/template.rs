@@ -1,13 +1,11 @@
 //! Prompts: texts in which `${args.key}` and `${args}` are replaced.
 
 use crate::{
-    agentic::{
-        argument::{Argument, WRITTEN, quoted},
-        literal::escaped,
-    },
+    agentic::argument::{Argument, WRITTEN, quoted},
     diagnostic::{Findings, similar},
     fields::shown,
     input,
+    literal::escaped,
     yaml::Tree,
 };
 

@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Splits `key=value`. The value is JSON where it reads as JSON. What begins as a list, an object or a quoted text and is
 /// none is a slip, and no text.
-pub(super) fn pair(text: &str) -> Result<(String, Json), String> {
+pub(crate) fn pair(text: &str) -> Result<(String, Json), String> {
     let Some((key, value)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {
         return Err("write it as key=value, for example `-i ticket=T-1`".into());
     };

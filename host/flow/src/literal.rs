@@ -1,4 +1,4 @@
-//! Texts and values that mean themselves, whatever they hold: `{{` in a prompt of this dialect is two braces.
+//! Texts and values that mean themselves, whatever they hold: `{{` in them is two braces.
 
 use flowcell_contract::Json;
 

@@ -1,0 +1,254 @@
+//! `flowcell flows`: the flows of a folder, by their names.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, Subcommand, ValueHint};
+use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, RunId};
+
+use super::{
+    PackArgs, Place, StoreArgs,
+    channels::ChannelArgs,
+    run::{self, RunArgs, inputs},
+};
+use crate::{
+    output::{Lines, put, put_json, put_line},
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// `flowcell flows …`.
+#[derive(Subcommand)]
+pub(crate) enum FlowsCommand {
+    /// Add a flow under the name that its text gives it
+    Create(CreateArgs),
+    /// List the flows
+    List(ListArgs),
+    /// Print a flow
+    Show(ShowArgs),
+    /// Run a flow and print its output; every step is logged
+    Run(Box<RunFlowArgs>),
+    /// Print the log of a flow's steps, the latest last
+    Runs(LogArgs),
+    /// Remove a flow with all its versions
+    Delete(DeleteArgs),
+}
+
+/// Where flows are.
+#[derive(Args)]
+pub(crate) struct Folder {
+    /// The folder of the flows
+    #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
+    flows: PathBuf,
+}
+
+/// Arguments of `flowcell flows create`.
+#[derive(Args)]
+pub(crate) struct CreateArgs {
+    /// The flow's text, of any dialect; - reads standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    #[command(flatten)]
+    folder: Folder,
+    #[command(flatten)]
+    packs: PackArgs,
+}
+
+/// Arguments of `flowcell flows list`.
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    folder: Folder,
+}
+
+/// Arguments of `flowcell flows show`.
+#[derive(Args)]
+pub(crate) struct ShowArgs {
+    /// Which flow
+    name: String,
+    /// Which version; without it the newest
+    #[arg(long, value_name = "N")]
+    version: Option<u32>,
+    #[command(flatten)]
+    folder: Folder,
+}
+
+/// Arguments of `flowcell flows run`.
+#[derive(Args)]
+pub(crate) struct RunFlowArgs {
+    /// Which flow
+    name: String,
+    /// An input; the value is JSON if it reads as JSON, else text; may be repeated
+    #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
+    input: Vec<(String, Json)>,
+    /// Inputs as a JSON object; `-i` wins over its members
+    #[arg(long, value_name = "JSON", env = "RUN_FLOW_INPUTS", value_parser = object)]
+    inputs: Option<Json>,
+    /// The run's id. The same command with the same id goes on with the run, or prints again what came of it
+    #[arg(long, value_name = "ID", value_parser = super::runs::run_id)]
+    run_id: Option<RunId>,
+    /// Print one JSON object for whatever comes of the run
+    #[arg(long)]
+    json: bool,
+    /// Say nothing about the run's progress
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    folder: Folder,
+    #[command(flatten)]
+    channels: ChannelArgs,
+    #[command(flatten)]
+    packs: PackArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Arguments of `flowcell flows runs`.
+#[derive(Args)]
+pub(crate) struct LogArgs {
+    /// Which flow
+    name: String,
+    /// At most so many lines
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+    #[command(flatten)]
+    folder: Folder,
+}
+
+/// Arguments of `flowcell flows delete`.
+#[derive(Args)]
+pub(crate) struct DeleteArgs {
+    /// Which flow
+    name: String,
+    #[command(flatten)]
+    folder: Folder,
+}
+
+fn object(text: &str) -> Result<Json, String> {
+    let json = Json::parse(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    if json.as_object().is_some() { Ok(json) } else { Err(format!("it is {}, and no object", json.type_name())) }
+}
+
+/// What the command line says, or the environment in its place: `RUN_FLOW` names a flow that is run.
+pub(crate) fn arguments() -> Vec<std::ffi::OsString> {
+    let given: Vec<_> = std::env::args_os().collect();
+    match (given.as_slice(), std::env::var_os("RUN_FLOW").filter(|name| !name.is_empty())) {
+        ([program], Some(name)) => {
+            [program.clone()].into_iter().chain(["flows", "run", "--"].map(Into::into)).chain([name]).collect()
+        }
+        _ => given,
+    }
+}
+
+pub(super) fn execute(command: FlowsCommand, terminal: Terminal) -> Result<Exit, Problem> {
+    match command {
+        FlowsCommand::Create(args) => create(&args),
+        FlowsCommand::List(args) => list(&args.folder, args.json),
+        FlowsCommand::Show(args) => show(&args),
+        FlowsCommand::Run(args) => run_flow(*args, terminal),
+        FlowsCommand::Runs(args) => log(&args),
+        FlowsCommand::Delete(args) => {
+            library(&args.folder).delete(&args.name)?;
+            put_line(&args.name)?;
+            Ok(Exit::Good)
+        }
+    }
+}
+
+fn library(folder: &Folder) -> flowcell::FlowLibrary {
+    flowcell::FlowLibrary::open(&folder.flows)
+}
+
+fn create(args: &CreateArgs) -> Result<Exit, Problem> {
+    let text = read(&args.file)
+        .map_err(|error| Problem::wrong(format!("cannot read {}", args.file.display())).because(&error))?;
+    let created = FlowService::open(args.packs.host()?, &args.folder.flows).create_flow(&text)?;
+    put_line(&created.file.display().to_string())?;
+    Ok(Exit::Good)
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    if file.as_os_str() != "-" {
+        return fs::read_to_string(file);
+    }
+    let mut text = String::new();
+    io::stdin().take(flowcell::library::FLOW_BYTES as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Prints the flows of a folder, a line each.
+pub(super) fn list(folder: &Folder, json: bool) -> Result<Exit, Problem> {
+    let entries = library(folder).list()?;
+    if json {
+        put_json(&entries)?;
+        return Ok(Exit::Good);
+    }
+    let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
+    for FlowEntry { name, version, description } in &entries {
+        let line = format!("{name:width$}  v{version}  {}", description.as_deref().unwrap_or_default());
+        put_line(line.trim_end())?;
+    }
+    Ok(Exit::Good)
+}
+
+fn show(args: &ShowArgs) -> Result<Exit, Problem> {
+    let flow = library(&args.folder).get(&args.name, args.version)?;
+    put(&flow.text)?;
+    Ok(Exit::Good)
+}
+
+fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let RunFlowArgs { name, input, inputs, run_id, json, quiet, folder, channels, packs, store } = args;
+    let members = inputs.as_ref().and_then(Json::as_object).into_iter().flatten();
+    let members = members.map(|(key, value)| (key.to_string(), value.clone()));
+    let input = inputs::collect(&members.chain(input).collect::<Vec<_>>(), None)?;
+    let run_args = RunArgs::of_library(run_id, json, quiet, channels, packs, store);
+    let host = run_args.packs.host_with(&run_args.store)?;
+    let flows = FlowService::open(host.clone(), folder.flows);
+    if let Place::Folder(folder) = run_args.store.place()? {
+        super::runs::listen(&host, folder, || {}, terminal);
+    }
+    let _serving = host.serve()?;
+    let front = run::Session::open(&run_args, &host, &name, terminal)?;
+    let options = front.options(&run_args, Json::Null);
+    let runner = flows.prepare(&name, input, options)?;
+    run::finish(&run_args, front, host, runner, terminal)
+}
+
+fn log(args: &LogArgs) -> Result<Exit, Problem> {
+    let flows = FlowService::open(PackArgs::default().host()?, &args.folder.flows);
+    let mut lines = Lines::default();
+    for line in flows.get_flow_runs(&args.name, args.limit)? {
+        if lines.put(&line).is_break() {
+            break;
+        }
+    }
+    lines.end()?;
+    Ok(Exit::Good)
+}
+
+impl From<LibraryError> for Problem {
+    fn from(error: LibraryError) -> Problem {
+        match error {
+            LibraryError::Invalid(findings) => Problem::found(findings),
+            LibraryError::Unknown(_) => Problem::wrong(error.to_string()).hint("`flowcell flows list` lists them"),
+            _ => Problem::wrong(error.to_string()),
+        }
+    }
+}
+
+impl From<FlowError> for Problem {
+    fn from(error: FlowError) -> Problem {
+        match error {
+            FlowError::Library(error) => error.into(),
+            FlowError::Start(error) => error.into(),
+            FlowError::Log { .. } => Problem::internal(error.to_string()),
+        }
+    }
+}

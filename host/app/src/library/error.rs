@@ -1,0 +1,59 @@
+//! Why a library does not do what it was asked for.
+
+use std::{io, path::PathBuf};
+
+use flowcell_flow::{Diagnostic, Severity};
+
+/// Why a library does not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum LibraryError {
+    /// No flow can have this name.
+    #[error("`{0}` is not a flow's name: use letters, digits, `_` and `-`, at most 64")]
+    BadName(String),
+    /// The text does not name its flow, and nobody else did.
+    #[error("the flow has no name: write one into its text (`name`), or give it one")]
+    NoName,
+    /// The text names another flow.
+    #[error("the flow calls itself `{said}`, and is to be `{name}`: the two have to be the same")]
+    OtherName {
+        /// The name that was asked for.
+        name: String,
+        /// The name in the text.
+        said: String,
+    },
+    /// The name is taken.
+    #[error("there is a flow `{0}` already: choose another name, or append a version to it")]
+    Exists(String),
+    /// There is no such flow.
+    #[error("there is no flow `{0}`")]
+    Unknown(String),
+    /// There is no such version of the flow.
+    #[error("the flow `{name}` has no version {version}: the newest is {newest}")]
+    UnknownVersion {
+        /// The flow.
+        name: String,
+        /// What was asked for.
+        version: u32,
+        /// What there is.
+        newest: u32,
+    },
+    /// The text is too large.
+    #[error("the flow's text is larger than {} bytes", super::FLOW_BYTES)]
+    TooLarge,
+    /// The flow has errors.
+    #[error("{}", told(.0))]
+    Invalid(Vec<Diagnostic>),
+    /// The folder cannot be read or written.
+    #[error("cannot use the folder of flows {}: {source}", folder.display())]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn told(diagnostics: &[Diagnostic]) -> String {
+    let errors = diagnostics.iter().filter(|finding| finding.severity == Severity::Error);
+    errors.map(ToString::to_string).collect::<Vec<_>>().join("\n\n")
+}

@@ -1,0 +1,155 @@
+//! The routes `/api/…` for flows by their names, as the flow engine that came before had them, to the letter.
+//!
+//! Every answer is `{ "success", "data", "error": { "code", "message" } | null }`.
+//!
+//! | route | data | codes of errors |
+//! |---|---|---|
+//! | `POST /api/create_flow` `{ "flow" }` | 201 `{ "message" }` | `BAD_REQUEST`, `CREATE_FLOW_FAILED` |
+//! | `POST /api/run_flow` `{ "flow_name", "inputs"? }` | `{ "result" }` | `BAD_REQUEST`, `NOT_FOUND`, `RUN_FLOW_FAILED` |
+//! | `GET /api/flows` | `{ "flows" }` | |
+//! | `GET /api/flow/<name>` | `{ "flow" }` | `NOT_FOUND` |
+//! | `GET /api/flow_runs/<name>?limit=20` | `{ "runs" }` | `BAD_REQUEST`, `NOT_FOUND` |
+//!
+//! What is not the caller's fault has the code `INTERNAL_ERROR`.
+
+mod envelope;
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    Extension, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Path, Query, rejection::BytesRejection},
+    http::StatusCode,
+    response::Response,
+    routing::{get, post},
+};
+use flowcell_contract::Json;
+use flowcell_runtime::{RunOptions, RunResult, RunStatus};
+
+use self::envelope::{Refusal, refusal_of, success};
+use crate::{
+    error::StartError,
+    flows::{FLOW_RUNS, FlowError, FlowService},
+    library::{FLOW_BYTES, LibraryError},
+};
+
+/// Bytes of a request: a flow, and what is around it.
+const BODY: usize = 2 * FLOW_BYTES;
+/// Lines of a log that are answered unless the caller says otherwise.
+const LINES: usize = 20;
+
+/// The routes for one tenant.
+pub fn router(flows: Arc<FlowService>) -> Router {
+    routes().layer(Extension(flows))
+}
+
+/// The routes for whoever a layer around them says: it sets an [`Extension`] of `Arc<FlowService>`.
+pub fn routes() -> Router {
+    Router::new()
+        .route("/api/create_flow", post(create_flow))
+        .route("/api/run_flow", post(run_flow))
+        .route("/api/flows", get(list_flows))
+        .route("/api/flow/{name}", get(describe_flow))
+        .route("/api/flow_runs/{name}", get(flow_runs))
+        .layer(DefaultBodyLimit::max(BODY))
+}
+
+type Flows = Extension<Arc<FlowService>>;
+type Body = Result<Bytes, BytesRejection>;
+
+async fn create_flow(Extension(flows): Flows, body: Body) -> Result<Response, Refusal> {
+    let body = parsed(body)?;
+    let flow = body.get("flow").filter(|flow| flow.as_object().is_some());
+    let flow = flow.ok_or_else(|| bad_request("the body has no object `flow`: send { \"flow\": { … } }"))?;
+    // Checking compiles nothing, and writing is one small file.
+    let text = serde_json::to_string_pretty(flow).map_err(|error| Refusal::internal(&error))? + "\n";
+    let created = offload(move || flows.create_flow(&text)).await?;
+    created.map_err(|error| match error {
+        LibraryError::Folder { .. } => Refusal::internal(&error),
+        LibraryError::Exists(_) => Refusal::new(StatusCode::CONFLICT, "CREATE_FLOW_FAILED", error.to_string()),
+        _ => Refusal::new(StatusCode::BAD_REQUEST, "CREATE_FLOW_FAILED", error.to_string()),
+    })?;
+    Ok(success(StatusCode::CREATED, "message", &"Flow created"))
+}
+
+async fn run_flow(Extension(flows): Flows, body: Body) -> Result<Response, Refusal> {
+    let body = parsed(body)?;
+    let name = body.get("flow_name").and_then(Json::as_str);
+    let name = name.ok_or_else(|| bad_request("the body has no text `flow_name`"))?.to_owned();
+    let inputs = body.get("inputs").cloned().unwrap_or_default();
+    if !inputs.is_null() && inputs.as_object().is_none() {
+        return Err(bad_request("`inputs` is an object: { \"name\": value }"));
+    }
+    // A caller who goes away does not end the run.
+    let options = RunOptions { without_events: true, ..RunOptions::default() };
+    let run = tokio::spawn(async move { flows.run_flow(&name, inputs, options).await });
+    let ended = run.await.map_err(|error| Refusal::internal(&error))?;
+    result_of(ended.map_err(not_run)?)
+}
+
+fn not_run(error: FlowError) -> Refusal {
+    match error {
+        FlowError::Library(LibraryError::Invalid(_))
+        | FlowError::Start(StartError::Input(_) | StartError::Disabled(_)) => {
+            Refusal::new(StatusCode::BAD_REQUEST, "RUN_FLOW_FAILED", error.to_string())
+        }
+        error => refusal_of(error),
+    }
+}
+
+fn result_of(run: RunResult) -> Result<Response, Refusal> {
+    let why = match (run.status, run.error) {
+        (RunStatus::Succeeded, _) => return Ok(success(StatusCode::OK, "result", &run.outputs)),
+        (_, Some(error)) => match error.task {
+            Some(task) => format!("`{task}`: {}: {}", error.failure.code, error.failure.message),
+            None => format!("{}: {}", error.failure.code, error.failure.message),
+        },
+        (RunStatus::Parked | RunStatus::NeedsAttention, None) => {
+            format!("the run {} waits for somebody: `flowcell runs show {}`", run.run_id, run.run_id)
+        }
+        (status, None) => format!("the run {} ended as {status:?}", run.run_id),
+    };
+    Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "RUN_FLOW_FAILED", why))
+}
+
+async fn list_flows(Extension(flows): Flows) -> Result<Response, Refusal> {
+    let listed = offload(move || flows.list_flows()).await?.map_err(|error| refusal_of(error.into()))?;
+    Ok(success(StatusCode::OK, "flows", &listed))
+}
+
+async fn describe_flow(Extension(flows): Flows, Path(name): Path<String>) -> Result<Response, Refusal> {
+    let flow = offload(move || flows.describe_flow(&name)).await?.map_err(|error| refusal_of(error.into()))?;
+    Ok(success(StatusCode::OK, "flow", &flow))
+}
+
+async fn flow_runs(
+    Extension(flows): Flows,
+    Path(name): Path<String>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Response, Refusal> {
+    let limit = query.get("limit").map_or(Ok(LINES), |limit| limit.parse());
+    let limit = limit.ok().filter(|limit| (1..=FLOW_RUNS).contains(limit));
+    let limit = limit.ok_or_else(|| bad_request(&format!("`limit` is a whole number from 1 to {FLOW_RUNS}")))?;
+    let runs = offload(move || flows.get_flow_runs(&name, limit)).await?.map_err(refusal_of)?;
+    Ok(success(StatusCode::OK, "runs", &runs))
+}
+
+fn parsed(body: Body) -> Result<Json, Refusal> {
+    let bytes = body.map_err(|error| Refusal::new(error.status(), "BAD_REQUEST", error.body_text()))?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| bad_request(&format!("the body is no text: {error}")))?;
+    let json = Json::parse(text).map_err(|error| bad_request(&format!("the body is no JSON: {error}")))?;
+    match json.as_object() {
+        Some(_) => Ok(json),
+        None => Err(bad_request(&format!("the body is a JSON object, this is {}", json.type_name()))),
+    }
+}
+
+/// Does what reads and writes files where it holds nobody up.
+async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Refusal::internal(&error))
+}
+
+fn bad_request(message: &str) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, "BAD_REQUEST", message.to_owned())
+}

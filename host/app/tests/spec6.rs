@@ -1,0 +1,92 @@
+//! The routes of the flow engine that came before, to the letter: every folder in `spec6/` is a case.
+//!
+//! `<n>.request` is the method and the path, an empty line, and the body; `<n>.response` the status and the body that must
+//! come of it. Flows beside them are in the library. Run ids and times are replaced. `BLESS=1` writes what came instead.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::Request,
+};
+use flowcell::{FlowService, Host, server::spec6};
+use regex_lite::Regex;
+use tower::ServiceExt;
+
+fn with_ending(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|found| found == ending));
+    paths.sort();
+    paths
+}
+
+async fn answer(router: &Router, request: &str) -> String {
+    let (head, body) = request.split_once("\n\n").unwrap_or((request.trim_end(), ""));
+    let (method, path) = head.split_once(' ').unwrap();
+    let request = Request::builder().method(method).uri(path).body(Body::from(body.to_owned())).unwrap();
+    let response = router.clone().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let bytes = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let keys: Vec<_> = body.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, ["success", "data", "error"]);
+    assert_eq!(body["success"], status < 400, "{body}");
+    let text = format!("{status}\n{}\n", serde_json::to_string_pretty(&body).unwrap());
+    let ids = Regex::new(r#""flow_run_id": "[^"]+""#).unwrap();
+    let times = Regex::new(r#""timestamp": "\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z""#).unwrap();
+    let text = ids.replace_all(&text, r#""flow_run_id": "RUN""#);
+    times.replace_all(&text, r#""timestamp": "TIME""#).into_owned()
+}
+
+#[tokio::test]
+async fn routes_answer_to_the_letter() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/spec6");
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    let host = Host::builder().cache_dir(cache).instances(4).build().unwrap();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for case in fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()) {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("flows");
+        fs::create_dir(&folder).unwrap();
+        for flow in with_ending(&case, "json") {
+            fs::copy(&flow, folder.join(flow.file_name().unwrap())).unwrap();
+        }
+        let router = spec6::router(Arc::new(FlowService::open(host.clone(), &folder)));
+        for request in with_ending(&case, "request") {
+            let came = answer(&router, &fs::read_to_string(&request).unwrap()).await;
+            assert!(!came.contains(scratch.path().to_str().unwrap()), "the place of the folder is told: {came}");
+            let golden = request.with_extension("response");
+            let mut expected = fs::read_to_string(&golden).unwrap_or_default();
+            if std::env::var_os("BLESS").is_some() && expected != came {
+                fs::write(&golden, &came).unwrap();
+                expected.clone_from(&came);
+            }
+            if expected != came {
+                wrong.push(format!("{}:\n{came}", golden.display()));
+            }
+            count += 1;
+        }
+    }
+    assert!(count >= 20, "only {count} requests");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whoever creates a flow has it for everybody: two at a time create it once.
+#[tokio::test]
+async fn of_two_who_create_one_flow_one_is_refused() {
+    let scratch = tempfile::tempdir().unwrap();
+    let host = Host::builder().without_cache().instances(2).build().unwrap();
+    let router = spec6::router(Arc::new(FlowService::open(host, scratch.path().join("flows"))));
+    let create = "POST /api/create_flow\n\n{ \"flow\": { \"name\": \"a\", \"steps\": [{ \"id\": \"x\", \"tool\": \"control.noop\" }] } }";
+    let (one, other) = tokio::join!(answer(&router, create), answer(&router, create));
+    let mut told = [&one[..3], &other[..3]];
+    told.sort_unstable();
+    assert_eq!(told, ["201", "409"], "{one}{other}");
+}

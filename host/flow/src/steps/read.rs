@@ -1,0 +1,170 @@
+//! The steps dialect as it is written: a tree in, its steps out; unknown keys and wrong types are findings.
+
+use std::collections::{HashMap, HashSet};
+
+use super::reference::is_word;
+use crate::{
+    diagnostic::Findings,
+    fields::{entries, is_flow_name, known, known_or, list, map, required, shown, text},
+    habits,
+    read::is_id,
+    yaml::{Kind, Span, Tree},
+};
+
+/// A flow as it is written.
+pub(super) struct RawSteps<'t> {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    /// What the caller has to give.
+    pub(super) inputs: Vec<String>,
+    pub(super) steps: Vec<RawStep<'t>>,
+    pub(super) output: Option<&'t Tree>,
+    pub(super) head: Span,
+}
+
+/// A step as it is written.
+pub(super) struct RawStep<'t> {
+    pub(super) id: String,
+    pub(super) id_span: Span,
+    pub(super) tool: (String, Span),
+    pub(super) params: Option<&'t Tree>,
+    pub(super) grants: Option<&'t Tree>,
+    pub(super) save_as: Option<(String, Span)>,
+}
+
+impl RawSteps<'_> {
+    /// Whether every step has an id of its own.
+    pub(super) fn has_ids(&self) -> bool {
+        let mut ids = HashSet::new();
+        self.steps.iter().all(|step| !step.id.is_empty() && ids.insert(step.id.as_str()))
+    }
+}
+
+impl RawStep<'_> {
+    /// Under which name later steps find the result.
+    pub(super) fn saved_as(&self) -> &str {
+        self.save_as.as_ref().map_or(&self.id, |(name, _)| name)
+    }
+}
+
+const TOP: [&str; 5] = ["name", "description", "inputs", "steps", "output"];
+const STEP: [&str; 5] = ["id", "tool", "params", "save_as", "grants"];
+/// What tells a step of this dialect from one of others.
+const OWN: [&str; 3] = ["tool", "params", "save_as"];
+/// Keys of a step elsewhere, and here.
+const RENAMED: [(&str, &str); 8] = [
+    ("type", "tool"),
+    ("name", "id"),
+    ("input", "params"),
+    ("inputs", "params"),
+    ("args", "params"),
+    ("with", "params"),
+    ("saveAs", "save_as"),
+    ("output", "save_as"),
+];
+
+/// Whether a text is written in this dialect: `steps` with tools at its top, and neither `flow` nor `nodes`.
+pub(crate) fn is_steps(tree: &Tree) -> bool {
+    let Some(steps) = tree.member("steps") else { return false };
+    let is_own = |step: &Tree| OWN.iter().any(|key| step.member(key).is_some());
+    let none = matches!(&steps.kind, Kind::List(items) if items.is_empty());
+    let elsewhere = ["flow", "nodes"].iter().any(|key| tree.member(key).is_some());
+    !elsewhere && (none || steps.items().iter().any(is_own))
+}
+
+/// Reads a flow.
+pub(super) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawSteps<'t> {
+    known(entries(tree, "a flow", findings), &TOP, findings);
+    let (name, name_span) = required(tree, "name", "flow", findings);
+    if tree.member("name").is_some_and(|name| name.text().is_some()) && !is_flow_name(&name) {
+        let help = Some("use letters, digits, `_` and `-`, at most 64".into());
+        findings.error("bad_name", name_span, format!("`{}` is not a flow's name", shown(&name)), help);
+    }
+    let written = list(tree, "steps", findings);
+    if let (Some(steps), true) = (tree.member("steps"), written.is_empty()) {
+        let help = "write `steps:` and a list of `{ id, tool, params }`";
+        findings.error("no_steps", steps.span, "the flow has no steps", Some(help.into()));
+    }
+    let steps: Vec<_> = written.iter().filter_map(|step| read_step(step, findings)).collect();
+    check_names(&steps, findings);
+    RawSteps {
+        name,
+        description: text_or_null(tree, "description", findings).map(|(text, _)| text),
+        inputs: read_inputs(tree, findings),
+        steps,
+        output: tree.member("output").filter(|output| !is_null(output)),
+        head: tree.span,
+    }
+}
+
+fn read_inputs(tree: &Tree, findings: &mut Findings<'_>) -> Vec<String> {
+    let mut inputs: Vec<String> = Vec::new();
+    for item in list(tree, "inputs", findings) {
+        let Some(name) = item.text() else {
+            let message = format!("`inputs` lists names, this is {}", item.type_name());
+            findings.error("wrong_type", item.span, message, Some("write `inputs: [start_date, end_date]`".into()));
+            continue;
+        };
+        if !is_word(name) {
+            let help = Some("use letters, digits, `_` and `-`, so that `$inputs.…` can name it".into());
+            findings.error("bad_name", item.span, format!("`{}` is not an input's name", shown(name)), help);
+        } else if inputs.iter().any(|known| known == name) {
+            let help = Some("leave one of them out".into());
+            findings.error("duplicate_input", item.span, format!("the input `{name}` stands twice"), help);
+        } else {
+            inputs.push(name.to_owned());
+        }
+    }
+    inputs
+}
+
+fn read_step<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawStep<'t>> {
+    if !matches!(tree.kind, Kind::Map(_)) {
+        let message = format!("a step is a map, this is {}", tree.type_name());
+        findings.error("wrong_type", tree.span, message, Some("write `{ id: …, tool: … }`".into()));
+        return None;
+    }
+    known_or(entries(tree, "a step", findings), &STEP, |entry| habits::renamed(entry, &RENAMED), findings);
+    let (id, id_span) = required(tree, "id", "step", findings);
+    if tree.member("id").is_some_and(|id| id.text().is_some()) && !is_id(&id) {
+        let help = Some("begin with a letter or `_`, go on with letters, digits, `_`, `-`, at most 64".into());
+        findings.error("bad_id", id_span, format!("`{}` is not the id of a step", shown(&id)), help);
+    }
+    let save_as = text_or_null(tree, "save_as", findings);
+    if let Some((name, span)) = save_as.as_ref().filter(|(name, _)| !is_flow_name(name)) {
+        let help = Some("use letters, digits, `_` and `-`, at most 64".into());
+        findings.error("bad_name", *span, format!("`{}` is not a name to save under", shown(name)), help);
+    }
+    let given = |key: &str| tree.member(key).filter(|member| !is_null(member)).map(|_| key.to_owned());
+    let mut map_of = |key: &str| given(key).and_then(|key| map(tree, &key, findings));
+    let (params, grants) = (map_of("params"), map_of("grants"));
+    let tool = required(tree, "tool", "step", findings);
+    Some(RawStep { id, id_span, tool, params, grants, save_as })
+}
+
+/// Ids stand once. A name may be saved under again, which hides what was there before: that is worth a warning.
+fn check_names(steps: &[RawStep<'_>], findings: &mut Findings<'_>) {
+    let (mut ids, mut saved) = (HashSet::new(), HashMap::new());
+    for step in steps.iter().filter(|step| !step.id.is_empty()) {
+        if !ids.insert(step.id.as_str()) {
+            let help = Some("give one of them another id".into());
+            findings.error("duplicate_id", step.id_span, format!("two steps are called `{}`", shown(&step.id)), help);
+        } else if let Some(before) = saved.insert(step.saved_as(), &step.id) {
+            let name = shown(step.saved_as());
+            let span = step.save_as.as_ref().map_or(step.id_span, |(_, span)| *span);
+            let message =
+                format!("`$ctx.{name}` is saved by `{}` already, and is this step's result from here on", before);
+            findings.warning("saved_again", span, message, Some("save under another name to keep both".into()));
+        }
+    }
+}
+
+/// A member that is a text; one that is null is as good as none.
+fn text_or_null(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<(String, Span)> {
+    tree.member(key).filter(|member| !is_null(member))?;
+    text(tree, key, findings)
+}
+
+fn is_null(tree: &Tree) -> bool {
+    matches!(&tree.kind, Kind::Scalar(json) if json.is_null())
+}

@@ -1,0 +1,159 @@
+//! What references stand for at a place of a flow: bindings, as the graph dialect would write them.
+
+use std::collections::HashMap;
+
+use flowcell_contract::{Json, Mark, MarkKind};
+
+use super::{
+    read::{RawStep, RawSteps},
+    reference::{self, Reference, Root},
+};
+use crate::{
+    diagnostic::{Findings, did_you_mean},
+    fields::shown,
+    input::{OpenMarks, below},
+    literal,
+    yaml::{Entry, Kind, Span, Tree},
+};
+
+/// Names among which a misspelt one is looked for.
+const NAMES: usize = 1_000;
+
+/// Which steps save under which name, in their order.
+pub(super) struct Saved<'a>(HashMap<&'a str, Vec<usize>>);
+
+impl<'a> Saved<'a> {
+    pub(super) fn new(flow: &'a RawSteps<'a>) -> Saved<'a> {
+        let mut saved = HashMap::<_, Vec<_>>::new();
+        for (index, step) in flow.steps.iter().enumerate() {
+            saved.entry(step.saved_as()).or_default().push(index);
+        }
+        Saved(saved)
+    }
+
+    fn by(&self, name: &str) -> &[usize] {
+        self.0.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// From where references are looked up: before a step, or after all of them.
+pub(super) struct View<'a> {
+    pub(super) flow: &'a RawSteps<'a>,
+    pub(super) saved: &'a Saved<'a>,
+    /// Steps before the place.
+    pub(super) before: usize,
+}
+
+impl View<'_> {
+    /// A value with its references as bindings, and everything else meaning itself.
+    pub(super) fn value(&self, tree: &Tree, marks: &OpenMarks<'_>, findings: &mut Findings<'_>) -> Tree {
+        let is_evaluated = |(mark, rest): &(&Mark, &[_])| {
+            rest.is_empty() && matches!(mark.kind, MarkKind::Condition | MarkKind::Template)
+        };
+        let kind = match &tree.kind {
+            Kind::Scalar(Json::String(text)) => match reference::parse(text) {
+                Some(reference) => Kind::Scalar(self.expression(&reference, text, tree.span, findings)),
+                None if marks.iter().any(is_evaluated) => tree.kind.clone(),
+                None => Kind::Scalar(literal::escaped(text).into()),
+            },
+            _ if marks.iter().any(is_evaluated) => tree.kind.clone(),
+            Kind::Scalar(_) => tree.kind.clone(),
+            Kind::List(items) => {
+                let marks = below(marks, "*");
+                Kind::List(items.iter().map(|item| self.value(item, &marks, findings)).collect())
+            }
+            Kind::Map(entries) => {
+                let member = |entry: &Entry| {
+                    let value = self.value(&entry.value, &below(marks, &entry.key), findings);
+                    Entry { key: entry.key.clone(), key_span: entry.key_span, value }
+                };
+                Kind::Map(entries.iter().map(member).collect())
+            }
+        };
+        Tree { span: tree.span, kind }
+    }
+
+    /// The binding that a reference stands for; null, and a finding, if it stands for nothing.
+    fn expression(&self, found: &Reference<'_>, text: &str, span: Span, findings: &mut Findings<'_>) -> Json {
+        let (base, is_there) = match found.root {
+            Root::Inputs => (input_path(found.name), self.input(found.name, span, findings)),
+            Root::Ctx => match self.saved(found.name, span, findings) {
+                Some(step) => (node_path(step), true),
+                None => return Json::Null,
+            },
+        };
+        let path = base + &found.subscripts();
+        if is_there && found.path.is_empty() {
+            return whole(&path).into();
+        }
+        // A null that is there is a value, and what is not there is named as the flow names it.
+        whole(&format!("{path} if {path} is defined else none | required(\"{text}\")")).into()
+    }
+
+    /// Whether every caller has to give an input. Others may: then the run fails for those who do not.
+    fn input(&self, name: &str, span: Span, findings: &mut Findings<'_>) -> bool {
+        let inputs = &self.flow.inputs;
+        let is_there = inputs.iter().any(|input| input == name);
+        if !is_there {
+            let message = format!("`$inputs.{}` is not among the flow's `inputs`", shown(name));
+            let help = did_you_mean(name, inputs.iter().map(String::as_str));
+            let help =
+                help.unwrap_or_else(|| format!("add `{}` to `inputs`, so that no run begins without it", shown(name)));
+            findings.warning("undeclared_input", span, message, Some(help));
+        }
+        is_there
+    }
+
+    /// The step that has saved this name last.
+    fn saved(&self, name: &str, span: Span, findings: &mut Findings<'_>) -> Option<&RawStep<'_>> {
+        let by = self.saved.by(name);
+        if let Some(last) = by[..by.partition_point(|step| *step < self.before)].last() {
+            return self.flow.steps.get(*last);
+        }
+        let (message, help) = match findings.is_full() {
+            true => Default::default(),
+            false => self.missing(name, by.first().copied()),
+        };
+        findings.error("unknown_name", span, message, help);
+        None
+    }
+
+    /// Why no step before has saved a name, of which the first that does may come later.
+    fn missing(&self, name: &str, later: Option<usize>) -> (String, Option<String>) {
+        let (written, steps) = (shown(name), &self.flow.steps);
+        let before = &steps[..self.before];
+        match (later, before.iter().find(|step| step.id == name)) {
+            (Some(own), _) if own == self.before => (format!("`$ctx.{written}` is this step's own result"), None),
+            (Some(later), _) => {
+                let message = format!("`$ctx.{written}` is saved later, by the step `{}`", steps[later].id);
+                (message, Some("move that step before this one".into()))
+            }
+            (None, Some(step)) => {
+                let message =
+                    format!("`$ctx.{written}`: the step `{written}` saves its result as `{}`", step.saved_as());
+                (message, Some(format!("write `$ctx.{}`", step.saved_as())))
+            }
+            (None, None) => {
+                let known = before.iter().take(NAMES).map(|step| step.saved_as());
+                (format!("`$ctx.{written}`: no step saves `{written}`"), did_you_mean(name, known))
+            }
+        }
+    }
+}
+
+/// The binding that a step's whole result is.
+pub(super) fn result_of(step: &RawStep<'_>) -> String {
+    whole(&node_path(step))
+}
+
+fn node_path(step: &RawStep<'_>) -> String {
+    format!("nodes[\"{}\"]", step.id)
+}
+
+fn input_path(name: &str) -> String {
+    format!("flow.input[\"{name}\"]")
+}
+
+fn whole(expression: &str) -> String {
+    format!("{{{{ {expression} }}}}")
+}

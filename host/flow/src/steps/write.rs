@@ -1,0 +1,121 @@
+//! From steps to a chain of nodes, as the graph dialect would write it.
+
+use flowcell_contract::{Catalog, Json, Lookup, Mark, TypeRef};
+
+use super::{
+    read::{RawStep, RawSteps},
+    tool,
+    view::{Saved, View, result_of},
+};
+use crate::{
+    diagnostic::Findings,
+    graph::{FlowPolicy, NodePolicy, On},
+    input::OpenMarks,
+    literal,
+    read::{RawBody, RawEdge, RawFlow, RawNode},
+    yaml::Tree,
+};
+
+/// Nodes and edges, ready to be lowered.
+pub(super) struct Written<'a> {
+    flow: &'a RawSteps<'a>,
+    schema: Tree,
+    nodes: Vec<WrittenNode>,
+    output: Option<Tree>,
+}
+
+struct WrittenNode {
+    type_name: String,
+    input: Tree,
+}
+
+impl<'a> Written<'a> {
+    /// Writes all steps. What refers to nothing is a finding.
+    pub(super) fn new(flow: &'a RawSteps<'a>, catalog: &Catalog, findings: &mut Findings<'_>) -> Written<'a> {
+        let saved = Saved::new(flow);
+        let mut nodes = Vec::new();
+        for (index, step) in flow.steps.iter().enumerate() {
+            let (tool, span) = (&step.tool.0, step.tool.1);
+            let named = (!tool.is_empty()).then(|| tool::type_name(tool, span, catalog, findings)).flatten();
+            // A step without a known tool is told once.
+            let type_name = named.unwrap_or_default();
+            let marks = marks(&type_name, catalog);
+            let marks: OpenMarks<'_> = marks.iter().map(|mark| (mark, mark.path.as_slice())).collect();
+            let view = View { flow, saved: &saved, before: index };
+            let input = match step.params {
+                Some(params) => view.value(params, &marks, findings),
+                None => literal::map(step.id_span, []),
+            };
+            nodes.push(WrittenNode { type_name, input });
+        }
+        let view = View { flow, saved: &saved, before: flow.steps.len() };
+        let output = match (flow.output, flow.steps.last()) {
+            (Some(output), _) => Some(view.value(output, &Vec::new(), findings)),
+            (None, Some(last)) => Some(literal::text(result_of(last), last.id_span)),
+            (None, None) => None,
+        };
+        Written { flow, schema: schema(flow), nodes, output }
+    }
+
+    /// The flow as the graph dialect would have it.
+    pub(super) fn flow(&self) -> RawFlow<'_> {
+        let steps = &self.flow.steps;
+        RawFlow {
+            name: self.flow.name.clone(),
+            version: None,
+            description: self.flow.description.clone(),
+            input: None,
+            input_schema: Some(&self.schema),
+            outputs: self.output.as_ref(),
+            policy: FlowPolicy::default(),
+            nodes: steps.iter().zip(&self.nodes).map(|(step, node)| raw_node(step, node)).collect(),
+            edges: steps.windows(2).map(|pair| raw_edge(&pair[0], &pair[1])).collect(),
+            head: self.flow.head,
+        }
+    }
+}
+
+fn raw_node<'s>(step: &'s RawStep<'_>, node: &'s WrittenNode) -> RawNode<'s> {
+    RawNode {
+        id: step.id.clone(),
+        id_span: step.id_span,
+        type_name: node.type_name.clone(),
+        type_span: step.tool.1,
+        input: Some(&node.input),
+        config: None,
+        prompt_file: None,
+        when: None,
+        join: None,
+        policy: NodePolicy::default(),
+        grants: step.grants,
+        body: RawBody::None,
+        body_span: step.id_span,
+        body_output: None,
+        inside: None,
+    }
+}
+
+fn raw_edge<'s>(from: &RawStep<'_>, to: &RawStep<'_>) -> RawEdge<'s> {
+    let end = |step: &RawStep<'_>| (step.id.clone(), step.id_span);
+    RawEdge { from: end(from), to: end(to), on: On::Success, when: None, span: to.id_span }
+}
+
+/// Every input is required, whatever it is; there may be more.
+fn schema(flow: &RawSteps<'_>) -> Tree {
+    let names = flow.inputs.iter().map(|name| Json::from(name.as_str()));
+    let anything = flow.inputs.iter().map(|name| (name.as_str(), Json::object::<&str>([])));
+    let schema = Json::object([
+        ("type", Json::from("object")),
+        ("required", Json::array(names)),
+        ("properties", Json::object(anything)),
+    ]);
+    literal::tree(&schema, flow.head)
+}
+
+/// The marks of a node type: a field that it evaluates itself is handed to it as it is written.
+fn marks(type_name: &str, catalog: &Catalog) -> Vec<Mark> {
+    match catalog.lookup(&TypeRef::parse(type_name)) {
+        Lookup::Found(kind) => kind.marks.clone(),
+        _ => Vec::new(),
+    }
+}

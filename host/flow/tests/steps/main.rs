@@ -1,0 +1,223 @@
+//! Flows of the steps dialect: `steps/invalid/*` beside what is found in them, `steps/valid/*` beside the graph that they are
+//! lowered to. `BLESS=1` writes the goldens anew.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use flowcell_contract::{Catalog, Digest, Json, Manifest};
+use flowcell_flow::{Checked, Diagnostic, Graph, NoFiles, Severity, Source, about, steps::step_label};
+use proptest::prelude::*;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/steps").join(name)
+}
+
+fn catalog() -> Catalog {
+    let mut catalog = Catalog::default();
+    for (pack, digest) in [("pack.yaml", "00"), ("another-pack.yaml", "01")] {
+        let manifest = fs::read_to_string(folder(pack)).unwrap();
+        catalog.add(Manifest::parse(&manifest).unwrap(), &Digest(digest.into()));
+    }
+    catalog
+}
+
+fn load(path: &Path) -> Checked {
+    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+    flowcell_flow::load(&Source { name, text: fs::read_to_string(path).unwrap() }, &catalog(), &NoFiles)
+}
+
+fn load_text(text: String) -> Checked {
+    flowcell_flow::load(&Source { name: "flow.json".into(), text }, &catalog(), &NoFiles)
+}
+
+fn cases(name: &str) -> Vec<PathBuf> {
+    let mut cases: Vec<_> = fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.retain(|path| path.extension().is_some_and(|extension| extension == "yaml" || extension == "json"));
+    cases.sort();
+    cases
+}
+
+fn compare(golden: &Path, given: &str) -> Option<String> {
+    let mut expected = fs::read_to_string(golden).unwrap_or_default();
+    if std::env::var_os("BLESS").is_some() && expected != given {
+        fs::write(golden, given).unwrap();
+        given.clone_into(&mut expected);
+    }
+    (expected != given).then(|| format!("{}:\n{given}", golden.display()))
+}
+
+fn printed(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.iter().map(|finding| format!("{finding}\n\n")).collect()
+}
+
+/// Results of steps by their id, and an input of the caller's.
+fn roots(graph: &Graph) -> Json {
+    let result =
+        |id: &str| Json::parse(&format!(r#"{{ "text": "of {id}", "rows": [{{ "text": "row of {id}" }}] }}"#)).unwrap();
+    let nodes = graph.nodes.iter().map(|node| (node.id.to_string(), result(node.id.as_str())));
+    let input = Json::parse(r#"{ "start_date": "monday", "end_date": null, "day": 1, "name": "Ada" }"#).unwrap();
+    Json::object([("nodes", Json::object(nodes)), ("flow", Json::object([("input", input)]))])
+}
+
+/// Everything of a graph that the dialect decides, and what a run would hand to its nodes.
+fn described(graph: &Graph) -> String {
+    let mut text = String::new();
+    let schema = graph.input_schema.clone().map(Json::from).unwrap_or_default();
+    writeln!(text, "{} {:?}\ninputSchema {schema}", graph.name, graph.description).unwrap();
+    for edge in &graph.edges {
+        writeln!(text, "{} -> {} {:?}", graph.node(edge.from).id, graph.node(edge.to).id, edge.on).unwrap();
+    }
+    let roots = roots(graph);
+    for node in &graph.nodes {
+        let references: Vec<_> = node.input.references.iter().map(|reference| format!("{reference:?}")).collect();
+        writeln!(text, "\n{}: {} {:?}", node.id, node.node_type.name, step_label(node).unwrap()).unwrap();
+        writeln!(text, "  reads {}", references.join(" ")).unwrap();
+        writeln!(text, "  given {}", node.input.expr.render(&roots).unwrap()).unwrap();
+        writeln!(text, "  grants {}", serde_json::to_string(&node.grants).unwrap()).unwrap();
+    }
+    writeln!(text, "\noutput {}", graph.outputs.as_ref().unwrap().expr.render(&roots).unwrap()).unwrap();
+    text
+}
+
+#[test]
+fn bad_flows_are_told_what_is_wrong() {
+    let mut wrong = Vec::new();
+    for case in cases("invalid") {
+        let checked = load(&case);
+        assert!(!checked.diagnostics.is_empty(), "{} has no finding", case.display());
+        let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+        assert_eq!(checked.graph.is_none(), errors, "{}", case.display());
+        wrong.extend(compare(&case.with_extension("err"), &printed(&checked.diagnostics)));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn good_flows_become_these_graphs() {
+    let mut wrong = Vec::new();
+    for case in cases("valid") {
+        let checked = load(&case);
+        assert_eq!(printed(&checked.diagnostics), "", "{}", case.display());
+        wrong.extend(compare(&case.with_extension("txt"), &described(&checked.graph.unwrap())));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_missing_is_named_as_the_flow_names_it() {
+    let flow = |reference: &str| {
+        let text = format!(
+            r#"{{ "name": "a", "steps": [{{ "id": "one", "tool": "desk.note" }},
+               {{ "id": "two", "tool": "desk.note", "params": {{ "x": "{reference}" }} }}] }}"#
+        );
+        load_text(text).graph.unwrap()
+    };
+    let roots = Json::parse(r#"{ "nodes": { "one": { "null": null, "rows": [] } }, "flow": { "input": { "a": 1 } } }"#);
+    let given = |reference: &str| flow(reference).nodes[1].input.expr.render(roots.as_ref().unwrap());
+    for reference in ["$ctx.one.nothing", "$ctx.one.null.more", "$ctx.one.rows.0", "$inputs.b", "$inputs.a.deeper"] {
+        let error = given(reference).unwrap_err();
+        assert!(error.message.contains(&format!("`{reference}`")), "{reference}: {error}");
+    }
+    assert_eq!(given("$ctx.one.null").unwrap().to_text(), r#"{"x":null}"#);
+    assert_eq!(given("$inputs.a").unwrap().to_text(), r#"{"x":1}"#);
+}
+
+/// A name that is saved under again means the later result from then on.
+#[test]
+fn the_later_of_two_results_of_one_name_counts() {
+    let checked = load(&folder("invalid/warnings.yaml"));
+    let graph = checked.graph.unwrap();
+    let roots = Json::parse(r#"{ "nodes": { "a": 1, "b": 2 }, "flow": { "input": {} } }"#).unwrap();
+    assert_eq!(graph.nodes[1].input.expr.render(&roots).unwrap().to_text(), r#"{"x":1}"#);
+    assert_eq!(graph.outputs.unwrap().expr.render(&roots).unwrap().to_text(), "2");
+}
+
+#[test]
+fn a_flow_says_its_name() {
+    let said = about(&Source { name: "x.json".into(), text: fs::read_to_string(folder("valid/report.json")).unwrap() });
+    assert_eq!((said.name.as_deref(), said.description.is_some()), (Some("report"), true));
+}
+
+/// The largest flows there may be, and larger ones, are checked in a time that does not grow with the square of them.
+#[test]
+fn large_flows_are_checked() {
+    let chain = |count: usize, reference: &str| -> String {
+        let step = |n: usize| format!("  - {{ id: s{n}, tool: desk.note, params: {{ x: {reference} }} }}\n");
+        let steps: String = (0..count).map(step).collect();
+        format!("name: chain\nsteps:\n  - {{ id: first, tool: desk.note }}\n{steps}")
+    };
+    for (text, sound) in [
+        (chain(9_000, "$ctx.first"), true),
+        (chain(11_000, "$ctx.first"), false),
+        (chain(9_000, "$ctx.frist"), false),
+        (chain(1, &format!("[{}]", "$ctx.first.a, ".repeat(50_000))), true),
+    ] {
+        let checked = load_text(text);
+        assert_eq!(checked.graph.is_some(), sound, "{}", printed(&checked.diagnostics));
+    }
+}
+
+/// A value of any shape whose texts are likely to mean something elsewhere.
+fn literals() -> impl Strategy<Value = serde_json::Value> {
+    let text = "[{}%#$.\"'\\\\a-c \n]{0,12}".prop_filter("a reference", |text: &String| !text.starts_with('$'));
+    let leaf = prop_oneof![
+        text.prop_map(serde_json::Value::from),
+        any::<i64>().prop_map(serde_json::Value::from),
+        any::<bool>().prop_map(serde_json::Value::from),
+        Just(serde_json::Value::Null),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),
+            prop::collection::btree_map("[a-z{}$.]{1,6}", inner, 0..4)
+                .prop_map(|members| serde_json::Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn literals_mean_themselves(params in prop::collection::btree_map("[a-z{}$.]{1,6}", literals(), 0..4), output in literals()) {
+        prop_assume!(!output.is_null());
+        let params: serde_json::Map<_, _> = params.into_iter().collect();
+        let flow = serde_json::json!({
+            "name": "literals", "steps": [{ "id": "a", "tool": "desk.note", "params": params.clone() }], "output": output.clone(),
+        });
+        let checked = load_text(flow.to_string());
+        prop_assert_eq!(printed(&checked.diagnostics), "");
+        let graph = checked.graph.unwrap();
+        let given = graph.nodes[0].input.expr.render(&flowcell_expr::NoRoots).unwrap();
+        prop_assert_eq!(given.to_serde(), serde_json::Value::Object(params));
+        let given = graph.outputs.unwrap().expr.render(&flowcell_expr::NoRoots).unwrap();
+        prop_assert_eq!(given.to_serde(), output);
+    }
+
+    #[test]
+    fn no_mutation_of_a_flow_makes_the_checker_panic(case in 0..16usize, at in any::<prop::sample::Index>(), with in "[a-zé${}\\[\\]:,\"'=~/. \t\r\n-]{0,6}") {
+        let cases = [cases("valid"), cases("invalid")].concat();
+        let mut text: Vec<char> = fs::read_to_string(&cases[case % cases.len()]).unwrap().chars().collect();
+        let at = at.index(text.len());
+        text.splice(at..(at + 3).min(text.len()), with.chars());
+        let text: String = text.into_iter().collect();
+        prop_assert_eq!(load_text(text.clone()).diagnostics, load_text(text).diagnostics);
+    }
+}
+
+#[test]
+fn short_names_are_plain_and_stand_once_in_a_pack() {
+    let manifest = |nodes: &str| Manifest::parse(&format!("name: a\nversion: 1.0.0\nnodes:\n{nodes}"));
+    let node = |name: &str, short: &str| format!("  - {{ type: a.{name}, shortName: \"{short}\", title: A }}\n");
+    assert!(manifest(&(node("x", "one") + &node("y", "two"))).is_ok());
+    let refused = |nodes: &str| manifest(nodes).unwrap_err().message;
+    assert_eq!(refused(&(node("x", "one") + &node("y", "one"))), "two node types have the short name `one`");
+    for short in ["", "a.b", "two words", "ä", &"x".repeat(65)] {
+        assert!(refused(&node("x", short)).contains("is no short name"), "{short}");
+    }
+}
