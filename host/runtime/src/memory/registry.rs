@@ -7,11 +7,14 @@ use flowcell_contract::{Json, Tenant};
 use super::lock;
 use crate::ports::{Registered, Registry, StoreError};
 
+/// Tenant, kind and key.
+type Place = (Tenant, String, String);
+
 /// What is registered is gone with the process.
 #[derive(Default)]
-pub struct MemoryRegistry(Mutex<BTreeMap<(Tenant, String, String), (Json, u64)>>);
+pub struct MemoryRegistry(Mutex<BTreeMap<Place, (Json, u64)>>);
 
-type Found<'a> = (&'a (Tenant, String, String), &'a (Json, u64));
+type Found<'a> = (&'a Place, &'a (Json, u64));
 
 fn found(((_, _, key), (value, version)): Found<'_>) -> Registered {
     Registered { key: key.clone(), value: value.clone(), version: *version }
