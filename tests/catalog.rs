@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use flowcell_contract::Manifest;
 
-const TYPES: [&str; 34] = [
+const TYPES: [&str; 38] = [
     "agent.classify",
     "agent.coder",
     "agent.plan",
@@ -33,6 +33,10 @@ const TYPES: [&str; 34] = [
     "data.set",
     "data.template",
     "data.validate",
+    "file.list",
+    "file.read",
+    "file.write",
+    "http.request",
     "report.fetch_dummy_data",
     "report.summarize_text",
     "system.cache.get",
@@ -46,7 +50,7 @@ const TYPES: [&str; 34] = [
 fn manifests() -> Vec<Manifest> {
     let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes");
     let read = |pack: &str| Manifest::parse(&fs::read_to_string(nodes.join(pack).join("node.yaml")).unwrap()).unwrap();
-    ["agent", "control", "data", "examples/report", "system"].map(read).into()
+    ["agent", "control", "data", "examples/report", "file", "http", "system"].map(read).into()
 }
 
 #[test]

@@ -111,12 +111,18 @@ pub(crate) struct PackArgs {
     /// Let nodes reach this private address if their flow grants it, such as 127.0.0.1:8080 or 10.0.0.0/8; may be repeated
     #[arg(long, value_name = "ADDRESS", env = "FLOWCELL_ALLOW_PRIVATE", value_delimiter = ',')]
     allow_private: Vec<AddressRange>,
+    /// Let nodes read and write files in this folder if their flow grants it
+    #[arg(long, value_name = "DIR", env = "FLOWCELL_FILES", value_hint = ValueHint::DirPath)]
+    files: Option<PathBuf>,
     /// Which models nodes may reach: a YAML file; by default `providers.yaml` in `flowcell` of the user's folder for settings
     #[arg(long, value_name = "FILE", env = "FLOWCELL_PROVIDERS", value_hint = ValueHint::FilePath)]
     providers: Option<PathBuf>,
     /// Which MCP servers agents may have tools of: a YAML file; by default `mcp.yaml` beside `providers.yaml`
     #[arg(long, value_name = "FILE", env = "FLOWCELL_MCP", value_hint = ValueHint::FilePath)]
     mcp: Option<PathBuf>,
+    /// Where secrets are that nodes may have sent: a YAML file; by default `secrets.yaml` beside `providers.yaml`
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_SECRETS", value_hint = ValueHint::FilePath)]
+    secrets: Option<PathBuf>,
     /// Let no call of these capabilities leave, but answer it with a stand-in: http, model, tools, or all
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     simulate: Vec<Simulated>,
@@ -173,11 +179,17 @@ impl PackArgs {
         if simulates(Simulated::Tools) {
             builder = builder.simulates_tools();
         }
+        if let Some(folder) = &self.files {
+            builder = builder.files(folder);
+        }
         if let Some(file) = self.providers.clone().or_else(|| own_setting("providers.yaml")) {
             builder = builder.providers_file(file);
         }
         if let Some(file) = self.mcp.clone().or_else(|| own_setting("mcp.yaml")) {
             builder = builder.mcp_file(file);
+        }
+        if let Some(file) = self.secrets.clone().or_else(|| own_setting("secrets.yaml")) {
+            builder = builder.secrets_file(file);
         }
         self.packs.iter().fold(builder, |builder, path| builder.packs(path))
     }

@@ -10,7 +10,10 @@ use flowcell_contract::Json;
 use flowcell_flow::{Files, Source, Start, graph::Graph};
 use serde::{Deserialize, Serialize};
 
-use crate::{folder::Folder, granted, policy::Policy};
+use crate::{
+    folder::Folder,
+    granted::{self, Granting},
+};
 
 /// Everything that a flow was checked from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,13 +51,13 @@ pub(crate) struct Reading<'a> {
     agents: RefCell<BTreeMap<String, (String, String)>>,
     /// The capabilities that can be granted.
     capabilities: Vec<String>,
-    policy: Arc<Policy>,
+    granting: Granting,
 }
 
 impl<'a> Reading<'a> {
-    pub(crate) fn of(folder: &'a Folder, capabilities: Vec<String>, policy: Arc<Policy>) -> Reading<'a> {
+    pub(crate) fn of(folder: &'a Folder, capabilities: Vec<String>, granting: Granting) -> Reading<'a> {
         let (files, flows, agents) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Reading { folder, files, flows, agents, capabilities, policy }
+        Reading { folder, files, flows, agents, capabilities, granting }
     }
 
     /// What the flow was checked from.
@@ -101,8 +104,7 @@ impl Files for Reading<'_> {
     }
 
     fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
-        granted::check(capability, item)?;
-        self.policy.check_grant(capability, item)
+        granted::check(&self.granting, capability, item)
     }
 }
 

@@ -1,17 +1,39 @@
 //! Grants as flows write them, looked at before anything runs.
 
-use flowcell_contract::Json;
-use flowcell_services::{egress::OriginGrants, http, model};
+use std::sync::Arc;
 
-use crate::tools;
+use flowcell_contract::{Json, Tenant};
+use flowcell_services::{
+    egress::OriginGrants,
+    files::{self, FileGrants},
+    http, model,
+    secrets::{self, OperatorSecrets, SecretGrant},
+};
+
+use crate::{policy::Policy, tools};
 
 /// Capabilities that need no grant, and may have one.
 pub(crate) const ALWAYS: [&str; 5] = ["log", "metrics", "state", "cache", "agent"];
 
+/// Who looks at grants: a tenant with secrets.
+pub(crate) struct Granting {
+    pub(crate) tenant: Tenant,
+    pub(crate) secrets: OperatorSecrets,
+    /// What the operator lets the tenant grant.
+    pub(crate) policy: Arc<Policy>,
+}
+
 /// What is wrong about one item of a grant. Of a capability that somebody else brought nothing is known here.
-pub(crate) fn check(capability: &str, item: &Json) -> Result<(), String> {
+pub(crate) fn check(by: &Granting, capability: &str, item: &Json) -> Result<(), String> {
+    check_form(by, capability, item)?;
+    by.policy.check_grant(capability, item)
+}
+
+fn check_form(by: &Granting, capability: &str, item: &Json) -> Result<(), String> {
     match capability {
         http::INTERFACE => OriginGrants::parse(item).map(drop),
+        files::INTERFACE => FileGrants::parse(item).map(drop),
+        secrets::GRANT => by.secrets.check(&by.tenant, &SecretGrant::parse(item)?),
         model::INTERFACE => pattern(item, "anthropic/*").and_then(|text| match text.contains(['/', '*']) {
             true => Ok(()),
             false => Err(format!("`{text}` names no model: a pattern is of provider and model, such as `{text}/*`")),

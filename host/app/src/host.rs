@@ -34,6 +34,7 @@ use flowcell_services::{
     client::Client,
     egress::Egress,
     mcp::McpTools,
+    secrets::{self, OperatorSecrets},
     webhook::{SigningKey, Webhook},
 };
 
@@ -43,7 +44,7 @@ use crate::{
     content::Reading,
     error::{Error, LoadError, StartError},
     folder::{Folder, read_source},
-    granted,
+    granted::{self, Granting},
     loaded::{CheckedFlow, LoadedFlow},
     policy::Policy,
     projection::OfLabels,
@@ -79,6 +80,8 @@ struct Shared {
     /// The runs that other processes watch.
     watched: Watched,
     egress: Egress,
+    /// The secrets of the operator.
+    secrets: OperatorSecrets,
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
     /// Its share of a store, if it is one of several processes.
@@ -373,7 +376,10 @@ impl Host {
         let sound = diagnostics.is_empty();
         let mut capabilities: Vec<_> = self.capabilities(&folder).keys().map(|name| name.to_string()).collect();
         capabilities.extend(granted::ALWAYS.map(str::to_owned));
-        let reading = Reading::of(&folder, capabilities, self.policy.clone());
+        capabilities.push(secrets::GRANT.to_owned());
+        let granting =
+            Granting { tenant: self.tenant.clone(), secrets: self.shared.secrets.clone(), policy: self.policy.clone() };
+        let reading = Reading::of(&folder, capabilities, granting);
         let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
         let graph = checked.graph.filter(|_| sound);
         diagnostics.extend(checked.diagnostics);

@@ -1,7 +1,7 @@
 //! What an operator lets a tenant do: the most that its flows may grant, the packs that they may bring, and how much there
 //! may be of it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell_contract::Json;
 use flowcell_services::pattern;
@@ -30,11 +30,9 @@ impl Policy {
         let Some(most) = grants.get(capability) else {
             return Err("the operator lets no flow of this tenant grant it".into());
         };
-        let text = item.as_str().map_or_else(|| item.to_text(), str::to_owned);
         // A pattern that matches another one as text matches whatever that one does: its star takes in the other's.
-        if most.iter().any(|pattern| pattern::matches(pattern, &text)) {
-            return Ok(());
-        }
+        let allowed = |text: &String| most.iter().any(|pattern| pattern::matches(pattern, text));
+        let Some(text) = texts(item).into_iter().find(|text| !allowed(text)) else { return Ok(()) };
         let most: Vec<_> = most.iter().map(|pattern| format!("`{pattern}`")).collect();
         Err(format!("`{text}` is more than the operator allows this tenant: {}", most.join(", ")))
     }
@@ -43,6 +41,23 @@ impl Policy {
     pub(crate) fn allows_pack(&self, digest: &str) -> bool {
         self.packs.as_ref().is_none_or(|packs| packs.iter().any(|allowed| allowed == digest))
     }
+}
+
+/// What patterns see of an item: itself; of a secret its name; of files `read:` or `write:` and a pattern of paths.
+fn texts(item: &Json) -> Vec<String> {
+    let Json::Object(members) = item else { return vec![plain(item)] };
+    if let Some(name) = item.get("name") {
+        return vec![plain(name)];
+    }
+    let of_member = |(key, value): (&Arc<str>, &Json)| match value.as_array() {
+        Some(items) => items.iter().map(|item| format!("{key}:{}", plain(item))).collect(),
+        None => vec![format!("{key}:{}", plain(value))],
+    };
+    members.iter().flat_map(of_member).collect()
+}
+
+fn plain(item: &Json) -> String {
+    item.as_str().map_or_else(|| item.to_text(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -68,6 +83,19 @@ mod tests {
         assert!(nothing.check_grant("model", &Json::from("a/b")).is_err());
         assert!(Policy::default().check_grant("model", &Json::from("a/b")).is_ok());
         assert!(serde_json::from_str::<Policy>(r#"{ "maxRuns": 1 }"#).is_err());
+    }
+
+    #[test]
+    fn what_is_no_text_is_seen_as_one() {
+        let most = |pattern: &str| vec![pattern.to_owned()];
+        let grants = [("files".to_owned(), most("read:data/*")), ("secrets".to_owned(), most("api-*"))];
+        let policy = Policy { grants: Some(grants.into()), ..Policy::default() };
+        let allows = |capability: &str, item: &str| policy.check_grant(capability, &Json::parse(item).unwrap()).is_ok();
+        assert!(allows("files", r#"{ "read": ["data/a", "data/**"] }"#));
+        assert!(!allows("files", r#"{ "read": ["data/a", "out/b"] }"#));
+        assert!(!allows("files", r#"{ "read": "data/a", "write": "data/a" }"#));
+        assert!(allows("secrets", r#"{ "name": "api-token", "header": "x" }"#));
+        assert!(!allows("secrets", r#"{ "name": "other", "header": "api-token" }"#));
     }
 
     #[test]

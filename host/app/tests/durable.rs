@@ -35,6 +35,7 @@ fn flows() -> Vec<PathBuf> {
 fn example(folder: &Path, flow: &Path) -> Command {
     let mut command = flowcell(folder);
     let arguments = fs::read_to_string(flow.with_extension("args")).unwrap_or_default();
+    let arguments = arguments.replace("{folder}", flow.parent().unwrap().to_str().unwrap());
     command.args(["run", "--run-id", "r", "--quiet"]).arg(flow).args(arguments.split_whitespace());
     command
 }

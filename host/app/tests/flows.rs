@@ -1,4 +1,5 @@
-//! Every flow in `flows/graph/` runs as its reader would run it, and gives what is written beside it.
+//! Every flow in `flows/graph/` runs as its reader would run it, and gives what is written beside it. In `*.args`
+//! `{folder}` is the folder of the flows.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -32,6 +33,7 @@ fn every_example_gives_what_is_written_beside_it() {
     assert!(flows.len() >= 8, "only {} examples", flows.len());
     for flow in flows {
         let arguments = fs::read_to_string(flow.with_extension("args")).unwrap_or_default();
+        let arguments = arguments.replace("{folder}", folder().to_str().unwrap());
         let output = Command::new(env!("CARGO_BIN_EXE_flowcell"))
             .args(["run", "--quiet", "--store", "memory:"])
             .arg(&flow)

@@ -82,7 +82,11 @@ pub enum Arrival {
 /// | `cache` | `get` | `{ key }` | `null` or `{ value }` |
 /// | `cache` | `set` | `{ key, value, ttlMs? }` | `null` |
 /// | `http` | `send`, `start-send` | `{ method, url, headers: [[name, value]], body?, timeoutMs? }` | `{ status, headers, body? }` |
-///
+/// | `files` | `read` | `{ path, as: text }` or `{ path, as: file }` | `{ text }` or `{ file }` |
+/// | `files` | `write` | `{ path, text }` or `{ path, file }` | `{ size }` |
+/// | `files` | `list` | `{ path }` | `{ entries: [{ path, kind, size, modifiedMs }] }` |
+/// | `files` | `stat` | `{ path }` | an entry, or `null` |
+/// | `files` | `remove` | `{ path }` | whether it was there |
 /// | `model` | `generate`, `start-generate` | a request, as `model.wit` has it | a reply, as there |
 /// | `tools` | `find` | `{ patterns }` | `[{ name, tool, title?, description?, inputSchema }]` |
 /// | `tools` | `call`, `start-call` | `{ tool, input, toolUseId?, agentRunId? }` | `{ output }` |

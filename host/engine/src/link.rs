@@ -6,7 +6,7 @@ use flowcell_contract::NodeType;
 use wasmtime::component::Linker;
 
 use crate::{
-    bindings::{agent, cache, calls, context, http, log, metrics, model, queue, state, tools, types},
+    bindings::{agent, cache, calls, context, files, http, log, metrics, model, queue, state, tools, types},
     sandbox::{
         Sandbox,
         denial::{Denied, Live, Refusal},
@@ -14,11 +14,12 @@ use crate::{
 };
 
 /// The capabilities that this host has, in the order of their bits.
-pub(crate) const CAPABILITIES: [&str; 8] = ["log", "metrics", "state", "cache", "http", "model", "tools", "agent"];
+pub(crate) const CAPABILITIES: [&str; 9] =
+    ["log", "metrics", "state", "cache", "http", "model", "tools", "agent", "files"];
 
 /// A set of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Capabilities(u8);
+pub(crate) struct Capabilities(u16);
 
 impl Capabilities {
     /// How many sets there are.
@@ -87,5 +88,6 @@ fn link(engine: &wasmtime::Engine, set: Capabilities) -> wasmtime::Result<Linker
     link_capability!(&mut linker, set, model)?;
     link_capability!(&mut linker, set, tools)?;
     link_capability!(&mut linker, set, agent)?;
+    link_capability!(&mut linker, set, files)?;
     Ok(linker)
 }

@@ -19,7 +19,7 @@ use sections::Sections;
 pub(crate) use sections::validate;
 
 /// Prefixes that only the packs of this program may use.
-const RESERVED: [&str; 5] = ["control", "data", "system", "agent", "script"];
+const RESERVED: [&str; 7] = ["control", "data", "system", "agent", "script", "http", "file"];
 
 /// The longest manifest.
 const MANIFEST_BYTES: usize = 1 << 20;

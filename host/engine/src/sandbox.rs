@@ -16,6 +16,7 @@ pub(crate) mod capability;
 mod context;
 pub(crate) mod denial;
 mod deterministic;
+mod files;
 mod meter;
 mod outside;
 pub(crate) mod stdio;

@@ -23,6 +23,9 @@ use crate::{
 /// Capabilities that need no grant line.
 const GRANTED: [&str; 5] = ["log", "metrics", "state", "cache", "agent"];
 
+/// What is granted beside `http`: secrets that the host adds to requests.
+const SECRETS: &str = "secrets";
+
 /// Types of which a finding asks whether they were meant.
 const SHOWN_TYPES: usize = 4;
 
@@ -353,7 +356,7 @@ impl<'a> Lowering<'a> {
                 let help = did_you_mean(&entry.key, names);
                 let message = format!("there is no capability `{}`", shown(&entry.key));
                 findings.error("unknown_capability", entry.key_span, message, help);
-            } else if !kind.asks_for(&entry.key) {
+            } else if !kind.asks_for(&entry.key) && !(*entry.key == *SECRETS && kind.asks_for("http")) {
                 let message = format!("`{}` does not ask for `{}`", kind.name, shown(&entry.key));
                 findings.warning("unused_grant", entry.key_span, message, Some("leave it out".into()));
             }
@@ -363,7 +366,8 @@ impl<'a> Lowering<'a> {
             let needed = !request.optional && !GRANTED.contains(&&*request.name);
             if needed && !grants.covers(&request.name) {
                 let message = format!("`{}` asks for `{}`: {}", kind.name, request.name, request.reason);
-                let help = Some(format!("add `grants: {{ {}: […] }}` to the node", request.name));
+                let help =
+                    Some(format!("add `grants: {{ {}: {} }}` to the node", request.name, grant_shape(&request.name)));
                 findings.error("missing_grant", raw.type_span, message, help);
             }
         }
@@ -457,6 +461,14 @@ impl<'a> Lowering<'a> {
             }
         };
         shape.scopes.iter().enumerate().map(body).collect()
+    }
+}
+
+/// How a grant of a capability is written.
+fn grant_shape(capability: &str) -> &'static str {
+    match capability {
+        "files" => "{ read: […], write: […] }",
+        _ => "[…]",
     }
 }
 

@@ -26,7 +26,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{
     HeaderMap, Method, Request, StatusCode, Version,
     body::Incoming,
-    header::{CONTENT_LENGTH, HOST, HeaderValue},
+    header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue},
 };
 
 use self::{
@@ -186,4 +186,23 @@ impl Body {
         }
         Ok(None)
     }
+}
+
+/// These say how a message is sent, which is the host's to decide. `proxy-*` is refused beside them.
+const FORBIDDEN: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Whether a header says how a message is sent, which is the host's to decide.
+pub(crate) fn is_of_the_host(name: &HeaderName) -> bool {
+    FORBIDDEN.contains(&name.as_str()) || name.as_str().starts_with("proxy-")
 }

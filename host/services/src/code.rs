@@ -56,3 +56,14 @@ pub const MCP_TOO_LARGE: &str = "mcp_too_large";
 pub const MCP_ERROR: &str = "mcp_error";
 /// The tool ran, and says that it failed.
 pub const TOOL_FAILED: &str = "tool_failed";
+
+/// What is read as text is not UTF-8.
+pub const NOT_TEXT: &str = "not_text";
+/// A file is larger than its limit.
+pub const FILE_TOO_LARGE: &str = "file_too_large";
+/// A folder that is to be removed is not empty.
+pub const NOT_EMPTY: &str = "not_empty";
+/// The tenant has too many files, or too large ones.
+pub const QUOTA_EXCEEDED: &str = "quota_exceeded";
+/// The disk could not do it. Retryable.
+pub const FILE_FAILED: &str = "file_failed";

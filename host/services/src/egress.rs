@@ -131,6 +131,12 @@ impl Egress {
         Ok(Destination { url: parsed, origin })
     }
 
+    /// Whether nobody else can listen on the way: TLS, or a private address that the operator has listed.
+    pub(crate) fn keeps_secrets(&self, to: &Destination) -> bool {
+        to.origin.scheme == Scheme::Https
+            || literal(&to.origin.host).is_some_and(|address| address::not_public(address).is_some())
+    }
+
     /// Connects to a destination, if all its addresses are public or listed. It ends within [`CONNECT_TIMEOUT`].
     pub async fn connect(&self, to: &Destination) -> Result<Connection, Failure> {
         let origin = &to.origin;

@@ -1,33 +1,182 @@
-//! Bytes that calls bring and take as files.
+//! The capability `files`: files of a tenant, in a folder that the operator gives.
+//!
+//! | function | args | reply |
+//! |---|---|---|
+//! | `read` | `{ path, as: "text" or "file" }` | `{ text }` or `{ file }` |
+//! | `write` | `{ path, text }` or `{ path, file }` | `{ size }` |
+//! | `list` | `{ path }` | `{ entries: [{ path, kind, size, modifiedMs }] }` |
+//! | `stat` | `{ path }` | an entry, or `null` |
+//! | `remove` | `{ path }` | whether it was there |
+//!
+//! What may be reached is granted by patterns ([`FileGrants`]). The folder is opened once a call, and from there each name
+//! of a path is opened in the folder before it, without following links: so no path, link or rename leads out of it, and
+//! none leads around a grant. Files are replaced at once: what was written is on stable storage before it has its name.
+//!
+//! The tenant `local` has the folder itself, every other one a folder in `.flowcell-tenants`. Names that begin with
+//! `.flowcell` are the host's, and no node's.
+//!
+//! Reading changes nothing and writing the same again neither, so every call is idempotent.
+//!
+//! | code | when |
+//! |---|---|
+//! | `denied` | not granted, the host has no folder, a link is in the way, or a file has several names |
+//! | `invalid_input` | the path is none, or something else is there than a file or a folder |
+//! | `file_not_found` | nothing is there |
+//! | `file_too_large`, `not_text` | of what is read or written |
+//! | `not_empty` | a folder that is to be removed has something in it |
+//! | `quota_exceeded` | the tenant has too many files, or too large ones |
+//! | `limit_exceeded` | a folder has too many entries to list them |
+//! | `file_failed` | the disk could not do it; retryable |
 
-use std::sync::Arc;
+mod access;
+mod blobs;
+mod grant;
+mod limits;
+mod path;
+mod quota;
+mod request;
+mod root;
 
-use bytes::Bytes;
-use flowcell_contract::{BlobRef, Blobs, Failure, Tenant, code};
+use std::{path::PathBuf, sync::Arc};
 
-/// The blobs, used from a thread that may block: they are digested and written.
+use flowcell_contract::{
+    Admission, Blobs, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Tenant, Value, code as codes,
+};
+use futures_util::future::BoxFuture;
+
+pub(crate) use self::blobs::Files;
+use self::{
+    access::{Access, Entry},
+    quota::Quotas,
+    request::{Content, Request, Verb},
+    root::Root,
+};
+pub use self::{grant::FileGrants, limits::Limits};
+use crate::code;
+
+/// The name of the capability, in calls and in grants.
+pub const INTERFACE: &str = "files";
+
+/// The capability `files`. Clones share what they know of quotas.
 #[derive(Clone)]
-pub(crate) struct Files(Arc<dyn Blobs>);
+pub struct FilesCapability {
+    root: Option<Arc<Root>>,
+    blobs: Files,
+    quotas: Quotas,
+    limits: Limits,
+}
 
-impl Files {
-    pub(crate) fn new(blobs: Arc<dyn Blobs>) -> Files {
-        Files(blobs)
+impl FilesCapability {
+    /// Files are below this folder, which is there; without one every call is denied. Copies of files are kept in these
+    /// blobs.
+    pub fn new(folder: Option<PathBuf>, blobs: Arc<dyn Blobs>) -> FilesCapability {
+        let root = folder.map(|folder| Arc::new(Root::new(folder)));
+        FilesCapability { root, blobs: Files::new(blobs), quotas: Quotas::default(), limits: Limits::default() }
     }
 
-    pub(crate) async fn put(&self, tenant: &Tenant, bytes: Vec<u8>, mime: String) -> Result<BlobRef, Failure> {
-        let (blobs, tenant) = (self.0.clone(), tenant.clone());
-        blocking(move || Ok(blobs.put(&tenant, bytes.into(), &mime))).await
+    /// The same capability with other limits.
+    pub fn limited(self, limits: Limits) -> FilesCapability {
+        FilesCapability { limits, ..self }
     }
 
-    pub(crate) async fn get(&self, tenant: &Tenant, blob: BlobRef) -> Result<Bytes, Failure> {
-        let (blobs, tenant) = (self.0.clone(), tenant.clone());
-        let (blob, found) = blocking(move || blobs.get(&tenant, &blob).map(|found| (blob, found))).await?;
-        let missing = || Failure::new(code::INVALID_INPUT, format!("there is no file `{}`", blob.file_id));
-        found.map(Bytes::from_owner).ok_or_else(missing)
+    /// What was asked for, if it is granted.
+    fn request(&self, call: &Call, caller: &Caller) -> Result<(Request, FileGrants), Failure> {
+        let request = Request::read(call)?;
+        let grants = match caller.grants.0.get(INTERFACE) {
+            Some(grant) => FileGrants::parse(grant).map_err(|why| denied(format!("grants.files: {why}")))?,
+            None => FileGrants::default(),
+        };
+        let (path, verb) = (&request.path, &request.verb);
+        let granted = match verb {
+            Verb::Read | Verb::ReadText | Verb::Stat => grants.reads(path),
+            Verb::List => grants.lists(path),
+            Verb::Write(_) | Verb::Remove => grants.writes(path),
+        };
+        if !granted {
+            let (kind, example) = match verb {
+                Verb::Write(_) | Verb::Remove => ("write", path.to_string()),
+                Verb::List => ("read", path.pattern_below()),
+                _ => ("read", path.to_string()),
+            };
+            let message = format!(
+                "`files.{}` of `{path}` is not granted; add `grants: {{ files: {{ {kind}: [\"{example}\"] }} }}` to the node",
+                call.function
+            );
+            return Err(denied(message));
+        }
+        Ok((request, grants))
+    }
+
+    /// The folder of a tenant, opened.
+    async fn open(&self, tenant: &Tenant) -> Result<Access, Failure> {
+        let root = self.root.clone().ok_or_else(no_folder)?;
+        let (tenant, limits) = (tenant.clone(), self.limits.clone());
+        let dir =
+            blobs::blocking(move || root.of(&tenant).map_err(|error| access::failed("the folder for files", &error)));
+        Ok(Access { dir: dir.await?, limits })
+    }
+
+    async fn answer(self, outgoing: Outgoing) -> Result<Value, Failure> {
+        let Outgoing { caller, call, key, .. } = outgoing;
+        let (Request { path, verb }, grants) = self.request(&call, &caller)?;
+        let access = self.open(&caller.tenant).await?;
+        let reply = match verb {
+            Verb::ReadText => {
+                let bytes = blobs::blocking(move || access.read(&path, access.limits.text)).await?;
+                let text =
+                    String::from_utf8(bytes).map_err(|_| Failure::new(code::NOT_TEXT, "the file is not UTF-8"))?;
+                Json::object([("text", Json::from(text))])
+            }
+            Verb::Read => {
+                let mime = path.mime().to_owned();
+                let bytes = blobs::blocking(move || access.read(&path, access.limits.file)).await?;
+                let blob = self.blobs.put(&caller.tenant, bytes, mime).await?;
+                Json::object([("file", Value::from(blob).json().clone())])
+            }
+            Verb::Write(content) => {
+                let bytes = match content {
+                    Content::Text(text) => text.as_bytes().to_vec().into(),
+                    Content::File(blob) => self.blobs.get(&caller.tenant, blob).await?,
+                };
+                let quota = self.quotas.of(&caller.tenant);
+                let size = bytes.len() as u64;
+                blobs::blocking(move || access.write(&path, &bytes, &key, &quota)).await?;
+                Json::object([("size", Json::from(size))])
+            }
+            Verb::List => {
+                let entries = blobs::blocking(move || access.list(&path, &grants)).await?;
+                Json::object([("entries", Json::array(entries.iter().map(Entry::to_json)))])
+            }
+            Verb::Stat => {
+                let entry = blobs::blocking(move || access.stat(&path)).await?;
+                entry.map_or(Json::Null, |entry| entry.to_json())
+            }
+            Verb::Remove => {
+                let quota = self.quotas.of(&caller.tenant);
+                Json::from(blobs::blocking(move || access.remove(&path, &quota)).await?)
+            }
+        };
+        Ok(reply.into())
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
-    let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|error| Err(Failure::retryable(code::STORE_FAILED, format!("the file store failed: {error}"))))
+impl Capability for FilesCapability {
+    fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
+        let (request, _) = self.request(call, caller)?;
+        self.root.as_ref().ok_or_else(no_folder)?;
+        let about = Json::object([("path", Json::from(request.path.to_string()))]);
+        Ok(Admission { effect: Effect::Idempotent, about, ask: None })
+    }
+
+    fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+        Box::pin(self.clone().answer(outgoing))
+    }
+}
+
+fn denied(message: String) -> Failure {
+    Failure::new(codes::DENIED, message)
+}
+
+fn no_folder() -> Failure {
+    denied("this host has no folder for files; give it one with `--files DIR` or FLOWCELL_FILES".into())
 }

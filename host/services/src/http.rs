@@ -42,6 +42,8 @@
 //! `GET`, `HEAD`, `OPTIONS` and `TRACE` change nothing, so such a call is idempotent. Any other has the effect of its
 //! node type, at least once if that names none.
 //!
+//! The operator's [`secrets`] that a node is granted are put into headers here, and taken out of what comes back.
+//!
 //! | code | when | retryable |
 //! |---|---|---|
 //! | `denied` | not granted, or an address is not public | no |
@@ -76,6 +78,8 @@ use crate::{
     code,
     egress::{Destination, OriginGrants},
     files::Files,
+    secret::Key,
+    secrets::{self, OperatorSecrets, SecretGrant, SecretGrants},
 };
 
 /// The name of the capability, in calls and in grants.
@@ -91,13 +95,20 @@ const SHOWN_URL: usize = 200;
 pub struct HttpCapability {
     client: Client,
     files: Files,
+    secrets: OperatorSecrets,
     limits: Limits,
 }
 
 impl HttpCapability {
     /// Requests leave through this client; large and binary bodies are kept in these blobs.
     pub fn new(client: Client, blobs: Arc<dyn Blobs>) -> HttpCapability {
-        HttpCapability { client, files: Files::new(blobs), limits: Limits::default() }
+        let (files, secrets) = (Files::new(blobs), OperatorSecrets::default());
+        HttpCapability { client, files, secrets, limits: Limits::default() }
+    }
+
+    /// The same capability, which adds these secrets to requests of nodes that are granted them.
+    pub fn with_secrets(self, secrets: OperatorSecrets) -> HttpCapability {
+        HttpCapability { secrets, ..self }
     }
 
     /// The same capability with other limits.
@@ -115,15 +126,60 @@ impl HttpCapability {
         self.client.egress().admit(&request.url, &grants)
     }
 
-    /// Everything but the time limit. What was sent shows in `progress`.
+    /// The secrets that a request is sent with.
+    fn granted(&self, request: &Request, caller: &Caller, to: &Destination) -> Result<Vec<SecretGrant>, Failure> {
+        let Some(grant) = caller.grants.0.get(secrets::GRANT) else { return Ok(Vec::new()) };
+        let denied = |why: String| Failure::new(codes::DENIED, format!("grants.secrets: {why}"));
+        let grants = SecretGrants::parse(grant).map_err(denied)?;
+        let meant = self.secrets.for_destination(&caller.tenant, grants, to)?;
+        if !meant.is_empty() && !self.client.egress().keeps_secrets(to) {
+            let why = "a secret is sent over `https`, or to a private address that the operator has listed; ";
+            return Err(denied(format!("{why}{} is neither", to.origin())));
+        }
+        match meant.iter().find(|grant| request.headers.contains_key(&grant.header)) {
+            Some(SecretGrant { name, header, .. }) => {
+                let message = format!("the header `{header}` is set by the host, from the secret `{name}`");
+                Err(Failure::new(codes::INVALID_INPUT, message))
+            }
+            None => Ok(meant),
+        }
+    }
+
+    /// Everything but the time limit. What was sent shows in `progress`. Of secrets nothing is left in what comes back.
     async fn exchange(&self, outgoing: &Outgoing, request: Request, progress: &mut Progress) -> Result<Value, Failure> {
+        let caller = &outgoing.caller;
+        let to = self.destination(&request, caller)?;
+        let mut keys = Vec::new();
+        for grant in self.granted(&request, caller, &to)? {
+            let key = self.secrets.read(&caller.tenant, &grant.name).await?;
+            keys.push((grant, key));
+        }
+        let mut request = request;
+        for (SecretGrant { name, header, prefix, .. }, key) in &keys {
+            let unsendable = || Failure::new(codes::DENIED, format!("the secret `{name}` cannot stand in a header"));
+            request.headers.insert(header.clone(), key.header(prefix).ok_or_else(unsendable)?);
+            // What is packed as the node wishes could not be searched.
+            request.headers.remove(ACCEPT_ENCODING);
+        }
+        let keys: Vec<Key> = keys.into_iter().map(|(_, key)| key).collect();
+        let answered = self.answered(outgoing, request, &to, &keys, progress).await;
+        answered.map_err(|failure| keys.iter().fold(failure, hidden))
+    }
+
+    async fn answered(
+        &self,
+        outgoing: &Outgoing,
+        request: Request,
+        to: &Destination,
+        keys: &[Key],
+        progress: &mut Progress,
+    ) -> Result<Value, Failure> {
         let tenant = &outgoing.caller.tenant;
-        let to = self.destination(&request, &outgoing.caller)?;
         let unpack = !request.headers.contains_key(ACCEPT_ENCODING);
         let has_body = request.method != hyper::Method::HEAD;
         let message = self.message(outgoing, request).await?;
-        let answer = self.client.send(tenant, &to, message, progress).await?;
-        let reading = Reading { limits: &self.limits, files: &self.files, tenant, has_body, unpack };
+        let answer = self.client.send(tenant, to, message, progress).await?;
+        let reading = Reading { limits: &self.limits, files: &self.files, tenant, has_body, unpack, keys };
         reading.reply(answer).await
     }
 
@@ -190,7 +246,7 @@ impl Capability for HttpCapability {
         let to = self.destination(&request, caller)?;
         Ok(Admission {
             effect: caller.effect_of(request::changes(&request.method)),
-            about: about(&request, &to),
+            about: about(&request, &to, &self.granted(&request, caller, &to)?),
             ask: None,
         })
     }
@@ -201,14 +257,25 @@ impl Capability for HttpCapability {
 }
 
 /// What people are shown of a request: no query, since keys are sent in queries.
-fn about(request: &Request, to: &Destination) -> Json {
+fn about(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
     let mut url = format!("{}{}", to.origin(), to.url().path());
     if url.len() > SHOWN_URL {
         // A URL that was parsed is ASCII.
         url.truncate(SHOWN_URL);
         url.push('…');
     }
-    Json::object([("method", Json::from(request.method.as_str())), ("url", Json::from(url))])
+    let mut about = vec![("method", Json::from(request.method.as_str())), ("url", Json::from(url))];
+    if !secrets.is_empty() {
+        about.push(("secrets", Json::array(secrets.iter().map(|grant| Json::from(grant.name.as_str())))));
+    }
+    Json::object(about)
+}
+
+/// A failure without a key.
+fn hidden(failure: Failure, key: &Key) -> Failure {
+    let details = failure.details.map(|details| key.hide_in(&details.to_text()));
+    let details = details.map(|text| Json::parse(&text).unwrap_or_else(|_| Json::from(text)));
+    Failure { message: key.hide_in(&failure.message), details, ..failure }
 }
 
 fn too_slow(within: Duration) -> Failure {

@@ -3,7 +3,8 @@
 //! * [`egress`] is the one guard that every outgoing connection passes.
 //! * [`client`] speaks HTTP/1.1 over guarded connections.
 //! * [`pattern`] is how grants name many things at once.
-//! * [`http`] and [`model`] are the capabilities that nodes call.
+//! * [`http`], [`files`] and [`model`] are the capabilities that nodes call.
+//! * [`secrets`] are what the host adds to requests, and no node sees.
 //! * [`mcp`] is what the operator's servers of tools offer.
 //! * [`webhook`] posts what happens to the operator's URLs.
 //! * [`program`] speaks with the operator's programs, in [`lines`].
@@ -28,7 +29,7 @@
 pub mod client;
 pub mod code;
 pub mod egress;
-mod files;
+pub mod files;
 pub mod http;
 pub mod lines;
 pub mod mcp;
@@ -37,5 +38,6 @@ pub mod pattern;
 mod process_group;
 pub mod program;
 mod secret;
+pub mod secrets;
 mod sse;
 pub mod webhook;

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod cache;
+pub mod files;
 pub mod http;
 pub mod log;
 pub mod metrics;

@@ -9,8 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, Result};
 
-/// A host that follows a script. Models, tools, agent runs, their inboxes, `state` and `log` are played; other calls need a
-/// real host.
+/// A host that follows a script. Models, tools, agent runs, their inboxes, requests over HTTP, files, `state` and `log` are
+/// played;
+/// other calls need a real host. A request gets the next [`reply`](Script::reply), such as `{ "status": 200, "headers":
+/// [["content-type", "text/plain"]], "body": { "text": "…" } }`.
 ///
 /// What a test tells it with [`reply`](Script::reply), [`fail`](Script::fail), [`message`](Script::message),
 /// [`close`](Script::close) and [`silence`](Script::silence) happens in that order, one at a time, whenever the node waits.
@@ -189,6 +191,12 @@ impl Script {
                 Some(Act::Reply(reply)) => reply,
                 other => panic!("a model is asked, and the script has {other:?}"),
             },
+            "http.send" | "files.read" | "files.write" | "files.list" | "files.stat" | "files.remove" => {
+                match self.acts.pop_front() {
+                    Some(Act::Reply(reply)) => reply,
+                    other => panic!("`{name}` is called, and the script has {other:?}"),
+                }
+            }
             "model.start-generate" => {
                 self.started += 1;
                 self.turns.push_back(self.started);

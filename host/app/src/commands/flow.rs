@@ -69,7 +69,7 @@ pub(crate) struct FlowArgs {
 
 /// What `flowcell run` explains is not shown where people look for a command.
 pub(super) fn briefly(arg: Arg) -> Arg {
-    const ELSEWHERE: [&str; 11] = [
+    const ELSEWHERE: [&str; 13] = [
         "events",
         "total_timeout",
         "channels",
@@ -78,6 +78,8 @@ pub(super) fn briefly(arg: Arg) -> Arg {
         "allow_private",
         "providers",
         "mcp",
+        "files",
+        "secrets",
         "simulate",
         "state",
         "store",

@@ -13,9 +13,11 @@ use flowcell_runtime::{memory::SystemTimers, sqlite::Reader};
 use flowcell_services::{
     client::Client,
     egress::{AddressRange, Egress, EgressPolicy},
+    files::{self, FilesCapability},
     http::{self, HttpCapability},
     mcp::{McpTools, Servers},
     model::{self, ModelCapability, Providers},
+    secrets::OperatorSecrets,
 };
 
 use super::{
@@ -36,12 +38,14 @@ pub struct HostBuilder {
     place: Where,
     egress: EgressPolicy,
     capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
+    files: Option<PathBuf>,
     simulates_http: bool,
     providers: Option<Providers>,
     providers_file: Option<PathBuf>,
     simulates_model: bool,
     mcp_file: Option<PathBuf>,
     simulates_tools: bool,
+    secrets_file: Option<PathBuf>,
 }
 
 #[derive(Default)]
@@ -103,6 +107,12 @@ impl HostBuilder {
         self
     }
 
+    /// Lets nodes read and write files in this folder, if their flow grants it. It must be there. By default they reach none.
+    pub fn files(mut self, folder: impl Into<PathBuf>) -> HostBuilder {
+        self.files = Some(folder.into());
+        self
+    }
+
     /// Answers requests of nodes with 200 and a JSON text that tells them, `{ "simulated": true, "method", "url" }`, and lets
     /// none leave. Grants are checked as ever.
     pub fn simulates_http(mut self) -> HostBuilder {
@@ -131,6 +141,12 @@ impl HostBuilder {
     /// Reads which servers of tools agents may have from a YAML file: see [`Servers`].
     pub fn mcp_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.mcp_file = Some(path.into());
+        self
+    }
+
+    /// Reads where secrets are that nodes may have sent, if their flow grants it, from a YAML file: see [`OperatorSecrets`].
+    pub fn secrets_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
+        self.secrets_file = Some(path.into());
         self
     }
 
@@ -191,9 +207,13 @@ impl HostBuilder {
         let servers = self.mcp_file.as_deref().map(|file| read_beside(file, Servers::parse)).transpose()?;
         let mcp = McpTools::new(&client, blobs.clone(), &servers.unwrap_or_default());
         let model: Arc<dyn Capability> = Arc::new(ModelCapability::new(&client, blobs.clone(), providers));
-        let http = Arc::new(HttpCapability::new(client, blobs.clone()));
+        let secrets = self.secrets_file.as_deref().map(|file| read_beside(file, OperatorSecrets::parse)).transpose()?;
+        let secrets = secrets.unwrap_or_default();
+        let http = Arc::new(HttpCapability::new(client, blobs.clone()).with_secrets(secrets.clone()));
         let http: Arc<dyn Capability> = if self.simulates_http { Arc::new(Simulated(http)) } else { http };
-        let own = [(http::INTERFACE.into(), http), (model::INTERFACE.into(), model)];
+        let files: Arc<dyn Capability> = Arc::new(FilesCapability::new(self.files, blobs.clone()));
+        let own = [(http::INTERFACE, http), (model::INTERFACE, model), (files::INTERFACE, files)];
+        let own = own.map(|(name, capability)| (name.into(), capability));
         let outside = own.into_iter().chain(self.capabilities);
         let shared = Arc::new(Shared {
             engine,
@@ -212,6 +232,7 @@ impl HostBuilder {
             hubs: Arc::default(),
             watched: Watched::default(),
             egress,
+            secrets,
             store,
             shared,
             packs: Mutex::new(packs),

@@ -35,8 +35,9 @@ fn reference() -> Vec<Case> {
     examples.sort();
     cases.extend(examples.into_iter().map(|flow| {
         let read = |extension: &str| fs::read_to_string(flow.with_extension(extension)).unwrap_or_default();
+        let arguments = read("args").replace("{folder}", flow.parent().unwrap().to_str().unwrap());
         Case {
-            arguments: read("args").split_whitespace().map(str::to_owned).collect(),
+            arguments: arguments.split_whitespace().map(str::to_owned).collect(),
             outputs: Some(serde_json::from_str(&read("expected.json")).unwrap()),
             flow: flow.to_str().unwrap().to_owned(),
         }

@@ -27,9 +27,16 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
     command.current_dir(folder).env("FLOWCELL_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
     command.env("FLOWCELL_PROVIDERS", root().join("flows/agents/providers.yaml"));
     command.env("XDG_CONFIG_HOME", folder);
-    for variable in
-        ["FLOWCELL_STORE", "FLOWCELL_STATE", "FLOWCELL_MCP", "FLOWCELL_ALLOW_PRIVATE", "FLOWCELL_FLOWS", "RUN_FLOW"]
-    {
+    for variable in [
+        "FLOWCELL_STORE",
+        "FLOWCELL_STATE",
+        "FLOWCELL_MCP",
+        "FLOWCELL_ALLOW_PRIVATE",
+        "FLOWCELL_SECRETS",
+        "FLOWCELL_FILES",
+        "FLOWCELL_FLOWS",
+        "RUN_FLOW",
+    ] {
         command.env_remove(variable);
     }
     command.stdin(Stdio::null());

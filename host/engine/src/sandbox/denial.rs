@@ -5,7 +5,7 @@ use wasmtime::component::HasData;
 
 use super::Sandbox;
 use crate::{
-    bindings::{agent, cache, http, log, metrics, model, state, tools, types::Failure as GuestFailure},
+    bindings::{agent, cache, files, http, log, metrics, model, state, tools, types::Failure as GuestFailure},
     failure::{self, Stop},
 };
 
@@ -101,6 +101,10 @@ impl http::Host for Refusal<'_> {
     async fn take_response(&mut self, _: u32) -> wasmtime::Result<Result<http::Response, GuestFailure>> {
         self.answer("http")
     }
+
+    async fn keep(&mut self, _: Vec<u8>, _: String) -> wasmtime::Result<Result<String, GuestFailure>> {
+        self.answer("http")
+    }
 }
 
 impl model::Host for Refusal<'_> {
@@ -142,5 +146,27 @@ impl agent::Host for Refusal<'_> {
         _: Result<String, GuestFailure>,
     ) -> wasmtime::Result<Result<(), GuestFailure>> {
         self.answer("agent")
+    }
+}
+
+impl files::Host for Refusal<'_> {
+    async fn read(&mut self, _: String, _: files::Form) -> wasmtime::Result<Result<files::Content, GuestFailure>> {
+        self.answer("files")
+    }
+
+    async fn write(&mut self, _: String, _: files::Content) -> wasmtime::Result<Result<u64, GuestFailure>> {
+        self.answer("files")
+    }
+
+    async fn list(&mut self, _: String) -> wasmtime::Result<Result<Vec<files::Entry>, GuestFailure>> {
+        self.answer("files")
+    }
+
+    async fn stat(&mut self, _: String) -> wasmtime::Result<Result<Option<files::Entry>, GuestFailure>> {
+        self.answer("files")
+    }
+
+    async fn remove(&mut self, _: String) -> wasmtime::Result<Result<bool, GuestFailure>> {
+        self.answer("files")
     }
 }

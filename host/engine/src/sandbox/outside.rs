@@ -13,6 +13,10 @@ use crate::{
 
 /// Bytes of an answer that a guest gets whole; what is larger is a file to it.
 const WHOLE_BYTES: u64 = 64 << 10;
+/// The longest media type that a file is kept with.
+const MIME_BYTES: usize = 255;
+/// The media type of what does not say what it is.
+const BINARY: &str = "application/octet-stream";
 
 impl http::Host for Sandbox {
     async fn send(&mut self, request: Request) -> Answer<Response> {
@@ -45,6 +49,16 @@ impl http::Host for Sandbox {
             Failure::new(code::INVALID_INPUT, message)
         });
         Ok(reply.and_then(|reply| self.response(&reply)).map_err(failure::to_guest))
+    }
+
+    async fn keep(&mut self, bytes: Vec<u8>, mime: String) -> Answer<String> {
+        self.meter.count_call()?;
+        let mime = mime.trim();
+        let shown =
+            !mime.is_empty() && mime.len() <= MIME_BYTES && mime.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        let mime = if shown { mime } else { BINARY };
+        let kept = self.calls.keep(bytes.into(), mime).map(|blob| Value::from(blob).text().to_owned());
+        Ok(kept.map_err(failure::to_guest))
     }
 }
 
@@ -104,7 +118,7 @@ impl Sandbox {
             Content::Empty => {}
             Content::Text(text) => members.push(("body", Json::object([("text", Json::from(text))]))),
             Content::Bytes(bytes) => {
-                let file = Value::from(self.calls.keep(bytes.into(), "application/octet-stream")?);
+                let file = Value::from(self.calls.keep(bytes.into(), BINARY)?);
                 members.push(("body", Json::object([("file", file.json().clone())])));
             }
             Content::File(file) => {

@@ -86,6 +86,29 @@ impl Memory {
                 *entry = (args.get("value").unwrap().clone(), entry.1 + 1);
                 Json::from(entry.1)
             }
+            // One file, which says `[1]`.
+            ("files", "read") => Json::object([("text", Json::from("[1]"))]),
+            ("files", "write") => {
+                let size = args.get("text").and_then(Json::as_str).unwrap().len();
+                Json::object([("size", Json::from(size as u64))])
+            }
+            ("files", "list") => {
+                let (path, kind) = (Json::from("notes/a.txt"), Json::from("file"));
+                let (size, modified) = (Json::from(3u64), Json::from(0u64));
+                let entry = [("path", path), ("kind", kind), ("size", size), ("modifiedMs", modified)];
+                Json::object([("entries", Json::array([Json::object(entry)]))])
+            }
+            // What `--simulate http` answers.
+            ("http", "send") => {
+                let told = |name: &str| args.get(name).cloned().unwrap();
+                let told = [("simulated", Json::from(true)), ("method", told("method")), ("url", told("url"))];
+                let header = Json::array([Json::from("content-type"), Json::from("application/json")]);
+                Json::object([
+                    ("status", Json::from(200u32)),
+                    ("headers", Json::array([header])),
+                    ("body", Json::object([("text", Json::from(Json::object(told).to_text()))])),
+                ])
+            }
             _ => Json::Null,
         }
     }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, str::FromStr};
 use flowcell_contract::Json;
 use url::{Host, Url};
 
-use super::origin::Origin;
+use super::{Destination, origin::Origin};
 
 /// The origins that a node may reach.
 ///
@@ -46,6 +46,11 @@ impl OriginGrants {
                 other.type_name()
             )),
         }
+    }
+
+    /// Whether one of them covers a destination.
+    pub(crate) fn covers(&self, to: &Destination) -> bool {
+        self.cover(&to.origin, &to.url)
     }
 
     /// Whether one of them covers this URL, which is of this origin.

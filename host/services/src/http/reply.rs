@@ -13,6 +13,7 @@ use crate::{
     client::{Answer, Body},
     code,
     files::Files,
+    secret::Key,
 };
 
 /// The media type of what does not say what it is.
@@ -33,6 +34,8 @@ pub(super) struct Reading<'a> {
     pub(super) has_body: bool,
     /// Whether a compressed body is unpacked.
     pub(super) unpack: bool,
+    /// What must not come back.
+    pub(super) keys: &'a [Key],
 }
 
 impl Reading<'_> {
@@ -41,7 +44,7 @@ impl Reading<'_> {
         let Answer { status, mut headers, body } = answer;
         self.announced(&headers)?;
         let packed = self.unpack && is_gzip(&headers);
-        let bytes = self.read(body, packed).await?;
+        let bytes = self.hidden(self.read(body, packed).await?).await?;
         if packed && !bytes.is_empty() {
             headers.remove(CONTENT_ENCODING);
             headers.remove(CONTENT_LENGTH);
@@ -49,9 +52,27 @@ impl Reading<'_> {
         let body = self.content(&headers, bytes).await?;
         Ok(Value::from(Json::object([
             ("status", Json::from(u64::from(status.as_u16()))),
-            ("headers", shown(&headers)),
+            ("headers", self.shown(&headers)),
             ("body", body),
         ])))
+    }
+
+    /// The body without keys. Looking through a large one takes its time.
+    async fn hidden(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        if self.keys.is_empty() {
+            return Ok(bytes);
+        }
+        let keys = self.keys.to_vec();
+        let hide = move || keys.iter().fold(bytes, |bytes, key| key.hide_in_bytes(bytes));
+        let lost = |error| Failure::retryable(code::PROTOCOL, format!("the answer could not be read: {error}"));
+        tokio::task::spawn_blocking(hide).await.map_err(lost)
+    }
+
+    fn shown(&self, headers: &HeaderMap) -> Json {
+        let pairs = headers.iter().filter(|(name, _)| !OF_THE_CONNECTION.contains(name));
+        let value =
+            |value: &HeaderValue| self.keys.iter().fold(readable(value.as_bytes()), |value, key| key.hide_in(&value));
+        Json::array(pairs.map(|(name, own)| Json::array([Json::from(name.as_str()), Json::from(value(own))])))
     }
 
     /// Refuses a body that says it is too large, before reading it.
@@ -207,13 +228,6 @@ fn is_utf8(mime: &str) -> bool {
         let charset = charset.trim().trim_matches('"');
         ["utf-8", "utf8", "us-ascii"].iter().any(|own| charset.eq_ignore_ascii_case(own))
     })
-}
-
-fn shown(headers: &HeaderMap) -> Json {
-    let pairs = headers.iter().filter(|(name, _)| !OF_THE_CONNECTION.contains(name));
-    Json::array(
-        pairs.map(|(name, value)| Json::array([Json::from(name.as_str()), Json::from(readable(value.as_bytes()))])),
-    )
 }
 
 /// UTF-8, or else Latin-1, which every sequence of bytes is.

@@ -9,21 +9,7 @@ use hyper::{
 };
 
 use super::Limits;
-use crate::code;
-
-/// These say how a message is sent, which is the host's to decide. `proxy-*` is refused beside them.
-const FORBIDDEN: [&str; 10] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+use crate::{client::is_of_the_host, code};
 
 /// The longest method.
 const MAX_METHOD: usize = 20;
@@ -130,7 +116,7 @@ fn header(pair: &Json) -> Result<(HeaderName, HeaderValue), Failure> {
     // Neither is repeated: the one may be long, and the other a secret.
     let name = HeaderName::from_bytes(name.as_bytes())
         .map_err(|_| wrong("the name of a header has another character than letters, digits and `-`".into()))?;
-    if FORBIDDEN.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
+    if is_of_the_host(&name) {
         return Err(wrong(format!("the header `{name}` is set by the host")));
     }
     let ascii = Some(value.trim()).filter(|value| value.is_ascii());

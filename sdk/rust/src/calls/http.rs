@@ -3,7 +3,8 @@
 //! A call is recorded before it leaves, and one whose answer is recorded is not made again when the attempt has to be
 //! repeated. A status of 400 and above is an answer, not an error.
 
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 pub use super::queue::CallId;
 use crate::{
@@ -27,18 +28,21 @@ pub struct Request {
 }
 
 /// An answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Response {
     /// The status.
     pub status: u16,
     /// Names, in lower case, and values.
+    #[serde(default)]
     pub headers: Vec<(String, String)>,
     /// What came.
+    #[serde(default)]
     pub body: Body,
 }
 
 /// The content of a request or an answer.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Body {
     /// Nothing.
     #[default]
@@ -69,8 +73,14 @@ impl Request {
         self.header("content-type", "application/json")
     }
 
-    fn into_wit(self) -> http::Request {
+    /// What a script is told.
+    fn told(&self) -> Value {
         let Request { method, url, headers, body, timeout_ms } = self;
+        json!({ "method": method, "url": url, "headers": headers, "body": body, "timeoutMs": timeout_ms })
+    }
+
+    fn to_wit(&self) -> http::Request {
+        let Request { method, url, headers, body, timeout_ms } = self.clone();
         let body = match body {
             Body::Empty => Content::Empty,
             Body::Text(text) => Content::Text(text),
@@ -105,15 +115,25 @@ impl Response {
 
 /// Sends and waits for the answer.
 pub fn send(request: Request) -> Result<Response> {
-    Response::from_wit(http::send(&request.into_wit()).map_err(Failure::of_call)?)
+    super::made(
+        "http.send",
+        || request.told(),
+        || Response::from_wit(http::send(&request.to_wit()).map_err(Failure::of_call)?),
+    )
 }
 
 /// Sends and goes on.
 pub fn start_send(request: Request) -> Result<CallId> {
-    Ok(CallId(http::start_send(&request.into_wit()).map_err(Failure::of_call)?))
+    Ok(CallId(http::start_send(&request.to_wit()).map_err(Failure::of_call)?))
 }
 
 /// The answer of a call that [`next_event`](crate::queue::next_event) has told to have ended well, once.
 pub fn take_response(call: CallId) -> Result<Response> {
     Response::from_wit(http::take_response(call.0).map_err(Failure::of_call)?)
+}
+
+/// Keeps bytes, such as those of an answer, as a file of this media type, and gives its file value.
+pub fn keep(bytes: Vec<u8>, mime: &str) -> Result<Value> {
+    let keep = || super::answered(http::keep(&bytes, mime));
+    super::made("http.keep", || json!({ "size": bytes.len(), "mime": mime }), keep)
 }

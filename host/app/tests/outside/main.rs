@@ -1,0 +1,9 @@
+//! Node types of the catalog that reach outside, in the real program.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+#[path = "../kit/mod.rs"]
+mod kit;
+mod requests;
+mod secrets;
+mod server;

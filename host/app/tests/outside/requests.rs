@@ -1,0 +1,95 @@
+//! `http.request` against a server.
+
+use std::{fs, path::Path, process::Output};
+
+use serde_json::{Value, json};
+
+use crate::{
+    kit::{done, said, told},
+    server::{Server, answer},
+};
+
+/// Runs a flow of one request to this server.
+fn run(folder: &Path, server: &Server, node: &str, grant: &str) -> Output {
+    let flow = format!(
+        "flow: {{ name: one, input: {{ server: '{}' }} }}\nnodes:\n  - id: ask\n    type: http.request\n    {node}\n    \
+         grants: {{ http: ['{grant}'] }}\n",
+        server.origin()
+    );
+    fs::write(folder.join("one.yaml"), flow).unwrap();
+    done(folder, &["run", "one.yaml", "--json", "--run-id", "r1", "--allow-private", &server.address.to_string()])
+}
+
+fn outputs(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", told(output));
+    let result: Value = serde_json::from_str(&said(output)).unwrap();
+    result["outputs"]["ask"].clone()
+}
+
+fn error(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(1), "{}", told(output));
+    let result: Value = serde_json::from_str(&said(output)).unwrap();
+    result["error"].clone()
+}
+
+#[test]
+fn a_request_arrives_and_its_answer_comes_back() {
+    let server = Server::start(|_, _| answer("201 Created", &[("content-type", "application/json")], r#"{"id":7}"#));
+    let folder = tempfile::tempdir().unwrap();
+    let node = "input: { method: POST, url: '{{ flow.input.server }}/v1/orders', query: { q: 'a b' }, headers: { x-mark: m }, json: { item: 7 } }";
+    let output = run(folder.path(), &server, node, &server.origin());
+    let headers = json!({ "content-length": "8", "content-type": "application/json" });
+    assert_eq!(outputs(&output), json!({ "status": 201, "headers": headers, "body": { "id": 7 } }));
+    let seen = &server.seen()[0];
+    assert!(seen.head.starts_with("POST /v1/orders?q=a%20b HTTP/1.1\r\n"), "{}", seen.head);
+    assert_eq!((seen.header("x-mark"), seen.header("content-type")), (Some("m"), Some("application/json")));
+    assert!(seen.header("idempotency-key").is_some());
+    assert_eq!(seen.body, r#"{"item":7}"#);
+}
+
+#[test]
+fn bytes_become_a_file() {
+    let server = Server::start(|_, _| answer("200 OK", &[("content-type", "image/png")], "\u{1}png"));
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &server, "input: { url: '{{ flow.input.server }}' }", &server.origin());
+    let body = outputs(&output)["body"].clone();
+    assert_eq!((&body["kind"], &body["mime"], &body["size"]), (&json!("file"), &json!("image/png"), &json!(4)));
+}
+
+#[test]
+fn a_busy_server_is_asked_again_when_it_says_with_the_same_key() {
+    let busy = |_: &_, before| match before {
+        0 => answer("503 Busy", &[("retry-after", "0")], "later"),
+        _ => answer("200 OK", &[], "done"),
+    };
+    let server = Server::start(busy);
+    let folder = tempfile::tempdir().unwrap();
+    let node = "input: { method: POST, url: '{{ flow.input.server }}' }\n    policy: { retry: { maxAttempts: 3, backoffMs: 1 } }";
+    let output = run(folder.path(), &server, node, &server.origin());
+    assert_eq!(outputs(&output)["status"], 200);
+    let keys: Vec<_> = server.seen().iter().map(|seen| seen.header("idempotency-key").unwrap().to_owned()).collect();
+    assert_eq!(keys.len(), 2);
+    assert_eq!(keys[0], keys[1]);
+}
+
+#[test]
+fn a_status_that_is_not_expected_says_what_came() {
+    let server =
+        Server::start(|_, _| answer("404 Not Found", &[("content-type", "application/json")], r#"{"why":"gone"}"#));
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &server, "input: { url: '{{ flow.input.server }}' }", &server.origin());
+    let error = error(&output);
+    assert_eq!(error["code"], "http_status");
+    assert_eq!(error["details"], json!({ "status": 404, "body": { "why": "gone" } }));
+}
+
+#[test]
+fn what_is_not_granted_is_not_asked() {
+    let server = Server::start(|_, _| answer("200 OK", &[], ""));
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &server, "input: { url: '{{ flow.input.server }}' }", "https://api.example.com");
+    let error = error(&output);
+    assert_eq!(error["code"], "denied");
+    assert!(error["message"].as_str().unwrap().contains("grants"), "{error}");
+    assert!(server.seen().is_empty());
+}

@@ -1,0 +1,167 @@
+//! Secrets reach the server that they are for, and nobody else. N24 is a case of the catalogue of attacks.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Output,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use crate::{
+    kit::{done, flowcell, said, told},
+    server::{Seen, Server, answer},
+};
+
+const CANARY: &str = "kanarienvogel/+7&geheim==";
+
+/// The same, as it may be written elsewhere.
+fn forms() -> Vec<String> {
+    vec![
+        CANARY.into(),
+        "kanarienvogel%2F%2B7%26geheim%3D%3D".into(),
+        STANDARD.encode(CANARY),
+        STANDARD.encode(format!("Bearer {CANARY}")).replace('=', "")[12..30].to_owned(),
+    ]
+}
+
+/// Says all that it was told, in every way, in a text, in headers or in bytes.
+fn echo(seen: &Seen) -> String {
+    let told = seen.header("authorization").unwrap_or("nothing").to_owned();
+    let forms = format!("{told} {} {} {}", forms()[1], STANDARD.encode(CANARY), STANDARD.encode(&told));
+    match seen.head.split(' ').nth(1).unwrap() {
+        "/bytes" => answer("200 OK", &[("content-type", "image/png")], &forms.repeat(2000)),
+        "/wrong" => answer("400 Bad Request", &[("www-authenticate", &told)], &forms),
+        "/away" => answer("302 Found", &[("location", &format!("http://localhost/?{told}"))], ""),
+        _ => answer(
+            "200 OK",
+            &[("content-type", "application/json"), ("x-told", &told)],
+            &format!("{{\"told\":\"{forms}\"}}"),
+        ),
+    }
+}
+
+/// A folder with the operator's file, and a flow of one node for each of these lines.
+fn place(server: &Server, nodes: &[String]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("key"), format!("{CANARY}\n")).unwrap();
+    let secrets = format!("api-token: {{ keyFile: key, for: '{}' }}\n", server.origin());
+    fs::write(folder.path().join("secrets.yaml"), secrets).unwrap();
+    let flow = format!("flow: {{ name: one }}\nnodes:\n  - {}\n", nodes.join("\n  - "));
+    fs::write(folder.path().join("one.yaml"), flow).unwrap();
+    folder
+}
+
+fn run(folder: &Path, servers: &[&Server]) -> Output {
+    let addresses: Vec<_> = servers.iter().map(|server| server.address.to_string()).collect();
+    let arguments = ["run", "one.yaml", "--run-id", "r1", "--events", "events.jsonl", "--secrets", "secrets.yaml"];
+    flowcell(folder).args(arguments).args(["--allow-private", &addresses.join(",")]).output().unwrap()
+}
+
+fn node(id: &str, url: &str, grants: &str) -> String {
+    format!("{{ id: {id}, type: http.request, input: {{ url: '{url}', expect: [2xx, 3xx] }}, grants: {{ {grants} }} }}")
+}
+
+/// Every file below a folder but the operator's own.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let below = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
+    entries.flat_map(below).filter(|path| path.is_file() && path.file_name().unwrap() != "key").collect()
+}
+
+fn find(bytes: &[u8], what: &str) -> bool {
+    bytes.windows(what.len()).any(|window| window == what.as_bytes())
+}
+
+#[test]
+fn n24_a_secret_is_in_nothing_that_is_kept_or_told() {
+    let server = Server::start(|seen, _| echo(seen));
+    let (origin, grant) = (server.origin(), "secrets: [{ name: api-token }]");
+    let granted = format!("http: ['{origin}'], {grant}");
+    let nodes = [
+        node("text", &format!("{origin}/text"), &granted),
+        node("bytes", &format!("{origin}/bytes"), &granted),
+        node("away", &format!("{origin}/away"), &granted),
+        "{ id: note, type: system.log, input: { level: info, message: '{{ text.body.told }} {{ text.headers }}' } }"
+            .into(),
+        format!(
+            "{{ id: wrong, type: http.request, input: {{ url: '{origin}/wrong' }}, grants: {{ {granted} }} }}\nedges: [{{ from: text, to: note }}, {{ from: note, to: wrong }}]"
+        ),
+    ];
+    let folder = place(&server, &nodes);
+    let output = run(folder.path(), &[&server]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    let sent: Vec<_> = server.seen().iter().map(|seen| seen.header("authorization").map(str::to_owned)).collect();
+    assert_eq!(sent, vec![Some(format!("Bearer {CANARY}")); 4]);
+    let shown = done(folder.path(), &["runs", "show", "r1"]);
+    let events = done(folder.path(), &["runs", "events", "r1"]);
+    assert!(said(&events).contains("\"secrets\":[\"api-token\"]"), "{}", said(&events));
+    assert!(said(&events).contains("[key]"));
+    let mut places: Vec<(String, Vec<u8>)> =
+        files(folder.path()).into_iter().map(|file| (file.display().to_string(), fs::read(file).unwrap())).collect();
+    assert!(places.iter().any(|(name, bytes)| name.contains("flowcell.db") && find(bytes, "api-token")));
+    for (name, output) in [("run", output), ("show", shown), ("events", events)] {
+        places.push((format!("stdout of {name}"), output.stdout));
+        places.push((format!("stderr of {name}"), output.stderr));
+    }
+    for (name, bytes) in places {
+        for form in forms() {
+            assert!(!find(&bytes, &form), "{name} has `{form}`");
+        }
+    }
+}
+
+#[test]
+fn a_secret_goes_to_whom_it_is_for() {
+    let (server, other) =
+        (Server::start(|_, _| answer("200 OK", &[], "")), Server::start(|_, _| answer("200 OK", &[], "")));
+    let both =
+        format!("http: ['{}', '{}'], secrets: [{{ name: api-token, header: x-key }}]", server.origin(), other.origin());
+    let folder = place(&server, &[node("a", &server.origin(), &both), node("b", &other.origin(), &both)]);
+    let output = run(folder.path(), &[&server, &other]);
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(server.seen()[0].header("x-key"), Some(CANARY));
+    assert_eq!((other.seen().len(), other.seen()[0].header("x-key")), (1, None));
+}
+
+#[test]
+fn a_flow_does_not_widen_whom_a_secret_is_for() {
+    let (server, other) =
+        (Server::start(|_, _| answer("200 OK", &[], "")), Server::start(|_, _| answer("200 OK", &[], "")));
+    let origin = other.origin();
+    let grants = format!("http: ['{origin}'], secrets: [{{ name: api-token, for: '{origin}' }}]");
+    let folder = place(&server, &[node("a", &origin, &grants)]);
+    let output = run(folder.path(), &[&server, &other]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told(&output).contains("the secret `api-token` is not for"), "{}", told(&output));
+    assert!(other.seen().is_empty());
+}
+
+#[test]
+fn a_node_does_not_set_the_header_of_a_secret() {
+    let server = Server::start(|_, _| answer("200 OK", &[], ""));
+    let origin = server.origin();
+    let node = format!(
+        "{{ id: a, type: http.request, input: {{ url: '{origin}', headers: {{ Authorization: mine }} }}, grants: {{ http: \
+         ['{origin}'], secrets: {{ name: api-token }} }} }}"
+    );
+    let folder = place(&server, &[node]);
+    let output = run(folder.path(), &[&server]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told(&output).contains("is set by the host, from the secret `api-token`"), "{}", told(&output));
+    assert!(server.seen().is_empty());
+}
+
+#[test]
+fn a_flow_whose_secret_is_not_there_does_not_begin() {
+    let server = Server::start(|_, _| answer("200 OK", &[], ""));
+    let grants = format!("http: ['{}'], secrets: [{{ name: api-tokens }}]", server.origin());
+    let folder = place(&server, &[node("a", &server.origin(), &grants)]);
+    let checked = done(folder.path(), &["validate", "one.yaml", "--secrets", "secrets.yaml"]);
+    for output in [run(folder.path(), &[&server]), checked] {
+        assert_eq!(output.status.code(), Some(2));
+        let told = told(&output);
+        assert!(told.contains("one.yaml:3:") && told.contains("there is no secret `api-tokens`; add"), "{told}");
+    }
+    assert!(server.seen().is_empty());
+}

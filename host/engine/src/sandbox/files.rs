@@ -1,0 +1,115 @@
+//! `flowcell:host/files`: files of the tenant.
+
+use flowcell_contract::{Failure, Json, Value, code};
+
+use super::{Sandbox, capability::Answer};
+use crate::{
+    bindings::files::{self, Content, Entry, Form, Kind},
+    failure,
+};
+
+/// Bytes of a file that a guest reads whole; more is a file value to it.
+const WHOLE_BYTES: u64 = 1 << 20;
+/// The media type of what does not say what it is.
+const BINARY: &str = "application/octet-stream";
+
+impl files::Host for Sandbox {
+    async fn read(&mut self, path: String, form: Form) -> Answer<Content> {
+        let form_name = if form == Form::Text { "text" } else { "file" };
+        let args = Json::object([("path", Json::from(path)), ("as", Json::from(form_name))]);
+        let reply = self.call("files", "read", args).await?;
+        self.tick();
+        Ok(reply.and_then(|reply| self.content(&reply, form)).map_err(failure::to_guest))
+    }
+
+    async fn write(&mut self, path: String, content: Content) -> Answer<u64> {
+        let content = match self.written(content) {
+            Ok(content) => content,
+            Err(failure) => return self.refuse(failure),
+        };
+        let reply = self.call("files", "write", Json::object([("path", Json::from(path)), content])).await?;
+        self.tick();
+        let size = |reply: Value| reply.json().get("size").and_then(Json::as_u64).ok_or_else(|| odd("write"));
+        Ok(reply.and_then(size).map_err(failure::to_guest))
+    }
+
+    async fn list(&mut self, path: String) -> Answer<Vec<Entry>> {
+        let reply = self.call("files", "list", Json::object([("path", Json::from(path))])).await?;
+        self.tick();
+        let entries = |reply: Value| {
+            let entries = reply.json().get("entries").and_then(Json::as_array).ok_or_else(|| odd("list"))?;
+            entries.iter().map(|listed| entry(listed).ok_or_else(|| odd("list"))).collect()
+        };
+        Ok(reply.and_then(entries).map_err(failure::to_guest))
+    }
+
+    async fn stat(&mut self, path: String) -> Answer<Option<Entry>> {
+        let reply = self.call("files", "stat", Json::object([("path", Json::from(path))])).await?;
+        self.tick();
+        let found = |reply: Value| match reply.json() {
+            Json::Null => Ok(None),
+            found => entry(found).map(Some).ok_or_else(|| odd("stat")),
+        };
+        Ok(reply.and_then(found).map_err(failure::to_guest))
+    }
+
+    async fn remove(&mut self, path: String) -> Answer<bool> {
+        let reply = self.call("files", "remove", Json::object([("path", Json::from(path))])).await?;
+        self.tick();
+        let was_there = |reply: Value| match reply.json() {
+            Json::Bool(was_there) => Ok(*was_there),
+            _ => Err(odd("remove")),
+        };
+        Ok(reply.and_then(was_there).map_err(failure::to_guest))
+    }
+}
+
+impl Sandbox {
+    fn content(&self, reply: &Value, form: Form) -> Result<Content, Failure> {
+        let json = reply.json();
+        if form == Form::Text {
+            let text = json.get("text").and_then(Json::as_str).ok_or_else(|| odd("read"))?;
+            return Ok(Content::Text(text.to_owned()));
+        }
+        let file = json.get("file").ok_or_else(|| odd("read"))?;
+        let blob = Value::from(file.clone()).blob().ok_or_else(|| odd("read"))?;
+        match form {
+            Form::Bytes if blob.size > WHOLE_BYTES => {
+                let message = format!("the file has more than {WHOLE_BYTES} bytes; read it as a file value");
+                Err(Failure::new("file_too_large", message))
+            }
+            Form::Bytes => Ok(Content::Bytes(self.calls.bytes(&blob)?.to_vec())),
+            _ => Ok(Content::File(file.to_text())),
+        }
+    }
+
+    /// What is to be written, as a member of the arguments.
+    fn written(&self, content: Content) -> Result<(&'static str, Json), Failure> {
+        match content {
+            Content::Text(text) => Ok(("text", Json::from(text))),
+            Content::Bytes(bytes) => {
+                let file = Value::from(self.calls.keep(bytes.into(), BINARY)?);
+                Ok(("file", file.json().clone()))
+            }
+            Content::File(file) => {
+                let file = Value::parse(&file).ok().filter(|file| file.blob().is_some());
+                let message = "what is written is no file: it must be `{ \"kind\": \"file\", \"fileId\": … }`";
+                let file = file.ok_or_else(|| Failure::new(code::INVALID_INPUT, message))?;
+                Ok(("file", file.json().clone()))
+            }
+        }
+    }
+}
+
+fn entry(json: &Json) -> Option<Entry> {
+    Some(Entry {
+        path: json.get("path")?.as_str()?.to_owned(),
+        kind: if json.get("kind")?.as_str()? == "folder" { Kind::Folder } else { Kind::File },
+        size: json.get("size")?.as_u64()?,
+        modified_ms: json.get("modifiedMs")?.as_u64()?,
+    })
+}
+
+fn odd(function: &str) -> Failure {
+    Failure::retryable(code::LOST_WORKER, format!("`files.{function}` was answered with something else"))
+}

@@ -1,0 +1,273 @@
+//! What is done in a tenant's folder. Everything here may block.
+
+use std::{
+    io::{self, Read, Write},
+    time::UNIX_EPOCH,
+};
+
+use cap_fs_ext::{DirExt, FollowSymlinks, MetadataExt, OpenOptionsFollowExt, OpenOptionsSyncExt};
+use cap_std::fs::{Dir, Metadata, OpenOptions};
+use flowcell_contract::{Failure, Json, code as codes};
+
+use super::{
+    FileGrants, Limits,
+    path::{self, FilePath},
+    quota::{Quota, Used},
+    root::open_or_make,
+};
+use crate::code;
+
+/// A tenant's folder, open.
+pub(super) struct Access {
+    pub(super) dir: Dir,
+    pub(super) limits: Limits,
+}
+
+/// What there is at a path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    path: FilePath,
+    folder: bool,
+    size: u64,
+    modified_ms: u64,
+}
+
+impl Access {
+    /// The content of a file of at most so many bytes.
+    pub(super) fn read(&self, path: &FilePath, limit: u64) -> Result<Vec<u8>, Failure> {
+        let (dir, name) = self.parent(path)?;
+        let mut options = OpenOptions::new();
+        // A pipe must not be waited for.
+        options.read(true).follow(FollowSymlinks::No).nonblock(true);
+        let file = dir.open_with(name, &options).map_err(|error| refused(&dir, name, path, &error))?;
+        let metadata = file.metadata().map_err(|error| failed(&path.to_string(), &error))?;
+        if !metadata.is_file() {
+            return Err(no_file(path));
+        }
+        // Another name of it may be anywhere.
+        if metadata.nlink() > 1 {
+            return Err(Failure::new(
+                codes::DENIED,
+                format!("`{path}` has several names (hard links), and is not read"),
+            ));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(limit)).unwrap_or_default());
+        file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| failed(&path.to_string(), &error))?;
+        if bytes.len() as u64 > limit { Err(too_large(path, limit)) } else { Ok(bytes) }
+    }
+
+    /// Replaces a file, with the folders that it needs. The key is the same when the call is made again.
+    pub(super) fn write(&self, path: &FilePath, bytes: &[u8], key: &str, quota: &Quota) -> Result<(), Failure> {
+        let size = bytes.len() as u64;
+        if size > self.limits.file {
+            return Err(too_large(path, self.limits.file));
+        }
+        let before = self.stat(path)?;
+        if before.as_ref().is_some_and(|before| before.folder) {
+            return Err(no_file(path));
+        }
+        let old = before.as_ref().map_or(0, |before| before.size);
+        // The old file is there until the new one has its name.
+        let new = Used { bytes: size, entries: self.missing(path) };
+        quota.take(&self.dir, new, &self.limits)?;
+        let written = self.replace(path, bytes, key);
+        quota.give_back(match &written {
+            Ok(()) => Used { bytes: old, entries: 0 },
+            Err(_) => new,
+        });
+        written
+    }
+
+    /// How many entries a write of this path makes.
+    fn missing(&self, path: &FilePath) -> u64 {
+        let names = path.names();
+        let there = |end: &usize| {
+            let folders = &names[..*end - 1];
+            self.folder(folders).is_ok_and(|dir| dir.symlink_metadata(&*names[*end - 1]).is_ok())
+        };
+        let there = (1..=names.len()).rev().find(there).unwrap_or(0);
+        (names.len() - there) as u64
+    }
+
+    fn replace(&self, path: &FilePath, bytes: &[u8], key: &str) -> Result<(), Failure> {
+        let Some((folders, name)) = path.split() else { return Err(no_file(path)) };
+        let wrong = |error: &io::Error| failed(&path.to_string(), error);
+        let mut dir = self.dir.try_clone().map_err(|error| wrong(&error))?;
+        for folder in folders {
+            dir = open_or_make(&dir, folder).map_err(|error| refused(&dir, folder, path, &error))?;
+        }
+        let new = format!("{}-{key}.new", path::RESERVED);
+        let written = write_new(&dir, &new, bytes).and_then(|()| dir.rename(&new, &dir, name));
+        match written {
+            // The name is on stable storage with the folder.
+            Ok(()) => sync(&dir).map_err(|error| wrong(&error)),
+            Err(error) => {
+                // What cannot be removed is not seen, and replaced when the call is made again.
+                let _ = dir.remove_file(&new);
+                Err(refused(&dir, name, path, &error))
+            }
+        }
+    }
+
+    /// What is in a folder, as far as the grants let it be seen.
+    pub(super) fn list(&self, folder: &FilePath, grants: &FileGrants) -> Result<Vec<Entry>, Failure> {
+        let wrong = |error: io::Error| failed(&folder.to_string(), &error);
+        let dir = self.folder(folder.names()).map_err(|found| found.failure(folder))?;
+        let mut found = Vec::new();
+        for entry in dir.entries().map_err(wrong)? {
+            let entry = entry.map_err(wrong)?;
+            let name = entry.file_name();
+            // What no path names cannot be asked for either.
+            let Some(name) = name.to_str().filter(|name| path::names(name).is_ok_and(|names| names.len() == 1)) else {
+                continue;
+            };
+            let metadata = entry.metadata().ok();
+            let Some(entry) = metadata.and_then(|metadata| Entry::of(folder.join(name), &metadata)) else { continue };
+            if grants.reads(&entry.path) || entry.folder && grants.lists(&entry.path) {
+                found.push(entry);
+            }
+            if found.len() > self.limits.listed {
+                let message = format!("`{folder}` has more than {} entries", self.limits.listed);
+                return Err(Failure::new(codes::LIMIT_EXCEEDED, message));
+            }
+        }
+        found.sort_by(|one, other| one.path.names().cmp(other.path.names()));
+        Ok(found)
+    }
+
+    /// What there is at a path.
+    pub(super) fn stat(&self, path: &FilePath) -> Result<Option<Entry>, Failure> {
+        let (dir, name) = match self.parent(path) {
+            Err(failure) if failure.code == codes::FILE_NOT_FOUND => return Ok(None),
+            found => found?,
+        };
+        match dir.symlink_metadata(name) {
+            Ok(metadata) if metadata.is_symlink() => Err(link(path)),
+            Ok(metadata) => Entry::of(path.clone(), &metadata).map(Some).ok_or_else(|| no_file(path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&path.to_string(), &error)),
+        }
+    }
+
+    /// Removes a file, or a folder that is empty. Answers whether it was there.
+    pub(super) fn remove(&self, path: &FilePath, quota: &Quota) -> Result<bool, Failure> {
+        let Some(entry) = self.stat(path)? else { return Ok(false) };
+        let (dir, name) = self.parent(path)?;
+        let removed = if entry.folder { dir.remove_dir(name) } else { dir.remove_file(name) };
+        match removed.and_then(|()| sync(&dir)) {
+            Ok(()) => {
+                quota.give_back(Used { bytes: entry.size, entries: 1 });
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                Err(Failure::new(code::NOT_EMPTY, format!("the folder `{path}` is not empty")))
+            }
+            Err(error) => Err(refused(&dir, name, path, &error)),
+        }
+    }
+
+    /// The folder that a path ends in, and the name there.
+    fn parent<'a>(&self, path: &'a FilePath) -> Result<(Dir, &'a str), Failure> {
+        let (folders, name) = path.split().ok_or_else(|| no_file(path))?;
+        let dir = self.folder(folders).map_err(|found| found.failure(path))?;
+        Ok((dir, name))
+    }
+
+    /// Opens one folder after the other, none of them a link.
+    fn folder(&self, names: &[Box<str>]) -> Result<Dir, Obstacle> {
+        let mut dir = self.dir.try_clone().map_err(Obstacle::Failed)?;
+        for name in names {
+            dir = dir.open_dir_nofollow(&**name).map_err(|error| Obstacle::of(&dir, name, error))?;
+        }
+        Ok(dir)
+    }
+}
+
+/// What is in the way.
+enum Obstacle {
+    Nothing,
+    Link,
+    NoFolder,
+    Failed(io::Error),
+}
+
+impl Obstacle {
+    fn of(dir: &Dir, name: &str, error: io::Error) -> Obstacle {
+        match dir.symlink_metadata(name) {
+            Ok(metadata) if metadata.is_symlink() => Obstacle::Link,
+            Ok(metadata) if !metadata.is_dir() && error.kind() == io::ErrorKind::NotADirectory => Obstacle::NoFolder,
+            _ if error.kind() == io::ErrorKind::NotFound => Obstacle::Nothing,
+            _ => Obstacle::Failed(error),
+        }
+    }
+
+    fn failure(&self, path: &FilePath) -> Failure {
+        match self {
+            Obstacle::Nothing => Failure::new(codes::FILE_NOT_FOUND, format!("there is no `{path}`")),
+            Obstacle::Link => link(path),
+            Obstacle::NoFolder => Failure::new(codes::INVALID_INPUT, format!("`{path}` leads through a file")),
+            Obstacle::Failed(error) => failed(&path.to_string(), error),
+        }
+    }
+}
+
+impl Entry {
+    /// None of what is neither a file nor a folder.
+    fn of(path: FilePath, metadata: &Metadata) -> Option<Entry> {
+        if !metadata.is_file() && !metadata.is_dir() {
+            return None;
+        }
+        let modified = metadata.modified().ok().map(cap_std::time::SystemTime::into_std);
+        let since = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+        let modified_ms = since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        let size = if metadata.is_file() { metadata.len() } else { 0 };
+        Some(Entry { path, folder: metadata.is_dir(), size, modified_ms })
+    }
+
+    /// As a reply has it.
+    pub(super) fn to_json(&self) -> Json {
+        Json::object([
+            ("path", Json::from(self.path.to_string())),
+            ("kind", Json::from(if self.folder { "folder" } else { "file" })),
+            ("size", Json::from(self.size)),
+            ("modifiedMs", Json::from(self.modified_ms)),
+        ])
+    }
+}
+
+fn write_new(dir: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
+    // Left by a call that was interrupted.
+    let _ = dir.remove_file(name);
+    let mut file = dir.open_with(name, OpenOptions::new().write(true).create_new(true))?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn sync(dir: &Dir) -> io::Result<()> {
+    // A folder that is only walked through cannot be forced.
+    dir.open(".")?.sync_all()
+}
+
+/// Why a name could not be used, with what is there instead.
+fn refused(dir: &Dir, name: &str, path: &FilePath, error: &io::Error) -> Failure {
+    let again = io::Error::new(error.kind(), error.to_string());
+    Obstacle::of(dir, name, again).failure(path)
+}
+
+fn link(path: &FilePath) -> Failure {
+    Failure::new(codes::DENIED, format!("`{path}` leads through a link, and links are not followed"))
+}
+
+fn no_file(path: &FilePath) -> Failure {
+    Failure::new(codes::INVALID_INPUT, format!("`{path}` is no file"))
+}
+
+fn too_large(path: &FilePath, limit: u64) -> Failure {
+    Failure::new(code::FILE_TOO_LARGE, format!("`{path}` is larger than {limit} bytes"))
+}
+
+/// What the disk says. The operator's own paths are not told.
+pub(super) fn failed(what: &str, error: &io::Error) -> Failure {
+    Failure::retryable(code::FILE_FAILED, format!("{what}: {}", error.kind()))
+}

@@ -1,0 +1,35 @@
+//! Bytes that calls bring and take as files.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flowcell_contract::{BlobRef, Blobs, Failure, Tenant, code};
+
+/// The blobs, used from a thread that may block: they are digested and written.
+#[derive(Clone)]
+pub(crate) struct Files(Arc<dyn Blobs>);
+
+impl Files {
+    pub(crate) fn new(blobs: Arc<dyn Blobs>) -> Files {
+        Files(blobs)
+    }
+
+    pub(crate) async fn put(&self, tenant: &Tenant, bytes: Vec<u8>, mime: String) -> Result<BlobRef, Failure> {
+        let (blobs, tenant) = (self.0.clone(), tenant.clone());
+        blocking(move || Ok(blobs.put(&tenant, bytes.into(), &mime))).await
+    }
+
+    pub(crate) async fn get(&self, tenant: &Tenant, blob: BlobRef) -> Result<Bytes, Failure> {
+        let (blobs, tenant) = (self.0.clone(), tenant.clone());
+        let (blob, found) = blocking(move || blobs.get(&tenant, &blob).map(|found| (blob, found))).await?;
+        let missing = || Failure::new(code::INVALID_INPUT, format!("there is no file `{}`", blob.file_id));
+        found.map(Bytes::from_owner).ok_or_else(missing)
+    }
+}
+
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|error| Err(Failure::retryable(code::STORE_FAILED, format!("the file store failed: {error}"))))
+}

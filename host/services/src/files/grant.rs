@@ -1,0 +1,148 @@
+//! What a flow lets a node read and write, as it is written in the flow.
+
+use flowcell_contract::Json;
+
+use super::path::{self, FilePath};
+use crate::pattern;
+
+/// The paths that a node may read and write.
+///
+/// ```yaml
+/// grants:
+///   files:
+///     read: ["data/**", "config.json"]   # all that is below data; one file
+///     write: ["out/*.csv"]               # `*` stands for any letters of one name
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileGrants {
+    read: Vec<Pattern>,
+    write: Vec<Pattern>,
+}
+
+/// Names with `*` in them; `below` if all that is below is meant, at whatever depth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pattern {
+    names: Vec<String>,
+    below: bool,
+}
+
+impl FileGrants {
+    /// Reads what stands under `grants.files` of a node. The error is a sentence that names what is wrong.
+    pub fn parse(grant: &Json) -> Result<FileGrants, String> {
+        let members = grant.as_object().ok_or_else(|| {
+            format!("`{{ read: [\"data/**\"], write: [\"out/**\"] }}` is expected, not {}", grant.type_name())
+        })?;
+        let mut grants = FileGrants::default();
+        for (kind, patterns) in members {
+            match &**kind {
+                "read" => grants.read = list(patterns)?,
+                "write" => grants.write = list(patterns)?,
+                other => return Err(format!("files are granted to `read` and to `write`, not to `{other}`")),
+            }
+        }
+        Ok(grants)
+    }
+
+    /// Whether what is there may be read.
+    pub(super) fn reads(&self, path: &FilePath) -> bool {
+        self.read.iter().any(|pattern| pattern.covers(path))
+    }
+
+    /// Whether it may be replaced and removed.
+    pub(super) fn writes(&self, path: &FilePath) -> bool {
+        self.write.iter().any(|pattern| pattern.covers(path))
+    }
+
+    /// Whether the folder has something in it, or below, that may be read.
+    pub(super) fn lists(&self, folder: &FilePath) -> bool {
+        self.read.iter().any(|pattern| pattern.leads_through(folder))
+    }
+}
+
+fn list(patterns: &Json) -> Result<Vec<Pattern>, String> {
+    let one = |item: &Json| match item.as_str() {
+        Some(text) => Pattern::parse(text),
+        None => Err(format!("a path such as `data/**` is expected, not {}", item.type_name())),
+    };
+    match patterns {
+        Json::Array(items) => items.iter().map(one).collect(),
+        other => Ok(vec![one(other)?]),
+    }
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Result<Pattern, String> {
+        let mut names: Vec<String> = path::names(text)?.into_iter().map(str::to_owned).collect();
+        let below = names.last().is_some_and(|name| name == "**");
+        if below {
+            names.pop();
+        }
+        match names.iter().any(|name| name.contains("**")) {
+            true => Err(format!("`{text}`: `**` stands last and alone, for all that is below")),
+            false => Ok(Pattern { names, below }),
+        }
+    }
+
+    fn covers(&self, path: &FilePath) -> bool {
+        let (own, other) = (self.names.len(), path.names().len());
+        (if self.below { other > own } else { other == own }) && self.matches(path)
+    }
+
+    fn leads_through(&self, folder: &FilePath) -> bool {
+        (self.below || folder.names().len() < self.names.len()) && self.matches(folder)
+    }
+
+    /// Whether all names match that both have.
+    fn matches(&self, path: &FilePath) -> bool {
+        self.names.iter().zip(path.names()).all(|(pattern, name)| pattern::matches(pattern, name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn grants(text: &str) -> Result<FileGrants, String> {
+        FileGrants::parse(&Json::parse(text).unwrap())
+    }
+
+    #[test]
+    fn a_grant_covers_whole_names() {
+        let grants = grants(r#"{ "read": ["data/**", "one.txt", "logs/*/a*.log"], "write": "out/*" }"#).unwrap();
+        let path = |text: &str| FilePath::parse(text).unwrap();
+        for covered in ["data/a", "data/a/b/c", "one.txt", "logs/x/a.log", "logs/x/a1.log"] {
+            assert!(grants.reads(&path(covered)), "{covered}");
+        }
+        for other in ["data", "database/a", "two.txt", "one.txt/a", "logs/a.log", "logs/x/y/a.log", "out/a", "DATA/a"] {
+            assert!(!grants.reads(&path(other)), "{other}");
+        }
+        assert!(grants.writes(&path("out/a")) && !grants.writes(&path("out/a/b")) && !grants.writes(&path("data/a")));
+        for listed in ["data", "data/a", "logs", "logs/x"] {
+            assert!(grants.lists(&path(listed)), "{listed}");
+        }
+        for other in ["out", "one.txt", "logs/x/y", "other"] {
+            assert!(!grants.lists(&path(other)), "{other}");
+        }
+        assert!(grants.lists(&FilePath::top()) && !FileGrants::default().lists(&FilePath::top()));
+    }
+
+    #[test]
+    fn a_grant_that_means_nothing_is_refused() {
+        let wrong = [
+            ("[]", "not a list"),
+            (r#"{ "reed": [] }"#, "`reed`"),
+            (r#"{ "read": [1] }"#, "not a number"),
+            (r#"{ "read": ["/etc/**"] }"#, "without `/`"),
+            (r#"{ "read": ["../**"] }"#, "leads down"),
+            (r#"{ "read": ["a/**/b"] }"#, "stands last"),
+            (r#"{ "write": ["a**"] }"#, "stands last"),
+            (r#"{ "write": [".flowcell/**"] }"#, "the host's"),
+        ];
+        for (text, told) in wrong {
+            let error = grants(text).unwrap_err();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Paths that lead down from a tenant's folder, and nowhere else.
+
+use std::fmt;
+
+/// The longest path, in bytes.
+const MAX_PATH: usize = 1024;
+/// The most names in a path.
+const MAX_NAMES: usize = 32;
+/// The longest name, in bytes.
+const MAX_NAME: usize = 255;
+/// What names of the host's begin with: its state folder, other tenants, files that are being written.
+pub(super) const RESERVED: &str = ".flowcell";
+
+/// Media types by the ends of names.
+const MIMES: [(&str, &str); 15] = [
+    ("csv", "text/csv"),
+    ("gif", "image/gif"),
+    ("gz", "application/gzip"),
+    ("html", "text/html"),
+    ("jpeg", "image/jpeg"),
+    ("jpg", "image/jpeg"),
+    ("json", "application/json"),
+    ("md", "text/markdown"),
+    ("pdf", "application/pdf"),
+    ("png", "image/png"),
+    ("svg", "image/svg+xml"),
+    ("txt", "text/plain"),
+    ("webp", "image/webp"),
+    ("xml", "application/xml"),
+    ("zip", "application/zip"),
+];
+
+/// Names of folders, and last that of a file or folder. The tenant's folder itself has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FilePath(Vec<Box<str>>);
+
+impl FilePath {
+    /// Reads a path. The error says what is wrong with it.
+    pub(super) fn parse(text: &str) -> Result<FilePath, String> {
+        let names = names(text)?;
+        Ok(FilePath(names.into_iter().map(Into::into).collect()))
+    }
+
+    /// The tenant's folder.
+    pub(super) fn top() -> FilePath {
+        FilePath(Vec::new())
+    }
+
+    /// The names.
+    pub(super) fn names(&self) -> &[Box<str>] {
+        &self.0
+    }
+
+    /// The folders, and the name in the last of them; none: the tenant's folder.
+    pub(super) fn split(&self) -> Option<(&[Box<str>], &str)> {
+        self.0.split_last().map(|(name, folders)| (folders, &**name))
+    }
+
+    /// What has this name in this folder.
+    pub(super) fn join(&self, name: &str) -> FilePath {
+        FilePath(self.0.iter().cloned().chain([name.into()]).collect())
+    }
+
+    /// The pattern of all that is below.
+    pub(super) fn pattern_below(&self) -> String {
+        if self.0.is_empty() { "**".into() } else { format!("{self}/**") }
+    }
+
+    /// What kind of file it says it is.
+    pub(super) fn mime(&self) -> &'static str {
+        let end = self.0.last().and_then(|name| name.rsplit_once('.')).map(|(_, end)| end.to_ascii_lowercase());
+        let known = MIMES.iter().find(|(own, _)| Some(*own) == end.as_deref());
+        known.map_or("application/octet-stream", |(_, mime)| mime)
+    }
+}
+
+/// The names of a path or a pattern.
+pub(super) fn names(text: &str) -> Result<Vec<&str>, String> {
+    let wrong = |why: &str| Err(format!("`{}` is no path: {why}", shown(text)));
+    if text.is_empty() || text.len() > MAX_PATH {
+        return wrong("it has 1 to 1024 bytes");
+    }
+    if text.starts_with('/') {
+        return wrong("it begins in the tenant's folder, without `/`");
+    }
+    let names: Vec<_> = text.split('/').collect();
+    if names.len() > MAX_NAMES {
+        return wrong("it has at most 32 names");
+    }
+    for name in &names {
+        if name.is_empty() || *name == "." || *name == ".." {
+            return wrong("it leads down only, without `.`, `..` and empty names");
+        }
+        if name.len() > MAX_NAME {
+            return wrong("a name has at most 255 bytes");
+        }
+        if name.contains(|letter: char| letter.is_control() || letter == '\\') {
+            return wrong("a name has no control characters and no backslash");
+        }
+        if is_reserved(name) {
+            return wrong("names that begin with `.flowcell` are the host's");
+        }
+    }
+    Ok(names)
+}
+
+/// Whether a name is the host's, also where upper and lower case are the same.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.as_bytes().get(..RESERVED.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED.as_bytes()))
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(80).filter(|letter| !letter.is_control()).collect()
+}
+
+impl fmt::Display for FilePath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0.join("/"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_leads_down_only() {
+        for good in ["a", "a/b.txt", "a b/ü", "...", "a..b", ".hidden", "~", "*"] {
+            assert_eq!(FilePath::parse(good).map(|path| path.to_string()), Ok(good.to_owned()));
+        }
+        let long = "a".repeat(256);
+        let deep = vec!["a"; 33].join("/");
+        let wrong = [
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            "a/../b",
+            "../../etc/passwd",
+            ".",
+            "a//b",
+            "a/",
+            "a\\b",
+            "a\0",
+            "a\nb",
+            ".flowcell",
+            "a/.flowcell-tenants",
+            ".FlowCell/x",
+            &long,
+            &deep,
+        ];
+        for wrong in wrong {
+            assert!(FilePath::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_says_what_kind_it_is() {
+        let mime = |path: &str| FilePath::parse(path).unwrap_or_else(|_| FilePath::top()).mime();
+        assert_eq!((mime("a/b.JSON"), mime("png"), mime("a.json/b")), ("application/json", BINARY, BINARY));
+    }
+
+    const BINARY: &str = "application/octet-stream";
+}

@@ -1,0 +1,113 @@
+//! How much a tenant has.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use cap_fs_ext::DirExt;
+use cap_std::fs::Dir;
+use flowcell_contract::{Failure, Tenant};
+
+use super::Limits;
+use crate::code;
+
+/// Changes after which everything is counted anew: others may change files too.
+const RECOUNT: u32 = 256;
+/// Folders in folders that are counted; no path of a node leads deeper.
+const DEPTH: u32 = 64;
+
+/// What is known of tenants.
+#[derive(Clone, Default)]
+pub(super) struct Quotas(Arc<Mutex<HashMap<Tenant, Quota>>>);
+
+/// What is known of one.
+#[derive(Clone, Default)]
+pub(super) struct Quota(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    used: Option<Used>,
+    changes: u32,
+}
+
+/// Bytes, files and folders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Used {
+    pub(super) bytes: u64,
+    pub(super) entries: u64,
+}
+
+impl Quotas {
+    pub(super) fn of(&self, tenant: &Tenant) -> Quota {
+        // A panic while the lock was held cannot have left half an entry.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default().clone()
+    }
+}
+
+impl Quota {
+    /// Takes what a change needs more, or refuses it. `top` is the tenant's folder. Nothing is refused by an old count.
+    pub(super) fn take(&self, top: &Dir, more: Used, limits: &Limits) -> Result<(), Failure> {
+        let mut known = self.known();
+        let old = known.used.filter(|used| known.changes < RECOUNT && fits(*used, more, limits));
+        let used = match old {
+            Some(used) => used,
+            None => {
+                known.changes = 0;
+                count(top, DEPTH).map_err(|error| super::access::failed("the tenant's folder", &error))?
+            }
+        };
+        known.used = Some(used);
+        if !fits(used, more, limits) {
+            return Err(exceeded(used, limits));
+        }
+        known.used = Some(Used { bytes: used.bytes + more.bytes, entries: used.entries + more.entries });
+        known.changes += 1;
+        Ok(())
+    }
+
+    /// Gives back what is not needed any more.
+    pub(super) fn give_back(&self, less: Used) {
+        if let Some(used) = &mut self.known().used {
+            used.bytes = used.bytes.saturating_sub(less.bytes);
+            used.entries = used.entries.saturating_sub(less.entries);
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn fits(used: Used, more: Used, limits: &Limits) -> bool {
+    used.bytes.saturating_add(more.bytes) <= limits.total && used.entries.saturating_add(more.entries) <= limits.entries
+}
+
+fn exceeded(used: Used, limits: &Limits) -> Failure {
+    let message = format!(
+        "the tenant's files would be more than {} bytes or {} files and folders; there are {} bytes in {} now, and what is \
+         removed makes room",
+        limits.total, limits.entries, used.bytes, used.entries
+    );
+    Failure::new(code::QUOTA_EXCEEDED, message)
+}
+
+/// Counts what is in a folder and below. Links count as nothing, and are not followed.
+fn count(dir: &Dir, depth: u32) -> io::Result<Used> {
+    let mut used = Used::default();
+    for entry in dir.entries()? {
+        let entry = entry?;
+        let Ok(metadata) = entry.metadata() else { continue };
+        used.entries += 1;
+        used.bytes += if metadata.is_file() { metadata.len() } else { 0 };
+        if metadata.is_dir() && depth > 0 {
+            // What was removed meanwhile is gone.
+            let Ok(below) = dir.open_dir_nofollow(entry.file_name()) else { continue };
+            let below = count(&below, depth - 1)?;
+            used.bytes += below.bytes;
+            used.entries += below.entries;
+        }
+    }
+    Ok(used)
+}

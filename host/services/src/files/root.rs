@@ -1,0 +1,67 @@
+//! The folder that the operator gives, and the folders of tenants in it.
+
+use std::{fmt::Write as _, io, path::PathBuf};
+
+use cap_fs_ext::DirExt;
+use cap_std::{ambient_authority, fs::Dir};
+use flowcell_contract::Tenant;
+
+use super::path::RESERVED;
+
+/// The folder that the operator gives.
+pub(super) struct Root(PathBuf);
+
+impl Root {
+    pub(super) fn new(folder: PathBuf) -> Root {
+        Root(folder)
+    }
+
+    /// Opens the folder of a tenant, and makes it if need be. That of `local` is the folder itself, which must be there.
+    pub(super) fn of(&self, tenant: &Tenant) -> io::Result<Dir> {
+        let root = Dir::open_ambient_dir(&self.0, ambient_authority())?;
+        if *tenant == Tenant::local() {
+            return Ok(root);
+        }
+        let tenants = open_or_make(&root, &format!("{RESERVED}-tenants"))?;
+        open_or_make(&tenants, &folder_name(tenant.as_str()))
+    }
+}
+
+/// Opens a folder in a folder, and makes it if it is not there. A link is not followed.
+pub(super) fn open_or_make(dir: &Dir, name: &str) -> io::Result<Dir> {
+    match dir.open_dir_nofollow(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match dir.create_dir(name) {
+                // Somebody else was faster.
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            dir.open_dir_nofollow(name)
+        }
+        opened => opened,
+    }
+}
+
+/// A name that no other tenant's folder has, also where upper and lower case are the same, and that leads nowhere else.
+fn folder_name(tenant: &str) -> String {
+    let mut name = String::with_capacity(tenant.len());
+    for byte in tenant.bytes() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
+            // Writing to a string does not fail.
+            _ => _ = write!(name, "%{byte:02x}"),
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folder_name;
+
+    #[test]
+    fn tenants_have_folders_of_their_own() {
+        let names = ["acme", "Acme", "..", "a/b", "a%2fb", ".", "%"].map(folder_name);
+        assert_eq!(names, ["acme", "%41cme", "%2e%2e", "a%2fb", "a%252fb", "%2e", "%25"]);
+    }
+}

@@ -1,0 +1,79 @@
+//! The pack `file`: files in the folder that the operator gives.
+
+use flowcell_sdk::{files, given, prelude::*};
+
+flowcell_sdk::pack! {
+    manifest: "node.yaml",
+    "file.read" => read,
+    "file.write" => write,
+    "file.list" => list,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    path: String,
+    #[serde(default, rename = "as")]
+    form: Form,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Form {
+    #[default]
+    Text,
+    Json,
+    File,
+}
+
+/// Gives the content of a file.
+fn read(_task: &Task, input: Read) -> Result<Step> {
+    let content = match input.form {
+        Form::Text => files::read_text(&input.path)?.into(),
+        Form::Json => {
+            let wrong = |error| Failure::new("invalid_json", format!("`{}` is not JSON: {error}", input.path));
+            serde_json::from_str(&files::read_text(&input.path)?).map_err(wrong)?
+        }
+        Form::File => files::read_file(&input.path)?,
+    };
+    Step::value(json!({ "content": content }))
+}
+
+#[derive(Deserialize)]
+struct Write {
+    path: String,
+    #[serde(default, deserialize_with = "given")]
+    content: Option<Value>,
+}
+
+/// Replaces a file.
+fn write(_task: &Task, input: Write) -> Result<Step> {
+    let path = &input.path;
+    let size = match input.content {
+        None => return Err(Failure::invalid_input("input: there is no `content`")),
+        Some(Value::String(text)) => files::write_text(path, &text)?,
+        Some(content) if content["kind"] == "file" && content["fileId"].is_string() => {
+            files::write_file(path, &content)?
+        }
+        Some(content) => files::write_text(path, &format!("{content}\n"))?,
+    };
+    Step::value(json!({ "path": path, "size": size }))
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default = "top")]
+    path: String,
+}
+
+fn top() -> String {
+    ".".into()
+}
+
+/// Gives what is in a folder.
+fn list(_task: &Task, input: List) -> Result<Step> {
+    let entries = files::list(&input.path)?;
+    Step::value(json!({ "count": entries.len(), "entries": entries }))
+}
+
+#[cfg(test)]
+mod tests;

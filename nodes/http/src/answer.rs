@@ -1,0 +1,101 @@
+//! What came, as an output or as a failure.
+
+use std::time::SystemTime;
+
+use flowcell_sdk::{
+    http::{self, Body, Response},
+    prelude::*,
+};
+use serde_json::Map;
+
+/// After these another attempt may be answered otherwise.
+const PASSING: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
+/// Bytes of a body that a failure shows.
+const SHOWN: usize = 4 << 10;
+
+/// An answer that was read.
+pub(crate) struct Answer {
+    /// The status.
+    pub(crate) status: u16,
+    headers: Map<String, Value>,
+    body: Value,
+}
+
+impl Answer {
+    /// Reads an answer, JSON if it says that it is JSON.
+    pub(crate) fn read(response: Response) -> Result<Answer> {
+        let headers = by_name(&response.headers);
+        let mime = headers.get("content-type").and_then(Value::as_str).unwrap_or_default();
+        let says_json = is_json(mime);
+        let parse = |bytes: &[u8]| {
+            let wrong =
+                |error| Failure::new("invalid_answer", format!("the answer is not the JSON that it says: {error}"));
+            serde_json::from_slice(bytes).map_err(wrong)
+        };
+        let body = match response.body {
+            Body::Empty => Value::Null,
+            Body::Text(text) if says_json => parse(text.as_bytes())?,
+            Body::Bytes(bytes) if says_json => parse(&bytes)?,
+            Body::Text(text) => Value::String(text),
+            Body::Bytes(bytes) => http::keep(bytes, if mime.is_empty() { "application/octet-stream" } else { mime })?,
+            Body::File(file) => file,
+        };
+        Ok(Answer { status: response.status, headers, body })
+    }
+
+    /// The output.
+    pub(crate) fn output(self) -> Value {
+        json!({ "status": self.status, "headers": self.headers, "body": self.body })
+    }
+
+    /// The failure of a status that was not expected.
+    pub(crate) fn failure(self, now: SystemTime) -> Failure {
+        let after = self.headers.get("retry-after").and_then(Value::as_str).and_then(|after| wait(after, now));
+        let failure = Failure::new("http_status", format!("the answer has the status {}", self.status));
+        let failure = failure.details(json!({ "status": self.status, "body": shown(self.body) }));
+        match (PASSING.contains(&self.status), after) {
+            (true, Some(ms)) => failure.retry_after_ms(ms),
+            (true, None) => failure.retryable(),
+            (false, _) => failure,
+        }
+    }
+}
+
+/// The media type is JSON, or one that is written in it.
+fn is_json(mime: &str) -> bool {
+    let essence = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || essence.ends_with("+json")
+}
+
+fn by_name(headers: &[(String, String)]) -> Map<String, Value> {
+    let mut named = Map::new();
+    for (name, value) in headers {
+        match named.get_mut(name) {
+            Some(Value::String(before)) => *before = format!("{before}, {value}"),
+            _ => drop(named.insert(name.clone(), Value::String(value.clone()))),
+        }
+    }
+    named
+}
+
+/// A body as a failure shows it: whole, or its beginning as text.
+fn shown(body: Value) -> Value {
+    let text = match &body {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    if text.len() <= SHOWN {
+        return body;
+    }
+    let end = (0..=SHOWN).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    Value::String(format!("{}…", &text[..end]))
+}
+
+/// What `retry-after` says: seconds, or a date.
+pub(crate) fn wait(after: &str, now: SystemTime) -> Option<u32> {
+    let ms = match after.trim().parse::<u64>() {
+        Ok(seconds) => u128::from(seconds) * 1000,
+        Err(_) => httpdate::parse_http_date(after.trim()).ok()?.duration_since(now).unwrap_or_default().as_millis(),
+    };
+    Some(u32::try_from(ms).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,26 @@
+//! The pack `http`: requests to servers.
+
+mod answer;
+mod query;
+mod request;
+
+use flowcell_sdk::{http, prelude::*};
+
+flowcell_sdk::pack! {
+    manifest: "node.yaml",
+    "http.request" => run,
+}
+
+/// Sends one request and gives the answer.
+fn run(_task: &Task, input: request::Input) -> Result<Step> {
+    let expected = input.expected()?;
+    let response = http::send(input.request()?)?;
+    let answer = answer::Answer::read(response)?;
+    if expected.iter().any(|class| class.has(answer.status)) {
+        return Step::value(answer.output());
+    }
+    Err(answer.failure(std::time::SystemTime::now()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! Members of an object as the query of a URL.
+
+use flowcell_sdk::prelude::*;
+use serde_json::Map;
+
+/// The URL with these members added to its query.
+pub(crate) fn add(url: &str, members: &Map<String, Value>) -> Result<String> {
+    let mut query = String::new();
+    for (name, value) in members {
+        let items = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        for item in items {
+            let Some(text) = text(name, item)? else { continue };
+            if !query.is_empty() {
+                query.push('&');
+            }
+            encode(name, &mut query);
+            query.push('=');
+            encode(&text, &mut query);
+        }
+    }
+    if query.is_empty() {
+        return Ok(url.to_owned());
+    }
+    let (url, fragment) = url.split_once('#').map_or((url, None), |(url, fragment)| (url, Some(fragment)));
+    let joint = match url.split_once('?') {
+        None => "?",
+        Some((_, own)) if own.is_empty() || own.ends_with('&') => "",
+        Some(_) => "&",
+    };
+    let fragment = fragment.map(|fragment| format!("#{fragment}")).unwrap_or_default();
+    Ok(format!("{url}{joint}{query}{fragment}"))
+}
+
+/// A value as it stands in a query; null is left out.
+fn text(name: &str, value: &Value) -> Result<Option<String>> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text.clone())),
+        Value::Bool(_) | Value::Number(_) => Ok(Some(value.to_string())),
+        Value::Array(_) | Value::Object(_) => {
+            let why =
+                "is neither a text, a number nor a boolean, nor a list of them; `data.json.stringify` makes a text";
+            Err(Failure::invalid_input(format!("input.query.{name} {why}")))
+        }
+    }
+}
+
+/// Encodes all but what means itself everywhere in a URL.
+fn encode(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What a flow asks for, as a request.
+
+use std::collections::BTreeMap;
+
+use flowcell_sdk::{given, http, prelude::*};
+use serde_json::Map;
+
+use crate::query;
+
+/// The input of `http.request`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Input {
+    #[serde(default = "get")]
+    method: String,
+    url: String,
+    #[serde(default)]
+    query: Map<String, Value>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "given")]
+    json: Option<Value>,
+    text: Option<String>,
+    file: Option<Value>,
+    expect: Option<Vec<Value>>,
+    timeout_ms: Option<u32>,
+}
+
+fn get() -> String {
+    "GET".into()
+}
+
+/// Statuses from the first to the last.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Class(u16, u16);
+
+impl Class {
+    /// Whether a status is one of them.
+    pub(crate) fn has(&self, status: u16) -> bool {
+        (self.0..=self.1).contains(&status)
+    }
+
+    fn read(item: &Value) -> Option<Class> {
+        if let Some(status) = item.as_u64() {
+            let status = u16::try_from(status).ok().filter(|status| (100..600).contains(status))?;
+            return Some(Class(status, status));
+        }
+        let first = item.as_str()?.strip_suffix("xx")?.parse::<u16>().ok().filter(|first| (1..6).contains(first))?;
+        Some(Class(first * 100, first * 100 + 99))
+    }
+}
+
+impl Input {
+    /// The statuses that are no failure.
+    pub(crate) fn expected(&self) -> Result<Vec<Class>> {
+        let Some(items) = &self.expect else { return Ok(vec![Class(200, 299)]) };
+        let wrong = |item: &Value| {
+            Failure::invalid_input(format!(
+                "input.expect has {item}, which is neither a status nor one such as \"2xx\""
+            ))
+        };
+        items.iter().map(|item| Class::read(item).ok_or_else(|| wrong(item))).collect()
+    }
+
+    /// The request.
+    pub(crate) fn request(self) -> Result<http::Request> {
+        let url = query::add(&self.url, &self.query)?;
+        let request = http::Request { timeout_ms: self.timeout_ms, ..http::Request::new(&self.method, &url) };
+        let says = self.headers.keys().any(|name| name.eq_ignore_ascii_case("content-type"));
+        let request = self.headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+        match (self.json, self.text, self.file) {
+            (None, None, None) => Ok(request),
+            (Some(json), None, None) if says => {
+                Ok(http::Request { body: http::Body::Text(json.to_string()), ..request })
+            }
+            (Some(json), None, None) => Ok(request.json(&json)),
+            (None, Some(text), None) => Ok(http::Request { body: http::Body::Text(text), ..request }),
+            (None, None, Some(file)) => Ok(http::Request { body: http::Body::File(file), ..request }),
+            _ => Err(Failure::invalid_input("a request has one body: `json`, `text` or `file`")),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What is asked for, and what becomes of an answer, played by a script.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::time::{Duration, SystemTime};
+
+use flowcell_contract::Manifest;
+use flowcell_sdk::{
+    Failure, Given,
+    testing::{Outcome, Played, Script},
+};
+use serde_json::{Value, json};
+
+fn play(input: Value, reply: Value) -> Played {
+    Script::new().reply(reply).play(crate::run_node, "http.request", Given { input, ..Given::default() })
+}
+
+fn asked(input: Value) -> Value {
+    let played = play(input, json!({ "status": 204 }));
+    assert!(matches!(played.outcome, Outcome::Output(_)), "{:?}", played.outcome);
+    played.of("http.send")[0].clone()
+}
+
+fn answered(reply: Value) -> Outcome {
+    play(json!({ "url": "https://a.example" }), reply).outcome
+}
+
+fn failed(outcome: Outcome) -> Failure {
+    match outcome {
+        Outcome::Failure(failure) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_request_is_made_of_its_parts() {
+    let whole = json!({
+        "method": "PUT", "url": "https://a.example/x?z=1#top", "headers": { "x-a": "b" }, "json": { "n": 1 },
+        "query": { "q": "a b&c=ü", "n": [1, true], "none": null }, "timeoutMs": 5,
+    });
+    let expected = json!({
+        "method": "PUT", "url": "https://a.example/x?z=1&q=a%20b%26c%3D%C3%BC&n=1&n=true#top",
+        "headers": [["x-a", "b"], ["content-type", "application/json"]], "body": { "text": "{\"n\":1}" }, "timeoutMs": 5,
+    });
+    assert_eq!(asked(whole), expected);
+    let bare = asked(json!({ "url": "https://a.example", "query": {} }));
+    assert_eq!(
+        bare,
+        json!({ "method": "GET", "url": "https://a.example", "headers": [], "body": "empty", "timeoutMs": null })
+    );
+    let own = asked(json!({ "url": "u", "json": null, "headers": { "Content-Type": "application/ld+json" } }));
+    assert_eq!(own["headers"], json!([["Content-Type", "application/ld+json"]]));
+    assert_eq!(own["body"], json!({ "text": "null" }));
+    for (url, expected) in [("u", "u?a=1"), ("u?", "u?a=1"), ("u?b=2&", "u?b=2&a=1")] {
+        assert_eq!(asked(json!({ "url": url, "query": { "a": 1 } }))["url"], expected);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_sent() {
+    let wrong = [
+        (json!({ "url": "u", "query": { "a": { "b": 1 } } }), "input.query.a"),
+        (json!({ "url": "u", "query": { "a": [[1]] } }), "input.query.a"),
+        (json!({ "url": "u", "expect": ["2XX"] }), "\"2XX\""),
+        (json!({ "url": "u", "expect": [99] }), "99"),
+        (json!({ "url": "u", "expect": ["9xx"] }), "9xx"),
+        (json!({ "url": "u", "json": 1, "file": {} }), "one body"),
+        (json!({ "url": "u", "headers": { "a": 1 } }), "headers.a"),
+    ];
+    for (input, told) in wrong {
+        let played = play(input, json!({ "status": 200 }));
+        assert!(played.made.is_empty(), "{told}");
+        let failure = failed(played.outcome);
+        assert_eq!(failure.code, "invalid_input", "{told}");
+        assert!(failure.message.contains(told), "{}", failure.message);
+    }
+}
+
+#[test]
+fn an_answer_is_what_it_says_it_is() {
+    let of = |mime: &str, body: Value| json!({ "status": 200, "headers": [["content-type", mime]], "body": body });
+    let file = json!({ "kind": "file", "fileId": "abc", "size": 9, "mime": "image/png" });
+    let table = [
+        (of("application/json", json!({ "text": "[1]" })), json!([1])),
+        (of("application/problem+json; charset=utf-8", json!({ "text": "{}" })), json!({})),
+        (of("text/plain", json!({ "text": "[1]" })), json!("[1]")),
+        (of("application/json", json!("empty")), json!(null)),
+        (of("image/png", json!({ "file": file })), file.clone()),
+    ];
+    for (reply, body) in table {
+        match answered(reply.clone()) {
+            Outcome::Output(output) => assert_eq!(output["body"], body, "{reply}"),
+            other => panic!("{reply}: {other:?}"),
+        }
+    }
+    assert_eq!(failed(answered(of("application/json", json!({ "text": "{" })))).code, "invalid_answer");
+    let twice = json!({ "status": 200, "headers": [["a", "1"], ["b", "2"], ["a", "3"]] });
+    let expected = json!({ "status": 200, "headers": { "a": "1, 3", "b": "2" }, "body": null });
+    assert_eq!(answered(twice), Outcome::Output(expected));
+}
+
+#[test]
+fn a_status_that_is_not_expected_is_a_failure() {
+    let table = [(301, false), (404, false), (408, true), (429, true), (500, true), (501, false), (503, true)];
+    for (status, retryable) in table {
+        let failure = failed(answered(json!({ "status": status, "headers": [], "body": { "text": "why" } })));
+        assert_eq!((&*failure.code, failure.retryable, failure.retry_after_ms), ("http_status", retryable, None));
+        assert_eq!(failure.details, Some(json!({ "status": status, "body": "why" })));
+        let input = json!({ "url": "u", "expect": [status] });
+        assert!(matches!(play(input, json!({ "status": status })).outcome, Outcome::Output(_)), "{status}");
+    }
+    let long = failed(answered(json!({ "status": 400, "body": { "text": "ü".repeat(5000) } })));
+    let body = long.details.unwrap()["body"].as_str().unwrap().to_owned();
+    assert!(body.ends_with('…') && body.len() < 4200, "{}", body.len());
+}
+
+#[test]
+fn a_server_says_when_to_come_again() {
+    let busy = |after: &str| json!({ "status": 429, "headers": [["retry-after", after]] });
+    let after = |after: &str| failed(answered(busy(after))).retry_after_ms;
+    assert_eq!(after("7"), Some(7000));
+    assert_eq!(after("99999999999"), Some(u32::MAX));
+    assert_eq!(after("soon"), None);
+    let refused = failed(answered(json!({ "status": 403, "headers": [["retry-after", "7"]] })));
+    assert_eq!((refused.retryable, refused.retry_after_ms), (false, None));
+    // 1994-11-06 08:49:37 UTC.
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    assert_eq!(crate::answer::wait("Sun, 06 Nov 1994 08:49:47 GMT", now), Some(10_000));
+    assert_eq!(crate::answer::wait("Sun, 06 Nov 1994 08:49:30 GMT", now), Some(0));
+}
+
+#[test]
+fn a_failure_of_the_call_is_the_failure_of_the_node() {
+    let script = Script::new().fail(Failure::new("denied", "not granted"));
+    let input = json!({ "url": "https://a.example" });
+    let played = script.play(crate::run_node, "http.request", Given { input, ..Given::default() });
+    assert_eq!(failed(played.outcome).code, "denied");
+}
+
+#[test]
+fn the_manifest_asks_for_what_it_uses() {
+    let manifest = Manifest::parse(crate::MANIFEST).unwrap();
+    let asked: Vec<_> = manifest.nodes[0].capabilities.iter().map(|asked| &*asked.name).collect();
+    assert_eq!(asked, ["http"]);
+}
