@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Json, RunId, Tenant};
+use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{HubError, OpenError, PolicyOverride, Request, RunOptions, fact::Resolution};
 use serde::{Deserialize, Serialize};
 

@@ -38,6 +38,9 @@
 //! | [`channels`] | front ends: files, webhooks and programs |
 //! | loaded | a checked flow, ready to run |
 //! | [`control`] | what other processes ask of the owner of a store |
+//! | [`driving`] | driving every run that can move |
+//! | [`server`] | the HTTP server |
+//! | [`shape`] | things as JSON |
 //! | projection | the rows of sessions, as they follow from facts |
 //! | rehearsal | runs with given results and virtual time |
 //! | [`agentic`] | where agentic flows and agents are found |
@@ -50,6 +53,7 @@ pub mod channels;
 mod content;
 #[cfg(unix)]
 pub mod control;
+pub mod driving;
 mod error;
 mod folder;
 mod granted;
@@ -57,9 +61,14 @@ mod host;
 mod loaded;
 mod projection;
 mod rehearsal;
+#[cfg(unix)]
+pub mod server;
 pub mod sessions;
+pub mod shape;
 mod tools;
 
+#[cfg(unix)]
+pub use control::AskError;
 pub use error::{Error, InputError, LoadError, StartError};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId};

@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flowcell_contract::{Json, RunId, Tenant, Value};
+use flowcell_contract::{Json, RunId, Value};
 use flowcell_flow::{
     Begin, Diagnostic, Start,
     agentic::{FlowLabel, Postponed, flow_label, input_of, left_by, session_id, state_key},

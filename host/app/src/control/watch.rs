@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Json, RunId, Tenant};
+use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{Channel, Event, LiveEvent, RunResult};
 use tokio::runtime::Runtime;
 

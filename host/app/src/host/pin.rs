@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use flowcell_contract::{BlobRef, Catalog, Digest, Failure, Tenant, code};
+use flowcell_contract::{BlobRef, Catalog, Digest, Failure, code};
 use flowcell_flow::{Source, graph::Graph};
 use flowcell_runtime::{Pinned, ports::Pin};
 
@@ -103,6 +103,7 @@ fn lost(why: &dyn std::fmt::Display) -> Failure {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+    use flowcell_contract::Tenant;
     use sha2::{Digest as _, Sha256};
 
     use super::*;

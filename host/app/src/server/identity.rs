@@ -1,0 +1,151 @@
+//! Who calls, and what they may do.
+
+use std::{fmt, sync::Arc};
+
+use flowcell_contract::Tenant;
+
+/// Something that a caller may be allowed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Reads flows and the catalog, and checks flows.
+    FlowRead,
+    /// Creates and removes flows.
+    FlowWrite,
+    /// Starts runs.
+    RunCreate,
+    /// Reads runs, their events and what they wait for.
+    RunRead,
+    /// Steers runs: cancels, resumes, retries, sends.
+    RunControl,
+    /// Answers gates.
+    GateDecide,
+    /// Looks after the tenant.
+    Admin,
+}
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Scope; 7] = [
+        Scope::FlowRead,
+        Scope::FlowWrite,
+        Scope::RunCreate,
+        Scope::RunRead,
+        Scope::RunControl,
+        Scope::GateDecide,
+        Scope::Admin,
+    ];
+
+    /// Its name, as tokens and errors have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::FlowRead => "flow:read",
+            Scope::FlowWrite => "flow:write",
+            Scope::RunCreate => "run:create",
+            Scope::RunRead => "run:read",
+            Scope::RunControl => "run:control",
+            Scope::GateDecide => "gate:decide",
+            Scope::Admin => "admin",
+        }
+    }
+
+    /// The scope of a name.
+    pub fn named(name: &str) -> Option<Scope> {
+        Scope::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scopes(u8);
+
+impl Scopes {
+    /// Everything.
+    pub fn all() -> Scopes {
+        Scope::ALL.into_iter().collect()
+    }
+
+    /// Whether something is among it.
+    pub fn has(self, scope: Scope) -> bool {
+        self.0 & 1 << scope as u8 != 0
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Scopes {
+        Scopes(scopes.into_iter().fold(0, |bits, scope| bits | 1 << scope as u8))
+    }
+}
+
+/// One who calls.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Whose flows and runs these are.
+    pub tenant: Tenant,
+    /// What the caller may do with them.
+    pub scopes: Scopes,
+    /// The name of the token that was shown, if one was; never the token itself.
+    pub token: Option<Arc<str>>,
+}
+
+/// Why nobody is known by what was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// There is no token.
+    #[error("this server asks for a token: send `Authorization: Bearer TOKEN`")]
+    Missing,
+    /// Nobody has this token, or has it any more.
+    #[error("this token is not known, or is over")]
+    Unknown,
+}
+
+/// Tells who calls.
+pub trait Identify: Send + Sync {
+    /// Who has this token; or, without one, who calls from this machine.
+    fn identify(&self, bearer: Option<&str>) -> Result<Caller, Refused>;
+
+    /// Whether nobody is known without a token. Only then a server listens beyond its machine.
+    fn asks_for_tokens(&self) -> bool {
+        true
+    }
+
+    /// Whose runs are driven.
+    fn tenants(&self) -> Vec<Tenant>;
+}
+
+/// Everybody on this machine is the tenant `local`, and may do everything.
+pub struct Local;
+
+impl Identify for Local {
+    fn identify(&self, _bearer: Option<&str>) -> Result<Caller, Refused> {
+        Ok(Caller { tenant: Tenant::local(), scopes: Scopes::all(), token: None })
+    }
+
+    fn asks_for_tokens(&self) -> bool {
+        false
+    }
+
+    fn tenants(&self) -> Vec<Tenant> {
+        vec![Tenant::local()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_had_or_not() {
+        let scopes: Scopes = [Scope::RunRead, Scope::Admin].into_iter().collect();
+        for scope in Scope::ALL {
+            assert_eq!(scopes.has(scope), matches!(scope, Scope::RunRead | Scope::Admin), "{scope}");
+            assert_eq!(Scope::named(scope.name()), Some(scope));
+            assert!(Scopes::all().has(scope) && !Scopes::default().has(scope));
+        }
+    }
+}
