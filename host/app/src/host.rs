@@ -196,10 +196,10 @@ impl Host {
         let tenant = &self.tenant;
         let Some(lists) = self.runs() else { return Ok(Vec::new()) };
         let before = age.map(|age| self.now().saturating_sub(age.as_millis() as u64));
-        let runs = lists.removable(&tenant, before, keep).map_err(OpenError::Store)?;
+        let runs = lists.removable(tenant, before, keep).map_err(OpenError::Store)?;
         for run in &runs {
-            self.shared.store.iter().for_each(|store| store.forget(&tenant, run));
-            self.shared.shared.iter().for_each(|store| store.forget(&tenant, run));
+            self.shared.store.iter().for_each(|store| store.forget(tenant, run));
+            self.shared.shared.iter().for_each(|store| store.forget(tenant, run));
         }
         Ok(runs)
     }

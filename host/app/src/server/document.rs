@@ -4,18 +4,23 @@ use std::sync::{Arc, OnceLock};
 
 use axum::{Json, extract::State};
 use serde_json::Value;
-use utoipa::openapi::{
-    Components, Info, OpenApi, OpenApiBuilder,
-    security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+use utoipa::{
+    PartialSchema,
+    openapi::{
+        Components, Info, OpenApi, OpenApiBuilder,
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
 };
 
-use super::app::App;
+use super::{app::App, tree::Pass};
 
 /// The document before its routes.
 pub(super) fn head() -> OpenApi {
     let mut info = Info::new("Flowcell", "v1");
     info.description = Some("Runs flows whose every node is a sandboxed WebAssembly component.".into());
     let mut components = Components::new();
+    // Tasks have passes, and passes have tasks: one of the two has to be named here.
+    components.schemas.insert("Pass".into(), Pass::schema());
     let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme("token", SecurityScheme::Http(token));
     OpenApiBuilder::new().info(info).components(Some(components)).build()

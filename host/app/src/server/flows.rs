@@ -18,7 +18,7 @@ use crate::{CheckedFlow, shape};
 #[serde(deny_unknown_fields)]
 pub(super) struct Unchecked {
     /// A whole flow: an object, or its text in YAML or JSON.
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     flow: Box<RawValue>,
 }
 

@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct StartRun {
     /// A whole flow: an object, or its text in YAML or JSON.
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     flow: Box<RawValue>,
     /// Members that win over the flow's defaults.
     #[serde(default)]

@@ -29,7 +29,7 @@ pub(super) struct Told {
 #[serde(deny_unknown_fields)]
 pub(super) struct Message {
     /// What to say.
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     content: Value,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Message {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Letter {
     /// A text, or an object with a member `content`.
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     content: Value,
     /// What the message is recognised by: one that is sent twice is taken once.
     message_id: Option<String>,
@@ -49,7 +49,7 @@ pub(super) struct Letter {
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
     /// A text, or `{ "content", "choice"? }`.
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     answer: Value,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Answer {
 pub(super) struct Emitted {
     /// What it brings.
     #[serde(default)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     payload: Value,
 }
 
@@ -70,10 +70,10 @@ pub(super) enum Decision {
     /// The call did not happen: make it again.
     Repeat(bool),
     /// The call did happen, and this is its reply.
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     Reply(Value),
     /// The task is done, and this is its output.
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     Output(Value),
     /// The task fails, for this reason.
     Fail(String),
