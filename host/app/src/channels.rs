@@ -21,7 +21,7 @@
 mod file;
 mod outbox;
 mod program;
-mod verb;
+pub(crate) mod verb;
 mod webhook;
 
 use std::{sync::Arc, time::Duration};

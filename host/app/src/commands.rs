@@ -12,6 +12,7 @@ mod nodes;
 mod run;
 mod runs;
 mod schema;
+mod serve;
 mod store;
 mod tenant;
 mod test;
@@ -82,6 +83,8 @@ enum Command {
     Send(runs::SendArgs),
     /// Talk with the agents of a run: read what they say, answer what they ask
     Chat(chat::ChatArgs),
+    /// Serve flows and runs over HTTP, and go on with every run that can move
+    Serve(serve::ServeArgs),
     /// Go on with every run that can move: interrupted ones, answered ones, those with a timer that is due
     Drive(drive::DriveArgs),
     /// Check flows without running anything
@@ -296,6 +299,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Emit(args) => runs::emit(&args, *terminal),
         Command::Send(args) => runs::send(&args, *terminal),
         Command::Chat(args) => chat::execute(args, *terminal),
+        Command::Serve(args) => serve::execute(&args, *terminal),
         Command::Drive(args) => drive::execute(&args, *terminal),
         Command::Validate(args) => validate::execute(&args, *terminal),
         Command::Graph(args) => graph::execute(&args),

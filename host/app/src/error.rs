@@ -20,6 +20,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// A flow that came over the network names a pack by its file.
+    #[error("a flow that came over the network has no packs beside it; the server offers those of `--packs DIR`")]
+    NoFolder,
     /// A pack is none, or wants what it must not have.
     #[error("cannot use the pack {origin}")]
     Pack {

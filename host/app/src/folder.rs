@@ -19,12 +19,24 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 pub(crate) struct Folder {
     /// As messages show it; empty for the current folder.
     path: PathBuf,
+    /// There is no such folder, and nothing in it.
+    nowhere: bool,
 }
 
 impl Folder {
     /// The folder that a file lies in.
     pub(crate) fn of(file: &Path) -> Folder {
-        Folder { path: file.parent().map(Path::to_path_buf).unwrap_or_default() }
+        Folder { path: file.parent().map(Path::to_path_buf).unwrap_or_default(), nowhere: false }
+    }
+
+    /// The folder of a flow that lies in none, such as one that came over the network: it reads nothing of this machine.
+    pub(crate) fn nowhere() -> Folder {
+        Folder { path: PathBuf::new(), nowhere: true }
+    }
+
+    /// Whether there is no such folder.
+    pub(crate) fn is_nowhere(&self) -> bool {
+        self.nowhere
     }
 
     /// The path of something that is named relative to the folder.
@@ -34,6 +46,9 @@ impl Folder {
 
     /// The names of the flows in the folder, in order.
     pub(crate) fn flows(&self) -> Vec<String> {
+        if self.nowhere {
+            return Vec::new();
+        }
         let here = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
         let Ok(entries) = Dir::open_ambient_dir(here, ambient_authority()).and_then(|dir| dir.entries()) else {
             return Vec::new();
@@ -47,6 +62,9 @@ impl Folder {
     }
 
     fn read_within(&self, path: &str) -> io::Result<String> {
+        if self.nowhere {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "this flow is no file, and has no files beside it"));
+        }
         let here = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
         limited(Dir::open_ambient_dir(here, ambient_authority())?.open(path)?)
     }
@@ -86,10 +104,16 @@ impl Files for Folder {
     }
 
     fn agent(&self, name: &str) -> Option<Source> {
+        if self.nowhere {
+            return None;
+        }
         read_source(&agentic::agent_file(name)?).ok()
     }
 
     fn agents(&self) -> Option<Vec<String>> {
+        if self.nowhere {
+            return Some(Vec::new());
+        }
         Some(agentic::agents().list().entries.keys().cloned().collect())
     }
 }
@@ -120,6 +144,14 @@ mod tests {
         for path in ["../secret.md", "link.md", "prompts/../../secret.md", "/etc/hostname"] {
             assert!(folder.read(path).is_err(), "{path} was read");
         }
+    }
+
+    #[test]
+    fn nowhere_has_nothing() {
+        let nowhere = Folder::nowhere();
+        assert!(nowhere.read("./Cargo.toml").unwrap_err().contains("no files beside it"));
+        assert!(nowhere.read("Cargo.toml").is_err() && nowhere.flow("child").is_none());
+        assert!(nowhere.flows().is_empty() && nowhere.agents().unwrap().is_empty() && nowhere.agent("a").is_none());
     }
 
     #[test]

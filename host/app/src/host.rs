@@ -22,8 +22,9 @@ use flowcell_flow::{Diagnostic, PackRef, Source, Start, agentic::flow_label};
 use flowcell_runtime::{
     Event, FlowRunner, Hubs, OpenError, RunOptions, World,
     export::{ExportError, export},
+    fact::{Fact, RunEnd},
     limits::READ_UNITS,
-    ports::{Blobs, CacheStore, Journal, Leases, Registry, Sessions, StateStore, StoreError, Timers},
+    ports::{Blobs, CacheStore, Journal, Leases, Record, Registry, Sessions, StateStore, StoreError, Timers},
     publish::Projector,
     rows::{Runs, Swept},
     server::ServerStore,
@@ -145,6 +146,11 @@ impl Host {
         Ok(self.check_in(&source, Arc::new(Folder::of(path)), &Start::default()))
     }
 
+    /// Checks a flow that lies nowhere, such as one that came over the network: it reads nothing of this machine.
+    pub fn check_alone(&self, source: &Source) -> CheckedFlow {
+        self.check_in(source, Arc::new(Folder::nowhere()), &Start::default())
+    }
+
     /// Loads a flow of the agentic dialect that begins in another way than its file says.
     pub(crate) fn load_flow_as(&self, path: &Path, start: &Start) -> Result<(LoadedFlow, Vec<Diagnostic>), LoadError> {
         let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
@@ -190,14 +196,14 @@ impl Host {
 
     /// Prepares to go on with a run that the store has, with the flow as it was when the run began.
     pub fn resume(&self, run: &RunId, options: RunOptions) -> Result<FlowRunner, StartError> {
-        let world = self.world(Arc::new(Folder::of(Path::new(""))));
+        let world = self.world(self.home());
         Ok(FlowRunner::resume(world, run.clone(), options)?)
     }
 
     /// Prepares a new run that does again what another did: the same flow, as it was when that run began, with the same
     /// input. If a node of the flow itself is named, what does not come after it and succeeded is not run again.
     pub fn again(&self, run: &RunId, from: Option<NodeId>, options: RunOptions) -> Result<FlowRunner, StartError> {
-        Ok(FlowRunner::again(self.world(Arc::new(Folder::of(Path::new("")))), run, from, options)?)
+        Ok(FlowRunner::again(self.world(self.home()), run, from, options)?)
     }
 
     /// Removes what is kept of runs that ended longer ago than this, or are not among so many that ended last. Answers
@@ -230,7 +236,7 @@ impl Host {
 
     /// Writes all that a store has of a run, and of the runs below it, as one JSON document.
     pub fn export(&self, reader: &dyn Runs, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
-        let library = Library::new(self.clone(), Arc::new(Folder::of(Path::new(""))));
+        let library = Library::new(self.clone(), self.home());
         export(reader, &library, &self.tenant, run, out)
     }
 
@@ -262,6 +268,22 @@ impl Host {
                 }
             }
         }
+    }
+
+    /// How a run has ended, if it has; `next` is the number that its next event would get.
+    pub fn end_of(&self, run: &RunId, next: u64) -> Result<Option<RunEnd>, StartError> {
+        let units = self.shared.journal.read(&self.tenant, run, next.saturating_sub(1), READ_UNITS);
+        let units = units.map_err(OpenError::Store)?;
+        let mut facts = units.iter().flat_map(|unit| &unit.facts).rev();
+        Ok(facts.find_map(|fact| match fact {
+            Fact::RunEnded { end } => Some(RunEnd::clone(end)),
+            _ => None,
+        }))
+    }
+
+    /// What is known of a run beside its events.
+    pub(crate) fn record(&self, run: &RunId) -> Result<Option<Record>, StoreError> {
+        self.shared.journal.find(&self.tenant, run)
     }
 
     /// The store, if this process owns one: how often it has committed, and what is durable in it.
@@ -306,7 +328,7 @@ impl Host {
 
     /// Takes in what other processes ask of the runs of a shared store, for as long as what is returned is kept.
     pub fn serve(&self) -> Result<Arc<World>, StartError> {
-        let world = self.world(Arc::new(Folder::of(Path::new(""))));
+        let world = self.world(self.home());
         if let Some(store) = self.shared() {
             store.serve(&world).map_err(OpenError::Store)?;
         }
@@ -316,6 +338,13 @@ impl Host {
     /// Milliseconds since 1970, as the host's timers see it.
     pub fn now(&self) -> u64 {
         self.shared.timers.now()
+    }
+
+    /// Where runs find what they have not pinned. The current folder is that of whoever started the process, and of no
+    /// other tenant.
+    fn home(&self) -> Arc<Folder> {
+        let own = self.tenant == Tenant::local();
+        Arc::new(if own { Folder::of(Path::new("")) } else { Folder::nowhere() })
     }
 
     fn world(&self, folder: Arc<Folder>) -> Arc<World> {
@@ -400,6 +429,11 @@ impl Host {
         let mut catalog = Catalog::clone(&self.shared.catalog);
         let mut findings = Vec::new();
         for PackRef { path, place } in named {
+            // The files of this machine are those of whoever started the process, and of no other tenant.
+            if folder.is_nowhere() || self.tenant != Tenant::local() {
+                findings.push(Error::NoFolder.at(source, place));
+                continue;
+            }
             match add_file(&self.shared.engine, &mut catalog, &folder.join(&path)) {
                 Ok((digest, _)) if !self.policy.allows_pack(&digest.0) => {
                     let message = format!("the operator does not let this tenant bring the pack {}", digest.0);

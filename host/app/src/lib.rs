@@ -38,15 +38,16 @@
 //! | [`channels`] | front ends: files, webhooks and programs |
 //! | loaded | a checked flow, ready to run |
 //! | [`FlowService`] | flows run by their names, and the log of their steps |
-//! | [`server`] | what is served over HTTP |
 //! | [`library`] | a folder of flows with their versions |
 //! | [`control`] | what other processes ask of the owner of a store |
+//! | [`driving`] | driving every run that can move |
 //! | [`policy`] | what an operator lets a tenant do |
+//! | [`shape`] | things as JSON |
 //! | projection | the rows of sessions, as they follow from facts |
 //! | rehearsal | runs with given results and virtual time |
 //! | [`agentic`] | where agentic flows and agents are found |
 //! | [`sessions`] | what agentic flows go on with, run after run |
-//! | [`server`] | the server over HTTP |
+//! | [`server`] | the HTTP server |
 //! | [`tenants`] | tenants of a server, their tokens, and the audit log |
 //! | error | what can go wrong before a run |
 
@@ -56,6 +57,7 @@ pub mod channels;
 mod content;
 #[cfg(unix)]
 pub mod control;
+pub mod driving;
 mod error;
 mod flows;
 mod folder;
@@ -66,11 +68,16 @@ mod loaded;
 pub mod policy;
 mod projection;
 mod rehearsal;
+#[cfg(unix)]
 pub mod server;
 pub mod sessions;
+pub mod shape;
+#[cfg(unix)]
 pub mod tenants;
 mod tools;
 
+#[cfg(unix)]
+pub use control::AskError;
 pub use error::{Error, InputError, LoadError, StartError};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId};

@@ -199,6 +199,10 @@ impl Identify for Tenants {
         Ok(Caller { tenant: known.tenant.as_str().into(), scopes: known.scopes(), token: Some(Arc::from(id)) })
     }
 
+    fn host(&self, _: &Host, tenant: &Tenant) -> Result<Host, Refused> {
+        Tenants::host(self, tenant).map_err(|_| Refused::Unavailable)
+    }
+
     fn tenants(&self) -> Vec<Tenant> {
         let rows = self.list().unwrap_or_default();
         rows.into_iter().filter(|row| !row.disabled).map(|row| Tenant::from(row.name)).collect()

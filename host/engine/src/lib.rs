@@ -22,6 +22,9 @@ mod text;
 mod ticker;
 mod trap;
 
+/// What runs the components.
+pub const RUNTIME: &str = "wasmtime 48";
+
 pub use config::{Config, Limits};
 pub use engine::Engine;
 pub use pack::{Inspection, Pack, PackError, Refusal, digest, inspect};

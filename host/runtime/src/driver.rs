@@ -215,6 +215,7 @@ impl Driver {
             parent: identity.parent.clone(),
             root: identity.root.clone(),
             again: None,
+            request: None,
         };
         let projection = world.projections.of(&flow.graph);
         let state = RunState::new(flow.graph, policy);
@@ -279,6 +280,13 @@ impl Driver {
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// What a new run was asked for with, by its digest.
+    pub(crate) fn asked_by(&mut self, request: Option<Box<str>>) {
+        if let Some(record) = &mut self.record {
+            record.request = request;
+        }
     }
 
     /// The run does again what another did, but for what is given.

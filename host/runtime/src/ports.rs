@@ -83,6 +83,9 @@ pub struct Record {
     /// What it does again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<Again>,
+    /// The digest of the request that began it, by which the same one is recognised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Box<str>>,
 }
 
 fn no_root() -> Arc<str> {

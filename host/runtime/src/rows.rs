@@ -44,6 +44,8 @@ pub struct Filter {
     pub flow: Option<String>,
     /// Only those with this status.
     pub status: Option<String>,
+    /// Only those that a list has after this run.
+    pub after: Option<RunId>,
     /// At most so many, the latest first.
     pub limit: usize,
 }

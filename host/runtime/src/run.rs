@@ -51,6 +51,9 @@ pub struct RunOptions {
     pub rows: Vec<Change>,
     /// State of the flow that a new run writes with its first unit.
     pub writes: Vec<Write>,
+    /// The digest of the request that begins the run. A run with the session id is gone on with if it has begun with the same
+    /// request, whatever has become of its flow since, and not otherwise.
+    pub request: Option<Box<str>>,
     /// Leave [`RunResult::events`] empty, for callers that have a channel.
     pub without_events: bool,
 }
@@ -88,6 +91,9 @@ pub enum OpenError {
     /// A run of this id exists, of another flow.
     #[error("the run `{0}` exists, and is one of the flow `{1}`")]
     OtherFlow(RunId, Arc<str>),
+    /// A run of this id exists, and began with another request.
+    #[error("the run `{0}` exists, and began with another request")]
+    OtherRequest(RunId),
     /// Somebody drives the run already.
     #[error("the run `{0}` is being driven already")]
     Driven(RunId),
@@ -128,6 +134,12 @@ impl FlowRunner {
         let run_id = options.session_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
         let lease = claim(&world, &run_id)?;
         if let Some(record) = world.journal.find(&tenant, &run_id)? {
+            if options.request.is_some() {
+                return match record.request == options.request {
+                    true => FlowRunner::reopen(record, world, run_id, options, lease),
+                    false => Err(OpenError::OtherRequest(run_id)),
+                };
+            }
             if record.flow != flow.graph.name {
                 return Err(OpenError::OtherFlow(run_id, record.flow));
             }
@@ -154,6 +166,7 @@ impl FlowRunner {
         let parent = options.parent.clone();
         let identity = Identity { tenant, root: run_id.0.clone(), run_id, depth, parent };
         let (mut driver, hub) = Driver::new(&world, identity.clone(), flow, policy);
+        driver.asked_by(options.request.take());
         driver.begin_with(std::mem::take(&mut options.rows), std::mem::take(&mut options.writes))?;
         Ok(FlowRunner::with(driver, hub, world, Begin::New(input), options, lease))
     }

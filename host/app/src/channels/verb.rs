@@ -1,7 +1,7 @@
 //! What a front end may ask of a run, one JSON object a line.
 
 use flowcell_contract::Json;
-use flowcell_runtime::{Hub, HubError};
+use flowcell_runtime::{Hub, HubError, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -82,24 +82,24 @@ impl VerbError {
 }
 
 impl Verb {
-    /// Asks it of a run.
-    pub async fn ask(self, hub: &Hub) -> Result<(), HubError> {
+    /// What it asks of a run.
+    pub fn request(self) -> Request {
         match self {
-            Verb::Send { content } => hub.send(content).await,
-            Verb::SendTo { node, content, message_id } => hub.send_to(&node, message_id.as_deref(), content).await,
-            Verb::SendToRun { agent_run_id, content, message_id } => {
-                hub.send_to_run(&agent_run_id, message_id.as_deref(), content).await
+            Verb::Send { content } => Request::Send(content.into()),
+            Verb::SendTo { node: to, content, message_id: message }
+            | Verb::SendToRun { agent_run_id: to, content, message_id: message } => {
+                Request::Write { to, message, value: content.into() }
             }
-            Verb::Reply { gate, answer } => hub.reply(&gate, whole(answer)).await,
-            Verb::Emit { name, payload } => hub.emit(&name, payload).await,
-            Verb::CloseRun { agent_run_id } => hub.close_run(&agent_run_id).await,
-            Verb::Abort {} => hub.abort().await,
+            Verb::Reply { gate, answer } => Request::Reply { gate, answer: whole(answer) },
+            Verb::Emit { name, payload } => Request::Emit { name, payload: payload.into() },
+            Verb::CloseRun { agent_run_id: to } => Request::CloseAgent { to },
+            Verb::Abort {} => Request::Cancel,
         }
     }
 }
 
 /// A text is the whole of an answer.
-fn whole(answer: Json) -> Json {
+pub(crate) fn whole(answer: Json) -> Json {
     if answer.as_str().is_some() { Json::object([("content", answer)]) } else { answer }
 }
 
@@ -108,29 +108,32 @@ fn whole(answer: Json) -> Json {
 pub(super) async fn obey(line: &[u8], hub: &Hub) -> Value {
     let (id, verb) = read(line);
     let outcome = match verb {
-        Ok(verb) => verb.ask(hub).await.map_err(VerbError::from),
+        Ok(verb) => hub.request(verb.request()).await.map_err(VerbError::from),
         Err(error) => Err(error),
     };
-    answer(id, outcome.as_ref().err())
+    let refused = outcome.as_ref().err();
+    answer(id, refused.map(|error| (error.code(), error.to_string())))
 }
 
 /// The answer to a line that is longer than it may be.
 pub(super) fn too_long() -> Value {
-    answer(None, Some(&VerbError::Refused(HubError::TooLarge)))
+    answer(None, Some((HubError::TooLarge.code(), HubError::TooLarge.to_string())))
 }
 
-fn answer(id: Option<Value>, error: Option<&VerbError>) -> Value {
+/// The answer to a verb, by the code and the sentence of what refused it.
+pub(crate) fn answer(id: Option<Value>, error: Option<(&str, String)>) -> Value {
     let mut answer = json!({ "v": 1, "type": "channel:answer", "ok": error.is_none() });
     if let Some(id) = id {
         answer["id"] = id;
     }
-    if let Some(error) = error {
-        answer["error"] = json!({ "code": error.code(), "message": error.to_string() });
+    if let Some((code, message)) = error {
+        answer["error"] = json!({ "code": code, "message": message });
     }
     answer
 }
 
-fn read(line: &[u8]) -> (Option<Value>, Result<Verb, VerbError>) {
+/// Reads a verb, and the id that stands beside it.
+pub(crate) fn read(line: &[u8]) -> (Option<Value>, Result<Verb, VerbError>) {
     let unreadable = |why: &dyn std::fmt::Display| {
         let form = "a verb is one JSON object on one line, such as {\"verb\":\"reply\",\"gate\":\"approve\",\"answer\":\"yes\"}";
         VerbError::Unreadable(format!("{form}: {why}"))

@@ -64,7 +64,7 @@ fn as_json(inspection: &flowcell::Inspection) -> serde_json::Value {
         "size": inspection.size,
         "imports": inspection.imports,
         "exports": inspection.exports,
-        "nodes": inspection.manifest.nodes.iter().map(super::nodes::as_json).collect::<Vec<_>>(),
+        "nodes": inspection.manifest.nodes.iter().map(flowcell::shape::node_type).collect::<Vec<_>>(),
     })
 }
 

@@ -6,9 +6,9 @@ use clap::Args;
 use flowcell::{
     Catalog, NodeType,
     contract::{Lookup, TypeRef},
-    similar,
+    shape, similar,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::PackArgs;
 use crate::{
@@ -37,7 +37,7 @@ pub(super) fn execute(args: &NodesArgs) -> Result<Exit, Problem> {
         None => host.catalog().types().map(|node| &**node).cloned().collect(),
     };
     if args.json {
-        put_json(&found.iter().map(as_json).collect::<Vec<_>>())?;
+        put_json(&found.iter().map(shape::node_type).collect::<Vec<_>>())?;
     } else if args.node_type.is_some() {
         put(&found.iter().map(describe).collect::<String>())?;
     } else {
@@ -73,22 +73,6 @@ fn meant<'a>(catalog: &'a Catalog, wanted: &str) -> Vec<&'a str> {
     };
     let parts: Vec<_> = catalog.names().filter(part).collect();
     if parts.is_empty() { similar(wanted, catalog.names()).into_iter().collect() } else { parts }
-}
-
-/// The shape that the command line and servers show.
-pub(super) fn as_json(node: &NodeType) -> Value {
-    json!({
-        "type": node.name,
-        "version": node.version,
-        "title": node.title,
-        "description": node.description,
-        "input": node.input,
-        "config": node.config,
-        "output": node.output,
-        "traits": node.traits,
-        "effect": node.effect,
-        "capabilities": node.capabilities,
-    })
 }
 
 fn list(nodes: &[NodeType]) -> String {

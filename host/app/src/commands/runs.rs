@@ -269,7 +269,7 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
 }
 
 fn list(args: &ListArgs) -> Result<Exit, Problem> {
-    let filter = Filter { flow: args.flow.clone(), status: args.status.clone(), limit: args.limit };
+    let filter = Filter { flow: args.flow.clone(), status: args.status.clone(), limit: args.limit, after: None };
     let rows = args.store.reader()?.runs(&local(), &filter).map_err(|error| unreadable(&error))?;
     if args.json {
         put_json(&rows)?;
@@ -458,7 +458,7 @@ impl From<StartError> for Problem {
             StartError::Open(OpenError::Unknown(_)) => {
                 Problem::wrong(error.to_string()).hint("`flowcell runs list` shows those that the store keeps")
             }
-            StartError::Open(OpenError::OtherInput(_) | OpenError::OtherFlow(..)) => {
+            StartError::Open(OpenError::OtherInput(_) | OpenError::OtherFlow(..) | OpenError::OtherRequest(_)) => {
                 Problem::wrong(error.to_string()).hint("give the new run another `--run-id`, or none")
             }
             StartError::Open(OpenError::NoNode(_)) => Problem::wrong(error.to_string())

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use flowcell::{CheckedFlow, Diagnostic, Host};
+use flowcell::{CheckedFlow, Host, shape};
 use serde_json::json;
 
 use super::PackArgs;
@@ -52,7 +52,7 @@ fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> R
             if !args.json {
                 tell(&shown, &checked, terminal)?;
             }
-            let found: Vec<_> = checked.diagnostics.iter().map(complete).collect();
+            let found: Vec<_> = checked.diagnostics.iter().map(shape::finding).collect();
             Ok(json!({ "file": shown, "valid": checked.flow.is_some(), "diagnostics": found }))
         }
         Err(error) => {
@@ -64,14 +64,6 @@ fn check(host: &Host, path: &Path, args: &ValidateArgs, terminal: Terminal) -> R
             Ok(json!({ "file": shown, "valid": false, "diagnostics": [], "error": message }))
         }
     }
-}
-
-/// A finding with what an editor needs to underline it, and a reader without the file to see it.
-fn complete(finding: &Diagnostic) -> serde_json::Value {
-    let mut object = json!(finding);
-    object["len"] = json!(finding.place.len);
-    object["excerpt"] = json!(finding.excerpt);
-    object
 }
 
 fn tell(shown: &str, checked: &CheckedFlow, terminal: Terminal) -> Result<(), Problem> {

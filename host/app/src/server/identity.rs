@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc};
 
 use flowcell_contract::Tenant;
 
+use crate::Host;
+
 /// Something that a caller may be allowed to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -119,6 +121,11 @@ pub trait Identify: Send + Sync {
 
     /// Whose runs are driven.
     fn tenants(&self) -> Vec<Tenant>;
+
+    /// The host of a tenant, within what the operator lets the tenant do.
+    fn host(&self, host: &Host, tenant: &Tenant) -> Result<Host, Refused> {
+        Ok(host.of(tenant.clone()))
+    }
 }
 
 /// Everybody on this machine is the tenant `local`, and may do everything.

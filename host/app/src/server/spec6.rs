@@ -20,14 +20,15 @@ use axum::{
     Extension, Router,
     body::Bytes,
     extract::{DefaultBodyLimit, Path, Query, rejection::BytesRejection},
-    http::StatusCode,
+    http::{Method, StatusCode},
     response::Response,
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use flowcell_contract::Json;
 use flowcell_runtime::{RunOptions, RunResult, RunStatus};
 
 use self::envelope::{Refusal, refusal_of, success};
+use super::identity::Scope;
 use crate::{
     error::StartError,
     flows::{FLOW_RUNS, FlowError, FlowService},
@@ -41,18 +42,23 @@ const LINES: usize = 20;
 
 /// The routes for one tenant.
 pub fn router(flows: Arc<FlowService>) -> Router {
-    routes().layer(Extension(flows))
+    let routes = table().into_iter();
+    routes.fold(Router::new(), |router, (.., path, methods)| router.route(path, methods)).layer(Extension(flows))
 }
 
+/// A route: what it needs, its method and path, and what answers.
+pub(super) type Row<S> = (Scope, Method, &'static str, MethodRouter<S>);
+
 /// The routes for whoever a layer around them says: it sets an [`Extension`] of `Arc<FlowService>`.
-pub fn routes() -> Router {
-    Router::new()
-        .route("/api/create_flow", post(create_flow))
-        .route("/api/run_flow", post(run_flow))
-        .route("/api/flows", get(list_flows))
-        .route("/api/flow/{name}", get(describe_flow))
-        .route("/api/flow_runs/{name}", get(flow_runs))
-        .layer(DefaultBodyLimit::max(BODY))
+pub(super) fn table<S: Clone + Send + Sync + 'static>() -> [Row<S>; 5] {
+    let limit = || DefaultBodyLimit::max(BODY);
+    [
+        (Scope::FlowWrite, Method::POST, "/api/create_flow", post(create_flow).layer(limit())),
+        (Scope::RunCreate, Method::POST, "/api/run_flow", post(run_flow).layer(limit())),
+        (Scope::FlowRead, Method::GET, "/api/flows", get(list_flows)),
+        (Scope::FlowRead, Method::GET, "/api/flow/{name}", get(describe_flow)),
+        (Scope::RunRead, Method::GET, "/api/flow_runs/{name}", get(flow_runs)),
+    ]
 }
 
 type Flows = Extension<Arc<FlowService>>;

@@ -51,7 +51,7 @@ impl Host {
         let (Some(most), Some(runs)) = (self.policy().max_live_runs, self.runs()) else { return Ok(()) };
         let mut live = 0;
         for status in ["active", "parked", "needs_attention"] {
-            let filter = Filter { flow: None, status: Some(status.into()), limit: most as usize };
+            let filter = Filter { status: Some(status.into()), limit: most as usize, ..Filter::default() };
             live += runs.runs(self.tenant(), &filter)?.len();
         }
         if live >= most as usize { Err(QuotaError::LiveRuns(most)) } else { Ok(()) }

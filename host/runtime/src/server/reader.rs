@@ -217,6 +217,10 @@ pub(super) async fn runs(link: &mut Link, tenant: &Tenant, filter: &Filter) -> R
             args.push(Arg::Word(known.unwrap_or("none")));
         }
     }
+    if let Some(after) = &filter.after {
+        sql.push_str(" AND (created, id) < (SELECT created, id FROM flowcell_runs WHERE tenant = ? AND run = ?)");
+        args.extend([tenant.as_str().into(), after.as_str().into()]);
+    }
     sql.push_str(" ORDER BY created DESC, id DESC LIMIT ?");
     args.push(limit(filter.limit));
     link.rows(&sql, args).await?.iter().map(run_row).collect()

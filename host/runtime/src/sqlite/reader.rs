@@ -138,11 +138,13 @@ impl Reader {
         let sql = format!(
             "SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND depth = 0 AND standing <> 'removed'
                 AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR status = ?3)
-            ORDER BY created DESC, id DESC LIMIT ?4"
+                AND (?4 IS NULL OR (created, id) < (SELECT created, id FROM runs WHERE tenant = ?1 AND run = ?4))
+            ORDER BY created DESC, id DESC LIMIT ?5"
         );
         let mut select = connection.prepare_cached(&sql)?;
         let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        let rows = select.query_map(params![tenant.as_str(), filter.flow, filter.status, limit], run_row)?;
+        let after = filter.after.as_ref().map(RunId::as_str);
+        let rows = select.query_map(params![tenant.as_str(), filter.flow, filter.status, after, limit], run_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

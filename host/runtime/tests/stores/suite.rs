@@ -236,6 +236,9 @@ pub(crate) fn lists_tell_how_runs_stand(place: &Place) {
     let status = |run: &str| if run == "due" { "parked".to_owned() } else { run.to_owned() };
     assert_eq!(all, expected.map(|(run, at)| format!("{run} {} {at}", status(run))).collect::<Vec<_>>());
     assert_eq!(list(Filter { limit: 2, ..Filter::default() }).len(), 2);
+    let after = |run: &str| list(Filter { after: Some(run.into()), limit: 2, ..Filter::default() });
+    assert_eq!(after("failed"), all[2..4]);
+    assert_eq!((after("active").len(), after("none").len()), (0, 0));
     let of = |status: &str| list(Filter { status: Some(status.into()), limit: 10, ..Filter::default() });
     assert_eq!(of("parked"), ["due parked 13", "parked parked 11"]);
     assert_eq!(of("needs_attention"), ["needs_attention needs_attention 12"]);

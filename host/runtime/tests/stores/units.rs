@@ -21,6 +21,7 @@ pub(crate) fn record(run: &str) -> Record {
         parent: None,
         root: run.into(),
         again: None,
+        request: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What came of a run, and how the process ends with it.
 
-use flowcell::{BlockReason, RunResult, RunStatus, Waiting};
+use flowcell::{BlockReason, RunResult, RunStatus, Waiting, shape};
 use serde_json::{Value, json};
 
 use super::{RunArgs, duration, interrupt::Interruption, lines::shown_choices};
@@ -65,38 +65,16 @@ fn object(args: &RunArgs, result: &RunResult) -> Value {
 fn error(args: &RunArgs, result: &RunResult) -> Option<Value> {
     match (&result.error, result.status) {
         (_, RunStatus::Succeeded) => None,
-        (Some(error), _) => {
-            let mut object = error.failure.to_json().to_serde();
-            if let Some(task) = &error.task {
-                object["task"] = json!(task);
-            }
-            Some(object)
-        }
+        (Some(error), _) => Some(shape::run_error(error)),
         (None, RunStatus::Parked | RunStatus::NeedsAttention) => {
             let code = if result.status == RunStatus::Parked { "parked" } else { "needs_attention" };
-            let waiting: Vec<_> = result.waiting.iter().map(waiting).collect();
+            let waiting: Vec<_> = result.waiting.iter().map(shape::waiting).collect();
             let mut message = headline(result);
             message.extend(hints(args, result).into_iter().map(|hint| format!("; {hint}")));
             let details = json!({ "waiting": waiting });
             Some(json!({ "code": code, "message": message, "retryable": false, "details": details }))
         }
         (None, status) => Some(json!({ "code": status, "message": headline(result), "retryable": false })),
-    }
-}
-
-fn waiting(waiting: &Waiting) -> Value {
-    match waiting {
-        Waiting::Answer { address, question } => json!({
-            "address": address,
-            "prompt": question.prompt,
-            "choices": question.choices,
-            "allowText": question.allow_text,
-        }),
-        Waiting::Decision { address, reason } => {
-            json!({ "address": address, "reason": reason.name(), "message": reason.to_string() })
-        }
-        Waiting::Message { address, agent_run } => json!({ "address": address, "agentRunId": agent_run }),
-        Waiting::Event { address, name } => json!({ "address": address, "event": name }),
     }
 }
 

@@ -1,0 +1,316 @@
+//! Driving every run that can move: interrupted, detached and answered ones, those with a timer that is due, and new ones.
+//!
+//! A run that was being executed each time when a process died may be why it died, or may only have been there. So a run
+//! that would be parked the next time is tried alone: until it moves on, nothing else begins.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | [`entrance`] | where new runs come in |
+//! | trial | whether a run that is tried alone moves on |
+
+pub mod entrance;
+mod trial;
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use flowcell_contract::{RunId, Tenant};
+use flowcell_runtime::{
+    FlowRunner, Hub, OpenError, RunOptions, RunResult, RunStatus, ports::StoreError, server::Offer,
+};
+use futures_util::future::BoxFuture;
+use tokio::{
+    sync::{Notify, mpsc},
+    task::{JoinError, JoinSet},
+    time::Instant,
+};
+
+pub use self::entrance::{Entered, Entrance};
+use self::{
+    entrance::{ARRIVALS, Arrival},
+    trial::Trial,
+};
+use crate::{Host, StartError};
+
+/// Runs driven at a time.
+pub const DRIVEN: usize = 64;
+/// Runs that are taken in while others are driven, and wait for their turn.
+pub const WAITING: usize = 1_024;
+/// A driven run that only timers move on is put away if none is due within this time.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two looks for what other processes have left to do.
+const LOOK: Duration = Duration::from_millis(200);
+/// A driver whom nobody tells anything looks as seldom as this.
+const REST: Duration = Duration::from_secs(3_600);
+
+/// A run of a tenant.
+type Key = (Tenant, RunId);
+
+/// Whoever has a drive, and wants to see its runs.
+pub trait Attendant: Send + Sync {
+    /// Whose runs are driven.
+    fn tenants(&self) -> Vec<Tenant> {
+        vec![Tenant::local()]
+    }
+
+    /// Drives a run with the front ends that it is to have. None: it cannot be driven now.
+    fn attend(&self, _tenant: &Tenant, runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
+        Some(Box::pin(runner.run()))
+    }
+
+    /// A run has ended, or rests.
+    fn ended(&self, _result: &RunResult) {}
+
+    /// A run that should move cannot be opened.
+    fn refused(&self, _error: StartError) {}
+}
+
+/// Drives runs, for as long as somebody waits for it.
+pub struct Drive {
+    host: Host,
+    attendant: Arc<dyn Attendant>,
+    driving: JoinSet<(Tenant, RunResult)>,
+    hubs: HashMap<Key, Hub>,
+    /// Runs that are driven or held, and those that cannot be driven.
+    begun: HashSet<Key>,
+    /// Runs that are to begin.
+    held: VecDeque<Held>,
+    /// The run that is tried alone.
+    trial: Option<Trial>,
+    moved: Arc<Notify>,
+    arrivals: mpsc::Receiver<Arrival>,
+    entrance: Entrance,
+    /// Something may be there to drive.
+    stale: bool,
+    /// There was more than could be held.
+    more: bool,
+    /// When to look again by itself.
+    next_look: Instant,
+}
+
+/// A run that is to begin.
+struct Held {
+    key: Key,
+    /// Of a shared store: the run is this process's until it is given back.
+    _offer: Option<Offer>,
+}
+
+impl Drive {
+    /// A drive of the runs in a host's store.
+    pub fn new(host: Host, attendant: Arc<dyn Attendant>) -> Drive {
+        let (sender, arrivals) = mpsc::channel(ARRIVALS);
+        let moved = Arc::<Notify>::default();
+        Drive {
+            host,
+            attendant,
+            driving: JoinSet::new(),
+            hubs: HashMap::new(),
+            begun: HashSet::new(),
+            held: VecDeque::new(),
+            trial: None,
+            entrance: Entrance::new(sender, moved.clone()),
+            moved,
+            arrivals,
+            stale: true,
+            more: false,
+            next_look: Instant::now(),
+        }
+    }
+
+    /// Is told when a run that nobody drives may be able to move.
+    pub fn moved(&self) -> Arc<Notify> {
+        self.moved.clone()
+    }
+
+    /// Where new runs come in.
+    pub fn entrance(&self) -> Entrance {
+        self.entrance.clone()
+    }
+
+    /// Whether nothing is driven, and nothing is about to be.
+    pub fn is_idle(&self) -> bool {
+        self.driving.is_empty() && self.held.is_empty()
+    }
+
+    /// Begins with what can move, if anything has happened since the last time.
+    pub fn refresh(&mut self) -> Result<(), StoreError> {
+        if self.stale {
+            self.look()?;
+            self.begin();
+            self.next_look = Instant::now() + self.pause()?;
+            self.stale = false;
+        }
+        Ok(())
+    }
+
+    /// Waits until something has happened. Nothing is lost if that is not waited for to its end.
+    pub async fn wait(&mut self) {
+        tokio::select! {
+            Some(result) = self.driving.join_next() => self.ended(result),
+            Some(arrival) = self.arrivals.recv() => self.arrived(arrival),
+            () = self.moved.notified() => self.stale = true,
+            () = tokio::time::sleep_until(self.next_look) => self.stale = true,
+        }
+    }
+
+    /// Stops driving in good order: every run is put down where it is, and new ones are turned away.
+    pub async fn stop(&mut self) {
+        self.arrivals.close();
+        self.held.clear();
+        let hubs = std::mem::take(&mut self.hubs);
+        hubs.into_values().for_each(|hub| _ = tokio::spawn(async move { hub.stop().await }));
+        while let Some(result) = self.driving.join_next().await {
+            self.ended(result);
+        }
+        if let Some(store) = self.host.shared() {
+            store.retire();
+        }
+    }
+
+    /// Looks for what can move and is not driven yet.
+    fn look(&mut self) -> Result<(), StoreError> {
+        self.more = false;
+        let mut found = VecDeque::new();
+        for tenant in self.attendant.tenants() {
+            found.push_back(self.runnable(&tenant)?);
+        }
+        // One of each tenant in turn.
+        while let Some(mut runs) = found.pop_front() {
+            let Some(held) = runs.pop_front() else { continue };
+            self.hold(held);
+            found.push_back(runs);
+        }
+        Ok(())
+    }
+
+    fn runnable(&self, tenant: &Tenant) -> Result<VecDeque<Held>, StoreError> {
+        if let Some(store) = self.host.shared() {
+            let free = DRIVEN.saturating_sub(self.driving.len() + self.held.len());
+            let offers = store.work(tenant, self.host.now(), free)?;
+            let held = |offer: Offer| Held { key: (tenant.clone(), offer.run.clone()), _offer: Some(offer) };
+            return Ok(offers.into_iter().map(held).collect());
+        }
+        let Some(lists) = self.host.runs() else { return Ok(VecDeque::new()) };
+        let runs = lists.runnable(tenant, self.host.now(), DRIVEN + self.begun.len())?;
+        Ok(runs.into_iter().map(|run| Held { key: (tenant.clone(), run), _offer: None }).collect())
+    }
+
+    fn hold(&mut self, held: Held) {
+        if self.begun.contains(&held.key) {
+            return;
+        }
+        if self.driving.len() + self.held.len() < DRIVEN {
+            self.begun.insert(held.key.clone());
+            self.held.push_back(held);
+        } else {
+            self.more = true;
+        }
+    }
+
+    /// Begins with what is held: one that is to be tried alone, or all.
+    fn begin(&mut self) {
+        if self.trial.as_ref().is_some_and(|trial| !trial.is_over()) {
+            return;
+        }
+        self.trial = None;
+        let mut ready = Vec::new();
+        for _ in 0..self.held.len() {
+            let Some(held) = self.held.pop_front() else { break };
+            let Some(mut runner) = self.runner(&held.key) else { continue };
+            if runner.is_suspect() {
+                self.trial = Some(Trial::begin(held.key.clone(), &mut runner, &self.moved));
+                self.drive(held.key, runner);
+                // The others are looked at again when this one has moved on.
+                self.held.extend(ready.into_iter().map(|(held, _)| held));
+                return;
+            }
+            ready.push((held, runner));
+        }
+        ready.into_iter().for_each(|(held, runner)| self.drive(held.key, runner));
+    }
+
+    fn runner(&mut self, key: &Key) -> Option<FlowRunner> {
+        self.entrance.begins(key);
+        let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
+        match self.host.of(key.0.clone()).resume(&key.1, options) {
+            Ok(runner) => Some(runner),
+            // Somebody asks something of it at this moment, and it is looked at again.
+            Err(StartError::Open(OpenError::Driven(_))) => {
+                self.begun.remove(key);
+                self.moved.notify_one();
+                None
+            }
+            Err(error) => {
+                self.attendant.refused(error);
+                None
+            }
+        }
+    }
+
+    fn drive(&mut self, key: Key, runner: FlowRunner) {
+        let hub = runner.hub();
+        let Some(running) = self.attendant.attend(&key.0, runner) else { return };
+        hub.start_session();
+        let tenant = key.0.clone();
+        self.hubs.insert(key, hub);
+        self.driving.spawn(async move { (tenant, running.await) });
+    }
+
+    /// Takes a new run in: it begins now, or when others have ended.
+    fn arrived(&mut self, arrival: Arrival) {
+        let Arrival { tenant, runner, answer } = arrival;
+        let key = (tenant, runner.run_id().clone());
+        let is_free = self.driving.len() + self.held.len() < DRIVEN && self.trial.is_none();
+        let entered = if self.begun.contains(&key) {
+            Entered::Driven
+        } else if is_free && !self.entrance.has_waiting() {
+            self.begun.insert(key.clone());
+            self.drive(key, runner);
+            Entered::Begun
+        } else if self.entrance.wait(key, WAITING) {
+            Entered::Waits(Box::new(runner))
+        } else {
+            Entered::Full
+        };
+        // Whoever asked may be gone.
+        let _ = answer.send(entered);
+    }
+
+    /// How long to wait until something may be there to drive.
+    fn pause(&self) -> Result<Duration, StoreError> {
+        if let Some(trial) = &self.trial {
+            return Ok(trial.rest());
+        }
+        // Without a timer it is the others that move a run; of another process one hears only by looking.
+        let longest = if self.host.shared().is_some() { LOOK } else { REST };
+        let Some(lists) = self.host.runs() else { return Ok(longest) };
+        let mut due = None;
+        for tenant in self.attendant.tenants() {
+            due = due.into_iter().chain(lists.next_due(&tenant)?).min();
+        }
+        Ok(due.map_or(longest, |due| self.until(due).min(longest)))
+    }
+
+    fn until(&self, due: u64) -> Duration {
+        // A run that is due and cannot be driven must not make this a loop without a rest.
+        Duration::from_millis(due.saturating_sub(self.host.now()).max(100))
+    }
+
+    fn ended(&mut self, result: Result<(Tenant, RunResult), JoinError>) {
+        let Ok((tenant, result)) = result else { return };
+        let over = matches!(result.status, RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled);
+        let key = (tenant, result.run_id.clone());
+        self.begun.remove(&key);
+        self.hubs.remove(&key);
+        if self.trial.as_ref().is_some_and(|trial| trial.is_of(&key)) {
+            self.trial = None;
+            self.stale = true;
+        }
+        // What has ended for good leaves nothing to look for.
+        self.stale |= !over || self.more || !self.held.is_empty() || self.entrance.has_waiting();
+        self.attendant.ended(&result);
+    }
+}

@@ -1,0 +1,64 @@
+//! A run that is tried alone, because its process died again and again.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use flowcell_runtime::{Channel, Event, FlowRunner};
+use tokio::{sync::Notify, time::Instant};
+
+use super::Key;
+
+/// Others wait at most so long for a run that is tried alone.
+const TRIAL: Duration = Duration::from_secs(30);
+
+/// A run that is tried alone.
+pub(super) struct Trial {
+    run: Key,
+    until: Instant,
+    moved_on: Arc<Watch>,
+}
+
+impl Trial {
+    /// Begins with a run.
+    pub(super) fn begin(run: Key, runner: &mut FlowRunner, moved: &Arc<Notify>) -> Trial {
+        let moved_on = Arc::new(Watch { moved: moved.clone(), seen: AtomicBool::new(false) });
+        runner.attach(moved_on.clone());
+        Trial { run, until: Instant::now() + TRIAL, moved_on }
+    }
+
+    pub(super) fn is_of(&self, run: &Key) -> bool {
+        self.run == *run
+    }
+
+    /// Whether others may begin.
+    pub(super) fn is_over(&self) -> bool {
+        Instant::now() >= self.until || self.moved_on.seen.load(Ordering::Acquire)
+    }
+
+    /// How long it lasts at most.
+    pub(super) fn rest(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+}
+
+/// Sees whether a run moves on.
+struct Watch {
+    moved: Arc<Notify>,
+    seen: AtomicBool,
+}
+
+impl Channel for Watch {
+    fn on_event(&self, event: &Event) {
+        let begins =
+            matches!(event.kind, "harness:resumed" | "task:start" | "task:resumed" | "call:start" | "log" | "metric");
+        if !begins {
+            self.seen.store(true, Ordering::Release);
+            self.moved.notify_one();
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The OpenAPI document.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::{Json, extract::State};
+use serde_json::Value;
+use utoipa::{
+    PartialSchema,
+    openapi::{
+        Components, Info, OpenApi, OpenApiBuilder,
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
+};
+
+use super::{app::App, tree::Pass};
+
+/// The document before its routes.
+pub(super) fn head() -> OpenApi {
+    let mut info = Info::new("Flowcell", "v1");
+    info.description = Some("Runs flows whose every node is a sandboxed WebAssembly component.".into());
+    let mut components = Components::new();
+    // Tasks have passes, and passes have tasks: one of the two has to be named here.
+    components.schemas.insert("Pass".into(), Pass::schema());
+    let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    components.add_security_scheme("token", SecurityScheme::Http(token));
+    OpenApiBuilder::new().info(info).components(Some(components)).build()
+}
+
+/// The document, made once.
+#[derive(Default)]
+pub(super) struct Document(OnceLock<Arc<Value>>);
+
+impl Document {
+    /// Sets what is served.
+    pub(super) fn set(&self, document: &OpenApi) {
+        // A document is made of JSON, which can be written.
+        _ = self.0.set(Arc::new(serde_json::to_value(document).unwrap_or_default()));
+    }
+}
+
+/// This document
+#[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, body = Object)))]
+pub(super) async fn openapi(State(app): State<Arc<App>>) -> Json<Arc<Value>> {
+    Json(app.document.0.get().cloned().unwrap_or_default())
+}

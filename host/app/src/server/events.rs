@@ -1,0 +1,161 @@
+//! Events of runs: by page, and as they come.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    Json,
+    http::HeaderMap,
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use flowcell_contract::RunId;
+use futures_util::stream::{self, Stream};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    app::Request,
+    connection::over,
+    fault::{Fault, FaultBody},
+    intake::{Asked, Place, known_id},
+    live::{Subscriber, Told, page},
+    runs::limit,
+};
+
+/// Events in a page, unless somebody asks for fewer or more.
+const PAGE: usize = 200;
+/// Events in a page at most.
+pub(crate) const MAX_PAGE: usize = 1_000;
+/// Time between two comments that say that the stream is still there.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Which events are asked for.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Which {
+    /// The number of the first.
+    #[param(minimum = 0)]
+    from: Option<u64>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// A page of events.
+#[derive(Serialize, ToSchema)]
+pub(super) struct EventPage {
+    /// In order: `{ v, seq, ts, tenant, runId, type, … }`.
+    #[schema(value_type = Vec<Object>)]
+    events: Vec<Box<RawValue>>,
+    /// The number to begin the next page with.
+    next: u64,
+}
+
+/// Read a run's events by page
+#[utoipa::path(get, path = "/v1/runs/{id}/events", tag = "events", params(("id" = String, Path,), Which),
+    responses((status = 200, body = EventPage), (status = "default", body = FaultBody)))]
+pub(super) async fn list(
+    request: Request,
+    Place(id): Place<String>,
+    Asked(which): Asked<Which>,
+) -> Result<Json<EventPage>, Fault> {
+    let run = known_id(&id)?;
+    let limit = limit(which.limit, PAGE, MAX_PAGE)?;
+    let from = which.from.unwrap_or(0);
+    let (events, next) = request
+        .blocking(move |request| {
+            request.row(&run)?;
+            page(&request.host, &run, from, limit)
+        })
+        .await?;
+    let raw = |told: Told| RawValue::from_string(String::from_utf8_lossy(&told.text).into_owned());
+    let events = events.into_iter().map(raw).collect::<Result<_, _>>().map_err(Fault::internal)?;
+    Ok(Json(EventPage { events, next }))
+}
+
+/// Where a stream begins.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct From {
+    /// The number of the first event, unless `Last-Event-ID` names the last one that was heard.
+    #[param(minimum = 0)]
+    from: Option<u64>,
+}
+
+/// A stream of a run's events, for one who keeps their place among the subscribers.
+pub(super) struct Watching {
+    pub(super) subscriber: Subscriber,
+    pub(super) ends: watch::Receiver<bool>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Watching {
+    /// Begins to watch a run.
+    pub(super) async fn begin(request: Request, run: RunId, from: u64) -> Result<Watching, Fault> {
+        let app = request.app.clone();
+        let full = || Fault::busy("too_many_subscribers", "too many streams of events are open already");
+        let place = app.subscribers.clone().try_acquire_owned().map_err(|_| full())?;
+        let host = request.host.clone();
+        let (run, (_, coming)) = request
+            .blocking(move |request| {
+                let row = request.row(&run)?;
+                Ok((run, row))
+            })
+            .await?;
+        let subscriber = Subscriber::new(host, &app.audiences, run, from, coming);
+        Ok(Watching { subscriber, ends: app.ends.subscribe(), _place: place })
+    }
+
+    /// What is told next; none: the run has ended, or the server ends.
+    pub(super) async fn next(&mut self) -> Option<Told> {
+        tokio::select! {
+            told = self.subscriber.next() => told,
+            () = over(&mut self.ends) => None,
+        }
+    }
+}
+
+/// Hear a run's events as server-sent events: those that were, and those that come, until the run has ended
+///
+/// `id` is the number of an event (`seq`), and `Last-Event-ID` goes on after it. What is live has no id. Whoever is too slow
+/// is told `lagged { from, to }`, and has the rest from `events?from=`.
+#[utoipa::path(get, path = "/v1/runs/{id}/events/stream", tag = "events",
+    params(("id" = String, Path,), From, ("Last-Event-ID" = Option<u64>, Header)),
+    responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = FaultBody)))]
+pub(super) async fn stream(
+    request: Request,
+    Place(id): Place<String>,
+    Asked(asked): Asked<From>,
+    headers: HeaderMap,
+) -> Result<Response, Fault> {
+    let run = known_id(&id)?;
+    let from = match headers.get("last-event-id") {
+        None => asked.from.unwrap_or(0),
+        Some(last) => {
+            let last = last.to_str().ok().and_then(|last| last.parse::<u64>().ok());
+            last.map(|last| last.saturating_add(1))
+                .ok_or_else(|| Fault::bad_request("`Last-Event-ID` is the number of an event"))?
+        }
+    };
+    let watching = Watching::begin(request, run, from).await?;
+    Ok(Sse::new(sent(watching)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
+}
+
+fn sent(watching: Watching) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(watching, |mut watching| async {
+        let told = watching.next().await?;
+        let event = Event::default().data(String::from_utf8_lossy(&told.text));
+        let event = if told.kind.is_empty() { event } else { event.event(&*told.kind) };
+        let event = match told.seq {
+            Some(seq) => event.id(seq.to_string()),
+            None => event,
+        };
+        Some((Ok(event), watching))
+    })
+}

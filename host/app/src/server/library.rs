@@ -1,0 +1,152 @@
+//! The tenant's flows, each with its versions.
+
+use axum::{
+    Json,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::{
+    app::Request,
+    fault::{Fault, FaultBody},
+    flows::source,
+    intake::{Body, Place},
+};
+use crate::{FlowEntry, FlowLibrary, Host, LibraryError, LoadedFlow, StoredFlow};
+
+/// A flow in a list.
+#[derive(Serialize, ToSchema)]
+struct FlowRow {
+    name: String,
+    /// Its newest version.
+    version: u32,
+    /// What it says of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+}
+
+impl From<FlowEntry> for FlowRow {
+    fn from(entry: FlowEntry) -> FlowRow {
+        FlowRow { name: entry.name, version: entry.version, description: entry.description }
+    }
+}
+
+/// All flows of the tenant.
+#[derive(Serialize, ToSchema)]
+pub(super) struct FlowList {
+    /// By name.
+    flows: Vec<FlowRow>,
+}
+
+/// A version of a flow.
+#[derive(Serialize, ToSchema)]
+pub(super) struct FlowView {
+    name: String,
+    /// Which version it is.
+    version: u32,
+    /// What it says.
+    text: String,
+}
+
+impl From<StoredFlow> for FlowView {
+    fn from(flow: StoredFlow) -> FlowView {
+        FlowView { name: flow.name, version: flow.version, text: flow.text }
+    }
+}
+
+/// The versions of a flow.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Versions {
+    name: String,
+    /// Those that are there, in order.
+    versions: Vec<u32>,
+}
+
+/// A flow to keep.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewFlow {
+    /// A whole flow with a name: an object, or its text in YAML or JSON.
+    #[schema(value_type = Object)]
+    flow: Box<RawValue>,
+}
+
+impl Request {
+    /// Does something with the tenant's flows.
+    async fn library<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.blocking(move |request| {
+            Ok(work(&FlowLibrary::open(request.app.flows_of(request.tenant())), &request.host)?)
+        })
+        .await
+    }
+}
+
+/// A version of a flow of the tenant's, or its newest one.
+pub(super) async fn load(request: Request, name: String, version: Option<u32>) -> Result<LoadedFlow, Fault> {
+    request.library(move |flows, host| flows.load(host, &name, version)).await
+}
+
+/// List the flows
+#[utoipa::path(get, path = "/v1/flows", tag = "flows",
+    responses((status = 200, body = FlowList), (status = "default", body = FaultBody)))]
+pub(super) async fn list(request: Request) -> Result<Json<FlowList>, Fault> {
+    let flows = request.library(|flows, _| flows.list()).await?;
+    Ok(Json(FlowList { flows: flows.into_iter().map(FlowRow::from).collect() }))
+}
+
+/// Keep a flow under its name: as its first version, or as its newest
+#[utoipa::path(post, path = "/v1/flows", tag = "flows", request_body = NewFlow,
+    responses((status = 201, body = FlowView, headers(("location" = String))), (status = "default", body = FaultBody)))]
+pub(super) async fn create(request: Request, Body(body): Body<NewFlow>) -> Result<Response, Fault> {
+    let text = source(&body.flow)?.text;
+    let kept = request.library(move |flows, host| match flows.create(host, &text) {
+        Err(LibraryError::Exists(_)) => flows.append(host, &text),
+        created => created,
+    });
+    let flow = FlowView::from(kept.await?);
+    let place = format!("/v1/flows/{}", flow.name);
+    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(flow)).into_response())
+}
+
+/// Show the newest version of a flow
+#[utoipa::path(get, path = "/v1/flows/{name}", tag = "flows", params(("name" = String, Path,)),
+    responses((status = 200, body = FlowView), (status = "default", body = FaultBody)))]
+pub(super) async fn show(request: Request, Place(name): Place<String>) -> Result<Json<FlowView>, Fault> {
+    let flow = request.library(move |flows, _| flows.get(&name, None)).await?;
+    Ok(Json(flow.into()))
+}
+
+/// Remove a flow with its versions; runs of it go on
+#[utoipa::path(delete, path = "/v1/flows/{name}", tag = "flows", params(("name" = String, Path,)),
+    responses((status = 204, description = "it is removed"), (status = "default", body = FaultBody)))]
+pub(super) async fn delete(request: Request, Place(name): Place<String>) -> Result<StatusCode, Fault> {
+    request.library(move |flows, _| flows.delete(&name)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// List the versions of a flow
+#[utoipa::path(get, path = "/v1/flows/{name}/versions", tag = "flows", params(("name" = String, Path,)),
+    responses((status = 200, body = Versions), (status = "default", body = FaultBody)))]
+pub(super) async fn versions(request: Request, Place(name): Place<String>) -> Result<Json<Versions>, Fault> {
+    let of = name.clone();
+    let versions = request.library(move |flows, _| flows.versions(&of)).await?;
+    Ok(Json(Versions { name, versions }))
+}
+
+/// Show a version of a flow
+#[utoipa::path(get, path = "/v1/flows/{name}/versions/{version}", tag = "flows",
+    params(("name" = String, Path,), ("version" = u32, Path,)),
+    responses((status = 200, body = FlowView), (status = "default", body = FaultBody)))]
+pub(super) async fn version(
+    request: Request,
+    Place((name, version)): Place<(String, u32)>,
+) -> Result<Json<FlowView>, Fault> {
+    let flow = request.library(move |flows, _| flows.get(&name, Some(version))).await?;
+    Ok(Json(flow.into()))
+}

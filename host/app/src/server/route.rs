@@ -1,0 +1,202 @@
+//! Every route with what it needs: the one table from which the server and its document are made.
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{Method, StatusCode, Uri, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use utoipa::openapi::{
+    OpenApi, SecurityRequirement,
+    extensions::ExtensionsBuilder,
+    path::{Operation, PathItem},
+};
+use utoipa_axum::{
+    router::{OpenApiRouter, UtoipaMethodRouter},
+    routes,
+};
+
+use super::{
+    app::App,
+    catalog, document, events,
+    fault::Fault,
+    flows, health,
+    identity::{Caller, Scope},
+    library, runs, socket, spec6, start, steer,
+};
+use crate::FlowService;
+
+/// How long an answer may take to begin: longer than anybody waits for a run.
+pub(crate) const ANSWER: Duration = Duration::from_secs(90);
+
+/// What a route needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing: everybody who reaches the server may know.
+    Open,
+    /// A caller with this scope.
+    Needs(Scope),
+}
+
+/// A route as the table has it.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Its method.
+    pub method: Method,
+    /// Its path, with `{…}` where it changes.
+    pub path: String,
+    /// What it needs.
+    pub access: Access,
+}
+
+type Row = (Access, UtoipaMethodRouter<Arc<App>>);
+
+fn table() -> Vec<Row> {
+    use Access::{Needs, Open};
+    vec![
+        (Open, routes!(health::healthz)),
+        (Open, routes!(health::readyz)),
+        (Open, routes!(health::version)),
+        (Open, routes!(document::openapi)),
+        (Needs(Scope::FlowRead), routes!(flows::validate)),
+        (Needs(Scope::FlowRead), routes!(library::list)),
+        (Needs(Scope::FlowWrite), routes!(library::create)),
+        (Needs(Scope::FlowRead), routes!(library::show)),
+        (Needs(Scope::FlowWrite), routes!(library::delete)),
+        (Needs(Scope::FlowRead), routes!(library::versions)),
+        (Needs(Scope::FlowRead), routes!(library::version)),
+        (Needs(Scope::FlowRead), routes!(catalog::list)),
+        (Needs(Scope::FlowRead), routes!(catalog::show)),
+        (Needs(Scope::RunCreate), routes!(start::start)),
+        (Needs(Scope::RunRead), routes!(runs::list)),
+        (Needs(Scope::RunRead), routes!(runs::show)),
+        (Needs(Scope::RunRead), routes!(runs::tree)),
+        (Needs(Scope::RunRead), routes!(runs::gates)),
+        (Needs(Scope::RunRead), routes!(events::list)),
+        (Needs(Scope::RunRead), routes!(events::stream)),
+        (Needs(Scope::RunRead), routes!(socket::socket)),
+        (Needs(Scope::RunControl), routes!(steer::cancel)),
+        (Needs(Scope::RunControl), routes!(steer::resume)),
+        (Needs(Scope::RunCreate), routes!(steer::retry)),
+        (Needs(Scope::RunControl), routes!(steer::send)),
+        (Needs(Scope::RunControl), routes!(steer::send_to_node)),
+        (Needs(Scope::RunControl), routes!(steer::send_to_agent)),
+        (Needs(Scope::RunControl), routes!(steer::close_agent)),
+        (Needs(Scope::GateDecide), routes!(steer::reply)),
+        (Needs(Scope::RunControl), routes!(steer::emit)),
+        (Needs(Scope::RunControl), routes!(steer::resolve)),
+        (Needs(Scope::RunControl), routes!(steer::abort)),
+    ]
+}
+
+/// Every route, as tests and the document see it.
+pub fn routes() -> Vec<Route> {
+    let mut all = Vec::new();
+    for (access, (_, paths, _)) in table() {
+        for (path, mut item) in paths.paths {
+            let methods = operations(&mut item).map(|(method, _)| method);
+            all.extend(methods.map(|method| Route { method, path: path.clone(), access }));
+        }
+    }
+    all.extend(spec6::table::<()>().into_iter().map(|(scope, method, path, _)| Route {
+        method,
+        path: path.to_owned(),
+        access: Access::Needs(scope),
+    }));
+    all
+}
+
+/// The router, and the document of its routes.
+pub(super) fn router(app: &Arc<App>) -> (Router, OpenApi) {
+    let mut all = OpenApiRouter::with_openapi(document::head());
+    let tokens = app.identity.asks_for_tokens();
+    for (access, (schemas, mut paths, methods)) in table() {
+        paths.paths.values_mut().flat_map(operations).for_each(|(_, operation)| describe(operation, access, tokens));
+        let admit = middleware::from_fn_with_state((app.clone(), access), admit);
+        all = all.routes((schemas, paths, methods.route_layer(admit)));
+    }
+    let (mut router, document) = all.split_for_parts();
+    for (scope, _, path, methods) in spec6::table() {
+        let serve = middleware::from_fn_with_state(app.clone(), bring_flows);
+        let admit = middleware::from_fn_with_state((app.clone(), Access::Needs(scope)), admit);
+        router = router.route(path, methods.route_layer(serve).route_layer(admit));
+    }
+    let router = router.fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(app.clone());
+    (router, document)
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
+    let PathItem { get, post, put, delete, patch, .. } = item;
+    let all = [
+        (Method::GET, get),
+        (Method::POST, post),
+        (Method::PUT, put),
+        (Method::DELETE, delete),
+        (Method::PATCH, patch),
+    ];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+}
+
+/// Says in the document what a route needs.
+fn describe(operation: &mut Operation, access: Access, tokens: bool) {
+    let Access::Needs(scope) = access else { return };
+    operation.extensions = Some(ExtensionsBuilder::new().add("x-flowcell-scope", scope.name()).build());
+    if !tokens {
+        return;
+    }
+    operation.security = Some(vec![SecurityRequirement::new("token", [scope.name()])]);
+}
+
+type Admission = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// Lets a request in if its caller may do what it asks.
+fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, next: Next) -> Admission {
+    Box::pin(async move {
+        if let Access::Needs(scope) = access {
+            match app.identity.identify(bearer(&request)) {
+                Ok(caller) if caller.scopes.has(scope) => _ = request.extensions_mut().insert(caller),
+                Ok(_) => return Fault::forbidden(scope).into_response(),
+                Err(refused) => return Fault::from(refused).into_response(),
+            }
+        }
+        match tokio::time::timeout(ANSWER, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => {
+                let why = format!("this took longer than {} s", ANSWER.as_secs());
+                Fault::new(StatusCode::GATEWAY_TIMEOUT, "timeout", why).into_response()
+            }
+        }
+    })
+}
+
+/// Brings the flows of the caller's tenant along, for routes that know nothing of callers.
+async fn bring_flows(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let Some(caller) = request.extensions().get::<Caller>() else {
+        return Fault::internal("a route without a scope asks whose flows").into_response();
+    };
+    let host = match app.host_of(caller) {
+        Ok(host) => host,
+        Err(fault) => return fault.into_response(),
+    };
+    let flows = FlowService::open(host, app.flows_of(&caller.tenant));
+    request.extensions_mut().insert(Arc::new(flows));
+    next.run(request).await
+}
+
+fn bearer(request: &Request) -> Option<&str> {
+    let header = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+async fn unknown(uri: Uri) -> Fault {
+    Fault::not_found("not_found", format!("there is nothing at `{}`", uri.path()))
+}
+
+async fn not_allowed(method: Method, uri: Uri) -> Fault {
+    let why = format!("`{}` does not take {method}", uri.path());
+    Fault::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why)
+}

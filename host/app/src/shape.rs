@@ -1,0 +1,56 @@
+//! Things as JSON, as the command line and the server show them.
+
+use flowcell_contract::NodeType;
+use flowcell_flow::Diagnostic;
+use flowcell_runtime::{RunError, Waiting};
+use serde_json::{Value, json};
+
+/// A node type.
+pub fn node_type(node: &NodeType) -> Value {
+    json!({
+        "type": node.name,
+        "version": node.version,
+        "title": node.title,
+        "description": node.description,
+        "input": node.input,
+        "config": node.config,
+        "output": node.output,
+        "traits": node.traits,
+        "effect": node.effect,
+        "capabilities": node.capabilities,
+    })
+}
+
+/// A finding with what an editor needs to underline it, and a reader without the file to see it.
+pub fn finding(finding: &Diagnostic) -> Value {
+    let mut object = json!(finding);
+    object["len"] = json!(finding.place.len);
+    object["excerpt"] = json!(finding.excerpt);
+    object
+}
+
+/// Why a run failed.
+pub fn run_error(error: &RunError) -> Value {
+    let mut object = error.failure.to_json().to_serde();
+    if let Some(task) = &error.task {
+        object["task"] = json!(task);
+    }
+    object
+}
+
+/// What a run waits for.
+pub fn waiting(waiting: &Waiting) -> Value {
+    match waiting {
+        Waiting::Answer { address, question } => json!({
+            "address": address,
+            "prompt": question.prompt,
+            "choices": question.choices,
+            "allowText": question.allow_text,
+        }),
+        Waiting::Decision { address, reason } => {
+            json!({ "address": address, "reason": reason.name(), "message": reason.to_string() })
+        }
+        Waiting::Message { address, agent_run } => json!({ "address": address, "agentRunId": agent_run }),
+        Waiting::Event { address, name } => json!({ "address": address, "event": name }),
+    }
+}

@@ -1,0 +1,199 @@
+//! Events by page, as server-sent events, and over a WebSocket.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Served, connect, head, send},
+    runs::{asks, hello},
+};
+
+/// A stream of events, as it comes.
+struct Stream(BufReader<TcpStream>);
+
+/// One event of a stream.
+#[derive(Debug, PartialEq)]
+struct Sent {
+    id: Option<u64>,
+    kind: String,
+    data: Value,
+}
+
+impl Stream {
+    fn open(served: &Served, path: &str, headers: &[(&str, &str)]) -> Stream {
+        let stream = connect(served.address);
+        send(&stream, served.address, "GET", path, headers, "");
+        let mut stream = BufReader::new(stream);
+        let answer = head(&mut stream);
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")), "{answer:?}");
+        Stream(stream)
+    }
+
+    /// The next line of the body, whose chunks are lines or more.
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        Some(line.trim_end().to_owned()).filter(|_| !line.is_empty())
+    }
+
+    /// The next event; none: the stream has ended.
+    fn next(&mut self) -> Option<Sent> {
+        let (mut id, mut kind, mut data) = (None, String::new(), None);
+        loop {
+            let line = self.line()?;
+            match line.split_once(": ") {
+                Some(("id", value)) => id = Some(value.parse().unwrap()),
+                Some(("event", value)) => kind = value.to_owned(),
+                Some(("data", value)) => data = Some(serde_json::from_str(value).unwrap()),
+                _ if line.is_empty() => {
+                    if let Some(data) = data.take() {
+                        return Some(Sent { id, kind, data });
+                    }
+                }
+                // The size of a chunk, or a heartbeat; the last has none.
+                _ if line == "0" => return None,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn numbers(sent: &[Sent]) -> Vec<u64> {
+    sent.iter().filter_map(|sent| sent.id).collect()
+}
+
+#[test]
+fn events_are_read_by_page() {
+    let served = Served::local();
+    served.post("/v1/runs?wait=true", &json!({ "flow": hello(), "runId": "a" }));
+    let whole = served.get("/v1/runs/a/events").json();
+    let all = whole["events"].as_array().unwrap();
+    let seqs: Vec<_> = all.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, (0..all.len() as u64).collect::<Vec<_>>());
+    assert_eq!(whole["next"], all.len());
+    let page = served.get("/v1/runs/a/events?from=2&limit=3").json();
+    assert_eq!((page["events"].as_array().unwrap().as_slice(), &page["next"]), (&all[2..5], &json!(5)));
+    assert_eq!(served.get("/v1/runs/a/events?from=1000").json(), json!({ "events": [], "next": 1000 }));
+}
+
+#[test]
+fn a_stream_tells_all_of_a_run_and_ends_with_it() {
+    let served = Served::local();
+    served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
+    let mut stream = Stream::open(&served, "/v1/runs/g/events/stream", &[]);
+    let mut heard = Vec::new();
+    while heard.last().is_none_or(|sent: &Sent| sent.kind != "harness:parked") {
+        heard.push(stream.next().unwrap());
+    }
+    assert_eq!(served.post("/v1/runs/g/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
+    while let Some(sent) = stream.next() {
+        heard.push(sent);
+    }
+    assert_eq!(
+        numbers(&heard),
+        (0..heard.len() as u64).collect::<Vec<_>>(),
+        "nothing is missed, and nothing told twice"
+    );
+    assert_eq!(heard.last().unwrap().kind, "harness:complete");
+    let page = served.get("/v1/runs/g/events").json();
+    assert_eq!(page["events"].as_array().unwrap().len(), heard.len());
+    let mut late = Stream::open(&served, "/v1/runs/g/events/stream", &[("Last-Event-ID", "2")]);
+    let mut rest = Vec::new();
+    while let Some(sent) = late.next() {
+        rest.push(sent);
+    }
+    assert_eq!(rest, heard[3..]);
+}
+
+#[test]
+fn many_hear_the_same() {
+    let served = Served::local();
+    served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
+    let mut streams: Vec<_> = (0..20)
+        .map(|from| Stream::open(&served, &format!("/v1/runs/g/events/stream?from={}", from % 4), &[]))
+        .collect();
+    served.post("/v1/runs/g/gates/ok/reply", &json!({ "answer": "no" }));
+    for (from, stream) in streams.iter_mut().enumerate() {
+        let mut heard = Vec::new();
+        while let Some(sent) = stream.next() {
+            heard.push(sent);
+        }
+        let first = from as u64 % 4;
+        assert_eq!(numbers(&heard), (first..first + heard.len() as u64).collect::<Vec<_>>());
+        assert_eq!(heard.last().unwrap().kind, "harness:complete");
+    }
+}
+
+/// One end of a WebSocket, as much of it as is needed.
+struct Socket(BufReader<TcpStream>);
+
+impl Socket {
+    fn open(served: &Served, path: &str) -> Socket {
+        let stream = connect(served.address);
+        let key = [("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Version", "13")];
+        let headers = [("Upgrade", "websocket"), ("Connection", "Upgrade"), key[0], key[1]];
+        send(&stream, served.address, "GET", path, &headers, "");
+        let mut stream = BufReader::new(stream);
+        let answer = head(&mut stream);
+        assert_eq!(answer.status, 101, "{answer:?}");
+        Socket(stream)
+    }
+
+    fn say(&mut self, message: &Value) {
+        let text = message.to_string();
+        assert!(text.len() < 126);
+        // A client's frames are masked; this mask changes nothing.
+        let mut frame = vec![0x81, 0x80 | text.len() as u8, 0, 0, 0, 0];
+        frame.extend(text.as_bytes());
+        self.0.get_mut().write_all(&frame).unwrap();
+    }
+
+    /// The next text; none: the other end has closed.
+    fn hear(&mut self) -> Option<Value> {
+        loop {
+            let mut start = [0; 2];
+            self.0.read_exact(&mut start).unwrap();
+            let length = match start[1] {
+                126 => {
+                    let mut length = [0; 2];
+                    self.0.read_exact(&mut length).unwrap();
+                    u16::from_be_bytes(length) as usize
+                }
+                length => length as usize,
+            };
+            let mut payload = vec![0; length];
+            self.0.read_exact(&mut payload).unwrap();
+            match start[0] & 0x0f {
+                1 => return Some(serde_json::from_slice(&payload).unwrap()),
+                8 => return None,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_socket_carries_both_directions() {
+    let served = Served::local();
+    served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
+    let mut socket = Socket::open(&served, "/v1/runs/g/socket");
+    while socket.hear().unwrap()["type"] != "harness:parked" {}
+    socket.say(&json!({ "verb": "shout", "id": 1 }));
+    let answer = socket.hear().unwrap();
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&1.into(), &"bad_request".into()), "{answer}");
+    socket.say(&json!({ "verb": "reply", "gate": "ok", "answer": "perhaps", "id": 2 }));
+    let answer = socket.hear().unwrap();
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&2.into(), &"answer_refused".into()), "{answer}");
+    socket.say(&json!({ "verb": "reply", "gate": "ok", "answer": "yes", "id": 3 }));
+    let mut heard = Vec::new();
+    while let Some(message) = socket.hear() {
+        heard.push(message);
+    }
+    let answers: Vec<_> = heard.iter().filter(|message| message["type"] == "channel:answer").collect();
+    assert_eq!((answers.len(), &answers[0]["id"], &answers[0]["ok"]), (1, &3.into(), &true.into()), "{heard:?}");
+    assert!(heard.iter().any(|message| message["type"] == "harness:complete"), "{heard:?}");
+}

@@ -1,0 +1,92 @@
+//! The program `flowcell serve`: how it begins and how it ends.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::json;
+
+use crate::{
+    client::ask,
+    kit::{done, flowcell, told},
+    runs::{asks, hello},
+};
+
+/// A server, and where it listens.
+pub(crate) fn serve(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr) {
+    let mut command = flowcell(folder);
+    command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut seen = Vec::new();
+    let address = loop {
+        let line = lines.next().unwrap_or_else(|| panic!("it does not listen: {seen:?}"));
+        if let Some(address) = line.strip_prefix("listening on http://") {
+            break address.parse().unwrap();
+        }
+        seen.push(line);
+    };
+    // What it says later is read, so that it can say it.
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, address)
+}
+
+pub(crate) fn stop(mut child: Child) -> Option<i32> {
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn a_server_ends_in_good_order_and_the_next_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (child, address) = serve(folder.path(), &[]);
+    let get = |address, path| ask(address, "GET", path, &[], "");
+    assert_eq!((get(address, "/healthz").status, get(address, "/readyz").status), (200, 200));
+    let version = get(address, "/version").json();
+    assert_eq!(version["flowcell"], env!("CARGO_PKG_VERSION"));
+    let manifest = std::fs::read_to_string(crate::kit::root().join("Cargo.toml")).unwrap();
+    let engine = version["engine"].as_str().unwrap().strip_prefix("wasmtime ").unwrap();
+    assert!(manifest.contains(&format!("wasmtime = {{ version = \"{engine}.")), "{version}");
+    let timer = json!({
+        "flow": { "name": "timer" },
+        "nodes": [{ "id": "hold", "type": "control.wait", "input": { "ms": 600_000 } }],
+    });
+    for (flow, run) in [(timer, "t"), (asks(), "g"), (hello(), "h")] {
+        let body = json!({ "flow": flow, "runId": run }).to_string();
+        assert_eq!(ask(address, "POST", "/v1/runs", &[], &body).status, 201);
+    }
+    assert_eq!(stop(child), Some(0));
+    let (child, address) = serve(folder.path(), &[]);
+    let reply = ask(address, "POST", "/v1/runs/g/gates/ok/reply", &[], r#"{"answer":"yes"}"#);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let body = json!({ "flow": asks(), "runId": "g" }).to_string();
+    assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &body).json()["outputs"]["said"], "yes");
+    assert_eq!(get(address, "/v1/runs/t").json()["status"], "parked");
+    // Another terminal asks the server over its socket, and the server drives what was answered.
+    let cancelled = done(folder.path(), &["runs", "cancel", "t"]);
+    assert!(cancelled.status.success(), "{}", told(&cancelled));
+    let stream = ask_until_end(address, "t");
+    assert!(stream.contains("\"status\":\"cancelled\""), "{stream}");
+    assert_eq!(stop(child), Some(0));
+}
+
+/// Waits for the end of a run, which ends its stream.
+fn ask_until_end(address: SocketAddr, run: &str) -> String {
+    let stream = crate::client::connect(address);
+    let path = format!("/v1/runs/{run}/events/stream");
+    crate::client::send(&stream, address, "GET", &path, &[("Connection", "close")], "");
+    std::io::read_to_string(stream).unwrap()
+}
+
+#[test]
+fn a_server_without_tokens_serves_its_machine_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = done(folder.path(), &["serve", "--listen", "0.0.0.0:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("asks nobody for a token"), "{}", told(&output));
+    let output = done(folder.path(), &["serve", "--store", "memory:"]);
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+}

@@ -1,0 +1,67 @@
+//! The session with curl in the README, as it is printed there.
+
+use std::{path::Path, process::Command};
+
+use regex_lite::Regex;
+
+use crate::{
+    kit::root,
+    process::{serve, stop},
+};
+
+/// The block of the README that begins with the first `$`.
+fn printed() -> String {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, section) = readme.split_once("\n## The server\n").unwrap();
+    let (_, block) = section.split_once("```sh\n").unwrap();
+    block.split_once("```\n").unwrap().0.to_owned()
+}
+
+/// Commands with what they print: a command begins with `$ `, and goes on to the end of its here-document.
+fn steps(block: &str) -> Vec<(String, String)> {
+    let mut steps: Vec<(String, String)> = Vec::new();
+    let mut inside = false;
+    for line in block.lines() {
+        match line.strip_prefix("$ ") {
+            Some(command) => {
+                inside = command.contains("<<'");
+                steps.push((format!("{command}\n"), String::new()));
+            }
+            None => {
+                let (command, output) = steps.last_mut().unwrap();
+                let to = if inside { command } else { output };
+                to.push_str(&format!("{line}\n"));
+                inside &= line != "FLOW";
+            }
+        }
+    }
+    steps
+}
+
+fn redact(text: &str) -> String {
+    let times = Regex::new(r#""(created|updated|ts)":\d+"#).unwrap();
+    times.replace_all(text, "\"$1\":0").trim_end().to_owned()
+}
+
+fn run(folder: &Path, command: &str) -> String {
+    let output = Command::new("sh").args(["-c", command]).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_session_in_the_readme_is_what_happens() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no program `curl`");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (child, address) = serve(folder.path(), &[]);
+    let steps = steps(&printed());
+    assert!(steps.len() > 5, "the session is gone");
+    for (command, expected) in steps {
+        let came = run(folder.path(), &command.replace("localhost:7171", &address.to_string()));
+        assert_eq!(redact(&came), redact(&expected), "{command}");
+    }
+    assert_eq!(stop(child), Some(0));
+}
