@@ -195,10 +195,10 @@ impl From<LibraryError> for Fault {
     fn from(error: LibraryError) -> Fault {
         let of = |status, code| Fault::new(status, code, &error);
         match &error {
-            LibraryError::Unknown(_) | LibraryError::UnknownVersion { .. } => {
+            LibraryError::Unknown(_) | LibraryError::UnknownVersion { .. } | LibraryError::BadName(_) => {
                 of(StatusCode::NOT_FOUND, "flow_not_found")
             }
-            LibraryError::BadName(_) | LibraryError::NoName | LibraryError::OtherName { .. } => {
+            LibraryError::NoName | LibraryError::OtherName { .. } => {
                 of(StatusCode::UNPROCESSABLE_ENTITY, "invalid_name")
             }
             LibraryError::Exists(_) => of(StatusCode::CONFLICT, "flow_exists"),

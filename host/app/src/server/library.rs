@@ -106,10 +106,13 @@ pub(super) async fn list(request: Request) -> Result<Json<FlowList>, Fault> {
 pub(super) async fn create(request: Request, Body(body): Body<NewFlow>) -> Result<Response, Fault> {
     let text = source(&body.flow)?.text;
     let kept = request.library(move |flows, host| match flows.create(host, &text) {
-        Err(LibraryError::Exists(_)) => flows.append(host, &text),
-        created => created,
+        Err(LibraryError::Exists(_)) => flows.append(host, &text).map(Ok),
+        // It is the text that is wrong, and not the path.
+        Err(error @ LibraryError::BadName(_)) => Ok(Err(error.to_string())),
+        created => created.map(Ok),
     });
-    let flow = FlowView::from(kept.await?);
+    let kept = kept.await?.map_err(|why| Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_name", why))?;
+    let flow = FlowView::from(kept);
     let place = format!("/v1/flows/{}", flow.name);
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(flow)).into_response())
 }

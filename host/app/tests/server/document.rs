@@ -21,7 +21,9 @@ fn the_document_is_the_one_beside_this_test() {
 fn every_route_is_in_the_document() {
     let served = Served::local();
     let document = served.get("/openapi.json").json();
-    for route in flowcell::server::route::routes() {
+    // What SPEC6 says of its own routes is in the README.
+    let routes = flowcell::server::route::routes();
+    for route in routes.into_iter().filter(|route| !route.path.starts_with("/api/")) {
         let method = route.method.as_str().to_lowercase();
         let operation = &document["paths"][&route.path][&method];
         assert!(operation["summary"].is_string(), "{route:?}");

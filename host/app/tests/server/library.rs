@@ -44,7 +44,7 @@ fn a_flow_is_kept_with_its_versions_and_run_by_its_name() {
 fn the_operations_of_spec6_are_on_the_server() {
     let served = Served::local();
     let flow = json!({ "name": "report", "inputs": ["who"],
-        "steps": [{ "id": "say", "tool": "data.set", "params": { "value": "$inputs.who" } }] });
+        "steps": [{ "id": "say", "tool": "data.template", "params": { "template": "$inputs.who" } }] });
     let created = served.post("/api/create_flow", &json!({ "flow": flow }));
     let done = json!({ "success": true, "data": { "message": "Flow created" }, "error": null });
     assert_eq!((created.status, created.json()), (201, done));
