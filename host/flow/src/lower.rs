@@ -356,7 +356,7 @@ impl<'a> Lowering<'a> {
                 let help = did_you_mean(&entry.key, names);
                 let message = format!("there is no capability `{}`", shown(&entry.key));
                 findings.error("unknown_capability", entry.key_span, message, help);
-            } else if !kind.asks_for(&entry.key) && !(*entry.key == *SECRETS && kind.asks_for("http")) {
+            } else if !(kind.asks_for(&entry.key) || *entry.key == *SECRETS && kind.asks_for("http")) {
                 let message = format!("`{}` does not ask for `{}`", kind.name, shown(&entry.key));
                 findings.warning("unused_grant", entry.key_span, message, Some("leave it out".into()));
             }

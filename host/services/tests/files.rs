@@ -26,7 +26,10 @@ use tempfile::TempDir;
 
 /// Blobs in memory, by tenant and number.
 #[derive(Default)]
-struct MemoryBlobs(Mutex<HashMap<(Tenant, String), Arc<[u8]>>>);
+struct MemoryBlobs(Mutex<HashMap<Place, Arc<[u8]>>>);
+
+/// A tenant, and the hash of bytes.
+type Place = (Tenant, String);
 
 impl Blobs for MemoryBlobs {
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {

@@ -24,6 +24,7 @@ pub(super) fn entry(run: &str, unit: Unit) -> Entry {
         parent: None,
         root: run.into(),
         again: None,
+        request: None,
     };
     Entry {
         tenant: tenant(),
