@@ -42,6 +42,7 @@
 //! | [`control`] | what other processes ask of the owner of a store |
 //! | [`driving`] | driving every run that can move |
 //! | [`policy`] | what an operator lets a tenant do |
+//! | [`quota`] | whether there may be another run |
 //! | [`shape`] | things as JSON |
 //! | projection | the rows of sessions, as they follow from facts |
 //! | rehearsal | runs with given results and virtual time |
@@ -67,6 +68,7 @@ pub mod library;
 mod loaded;
 pub mod policy;
 mod projection;
+pub mod quota;
 mod rehearsal;
 #[cfg(unix)]
 pub mod server;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::identity::{Refused, Scope};
-use crate::{AskError, LibraryError, LoadError, StartError, shape, tenants::policy::QuotaError};
+use crate::{AskError, LibraryError, LoadError, StartError, quota::QuotaError, shape};
 
 /// Seconds after which to come back to a server that is busy.
 const RETRY_AFTER: u32 = 1;
