@@ -176,15 +176,23 @@ async fn post(link: &mut Link, tenant: &Tenant, run: &RunId, message: &str, body
 
 /// What came of a message; none: nothing yet.
 async fn outcome(link: &mut Link, tenant: &Tenant, run: &RunId, message: &str) -> Result<Option<Outcome>, Trouble> {
-    let of_run = || args![tenant.as_str(), hash(run.as_str())];
-    let sql = "SELECT outcome FROM flowcell_inbox WHERE tenant = ? AND hash = ? AND message = ?";
-    let row = link.row(sql, of_run().into_iter().chain(args![message]).collect()).await?;
-    if let Some(told) = row.map(|row| row.maybe_text(0)).transpose()?.flatten() {
-        return serde_json::from_str(&told).map(Some).map_err(unwritable);
+    if let Some(told) = told(link, tenant, run, message).await? {
+        return Ok(Some(told));
     }
     let sql = "SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ? AND standing IN ('active', 'parked')";
-    let over = link.row(sql, of_run()).await?.is_none();
-    Ok(over.then_some(Err(HubError::RunEnded)))
+    if link.row(sql, args![tenant.as_str(), hash(run.as_str())]).await?.is_some() {
+        return Ok(None);
+    }
+    // The message may be what the run has ended with since it was looked for.
+    Ok(Some(told(link, tenant, run, message).await?.unwrap_or(Err(HubError::RunEnded))))
+}
+
+/// What is recorded of a message.
+async fn told(link: &mut Link, tenant: &Tenant, run: &RunId, message: &str) -> Result<Option<Outcome>, Trouble> {
+    let sql = "SELECT outcome FROM flowcell_inbox WHERE tenant = ? AND hash = ? AND message = ?";
+    let row = link.row(sql, args![tenant.as_str(), hash(run.as_str()), message]).await?;
+    let told = row.map(|row| row.maybe_text(0)).transpose()?.flatten();
+    told.map(|told| serde_json::from_str(&told).map_err(unwritable)).transpose()
 }
 
 /// Messages for runs that this process drives, or that nobody does.
