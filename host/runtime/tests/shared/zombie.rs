@@ -18,7 +18,7 @@ use super::{
     wait_for,
 };
 
-const LEASE: Duration = Duration::from_millis(1_500);
+const LEASE: Duration = Duration::from_millis(3_000);
 
 fn url(place: &Place) -> String {
     let Place::Server(server, database) = place else { panic!("no server") };
