@@ -10,7 +10,7 @@ use crate::{BlobRef, Call, Effect, Failure, Grants, Json, NodeId, RunId, Tenant,
 /// once the record is on stable storage.
 pub trait Capability: Send + Sync {
     /// Refuses what was not granted, and says what the call is. Called once for each call, before it is recorded; it does
-    /// no I/O.
+    /// no I/O, but may look something up in the host's own store.
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure>;
 
     /// Performs a call. It ends by itself, after a time that it owns. A failure of a call of effect [`Effect::Once`] has

@@ -39,6 +39,8 @@ pub mod code {
     pub const TOO_DEEP: &str = "too_deep";
     /// A run has more events than a run may have, or larger ones.
     pub const RUN_TOO_LARGE: &str = "run_too_large";
+    /// The tenant has used up what its operator lets it.
+    pub const QUOTA_EXCEEDED: &str = "quota_exceeded";
     /// The child run was cancelled.
     pub const CANCELLED: &str = "cancelled";
     /// The machine had no memory, or nothing else of what a sandbox needs, at the time; the attempt may be repeated.

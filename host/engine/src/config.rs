@@ -14,6 +14,9 @@ pub struct Config {
     /// Instances at a time, those that wait for a call included; what is more waits for its turn. None: as many as the
     /// machine can hold, at most 1,000. Each costs 2 µs at the start, so a process that lives shortly wants fewer.
     pub instances: Option<u32>,
+    /// Bytes of linear memory that all instances may have at a time, beyond the first 4 MiB of each; none: a quarter of the
+    /// machine's. A tenant takes no more of it than it leaves.
+    pub memory: Option<u64>,
 }
 
 /// What one attempt may use. Reaching a limit ends the attempt; nobody else notices.

@@ -1,15 +1,14 @@
 //! The engine: its packs, its threads, and how it is set up.
 
 use std::{
+    collections::HashMap,
     mem,
     sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
 };
 
-use flowcell_contract::{Digest, Failure, code};
-use tokio::{
-    runtime::{Builder, Handle, Runtime},
-    sync::Semaphore,
-};
+use flowcell_contract::{Digest, Failure, Tenant, code};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{
     Config, Pack, PackError,
@@ -18,8 +17,10 @@ use crate::{
     link::Linkers,
     machine,
     pack::{self, Author, Bytes},
+    room::Room,
     shelf::Shelf,
     ticker::Ticker,
+    turns::Turns,
 };
 
 /// Runs packs. Cloning it gives another handle to the same engine.
@@ -29,7 +30,12 @@ pub struct Engine(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) packs: Shelf<Loaded>,
     pub(crate) workshop: Workshop,
-    pub(crate) slots: Arc<Semaphore>,
+    /// Instances.
+    pub(crate) slots: Room,
+    /// Bytes of linear memory.
+    pub(crate) memory: Room,
+    /// Who computes next.
+    pub(crate) turns: Turns,
     /// Attempts that are not over.
     pub(crate) attempts: AtomicUsize,
     pub(crate) ticker: Ticker,
@@ -68,7 +74,9 @@ impl Engine {
             .build()?;
         Ok(Engine(Arc::new(Inner {
             packs: Shelf::new(),
-            slots: Arc::new(Semaphore::new(machine.slots as usize)),
+            slots: Room::new(u64::from(machine.slots)),
+            memory: Room::new(machine.memory),
+            turns: Turns::new(runtime.handle().clone()),
             attempts: AtomicUsize::new(0),
             ticker: Ticker::new(&machine.engine),
             runtime: OwnRuntime { handle: runtime.handle().clone(), runtime: Some(runtime) },
@@ -111,6 +119,18 @@ impl Engine {
         let pack = self.0.packs.get(digest);
         let pack = pack.ok_or_else(|| Failure::new(code::BAD_PACK, format!("the pack {digest} is not loaded")))?;
         pack.offers.values().try_for_each(|offer| self.0.workshop.link(pack, offer.capabilities).map(|_| ()))
+    }
+
+    /// Lets a tenant have no more instances, and bytes of memory beyond the first 4 MiB of each, at a time than this; without a
+    /// number as much as is fair.
+    pub fn bound(&self, tenant: &Tenant, instances: Option<u64>, memory: Option<u64>) {
+        self.0.slots.bound(tenant, instances);
+        self.0.memory.bound(tenant, memory);
+    }
+
+    /// How long each tenant's attempts have computed since this was asked last.
+    pub fn take_computed(&self) -> HashMap<Tenant, Duration> {
+        self.0.turns.take_computed()
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {

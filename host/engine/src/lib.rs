@@ -14,6 +14,7 @@ mod failure;
 mod link;
 mod machine;
 mod pack;
+mod room;
 mod run;
 mod sandbox;
 mod schema;
@@ -21,6 +22,7 @@ mod shelf;
 mod text;
 mod ticker;
 mod trap;
+mod turns;
 
 /// What runs the components.
 pub const RUNTIME: &str = "wasmtime 48";
@@ -28,3 +30,4 @@ pub const RUNTIME: &str = "wasmtime 48";
 pub use config::{Config, Limits};
 pub use engine::Engine;
 pub use pack::{Inspection, Pack, PackError, Refusal, digest, inspect};
+pub use room::{Place, Room};

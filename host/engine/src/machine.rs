@@ -11,7 +11,12 @@ pub(crate) struct Machine {
     pub(crate) engine: wasmtime::Engine,
     /// Instances at a time; a larger component counts as several.
     pub(crate) slots: u32,
+    /// Bytes of linear memory at a time, beyond what comes with each slot.
+    pub(crate) memory: u64,
 }
+
+/// Bytes of linear memory that an attempt has without asking whether there is room. Most guests need no more.
+pub(crate) const MEMORY_INCLUDED: usize = 4 << 20;
 
 /// Core instances that come with one slot.
 pub(crate) const CORE_INSTANCES_PER_SLOT: u32 = 4;
@@ -27,16 +32,21 @@ const MAPPINGS_PER_SLOT: u64 = 12;
 /// Physical memory that one slot is reckoned with. Most guests stay below 2 MiB.
 const MEMORY_PER_SLOT: u64 = 8 << 20;
 
+/// The memory of a machine that does not tell.
+const UNKNOWN_MEMORY: u64 = 4 << 30;
+
 /// Builds the engine. Without the address space for a pool, instances are allocated one by one.
 pub(crate) fn build(config: &Config) -> anyhow::Result<Machine> {
     let limits = &config.limits;
     let slots = slots(config.instances);
+    // Slots are reckoned with half of the memory; what is large has half of the rest.
+    let memory = config.memory.unwrap_or_else(|| memory_bytes().unwrap_or(UNKNOWN_MEMORY) / 4);
     match wasmtime::Engine::new(&pooled(limits, slots)) {
-        Ok(engine) => Ok(Machine { engine, slots }),
+        Ok(engine) => Ok(Machine { engine, slots, memory }),
         Err(error) => {
             tracing::warn!("no pool of instances: {error:#}; instances are allocated one by one");
             let engine = wasmtime::Engine::new(&base(limits)).map_err(|error| anyhow::anyhow!("{error:#}"))?;
-            Ok(Machine { engine, slots })
+            Ok(Machine { engine, slots, memory })
         }
     }
 }

@@ -8,15 +8,12 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     task::{Context, Poll},
+    time::Instant,
 };
 
-use flowcell_contract::{Attempt, Calls, Digest, Failure, NodeRunner, StepResult, code};
+use flowcell_contract::{Attempt, Calls, Digest, Failure, NodeRunner, StepResult, Tenant, code};
 use futures_util::{FutureExt, future::BoxFuture};
-use tokio::{
-    runtime::Handle,
-    sync::{OwnedSemaphorePermit, oneshot},
-    task::AbortHandle,
-};
+use tokio::{runtime::Handle, sync::oneshot};
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::{
@@ -24,9 +21,11 @@ use crate::{
     code::{Linked, Loaded},
     engine::Inner,
     pack::Offer,
+    room::Place,
     sandbox::Sandbox,
     ticker::InFlight,
     trap,
+    turns::Turns,
 };
 
 impl NodeRunner for Engine {
@@ -34,12 +33,13 @@ impl NodeRunner for Engine {
         let inner = self.inner().clone();
         let first = inner.attempts.fetch_add(1, Relaxed) == 0;
         let (computes, runtime) = (Arc::new(AtomicBool::new(false)), inner.runtime().clone());
+        let (turns, tenant) = (inner.turns.clone(), attempt.tenant.clone());
         let counted = Counted(inner);
         let (told, meant) = (computes.clone(), computes);
         let running = Box::pin(async move { counted.0.run(attempt, calls, told).await.with(counted) });
         match first {
-            true => Box::pin(Here { running: Some(running), computes: meant, moved: None, runtime }),
-            false => Box::pin(elsewhere(&runtime, running)),
+            true => Box::pin(Here { running: Some(running), computes: meant, moved: None, turns, tenant, runtime }),
+            false => Box::pin(elsewhere(&turns, tenant, running)),
         }
     }
 
@@ -66,7 +66,7 @@ type Running = BoxFuture<'static, Over>;
 /// An attempt that is over: what it answered, and what is to be given back, which takes as long as a short call.
 struct Over {
     result: StepResult,
-    remains: Option<(Store<Sandbox>, OwnedSemaphorePermit, InFlight)>,
+    remains: Option<(Store<Sandbox>, Place, InFlight)>,
     counted: Option<Counted>,
 }
 
@@ -99,6 +99,8 @@ struct Here {
     /// The guest has been interrupted while it computed.
     computes: Arc<AtomicBool>,
     moved: Option<BoxFuture<'static, StepResult>>,
+    turns: Turns,
+    tenant: Tenant,
     runtime: Handle,
 }
 
@@ -107,7 +109,9 @@ impl Future for Here {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<StepResult> {
         if let Some(running) = &mut self.running {
+            let since = Instant::now();
             let polled = panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
+            self.turns.charge(&self.tenant, since.elapsed());
             match polled {
                 Ok(Poll::Ready(over)) => {
                     self.running = None;
@@ -115,7 +119,8 @@ impl Future for Here {
                 }
                 Ok(Poll::Pending) if self.computes.load(Relaxed) => {
                     let running = self.running.take();
-                    self.moved = running.map(|running| elsewhere(&self.runtime, running).boxed());
+                    let (turns, tenant) = (&self.turns, self.tenant.clone());
+                    self.moved = running.map(|running| elsewhere(turns, tenant, running).boxed());
                 }
                 Ok(Poll::Pending) => return Poll::Pending,
                 Err(_) => {
@@ -131,17 +136,17 @@ impl Future for Here {
     }
 }
 
-/// Runs an attempt on a thread for guests: one that computes delays no timer and no other work of the host.
-fn elsewhere(runtime: &Handle, running: Running) -> impl Future<Output = StepResult> + use<> {
+/// Runs an attempt on a thread for guests, when it is its tenant's turn: one that computes delays no timer and no other work
+/// of the host. Whoever waits no more stops the guest at its next yield.
+fn elsewhere(turns: &Turns, tenant: Tenant, running: Running) -> impl Future<Output = StepResult> + use<> {
     let (answer, answered) = oneshot::channel();
-    let task = runtime.spawn(async move {
+    let task = turns.spawn(tenant, async move {
         let Over { result, remains, counted } = running.await;
         drop(counted);
         // The answer first; nobody may be there to hear it.
         let _ = answer.send(result);
         drop(remains);
     });
-    let task = AbortOnDrop(task.abort_handle());
     async move {
         let _task = task;
         answered.await.unwrap_or_else(|_| Err(lost()))
@@ -152,20 +157,11 @@ fn lost() -> Failure {
     Failure::retryable(code::LOST_WORKER, "the attempt was lost: it panicked in the host")
 }
 
-/// Stops the guest at its next yield when nobody waits for it any more.
-struct AbortOnDrop(AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// An attempt that may begin.
 struct Admitted<'a> {
     linked: &'a Linked,
     offer: &'a Offer,
-    slots: OwnedSemaphorePermit,
+    slots: Place,
 }
 
 impl Inner {
@@ -195,8 +191,7 @@ impl Inner {
             Some(Err(failure)) => return Err(failure.clone()),
             None => return Err(Failure::retryable(code::LOST_WORKER, "the pack was not linked")),
         };
-        let closed = |_| Failure::retryable(code::LOST_WORKER, "the engine is going down");
-        let slots = self.slots.clone().acquire_many_owned(linked.slots).await.map_err(closed)?;
+        let slots = self.slots.take(&attempt.tenant, u64::from(linked.slots)).await;
         Ok(Admitted { linked, offer, slots })
     }
 
@@ -213,7 +208,7 @@ impl Inner {
 
     fn store(&self, attempt: Attempt, calls: Arc<dyn Calls>, computes: Arc<AtomicBool>) -> Store<Sandbox> {
         let limits = &self.workshop.limits;
-        let mut store = Store::new(&self.workshop.engine, Sandbox::new(attempt, calls, limits));
+        let mut store = Store::new(&self.workshop.engine, Sandbox::new(attempt, calls, limits, self.memory.clone()));
         store.limiter(|sandbox| &mut sandbox.meter);
         store.set_hostcall_fuel(limits.border_bytes());
         store.set_max_component_handles(limits.handles);

@@ -9,7 +9,7 @@ use flowcell_contract::{Attempt, Call, Calls, Failure, Json, Value};
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
-use crate::{Limits, text::printable};
+use crate::{Limits, room::Room, text::printable};
 
 mod agent;
 pub(crate) mod capability;
@@ -42,15 +42,16 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    pub(crate) fn new(attempt: Attempt, calls: Arc<dyn Calls>, limits: &Limits) -> Sandbox {
+    pub(crate) fn new(attempt: Attempt, calls: Arc<dyn Calls>, limits: &Limits, memory: Room) -> Sandbox {
         let stdio = Stdio::new(limits);
         let clock = Clock::new(attempt.now_ms);
         let wasi = deterministic::context(&attempt, &clock, &stdio, limits);
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
+        let meter = Meter::new(limits, attempt.tenant.clone(), memory);
         Sandbox {
             attempt,
-            meter: Meter::new(limits),
+            meter,
             stdio,
             calls,
             sent: HashSet::new(),

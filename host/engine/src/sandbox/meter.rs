@@ -1,14 +1,24 @@
 //! What an attempt has used up.
 
-use flowcell_contract::code;
+use flowcell_contract::{Failure, Tenant, code};
 use wasmtime::ResourceLimiter;
 
-use crate::{Limits, failure::Stop, text::cut};
+use crate::{
+    Limits,
+    failure::Stop,
+    machine::MEMORY_INCLUDED,
+    room::{Place, Room},
+    text::cut,
+};
 
 /// Counts memory, tables, host calls and log text against the limits.
 pub(crate) struct Meter {
     memory_left: usize,
     memory: usize,
+    /// Where more memory is taken from than every attempt has.
+    room: Room,
+    tenant: Tenant,
+    more: Option<Place>,
     table_elements: usize,
     calls_left: u32,
     log_left: usize,
@@ -19,10 +29,13 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(limits: &Limits) -> Meter {
+    pub(super) fn new(limits: &Limits, tenant: Tenant, room: Room) -> Meter {
         Meter {
             memory_left: limits.memory,
             memory: limits.memory,
+            room,
+            tenant,
+            more: None,
             table_elements: limits.table_elements,
             calls_left: limits.calls,
             log_left: limits.log_bytes,
@@ -42,6 +55,18 @@ impl Meter {
         Ok(())
     }
 
+    /// Takes room for more memory than every attempt has, until the attempt is over.
+    fn has_room(&mut self, by: u64) -> bool {
+        match &mut self.more {
+            _ if by == 0 => true,
+            Some(held) => held.grow(by),
+            None => {
+                self.more = self.room.try_take(&self.tenant, by);
+                self.more.is_some()
+            }
+        }
+    }
+
     /// The message as far as there is room for log text; the line that fills the room says that more is dropped.
     pub(super) fn admit_log(&mut self, mut message: String) -> Option<String> {
         if self.log_closed {
@@ -59,16 +84,18 @@ impl Meter {
 
 impl ResourceLimiter for Meter {
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        match self.memory_left.checked_sub(desired.saturating_sub(current)) {
-            Some(left) => self.memory_left = left,
-            None => {
-                let limit = self.memory >> 20;
-                return Err(Stop::with(
-                    code::OUT_OF_MEMORY,
-                    format!("the node wanted more than its {limit} MiB of memory"),
-                ));
-            }
+        let by = desired.saturating_sub(current);
+        let Some(left) = self.memory_left.checked_sub(by) else {
+            let limit = self.memory >> 20;
+            let message = format!("the node wanted more than its {limit} MiB of memory");
+            return Err(Stop::with(code::OUT_OF_MEMORY, message));
+        };
+        let beyond = |left: usize| (self.memory - left).saturating_sub(MEMORY_INCLUDED);
+        if !self.has_room((beyond(left) - beyond(self.memory_left)) as u64) {
+            let message = "the tenant's instances have as much memory as there is for them at this time";
+            return Err(wasmtime::Error::new(Stop(Failure::retryable(code::OUT_OF_MEMORY, message))));
         }
+        self.memory_left = left;
         Ok(true)
     }
 
@@ -99,9 +126,13 @@ mod tests {
 
     use super::*;
 
+    fn meter(limits: &Limits) -> Meter {
+        Meter::new(limits, "t".into(), Room::new(0))
+    }
+
     #[test]
     fn the_line_that_fills_the_log_is_cut_between_characters_and_says_so() {
-        let mut meter = Meter::new(&Limits { log_bytes: 6, ..Limits::default() });
+        let mut meter = meter(&Limits { log_bytes: 6, ..Limits::default() });
         assert_eq!(meter.admit_log("abc".into()).unwrap(), "abc");
         let cut = meter.admit_log("aéééé".into()).unwrap();
         assert!(cut.starts_with("aé …") && cut.contains("dropped"), "{cut}");
@@ -110,9 +141,26 @@ mod tests {
 
     #[test]
     fn memories_share_one_limit() {
-        let mut meter = Meter::new(&Limits { memory: 10 << 16, ..Limits::default() });
+        let mut meter = meter(&Limits { memory: 10 << 16, ..Limits::default() });
         assert!(meter.memory_growing(0, 6 << 16, None).unwrap());
         assert!(meter.memory_growing(0, 4 << 16, None).unwrap());
         assert!(meter.memory_growing(6 << 16, 7 << 16, None).is_err());
+    }
+
+    #[test]
+    fn more_memory_than_every_attempt_has_is_taken_from_what_there_is() {
+        let (room, limits) = (Room::new(10 << 20), Limits::default());
+        let meters = || [(), ()].map(|()| Meter::new(&limits, "t".into(), room.clone()));
+        let [mut one, mut other] = meters();
+        for meter in [&mut one, &mut other] {
+            assert!(meter.memory_growing(0, 1 << 20, None).unwrap());
+            assert!(meter.memory_growing(1 << 20, 4 << 20, None).unwrap());
+        }
+        assert!(one.memory_growing(4 << 20, 8 << 20, None).unwrap());
+        let full = other.memory_growing(4 << 20, 6 << 20, None).unwrap_err();
+        let full = &full.downcast_ref::<Stop>().unwrap().0;
+        assert_eq!((&*full.code, full.retryable), (code::OUT_OF_MEMORY, true));
+        drop(one);
+        assert!(other.memory_growing(4 << 20, 6 << 20, None).unwrap());
     }
 }

@@ -10,3 +10,4 @@ mod honest;
 mod hostile;
 mod packs;
 mod support;
+mod tenants;

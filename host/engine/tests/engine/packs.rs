@@ -58,6 +58,16 @@ fn only_packs_are_taken() {
 }
 
 #[test]
+fn n20_there_are_no_sockets_and_no_names_to_resolve() {
+    // They may be named, so that ported code loads, and open nothing: `n22_the_world_is_empty`.
+    for interface in ["tcp", "udp", "ip-name-lookup"] {
+        let other = format!("wasi:sockets/{interface}@0.3.0");
+        let component = with_manifest(by_hand("", &format!(r#"(import "{other}" (instance))"#)), MANIFEST);
+        assert!(refusal(component).contains(&format!("imports `{other}`")), "{other}");
+    }
+}
+
+#[test]
 fn invalid_code_is_refused_when_the_pack_is_added() {
     let body = "(func (result i32) i32.const 0)";
     let mut component = with_manifest(by_hand(body, ""), MANIFEST);

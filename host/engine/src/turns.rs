@@ -1,0 +1,211 @@
+//! Who computes next: the tenant that has computed least of late.
+//!
+//! Attempts that can go on stand in one line per tenant. Threads for guests take from the line of the tenant that has
+//! computed least, and let what they take compute until it waits or a tick of the clock interrupts it. So a tenant whose
+//! attempts spin, however many they are, delays an attempt of another one by a tick and not by their number.
+//!
+//! A line remembers how long its tenant has computed. One that was empty goes on at what the line that was served last had:
+//! nobody saves up time by waiting, and nobody loses any.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use async_task::{Runnable, Task};
+use flowcell_contract::Tenant;
+use tokio::runtime::Handle;
+
+/// Lines that are kept before empty ones are taken out; what those remember is a tick or so.
+const MANY: usize = 64;
+
+/// The lines, and what tenants have computed. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Turns {
+    lines: Arc<Mutex<Lines<Runnable>>>,
+    runtime: Handle,
+}
+
+/// A line for each tenant.
+struct Lines<T> {
+    of: HashMap<Tenant, Line<T>>,
+    /// What the line that was served last had computed then.
+    clock: Duration,
+    /// What tenants have computed since somebody asked last.
+    computed: HashMap<Tenant, Duration>,
+}
+
+struct Line<T> {
+    ready: VecDeque<T>,
+    /// How long its tenant has computed, counted from some time before the clock.
+    spent: Duration,
+}
+
+impl Turns {
+    /// Lines whose attempts compute on the threads of a runtime.
+    pub(crate) fn new(runtime: Handle) -> Turns {
+        Turns { lines: Arc::new(Mutex::new(Lines::new())), runtime }
+    }
+
+    /// Runs something of a tenant when it is the tenant's turn. Dropping what is returned ends it when it yields.
+    pub(crate) fn spawn<F>(&self, tenant: Tenant, work: F) -> Task<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let turns = self.clone();
+        let schedule = move |runnable| {
+            turns.lock().enter(tenant.clone(), runnable);
+            let next = turns.clone();
+            // Whoever comes first takes what is most due, which need not be this one.
+            turns.runtime.spawn(async move { next.run_next() });
+        };
+        let (runnable, task) = async_task::spawn(work, schedule);
+        runnable.schedule();
+        task
+    }
+
+    fn run_next(&self) {
+        let Some((tenant, runnable)) = self.lock().leave() else { return };
+        let charged = Charged { turns: self, tenant, since: Instant::now() };
+        runnable.run();
+        drop(charged);
+    }
+
+    /// Notes that a tenant has computed elsewhere.
+    pub(crate) fn charge(&self, tenant: &Tenant, time: Duration) {
+        self.lock().charge(tenant, time);
+    }
+
+    /// What tenants have computed since this was asked last.
+    pub(crate) fn take_computed(&self) -> HashMap<Tenant, Duration> {
+        std::mem::take(&mut self.lock().computed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lines<Runnable>> {
+        // A panic while the lock was held cannot have left a line half changed.
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Charges a tenant with the time until it is dropped, although what is run may panic.
+struct Charged<'a> {
+    turns: &'a Turns,
+    tenant: Tenant,
+    since: Instant,
+}
+
+impl Drop for Charged<'_> {
+    fn drop(&mut self) {
+        self.turns.charge(&self.tenant, self.since.elapsed());
+    }
+}
+
+impl<T> Lines<T> {
+    fn new() -> Lines<T> {
+        Lines { of: HashMap::new(), clock: Duration::ZERO, computed: HashMap::new() }
+    }
+
+    fn enter(&mut self, tenant: Tenant, ready: T) {
+        let clock = self.clock;
+        if self.of.len() > MANY {
+            self.of.retain(|_, line| !line.ready.is_empty());
+        }
+        let line = self.of.entry(tenant).or_insert_with(|| Line { ready: VecDeque::new(), spent: clock });
+        if line.ready.is_empty() {
+            line.spent = line.spent.max(clock);
+        }
+        line.ready.push_back(ready);
+    }
+
+    /// The first in the line of the tenant that has computed least.
+    fn leave(&mut self) -> Option<(Tenant, T)> {
+        let waiting = self.of.iter_mut().filter(|(_, line)| !line.ready.is_empty());
+        let (tenant, line) = waiting.min_by_key(|(_, line)| line.spent)?;
+        self.clock = self.clock.max(line.spent);
+        Some((tenant.clone(), line.ready.pop_front()?))
+    }
+
+    fn charge(&mut self, tenant: &Tenant, time: Duration) {
+        if let Some(line) = self.of.get_mut(tenant) {
+            line.spent += time;
+        }
+        match self.computed.get_mut(tenant) {
+            Some(computed) => *computed += time,
+            None => _ = self.computed.insert(tenant.clone(), time),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(10);
+
+    fn served(lines: &mut Lines<u32>, time: Duration) -> String {
+        let (tenant, _) = lines.leave().unwrap();
+        lines.charge(&tenant, time);
+        tenant.to_string()
+    }
+
+    #[test]
+    fn one_who_comes_is_next_however_many_spin() {
+        let mut lines = Lines::new();
+        (0..1_000).for_each(|spinner| lines.enter("a".into(), spinner));
+        for spinner in 0..50 {
+            assert_eq!(served(&mut lines, TICK), "a");
+            lines.enter("a".into(), spinner);
+        }
+        lines.enter("b".into(), 0);
+        assert_eq!(served(&mut lines, TICK / 10), "b");
+        assert_eq!(served(&mut lines, TICK), "a");
+    }
+
+    #[test]
+    fn two_who_spin_get_half_each_whatever_their_number_and_whenever_they_came() {
+        let mut lines = Lines::new();
+        (0..100).for_each(|spinner| lines.enter("a".into(), spinner));
+        (0..500).for_each(|_| {
+            assert_eq!(served(&mut lines, TICK), "a");
+            lines.enter("a".into(), 0);
+        });
+        lines.enter("b".into(), 0);
+        let mut turns = HashMap::new();
+        for _ in 0..1_000 {
+            let tenant = served(&mut lines, TICK);
+            lines.enter(tenant.as_str().into(), 0);
+            *turns.entry(tenant).or_insert(0) += 1;
+        }
+        assert!((499..=501).contains(&turns["b"]), "{turns:?}");
+        assert_eq!(lines.computed[&Tenant::from("b")], TICK * turns["b"]);
+    }
+
+    #[test]
+    fn short_turns_are_more_turns() {
+        let mut lines = Lines::new();
+        for tenant in ["long", "short"] {
+            (0..2_000).for_each(|entry| lines.enter(tenant.into(), entry));
+        }
+        let mut short = 0;
+        for _ in 0..1_100 {
+            let tenant = lines.leave().unwrap().0;
+            let is_short = tenant.as_str() == "short";
+            lines.charge(&tenant, if is_short { TICK / 10 } else { TICK });
+            short += u32::from(is_short);
+        }
+        assert!((999..=1_001).contains(&short), "{short}");
+    }
+
+    #[test]
+    fn empty_lines_are_not_kept_when_there_are_many() {
+        let mut lines = Lines::new();
+        for tenant in 0..1_000 {
+            lines.enter(format!("t{tenant}").as_str().into(), 0);
+            served(&mut lines, TICK);
+        }
+        assert!(lines.of.len() <= MANY + 2, "{}", lines.of.len());
+    }
+}

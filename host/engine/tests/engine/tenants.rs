@@ -1,0 +1,101 @@
+//! Tenants who share an engine: what one takes leaves room and time for another.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use flowcell_contract::{Attempt, Call, Calls, Failure, NodeRunner, Value, code};
+use flowcell_engine::{Config, Engine, Pack};
+use futures_util::{FutureExt, future::BoxFuture};
+use tokio::{sync::Notify, task::JoinSet};
+
+use crate::support::{Memory, attempt, engine, run};
+
+/// Longer than anything here takes on a busy machine.
+const LONG: Duration = Duration::from_secs(120);
+
+fn of(tenant: &str, pack: &Pack, node_type: &str) -> Attempt {
+    Attempt { tenant: tenant.into(), ..attempt(pack, node_type, r#"{"a":[1]}"#) }
+}
+
+/// Attempts of a tenant that compute for as long as what is returned is kept.
+fn spinners(engine: &Engine, pack: &Pack, tenant: &str, number: usize) -> JoinSet<()> {
+    let mut spinning = JoinSet::new();
+    for _ in 0..number {
+        let spin = engine.run(of(tenant, pack, "hostile.spin"), Arc::new(Memory::default()));
+        spinning.spawn(async move { drop(spin.await) });
+    }
+    spinning
+}
+
+#[tokio::test]
+async fn one_who_takes_every_instance_leaves_some_to_the_next() {
+    let (engine, pack) = engine(Config { threads: Some(1), instances: Some(32), ..Config::default() });
+    let spinning = spinners(&engine, &pack, "a", 100);
+    let others = async {
+        for tenant in ["b", "c", "b"] {
+            run(&engine, of(tenant, &pack, "hostile.echo")).await.0.unwrap();
+        }
+    };
+    tokio::time::timeout(LONG, others).await.expect("the others find room");
+    drop(spinning);
+    // What was taken is given back.
+    let after = run(&engine, of("a", &pack, "hostile.echo"));
+    tokio::time::timeout(LONG, after).await.expect("there is room again").0.unwrap();
+}
+
+#[tokio::test]
+async fn two_who_compute_get_half_of_the_time_each_however_many_attempts_they_have() {
+    let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
+    let spinning = [spinners(&engine, &pack, "a", 20), spinners(&engine, &pack, "b", 1)];
+    let mut computed = [Duration::ZERO; 2];
+    while computed[1] < Duration::from_millis(200) && computed[0] < Duration::from_secs(20) {
+        tokio::task::yield_now().await;
+        let now = engine.take_computed();
+        // What was computed before both were there says nothing.
+        if now.len() == 2 || !computed[1].is_zero() {
+            for (tenant, computed) in ["a", "b"].into_iter().zip(&mut computed) {
+                *computed += now.get(&tenant.into()).copied().unwrap_or_default();
+            }
+        }
+    }
+    drop(spinning);
+    assert!(computed[0] < computed[1] * 3, "{computed:?}");
+}
+
+#[tokio::test]
+async fn one_who_wants_more_memory_than_there_is_fails_and_the_next_goes_on() {
+    let (engine, pack) = engine(Config { memory: Some(8 << 20), ..Config::default() });
+    let failure = run(&engine, of("a", &pack, "hostile.hog")).await.0.unwrap_err();
+    assert_eq!((failure.code.as_str(), failure.retryable), (code::OUT_OF_MEMORY, true), "{failure}");
+    run(&engine, of("b", &pack, "hostile.echo")).await.0.unwrap();
+}
+
+#[tokio::test]
+async fn a_tenant_has_no_more_instances_than_it_is_let() {
+    let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
+    engine.bound(&"a".into(), Some(1), None);
+    let held = Arc::new(Held::default());
+    let first = tokio::spawn(engine.run(of("a", &pack, "hostile.state"), held.clone()));
+    held.reached.notified().await;
+    let mut second = Box::pin(run(&engine, of("a", &pack, "hostile.echo")));
+    let other = run(&engine, of("b", &pack, "hostile.echo"));
+    tokio::select! {
+        biased;
+        _ = &mut second => panic!("it has two instances"),
+        (result, _) = other => { result.unwrap(); }
+    }
+    first.abort();
+    tokio::time::timeout(LONG, second).await.expect("there is room again").0.unwrap();
+}
+
+/// Tells that a call was made, and never answers it.
+#[derive(Default)]
+struct Held {
+    reached: Notify,
+}
+
+impl Calls for Held {
+    fn call(&self, _: Call) -> BoxFuture<'_, Result<Value, Failure>> {
+        self.reached.notify_one();
+        pending().boxed()
+    }
+}
