@@ -67,6 +67,12 @@ pub(crate) fn is_flow_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
+/// `[A-Za-z_][A-Za-z0-9_-]{0,63}`.
+pub(crate) fn is_id(text: &str) -> bool {
+    let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    first && text.len() <= 64 && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
 /// A member that is a text, with its place.
 pub(crate) fn text(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<(String, Span)> {
     let value = tree.member(key)?;

@@ -9,6 +9,8 @@ use flowcell_contract::{Grants, Json, NodeId, NodeType};
 use flowcell_expr::{Binding, Condition};
 use indexmap::IndexMap;
 
+use crate::triggers::Trigger;
+
 /// A node, as an index into [`Graph::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct NodeIx(pub u32);
@@ -41,6 +43,8 @@ pub struct Graph {
     pub input_schema: Option<serde_json::Value>,
     /// The result; none: the outputs of every node of the flow itself, by id.
     pub outputs: Option<Bound<Binding>>,
+    /// When it starts by itself.
+    pub triggers: Vec<Trigger>,
     /// Policies of the whole.
     pub policy: FlowPolicy,
     /// All nodes, of the flow and of every body, in the order in which they were written.

@@ -18,6 +18,7 @@
 //! | joins | branches that exclude each other |
 //! | calls | flows that call flows |
 //! | literal | texts that mean themselves |
+//! | [`triggers`] | when a flow starts by itself |
 //! | lower | all of it together, to the graph |
 //! | [`agentic`] | the dialect of steps and prompts, on top of it |
 //! | [`steps`] | the dialect of tools called one after the other |
@@ -51,6 +52,7 @@ pub mod schema;
 mod shape;
 mod slips;
 pub mod steps;
+pub mod triggers;
 mod yaml;
 
 use agentic::Surroundings;
@@ -96,6 +98,16 @@ pub trait Files {
 
     /// What is wrong about one item of a grant, as a sentence: of a list each is asked for by itself.
     fn check_grant(&self, _capability: &str, _item: &Json) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What is wrong about a line of cron, as a sentence.
+    fn check_cron(&self, _cron: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What is wrong about the name of a time zone, as a sentence.
+    fn check_time_zone(&self, _name: &str) -> Result<(), String> {
         Ok(())
     }
 }

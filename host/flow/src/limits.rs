@@ -18,6 +18,10 @@ pub const FLOW_DEPTH: usize = 16;
 pub const MAX_TIMEOUT_MS: u64 = 365 * 24 * 3_600 * 1_000;
 /// Attempts of one task.
 pub const MAX_ATTEMPTS: u64 = 1_000;
+/// Triggers of a flow.
+pub const TRIGGERS: usize = 16;
+/// Secrets that may sign what comes to one webhook.
+pub const SIGNING_KEYS: usize = 4;
 /// Attempts at a time.
 pub const MAX_CONCURRENCY: u64 = 10_000;
 /// Findings that are told one by one.

@@ -9,14 +9,15 @@ use crate::{
     Files,
     calls::{Calls, Trouble},
     diagnostic::{Findings, did_you_mean},
-    fields::{entries, not_a_map, shown},
+    fields::{entries, is_id, not_a_map, shown},
     fit::{self, Part, Schemas},
     graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
     joins, limits,
     names::{OwnerNames, Viewpoint, Visible},
-    read::{RESERVED, RawBody, RawFlow, RawNode, is_id, parse_join},
+    read::{RESERVED, RawBody, RawFlow, RawNode, parse_join},
     shape::Shape,
+    triggers,
     yaml::{Entry, Kind, Span, Tree},
 };
 
@@ -55,7 +56,9 @@ pub(crate) fn lower(
     lowering.check_aliases(findings);
     if let Some(schema) = flow.input_schema {
         fit::check_defaults(schema, flow.input, findings);
+        flow.triggers.iter().for_each(|_| triggers::check_schema(schema, findings));
     }
+    let triggers = flow.triggers.map(|tree| triggers::read(tree, files, findings)).unwrap_or_default();
     let mut nodes = Vec::new();
     for (index, join) in joins.iter().enumerate() {
         nodes.extend(lowering.node(index, *join, findings));
@@ -77,6 +80,7 @@ pub(crate) fn lower(
         input: flow.input.map_or_else(|| Json::object::<&str>([]), Tree::json),
         input_schema: flow.input_schema.map(|tree| tree.json().to_serde()),
         outputs,
+        triggers,
         policy: flow.policy.clone(),
         nodes,
         edges,

@@ -4,7 +4,7 @@ use flowcell_contract::Json;
 
 use crate::{
     diagnostic::{Findings, did_you_mean},
-    fields::{entries, is_flow_name, known, known_or, list, map, required, shown, text},
+    fields::{entries, is_flow_name, is_id, known, known_or, list, map, required, shown, text},
     graph::{FlowPolicy, Join, NodePolicy, On},
     habits,
     opening::StandIns,
@@ -20,6 +20,7 @@ pub(crate) struct RawFlow<'t> {
     pub(crate) input: Option<&'t Tree>,
     pub(crate) input_schema: Option<&'t Tree>,
     pub(crate) outputs: Option<&'t Tree>,
+    pub(crate) triggers: Option<&'t Tree>,
     pub(crate) policy: FlowPolicy,
     /// All nodes, of every body, in the order in which they are written.
     pub(crate) nodes: Vec<RawNode<'t>>,
@@ -67,8 +68,8 @@ pub(crate) struct RawEdge<'t> {
 }
 
 const TOP: [&str; 3] = ["flow", "nodes", "edges"];
-const FLOW: [&str; 9] =
-    ["name", "version", "description", "input", "inputSchema", "outputs", "policy", "packs", "nodePacks"];
+const FLOW: [&str; 10] =
+    ["name", "version", "description", "input", "inputSchema", "outputs", "triggers", "policy", "packs", "nodePacks"];
 const NODE: [&str; 11] =
     ["id", "type", "input", "config", "promptFile", "when", "join", "policy", "grants", "body", "bodyOutput"];
 const EDGE: [&str; 4] = ["from", "to", "on", "when"];
@@ -82,6 +83,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawFlow<'
         input: None,
         input_schema: None,
         outputs: None,
+        triggers: None,
         policy: FlowPolicy::default(),
         nodes: Vec::new(),
         edges: Vec::new(),
@@ -143,6 +145,7 @@ fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, findings: &mut Findings
     flow.input = map(head, "input", findings);
     flow.input_schema = map(head, "inputSchema", findings);
     flow.outputs = head.member("outputs");
+    flow.triggers = head.member("triggers");
     if let Some(tree) = map(head, "policy", findings) {
         policy::read_flow(tree, &mut flow.policy, findings);
     }
@@ -275,12 +278,6 @@ pub(crate) const RESERVED: [&str; 15] = [
     "flow", "nodes", "inbound", "inbounds", "true", "false", "null", "none", "not", "and", "or", "in", "is", "if",
     "else",
 ];
-
-/// `[A-Za-z_][A-Za-z0-9_-]{0,63}`.
-pub(crate) fn is_id(text: &str) -> bool {
-    let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    first && text.len() <= 64 && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
-}
 
 fn check_id(id: &str, span: Span, findings: &mut Findings<'_>) {
     if !is_id(id) {

@@ -22,6 +22,11 @@ pub fn schema() -> Value {
     })
 }
 
+/// Returns the text of the schema of the `steps` dialect (2020-12).
+pub fn steps() -> &'static str {
+    include_str!("schema/steps.json")
+}
+
 /// Returns the schema of the agentic dialect (2020-12).
 pub fn agentic() -> Value {
     let name = json!({ "type": "string", "maxLength": 64, "pattern": "^[a-z0-9]+(-[a-z0-9]+)*$" });
@@ -123,6 +128,12 @@ fn flow() -> Value {
             "input": { "type": "object", "description": "Defaults of the input; the caller's members win" },
             "inputSchema": { "type": "object", "description": "JSON Schema of the input" },
             "outputs": { "description": "The result; without it the outputs of every node, by id" },
+            "triggers": {
+                "type": "array",
+                "maxItems": 16,
+                "items": trigger(),
+                "description": "When the flow starts by itself, in the library of a server",
+            },
             "packs": { "type": "array", "items": { "type": "string" }, "description": "Packs beside the catalog, by path" },
             "nodePacks": { "type": "array", "items": { "type": "string" }, "description": "Names of packs" },
             "policy": {
@@ -135,6 +146,45 @@ fn flow() -> Value {
                 },
             },
         },
+    })
+}
+
+fn trigger() -> Value {
+    let end = json!({ "enum": ["succeeded", "failed", "cancelled"] });
+    let name = json!({ "type": "string", "minLength": 1 });
+    json!({
+        "type": "object",
+        "required": ["id"],
+        "additionalProperties": false,
+        "properties": {
+            "id": { "$ref": "#/$defs/id", "description": "What it is called, once in its flow" },
+            "cron": { "type": "string", "description": "Minute, hour, day of the month, month, day of the week" },
+            "timeZone": { "type": "string", "default": "UTC", "description": "An IANA name, such as Europe/Berlin" },
+            "missed": { "enum": ["skip", "latest", "all"], "default": "latest", "description": "Times at which no server was there" },
+            "webhook": {
+                "type": "object",
+                "required": ["secret"],
+                "additionalProperties": false,
+                "properties": { "secret": {
+                    "anyOf": [name, { "type": "array", "items": name, "minItems": 1, "maxItems": 4 }],
+                    "description": "The name of the secret that posts are signed with; several while it changes",
+                } },
+            },
+            "event": {
+                "type": "object",
+                "required": ["flow"],
+                "additionalProperties": false,
+                "properties": {
+                    "flow": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "Whose runs" },
+                    "status": {
+                        "anyOf": [end, { "type": "array", "items": end, "minItems": 1 }],
+                        "description": "How they end; without it every end",
+                    },
+                },
+            },
+            "input": { "type": "object", "description": "Members that win over the flow's defaults" },
+        },
+        "oneOf": [{ "required": ["cron"] }, { "required": ["webhook"] }, { "required": ["event"] }],
     })
 }
 

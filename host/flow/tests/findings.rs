@@ -3,13 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod golden;
+
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use flowcell_contract::{Catalog, Digest, Manifest};
+use flowcell_contract::Catalog;
 use flowcell_flow::{Checked, Files, Severity, Source, draw};
+use golden::{cases, compare, printed, source};
 use proptest::prelude::*;
 
 fn folder(name: &str) -> PathBuf {
@@ -17,12 +20,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn catalog() -> Catalog {
-    let mut catalog = Catalog::default();
-    for pack in ["catalog.yaml", "another-pack.yaml"] {
-        let manifest = fs::read_to_string(folder(pack)).unwrap();
-        catalog.add(Manifest::parse(&manifest).unwrap(), &Digest("00".into()));
-    }
-    catalog
+    golden::catalog(&["catalog.yaml", "another-pack.yaml"].map(folder))
 }
 
 /// The cases themselves are the library of flows.
@@ -45,32 +43,12 @@ impl Files for Beside {
 }
 
 fn load(path: &Path) -> Checked {
-    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-    flowcell_flow::load(&Source { name, text: fs::read_to_string(path).unwrap() }, &catalog(), &Beside)
-}
-
-fn cases(name: &str) -> Vec<PathBuf> {
-    let mut cases: Vec<_> = fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
-    cases.retain(|path| path.extension().is_some_and(|extension| extension == "yaml" || extension == "json"));
-    cases.sort();
-    cases
-}
-
-fn compare(golden: &Path, given: &str) -> Option<String> {
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(golden, given).unwrap();
-    }
-    let expected = fs::read_to_string(golden).unwrap_or_default();
-    (expected != given).then(|| format!("{}:\n{given}", golden.display()))
-}
-
-fn printed(checked: &Checked) -> String {
-    checked.diagnostics.iter().map(|finding| format!("{finding}\n\n")).collect()
+    flowcell_flow::load(&source(path), &catalog(), &Beside)
 }
 
 #[test]
 fn bad_flows_are_told_what_is_wrong() {
-    let cases = cases("invalid");
+    let cases = cases(&folder("invalid"));
     assert!(cases.len() >= 40, "only {} cases", cases.len());
     let mut wrong = Vec::new();
     for case in cases {
@@ -78,7 +56,7 @@ fn bad_flows_are_told_what_is_wrong() {
         assert!(!checked.diagnostics.is_empty(), "{} has no finding", case.display());
         let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
         assert_eq!(checked.graph.is_none(), errors, "{}", case.display());
-        wrong.extend(compare(&case.with_extension("err"), &printed(&checked)));
+        wrong.extend(compare(&case.with_extension("err"), &printed(&checked.diagnostics)));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -86,9 +64,9 @@ fn bad_flows_are_told_what_is_wrong() {
 #[test]
 fn good_flows_have_no_findings_and_this_shape() {
     let mut wrong = Vec::new();
-    for case in cases("valid") {
+    for case in cases(&folder("valid")) {
         let checked = load(&case);
-        assert_eq!(printed(&checked), "", "{}", case.display());
+        assert_eq!(printed(&checked.diagnostics), "", "{}", case.display());
         let graph = checked.graph.unwrap();
         let mut shape = draw::draw(&graph, draw::Format::Text);
         for node in &graph.nodes {
@@ -156,8 +134,8 @@ fn large_flows_are_checked() {
     ];
     for (name, text, sound) in cases {
         let checked = flowcell_flow::load(&Source { name: "large.yaml".into(), text }, &catalog(), &Beside);
-        assert_eq!(checked.graph.is_some(), sound, "{name}: {}", printed(&checked));
-        assert!(printed(&checked).len() < 500_000, "{name}");
+        assert_eq!(checked.graph.is_some(), sound, "{name}: {}", printed(&checked.diagnostics));
+        assert!(printed(&checked.diagnostics).len() < 500_000, "{name}");
     }
 }
 
@@ -169,7 +147,7 @@ fn many_findings_are_counted() {
     let checked = flowcell_flow::load(&Source { name: "many.json".into(), text }, &catalog(), &Beside);
     let last = checked.diagnostics.last().unwrap();
     assert_eq!((last.code, &*last.message), ("too_many_findings", "2800 more findings are not shown"));
-    assert!(printed(&checked).len() < 100_000);
+    assert!(printed(&checked.diagnostics).len() < 100_000);
 }
 
 proptest! {
@@ -185,7 +163,7 @@ proptest! {
 
     #[test]
     fn no_mutation_of_a_flow_makes_the_checker_panic(case in 0..5usize, at in any::<prop::sample::Index>(), with in "[a-zé{}\\[\\]:,\"' \t\r\n-]{0,6}") {
-        let cases = cases("valid");
+        let cases = cases(&folder("valid"));
         let mut text: Vec<char> = fs::read_to_string(&cases[case % cases.len()]).unwrap().chars().collect();
         let at = at.index(text.len());
         text.splice(at..(at + 3).min(text.len()), with.chars());

@@ -197,6 +197,7 @@ impl Written<'_> {
             input: None,
             input_schema: flow.args.filter(|_| self.writer.at_first),
             outputs: None,
+            triggers: None,
             policy: FlowPolicy { fail_fast: false, ..FlowPolicy::default() },
             nodes: self.nodes.iter().map(|node| self.raw_node(node)).collect(),
             edges: self.edges.iter().map(|edge| self.raw_edge(edge)).collect(),

@@ -5,9 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::reference::is_word;
 use crate::{
     diagnostic::Findings,
-    fields::{entries, is_flow_name, known, known_or, list, map, required, shown, text},
+    fields::{entries, is_flow_name, is_id, known, known_or, list, map, required, shown, text},
     habits,
-    read::is_id,
     yaml::{Kind, Span, Tree},
 };
 

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+#[path = "../golden/mod.rs"]
+mod golden;
 mod walk;
 
 use std::{
@@ -12,8 +14,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flowcell_contract::{Catalog, Digest, Json, Manifest};
-use flowcell_flow::{Checked, Diagnostic, Files, Graph, Severity, Source, agentic, draw};
+use flowcell_contract::{Catalog, Json};
+use flowcell_flow::{Checked, Files, Graph, Severity, Source, agentic, draw};
+use golden::{cases, compare, printed, source};
 use proptest::prelude::*;
 
 fn folder(name: &str) -> PathBuf {
@@ -21,10 +24,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn catalog() -> Catalog {
-    let mut catalog = Catalog::default();
-    let manifest = fs::read_to_string(folder("pack.yaml")).unwrap();
-    catalog.add(Manifest::parse(&manifest).unwrap(), &Digest("00".into()));
-    catalog
+    golden::catalog(&[folder("pack.yaml")])
 }
 
 /// The agents beside the cases.
@@ -49,34 +49,8 @@ impl Files for Agents {
     }
 }
 
-fn source(path: &Path) -> Source {
-    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-    Source { name, text: fs::read_to_string(path).unwrap() }
-}
-
 fn load(path: &Path) -> Checked {
     flowcell_flow::load(&source(path), &catalog(), &Agents)
-}
-
-fn cases(folder: &Path) -> Vec<PathBuf> {
-    let mut cases: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    cases.retain(|path| path.extension().is_some_and(|extension| extension == "yaml" || extension == "json"));
-    cases.sort();
-    cases
-}
-
-fn compare(golden: &Path, given: &str) -> Option<String> {
-    let mut expected = fs::read_to_string(golden).unwrap_or_default();
-    // Other tests read the goldens too, so nothing is written without need.
-    if std::env::var_os("BLESS").is_some() && expected != given {
-        fs::write(golden, given).unwrap();
-        given.clone_into(&mut expected);
-    }
-    (expected != given).then(|| format!("{}:\n{given}", golden.display()))
-}
-
-fn printed(diagnostics: &[Diagnostic]) -> String {
-    diagnostics.iter().map(|finding| format!("{finding}\n\n")).collect()
 }
 
 /// Everything of a graph that the dialect decides.

@@ -3,14 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+#[path = "../golden/mod.rs"]
+mod golden;
+
 use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
 };
 
-use flowcell_contract::{Catalog, Digest, Json, Manifest};
-use flowcell_flow::{Checked, Diagnostic, Graph, NoFiles, Severity, Source, about, steps::step_label};
+use flowcell_contract::{Catalog, Json, Manifest};
+use flowcell_flow::{Checked, Graph, NoFiles, Severity, Source, about, steps::step_label};
+use golden::{cases, compare, printed, source};
 use proptest::prelude::*;
 
 fn folder(name: &str) -> PathBuf {
@@ -18,41 +22,15 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn catalog() -> Catalog {
-    let mut catalog = Catalog::default();
-    for (pack, digest) in [("pack.yaml", "00"), ("another-pack.yaml", "01")] {
-        let manifest = fs::read_to_string(folder(pack)).unwrap();
-        catalog.add(Manifest::parse(&manifest).unwrap(), &Digest(digest.into()));
-    }
-    catalog
+    golden::catalog(&["pack.yaml", "another-pack.yaml"].map(folder))
 }
 
 fn load(path: &Path) -> Checked {
-    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-    flowcell_flow::load(&Source { name, text: fs::read_to_string(path).unwrap() }, &catalog(), &NoFiles)
+    flowcell_flow::load(&source(path), &catalog(), &NoFiles)
 }
 
 fn load_text(text: String) -> Checked {
     flowcell_flow::load(&Source { name: "flow.json".into(), text }, &catalog(), &NoFiles)
-}
-
-fn cases(name: &str) -> Vec<PathBuf> {
-    let mut cases: Vec<_> = fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
-    cases.retain(|path| path.extension().is_some_and(|extension| extension == "yaml" || extension == "json"));
-    cases.sort();
-    cases
-}
-
-fn compare(golden: &Path, given: &str) -> Option<String> {
-    let mut expected = fs::read_to_string(golden).unwrap_or_default();
-    if std::env::var_os("BLESS").is_some() && expected != given {
-        fs::write(golden, given).unwrap();
-        given.clone_into(&mut expected);
-    }
-    (expected != given).then(|| format!("{}:\n{given}", golden.display()))
-}
-
-fn printed(diagnostics: &[Diagnostic]) -> String {
-    diagnostics.iter().map(|finding| format!("{finding}\n\n")).collect()
 }
 
 /// Results of steps by their id, and an input of the caller's.
@@ -87,7 +65,7 @@ fn described(graph: &Graph) -> String {
 #[test]
 fn bad_flows_are_told_what_is_wrong() {
     let mut wrong = Vec::new();
-    for case in cases("invalid") {
+    for case in cases(&folder("invalid")) {
         let checked = load(&case);
         assert!(!checked.diagnostics.is_empty(), "{} has no finding", case.display());
         let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
@@ -100,7 +78,7 @@ fn bad_flows_are_told_what_is_wrong() {
 #[test]
 fn good_flows_become_these_graphs() {
     let mut wrong = Vec::new();
-    for case in cases("valid") {
+    for case in cases(&folder("valid")) {
         let checked = load(&case);
         assert_eq!(printed(&checked.diagnostics), "", "{}", case.display());
         wrong.extend(compare(&case.with_extension("txt"), &described(&checked.graph.unwrap())));
@@ -201,7 +179,7 @@ proptest! {
 
     #[test]
     fn no_mutation_of_a_flow_makes_the_checker_panic(case in 0..16usize, at in any::<prop::sample::Index>(), with in "[a-zé${}\\[\\]:,\"'=~/. \t\r\n-]{0,6}") {
-        let cases = [cases("valid"), cases("invalid")].concat();
+        let cases = [cases(&folder("valid")), cases(&folder("invalid"))].concat();
         let mut text: Vec<char> = fs::read_to_string(&cases[case % cases.len()]).unwrap().chars().collect();
         let at = at.index(text.len());
         text.splice(at..(at + 3).min(text.len()), with.chars());

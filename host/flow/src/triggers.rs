@@ -1,0 +1,299 @@
+//! When a flow starts by itself: at times, when somebody posts to it, when a run of another flow has ended.
+//!
+//! The words are checked here; whether a line of cron means anything, and whether there is a time zone of a name, is asked
+//! of [`Files`], as the crate knows no calendar.
+
+use flowcell_contract::Json;
+use serde::Serialize;
+
+use crate::{
+    Files, Source,
+    diagnostic::{Diagnostic, Findings, did_you_mean},
+    fields::{entries, is_flow_name, is_id, known, map, required, shown, text},
+    limits::{SIGNING_KEYS, TRIGGERS},
+    yaml::{self, Kind, Span, Tree},
+};
+
+/// The member of a run's input that says what has started it.
+pub const MEMBER: &str = "trigger";
+
+/// Something that starts a flow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trigger {
+    /// What it is called, once in its flow.
+    pub id: String,
+    /// What it waits for.
+    #[serde(flatten)]
+    pub cause: Cause,
+    /// Members of the input that win over the flow's defaults.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub input: Json,
+}
+
+fn is_empty(input: &Json) -> bool {
+    input.as_object().is_none_or(|members| members.is_empty())
+}
+
+/// What a trigger waits for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Cause {
+    /// A post that is signed.
+    Webhook {
+        /// The names of the secrets that may have signed it: more than one while they change.
+        secret: Vec<String>,
+    },
+    /// The end of a run of another flow.
+    Event {
+        /// Which flow.
+        flow: String,
+        /// How the run has to end.
+        status: Vec<End>,
+    },
+    /// Times.
+    #[serde(untagged)]
+    Time {
+        /// Five fields: minute, hour, day of the month, month, day of the week.
+        cron: String,
+        /// In which zone that is meant, by its IANA name.
+        time_zone: String,
+        /// What becomes of times at which nobody was there.
+        missed: Missed,
+    },
+}
+
+/// What becomes of times at which nobody was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Missed {
+    /// Nothing.
+    Skip,
+    /// The flow starts once, for the last of them.
+    Latest,
+    /// It starts for each.
+    All,
+}
+
+/// How a run may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum End {
+    /// With its outputs.
+    Succeeded,
+    /// With an error.
+    Failed,
+    /// Because somebody wanted it to.
+    Cancelled,
+}
+
+impl End {
+    const ALL: [(&'static str, End); 3] =
+        [("succeeded", End::Succeeded), ("failed", End::Failed), ("cancelled", End::Cancelled)];
+
+    /// How lists of runs call it.
+    pub fn name(self) -> &'static str {
+        End::ALL.iter().find(|(_, end)| *end == self).map_or("", |(name, _)| name)
+    }
+}
+
+const KEYS: [&str; 7] = ["id", "cron", "timeZone", "missed", "webhook", "event", "input"];
+const ONE_OF: &str = "write one of `cron: \"0 2 * * *\"`, `webhook: { secret: NAME }`, `event: { flow: NAME }`";
+
+/// The triggers that a flow names, whatever else is wrong with it; none if something is wrong with one of them.
+pub fn triggers(source: &Source, files: &dyn Files) -> Vec<Trigger> {
+    // Most flows have none, and need not be parsed for that.
+    if !source.text.contains("triggers") {
+        return Vec::new();
+    }
+    let Ok(tree) = yaml::parse(&source.text) else { return Vec::new() };
+    let Some(head) = tree.member("flow") else { return Vec::new() };
+    let mut findings = Findings::new(&source.name, &source.text);
+    let read = head.member("triggers").map(|list| read(list, files, &mut findings)).unwrap_or_default();
+    if findings.has_errors() { Vec::new() } else { read }
+}
+
+/// Reads one trigger that stands alone, outside of a flow.
+pub fn trigger(source: &Source, files: &dyn Files) -> Result<Trigger, Vec<Diagnostic>> {
+    let mut findings = Findings::new(&source.name, &source.text);
+    let read = match yaml::parse(&source.text) {
+        Ok(tree) => read_one(&tree, files, &mut findings),
+        Err(error) => {
+            findings.error("syntax", error.span, error.message, error.help);
+            None
+        }
+    };
+    match read {
+        Some(trigger) if !findings.has_errors() => Ok(trigger),
+        _ => Err(findings.finish()),
+    }
+}
+
+/// Reads `flow.triggers`.
+pub(crate) fn read(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Vec<Trigger> {
+    if !matches!(tree.kind, Kind::List(_)) {
+        let message = format!("`triggers` is a list, this is {}", tree.type_name());
+        findings.error("wrong_type", tree.span, message, Some("write one `- { id: …, cron: … }` a line".into()));
+        return Vec::new();
+    }
+    let items = tree.items();
+    if items.len() > TRIGGERS {
+        let help = Some(format!("at most {TRIGGERS}"));
+        findings.error("too_large", tree.span, format!("{} triggers", items.len()), help);
+    }
+    let mut all: Vec<Trigger> = Vec::new();
+    for item in items.iter().take(TRIGGERS) {
+        let Some(trigger) = read_one(item, files, findings) else { continue };
+        if all.iter().any(|known| known.id == trigger.id) {
+            let span = item.member("id").map_or(item.span, |id| id.span);
+            let message = format!("there is another trigger `{}`", trigger.id);
+            findings.error("id_taken", span, message, Some("give each trigger an id of its own".into()));
+        }
+        all.push(trigger);
+    }
+    all
+}
+
+/// An `inputSchema` that lets no `trigger` in refuses every run that a trigger starts.
+pub(crate) fn check_schema(schema: &Tree, findings: &mut Findings<'_>) {
+    let closed = schema.member("additionalProperties").filter(|more| more.json().as_bool() == Some(false));
+    let named = schema.member("properties").and_then(|members| members.member(MEMBER));
+    if let (Some(closed), None) = (closed, named) {
+        let message = "what triggers start has a member `trigger` in its input, which `inputSchema` does not let in";
+        let help = Some("add `trigger: { type: object }` to its `properties`".into());
+        findings.error("trigger_refused", closed.span, message, help);
+    }
+}
+
+fn read_one(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Trigger> {
+    if !matches!(tree.kind, Kind::Map(_)) {
+        let message = format!("a trigger is a map, this is {}", tree.type_name());
+        findings.error("wrong_type", tree.span, message, Some("write `{ id: nightly, cron: \"0 2 * * *\" }`".into()));
+        return None;
+    }
+    known(entries(tree, "a trigger", findings), &KEYS, findings);
+    let (id, span) = required(tree, "id", "trigger", findings);
+    if !id.is_empty() && !is_id(&id) {
+        let help = Some("begin with a letter or `_`, go on with letters, digits, `_`, `-`, at most 64".into());
+        findings.error("bad_id", span, format!("`{}` is not an id", shown(&id)), help);
+    }
+    let input = read_input(tree, findings);
+    let cause = read_cause(tree, files, findings)?;
+    Some(Trigger { id, cause, input })
+}
+
+fn read_input(tree: &Tree, findings: &mut Findings<'_>) -> Json {
+    let Some(input) = map(tree, "input", findings) else { return Json::object::<&str>([]) };
+    if let Some(taken) = input.member(MEMBER) {
+        let help = Some("choose another name for it".into());
+        findings.error("reserved_id", taken.span, "`trigger` in the input says what has started the run", help);
+    }
+    input.json()
+}
+
+fn read_cause(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Cause> {
+    let ways = ["cron", "webhook", "event"].map(|key| tree.member(key));
+    if ways.iter().flatten().count() != 1 {
+        let several = ways.iter().flatten().count() > 1;
+        let message = if several { "a trigger waits for one thing" } else { "the trigger waits for nothing" };
+        findings.error("bad_trigger", tree.span, message, Some(ONE_OF.into()));
+        return None;
+    }
+    for key in ["timeZone", "missed"] {
+        if let (Some(odd), None) = (tree.member(key), ways[0]) {
+            let help = Some(format!("leave `{key}` out, or write `cron:`"));
+            findings.error("bad_trigger", odd.span, format!("`{key}` goes with `cron`"), help);
+        }
+    }
+    match ways {
+        [Some(_), ..] => read_time(tree, files, findings),
+        [_, Some(webhook), _] => read_webhook(webhook, findings),
+        [_, _, Some(event)] => read_event(event, findings),
+        _ => None,
+    }
+}
+
+fn read_time(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Cause> {
+    let (cron, span) = text(tree, "cron", findings)?;
+    if let Err(why) = files.check_cron(&cron) {
+        let help = Some("write minute, hour, day of the month, month, day of the week: `cron: \"0 2 * * *\"`".into());
+        findings.error("bad_cron", span, format!("`{}` cannot be used: {why}", shown(&cron)), help);
+    }
+    let time_zone = match text(tree, "timeZone", findings) {
+        Some((zone, span)) => {
+            if let Err(why) = files.check_time_zone(&zone) {
+                let help =
+                    Some("write an IANA name, such as `timeZone: Europe/Berlin`; without it times are UTC".into());
+                findings.error("bad_time_zone", span, why, help);
+            }
+            zone
+        }
+        None => "UTC".to_owned(),
+    };
+    let ways = [("skip", Missed::Skip), ("latest", Missed::Latest), ("all", Missed::All)];
+    let missed = tree.member("missed").map(|value| choice("missed", value, &ways, findings));
+    Some(Cause::Time { cron, time_zone, missed: missed.unwrap_or(Some(Missed::Latest))? })
+}
+
+fn read_webhook(tree: &Tree, findings: &mut Findings<'_>) -> Option<Cause> {
+    known(entries(tree, "`webhook`", findings), &["secret"], findings);
+    let Some(secret) = tree.member("secret") else {
+        let help = Some("write `webhook: { secret: NAME }`: whoever posts signs with it".into());
+        findings.error("missing_key", tree.span, "the webhook has no `secret`", help);
+        return None;
+    };
+    let named = texts(secret);
+    match named {
+        Some(names) if (1..=SIGNING_KEYS).contains(&names.len()) => {
+            Some(Cause::Webhook { secret: names.into_iter().map(|(name, _)| name).collect() })
+        }
+        _ => {
+            let message = format!("`secret` is the name of a secret, or a list of 1 to {SIGNING_KEYS} names");
+            findings.error("bad_trigger", secret.span, message, Some("write `secret: NAME`".into()));
+            None
+        }
+    }
+}
+
+fn read_event(tree: &Tree, findings: &mut Findings<'_>) -> Option<Cause> {
+    known(entries(tree, "`event`", findings), &["flow", "status"], findings);
+    let (flow, span) = required(tree, "flow", "event", findings);
+    if !flow.is_empty() && !is_flow_name(&flow) {
+        let help = Some("use letters, digits, `_` and `-`, at most 64".into());
+        findings.error("bad_name", span, format!("`{}` is not a flow's name", shown(&flow)), help);
+    }
+    let status = match tree.member("status") {
+        None => End::ALL.iter().map(|(_, end)| *end).collect(),
+        Some(status) => read_status(status, findings)?,
+    };
+    Some(Cause::Event { flow, status })
+}
+
+fn read_status(tree: &Tree, findings: &mut Findings<'_>) -> Option<Vec<End>> {
+    let items = if let Kind::List(items) = &tree.kind { items.as_slice() } else { std::slice::from_ref(tree) };
+    if items.is_empty() {
+        let help = Some("leave `status` out for every end".into());
+        findings.error("bad_trigger", tree.span, "the list of `status` is empty", help);
+    }
+    items.iter().map(|item| choice("status", item, &End::ALL, findings)).collect()
+}
+
+fn choice<T: Copy>(key: &str, value: &Tree, choices: &[(&str, T)], findings: &mut Findings<'_>) -> Option<T> {
+    let written = value.text().unwrap_or_default();
+    let found = choices.iter().find(|(name, _)| *name == written).map(|(_, choice)| *choice);
+    if found.is_none() {
+        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+        let help = did_you_mean(written, names.iter().copied());
+        findings.error("bad_value", value.span, format!("`{key}` is one of: {}", names.join(", ")), help);
+    }
+    found
+}
+
+/// A text, or a list of texts.
+fn texts(tree: &Tree) -> Option<Vec<(String, Span)>> {
+    let one = |tree: &Tree| Some((tree.text()?.to_owned(), tree.span)).filter(|(text, _)| !text.is_empty());
+    match &tree.kind {
+        Kind::List(items) => items.iter().map(one).collect(),
+        _ => one(tree).map(|text| vec![text]),
+    }
+}
