@@ -42,7 +42,7 @@
 //! `GET`, `HEAD`, `OPTIONS` and `TRACE` change nothing, so such a call is idempotent. Any other has the effect of its
 //! node type, at least once if that names none.
 //!
-//! The operator's [`secrets`] that a node is granted are put into headers here, and taken out of what comes back.
+//! The [`secrets`] that a node is granted are put into headers here, and taken out of what comes back.
 //!
 //! | code | when | retryable |
 //! |---|---|---|
@@ -79,7 +79,7 @@ use crate::{
     egress::{Destination, OriginGrants},
     files::Files,
     secret::Key,
-    secrets::{self, OperatorSecrets, SecretGrant, SecretGrants},
+    secrets::{self, SecretGrant, SecretGrants, Secrets},
 };
 
 /// The name of the capability, in calls and in grants.
@@ -95,20 +95,20 @@ const SHOWN_URL: usize = 200;
 pub struct HttpCapability {
     client: Client,
     files: Files,
-    secrets: OperatorSecrets,
+    secrets: Secrets,
     limits: Limits,
 }
 
 impl HttpCapability {
     /// Requests leave through this client; large and binary bodies are kept in these blobs.
     pub fn new(client: Client, blobs: Arc<dyn Blobs>) -> HttpCapability {
-        let (files, secrets) = (Files::new(blobs), OperatorSecrets::default());
+        let (files, secrets) = (Files::new(blobs), Secrets::default());
         HttpCapability { client, files, secrets, limits: Limits::default() }
     }
 
     /// The same capability, which adds these secrets to requests of nodes that are granted them.
-    pub fn with_secrets(self, secrets: OperatorSecrets) -> HttpCapability {
-        HttpCapability { secrets, ..self }
+    pub fn with_secrets(self, secrets: impl Into<Secrets>) -> HttpCapability {
+        HttpCapability { secrets: secrets.into(), ..self }
     }
 
     /// The same capability with other limits.

@@ -77,6 +77,7 @@ pub use self::{
     script::{Entry, ScriptedCall, ScriptedError, ScriptedUsage},
 };
 use self::{
+    price::Usage,
     providers::Provider,
     request::Request,
     shape::{instead, wrong},
@@ -145,6 +146,19 @@ impl ModelCapability {
         check_params(&request, &provider)?;
         provider.profile.dialect.check(&request)?;
         Ok((request, provider, model))
+    }
+
+    /// What a turn costs at most, in USD, reckoned with a token for every byte of the request; none if nobody knows its price, or
+    /// how long a reply may be.
+    /// Images are not reckoned, and neither are attempts that broke off.
+    pub fn most_it_costs(&self, call: &Call, caller: &Caller) -> Result<Option<f64>, Failure> {
+        let (request, provider, model) = self.resolve(call, caller)?;
+        let profile = &provider.profile;
+        let usual = (profile.dialect == Dialect::Messages).then_some(DEFAULT_MAX_TOKENS);
+        let output = request.max_tokens.or(profile.max_tokens).or(usual);
+        let (Some(price), Some(output)) = (profile.price_of(&model), output) else { return Ok(None) };
+        let input = call.args.text().len() as u64;
+        Ok(Some(price.of(&Usage { input, output, ..Usage::default() })))
     }
 
     async fn perform_resolved(self, outgoing: Outgoing) -> Result<Value, Failure> {

@@ -8,6 +8,7 @@ use base64::{
 };
 use flowcell_contract::Failure;
 use hyper::header::HeaderValue;
+use zeroize::Zeroizing;
 
 /// Bytes of a file with a key, at most.
 const MAX_KEY: usize = 16 * 1024;
@@ -35,9 +36,9 @@ pub(crate) enum KeySource {
     File(PathBuf),
 }
 
-/// A key. It has no text form.
+/// A key. It has no text form, and is cleared when it is dropped.
 #[derive(Clone)]
-pub(crate) struct Key(String);
+pub(crate) struct Key(Zeroizing<String>);
 
 impl fmt::Debug for Key {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,18 +50,18 @@ impl KeySource {
     /// Reads the key. What goes wrong has this code and names the place, never the content.
     pub(crate) async fn read(&self, environment: &Environment, code: &str) -> Result<Key, Failure> {
         let wrong = |why: &str| Failure::new(code, format!("{}: {why}", self.place()));
-        let text = match self {
+        let text = Zeroizing::new(match self {
             KeySource::Environment(name) => environment(name).ok_or_else(|| wrong("it is not set"))?,
             KeySource::File(path) => {
                 let path = path.clone();
                 let read = tokio::task::spawn_blocking(move || fs::read_to_string(path)).await;
                 read.ok().and_then(Result::ok).ok_or_else(|| wrong("it cannot be read as a text"))?
             }
-        };
+        });
         let text = text.trim();
         match text.len() <= MAX_KEY && text.bytes().all(|byte| byte.is_ascii_graphic()) {
             true if text.is_empty() => Err(wrong("it is empty")),
-            true => Ok(Key(text.to_owned())),
+            true => Ok(Key(Zeroizing::new(text.to_owned()))),
             false => Err(wrong("it has something else than one key of printable ASCII characters")),
         }
     }
@@ -77,6 +78,15 @@ impl KeySource {
 }
 
 impl Key {
+    /// A key that was kept elsewhere, to be put into a header. The error says what is wrong, and not the key.
+    pub(crate) fn of(text: Zeroizing<String>) -> Result<Key, &'static str> {
+        match text.len() {
+            ..=MAX_KEY if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Key(text)),
+            ..=MAX_KEY => Err("it has something else than printable ASCII characters, and cannot stand in a header"),
+            _ => Err("it is longer than 16 KiB, and cannot stand in a header"),
+        }
+    }
+
     /// A header value with the key in it, marked so that it is not printed. None if it cannot stand in a header.
     pub(crate) fn header(&self, prefix: &str) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&self.text(prefix)).ok()?;
@@ -86,7 +96,7 @@ impl Key {
 
     /// The key itself, for whom it is meant.
     pub(crate) fn text(&self, prefix: &str) -> String {
-        format!("{prefix}{}", self.0)
+        format!("{prefix}{}", *self.0)
     }
 
     /// How many characters it has.
@@ -96,7 +106,7 @@ impl Key {
 
     /// A text of the server's without the key, however it is encoded there.
     pub(crate) fn hide_in(&self, text: &str) -> String {
-        self.forms().iter().fold(text.to_owned(), |text, form| text.replace(form, HIDDEN))
+        self.forms().iter().fold(text.to_owned(), |text, form| text.replace(&**form, HIDDEN))
     }
 
     /// The same of bytes.
@@ -106,13 +116,13 @@ impl Key {
 
     /// How the key may stand in what a server says: as it is, in a URL, in JSON, and in base64, also where something stands
     /// before it.
-    fn forms(&self) -> Vec<String> {
+    fn forms(&self) -> Vec<Zeroizing<String>> {
         let key = self.0.as_bytes();
         if key.len() < MIN_HIDDEN {
             return Vec::new();
         }
         let mut forms = vec![
-            self.0.clone(),
+            self.0.to_string(),
             url::form_urlencoded::byte_serialize(key).collect(),
             self.0.replace('\\', "\\\\").replace('"', "\\\""),
             STANDARD_NO_PAD.encode(key),
@@ -128,7 +138,7 @@ impl Key {
         forms.dedup();
         // What a longer form is made of is not looked for first.
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
-        forms
+        forms.into_iter().map(Zeroizing::new).collect()
     }
 }
 
@@ -154,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_key_is_hidden_however_it_is_written() {
-        let key = Key("s3cr3t/+\"k=ey".into());
+        let key = Key(Zeroizing::new("s3cr3t/+\"k=ey".into()));
         let encoded = |text: &str| STANDARD_NO_PAD.encode(text);
         let shown = [
             "s3cr3t/+\"k=ey".to_owned(),
@@ -169,7 +179,7 @@ mod tests {
             assert_eq!(key.hide_in_bytes(text.into_bytes()), b"a [key] b [key]");
         }
         for before in ["a:", "Bearer ", "xyz"] {
-            let text = encoded(&format!("{before}{}", key.0));
+            let text = encoded(&key.text(before));
             assert!(key.hide_in(&text).contains(HIDDEN), "{text}");
         }
         assert_eq!(key.hide_in_bytes(b"nothing".to_vec()), b"nothing");

@@ -1,103 +1,96 @@
 //! Secrets that flows name and never see: the host puts them into a header of a request, for the server that they are for.
 //!
-//! The operator says where each is, and for which origins, in a YAML file:
+//! A tenant's secrets are in a [`SecretStore`]. The operator of the tenant `local` may also say where each is, and for which
+//! origins, in a YAML file ([`OperatorSecrets`]); what is in the store comes first:
 //!
 //! ```yaml
 //! api-token: { keyEnv: API_TOKEN, for: ["https://api.example.com"] }
 //! crm: { keyFile: crm.key, for: ["https://*.crm.example/v2"] }   # beside this file
+//! github: { keyEnv: GITHUB_HOOK, for: webhook }                  # what posts to triggers are signed with
 //! ```
 //!
 //! A flow names one in the grants of a node that sends requests ([`SecretGrants`]). It is read when the request leaves, is
 //! put into that header alone, and is taken out again of everything that comes back: plain, in base64, as in a URL, as in
-//! JSON. It is sent over TLS only, or to a private address that the operator has listed. The names are of the tenant `local`,
-//! whose operator writes the file; other tenants have none.
+//! JSON. It is sent over TLS only, or to a private address that the operator has listed.
 
 mod grant;
+mod operator;
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    path::{Path, PathBuf},
-    sync::Arc,
+use std::sync::Arc;
+
+use flowcell_contract::{Failure, Tenant, code as codes};
+use zeroize::Zeroizing;
+
+pub use self::{
+    grant::{SecretGrant, SecretGrants, check_name},
+    operator::OperatorSecrets,
 };
-
-use flowcell_contract::{Failure, Json, Tenant, code as codes};
-use serde::Deserialize;
-
-pub use self::grant::{SecretGrant, SecretGrants};
 use crate::{
     egress::{Destination, OriginGrants},
-    secret::{Environment, Key, KeySource, environment},
+    secret::Key,
+    webhook::SigningKey,
 };
 
 /// The name under which secrets are granted.
 pub const GRANT: &str = "secrets";
 
+/// What a secret is for whose posts to triggers are signed with it; it is sent to nobody.
+pub const WEBHOOK: &str = "webhook";
+
 /// The fewest characters of a secret: a shorter one would be found in everything that is searched for it.
 const MIN_SECRET: usize = 8;
 
-/// The secrets that an operator has. Cheap to clone.
-#[derive(Clone)]
-pub struct OperatorSecrets {
-    known: Arc<BTreeMap<String, Known>>,
-    environment: Environment,
+/// Where the secrets of tenants are kept.
+pub trait SecretStore: Send + Sync {
+    /// For whom a secret is; none if the tenant has none of this name.
+    fn meant_for(&self, tenant: &Tenant, name: &str) -> Result<Option<OriginGrants>, Failure>;
+
+    /// What it is.
+    fn open(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, Failure>;
+
+    /// Notes that a run was refused a secret which its tenant does not have.
+    fn refused(&self, tenant: &Tenant, name: &str);
 }
 
-/// Where one is, and for whom.
-struct Known {
-    source: KeySource,
-    origins: OriginGrants,
+/// All secrets that there are, wherever they are. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    store: Option<Arc<dyn SecretStore>>,
+    operator: OperatorSecrets,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Written {
-    key_env: Option<String>,
-    key_file: Option<PathBuf>,
-    #[serde(rename = "for")]
-    origins: Json,
-}
-
-impl Default for OperatorSecrets {
-    fn default() -> OperatorSecrets {
-        OperatorSecrets { known: Arc::default(), environment: environment() }
+impl From<OperatorSecrets> for Secrets {
+    fn from(operator: OperatorSecrets) -> Secrets {
+        Secrets { store: None, operator }
     }
 }
 
-impl OperatorSecrets {
-    /// Reads the file. Paths in it are beside it, in this folder.
-    pub fn parse(text: &str, folder: &Path) -> Result<OperatorSecrets, Failure> {
-        let wrong = |why: String| Failure::new(codes::INVALID_INPUT, format!("secrets: {why}"));
-        let written: BTreeMap<String, Written> =
-            serde_yaml::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        let known = written.into_iter().map(|(name, written)| {
-            let known = Known::read(&name, written, folder).map_err(|why| wrong(format!("{name}: {why}")))?;
-            Ok((name, known))
-        });
-        Ok(OperatorSecrets { known: Arc::new(known.collect::<Result<_, Failure>>()?), ..OperatorSecrets::default() })
+impl Secrets {
+    /// The same, and before them those of a store.
+    pub fn and_kept(self, store: Arc<dyn SecretStore>) -> Secrets {
+        Secrets { store: Some(store), ..self }
     }
 
-    /// The same secrets, with other variables than those of this process.
-    pub fn in_environment(self, environment: Environment) -> OperatorSecrets {
-        OperatorSecrets { environment, ..self }
-    }
-
-    /// What keeps a grant from being used, with what mends it. Looks at names only.
+    /// What keeps a grant from being used, with what mends it. Looks at names, and for whom they are.
     pub fn check(&self, tenant: &Tenant, grant: &SecretGrant) -> Result<(), String> {
-        self.known(tenant, &grant.name).map(drop)
+        let name = &grant.name;
+        let known = self.meant_for(tenant, name).map_err(|failure| failure.message)?;
+        let known = known.ok_or_else(|| missing(tenant, name))?;
+        match grant.origins.as_ref().and_then(|origins| known.outside(origins)) {
+            Some(origin) => Err(not_for(tenant, name, &origin)),
+            None => Ok(()),
+        }
     }
 
-    fn known(&self, tenant: &Tenant, name: &str) -> Result<&Known, String> {
-        let known = self.known.get(name).filter(|_| *tenant == Tenant::local());
-        known.ok_or_else(|| {
-            format!(
-                "there is no secret `{name}`; add `{name}: {{ keyEnv: VARIABLE, for: [\"https://api.example.com\"] }}` to \
-                 the file that `--secrets` names"
-            )
-        })
+    /// What a secret is, for the host itself: none if the tenant has none of this name.
+    pub async fn value(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, Failure> {
+        match self.kept(tenant, name).await? {
+            Some(value) => Ok(Some(value)),
+            None => Ok(self.operator.read(tenant, name).await?.map(|key| Zeroizing::new(key.text("")))),
+        }
     }
 
-    /// The grants that are for this destination. Those that the operator means for others are refused.
+    /// The grants that are for this destination. Those of secrets that are for others are refused.
     pub(crate) fn for_destination(
         &self,
         tenant: &Tenant,
@@ -107,50 +100,72 @@ impl OperatorSecrets {
         let denied = |why: String| Failure::new(codes::DENIED, format!("grants.secrets: {why}"));
         let mut meant = Vec::new();
         for grant in grants.0 {
-            let known = self.known(tenant, &grant.name).map_err(denied)?;
-            let operator = known.origins.covers(to);
+            let known = self.meant_for(tenant, &grant.name)?;
+            let known = known.ok_or_else(|| denied(self.refuse(tenant, &grant.name)))?.covers(to);
             match &grant.origins {
                 Some(origins) if !origins.covers(to) => continue,
-                None if !operator => continue,
-                Some(_) if !operator => {
-                    let (name, origin) = (&grant.name, to.origin());
-                    return Err(denied(format!(
-                        "the secret `{name}` is not for {origin}; the operator's file says for whom"
-                    )));
-                }
+                None if !known => continue,
+                Some(_) if !known => return Err(denied(not_for(tenant, &grant.name, &to.origin().to_string()))),
                 _ => meant.push(grant),
             }
         }
         Ok(meant)
     }
 
+    /// The key with which posts to a trigger are signed: a secret that is for [`WEBHOOK`]. One that is for something else signs
+    /// nothing.
+    pub async fn signing_key(&self, tenant: &Tenant, name: &str) -> Result<SigningKey, Failure> {
+        let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));
+        if !self.meant_for(tenant, name)?.is_some_and(|origins| origins.is_nowhere()) {
+            let help = format!("`flowcell secret set {name}{} --for {WEBHOOK}` adds it", of(tenant));
+            return Err(denied(format!("there is none with which posts are signed; {help}")));
+        }
+        SigningKey::new(&self.read(tenant, name).await?.text("")).map_err(denied)
+    }
+
     /// Reads a secret, for whom it is meant.
     pub(crate) async fn read(&self, tenant: &Tenant, name: &str) -> Result<Key, Failure> {
         let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));
-        let known = self.known(tenant, name).map_err(denied)?;
-        let key = known.source.read(&self.environment, codes::DENIED).await;
-        let key = key.map_err(|failure| denied(failure.message))?;
-        match key.length() < MIN_SECRET {
-            true => Err(denied(format!("it has fewer than {MIN_SECRET} characters"))),
-            false => Ok(key),
+        if let Some(value) = self.kept(tenant, name).await? {
+            return Key::of(value).map_err(|why| denied(why.to_owned()));
         }
+        let key = self.operator.read(tenant, name).await?;
+        key.ok_or_else(|| denied(self.refuse(tenant, name)))
+    }
+
+    fn meant_for(&self, tenant: &Tenant, name: &str) -> Result<Option<OriginGrants>, Failure> {
+        let kept = self.store.as_ref().map_or(Ok(None), |store| store.meant_for(tenant, name))?;
+        Ok(kept.or_else(|| self.operator.meant_for(tenant, name).cloned()))
+    }
+
+    async fn kept(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, Failure> {
+        let Some(store) = self.store.clone() else { return Ok(None) };
+        let (tenant, name) = (tenant.clone(), name.to_owned());
+        let opened = tokio::task::spawn_blocking(move || store.open(&tenant, &name)).await;
+        opened.unwrap_or_else(|_| Err(Failure::new(codes::DENIED, "the store of secrets failed")))
+    }
+
+    fn refuse(&self, tenant: &Tenant, name: &str) -> String {
+        self.store.iter().for_each(|store| store.refused(tenant, name));
+        missing(tenant, name)
     }
 }
 
-impl Known {
-    fn read(name: &str, written: Written, folder: &Path) -> Result<Known, String> {
-        grant::check_name(name)?;
-        let source = match (written.key_env, written.key_file) {
-            (Some(variable), None) if !variable.is_empty() => KeySource::Environment(variable),
-            (None, Some(file)) => KeySource::File(folder.join(file)),
-            _ => return Err("either `keyEnv` or `keyFile` says where it is".into()),
-        };
-        Ok(Known { source, origins: OriginGrants::parse(&written.origins).map_err(|why| format!("for: {why}"))? })
-    }
+/// Of another tenant's secret nothing else is said than of one that nobody has.
+fn missing(tenant: &Tenant, name: &str) -> String {
+    format!(
+        "there is no secret `{name}`; add it with `flowcell secret set {name}{} --for https://api.example.com`",
+        of(tenant)
+    )
 }
 
-impl fmt::Debug for OperatorSecrets {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_set().entries(self.known.keys()).finish()
-    }
+fn not_for(tenant: &Tenant, name: &str, origin: &str) -> String {
+    format!(
+        "the secret `{name}` is not for {origin}; `flowcell secret set {name}{} --for {origin}` says for whom",
+        of(tenant)
+    )
+}
+
+fn of(tenant: &Tenant) -> String {
+    if *tenant == Tenant::local() { String::new() } else { format!(" --tenant {tenant}") }
 }

@@ -16,7 +16,10 @@
 //! | an answer that is read | 64 KiB |
 //!
 //! Failures name the origin alone: many URLs of webhooks are secrets themselves.
+//!
+//! Posts that come in are signed in the same way: [`Received`] tells whether somebody known has sent them.
 
+mod received;
 mod signature;
 
 use std::{sync::Arc, time::Duration};
@@ -29,7 +32,10 @@ use hyper::{
     header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT},
 };
 
-pub use self::signature::{SecretSource, SigningKey};
+pub use self::{
+    received::{ID_CHARS, Received, SIGNATURES, TOLERANCE, Unsigned},
+    signature::{SecretSource, SigningKey},
+};
 use crate::{
     client::{Answer, Client, Message, Progress},
     code,

@@ -35,6 +35,11 @@ pub struct OriginGrant {
 }
 
 impl OriginGrants {
+    /// Whether nothing may be sent anywhere.
+    pub(crate) fn is_nowhere(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Reads what stands under `grants.http` of a node: a text, or a list of texts. The error is a sentence that names
     /// what is wrong.
     pub fn parse(grant: &Json) -> Result<OriginGrants, String> {
@@ -59,6 +64,14 @@ impl OriginGrants {
     }
 }
 
+impl OriginGrants {
+    /// The first of some grants that none of these takes in, as it would be written.
+    pub(crate) fn outside(&self, narrower: &OriginGrants) -> Option<String> {
+        let outside = narrower.0.iter().find(|grant| !self.0.iter().any(|own| own.takes_in(grant)));
+        outside.map(OriginGrant::written)
+    }
+}
+
 impl FromIterator<OriginGrant> for OriginGrants {
     fn from_iter<I: IntoIterator<Item = OriginGrant>>(grants: I) -> OriginGrants {
         OriginGrants(grants.into_iter().collect())
@@ -76,6 +89,23 @@ impl OriginGrant {
             && self.origin.port == origin.port
             && self.covers_host(&origin.host)
             && self.covers_path(url)
+    }
+
+    /// Whether everything that another one covers is covered by this.
+    fn takes_in(&self, other: &OriginGrant) -> bool {
+        let host = match (self.below, other.below) {
+            (_, false) => self.covers_host(&other.origin.host),
+            (true, true) => self.origin.host == other.origin.host || self.covers_host(&other.origin.host),
+            (false, true) => false,
+        };
+        let (own, origin) = (&self.origin, &other.origin);
+        host && own.scheme == origin.scheme && own.port == origin.port && other.prefix.starts_with(&self.prefix)
+    }
+
+    fn written(&self) -> String {
+        let origin = self.origin.to_string();
+        let origin = if self.below { origin.replacen("://", "://*.", 1) } else { origin };
+        self.prefix.iter().fold(origin, |origin, segment| format!("{origin}/{segment}"))
     }
 
     fn covers_host(&self, host: &Host) -> bool {

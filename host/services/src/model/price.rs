@@ -59,7 +59,7 @@ impl Price {
         numbers.into_iter().all(|number| number.is_finite() && number >= 0.0)
     }
 
-    fn of(&self, usage: &Usage) -> f64 {
+    pub(super) fn of(&self, usage: &Usage) -> f64 {
         let fresh = usage.input.saturating_sub(usage.cache_read).saturating_sub(usage.cache_write);
         let parts = [
             (fresh, self.input),

@@ -83,8 +83,8 @@ fn is_free(name: &HeaderName) -> bool {
     !is_of_the_host(name)
 }
 
-/// Letters, digits, `-` and `_`.
-pub(super) fn check_name(name: &str) -> Result<(), String> {
+/// Whether this can be the name of a secret: 1 to 64 letters, digits, `-` and `_`.
+pub fn check_name(name: &str) -> Result<(), String> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
     match plain && (1..=MAX_NAME).contains(&name.len()) {
         true => Ok(()),

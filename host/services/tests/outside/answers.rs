@@ -46,7 +46,7 @@ async fn every_status_is_an_answer() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed() {
+async fn h14_a_redirect_is_not_followed() {
     let hidden = Server::start(|_| Reaction::Send(answer("200 OK", &[], b"secret"))).await;
     let (server, kit) = answering(answer("302 Found", &[("location", &hidden.url("/"))], b"")).await;
     let reply = kit.get(&server.url("/")).await.unwrap();

@@ -120,10 +120,12 @@ fn a_path_covers_whole_segments_and_no_tricks() {
 }
 
 #[test]
-fn urls_that_can_be_read_in_two_ways_are_refused() {
+fn h12_urls_that_can_be_read_in_two_ways_are_refused() {
     let egress = Egress::new(policy(&[LOCAL])).unwrap();
     let table = [
         ("https://user@api.example.com/", "denied"),
+        ("https://api.example.com:22/", "denied"),
+        ("https://api。evil.test/", "denied"),
         ("https://user:pass@api.example.com/", "denied"),
         ("https://api.example.com@evil.test/", "denied"),
         ("https://api.example.com:443@evil.test/", "denied"),
@@ -161,7 +163,7 @@ fn urls_that_can_be_read_in_two_ways_are_refused() {
 }
 
 #[test]
-fn an_address_is_the_same_however_it_is_written() {
+fn h12_an_address_is_the_same_however_it_is_written() {
     // The grant names the host as it is written, so that only the address is left to be refused.
     let egress = Egress::new(policy(&[])).unwrap();
     let written = [
@@ -256,7 +258,7 @@ fn a_denial_prints_the_line_to_add() {
 }
 
 #[tokio::test]
-async fn every_address_of_a_name_has_to_be_public() {
+async fn h13_every_address_of_a_name_has_to_be_public() {
     let server = Server::start(|_| ok("hello")).await;
     let table: [&[&str]; 8] = [
         &["10.0.0.1"],
@@ -284,7 +286,7 @@ async fn every_address_of_a_name_has_to_be_public() {
 }
 
 #[tokio::test]
-async fn the_address_that_was_validated_is_the_one_connected_to() {
+async fn h13_the_address_that_was_validated_is_the_one_connected_to() {
     // The first answer may be connected to, every later one may not.
     let server = Server::start(|_| ok("hello")).await;
     let names = Names::new(&[("rebind.test", &[&["127.0.0.1"], &["10.0.0.1"]])]);

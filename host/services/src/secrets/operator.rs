@@ -1,0 +1,103 @@
+//! The operator's secrets: where each is, and for whom.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use flowcell_contract::{Failure, Json, Tenant, code as codes};
+use serde::Deserialize;
+
+use super::{MIN_SECRET, WEBHOOK, grant};
+use crate::{
+    egress::OriginGrants,
+    secret::{Environment, Key, KeySource, environment},
+};
+
+/// The secrets that an operator has. Cheap to clone.
+#[derive(Clone)]
+pub struct OperatorSecrets {
+    known: Arc<BTreeMap<String, Known>>,
+    environment: Environment,
+}
+
+/// Where one is, and for whom.
+struct Known {
+    source: KeySource,
+    origins: OriginGrants,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Written {
+    key_env: Option<String>,
+    key_file: Option<PathBuf>,
+    #[serde(rename = "for")]
+    origins: Json,
+}
+
+impl Default for OperatorSecrets {
+    fn default() -> OperatorSecrets {
+        OperatorSecrets { known: Arc::default(), environment: environment() }
+    }
+}
+
+impl OperatorSecrets {
+    /// Reads the file. Paths in it are beside it, in this folder.
+    pub fn parse(text: &str, folder: &Path) -> Result<OperatorSecrets, Failure> {
+        let wrong = |why: String| Failure::new(codes::INVALID_INPUT, format!("secrets: {why}"));
+        let written: BTreeMap<String, Written> =
+            serde_yaml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let known = written.into_iter().map(|(name, written)| {
+            let known = Known::read(&name, written, folder).map_err(|why| wrong(format!("{name}: {why}")))?;
+            Ok((name, known))
+        });
+        Ok(OperatorSecrets { known: Arc::new(known.collect::<Result<_, Failure>>()?), ..OperatorSecrets::default() })
+    }
+
+    /// The same secrets, with other variables than those of this process.
+    pub fn in_environment(self, environment: Environment) -> OperatorSecrets {
+        OperatorSecrets { environment, ..self }
+    }
+
+    /// For whom a secret is; none if there is none. They are of the tenant `local`, whose operator writes the file.
+    pub(super) fn meant_for(&self, tenant: &Tenant, name: &str) -> Option<&OriginGrants> {
+        self.known.get(name).filter(|_| *tenant == Tenant::local()).map(|known| &known.origins)
+    }
+
+    /// Reads a secret, for whom it is meant; none if there is none.
+    pub(super) async fn read(&self, tenant: &Tenant, name: &str) -> Result<Option<Key>, Failure> {
+        let Some(known) = self.known.get(name).filter(|_| *tenant == Tenant::local()) else { return Ok(None) };
+        let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));
+        let key = known.source.read(&self.environment, codes::DENIED).await;
+        let key = key.map_err(|failure| denied(failure.message))?;
+        match key.length() < MIN_SECRET {
+            true => Err(denied(format!("it has fewer than {MIN_SECRET} characters"))),
+            false => Ok(Some(key)),
+        }
+    }
+}
+
+impl Known {
+    fn read(name: &str, written: Written, folder: &Path) -> Result<Known, String> {
+        grant::check_name(name)?;
+        let source = match (written.key_env, written.key_file) {
+            (Some(variable), None) if !variable.is_empty() => KeySource::Environment(variable),
+            (None, Some(file)) => KeySource::File(folder.join(file)),
+            _ => return Err("either `keyEnv` or `keyFile` says where it is".into()),
+        };
+        let origins = match written.origins.as_str() {
+            Some(WEBHOOK) => OriginGrants::default(),
+            _ => OriginGrants::parse(&written.origins).map_err(|why| format!("for: {why}"))?,
+        };
+        Ok(Known { source, origins })
+    }
+}
+
+impl fmt::Debug for OperatorSecrets {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.known.keys()).finish()
+    }
+}

@@ -1,0 +1,180 @@
+//! Posts that come in: whether somebody who has a key has signed them, and lately.
+
+use std::{
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hyper::{HeaderMap, header::HeaderName};
+
+use super::{ID, SIGNATURE, SigningKey, TIMESTAMP};
+
+/// How far the clock of whoever posts may be from this one. An older post may be one that somebody has overheard.
+pub const TOLERANCE: Duration = Duration::from_secs(300);
+/// Characters of a post's id.
+pub const ID_CHARS: usize = 256;
+/// Signatures of a post that are looked at: one for each key that its sender has while keys change.
+pub const SIGNATURES: usize = 8;
+
+/// What the headers of a post say.
+#[derive(Debug)]
+pub struct Received {
+    /// The id of the post: the same each time that it is sent.
+    pub id: String,
+    timestamp: u64,
+    signatures: Vec<Vec<u8>>,
+}
+
+/// Why nobody knows who has posted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsigned {
+    /// A header is not there.
+    Missing(&'static str),
+    /// A header is there more than once, and others may look at another one.
+    Repeated(&'static str),
+    /// A header says nothing that could be right.
+    Malformed(&'static str, &'static str),
+    /// The time is too far from now.
+    Stale,
+    /// None of the signatures is by a key that counts.
+    NoSignatureFits,
+}
+
+impl std::error::Error for Unsigned {}
+
+impl fmt::Display for Unsigned {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsigned::Missing(name) => {
+                write!(formatter, "the header `{name}` is missing; sign the post as Standard Webhooks do")
+            }
+            Unsigned::Repeated(name) => write!(formatter, "the header `{name}` is there more than once"),
+            Unsigned::Malformed(name, why) => write!(formatter, "the header `{name}` {why}"),
+            Unsigned::Stale => {
+                write!(formatter, "`webhook-timestamp` is more than {} s from now", TOLERANCE.as_secs())
+            }
+            Unsigned::NoSignatureFits => formatter.write_str("no signature fits"),
+        }
+    }
+}
+
+impl Received {
+    /// Reads the headers of a post that has come at this time.
+    pub fn read(headers: &HeaderMap, now: SystemTime) -> Result<Received, Unsigned> {
+        let id = only(headers, &ID, "webhook-id")?;
+        // What is signed has points between its parts, so that one in the id could move them.
+        if id.is_empty() || id.len() > ID_CHARS || !id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'.') {
+            let why = "has 1 to 256 printable ASCII characters without points";
+            return Err(Unsigned::Malformed("webhook-id", why));
+        }
+        let timestamp = only(headers, &TIMESTAMP, "webhook-timestamp")?;
+        let digits = timestamp.bytes().all(|byte| byte.is_ascii_digit());
+        let seconds = timestamp.parse().ok().filter(|_| digits && !timestamp.starts_with('0'));
+        let seconds: u64 =
+            seconds.ok_or(Unsigned::Malformed("webhook-timestamp", "is a number of seconds since 1970"))?;
+        let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let signatures = signatures(only(headers, &SIGNATURE, "webhook-signature")?)?;
+        match now.abs_diff(seconds) > TOLERANCE.as_secs() {
+            true => Err(Unsigned::Stale),
+            false => Ok(Received { id: id.to_owned(), timestamp: seconds, signatures }),
+        }
+    }
+
+    /// Whether one of the keys has signed this body. Takes the same time wherever a signature goes wrong.
+    pub fn check(&self, keys: &[SigningKey], body: &[u8]) -> Result<(), Unsigned> {
+        let signed = super::signature::signed(&self.id, self.timestamp, body);
+        let mut fits = false;
+        for key in keys {
+            for signature in &self.signatures {
+                fits |= key.has_signed(&signed, signature);
+            }
+        }
+        if fits { Ok(()) } else { Err(Unsigned::NoSignatureFits) }
+    }
+}
+
+fn only<'a>(headers: &'a HeaderMap, header: &HeaderName, name: &'static str) -> Result<&'a str, Unsigned> {
+    let mut values = headers.get_all(header).iter();
+    let value = values.next().ok_or(Unsigned::Missing(name))?;
+    match values.next() {
+        Some(_) => Err(Unsigned::Repeated(name)),
+        None => value.to_str().map_err(|_| Unsigned::Malformed(name, "has other characters than printable ASCII")),
+    }
+}
+
+/// The signatures of the one kind that there is; others, of kinds to come, are passed over.
+fn signatures(text: &str) -> Result<Vec<Vec<u8>>, Unsigned> {
+    let known = text.split(' ').take(SIGNATURES).filter_map(|part| part.strip_prefix("v1,"));
+    let known: Vec<_> = known.filter_map(|encoded| STANDARD.decode(encoded).ok()).collect();
+    if known.is_empty() { Err(Unsigned::Malformed("webhook-signature", "has no `v1,BASE64`")) } else { Ok(known) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_614_265_330;
+    const BODY: &[u8] = br#"{"test": 2432232314}"#;
+
+    fn key(secret: &str) -> SigningKey {
+        SigningKey::new(secret).unwrap()
+    }
+
+    /// The example of the Standard Webhooks' own libraries.
+    fn headers() -> Vec<(&'static str, String)> {
+        let signature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+        vec![
+            ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek".into()),
+            ("webhook-timestamp", NOW.to_string()),
+            ("webhook-signature", signature.into()),
+        ]
+    }
+
+    fn read(headers: &[(&'static str, String)], now: u64) -> Result<Received, Unsigned> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        Received::read(&map, UNIX_EPOCH + Duration::from_secs(now))
+    }
+
+    #[test]
+    fn a_post_that_somebody_known_has_signed_is_known() {
+        let ours = key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        let post = read(&headers(), NOW).unwrap();
+        assert_eq!(post.check(std::slice::from_ref(&ours), BODY), Ok(()));
+        assert_eq!(post.check(&[key("another secret"), ours.clone()], BODY), Ok(()), "while keys change");
+        assert_eq!(post.check(&[key("another secret")], BODY), Err(Unsigned::NoSignatureFits));
+        assert_eq!(post.check(&[], BODY), Err(Unsigned::NoSignatureFits));
+        assert_eq!(post.check(std::slice::from_ref(&ours), b"{}"), Err(Unsigned::NoSignatureFits));
+        let mut several = headers();
+        several[2].1 = format!("v1a,AAAA v1,AAAA {}", several[2].1);
+        assert_eq!(read(&several, NOW).unwrap().check(&[ours], BODY), Ok(()));
+    }
+
+    #[test]
+    fn an_old_post_is_nobodys() {
+        for (now, known) in [(NOW + 300, true), (NOW + 301, false), (NOW - 300, true), (NOW - 301, false)] {
+            assert_eq!(read(&headers(), now).err(), (!known).then_some(Unsigned::Stale), "{now}");
+        }
+    }
+
+    #[test]
+    fn a_header_is_there_once_and_says_something() {
+        for (index, (name, value)) in headers().into_iter().enumerate() {
+            let mut without = headers();
+            without.remove(index);
+            assert_eq!(read(&without, NOW).unwrap_err(), Unsigned::Missing(name));
+            let mut twice = headers();
+            twice.push((name, value));
+            assert_eq!(read(&twice, NOW).unwrap_err(), Unsigned::Repeated(name));
+        }
+        let odd = [(0, "a.b"), (0, "a b"), (1, "+5"), (1, "soon"), (2, "v2,AAAA"), (2, "v1,***"), (2, "AAAA")];
+        for (index, value) in odd {
+            let mut headers = headers();
+            headers[index].1 = value.into();
+            assert!(matches!(read(&headers, NOW), Err(Unsigned::Malformed(..))), "{value}");
+        }
+    }
+}
