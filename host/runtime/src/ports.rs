@@ -43,6 +43,11 @@ impl Unit {
     pub fn next_seq(&self) -> u64 {
         self.first_seq + self.facts.len() as u64
     }
+
+    /// The bytes, about, of its JSON text.
+    pub fn size(&self) -> u64 {
+        self.facts.iter().map(Fact::size).fold(0, u64::saturating_add)
+    }
 }
 
 /// What a library finds a flow by again, exactly as it was: its digest, or a name where flows do not change. Opaque to

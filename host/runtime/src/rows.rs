@@ -70,6 +70,19 @@ pub trait Runs: Journal {
     /// Runs that somebody outside has started, the latest first.
     fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError>;
 
+    /// How many runs that somebody outside has started are not over. It counts no further than `most`.
+    fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError>;
+
+    /// Runs that somebody outside has started and that are over, in the order in which they ended: at a time or later, and
+    /// after a run that was told before. At most `limit`.
+    fn ended(
+        &self,
+        tenant: &Tenant,
+        since: u64,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, StoreError>;
+
     /// Runs that are over, and ended before a time or are not among the `keep` that ended last.
     fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError>;
 

@@ -277,6 +277,11 @@ impl FlowRunner {
         self.hub.clone()
     }
 
+    /// Whether the run begins with this, and was not there before.
+    pub fn is_new(&self) -> bool {
+        matches!(self.begin, Begin::New(_))
+    }
+
     /// Takes the run in: it is on stable storage then, and whoever drives it next begins with it. Refused if another
     /// process has taken in a run with this id meanwhile.
     pub async fn accept(mut self) -> Result<(), OpenError> {

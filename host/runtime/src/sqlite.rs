@@ -139,6 +139,7 @@ impl SqliteStore {
         std::fs::create_dir_all(folder).map_err(|error| unusable(&error))?;
         let owner = own(folder)?;
         let file = folder.join(FILE);
+        make_private(&file).map_err(|error| unusable(&error))?;
         let mut connection = schema::connect(&file).map_err(|error| unusable(&error))?;
         let found = schema::migrate(&mut connection).map_err(|error| unusable(&error))?;
         if found > schema::VERSION {
@@ -188,6 +189,19 @@ impl SqliteStore {
     /// What is durable.
     pub fn reader(&self) -> &Reader {
         &self.reader
+    }
+}
+
+/// Makes the database's file, if it is not there, so that nobody but its owner reads what runs are given. What SQLite puts
+/// beside it has the same mode.
+fn make_private(file: &Path) -> std::io::Result<()> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
     }
 }
 

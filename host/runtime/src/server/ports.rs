@@ -154,6 +154,22 @@ impl Runs for ServerStore {
         self.door.read(async move |link| reader::runs(link, &tenant, &filter).await)
     }
 
+    fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError> {
+        let tenant = tenant.clone();
+        self.door.read(async move |link| reader::live(link, &tenant, most).await)
+    }
+
+    fn ended(
+        &self,
+        tenant: &Tenant,
+        since: u64,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        let (tenant, after) = (tenant.clone(), after.cloned());
+        self.door.read(async move |link| reader::ended(link, &tenant, since, after.as_ref(), limit).await)
+    }
+
     fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError> {
         let tenant = tenant.clone();
         self.door.read(async move |link| reader::removable(link, &tenant, before, keep).await)

@@ -226,6 +226,33 @@ pub(super) async fn runs(link: &mut Link, tenant: &Tenant, filter: &Filter) -> R
     link.rows(&sql, args).await?.iter().map(run_row).collect()
 }
 
+pub(super) async fn live(link: &mut Link, tenant: &Tenant, most: u64) -> Result<u64, Trouble> {
+    let sql = "SELECT count(*) FROM (SELECT id FROM flowcell_runs WHERE tenant = ? AND depth = 0
+        AND standing IN ('active', 'parked') LIMIT ?) AS live";
+    link.row(sql, args![tenant.as_str(), most]).await?.map_or(Ok(0), |row| row.number(0))
+}
+
+pub(super) async fn ended(
+    link: &mut Link,
+    tenant: &Tenant,
+    since: u64,
+    after: Option<&RunId>,
+    most: usize,
+) -> Result<Vec<RunRow>, Trouble> {
+    let mut sql = format!(
+        "SELECT {RUN_COLUMNS} FROM flowcell_runs WHERE tenant = ? AND depth = 0
+        AND standing IN ('succeeded', 'failed', 'cancelled') AND updated >= ?"
+    );
+    let mut args = args![tenant.as_str(), since];
+    if let Some(after) = after {
+        sql.push_str(" AND (updated, id) > (SELECT updated, id FROM flowcell_runs WHERE tenant = ? AND hash = ?)");
+        args.extend([tenant.as_str().into(), hash(after.as_str()).into()]);
+    }
+    sql.push_str(" ORDER BY updated, id LIMIT ?");
+    args.push(limit(most));
+    link.rows(&sql, args).await?.iter().map(run_row).collect()
+}
+
 pub(super) async fn removable(
     link: &mut Link,
     tenant: &Tenant,

@@ -161,6 +161,42 @@ impl Reader {
         Ok(runs)
     }
 
+    /// How many runs that somebody outside has started are not over. It counts no further than `most`.
+    pub fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError> {
+        let connection = lock(&self.0);
+        // Two questions, so that each is answered from its index and ends with the limit.
+        let count = |standing: &str, most: u64| -> Result<u64, StoreError> {
+            let sql = format!(
+                "SELECT count(*) FROM (SELECT 1 FROM runs WHERE tenant = ? AND depth = 0 AND standing = '{standing}'
+                LIMIT ?)"
+            );
+            Ok(connection.prepare_cached(&sql)?.query_row(params![tenant.as_str(), most], |row| row.get(0))?)
+        };
+        let active = count("active", most)?;
+        Ok(active + count("parked", most - active)?)
+    }
+
+    /// Runs that somebody outside has started and that are over, in the order in which they ended.
+    pub fn ended(
+        &self,
+        tenant: &Tenant,
+        since: u64,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        let connection = lock(&self.0);
+        let sql = format!(
+            "SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND depth = 0
+                AND standing IN ('succeeded', 'failed', 'cancelled') AND updated >= ?2
+                AND (?3 IS NULL OR (updated, id) > (SELECT updated, id FROM runs WHERE tenant = ?1 AND run = ?3))
+            ORDER BY updated, id LIMIT ?4"
+        );
+        let mut select = connection.prepare_cached(&sql)?;
+        let rows =
+            select.query_map(params![tenant.as_str(), since, after.map(RunId::as_str), limit as u64], run_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Runs that are over, and ended before a time or are not among the `keep` that ended last.
     pub fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError> {
         let connection = lock(&self.0);
@@ -226,6 +262,20 @@ impl Runs for Reader {
 
     fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
         Reader::runs(self, tenant, filter)
+    }
+
+    fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError> {
+        Reader::live(self, tenant, most)
+    }
+
+    fn ended(
+        &self,
+        tenant: &Tenant,
+        since: u64,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        Reader::ended(self, tenant, since, after, limit)
     }
 
     fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError> {

@@ -15,8 +15,8 @@ pub(super) fn found(row: &Row<'_>) -> Result<Registered, rusqlite::Error> {
     Ok(Registered { key: row.get(0)?, value, version: row.get(2)? })
 }
 
-impl Reader {
-    pub(super) fn registered(&self, tenant: &Tenant, kind: &str, key: &str) -> Result<Option<Registered>, StoreError> {
+impl Registry for Reader {
+    fn registered(&self, tenant: &Tenant, kind: &str, key: &str) -> Result<Option<Registered>, StoreError> {
         let connection = lock(&self.0);
         let sql = "SELECT key, value, version FROM registry WHERE tenant = ? AND kind = ? AND key = ?";
         Ok(connection.prepare_cached(sql)?.query_row(params![tenant.as_str(), kind, key], found).optional()?)
@@ -41,6 +41,17 @@ impl Reader {
         let connection = lock(&self.0);
         let sql = "SELECT key, value, version FROM registry WHERE tenant = ? AND kind = ? ORDER BY key DESC LIMIT 1";
         Ok(connection.prepare_cached(sql)?.query_row(params![tenant.as_str(), kind], found).optional()?)
+    }
+
+    fn register(
+        &self,
+        _tenant: &Tenant,
+        _kind: &str,
+        key: &str,
+        _value: Option<&Json>,
+        _seen: u64,
+    ) -> Result<bool, StoreError> {
+        Err(StoreError(format!("`{key}` is not written: this process only reads the store").into()))
     }
 }
 

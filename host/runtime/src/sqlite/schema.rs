@@ -13,7 +13,7 @@ const LEAST_SQLITE: i32 = 3_051_003;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -155,6 +155,14 @@ CREATE TABLE registry (
     version INTEGER NOT NULL,
     PRIMARY KEY (tenant, kind, key)
 ) STRICT, WITHOUT ROWID;
+",
+    "
+-- All that are parked, so that they are counted without reading the table.
+DROP INDEX due;
+CREATE INDEX parked ON runs (tenant, due) WHERE depth = 0 AND standing = 'parked';
+-- Those that are over, in the order in which they ended.
+CREATE INDEX ended ON runs (tenant, updated)
+    WHERE depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled');
 ",
 ];
 

@@ -86,6 +86,7 @@ pub(crate) fn lower(flow: &PlannedBody, policy: FlowPolicy) -> Scripted {
         description: None,
         input: Json::object::<&str>([]),
         input_schema: None,
+        triggers: Vec::new(),
         outputs: None,
         policy,
         nodes: Vec::new(),

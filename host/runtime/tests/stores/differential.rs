@@ -189,6 +189,7 @@ impl Subject {
         told.extend(RUNS.map(|run| format!("{:?}", runs.run(&tenant(), &run.into()).unwrap())));
         told.extend(RUNS.map(|run| format!("{:?}", runs.children(&tenant(), &run.into()).unwrap())));
         told.push(format!("{:?}", runs.removable(&tenant(), Some(1_010), Some(1)).unwrap()));
+        told.push(format!("{:?}", runs.ended(&tenant(), 1_005, None, 5).unwrap()));
         told.push(format!("{:?}", runs.next_due(&tenant()).unwrap()));
         told
     }

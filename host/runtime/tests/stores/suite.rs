@@ -253,6 +253,15 @@ pub(crate) fn lists_tell_how_runs_stand(place: &Place) {
     assert_eq!(removable(Some(15), None), ["succeeded".into()] as [flowcell_contract::RunId; 1]);
     assert_eq!(removable(None, Some(1)), ["succeeded".into(), "failed".into()] as [flowcell_contract::RunId; 2]);
     assert!(removable(None, None).is_empty());
+    let ended = |since, after: Option<&str>, limit| {
+        let after = after.map(flowcell_contract::RunId::from);
+        let rows = store.runs().ended(&tenant(), since, after.as_ref(), limit).unwrap();
+        rows.into_iter().map(|row| row.run_id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(ended(0, None, 10), ["succeeded", "failed", "cancelled"]);
+    assert_eq!(ended(15, None, 10), ["failed", "cancelled"]);
+    assert_eq!(ended(0, Some("succeeded"), 1), ["failed"]);
+    assert_eq!(ended(0, Some("cancelled"), 10), [""; 0]);
 }
 
 pub(crate) fn work_is_what_is_active_or_due(place: &Place) {
@@ -266,6 +275,8 @@ pub(crate) fn work_is_what_is_active_or_due(place: &Place) {
     assert_eq!(runnable(49, 10), ["active".into()] as [flowcell_contract::RunId; 1]);
     assert_eq!(runnable(50, 10), ["active".into(), "due".into()] as [flowcell_contract::RunId; 2]);
     assert_eq!(runnable(50, 1).len(), 1);
+    let live = |most| store.runs().live(&tenant(), most).unwrap();
+    assert_eq!((live(0), live(3), live(10)), (0, 3, 4), "active, due, parked, and one that needs attention");
     assert_eq!(store.runs().next_due(&tenant()).unwrap(), Some(50));
 }
 
