@@ -7,16 +7,20 @@ mod drive;
 mod flow;
 mod flows;
 mod graph;
+mod mcp;
 mod node;
 mod nodes;
 mod run;
 mod runs;
 mod schema;
+mod secret;
 mod serve;
 mod store;
 mod tenant;
 mod test;
+mod trigger;
 mod validate;
+mod watch;
 
 use std::{
     env,
@@ -24,11 +28,13 @@ use std::{
     sync::Arc,
 };
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use flowcell::{AddressRange, Host, HostBuilder, Options, Reader, Runs, ServerStore};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use flowcell::{AddressRange, Host, HostBuilder, OpenStoreError, Options, Reader, Runs, ServerStore, vault::KeySource};
 
-pub(crate) use self::flows::arguments;
+use self::watch::WatchArgs;
 use crate::{
+    log::LogFormat,
+    output::put_line,
     problem::{Exit, Problem},
     terminal::Terminal,
 };
@@ -63,6 +69,9 @@ enum Command {
     /// See and steer runs that the store keeps
     #[command(subcommand)]
     Runs(runs::RunsCommand),
+    /// See and change what starts flows by itself: times, posts, ends of runs
+    #[command(subcommand)]
+    Trigger(trigger::TriggerCommand),
     /// Look after whole stores: upgrade, check, copy, back up
     #[command(subcommand)]
     Store(store::StoreCommand),
@@ -72,6 +81,9 @@ enum Command {
     /// Make, see and revoke the tokens that let somebody in
     #[command(subcommand)]
     Token(tenant::TokenCommand),
+    /// Keep secrets, encrypted, that flows may have sent and never see
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
     /// See what was done in the name of a tenant, and whether the log is whole
     #[command(subcommand)]
     Audit(tenant::AuditCommand),
@@ -85,6 +97,8 @@ enum Command {
     Chat(chat::ChatArgs),
     /// Serve flows and runs over HTTP, and go on with every run that can move
     Serve(serve::ServeArgs),
+    /// Offer flows as tools to the program that started this one, over MCP on standard input and output
+    Mcp(mcp::McpArgs),
     /// Go on with every run that can move: interrupted ones, answered ones, those with a timer that is due
     Drive(drive::DriveArgs),
     /// Check flows without running anything
@@ -126,9 +140,28 @@ pub(crate) struct PackArgs {
     /// Where secrets are that nodes may have sent: a YAML file; by default `secrets.yaml` beside `providers.yaml`
     #[arg(long, value_name = "FILE", env = "FLOWCELL_SECRETS", value_hint = ValueHint::FilePath)]
     secrets: Option<PathBuf>,
+    #[command(flatten)]
+    keys: KeyArgs,
     /// Let no call of these capabilities leave, but answer it with a stand-in: http, model, tools, or all
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     simulate: Vec<Simulated>,
+}
+
+/// Where the key of the secrets is that a store keeps.
+#[derive(Args, Clone, Default)]
+pub(crate) struct KeyArgs {
+    /// The key that encrypts the secrets of the store: `env:NAME` or `file:PATH`; of several, separated by commas, the first
+    /// encrypts. A store in a folder makes its own
+    #[arg(long, value_name = "KEY", env = "FLOWCELL_SECRET_KEY", value_delimiter = ',')]
+    secret_key: Vec<KeySource>,
+}
+
+/// The store beside which flows are checked.
+#[derive(Args, Default)]
+pub(crate) struct BesideArgs {
+    /// The folder of the store whose secrets flows may name
+    #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
+    state: PathBuf,
 }
 
 /// What can be simulated.
@@ -149,17 +182,38 @@ impl PackArgs {
         Ok(self.builder().build()?)
     }
 
+    /// A host that checks flows, which may name the secrets of a store. It is read beside its owner, and need not be there.
+    fn checking_host(&self, beside: &BesideArgs) -> Result<Host, Problem> {
+        self.host_beside(&beside.state)
+    }
+
+    /// A host that runs nothing, for a flow that would be run with a store.
+    fn dry_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
+        match store.place()? {
+            Place::Folder(folder) => self.host_beside(folder),
+            place => Ok(self.host_at(place)?),
+        }
+    }
+
+    fn host_beside(&self, folder: &Path) -> Result<Host, Problem> {
+        match Reader::open(folder) {
+            Ok(reader) => Ok(self.builder().reads(Arc::new(reader)).build()?),
+            Err(OpenStoreError::Missing(_)) => self.host(),
+            Err(error) => Err(flowcell::Error::Store(error).into()),
+        }
+    }
+
     fn host_with(&self, store: &StoreArgs) -> Result<Host, Problem> {
         Ok(self.host_at(store.place()?)?)
     }
 
+    /// A host of which somebody is told what happens.
+    fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, Problem> {
+        Ok(store.place()?.hold(watch.told(self.builder())).build()?)
+    }
+
     fn host_at(&self, place: Place<'_>) -> Result<Host, flowcell::Error> {
-        match place {
-            Place::Folder(folder) => self.builder().state_dir(folder),
-            Place::Server(url) => self.builder().server(url),
-            Place::Memory => self.builder(),
-        }
-        .build()
+        place.hold(self.builder()).build()
     }
 
     /// A host that only reads a store, beside its owner if there is one.
@@ -194,6 +248,7 @@ impl PackArgs {
         if let Some(file) = self.secrets.clone().or_else(|| own_setting("secrets.yaml")) {
             builder = builder.secrets_file(file);
         }
+        let builder = builder.secret_keys(self.keys.secret_key.iter().cloned());
         self.packs.iter().fold(builder, |builder, path| builder.packs(path))
     }
 }
@@ -229,6 +284,15 @@ pub(crate) enum Place<'a> {
 }
 
 impl<'a> Place<'a> {
+    /// A host with its store there.
+    fn hold(self, builder: HostBuilder) -> HostBuilder {
+        match self {
+            Place::Folder(folder) => builder.state_dir(folder),
+            Place::Server(url) => builder.server(url),
+            Place::Memory => builder,
+        }
+    }
+
     /// What an argument names: `memory:`, the URL of a server, or a folder.
     pub(crate) fn named(text: &'a str) -> Place<'a> {
         let server = ["mysql://", "mariadb://", "postgres://", "postgresql://"];
@@ -275,6 +339,41 @@ impl StoreArgs {
     }
 }
 
+/// Why the arguments are not understood.
+pub(crate) enum Misunderstood {
+    /// They are no arguments of the program, or ask for help.
+    Usage(clap::Error),
+    /// The file of settings is wrong.
+    Config(Problem),
+}
+
+/// What the command line says, with what the environment and the file of settings add.
+pub(crate) fn parse() -> Result<Arguments, Misunderstood> {
+    let mut given = flows::arguments();
+    let mut matches = Arguments::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
+    if let Some(("serve", serving)) = matches.subcommand() {
+        let config = serve::config::Config::of(serving).map_err(Misunderstood::Config)?;
+        if let Some(text) = config.checked() {
+            put_line(&text).map_err(Misunderstood::Config)?;
+        }
+        // Right after the name of the command, which no other argument may precede.
+        drop(given.splice(2..2, config.arguments));
+        matches = Arguments::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
+    }
+    Arguments::from_arg_matches(&matches).map_err(Misunderstood::Usage)
+}
+
+impl Arguments {
+    /// How the log is written, if the command has one.
+    pub(crate) fn log_format(&self) -> Option<LogFormat> {
+        match &self.command {
+            Some(Command::Serve(args)) => args.log_format(),
+            Some(Command::Drive(args)) => args.log_format(),
+            _ => None,
+        }
+    }
+}
+
 /// Does what the arguments say.
 pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Problem> {
     let Some(command) = arguments.command else {
@@ -291,15 +390,18 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Test(args) => test::execute(&args, *terminal),
         Command::Flows(command) => flows::execute(command, *terminal),
         Command::Runs(command) => runs::execute(command, *terminal),
+        Command::Trigger(command) => trigger::execute(&command),
         Command::Store(command) => store::execute(&command, *terminal),
         Command::Tenant(command) => tenant::tenant(&command),
         Command::Token(command) => tenant::token(&command),
+        Command::Secret(command) => secret::execute(command, *terminal),
         Command::Audit(command) => tenant::audit(&command),
         Command::Answer(args) => runs::answer(&args, *terminal),
         Command::Emit(args) => runs::emit(&args, *terminal),
         Command::Send(args) => runs::send(&args, *terminal),
         Command::Chat(args) => chat::execute(args, *terminal),
         Command::Serve(args) => serve::execute(&args, *terminal),
+        Command::Mcp(args) => mcp::execute(&args, *terminal),
         Command::Drive(args) => drive::execute(&args, *terminal),
         Command::Validate(args) => validate::execute(&args, *terminal),
         Command::Graph(args) => graph::execute(&args),

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     folder::Folder,
     granted::{self, Granting},
+    schedule,
 };
 
 /// Everything that a flow was checked from.
@@ -105,6 +106,14 @@ impl Files for Reading<'_> {
 
     fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
         granted::check(&self.granting, capability, item)
+    }
+
+    fn check_cron(&self, cron: &str) -> Result<(), String> {
+        schedule::check_cron(cron)
+    }
+
+    fn check_time_zone(&self, name: &str) -> Result<(), String> {
+        schedule::check_time_zone(name)
     }
 }
 

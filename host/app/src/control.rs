@@ -111,7 +111,7 @@ pub enum Ask {
         /// What wins over the flow's own.
         total_timeout_ms: Option<u64>,
     },
-    /// Do something about tenants, tokens or the audit log.
+    /// Do something about tenants, tokens, secrets or the audit log.
     Operate {
         /// What.
         operation: Operation,

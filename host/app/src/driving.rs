@@ -18,6 +18,7 @@ use std::{
 };
 
 use flowcell_contract::{RunId, Tenant};
+use flowcell_engine::{Place, Room};
 use flowcell_runtime::{
     FlowRunner, Hub, OpenError, RunOptions, RunResult, RunStatus, ports::StoreError, server::Offer,
 };
@@ -35,10 +36,10 @@ use self::{
 };
 use crate::{Host, StartError};
 
-/// Runs driven at a time.
-pub const DRIVEN: usize = 64;
-/// Runs that are taken in while others are driven, and wait for their turn.
-pub const WAITING: usize = 1_024;
+/// Runs driven at a time, of which no tenant has more than it leaves to others.
+pub const DRIVEN: usize = 128;
+/// Runs that are taken in while others are driven, and wait for their turn; no tenant has more than it leaves to others.
+pub const WAITING: usize = 2_048;
 /// A driven run that only timers move on is put away if none is due within this time.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two looks for what other processes have left to do.
@@ -72,6 +73,8 @@ pub trait Attendant: Send + Sync {
 pub struct Drive {
     host: Host,
     attendant: Arc<dyn Attendant>,
+    /// For the runs that are driven or held.
+    places: Room,
     driving: JoinSet<(Tenant, RunResult)>,
     hubs: HashMap<Key, Hub>,
     /// Runs that are driven or held, and those that cannot be driven.
@@ -91,9 +94,16 @@ pub struct Drive {
     next_look: Instant,
 }
 
+/// A run that can move.
+struct Found {
+    key: Key,
+    offer: Option<Offer>,
+}
+
 /// A run that is to begin.
 struct Held {
     key: Key,
+    place: Place,
     /// Of a shared store: the run is this process's until it is given back.
     _offer: Option<Offer>,
 }
@@ -101,11 +111,16 @@ struct Held {
 impl Drive {
     /// A drive of the runs in a host's store.
     pub fn new(host: Host, attendant: Arc<dyn Attendant>) -> Drive {
+        Drive::told_by(host, attendant, Arc::default())
+    }
+
+    /// The same, with what tells it that a run may be able to move.
+    pub(crate) fn told_by(host: Host, attendant: Arc<dyn Attendant>, moved: Arc<Notify>) -> Drive {
         let (sender, arrivals) = mpsc::channel(ARRIVALS);
-        let moved = Arc::<Notify>::default();
         Drive {
             host,
             attendant,
+            places: Room::new(DRIVEN as u64),
             driving: JoinSet::new(),
             hubs: HashMap::new(),
             begun: HashSet::new(),
@@ -179,34 +194,35 @@ impl Drive {
         }
         // One of each tenant in turn.
         while let Some(mut runs) = found.pop_front() {
-            let Some(held) = runs.pop_front() else { continue };
-            self.hold(held);
+            let Some(run) = runs.pop_front() else { continue };
+            self.hold(run);
             found.push_back(runs);
         }
         Ok(())
     }
 
-    fn runnable(&self, tenant: &Tenant) -> Result<VecDeque<Held>, StoreError> {
+    fn runnable(&self, tenant: &Tenant) -> Result<VecDeque<Found>, StoreError> {
         if let Some(store) = self.host.shared() {
-            let free = DRIVEN.saturating_sub(self.driving.len() + self.held.len());
+            let free = usize::try_from(self.places.left(tenant)).unwrap_or(DRIVEN);
             let offers = store.work(tenant, self.host.now(), free)?;
-            let held = |offer: Offer| Held { key: (tenant.clone(), offer.run.clone()), _offer: Some(offer) };
-            return Ok(offers.into_iter().map(held).collect());
+            let found = |offer: Offer| Found { key: (tenant.clone(), offer.run.clone()), offer: Some(offer) };
+            return Ok(offers.into_iter().map(found).collect());
         }
         let Some(lists) = self.host.runs() else { return Ok(VecDeque::new()) };
         let runs = lists.runnable(tenant, self.host.now(), DRIVEN + self.begun.len())?;
-        Ok(runs.into_iter().map(|run| Held { key: (tenant.clone(), run), _offer: None }).collect())
+        Ok(runs.into_iter().map(|run| Found { key: (tenant.clone(), run), offer: None }).collect())
     }
 
-    fn hold(&mut self, held: Held) {
-        if self.begun.contains(&held.key) {
+    fn hold(&mut self, Found { key, offer }: Found) {
+        if self.begun.contains(&key) {
             return;
         }
-        if self.driving.len() + self.held.len() < DRIVEN {
-            self.begun.insert(held.key.clone());
-            self.held.push_back(held);
-        } else {
-            self.more = true;
+        match self.places.try_take(&key.0, 1) {
+            Some(place) => {
+                self.begun.insert(key.clone());
+                self.held.push_back(Held { key, place, _offer: offer });
+            }
+            None => self.more = true,
         }
     }
 
@@ -222,14 +238,14 @@ impl Drive {
             let Some(mut runner) = self.runner(&held.key) else { continue };
             if runner.is_suspect() {
                 self.trial = Some(Trial::begin(held.key.clone(), &mut runner, &self.moved));
-                self.drive(held.key, runner);
+                self.drive(held.key, held.place, runner);
                 // The others are looked at again when this one has moved on.
                 self.held.extend(ready.into_iter().map(|(held, _)| held));
                 return;
             }
             ready.push((held, runner));
         }
-        ready.into_iter().for_each(|(held, runner)| self.drive(held.key, runner));
+        ready.into_iter().for_each(|(held, runner)| self.drive(held.key, held.place, runner));
     }
 
     fn runner(&mut self, key: &Key) -> Option<FlowRunner> {
@@ -250,27 +266,31 @@ impl Drive {
         }
     }
 
-    fn drive(&mut self, key: Key, runner: FlowRunner) {
+    fn drive(&mut self, key: Key, place: Place, runner: FlowRunner) {
         let hub = runner.hub();
         let Some(running) = self.attendant.attend(&key.0, runner) else { return };
         hub.start_session();
         let tenant = key.0.clone();
         self.hubs.insert(key, hub);
-        self.driving.spawn(async move { (tenant, running.await) });
+        self.driving.spawn(async move {
+            let result = running.await;
+            drop(place);
+            (tenant, result)
+        });
     }
 
     /// Takes a new run in: it begins now, or when others have ended.
     fn arrived(&mut self, arrival: Arrival) {
         let Arrival { tenant, runner, answer } = arrival;
         let key = (tenant, runner.run_id().clone());
-        let is_free = self.driving.len() + self.held.len() < DRIVEN && self.trial.is_none();
+        let first = self.trial.is_none() && !self.entrance.has_waiting(&key.0);
         let entered = if self.begun.contains(&key) {
             Entered::Driven
-        } else if is_free && !self.entrance.has_waiting() {
+        } else if let Some(place) = first.then(|| self.places.try_take(&key.0, 1)).flatten() {
             self.begun.insert(key.clone());
-            self.drive(key, runner);
+            self.drive(key, place, runner);
             Entered::Begun
-        } else if self.entrance.wait(key, WAITING) {
+        } else if self.entrance.wait(key) {
             Entered::Waits(Box::new(runner))
         } else {
             Entered::Full
@@ -310,7 +330,7 @@ impl Drive {
             self.stale = true;
         }
         // What has ended for good leaves nothing to look for.
-        self.stale |= !over || self.more || !self.held.is_empty() || self.entrance.has_waiting();
+        self.stale |= !over || self.more || !self.held.is_empty() || self.entrance.is_crowded();
         self.attendant.ended(&result);
     }
 }

@@ -2,9 +2,10 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use flowcell_contract::{Failure, code};
 use flowcell_engine::{PackError, Refusal};
 use flowcell_flow::{Diagnostic, Place, Severity, Source};
-use flowcell_runtime::{OpenError, server::OpenServerError, sqlite::OpenStoreError};
+use flowcell_runtime::{OpenError, ports::StoreError, server::OpenServerError, sqlite::OpenStoreError};
 
 /// Why a host could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,9 @@ pub enum Error {
     /// The shared store cannot be opened.
     #[error("cannot use the shared store: {0}")]
     Server(OpenServerError),
+    /// Nothing can be told to the operator's collector.
+    #[error("cannot tell a collector what happens")]
+    Telemetry(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// What leads outside cannot be set up.
     #[error("cannot set up connections to the outside: {0}")]
     Services(String),
@@ -86,9 +90,47 @@ pub enum StartError {
     /// Its file says that it refuses to run.
     #[error("the flow `{0}` is disabled: take `disabled: true` out of its file to run it")]
     Disabled(String),
+    /// The tenant has used up what it may have.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
     /// The store does not let it.
     #[error(transparent)]
     Open(#[from] OpenError),
+}
+
+/// Why a tenant may have no more.
+#[derive(Debug, thiserror::Error)]
+pub enum QuotaError {
+    /// There are too many runs.
+    #[error("the tenant has {0} runs that are not over, which is as many as it may have; cancel some, or wait")]
+    LiveRuns(u32),
+    /// It has used up what it may in a day.
+    #[error("the tenant has used up what it may in a day (`perDay.{what}`: {most}); it may go on tomorrow, by UTC")]
+    Day {
+        /// Of what, as the policy names it.
+        what: &'static str,
+        /// How much.
+        most: f64,
+        /// Seconds until the day is over.
+        seconds: u64,
+    },
+    /// Nobody knows what a turn of a model costs.
+    #[error(
+        "the operator limits what the tenant spends, and nobody knows what this model costs at most: its profile needs `prices` and `maxTokens`"
+    )]
+    NoPrice,
+    /// Nobody can say how much there is.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<QuotaError> for Failure {
+    fn from(error: QuotaError) -> Failure {
+        match error {
+            QuotaError::Store(error) => error.into(),
+            error => Failure::new(code::QUOTA_EXCEEDED, error.to_string()),
+        }
+    }
 }
 
 /// Why a flow does not take an input.

@@ -7,7 +7,7 @@ use flowcell_services::{
     egress::OriginGrants,
     files::{self, FileGrants},
     http, model,
-    secrets::{self, OperatorSecrets, SecretGrant},
+    secrets::{self, SecretGrant, Secrets},
 };
 
 use crate::{policy::Policy, tools};
@@ -18,7 +18,7 @@ pub(crate) const ALWAYS: [&str; 5] = ["log", "metrics", "state", "cache", "agent
 /// Who looks at grants: a tenant with secrets.
 pub(crate) struct Granting {
     pub(crate) tenant: Tenant,
-    pub(crate) secrets: OperatorSecrets,
+    pub(crate) secrets: Secrets,
     /// What the operator lets the tenant grant.
     pub(crate) policy: Arc<Policy>,
 }

@@ -35,9 +35,10 @@ use flowcell_services::{
     client::Client,
     egress::Egress,
     mcp::McpTools,
-    secrets::{self, OperatorSecrets},
+    secrets::{self, Secrets},
     webhook::{SigningKey, Webhook},
 };
+use zeroize::Zeroizing;
 
 pub use self::builder::HostBuilder;
 use self::{library::Library, watched::Watched};
@@ -47,10 +48,15 @@ use crate::{
     folder::{Folder, read_source},
     granted::{self, Granting},
     loaded::{CheckedFlow, LoadedFlow},
+    metrics::Metrics,
+    observed::{Observers, Watch},
     policy::Policy,
     projection::OfLabels,
     rehearsal::{Clock, Jumps, Rehearsal, Script, StandIn},
+    telemetry::Telemetry,
     tools::{self, Tools},
+    usage::{Usage, counted::CountedRunner},
+    vault::Vault,
 };
 
 /// Loads flows and runs them, for one tenant. Cheap to clone; clones share packs, state and cache.
@@ -72,6 +78,10 @@ struct Shared {
     blobs: Arc<dyn Blobs>,
     sessions: Arc<dyn Sessions>,
     registry: Arc<dyn Registry>,
+    metrics: Metrics,
+    telemetry: Option<Telemetry>,
+    observers: Observers,
+    usage: Usage,
     capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
     /// The tools of the operator's servers.
     mcp: McpTools,
@@ -81,8 +91,9 @@ struct Shared {
     /// The runs that other processes watch.
     watched: Watched,
     egress: Egress,
-    /// The secrets of the operator.
-    secrets: OperatorSecrets,
+    /// The secrets of tenants, those of the operator's file among them.
+    secrets: Secrets,
+    vault: Arc<Vault>,
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
     /// Its share of a store, if it is one of several processes.
@@ -168,6 +179,7 @@ impl Host {
             return Err(StartError::Disabled(flow.name().to_owned()));
         }
         flow.check_input(&options.input)?;
+        self.check_quota_for(options.session_id.as_ref())?;
         Ok(FlowRunner::new(self.pin(flow), self.world(flow.folder.clone()), options)?)
     }
 
@@ -203,6 +215,7 @@ impl Host {
     /// Prepares a new run that does again what another did: the same flow, as it was when that run began, with the same
     /// input. If a node of the flow itself is named, what does not come after it and succeeded is not run again.
     pub fn again(&self, run: &RunId, from: Option<NodeId>, options: RunOptions) -> Result<FlowRunner, StartError> {
+        self.check_quota_for(options.session_id.as_ref())?;
         Ok(FlowRunner::again(self.world(self.home()), run, from, options)?)
     }
 
@@ -307,9 +320,57 @@ impl Host {
         &*self.shared.sessions
     }
 
+    /// What tenants use up.
+    pub fn usage(&self) -> &Usage {
+        &self.shared.usage
+    }
+
+    /// Numbers about what this process does.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    /// Watches a run for those who count, trace and log, from its next event on.
+    pub fn watch(&self, runner: &mut FlowRunner) {
+        let watch = Watch::new(self.shared.observers.clone(), runner.run_id().clone(), runner.flow());
+        runner.attach(Arc::new(watch));
+    }
+
+    /// Sends what is watched to the operator's collector from now on, if there is one, on the runtime that this is called
+    /// on.
+    pub fn start_telemetry(&self) -> Result<(), Error> {
+        let started = self.shared.telemetry.as_ref().map_or(Ok(()), Telemetry::start);
+        started.map_err(|error| Error::Telemetry(error.into()))
+    }
+
+    /// Sends the collector what it has not got yet; it does not wait long for one that does not answer.
+    pub async fn stop_telemetry(&self) {
+        if let Some(telemetry) = &self.shared.telemetry {
+            telemetry.stop().await;
+        }
+    }
+
+    /// A run is begun for somebody else's trace, named by a `traceparent`.
+    pub(crate) fn link(&self, run: &RunId, traceparent: &str) {
+        if let Some(telemetry) = &self.shared.telemetry {
+            telemetry.link(&self.tenant, run, traceparent);
+        }
+    }
+
     /// What operators keep beside the runs.
     pub(crate) fn registry(&self) -> &dyn Registry {
         &*self.shared.registry
+    }
+
+    /// The secrets that the store keeps for tenants.
+    pub fn vault(&self) -> &Vault {
+        &self.shared.vault
+    }
+
+    /// A secret of the tenant's, for the host itself, such as a key that signs: what the store keeps, else what the operator's
+    /// file says for `local`. None if there is none of this name.
+    pub async fn secret(&self, name: &str) -> Result<Option<Zeroizing<String>>, Failure> {
+        self.shared.secrets.value(&self.tenant, name).await
     }
 
     /// A value of a flow's state.
@@ -348,11 +409,12 @@ impl Host {
     }
 
     fn world(&self, folder: Arc<Folder>) -> Arc<World> {
-        let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, .. } = &*self.shared;
+        let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, usage, .. } = &*self.shared;
+        let runner = CountedRunner { engine: engine.clone(), usage: usage.clone() };
         let capabilities = Arc::new(self.capabilities(&folder));
         Arc::new(World {
             tenant: self.tenant.clone(),
-            runner: Arc::new(engine.clone()),
+            runner: Arc::new(runner),
             flows: Arc::new(Library::new(self.clone(), folder)),
             journal: journal.clone(),
             timers: timers.clone(),
@@ -380,6 +442,11 @@ impl Host {
     /// A webhook at this URL, behind the host's guard.
     pub fn webhook(&self, url: &str, key: Option<SigningKey>) -> Result<Webhook, Failure> {
         Webhook::new(Client::new(self.shared.egress.clone()), url, key)
+    }
+
+    /// The key with which posts to a trigger of the tenant's are signed, by the name of the secret.
+    pub async fn signing_key(&self, name: &str) -> Result<SigningKey, Failure> {
+        self.shared.secrets.signing_key(&self.tenant, name).await
     }
 
     /// Waits until other processes that watch a run, which has ended, were told so; for a second at most.

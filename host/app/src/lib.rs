@@ -36,13 +36,16 @@
 //! | content | what a flow was checked from, for runs to pin |
 //! | folder | what a flow may read: files beneath its folder, and the flows beside it |
 //! | [`channels`] | front ends: files, webhooks and programs |
+//! | metrics | numbers about what a process does |
+//! | observed | what has happened in runs, for those who count and trace |
 //! | loaded | a checked flow, ready to run |
 //! | [`FlowService`] | flows run by their names, and the log of their steps |
 //! | [`library`] | a folder of flows with their versions |
 //! | [`control`] | what other processes ask of the owner of a store |
 //! | [`driving`] | driving every run that can move |
 //! | [`policy`] | what an operator lets a tenant do |
-//! | [`quota`] | whether there may be another run |
+//! | [`schedule`] | lines of cron in a time zone, as points in time |
+//! | `quota` | whether there may be another run |
 //! | [`shape`] | things as JSON |
 //! | projection | the rows of sessions, as they follow from facts |
 //! | rehearsal | runs with given results and virtual time |
@@ -50,14 +53,22 @@
 //! | [`sessions`] | what agentic flows go on with, run after run |
 //! | [`server`] | the HTTP server |
 //! | [`tenants`] | tenants of a server, their tokens, and the audit log |
+//! | [`usage`] | what tenants use up in a day |
+//! | [`audit`] | an entry of that log |
+//! | documents | what the registry keeps, as types |
+//! | [`vault`] | secrets of tenants, encrypted |
+//! | telemetry | traces and numbers for a collector |
+//! | [`triggers`] | flows that start by themselves |
 //! | error | what can go wrong before a run |
 
 pub mod agentic;
+pub mod audit;
 mod catalog;
 pub mod channels;
 mod content;
 #[cfg(unix)]
 pub mod control;
+mod documents;
 pub mod driving;
 mod error;
 mod flows;
@@ -66,25 +77,32 @@ mod granted;
 mod host;
 pub mod library;
 mod loaded;
+mod metrics;
+mod observed;
 pub mod policy;
 mod projection;
-pub mod quota;
+mod quota;
 mod rehearsal;
+pub mod schedule;
 #[cfg(unix)]
 pub mod server;
 pub mod sessions;
 pub mod shape;
+mod telemetry;
 #[cfg(unix)]
 pub mod tenants;
 mod tools;
+pub mod triggers;
+pub mod usage;
+pub mod vault;
 
 #[cfg(unix)]
 pub use control::AskError;
-pub use error::{Error, InputError, LoadError, StartError};
+pub use error::{Error, InputError, LoadError, QuotaError, StartError};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId};
 pub use flowcell_engine::{Inspection, Limits, Refusal, inspect};
-pub use flowcell_flow::schema::agentic as agentic_schema;
+pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, schema, similar};
 pub use flowcell_runtime::{
     Channel, Event, FlowRunner, Hub, HubError, LiveEvent, OpenError, PolicyOverride, Request, RunError, RunOptions,

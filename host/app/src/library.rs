@@ -14,10 +14,12 @@ mod files;
 
 use std::{
     collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use flowcell_contract::Tenant;
 use flowcell_flow::{Source, Start, about};
 
 pub use self::error::LibraryError;
@@ -30,6 +32,8 @@ use crate::{
 
 /// Older versions of a flow that are kept; of more the oldest go.
 pub const OLDER_VERSIONS: usize = 1_000;
+/// The folder in that of the flows in which other tenants have theirs.
+const TENANTS: &str = ".tenants";
 /// Bytes of a flow's text.
 pub const FLOW_BYTES: usize = 4 * 1024 * 1024;
 
@@ -77,6 +81,14 @@ impl FlowLibrary {
         FlowLibrary { folder: folder.into() }
     }
 
+    /// The flows of a tenant in the folder of a server: those of `local` are in it, those of others in `.tenants` below it.
+    pub fn of_tenant(folder: &Path, tenant: &Tenant) -> FlowLibrary {
+        match *tenant == Tenant::local() {
+            true => FlowLibrary::open(folder),
+            false => FlowLibrary::open(folder.join(TENANTS).join(tenant.as_str()).join("flows")),
+        }
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -93,6 +105,20 @@ impl FlowLibrary {
             entries.push(FlowEntry { name, version: present.version, description: about(&source).description });
         }
         Ok(entries)
+    }
+
+    /// The names of all flows, in order.
+    pub fn names(&self) -> Result<Vec<String>, LibraryError> {
+        let Some(files) = self.files()? else { return Ok(Vec::new()) };
+        Ok(self.io(files.names())?.into_iter().collect())
+    }
+
+    /// Something that changes when a flow is added, changed or removed, for those who look whether there is news.
+    pub fn stamp(&self) -> Result<u64, LibraryError> {
+        let Some(files) = self.files()? else { return Ok(0) };
+        let mut hasher = DefaultHasher::new();
+        self.io(files.times())?.hash(&mut hasher);
+        Ok(hasher.finish())
     }
 
     /// A version of a flow, or its newest one.

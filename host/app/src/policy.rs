@@ -3,7 +3,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use flowcell_contract::Json;
+use flowcell_contract::{Json, Tenant};
+use flowcell_runtime::ports::{Registry, StoreError};
 use flowcell_services::pattern;
 use serde::{Deserialize, Serialize};
 
@@ -21,9 +22,55 @@ pub struct Policy {
     /// Runs that are neither over nor below another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_live_runs: Option<u32>,
+    /// Attempts at a time, those that wait for a call included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrency: Option<u64>,
+    /// Memory that its attempts have at a time, in MiB, beyond the first 4 MiB of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_memory_mib: Option<u64>,
+    /// What it may use up in a day.
+    #[serde(default, skip_serializing_if = "PerDay::is_unlimited")]
+    pub per_day: PerDay,
 }
 
+/// What a tenant may use up in a day of UTC. What is left out is not limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PerDay {
+    /// Milliseconds that its attempts compute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_ms: Option<u64>,
+    /// Events of its runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+    /// What the store gets of its runs, in MiB: events, and files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_mib: Option<u64>,
+    /// What models cost, in USD. Models whose prices are not known are not asked then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_usd: Option<f64>,
+}
+
+impl PerDay {
+    pub(crate) fn is_unlimited(&self) -> bool {
+        *self == PerDay::default()
+    }
+}
+
+/// In whose name policies are registered: of the operators, who are no tenant.
+pub(crate) const OPERATORS: &str = "";
+/// The kind of policies.
+pub(crate) const POLICY: &str = "policy";
+
 impl Policy {
+    /// What is registered of a tenant.
+    pub(crate) fn of(registry: &dyn Registry, tenant: &Tenant) -> Result<Policy, StoreError> {
+        let found = registry.registered(&Tenant::from(OPERATORS), POLICY, tenant.as_str())?;
+        let Some(found) = found else { return Ok(Policy::default()) };
+        let damaged = |error| StoreError(format!("the policy of the tenant `{tenant}` is damaged: {error}").into());
+        serde_json::from_str(&found.value.to_text()).map_err(damaged)
+    }
+
     /// What is wrong about an item of a grant.
     pub(crate) fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
         let Some(grants) = &self.grants else { return Ok(()) };

@@ -1,29 +1,24 @@
 //! Whether there may be another run.
 
-use flowcell_runtime::{ports::StoreError, rows::Filter};
+use flowcell_contract::RunId;
 
-use crate::Host;
-
-/// Why a run does not begin.
-#[derive(Debug, thiserror::Error)]
-pub enum QuotaError {
-    /// There are too many.
-    #[error("the tenant has {0} runs that are not over, which is as many as it may have; cancel some, or wait")]
-    LiveRuns(u32),
-    /// Nobody can say how many there are.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
+use crate::{Host, error::QuotaError};
 
 impl Host {
     /// Whether there may be another run.
     pub fn check_quota(&self) -> Result<(), QuotaError> {
+        self.usage().check(self.tenant(), &self.policy().per_day)?;
         let (Some(most), Some(runs)) = (self.policy().max_live_runs, self.runs()) else { return Ok(()) };
-        let mut live = 0;
-        for status in ["active", "parked", "needs_attention"] {
-            let filter = Filter { status: Some(status.into()), limit: most as usize, ..Filter::default() };
-            live += runs.runs(self.tenant(), &filter)?.len();
+        let live = runs.live(self.tenant(), u64::from(most))?;
+        if live >= u64::from(most) { Err(QuotaError::LiveRuns(most)) } else { Ok(()) }
+    }
+
+    /// Whether a run may begin, or go on: one that is there already may.
+    pub(crate) fn check_quota_for(&self, run: Option<&RunId>) -> Result<(), QuotaError> {
+        match run {
+            // Only whoever is over a limit has to be asked whether the run is new.
+            Some(run) => self.check_quota().or_else(|error| if self.knows(run)? { Ok(()) } else { Err(error) }),
+            None => self.check_quota(),
         }
-        if live >= most as usize { Err(QuotaError::LiveRuns(most)) } else { Ok(()) }
     }
 }

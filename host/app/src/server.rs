@@ -11,9 +11,12 @@
 //! | connection | how many connections, how long each may stay silent |
 //! | app | what requests share |
 //! | intake, fault | what requests bring, and the one shape of failures |
-//! | health, catalog, flows, library, runs, start, steer, events, socket | the routes |
+//! | health, catalog, flows, library, runs, secrets, start, steer, events, socket | the routes |
 //! | live | events told once to many |
+//! | [`mcp`] | flows as tools of agents, over HTTP and over pipes |
 //! | [`spec6`] | flows by their names, as SPEC6 has them |
+//! | triggers, hooks, owners | flows that start by themselves: seen and changed, posted to, and whose they are |
+//! | metrics | numbers about the server, and its log |
 //! | tree, waiting | a run as a tree, and what it waits for |
 //! | document | OpenAPI |
 
@@ -22,37 +25,56 @@ mod catalog;
 mod connection;
 mod document;
 mod events;
+mod failures;
 mod fault;
 mod flows;
 mod guard;
 mod health;
+mod hooks;
 pub mod identity;
 mod intake;
 mod library;
 mod live;
+pub mod mcp;
+mod metrics;
+mod owners;
 pub mod route;
 mod runs;
+mod secrets;
 mod socket;
 pub mod spec6;
 mod start;
 mod steer;
 mod tree;
+mod triggers;
+mod usage;
 mod waiting;
 
-use std::{future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap,
+    future::Future,
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use axum::{Router, extract::DefaultBodyLimit, http::StatusCode, middleware, response::IntoResponse};
 use flowcell_contract::Tenant;
-use flowcell_runtime::{FlowRunner, RunResult, World, ports::StoreError};
+use flowcell_runtime::{FlowRunner, RunResult, RunStatus, World, ports::StoreError};
 use futures_util::future::BoxFuture;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinSet};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use self::connection::Limits;
-use self::{app::App, fault::Fault, guard::Names, identity::Identify, intake::BODY_BYTES, live::Audiences};
+use self::{
+    app::App, fault::Fault, guard::Names, identity::Identify, intake::BODY_BYTES, live::Audiences, owners::Households,
+};
 use crate::{
-    Host, StartError,
+    Error, Host, StartError,
     driving::{Attendant, Drive},
+    triggers::{Triggers, ends::Ended},
+    usage::{SETTLES, Usage},
 };
 
 /// How a server is set up.
@@ -83,6 +105,9 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
+    /// The operator's collector cannot be told anything.
+    #[error(transparent)]
+    Telemetry(#[from] Error),
     /// Messages of other processes cannot be taken in.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -96,8 +121,6 @@ pub struct Server {
     limits: Limits,
     app: Arc<App>,
     drive: Drive,
-    /// Takes in what other processes ask, one for each tenant.
-    _worlds: Vec<Arc<World>>,
 }
 
 impl Server {
@@ -107,17 +130,29 @@ impl Server {
         if !listen.ip().is_loopback() && !identity.asks_for_tokens() {
             return Err(ServeError::Unguarded(listen));
         }
+        if identity.asks_for_tokens() {
+            host.usage().begin();
+        }
         let cannot = |source| ServeError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
+        host.start_telemetry()?;
         let audiences = Arc::<Audiences>::default();
-        let worlds = identity.tenants().into_iter().map(|tenant| host.of(tenant).serve()).collect::<Result<_, _>>()?;
-        let attendant = Driven { identity: identity.clone(), audiences: audiences.clone() };
-        let drive = Drive::new(host.clone(), Arc::new(attendant));
-        let app = Arc::new(App::new(host, identity, flows, drive.entrance(), drive.moved(), audiences));
+        let households = Arc::new(Households::new(host.clone(), identity, flows));
+        let triggers = Arc::new(Triggers::new(households.clone()));
+        triggers.open().await;
+        let attendant = Driven {
+            households: households.clone(),
+            audiences: audiences.clone(),
+            triggers: triggers.clone(),
+            worlds: Mutex::default(),
+        };
+        attendant.listen_for(&households.identity.tenants())?;
+        let drive = Drive::told_by(host, Arc::new(attendant), households.moved.clone());
+        let app = Arc::new(App::new(households, triggers, drive.entrance(), audiences, &limits));
         let names = Names::new(address.port(), address.ip().is_loopback(), &names);
         let router = router(&app, names);
-        Ok(Server { listener, address, router, limits, app, drive, _worlds: worlds })
+        Ok(Server { listener, address, router, limits, app, drive })
     }
 
     /// Where it listens.
@@ -135,7 +170,11 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
         let Server { listener, router, limits, app, mut drive, .. } = self;
         let ends = app.ends.subscribe();
+        let mut settling = JoinSet::new();
+        settling.spawn(settle(app.host.usage().clone()));
         let serving = tokio::spawn(connection::serve(listener, router, limits, ends));
+        let triggers = app.triggers.clone();
+        let starting = tokio::spawn(async move { triggers.attend().await });
         let driven = {
             let mut stop = std::pin::pin!(stop);
             loop {
@@ -149,39 +188,90 @@ impl Server {
             }
         };
         app.drain();
+        // What it was about to start is found again.
+        starting.abort();
         drive.stop().await;
         app.ends.send_replace(true);
         // A server that broke has nothing more to end.
         let _ = serving.await;
-        driven
+        settling.shutdown().await;
+        app.host.stop_telemetry().await;
+        driven.and(app.host.usage().settle())
+    }
+}
+
+/// Keeps what tenants use up, from time to time.
+async fn settle(usage: Usage) {
+    loop {
+        tokio::time::sleep(SETTLES).await;
+        let usage = usage.clone();
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || usage.settle()).await {
+            tracing::warn!("what tenants use up cannot be kept: {error}");
+        }
     }
 }
 
 fn router(app: &Arc<App>, names: Names) -> Router {
     let (router, document) = route::router(app);
     app.document.set(&document);
-    router.layer(DefaultBodyLimit::max(BODY_BYTES)).layer(middleware::from_fn_with_state(names, guard::guard)).layer(
-        CatchPanicLayer::custom(|_| {
-            Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server broke at this request")
-                .into_response()
-        }),
-    )
+    let guard = middleware::from_fn_with_state(names, guard::guard);
+    let router = router.layer(DefaultBodyLimit::max(BODY_BYTES)).layer(guard).layer(CatchPanicLayer::custom(|_| {
+        Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server broke at this request").into_response()
+    }));
+    router.layer(middleware::from_fn_with_state(app.clone(), metrics::measure))
 }
 
 /// Lets those who watch runs hear them.
 struct Driven {
-    identity: Arc<dyn Identify>,
+    households: Arc<Households>,
     audiences: Arc<Audiences>,
+    triggers: Arc<Triggers>,
+    /// Take in what other processes ask, one for each tenant.
+    worlds: Mutex<HashMap<Tenant, Arc<World>>>,
+}
+
+impl Driven {
+    /// Takes in what other processes ask of the runs of these tenants, from now on.
+    fn listen_for(&self, tenants: &[Tenant]) -> Result<(), StartError> {
+        // A panic while the lock was held cannot have left the map half changed.
+        let mut worlds = self.worlds.lock().unwrap_or_else(PoisonError::into_inner);
+        for tenant in tenants {
+            if !worlds.contains_key(tenant) {
+                worlds.insert(tenant.clone(), self.households.host.of(tenant.clone()).serve()?);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Attendant for Driven {
     fn tenants(&self) -> Vec<Tenant> {
-        self.identity.tenants()
+        let tenants = self.households.identity.tenants();
+        if let Err(error) = self.listen_for(&tenants) {
+            tracing::warn!("what other processes ask cannot be taken in: {error}");
+        }
+        tenants
     }
 
     fn attend(&self, tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
         self.audiences.attend(tenant, &mut runner);
-        Some(Box::pin(runner.run()))
+        self.households.host.watch(&mut runner);
+        let driven = self.households.host.metrics().drives();
+        let (triggers, tenant, host) = (self.triggers.clone(), tenant.clone(), self.households.host.clone());
+        Some(Box::pin(async move {
+            let result = runner.run().await;
+            drop(driven);
+            // It is told once it is durable.
+            let status = match result.status {
+                RunStatus::Succeeded => "succeeded",
+                RunStatus::Failed => "failed",
+                RunStatus::Cancelled => "cancelled",
+                _ => return result,
+            };
+            let (run, flow) = (result.run_id.clone(), result.flow.to_string());
+            triggers.tell(&tenant, Ended { run, flow, status: status.to_owned(), at: host.now() });
+            result
+        }))
     }
 
     fn refused(&self, error: StartError) {

@@ -14,24 +14,31 @@ pub mod operation;
 pub mod policy;
 pub mod token;
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use flowcell_contract::{Json, Tenant};
-use flowcell_runtime::ports::{Registered, Registry, StoreError};
+use flowcell_contract::Tenant;
+use flowcell_runtime::ports::{Registry, StoreError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     Host,
+    documents::{DocumentError, Documents},
+    policy::{OPERATORS, Policy},
     server::identity::{Caller, Identify, Refused},
+    triggers::operation::TriggerError,
+    vault::{Vault, VaultError},
 };
 use audit::{Act, Outcome};
 use token::Token;
 
-/// In whose name operators act. No tenant has this name.
-const OPERATORS: &str = "";
+/// What audit logs call operators.
+const OPERATOR: &str = "operator";
 const TENANT: &str = "tenant";
 const TOKEN: &str = "token";
-/// Tenants, and tokens of a tenant, that are read at a time.
+/// Entries of an audit log that are read at a time.
 const PAGE: usize = 500;
 /// Characters of a tenant's name.
 const MAX_NAME: usize = 64;
@@ -60,6 +67,12 @@ pub enum TenantError {
     /// What is registered is not as it was written.
     #[error("what is registered of `{0}` is damaged: {1}")]
     Damaged(String, String),
+    /// Something about secrets.
+    #[error(transparent)]
+    Secret(#[from] VaultError),
+    /// Something about a trigger was not done.
+    #[error(transparent)]
+    Trigger(#[from] TriggerError),
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -76,7 +89,44 @@ impl TenantError {
             TenantError::UnknownScope(..) => "unknown_scope",
             TenantError::Changed(_) => "conflict",
             TenantError::Damaged(..) => "damaged",
+            TenantError::Secret(error) => error.code(),
+            TenantError::Trigger(error) => error.code(),
             TenantError::Store(_) => "store_unavailable",
+        }
+    }
+}
+
+/// Milliseconds between two entries of an audit log about the same token that opened nothing.
+const REFUSALS: u64 = 60_000;
+/// Tokens of which it is remembered when they opened nothing.
+const REFUSED: usize = 1_000;
+
+/// When a token that opened nothing was noted last.
+#[derive(Default)]
+struct Refusals(Mutex<HashMap<Box<str>, u64>>);
+
+impl Refusals {
+    fn is_due(&self, token: &str, now: u64) -> bool {
+        // A panic while the lock was held cannot have left the map half changed.
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.get(token).is_some_and(|last| now < last + REFUSALS) {
+            return false;
+        }
+        noted.retain(|_, last| now < *last + REFUSALS);
+        let fits = noted.len() < REFUSED;
+        if fits {
+            noted.insert(token.into(), now);
+        }
+        fits
+    }
+}
+
+impl From<DocumentError> for TenantError {
+    fn from(error: DocumentError) -> TenantError {
+        match error {
+            DocumentError::Damaged(what, why) => TenantError::Damaged(what, why),
+            DocumentError::Changed(what) => TenantError::Changed(what),
+            DocumentError::Store(error) => TenantError::Store(error),
         }
     }
 }
@@ -103,14 +153,18 @@ pub struct TenantRow {
     pub disabled: bool,
 }
 
-/// The tenants of a store.
+/// The tenants of a store. Clones remember the same.
 #[derive(Clone)]
-pub struct Tenants(Host);
+pub struct Tenants {
+    /// In the name of the operators.
+    host: Host,
+    refusals: Arc<Refusals>,
+}
 
 impl Tenants {
     /// Those in the store of a host.
     pub fn of(host: &Host) -> Tenants {
-        Tenants(host.of(Tenant::from(OPERATORS)))
+        Tenants { host: host.of(Tenant::from(OPERATORS)), refusals: Arc::default() }
     }
 
     /// Makes a tenant.
@@ -119,7 +173,7 @@ impl Tenants {
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
             return Err(TenantError::Name(name.to_owned()));
         }
-        let tenant = OfTenant { created: self.0.now(), disabled: false };
+        let tenant = OfTenant { created: self.host.now(), disabled: false };
         if !self.put(TENANT, name, Some(&tenant), 0)? {
             return Err(TenantError::Taken(name.to_owned()));
         }
@@ -147,36 +201,69 @@ impl Tenants {
         self.get(TENANT, name)?.ok_or_else(|| TenantError::Unknown(name.to_owned()))
     }
 
-    /// Notes what was done in the name of a tenant.
+    /// Notes that a token opened nothing, once a minute at most: whoever guesses is not to fill the log.
+    fn refused(&self, tenant: &str, token: &str) -> Refused {
+        if self.refusals.is_due(token, self.host.now()) {
+            let noted = self.note(tenant, "token.refused", token, Outcome::Refused);
+            noted.unwrap_or_else(|error| tracing::warn!("a refusal is not in the audit log: {error}"));
+        }
+        Refused::Unknown
+    }
+
+    /// A tenant that there is: `local` always is.
+    fn known(&self, name: &str) -> Result<Tenant, TenantError> {
+        let tenant = Tenant::from(name);
+        if tenant != Tenant::local() {
+            self.tenant(name)?;
+        }
+        Ok(tenant)
+    }
+
+    /// All who may have secrets.
+    fn owners(&self) -> Result<Vec<Tenant>, TenantError> {
+        let others = self.list()?.into_iter().map(|row| Tenant::from(row.name)).filter(|name| *name != Tenant::local());
+        Ok(std::iter::once(Tenant::local()).chain(others).collect())
+    }
+
+    fn vault(&self) -> &Vault {
+        self.host.vault()
+    }
+
+    /// Notes what operators have done in the name of a tenant.
     fn note(&self, tenant: &str, action: &str, subject: &str, outcome: Outcome) -> Result<(), TenantError> {
-        let act = Act { actor: "operator".into(), action: action.into(), subject: subject.into(), outcome };
-        audit::append(self.registry(), &Tenant::from(tenant), self.0.now(), &act)
+        self.note_by(OPERATOR, tenant, action, subject, outcome)
+    }
+
+    fn note_by(
+        &self,
+        actor: &str,
+        tenant: &str,
+        action: &str,
+        subject: &str,
+        outcome: Outcome,
+    ) -> Result<(), TenantError> {
+        let act = Act { actor: actor.into(), action: action.into(), subject: subject.into(), outcome };
+        Ok(crate::audit::append(self.registry(), &Tenant::from(tenant), self.host.now(), &act)?)
     }
 
     fn registry(&self) -> &dyn Registry {
-        self.0.registry()
+        self.host.registry()
+    }
+
+    fn documents(&self) -> Documents<'_> {
+        Documents { registry: self.registry(), tenant: self.host.tenant() }
     }
 
     fn get<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<(T, u64)>, TenantError> {
-        let found = self.registry().registered(self.0.tenant(), kind, key)?;
-        found.map(|found| Ok((read(&found)?, found.version))).transpose()
+        Ok(self.documents().get(kind, key)?)
     }
 
     fn all<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<(String, T)>, TenantError> {
-        let (mut all, mut after) = (Vec::new(), String::new());
-        loop {
-            let page = self.registry().registered_after(self.0.tenant(), kind, &after, PAGE)?;
-            let Some(last) = page.last() else { return Ok(all) };
-            after = last.key.clone();
-            for found in page {
-                all.push((found.key.clone(), read(&found)?));
-            }
-        }
+        Ok(self.documents().all(kind)?)
     }
 
     fn put<T: Serialize>(&self, kind: &str, key: &str, value: Option<&T>, seen: u64) -> Result<bool, TenantError> {
-        let json = value.map(|value| to_json(key, value)).transpose()?;
-        Ok(self.registry().register(self.0.tenant(), kind, key, json.as_ref(), seen)?)
+        Ok(self.documents().put(kind, key, value, seen)?)
     }
 }
 
@@ -186,35 +273,36 @@ impl Identify for Tenants {
         let shown = bearer.ok_or(Refused::Missing)?;
         let (id, secret) = token::parts(shown).ok_or(Refused::Unknown)?;
         let known: Option<(Token, u64)> = self.get(TOKEN, id).map_err(|_| Refused::Unavailable)?;
-        let Some((known, _)) = known.filter(|(known, _)| known.opens(secret, self.0.now())) else {
-            return Err(Refused::Unknown);
+        let Some((known, _)) = known else {
+            return Err(self.refused(OPERATORS, "unknown"));
         };
+        if !known.opens(secret, self.host.now()) {
+            return Err(self.refused(&known.tenant, id));
+        }
         let (tenant, _) = self.tenant(&known.tenant).map_err(|error| match error {
             TenantError::Unknown(_) => Refused::Unknown,
             _ => Refused::Unavailable,
         })?;
         if tenant.disabled {
-            return Err(Refused::Unknown);
+            return Err(self.refused(&known.tenant, id));
         }
-        Ok(Caller { tenant: known.tenant.as_str().into(), scopes: known.scopes(), token: Some(Arc::from(id)) })
+        let tenant = Tenant::from(known.tenant.as_str());
+        let policy = Policy::of(self.registry(), &tenant).map_err(|_| Refused::Unavailable)?;
+        let token = Some(Arc::from(id));
+        Ok(Caller { tenant, scopes: known.scopes(), token, policy: Arc::new(policy) })
     }
 
-    fn host(&self, _: &Host, tenant: &Tenant) -> Result<Host, Refused> {
-        Tenants::host(self, tenant).map_err(|_| Refused::Unavailable)
+    fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), Refused> {
+        let actor = caller.token.as_deref().unwrap_or(OPERATOR);
+        self.note_by(actor, caller.tenant.as_str(), action, subject, Outcome::Done).map_err(|_| Refused::Unavailable)
+    }
+
+    fn policy(&self, tenant: &Tenant) -> Result<Policy, Refused> {
+        Policy::of(self.registry(), tenant).map_err(|_| Refused::Unavailable)
     }
 
     fn tenants(&self) -> Vec<Tenant> {
         let rows = self.list().unwrap_or_default();
         rows.into_iter().filter(|row| !row.disabled).map(|row| Tenant::from(row.name)).collect()
     }
-}
-
-fn read<T: DeserializeOwned>(found: &Registered) -> Result<T, TenantError> {
-    let damaged = |error: serde_json::Error| TenantError::Damaged(found.key.clone(), error.to_string());
-    serde_json::from_str(&found.value.to_text()).map_err(damaged)
-}
-
-fn to_json<T: Serialize>(key: &str, value: &T) -> Result<Json, TenantError> {
-    let text = serde_json::to_string(value).map_err(|error| TenantError::Damaged(key.to_owned(), error.to_string()))?;
-    Json::parse(&text).map_err(|error| TenantError::Damaged(key.to_owned(), error.to_string()))
 }

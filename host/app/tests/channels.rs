@@ -7,6 +7,9 @@
 mod kit;
 #[path = "channels/receiver.rs"]
 mod receiver;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "outside/server.rs"]
+mod server;
 #[path = "channels/voice.rs"]
 mod voice;
 

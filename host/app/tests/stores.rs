@@ -84,6 +84,53 @@ fn runs_on(dialect: Dialect) {
     assert_eq!(checked["damage"], serde_json::json!([]), "{checked}");
 }
 
+/// Secrets of a folder go to a server and are encrypted there under another key.
+fn secrets_on(dialect: Dialect) {
+    let Some(server) = servers::server(dialect) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let key = |digit: &str| digit.repeat(64);
+    let secret = |arguments: &[&str]| {
+        let mut command = flowcell(folder);
+        command.arg("secret").args(arguments).env("VALUE", "hunter2-hunter2").env("ONE", key("1")).env("TWO", key("2"));
+        command.output().unwrap()
+    };
+    let url = server.url(&server.database());
+    good(folder, &["store", "migrate", "--store", &url]);
+    let refused = secret(&["set", "a", "--from-env", "VALUE", "--store", &url]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("secrets of a shared store need a key"), "{}", told(&refused));
+    for name in ["a", "A"] {
+        let set = secret(&["set", name, "--from-env", "VALUE", "--store", &url, "--secret-key", "env:ONE"]);
+        assert!(set.status.success(), "{}", told(&set));
+    }
+    let rotate =
+        |from: &str| secret(&["rotate-key", "--store", &url, "--secret-key", from, "--new-secret-key", "env:TWO"]);
+    let wrong = rotate("env:TWO");
+    assert!(told(&wrong).contains("it is encrypted under the key"), "{}", told(&wrong));
+    let rotated = rotate("env:ONE");
+    assert_eq!(json(&said(&rotated))["secrets"], 2, "{}", told(&rotated));
+    // A copy has the secrets, and not their key.
+    good(folder, &["store", "copy", &url, "copied"]);
+    let listed = |more: &[&str]| json(&said(&secret(&[&["list"], more].concat())));
+    assert_eq!(listed(&["--state", "copied"]), listed(&["--store", &url]));
+    assert!(!folder.join("copied/secret.key").exists());
+    let unread = secret(&["rotate-key", "--state", "copied"]);
+    assert!(told(&unread).contains("it is encrypted under the key"), "{}", told(&unread));
+    let read = secret(&["rotate-key", "--state", "copied", "--secret-key", "env:TWO", "--new-secret-key", "env:ONE"]);
+    assert_eq!(json(&said(&read))["secrets"], 2, "{}", told(&read));
+}
+
+#[test]
+fn secrets_on_mariadb() {
+    secrets_on(Dialect::MySql);
+}
+
+#[test]
+fn secrets_on_postgres() {
+    secrets_on(Dialect::Postgres);
+}
+
 /// Events of a run in a store that is a folder.
 fn kept(folder: &Path, state: &str, run: &str) -> Vec<Value> {
     let told = good(folder, &["runs", "events", run, "--state", state]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use flowcell::{
-    FlowRunner, RunResult, StartError,
+    FlowRunner, Host, RunResult, StartError,
     contract::Tenant,
     driving::{Attendant, Drive},
 };
@@ -20,8 +20,11 @@ use super::{
         screen::Screen,
     },
     runs::{block_on, durable, listen, unreadable},
+    secret::warn_if_exposed,
+    watch::WatchArgs,
 };
 use crate::{
+    log::LogFormat,
     problem::{Exit, Problem},
     terminal::{Terminal, inert},
 };
@@ -35,18 +38,30 @@ pub(crate) struct DriveArgs {
     #[command(flatten)]
     channels: ChannelArgs,
     #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     packs: PackArgs,
 }
 
+impl DriveArgs {
+    pub(super) fn log_format(&self) -> Option<LogFormat> {
+        self.watch.log_format()
+    }
+}
+
 pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let place = durable(&args.store)?;
-    let host = args.packs.host_with(&args.store)?;
+    let host = args.packs.watched_host(&args.store, &args.watch)?;
+    warn_if_exposed(&args.store, terminal)?;
     let screen = Arc::new(Screen::new(terminal, true));
     let channels = Arc::new(args.channels.open(&host, run::notices(&screen))?);
     let console = args.channels.shows_console().then_some(screen);
-    let mut drive = Drive::new(host.clone(), Arc::new(Watcher { terminal, channels: channels.clone(), console }));
+    let mut drive = Drive::new(
+        host.clone(),
+        Arc::new(Watcher { host: host.clone(), terminal, channels: channels.clone(), console }),
+    );
     let said = match place {
         Place::Folder(folder) => {
             let moved = drive.moved();
@@ -58,30 +73,39 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Prob
     let _serving = host.serve()?;
     terminal.say(&terminal.paint().faint(&said));
     let outcome = block_on(async {
-        let mut signals =
-            Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
-        loop {
-            drive.refresh().map_err(|error| unreadable(&error))?;
-            if args.once && drive.is_idle() {
-                return Ok(Exit::Good);
-            }
-            tokio::select! {
-                () = drive.wait() => {}
-                Some(_) = signals.next() => break,
-            }
-        }
-        terminal.say(&terminal.paint().faint("stopping; a second signal quits at once"));
-        tokio::select! {
-            () = drive.stop() => Ok(Exit::Good),
-            Some(signal) = signals.next() => Ok(Signal::exit(signal)),
-        }
+        host.start_telemetry()?;
+        let outcome = driven(args, &mut drive, terminal).await;
+        host.stop_telemetry().await;
+        outcome
     })?;
     channels.close();
     outcome
 }
 
+/// Drives until nothing can move, or a signal comes; a second signal waits for nothing.
+async fn driven(args: &DriveArgs, drive: &mut Drive, terminal: Terminal) -> Result<Exit, Problem> {
+    let mut signals =
+        Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
+    loop {
+        drive.refresh().map_err(|error| unreadable(&error))?;
+        if args.once && drive.is_idle() {
+            return Ok(Exit::Good);
+        }
+        tokio::select! {
+            () = drive.wait() => {}
+            Some(_) = signals.next() => break,
+        }
+    }
+    terminal.say(&terminal.paint().faint("stopping; a second signal quits at once"));
+    tokio::select! {
+        () = drive.stop() => Ok(Exit::Good),
+        Some(signal) = signals.next() => Ok(Signal::exit(signal)),
+    }
+}
+
 /// Shows the runs that are driven.
 struct Watcher {
+    host: Host,
     terminal: Terminal,
     channels: Arc<Channels>,
     /// Where progress is shown, if it is.
@@ -90,6 +114,7 @@ struct Watcher {
 
 impl Attendant for Watcher {
     fn attend(&self, _tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
+        self.host.watch(&mut runner);
         if let Some(screen) = &self.console {
             runner.attach(Arc::new(Progress::new(screen.clone(), runner.flow())));
         }

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueHint};
 use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, RunId};
 
 use super::{
-    PackArgs, Place, StoreArgs,
+    BesideArgs, PackArgs, Place, StoreArgs,
     channels::ChannelArgs,
     run::{self, RunArgs, inputs},
 };
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Subcommand)]
 pub(crate) enum FlowsCommand {
     /// Add a flow under the name that its text gives it
-    Create(CreateArgs),
+    Create(Box<CreateArgs>),
     /// List the flows
     List(ListArgs),
     /// Print a flow
@@ -55,6 +55,8 @@ pub(crate) struct CreateArgs {
     folder: Folder,
     #[command(flatten)]
     packs: PackArgs,
+    #[command(flatten)]
+    beside: BesideArgs,
 }
 
 /// Arguments of `flowcell flows list`.
@@ -136,7 +138,7 @@ fn object(text: &str) -> Result<Json, String> {
 }
 
 /// What the command line says, or the environment in its place: `RUN_FLOW` names a flow that is run.
-pub(crate) fn arguments() -> Vec<std::ffi::OsString> {
+pub(super) fn arguments() -> Vec<std::ffi::OsString> {
     let given: Vec<_> = std::env::args_os().collect();
     match (given.as_slice(), std::env::var_os("RUN_FLOW").filter(|name| !name.is_empty())) {
         ([program], Some(name)) => {
@@ -168,7 +170,7 @@ fn library(folder: &Folder) -> flowcell::FlowLibrary {
 fn create(args: &CreateArgs) -> Result<Exit, Problem> {
     let text = read(&args.file)
         .map_err(|error| Problem::wrong(format!("cannot read {}", args.file.display())).because(&error))?;
-    let created = FlowService::open(args.packs.host()?, &args.folder.flows).create_flow(&text)?;
+    let created = FlowService::open(args.packs.checking_host(&args.beside)?, &args.folder.flows).create_flow(&text)?;
     put_line(&created.file.display().to_string())?;
     Ok(Exit::Good)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 use flowcell::draw;
 
-use super::PackArgs;
+use super::{BesideArgs, PackArgs};
 use crate::{
     output::put,
     problem::{Exit, Problem},
@@ -22,6 +22,8 @@ pub(crate) struct GraphArgs {
     format: Format,
     #[command(flatten)]
     packs: PackArgs,
+    #[command(flatten)]
+    beside: BesideArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -37,7 +39,7 @@ enum Format {
 }
 
 pub(super) fn execute(args: &GraphArgs) -> Result<Exit, Problem> {
-    let flow = args.packs.host()?.load_flow(&args.flow)?;
+    let flow = args.packs.checking_host(&args.beside)?.load_flow(&args.flow)?;
     let format = match args.format {
         Format::Mermaid => draw::Format::Mermaid,
         Format::Dot => draw::Format::Dot,

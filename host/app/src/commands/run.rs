@@ -107,7 +107,7 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     if args.detach {
         return detach(&args, terminal);
     }
-    let host = if args.dry_run { args.packs.host()? } else { args.packs.host_with(&args.store)? };
+    let host = if args.dry_run { args.packs.dry_host(&args.store)? } else { args.packs.host_with(&args.store)? };
     let flow = load(&host, &args, terminal)?;
     let input = inputs::collect(&args.input, args.input_file.as_deref())?;
     flow.check_input(&input).map_err(|error| inputs::unfit(&error))?;

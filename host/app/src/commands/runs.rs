@@ -451,7 +451,7 @@ pub(super) fn unreadable(error: &dyn std::fmt::Display) -> Problem {
 
 impl From<StartError> for Problem {
     fn from(error: StartError) -> Problem {
-        use flowcell::OpenError;
+        use flowcell::{OpenError, QuotaError};
         match &error {
             StartError::Input(input) => run::inputs::unfit(input),
             StartError::Open(OpenError::Store(_)) => unreadable(&error),
@@ -463,8 +463,10 @@ impl From<StartError> for Problem {
             }
             StartError::Open(OpenError::NoNode(_)) => Problem::wrong(error.to_string())
                 .hint("`flowcell runs show RUN` shows the nodes; those of bodies and of called flows cannot be named"),
-            StartError::Disabled(_) => Problem::wrong(error.to_string()),
-            StartError::Open(OpenError::Pin(_) | OpenError::Driven(_) | OpenError::TooDeep) => {
+            StartError::Quota(QuotaError::Store(_)) => unreadable(&error),
+            StartError::Disabled(_)
+            | StartError::Quota(_)
+            | StartError::Open(OpenError::Pin(_) | OpenError::Driven(_) | OpenError::TooDeep) => {
                 Problem::wrong(error.to_string())
             }
         }

@@ -31,7 +31,7 @@ pub(super) fn execute(args: &SchemaArgs) -> Result<Exit, Problem> {
     put_json(&match args.dialect {
         Dialect::Graph => flowcell::schema(),
         Dialect::Agentic => flowcell::agentic_schema(),
-        Dialect::Steps => return put(include_str!("schema/steps.json")).map(|()| Exit::Good),
+        Dialect::Steps => return put(flowcell::steps_schema()).map(|()| Exit::Good),
     })?;
     Ok(Exit::Good)
 }

@@ -1,6 +1,8 @@
 //! `flowcell serve`: the HTTP server.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+pub(super) mod config;
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueHint};
 use flowcell::{
@@ -16,8 +18,11 @@ use super::{
     PackArgs, Place, StoreArgs,
     run::interrupt::{Signal, Signals},
     runs::{durable, listen, unreadable},
+    secret::warn_if_exposed,
+    watch::WatchArgs,
 };
 use crate::{
+    log::LogFormat,
     problem::{Exit, Problem},
     terminal::Terminal,
 };
@@ -25,6 +30,13 @@ use crate::{
 /// Arguments of `flowcell serve`.
 #[derive(Args)]
 pub(crate) struct ServeArgs {
+    /// Take what neither the command line nor the environment says from this YAML file: the options by their long names in
+    /// camel case, such as `allowPrivate`; paths in it are beside it
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_CONFIG", value_hint = ValueHint::FilePath)]
+    config: Option<PathBuf>,
+    /// Print what would be used, and where that comes from, instead of serving
+    #[arg(long)]
+    check: bool,
     /// Where to listen; port 0 takes any that is free
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7171", env = "FLOWCELL_LISTEN")]
     listen: SocketAddr,
@@ -34,6 +46,16 @@ pub(crate) struct ServeArgs {
     /// The folder with the flows of the tenant `local`; those of others are in `.tenants` below it
     #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
     flows: PathBuf,
+    /// Connections at a time; whoever comes then is turned away
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections as u64,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    max_connections: u64,
+    /// How long the head of a request may take, and how long a connection may be idle
+    #[arg(long, value_name = "MS", default_value_t = Limits::default().head_time.as_millis() as u64,
+          value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    head_time_ms: u64,
+    #[command(flatten)]
+    watch: WatchArgs,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -42,7 +64,13 @@ pub(crate) struct ServeArgs {
 
 pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let place = durable(&args.store)?;
-    let host = args.packs.host_with(&args.store)?;
+    if args.check {
+        // What is written is shown by then; what it names is looked at.
+        args.watch.told(args.packs.builder()).build()?;
+        return Ok(Exit::Good);
+    }
+    let host = args.packs.watched_host(&args.store, &args.watch)?;
+    warn_if_exposed(&args.store, terminal)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
     let exit = runtime.block_on(async {
@@ -51,7 +79,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Prob
             identity: identity(&host)?,
             flows: args.flows.clone(),
             names: args.names.clone(),
-            limits: Limits::default(),
+            limits: args.limits(),
         };
         let mut signals =
             Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
@@ -66,6 +94,18 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Prob
     // Attempts that were abandoned are not waited for.
     runtime.shutdown_background();
     exit
+}
+
+impl ServeArgs {
+    pub(super) fn log_format(&self) -> Option<LogFormat> {
+        self.watch.log_format()
+    }
+
+    fn limits(&self) -> Limits {
+        let connections = usize::try_from(self.max_connections).unwrap_or(usize::MAX);
+        let head_time = Duration::from_millis(self.head_time_ms);
+        Limits { connections, head_time, ..Limits::default() }
+    }
 }
 
 /// Where tenants are registered callers show their tokens; else everybody on this machine is `local`.
@@ -99,6 +139,7 @@ fn refused(error: ServeError) -> Problem {
             problem.hint("`flowcell tenant create NAME` and `flowcell token create NAME` make who may call")
         }
         ServeError::Listen { source, .. } => problem.because(&source).hint("`--listen 127.0.0.1:0` takes a free port"),
+        ServeError::Telemetry(error) => error.into(),
         ServeError::Start(_) => problem,
     }
 }

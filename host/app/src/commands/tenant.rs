@@ -31,6 +31,8 @@ pub(crate) enum TenantCommand {
     List(StoreArgs),
     /// Tell what a tenant may do, or set it
     Policy(PolicyArgs),
+    /// Tell what a tenant has used up today, by UTC
+    Usage(OneTenant),
     /// Let nobody in with a tenant's tokens, and begin and go on with none of its runs
     Disable(OneTenant),
     /// Let a tenant's tokens in again
@@ -162,6 +164,7 @@ pub(super) fn tenant(command: &TenantCommand) -> Result<Exit, Problem> {
             let set = args.set.as_deref().map(read_policy).transpose()?;
             (Operation::Policy { name: args.tenant.name.clone(), set }, &args.tenant.store)
         }
+        TenantCommand::Usage(args) => (Operation::Usage { name: args.name.clone() }, &args.store),
         TenantCommand::Disable(args) => (enable(&args.name, false), &args.store),
         TenantCommand::Enable(args) => (enable(&args.name, true), &args.store),
     };
@@ -207,10 +210,14 @@ pub(super) fn audit(command: &AuditCommand) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
+pub(super) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
+    operate_with(&PackArgs::default(), operation, store)
+}
+
 /// Done here if nobody owns the store, else by its owner.
-fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
+pub(super) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
     let place = durable(store)?;
-    match (PackArgs::default().host_at(place), place) {
+    match (args.host_at(place), place) {
         (Ok(host), _) => Tenants::of(&host).operate(&operation).map_err(|error| Problem::wrong(error.to_string())),
         (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
             ask_owner(folder, operation)

@@ -14,7 +14,7 @@ use clap::{Args, ValueHint};
 use flowcell::{Channel, Event, Host, Json, LoadedFlow, RunOptions, RunResult, Script};
 
 use self::cases::{Case, Expect, GivenReply};
-use super::{PackArgs, run::answers};
+use super::{BesideArgs, PackArgs, run::answers};
 use crate::{
     problem::{Exit, Problem},
     terminal::{Terminal, counted, inert},
@@ -37,6 +37,8 @@ pub(crate) struct TestArgs {
     junit: Option<PathBuf>,
     #[command(flatten)]
     packs: PackArgs,
+    #[command(flatten)]
+    beside: BesideArgs,
 }
 
 /// What came of one case.
@@ -49,7 +51,7 @@ struct Verdict {
 }
 
 pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let host = args.packs.host()?;
+    let host = args.packs.checking_host(&args.beside)?;
     let mut verdicts = Vec::new();
     for path in &args.flows {
         let flow = host.load_flow(path)?;

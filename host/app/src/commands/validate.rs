@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use flowcell::{CheckedFlow, Host, shape};
 use serde_json::json;
 
-use super::PackArgs;
+use super::{BesideArgs, PackArgs};
 use crate::{
     output::{put, put_json},
     problem::{Exit, Problem},
@@ -24,10 +24,12 @@ pub(crate) struct ValidateArgs {
     json: bool,
     #[command(flatten)]
     packs: PackArgs,
+    #[command(flatten)]
+    beside: BesideArgs,
 }
 
 pub(super) fn execute(args: &ValidateArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let host = args.packs.host()?;
+    let host = args.packs.checking_host(&args.beside)?;
     let mut reports = Vec::new();
     let mut exit = Exit::Good;
     for path in &args.flows {

@@ -1,15 +1,16 @@
 //! Where new runs come in while others are driven.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use flowcell_contract::Tenant;
+use flowcell_engine::{Place, Room};
 use flowcell_runtime::{FlowRunner, OpenError};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::Key;
+use super::{Key, WAITING};
 
 /// New runs that are told of at a time; whoever brings more waits.
 pub(super) const ARRIVALS: usize = 256;
@@ -41,27 +42,40 @@ pub struct Entrance {
     arrivals: mpsc::Sender<Arrival>,
     moved: Arc<Notify>,
     /// Runs that were taken in and are not yet driven.
-    waiting: Arc<Mutex<HashSet<Key>>>,
+    waiting: Arc<Mutex<HashMap<Key, Place>>>,
+    /// For them.
+    places: Room,
 }
 
 impl Entrance {
     pub(super) fn new(arrivals: mpsc::Sender<Arrival>, moved: Arc<Notify>) -> Entrance {
-        Entrance { arrivals, moved, waiting: Arc::default() }
+        Entrance { arrivals, moved, waiting: Arc::default(), places: Room::new(WAITING as u64) }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashSet<Key>> {
-        // A panic while the lock was held cannot have left the set half changed.
+    fn waiting(&self) -> MutexGuard<'_, HashMap<Key, Place>> {
+        // A panic while the lock was held cannot have left the map half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn has_waiting(&self) -> bool {
+    /// How many runs wait.
+    pub(crate) fn waits(&self) -> usize {
+        self.waiting().len()
+    }
+
+    /// Whether runs wait.
+    pub(super) fn is_crowded(&self) -> bool {
         !self.waiting().is_empty()
     }
 
+    /// Whether runs of a tenant wait.
+    pub(super) fn has_waiting(&self, tenant: &Tenant) -> bool {
+        self.waiting().keys().any(|(of, _)| of == tenant)
+    }
+
     /// Gives a run its place among those that wait, if there is one.
-    pub(super) fn wait(&self, run: Key, most: usize) -> bool {
-        let mut waiting = self.waiting();
-        waiting.len() < most && waiting.insert(run)
+    pub(super) fn wait(&self, run: Key) -> bool {
+        let Some(place) = self.places.try_take(&run.0, 1) else { return false };
+        self.waiting().insert(run, place).is_none()
     }
 
     /// A run is to begin, and waits no more.

@@ -7,9 +7,13 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use flowcell_contract::{Capability, Catalog, Digest, Failure, Tenant};
+use flowcell_contract::{Blobs, Capability, Catalog, Digest, Failure, Tenant};
 use flowcell_engine::{Config, Engine, Limits};
-use flowcell_runtime::{memory::SystemTimers, sqlite::Reader};
+use flowcell_runtime::{
+    memory::SystemTimers,
+    ports::{Journal, Timers},
+    sqlite::Reader,
+};
 use flowcell_services::{
     client::Client,
     egress::{AddressRange, Egress, EgressPolicy},
@@ -17,7 +21,7 @@ use flowcell_services::{
     http::{self, HttpCapability},
     mcp::{McpTools, Servers},
     model::{self, ModelCapability, Providers},
-    secrets::OperatorSecrets,
+    secrets::{OperatorSecrets, Secrets},
 };
 
 use super::{
@@ -25,7 +29,19 @@ use super::{
     stores::{Stores, Where},
     watched::Watched,
 };
-use crate::{catalog, error::Error, rehearsal::Simulated};
+use crate::{
+    catalog,
+    error::Error,
+    metrics::Metrics,
+    observed::{Observer, log::Log},
+    rehearsal::Simulated,
+    telemetry::Telemetry,
+    usage::{
+        Usage,
+        counted::{CountedBlobs, CountedJournal, CountedModels},
+    },
+    vault::{Keeping, KeySource, Vault},
+};
 
 /// Puts a [`Host`] together. By default: the built-in catalog, no other packs, compiled code cached in the user's cache
 /// folder, the engine's default limits.
@@ -46,6 +62,8 @@ pub struct HostBuilder {
     mcp_file: Option<PathBuf>,
     simulates_tools: bool,
     secrets_file: Option<PathBuf>,
+    secret_keys: Vec<KeySource>,
+    otlp: Option<String>,
 }
 
 #[derive(Default)]
@@ -150,10 +168,24 @@ impl HostBuilder {
         self
     }
 
+    /// Sets the keys that encrypt what keeps the secrets of tenants: the first encrypts, all decrypt. Without one, a store in a
+    /// folder has a key of its own there, which is made with the first secret; a shared store keeps no secrets then.
+    pub fn secret_keys(mut self, keys: impl IntoIterator<Item = KeySource>) -> HostBuilder {
+        self.secret_keys.extend(keys);
+        self
+    }
+
     /// Answers calls of tools with `{ "simulated": true, "tool", "input" }`, and runs none. Grants and permissions are
     /// checked as ever.
     pub fn simulates_tools(mut self) -> HostBuilder {
         self.simulates_tools = true;
+        self
+    }
+
+    /// Tells the collector at this address what happens in the runs that are [watched](Host::watch): over OTLP, such as
+    /// `http://127.0.0.1:4318`. It may be a private address.
+    pub fn otlp(mut self, url: &str) -> HostBuilder {
+        self.otlp = Some(url.to_owned());
         self
     }
 
@@ -192,9 +224,20 @@ impl HostBuilder {
                 packs.insert(digest, KnownPack { bytes, kept: HashSet::new() });
             }
         }
+        let keeping = if self.secret_keys.is_empty() { self.place.keeping() } else { Keeping::Given(self.secret_keys) };
         let Stores { journal, state, blobs, leases, cache, sessions, registry, store, shared } =
             Stores::open(self.place)?;
+        let timers: Arc<dyn Timers> = Arc::new(SystemTimers::default());
+        let metrics = Metrics::default();
+        let usage = Usage::new(engine.clone(), registry.clone(), timers.clone(), metrics.clone());
+        let journal: Arc<dyn Journal> = Arc::new(CountedJournal { journal, usage: usage.clone() });
+        let blobs: Arc<dyn Blobs> = Arc::new(CountedBlobs { blobs, usage: usage.clone() });
         let egress = Egress::new(self.egress).map_err(|failure| Error::Services(failure.message))?;
+        let telemetry = self.otlp.as_deref().map(|url| Telemetry::new(url, &egress)).transpose();
+        let telemetry = telemetry.map_err(|error| Error::Telemetry(error.into()))?;
+        let own: [Arc<dyn Observer>; 2] = [Arc::new(metrics.clone()), Arc::new(Log)];
+        let traced = telemetry.clone().map(|telemetry| Arc::new(telemetry) as Arc<dyn Observer>);
+        let observers = own.into_iter().chain(traced).collect();
         let client = Client::new(egress.clone());
         let services = |failure: Failure| Error::Services(failure.message);
         let providers = match (self.providers, &self.providers_file) {
@@ -206,9 +249,12 @@ impl HostBuilder {
             if self.simulates_model { providers.simulated(Vec::new()).map_err(services)? } else { providers };
         let servers = self.mcp_file.as_deref().map(|file| read_beside(file, Servers::parse)).transpose()?;
         let mcp = McpTools::new(&client, blobs.clone(), &servers.unwrap_or_default());
-        let model: Arc<dyn Capability> = Arc::new(ModelCapability::new(&client, blobs.clone(), providers));
+        let models = ModelCapability::new(&client, blobs.clone(), providers);
+        let model: Arc<dyn Capability> = Arc::new(CountedModels { models, usage: usage.clone() });
         let secrets = self.secrets_file.as_deref().map(|file| read_beside(file, OperatorSecrets::parse)).transpose()?;
-        let secrets = secrets.unwrap_or_default();
+        let timers = Arc::new(SystemTimers::default());
+        let vault = Arc::new(Vault::new(registry.clone(), timers.clone(), keeping));
+        let secrets = Secrets::from(secrets.unwrap_or_default()).and_kept(vault.clone());
         let http = Arc::new(HttpCapability::new(client, blobs.clone()).with_secrets(secrets.clone()));
         let http: Arc<dyn Capability> = if self.simulates_http { Arc::new(Simulated(http)) } else { http };
         let files: Arc<dyn Capability> = Arc::new(FilesCapability::new(self.files, blobs.clone()));
@@ -219,13 +265,17 @@ impl HostBuilder {
             engine,
             catalog: Arc::new(catalog),
             journal,
-            timers: Arc::new(SystemTimers::default()),
+            timers,
             leases,
             state,
             cache,
             blobs,
             sessions,
             registry,
+            metrics,
+            telemetry,
+            observers,
+            usage,
             capabilities: Arc::new(outside.collect()),
             mcp,
             simulates_tools: self.simulates_tools,
@@ -233,6 +283,7 @@ impl HostBuilder {
             watched: Watched::default(),
             egress,
             secrets,
+            vault,
             store,
             shared,
             packs: Mutex::new(packs),

@@ -12,7 +12,7 @@ use flowcell_runtime::{
     sqlite::{Reader, SqliteStore, stop_process},
 };
 
-use crate::error::Error;
+use crate::{error::Error, vault::Keeping};
 
 /// A test mode: what nobody waits for is not written, so that killing the process loses all that may be lost.
 const HOLD_BACK: &str = "FLOWCELL_TEST_HOLD_BACK";
@@ -29,6 +29,17 @@ pub(super) enum Where {
     Beside(Arc<Reader>),
     /// On a server, beside other processes.
     Server(String),
+}
+
+impl Where {
+    /// Where the key of the secrets is if nobody gives one.
+    pub(super) fn keeping(&self) -> Keeping {
+        match self {
+            Where::Memory => Keeping::Memory,
+            Where::Folder(folder) => Keeping::Beside(folder.clone()),
+            Where::Beside(_) | Where::Server(_) => Keeping::Missing,
+        }
+    }
 }
 
 /// What keeps runs.
@@ -61,7 +72,8 @@ impl Stores {
         Ok(match place {
             Where::Memory => memory,
             Where::Beside(reader) => {
-                Stores { journal: reader.clone(), sessions: reader.clone(), blobs: reader, ..memory }
+                let (journal, sessions, registry) = (reader.clone(), reader.clone(), reader.clone());
+                Stores { journal, sessions, registry, blobs: reader, ..memory }
             }
             Where::Folder(folder) => Stores::embedded(&folder, memory)?,
             Where::Server(url) => {

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, ErrorKind, Write},
     path::Path,
+    time::SystemTime,
 };
 
 use cap_std::{
@@ -88,6 +89,23 @@ impl Files {
             names.extend(split(&file).map(|(name, _)| name.to_owned()).filter(|name| is_flow_name(name)));
         }
         Ok(names)
+    }
+
+    /// The files of all flows, each with its size and when it was written.
+    pub(super) fn times(&self) -> io::Result<BTreeSet<(String, u64, SystemTime)>> {
+        let mut times = BTreeSet::new();
+        for entry in self.0.entries()? {
+            let entry = entry?;
+            let Ok(file) = entry.file_name().into_string() else { continue };
+            if !split(&file).is_some_and(|(name, _)| is_flow_name(name)) {
+                continue;
+            }
+            // One that is removed meanwhile is none.
+            if let Some(known) = if_there(entry.metadata())? {
+                times.insert((file, known.len(), known.modified()?.into_std()));
+            }
+        }
+        Ok(times)
     }
 
     /// The newest version of a flow.

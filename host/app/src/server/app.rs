@@ -3,29 +3,32 @@
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use flowcell_contract::{RunId, Tenant};
+use flowcell_engine::Room;
 use flowcell_runtime::rows::Runs;
-use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore, watch};
+use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
 use super::{
+    connection::Limits,
     document::Document,
+    failures::Failures,
     fault::Fault,
     identity::{Caller, Identify},
     live::Audiences,
+    owners::Households,
 };
-use crate::{Host, driving::Entrance};
+use crate::{Host, driving::Entrance, triggers::Triggers};
 
-/// Streams of events at a time.
-pub(crate) const SUBSCRIBERS: usize = 2_000;
-/// The folder in that of the flows in which other tenants have theirs.
-const TENANTS: &str = ".tenants";
+/// Streams of events at a time, of which no tenant has more than it leaves to others.
+pub(crate) const SUBSCRIBERS: u64 = 4_000;
+/// Requests that are answered at a time, of which no tenant has more than it leaves to others.
+pub(crate) const REQUESTS: u64 = 1_024;
+/// Flows that are checked, or made ready to run, at a time, of which no tenant has more than it leaves to others.
+const CHECKS: u64 = 8;
 /// Requests for runs of a given id are taken one after the other if their ids share one of so many places.
 const PLACES: usize = 64;
 
@@ -33,15 +36,18 @@ const PLACES: usize = 64;
 pub(crate) struct App {
     pub(crate) host: Host,
     pub(crate) identity: Arc<dyn Identify>,
-    /// The flows of `local`; those of other tenants are below it.
-    pub(super) flows: PathBuf,
+    households: Arc<Households>,
+    pub(crate) triggers: Arc<Triggers>,
     pub(crate) entrance: Entrance,
     /// Is told when a run that nobody drives may be able to move.
     pub(crate) moved: Arc<Notify>,
     pub(crate) audiences: Arc<Audiences>,
-    pub(crate) subscribers: Arc<Semaphore>,
+    pub(crate) subscribers: Room,
+    pub(crate) requests: Room,
+    pub(super) failures: Failures,
+    /// For what computes while a request waits.
+    pub(crate) checks: Room,
     pub(super) document: Document,
-    draining: AtomicBool,
     /// Streams end when this becomes true.
     pub(crate) ends: watch::Sender<bool>,
     starting: [Mutex<()>; PLACES],
@@ -49,23 +55,25 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(
-        host: Host,
-        identity: Arc<dyn Identify>,
-        flows: PathBuf,
+        households: Arc<Households>,
+        triggers: Arc<Triggers>,
         entrance: Entrance,
-        moved: Arc<Notify>,
         audiences: Arc<Audiences>,
+        limits: &Limits,
     ) -> App {
         App {
-            host,
-            identity,
-            flows,
+            host: households.host.clone(),
+            identity: households.identity.clone(),
+            moved: households.moved.clone(),
+            households,
+            triggers,
             entrance,
-            moved,
             audiences,
-            subscribers: Arc::new(Semaphore::new(SUBSCRIBERS)),
+            subscribers: Room::new(limits.subscribers),
+            requests: Room::new(REQUESTS),
+            failures: Failures::default(),
+            checks: Room::new(CHECKS),
             document: Document::default(),
-            draining: AtomicBool::new(false),
             ends: watch::Sender::new(false),
             starting: std::array::from_fn(|_| Mutex::default()),
         }
@@ -73,25 +81,22 @@ impl App {
 
     /// Where the flows of a tenant are.
     pub(super) fn flows_of(&self, tenant: &Tenant) -> PathBuf {
-        match *tenant == Tenant::local() {
-            true => self.flows.clone(),
-            false => self.flows.join(TENANTS).join(tenant.as_str()).join("flows"),
-        }
+        self.households.flows_of(tenant)
     }
 
     /// The host of a caller's tenant, within its policy.
-    pub(super) fn host_of(&self, caller: &Caller) -> Result<Host, Fault> {
-        Ok(self.identity.host(&self.host, &caller.tenant)?)
+    pub(super) fn host_of(&self, caller: &Caller) -> Host {
+        self.host.of(caller.tenant.clone()).within(caller.policy.clone())
     }
 
     /// New runs are turned away from now on.
     pub(crate) fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
+        self.households.draining.store(true, Ordering::Release);
     }
 
     /// Whether new runs are turned away.
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.households.draining.load(Ordering::Acquire)
     }
 
     /// Waits until nobody else starts a run of this id.
@@ -103,6 +108,7 @@ impl App {
 }
 
 /// One request: who asks, and the host of their tenant.
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) app: Arc<App>,
     pub(crate) caller: Caller,
@@ -127,6 +133,6 @@ impl FromRequestParts<Arc<App>> for Request {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Request, Fault> {
         let caller = parts.extensions.get::<Caller>().cloned();
         let caller = caller.ok_or_else(|| Fault::internal("a route without a scope asks who calls"))?;
-        Ok(Request { app: app.clone(), host: app.host_of(&caller)?, caller })
+        Ok(Request { app: app.clone(), host: app.host_of(&caller), caller })
     }
 }

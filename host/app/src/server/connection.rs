@@ -13,6 +13,12 @@ use tokio::{
 };
 use tower::ServiceExt;
 
+use super::{
+    app::SUBSCRIBERS,
+    failures::Peer,
+    intake::{BODY_TIME, Patience},
+};
+
 /// Connections at a time.
 pub(crate) const CONNECTIONS: usize = 4_096;
 /// How long the head of a request may take, and how long a connection may be idle before it.
@@ -38,11 +44,15 @@ pub struct Limits {
     pub connections: usize,
     /// How long the head of a request may take.
     pub head_time: Duration,
+    /// How long the body of a request may take.
+    pub body_time: Duration,
+    /// Live subscribers at a time.
+    pub subscribers: u64,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { connections: CONNECTIONS, head_time: HEAD_TIME }
+        Limits { connections: CONNECTIONS, head_time: HEAD_TIME, body_time: BODY_TIME, subscribers: SUBSCRIBERS }
     }
 }
 
@@ -54,8 +64,11 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits,
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => match places.clone().try_acquire_owned() {
-                    Ok(place) => _ = open.spawn(talk(stream, router.clone(), limits, each.clone(), place)),
+                Ok((stream, peer)) => match places.clone().try_acquire_owned() {
+                    Ok(place) => {
+                        let peer = Peer(peer.ip());
+                        open.spawn(talk(stream, peer, router.clone(), limits, each.clone(), place));
+                    }
                     Err(_) => _ = open.spawn(turn_away(stream)),
                 },
                 // Out of descriptors: those that are open may close.
@@ -72,6 +85,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits,
 
 async fn talk(
     stream: TcpStream,
+    peer: Peer,
     router: Router,
     limits: Limits,
     mut ends: watch::Receiver<bool>,
@@ -82,7 +96,10 @@ async fn talk(
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let router = router.clone();
         async move {
-            let answer = router.oneshot(request.map(Body::new)).await;
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(Patience(limits.body_time));
+            let answer = router.oneshot(request).await;
             answer.map_err(|never: Infallible| never)
         }
     });

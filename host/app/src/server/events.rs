@@ -4,7 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use axum::{
     Json,
-    http::HeaderMap,
+    http::{HeaderMap, StatusCode},
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -14,7 +14,7 @@ use flowcell_contract::RunId;
 use futures_util::stream::{self, Stream};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -32,6 +32,9 @@ const PAGE: usize = 200;
 pub(crate) const MAX_PAGE: usize = 1_000;
 /// Time between two comments that say that the stream is still there.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How the row of a run stands that has ended, and that has no more to tell.
+const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
 
 /// Which events are asked for.
 #[derive(Deserialize, IntoParams)]
@@ -92,7 +95,7 @@ pub(super) struct From {
 pub(super) struct Watching {
     pub(super) subscriber: Subscriber,
     pub(super) ends: watch::Receiver<bool>,
-    _place: OwnedSemaphorePermit,
+    _place: flowcell_engine::Place,
 }
 
 impl Watching {
@@ -100,16 +103,26 @@ impl Watching {
     pub(super) async fn begin(request: Request, run: RunId, from: u64) -> Result<Watching, Fault> {
         let app = request.app.clone();
         let full = || Fault::busy("too_many_subscribers", "too many streams of events are open already");
-        let place = app.subscribers.clone().try_acquire_owned().map_err(|_| full())?;
+        let place = app.subscribers.try_take(request.tenant(), 1).ok_or_else(full)?;
         let host = request.host.clone();
-        let (run, (_, coming)) = request
+        let (run, (row, coming)) = request
             .blocking(move |request| {
                 let row = request.row(&run)?;
                 Ok((run, row))
             })
             .await?;
-        let subscriber = Subscriber::new(host, &app.audiences, run, from, coming);
+        if from > coming {
+            let why = format!("the run has {coming} events so far, and `{from}` would not be the number of the next");
+            return Err(Fault::bad_request(why));
+        }
+        let heard = from == coming && ENDED.contains(&&*row.status);
+        let subscriber = Subscriber::new(host, &app.audiences, run, from, coming, heard);
         Ok(Watching { subscriber, ends: app.ends.subscribe(), _place: place })
+    }
+
+    /// Whether all was told before.
+    fn is_over(&self) -> bool {
+        self.subscriber.is_over()
     }
 
     /// What is told next; none: the run has ended, or the server ends.
@@ -124,10 +137,12 @@ impl Watching {
 /// Hear a run's events as server-sent events: those that were, and those that come, until the run has ended
 ///
 /// `id` is the number of an event (`seq`), and `Last-Event-ID` goes on after it. What is live has no id. Whoever is too slow
-/// is told `lagged { from, to }`, and has the rest from `events?from=`.
+/// is told `lagged { from, to }`, and has the rest from `events?from=`. Whoever has heard all of a run that has ended gets 204, so
+/// that a browser does not come back again and again.
 #[utoipa::path(get, path = "/v1/runs/{id}/events/stream", tag = "events",
     params(("id" = String, Path,), From, ("Last-Event-ID" = Option<u64>, Header)),
-    responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = FaultBody)))]
+    responses((status = 200, content_type = "text/event-stream", body = String),
+        (status = 204, description = "all was heard"), (status = "default", body = FaultBody)))]
 pub(super) async fn stream(
     request: Request,
     Place(id): Place<String>,
@@ -144,6 +159,9 @@ pub(super) async fn stream(
         }
     };
     let watching = Watching::begin(request, run, from).await?;
+    if watching.is_over() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     Ok(Sse::new(sent(watching)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
 }
 

@@ -14,7 +14,17 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::identity::{Refused, Scope};
-use crate::{AskError, LibraryError, LoadError, StartError, quota::QuotaError, shape};
+use crate::{
+    AskError, LibraryError, LoadError, StartError,
+    error::QuotaError,
+    shape,
+    triggers::{
+        LookError,
+        hook::HookError,
+        operation::{TriggerError, findings},
+        start::Problem,
+    },
+};
 
 /// Seconds after which to come back to a server that is busy.
 const RETRY_AFTER: u32 = 1;
@@ -96,6 +106,13 @@ impl Fault {
         Fault { retry_after: Some(RETRY_AFTER_STOP), ..fault }
     }
 
+    /// The store does not answer. Why is for the log.
+    fn unavailable(why: impl Display) -> Fault {
+        tracing::error!("a request has to wait: {why}");
+        let fault = Fault::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "the store does not answer now");
+        Fault { retry_after: Some(RETRY_AFTER), ..fault }
+    }
+
     /// The caller may not do this.
     pub(crate) fn forbidden(scope: Scope) -> Fault {
         let why = format!("this needs the scope `{scope}`, which the token does not have");
@@ -118,6 +135,11 @@ impl Fault {
     /// What it says to people.
     pub(crate) fn message(&self) -> &str {
         &self.message
+    }
+
+    /// What programs may want to know beyond that.
+    pub(crate) fn details(&self) -> Option<&Value> {
+        self.details.as_ref()
     }
 }
 
@@ -182,15 +204,6 @@ impl From<LoadError> for Fault {
     }
 }
 
-impl From<QuotaError> for Fault {
-    fn from(error: QuotaError) -> Fault {
-        match error {
-            QuotaError::LiveRuns(_) => Fault::busy("quota_exceeded", error),
-            QuotaError::Store(error) => error.into(),
-        }
-    }
-}
-
 impl From<LibraryError> for Fault {
     fn from(error: LibraryError) -> Fault {
         let of = |status, code| Fault::new(status, code, &error);
@@ -209,6 +222,40 @@ impl From<LibraryError> for Fault {
     }
 }
 
+impl From<TriggerError> for Fault {
+    fn from(error: TriggerError) -> Fault {
+        let of = |status| Fault::new(status, error.code(), &error);
+        match error {
+            TriggerError::Unknown(_) => of(StatusCode::NOT_FOUND),
+            TriggerError::Taken(_) | TriggerError::Declared(_) => of(StatusCode::CONFLICT),
+            TriggerError::Invalid(ref found) => of(StatusCode::UNPROCESSABLE_ENTITY).with(findings(found)),
+            TriggerError::TooMany(_) => Fault::busy(error.code(), error),
+            TriggerError::Flow(error) => error.into(),
+            TriggerError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<HookError> for Fault {
+    fn from(error: HookError) -> Fault {
+        match error {
+            HookError::Unsigned(why) => Fault::new(StatusCode::UNAUTHORIZED, "unsigned", why),
+            HookError::OtherBody => Fault::new(StatusCode::CONFLICT, "webhook_conflict", error),
+            HookError::Draining => Fault::draining(),
+            HookError::Later(Problem::Quota(error)) => StartError::Quota(error).into(),
+            HookError::Later(error) => Fault::unavailable(error),
+            HookError::Never(Problem::Start(error)) => error.into(),
+            HookError::Never(error) => Fault::internal(error),
+        }
+    }
+}
+
+impl From<LookError> for Fault {
+    fn from(error: LookError) -> Fault {
+        TriggerError::from(error).into()
+    }
+}
+
 impl From<StartError> for Fault {
     fn from(error: StartError) -> Fault {
         let conflict = |code| Fault::new(StatusCode::CONFLICT, code, &error);
@@ -216,6 +263,15 @@ impl From<StartError> for Fault {
             StartError::Input(input) => Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_input", &error)
                 .with(json!({ "findings": input.findings })),
             StartError::Disabled(_) => conflict("flow_disabled"),
+            StartError::Quota(QuotaError::Store(error)) => Fault::internal(error),
+            StartError::Quota(quota) => {
+                let fault = Fault::busy("quota_exceeded", &error);
+                let seconds = match quota {
+                    QuotaError::Day { seconds, .. } => u32::try_from(*seconds).ok(),
+                    _ => fault.retry_after,
+                };
+                Fault { retry_after: seconds, ..fault }
+            }
             StartError::Open(OpenError::Store(error)) => Fault::internal(error),
             StartError::Open(OpenError::Unknown(run)) => Fault::no_run(run.as_str()),
             StartError::Open(OpenError::NoNode(_)) => Fault::not_found("node_not_found", &error),

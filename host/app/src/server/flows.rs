@@ -36,6 +36,7 @@ pub(super) struct Checked {
 #[utoipa::path(post, path = "/v1/validate", tag = "flows", request_body = Unchecked,
     responses((status = 200, body = Checked), (status = "default", body = FaultBody)))]
 pub(super) async fn validate(request: Request, Body(body): Body<Unchecked>) -> Result<Json<Checked>, Fault> {
+    let _turn = request.app.checks.take(request.tenant(), 1).await;
     let checked = check(&request, source(&body.flow)?).await?;
     let diagnostics = checked.diagnostics.iter().map(shape::finding).collect();
     Ok(Json(Checked { valid: checked.flow.is_some(), diagnostics }))

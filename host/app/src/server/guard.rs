@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use axum::{
     extract::{Request, State},
-    http::{StatusCode, header, uri::Authority},
+    http::{HeaderValue, StatusCode, header, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -45,10 +45,17 @@ impl Names {
 
 /// Turns away what did not mean this server.
 pub(super) async fn guard(State(names): State<Names>, request: Request, next: Next) -> Response {
-    match check(&names, &request) {
+    let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let mut answer = match check(&names, &request) {
         Ok(()) => next.run(request).await,
         Err(fault) => fault.into_response(),
+    };
+    // Beside the pieces there may have been a length, which somebody in between has believed. So nothing that comes after
+    // is taken for a request.
+    if chunked {
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
+    answer
 }
 
 /// Bytes of a request's head, about.

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use flowcell_contract::Tenant;
 
-use crate::Host;
+use crate::policy::Policy;
 
 /// Something that a caller may be allowed to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,20 +21,26 @@ pub enum Scope {
     RunControl,
     /// Answers gates.
     GateDecide,
+    /// Sets, lists and removes secrets; never reads them.
+    SecretWrite,
     /// Looks after the tenant.
     Admin,
+    /// Reads the numbers of the whole server, those of other tenants among them.
+    MetricsRead,
 }
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Scope; 7] = [
+    pub const ALL: [Scope; 9] = [
         Scope::FlowRead,
         Scope::FlowWrite,
         Scope::RunCreate,
         Scope::RunRead,
         Scope::RunControl,
         Scope::GateDecide,
+        Scope::SecretWrite,
         Scope::Admin,
+        Scope::MetricsRead,
     ];
 
     /// Its name, as tokens and errors have it.
@@ -46,7 +52,9 @@ impl Scope {
             Scope::RunRead => "run:read",
             Scope::RunControl => "run:control",
             Scope::GateDecide => "gate:decide",
+            Scope::SecretWrite => "secret:write",
             Scope::Admin => "admin",
+            Scope::MetricsRead => "metrics:read",
         }
     }
 
@@ -64,7 +72,7 @@ impl fmt::Display for Scope {
 
 /// What a caller may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scopes(u8);
+pub struct Scopes(u16);
 
 impl Scopes {
     /// Everything.
@@ -93,6 +101,8 @@ pub struct Caller {
     pub scopes: Scopes,
     /// The name of the token that was shown, if one was; never the token itself.
     pub token: Option<Arc<str>>,
+    /// What the operator lets the tenant do.
+    pub policy: Arc<Policy>,
 }
 
 /// Why nobody is known by what was shown.
@@ -122,9 +132,14 @@ pub trait Identify: Send + Sync {
     /// Whose runs are driven.
     fn tenants(&self) -> Vec<Tenant>;
 
-    /// The host of a tenant, within what the operator lets the tenant do.
-    fn host(&self, host: &Host, tenant: &Tenant) -> Result<Host, Refused> {
-        Ok(host.of(tenant.clone()))
+    /// Notes what a caller has done, where that is kept. It is on stable storage when this returns.
+    fn note(&self, _caller: &Caller, _action: &str, _subject: &str) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    /// What the operator lets a tenant do.
+    fn policy(&self, _tenant: &Tenant) -> Result<Policy, Refused> {
+        Ok(Policy::default())
     }
 }
 
@@ -133,7 +148,7 @@ pub struct Local;
 
 impl Identify for Local {
     fn identify(&self, _bearer: Option<&str>) -> Result<Caller, Refused> {
-        Ok(Caller { tenant: Tenant::local(), scopes: Scopes::all(), token: None })
+        Ok(Caller { tenant: Tenant::local(), scopes: Scopes::all(), token: None, policy: Arc::default() })
     }
 
     fn asks_for_tokens(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::{
-    body::Bytes,
+    body::{Bytes, HttpBody},
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
     http::{StatusCode, header, request::Parts},
 };
@@ -16,7 +16,18 @@ use super::fault::Fault;
 /// Bytes of a body: a flow of 4 MiB as text in JSON, and what stands around it.
 pub(crate) const BODY_BYTES: usize = 8 * 1024 * 1024;
 /// How long a body may take to come.
-const BODY_TIME: Duration = Duration::from_secs(30);
+pub(super) const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// How long the body of a request is waited for.
+#[derive(Clone, Copy)]
+pub(super) struct Patience(pub(super) Duration);
+
+impl Patience {
+    /// That of a connection.
+    pub(super) fn with(request: &Request) -> Duration {
+        request.extensions().get().map_or(BODY_TIME, |Patience(time)| *time)
+    }
+}
 
 /// A body of JSON.
 pub(crate) struct Body<T>(pub(crate) T);
@@ -58,16 +69,22 @@ fn check_kind(headers: &axum::http::HeaderMap) -> Result<(), Fault> {
 }
 
 async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Fault> {
+    let large = || {
+        let why = format!("a body may have {BODY_BYTES} bytes");
+        Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
+    };
+    // What is announced as too large is not waited for.
+    if request.body().size_hint().lower() > BODY_BYTES as u64 {
+        return Err(large());
+    }
+    let patience = Patience::with(&request);
     let late = || {
-        let why = format!("the body did not come within {} s", BODY_TIME.as_secs());
+        let why = format!("the body did not come within {} s", patience.as_secs_f32());
         Fault::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
     };
-    let read = tokio::time::timeout(BODY_TIME, Bytes::from_request(request, state)).await.map_err(|_| late())?;
+    let read = tokio::time::timeout(patience, Bytes::from_request(request, state)).await.map_err(|_| late())?;
     read.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let why = format!("a body may have {BODY_BYTES} bytes");
-            Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
-        }
+        StatusCode::PAYLOAD_TOO_LARGE => large(),
         _ => Fault::bad_request("the body did not come whole"),
     })
 }

@@ -76,7 +76,7 @@ pub(super) struct NewFlow {
 
 impl Request {
     /// Does something with the tenant's flows.
-    async fn library<T: Send + 'static>(
+    pub(super) async fn library<T: Send + 'static>(
         self,
         work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
     ) -> Result<T, Fault> {
@@ -104,7 +104,15 @@ pub(super) async fn list(request: Request) -> Result<Json<FlowList>, Fault> {
 #[utoipa::path(post, path = "/v1/flows", tag = "flows", request_body = NewFlow,
     responses((status = 201, body = FlowView, headers(("location" = String))), (status = "default", body = FaultBody)))]
 pub(super) async fn create(request: Request, Body(body): Body<NewFlow>) -> Result<Response, Fault> {
+    let flow = keep(request, body).await?;
+    let place = format!("/v1/flows/{}", flow.name);
+    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(flow)).into_response())
+}
+
+/// Keeps a flow under the name that its text gives it.
+pub(super) async fn keep(request: Request, body: NewFlow) -> Result<FlowView, Fault> {
     let text = source(&body.flow)?.text;
+    let (app, tenant) = (request.app.clone(), request.tenant().clone());
     let kept = request.library(move |flows, host| match flows.create(host, &text) {
         Err(LibraryError::Exists(_)) => flows.append(host, &text).map(Ok),
         // It is the text that is wrong, and not the path.
@@ -112,9 +120,9 @@ pub(super) async fn create(request: Request, Body(body): Body<NewFlow>) -> Resul
         created => created.map(Ok),
     });
     let kept = kept.await?.map_err(|why| Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_name", why))?;
-    let flow = FlowView::from(kept);
-    let place = format!("/v1/flows/{}", flow.name);
-    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(flow)).into_response())
+    app.triggers.refresh(&tenant).await?;
+    app.triggers.changed();
+    Ok(FlowView::from(kept))
 }
 
 /// Show the newest version of a flow
@@ -129,7 +137,9 @@ pub(super) async fn show(request: Request, Place(name): Place<String>) -> Result
 #[utoipa::path(delete, path = "/v1/flows/{name}", tag = "flows", params(("name" = String, Path,)),
     responses((status = 204, description = "it is removed"), (status = "default", body = FaultBody)))]
 pub(super) async fn delete(request: Request, Place(name): Place<String>) -> Result<StatusCode, Fault> {
+    let (app, tenant) = (request.app.clone(), request.tenant().clone());
     request.library(move |flows, _| flows.delete(&name)).await?;
+    app.triggers.refresh(&tenant).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -165,13 +165,26 @@ pub(crate) struct Subscriber {
 }
 
 impl Subscriber {
-    /// Begins to watch a run that exists, and whose next event will have the number `coming`.
-    pub(crate) fn new(host: Host, audiences: &Audiences, run: RunId, from: u64, coming: u64) -> Subscriber {
+    /// Begins to watch a run that exists, and whose next event will have the number `coming`; `ended` says that there is none
+    /// after `from`.
+    pub(crate) fn new(
+        host: Host,
+        audiences: &Audiences,
+        run: RunId,
+        from: u64,
+        coming: u64,
+        ended: bool,
+    ) -> Subscriber {
         let audience = audiences.of(host.tenant(), &run, coming);
         // What is told from here on is kept while the journal is read.
         let coming = audience.told.subscribe();
         let read = Vec::new();
-        Subscriber { host, run, audience, coming, read, next: from, caught_up: false, lagged: false, ended: false }
+        Subscriber { host, run, audience, coming, read, next: from, caught_up: false, lagged: false, ended }
+    }
+
+    /// Whether there is no more to tell.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended
     }
 
     /// What is told next; none: the run has ended.

@@ -1,14 +1,20 @@
 //! Every route with what it needs: the one table from which the server and its document are made.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{MatchedPath, Request, State},
     http::{Method, StatusCode, Uri, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
+use flowcell_engine::Place;
 use utoipa::openapi::{
     OpenApi, SecurityRequirement,
     extensions::ExtensionsBuilder,
@@ -22,10 +28,13 @@ use utoipa_axum::{
 use super::{
     app::App,
     catalog, document, events,
+    failures::Peer,
     fault::Fault,
-    flows, health,
-    identity::{Caller, Scope},
-    library, runs, socket, spec6, start, steer,
+    flows, health, hooks,
+    identity::{Caller, Refused, Scope},
+    library, mcp,
+    metrics::{self, Asker},
+    runs, secrets, socket, spec6, start, steer, triggers, usage,
 };
 use crate::FlowService;
 
@@ -39,6 +48,8 @@ pub enum Access {
     Open,
     /// A caller with this scope.
     Needs(Scope),
+    /// A body that is signed with a key of the trigger that it is for; no token opens it.
+    Signed,
 }
 
 /// A route as the table has it.
@@ -55,12 +66,13 @@ pub struct Route {
 type Row = (Access, UtoipaMethodRouter<Arc<App>>);
 
 fn table() -> Vec<Row> {
-    use Access::{Needs, Open};
+    use Access::{Needs, Open, Signed};
     vec![
         (Open, routes!(health::healthz)),
         (Open, routes!(health::readyz)),
         (Open, routes!(health::version)),
         (Open, routes!(document::openapi)),
+        (Needs(Scope::MetricsRead), routes!(metrics::metrics)),
         (Needs(Scope::FlowRead), routes!(flows::validate)),
         (Needs(Scope::FlowRead), routes!(library::list)),
         (Needs(Scope::FlowWrite), routes!(library::create)),
@@ -68,6 +80,18 @@ fn table() -> Vec<Row> {
         (Needs(Scope::FlowWrite), routes!(library::delete)),
         (Needs(Scope::FlowRead), routes!(library::versions)),
         (Needs(Scope::FlowRead), routes!(library::version)),
+        (Needs(Scope::SecretWrite), routes!(secrets::list)),
+        (Needs(Scope::SecretWrite), routes!(secrets::show)),
+        (Needs(Scope::SecretWrite), routes!(secrets::set)),
+        (Needs(Scope::SecretWrite), routes!(secrets::remove)),
+        (Needs(Scope::FlowRead), routes!(triggers::list)),
+        (Needs(Scope::FlowWrite), routes!(triggers::create)),
+        (Needs(Scope::FlowRead), routes!(triggers::show)),
+        (Needs(Scope::FlowWrite), routes!(triggers::delete)),
+        (Needs(Scope::FlowWrite), routes!(triggers::enable)),
+        (Needs(Scope::FlowWrite), routes!(triggers::disable)),
+        (Needs(Scope::RunCreate), routes!(triggers::fire)),
+        (Signed, routes!(hooks::receive)),
         (Needs(Scope::FlowRead), routes!(catalog::list)),
         (Needs(Scope::FlowRead), routes!(catalog::show)),
         (Needs(Scope::RunCreate), routes!(start::start)),
@@ -89,6 +113,7 @@ fn table() -> Vec<Row> {
         (Needs(Scope::RunControl), routes!(steer::emit)),
         (Needs(Scope::RunControl), routes!(steer::resolve)),
         (Needs(Scope::RunControl), routes!(steer::abort)),
+        (Needs(Scope::RunRead), routes!(usage::usage)),
     ]
 }
 
@@ -105,6 +130,11 @@ pub fn routes() -> Vec<Route> {
         method,
         path: path.to_owned(),
         access: Access::Needs(scope),
+    }));
+    all.extend(mcp::METHODS.map(|method| Route {
+        method,
+        path: mcp::PATH.to_owned(),
+        access: Access::Needs(mcp::SCOPE),
     }));
     all
 }
@@ -124,6 +154,8 @@ pub(super) fn router(app: &Arc<App>) -> (Router, OpenApi) {
         let admit = middleware::from_fn_with_state((app.clone(), Access::Needs(scope)), admit);
         router = router.route(path, methods.route_layer(serve).route_layer(admit));
     }
+    let admit = middleware::from_fn_with_state((app.clone(), Access::Needs(mcp::SCOPE)), admit);
+    let router = router.route(mcp::PATH, mcp::routes(app).route_layer(admit));
     let router = router.fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(app.clone());
     (router, document)
 }
@@ -155,21 +187,79 @@ type Admission = Pin<Box<dyn Future<Output = Response> + Send>>;
 /// Lets a request in if its caller may do what it asks.
 fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, next: Next) -> Admission {
     Box::pin(async move {
+        let (mut _place, mut deed, mut asker) = (None, None, None);
         if let Access::Needs(scope) = access {
-            match app.identity.identify(bearer(&request)) {
-                Ok(caller) if caller.scopes.has(scope) => _ = request.extensions_mut().insert(caller),
-                Ok(_) => return Fault::forbidden(scope).into_response(),
-                Err(refused) => return Fault::from(refused).into_response(),
+            match caller(&app, &request, scope) {
+                Ok((caller, place)) => {
+                    deed = Deed::of(&caller, scope, &request);
+                    asker = Some(Asker(caller.tenant.clone()));
+                    request.extensions_mut().insert(caller);
+                    _place = Some(place);
+                }
+                Err(fault) => return fault.into_response(),
             }
         }
-        match tokio::time::timeout(ANSWER, next.run(request)).await {
+        let mut response = match tokio::time::timeout(ANSWER, next.run(request)).await {
             Ok(response) => response,
             Err(_) => {
                 let why = format!("this took longer than {} s", ANSWER.as_secs());
                 Fault::new(StatusCode::GATEWAY_TIMEOUT, "timeout", why).into_response()
             }
+        };
+        if let Some(deed) = deed.filter(|_| response.status().is_success())
+            && let Err(fault) = deed.note(app).await
+        {
+            response = fault.into_response();
         }
+        if let Some(asker) = asker {
+            response.extensions_mut().insert(asker);
+        }
+        response
     })
+}
+
+/// Something that audit logs have: flows that are changed, and what people decide.
+struct Deed {
+    caller: Caller,
+    action: String,
+    subject: String,
+}
+
+impl Deed {
+    /// What somebody does with a token, if it is to be noted.
+    fn of(caller: &Caller, scope: Scope, request: &Request) -> Option<Deed> {
+        caller.token.as_ref().filter(|_| matches!(scope, Scope::FlowWrite | Scope::GateDecide))?;
+        let route = request.extensions().get::<MatchedPath>()?;
+        let action = format!("{} {}", request.method(), route.as_str());
+        Some(Deed { caller: caller.clone(), action, subject: request.uri().path().to_owned() })
+    }
+
+    async fn note(self, app: Arc<App>) -> Result<(), Fault> {
+        let noted = tokio::task::spawn_blocking(move || app.identity.note(&self.caller, &self.action, &self.subject));
+        Ok(noted.await.map_err(Fault::internal)??)
+    }
+}
+
+/// Who sends a request, if they may do what it asks, and their place among those who are answered.
+fn caller(app: &App, request: &Request, scope: Scope) -> Result<(Caller, Place), Fault> {
+    let (bearer, now) = (bearer(request), Instant::now());
+    let from = request.extensions().get().map(|Peer(from)| *from);
+    if from.is_some_and(|from| !app.failures.may_try(from, bearer, now)) {
+        return Err(Fault::busy("too_many_failures", "too many tokens that nobody has were shown from this address"));
+    }
+    let caller = app.identity.identify(bearer);
+    match (&caller, from, bearer) {
+        (Ok(_), Some(from), Some(bearer)) => app.failures.succeeded(from, bearer),
+        (Err(Refused::Unknown), Some(from), _) => app.failures.failed(from, now),
+        _ => {}
+    }
+    let caller = caller?;
+    if !caller.scopes.has(scope) {
+        return Err(Fault::forbidden(scope));
+    }
+    let place = app.requests.try_take(&caller.tenant, 1);
+    let full = || Fault::busy("too_many_requests", "too many requests of this tenant are being answered already");
+    Ok((caller, place.ok_or_else(full)?))
 }
 
 /// Brings the flows of the caller's tenant along, for routes that know nothing of callers.
@@ -177,11 +267,7 @@ async fn bring_flows(State(app): State<Arc<App>>, mut request: Request, next: Ne
     let Some(caller) = request.extensions().get::<Caller>() else {
         return Fault::internal("a route without a scope asks whose flows").into_response();
     };
-    let host = match app.host_of(caller) {
-        Ok(host) => host,
-        Err(fault) => return fault.into_response(),
-    };
-    let flows = FlowService::open(host, app.flows_of(&caller.tenant));
+    let flows = FlowService::open(app.host_of(caller), app.flows_of(&caller.tenant));
     request.extensions_mut().insert(Arc::new(flows));
     next.run(request).await
 }

@@ -64,7 +64,7 @@ pub(super) async fn socket(
     upgrade: Upgrade,
 ) -> Result<Response, Fault> {
     let run = known_id(&id)?;
-    let speaks = Request { app: request.app.clone(), caller: request.caller.clone(), host: request.host.clone() };
+    let speaks = request.clone();
     let watching = Watching::begin(request, run.clone(), asked.from.unwrap_or(0)).await?;
     let upgrade = upgrade.0.max_message_size(MESSAGE_BYTES).max_frame_size(MESSAGE_BYTES);
     Ok(upgrade.on_upgrade(move |socket| converse(socket, speaks, run, watching)))

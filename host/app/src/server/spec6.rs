@@ -30,7 +30,7 @@ use flowcell_runtime::{RunOptions, RunResult, RunStatus};
 use self::envelope::{Refusal, refusal_of, success};
 use super::identity::Scope;
 use crate::{
-    error::StartError,
+    error::{QuotaError, StartError},
     flows::{FLOW_RUNS, FlowError, FlowService},
     library::{FLOW_BYTES, LibraryError},
 };
@@ -99,6 +99,9 @@ fn not_run(error: FlowError) -> Refusal {
         FlowError::Library(LibraryError::Invalid(_))
         | FlowError::Start(StartError::Input(_) | StartError::Disabled(_)) => {
             Refusal::new(StatusCode::BAD_REQUEST, "RUN_FLOW_FAILED", error.to_string())
+        }
+        FlowError::Start(StartError::Quota(ref quota)) if !matches!(quota, QuotaError::Store(_)) => {
+            Refusal::new(StatusCode::TOO_MANY_REQUESTS, "RUN_FLOW_FAILED", error.to_string())
         }
         error => refusal_of(error),
     }

@@ -66,7 +66,8 @@ pub(super) struct Waits {
 ///
 /// With an `Idempotency-Key` the same request answers with the same run, however often it is sent.
 #[utoipa::path(post, path = "/v1/runs", tag = "runs", request_body = StartRun,
-    params(Waits, ("Idempotency-Key" = Option<String>, Header, max_length = 256)),
+    params(Waits, ("Idempotency-Key" = Option<String>, Header, max_length = 256),
+        ("traceparent" = Option<String>, Header)),
     responses((status = 201, body = RunView, headers(("location" = String))), (status = 200, body = RunView),
         (status = "default", body = FaultBody)))]
 pub(super) async fn start(
@@ -84,7 +85,7 @@ pub(super) async fn start(
         (None, key) => key.clone(),
     };
     let conflict = if key.is_some() { "idempotency_conflict" } else { "run_exists" };
-    let Some(run) = named else { return begin(&request, body, None, None, wait).await };
+    let Some(run) = named else { return begin(&request, body, None, &headers, wait).await };
     let digest: Box<str> = hex::encode(Sha256::digest(&bytes)).into();
     let app = request.app.clone();
     let place = app.starting(request.tenant(), &run).await;
@@ -97,7 +98,7 @@ pub(super) async fn start(
         let view = if wait { outcome(request, run).await? } else { view(request, run).await? };
         return Ok(Json(view).into_response());
     }
-    begin(&request, body, Some(run), Some(digest), wait).await
+    begin(&request, body, Some((run, digest)), &headers, wait).await
 }
 
 /// A run whose id is used up cannot begin again.
@@ -124,24 +125,38 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<RunId>, Fault> {
 async fn begin(
     request: &Request,
     body: StartRun,
-    run: Option<RunId>,
-    digest: Option<Box<str>>,
+    named: Option<(RunId, Box<str>)>,
+    headers: &HeaderMap,
     wait: bool,
 ) -> Result<Response, Fault> {
+    let (run, digest) = named.unzip();
+    let (runner, _) = prepare(request, body, run, digest).await?;
+    if let Some(parent) = headers.get("traceparent").and_then(|parent| parent.to_str().ok()) {
+        request.host.link(runner.run_id(), parent);
+    }
+    started(request, runner, wait).await
+}
+
+/// A new run, if there may be one, and its flow.
+pub(super) async fn prepare(
+    request: &Request,
+    body: StartRun,
+    run: Option<RunId>,
+    digest: Option<Box<str>>,
+) -> Result<(FlowRunner, LoadedFlow), Fault> {
     if request.app.is_draining() {
         return Err(Fault::draining());
     }
-    request.host.check_quota()?;
+    let _turn = request.app.checks.take(request.tenant(), 1).await;
     let flow = flow(request, &body).await?;
     let StartRun { input, .. } = body;
     let options = RunOptions { session_id: run, input, request: digest, without_events: true, ..RunOptions::default() };
-    let runner = request.host.runner(&flow, options)?;
-    started(request, runner, wait).await
+    Ok((request.host.runner(&flow, options)?, flow))
 }
 
 async fn flow(request: &Request, body: &StartRun) -> Result<LoadedFlow, Fault> {
     if let Some(name) = flows::name(&body.flow) {
-        return library::load(again(request), name, body.version).await;
+        return library::load(request.clone(), name, body.version).await;
     }
     if body.version.is_some() {
         return Err(Fault::bad_request("`version` goes with the name of a flow, and this request brings a whole one"));
@@ -158,15 +173,11 @@ pub(super) async fn started(request: &Request, runner: FlowRunner, wait: bool) -
     let result = enter(request, runner, wait).await?;
     let view = match (result, wait) {
         (Some(result), _) => RunView::result(&result),
-        (None, true) => outcome(again(request), run.clone()).await?,
+        (None, true) => outcome(request.clone(), run.clone()).await?,
         (None, false) => RunView::running(&run),
     };
     let place = format!("/v1/runs/{}", encoded(run.as_str()));
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(view)).into_response())
-}
-
-fn again(request: &Request) -> Request {
-    Request { app: request.app.clone(), caller: request.caller.clone(), host: request.host.clone() }
 }
 
 /// Brings a run in. Answers what came of it, if somebody waits for that and it begins at once.
@@ -194,7 +205,7 @@ async fn outcome(request: Request, run: RunId) -> Result<RunView, Fault> {
     let until = tokio::time::Instant::now() + WAIT;
     loop {
         let hub = request.host.hubs().get(request.tenant(), &run);
-        let view = view(again(&request), run.clone()).await?;
+        let view = view(request.clone(), run.clone()).await?;
         if view.status != "running" || tokio::time::Instant::now() >= until {
             return Ok(view);
         }

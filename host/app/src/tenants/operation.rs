@@ -1,10 +1,18 @@
 //! What operators ask for: done by the process that owns the store, whoever asks.
 
-use flowcell_contract::Json;
+use std::path::{Path, PathBuf};
+
+use flowcell_contract::{Json, Tenant};
 use serde::{Deserialize, Serialize};
 
-use super::{TenantError, Tenants, to_json};
-use crate::policy::Policy;
+use super::{OPERATOR, TenantError, Tenants, audit::Outcome};
+use crate::{
+    FlowLibrary,
+    documents::to_json,
+    policy::Policy,
+    triggers::operation::{Act, TriggerDesk},
+    vault::Hidden,
+};
 
 /// Something that an operator asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +38,11 @@ pub enum Operation {
         name: String,
         /// What it may do from now on.
         set: Option<Policy>,
+    },
+    /// Tell what a tenant has used up today.
+    Usage {
+        /// Which tenant.
+        name: String,
     },
     /// Make a token.
     CreateToken {
@@ -61,12 +74,51 @@ pub enum Operation {
         /// At most so many.
         limit: usize,
     },
+    /// See the triggers of a tenant's flows, or change one.
+    Trigger {
+        /// Whose flows.
+        tenant: String,
+        /// The folder with the flows of `local`.
+        folder: PathBuf,
+        /// Of which flow, and which; none: all.
+        trigger: Option<(String, String)>,
+        /// What is done with it; none: it is shown.
+        act: Option<Act>,
+    },
     /// Look through what was done.
     VerifyAudit {
         /// In whose name.
         tenant: String,
         /// A hash that must be in it.
         head: Option<String>,
+    },
+    /// Set a secret.
+    SetSecret {
+        /// Whose.
+        tenant: String,
+        /// Its name.
+        name: String,
+        /// What it is.
+        value: Hidden,
+        /// The servers that it may be sent to.
+        origins: Vec<String>,
+    },
+    /// Tell the secrets, without what they are.
+    ListSecrets {
+        /// Whose.
+        tenant: String,
+    },
+    /// Remove a secret.
+    RemoveSecret {
+        /// Whose.
+        tenant: String,
+        /// Its name.
+        name: String,
+    },
+    /// Rewrite all secrets under a new key.
+    RotateSecretKey {
+        /// The new key; none: one is made beside the store.
+        key: Option<Hidden>,
     },
 }
 
@@ -76,19 +128,63 @@ impl Tenants {
         let done = Json::object([("done", Json::from(true))]);
         match operation {
             Operation::CreateTenant { name } => self.create(name).map(|()| done),
-            Operation::ListTenants => to_json("tenants", &self.list()?),
+            Operation::ListTenants => Ok(to_json("tenants", &self.list()?)?),
             Operation::EnableTenant { name, enabled } => self.enable(name, *enabled).map(|()| done),
             Operation::Policy { name, set } => {
                 set.iter().try_for_each(|policy| self.set_policy(name, policy))?;
-                to_json("policy", &self.policy(name)?)
+                Ok(to_json("policy", &self.policy(name)?)?)
             }
+            Operation::Usage { name } => Ok(to_json("usage", &self.used(name)?)?),
             Operation::CreateToken { tenant, scopes, note, lasts } => {
-                to_json("token", &self.create_token(tenant, scopes, note, *lasts)?)
+                Ok(to_json("token", &self.create_token(tenant, scopes, note, *lasts)?)?)
             }
-            Operation::ListTokens { tenant } => to_json("tokens", &self.tokens(tenant.as_deref())?),
+            Operation::ListTokens { tenant } => Ok(to_json("tokens", &self.tokens(tenant.as_deref())?)?),
             Operation::RevokeToken { id } => self.revoke_token(id).map(|()| done),
-            Operation::Audit { tenant, after, limit } => to_json("audit", &self.audit(tenant, *after, *limit)?),
-            Operation::VerifyAudit { tenant, head } => to_json("audit", &self.verify_audit(tenant, head.as_deref())?),
+            Operation::Audit { tenant, after, limit } => Ok(to_json("audit", &self.audit(tenant, *after, *limit)?)?),
+            Operation::Trigger { tenant, folder, trigger, act } => {
+                Ok(to_json("triggers", &self.trigger(tenant, folder, trigger.as_ref(), act.as_ref())?)?)
+            }
+            Operation::SetSecret { tenant, name, value, origins } => {
+                let row = self.vault().set(&self.known(tenant)?, OPERATOR, name, value.text(), origins)?;
+                Ok(to_json("secret", &row)?)
+            }
+            Operation::ListSecrets { tenant } => Ok(to_json("secrets", &self.vault().list(&self.known(tenant)?)?)?),
+            Operation::RemoveSecret { tenant, name } => {
+                self.vault().remove(&self.known(tenant)?, OPERATOR, name)?;
+                Ok(done)
+            }
+            Operation::RotateSecretKey { key } => {
+                let rotated = self.vault().rotate(&self.owners()?, OPERATOR, key.as_ref().map(Hidden::text))?;
+                Ok(to_json("rotated", &rotated)?)
+            }
+            Operation::VerifyAudit { tenant, head } => {
+                Ok(to_json("audit", &self.verify_audit(tenant, head.as_deref())?)?)
+            }
         }
+    }
+
+    /// Shows the triggers of a tenant, or one, or does something with it.
+    fn trigger(
+        &self,
+        tenant: &str,
+        folder: &Path,
+        trigger: Option<&(String, String)>,
+        act: Option<&Act>,
+    ) -> Result<serde_json::Value, TenantError> {
+        let tenant = Tenant::from(tenant);
+        if tenant != Tenant::local() {
+            self.tenant(tenant.as_str())?;
+        }
+        let host = self.host.of(tenant.clone());
+        let desk = TriggerDesk::new(&host, FlowLibrary::of_tenant(folder, &tenant));
+        Ok(match (trigger, act) {
+            (None, _) => desk.list()?.into(),
+            (Some((flow, id)), None) => desk.show(flow, id)?,
+            (Some((flow, id)), Some(act)) => {
+                let done = desk.act(flow, id, act)?;
+                self.note(tenant.as_str(), act.name(), &format!("{flow}/{id}"), Outcome::Done)?;
+                done
+            }
+        })
     }
 }

@@ -4,16 +4,25 @@ use std::sync::Arc;
 
 use flowcell_contract::Tenant;
 
-use super::{Outcome, TenantError, Tenants, to_json};
-use crate::{Host, policy::Policy};
-
-const POLICY: &str = "policy";
+use super::{Outcome, TenantError, Tenants};
+use crate::{
+    Host,
+    documents::to_json,
+    policy::{POLICY, Policy},
+    usage::Used,
+};
 
 impl Tenants {
     /// What a tenant may do.
     pub fn policy(&self, tenant: &str) -> Result<Policy, TenantError> {
         self.tenant(tenant)?;
-        Ok(self.get(POLICY, tenant)?.map(|(policy, _)| policy).unwrap_or_default())
+        Ok(Policy::of(self.registry(), &Tenant::from(tenant))?)
+    }
+
+    /// What a tenant has used up today.
+    pub fn used(&self, tenant: &str) -> Result<Used, TenantError> {
+        self.tenant(tenant)?;
+        Ok(self.host.usage().of_today(&Tenant::from(tenant))?)
     }
 
     /// Sets what a tenant may do from now on. Runs that were accepted go on as they were.
@@ -29,6 +38,6 @@ impl Tenants {
 
     /// A host for a tenant, within its policy.
     pub fn host(&self, tenant: &Tenant) -> Result<Host, TenantError> {
-        Ok(self.0.of(tenant.clone()).within(Arc::new(self.policy(tenant.as_str())?)))
+        Ok(self.host.of(tenant.clone()).within(Arc::new(self.policy(tenant.as_str())?)))
     }
 }

@@ -100,7 +100,7 @@ impl Tenants {
             return Err(TenantError::UnknownScope(unknown.clone(), known));
         }
         let (id, secret) = (hex::encode(rand::random::<[u8; 8]>()), hex::encode(rand::random::<[u8; 32]>()));
-        let created = self.0.now();
+        let created = self.host.now();
         let expires = lasts.map(|lasts| created.saturating_add(lasts));
         let token = Token {
             tenant: tenant.to_owned(),
@@ -132,7 +132,7 @@ impl Tenants {
         if token.revoked.is_some() {
             return Ok(());
         }
-        let token = Token { revoked: Some(self.0.now()), ..token };
+        let token = Token { revoked: Some(self.host.now()), ..token };
         if !self.put(TOKEN, id, Some(&token), version)? {
             return Err(TenantError::Changed(id.to_owned()));
         }

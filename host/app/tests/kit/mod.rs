@@ -28,11 +28,15 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
     command.env("FLOWCELL_PROVIDERS", root().join("flows/agents/providers.yaml"));
     command.env("XDG_CONFIG_HOME", folder);
     for variable in [
+        "FLOWCELL_CONFIG",
+        "FLOWCELL_LOG",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
         "FLOWCELL_STORE",
         "FLOWCELL_STATE",
         "FLOWCELL_MCP",
         "FLOWCELL_ALLOW_PRIVATE",
         "FLOWCELL_SECRETS",
+        "FLOWCELL_SECRET_KEY",
         "FLOWCELL_FILES",
         "FLOWCELL_FLOWS",
         "RUN_FLOW",

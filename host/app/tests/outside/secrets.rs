@@ -53,9 +53,23 @@ fn place(server: &Server, nodes: &[String]) -> tempfile::TempDir {
 }
 
 fn run(folder: &Path, servers: &[&Server]) -> Output {
+    run_with(folder, servers, &["--secrets", "secrets.yaml"])
+}
+
+fn run_with(folder: &Path, servers: &[&Server], more: &[&str]) -> Output {
     let addresses: Vec<_> = servers.iter().map(|server| server.address.to_string()).collect();
-    let arguments = ["run", "one.yaml", "--run-id", "r1", "--events", "events.jsonl", "--secrets", "secrets.yaml"];
-    flowcell(folder).args(arguments).args(["--allow-private", &addresses.join(",")]).output().unwrap()
+    let arguments = ["run", "one.yaml", "--run-id", "r1", "--events", "events.jsonl"];
+    flowcell(folder).args(arguments).args(["--allow-private", &addresses.join(",")]).args(more).output().unwrap()
+}
+
+/// Keeps the secret in the store of a folder, and takes the operator's file away. Answers what was said.
+fn keep(folder: &Path, server: &Server) -> Output {
+    fs::remove_file(folder.join("secrets.yaml")).unwrap();
+    fs::remove_file(folder.join("key")).unwrap();
+    let set = ["secret", "set", "api-token", "--for", &server.origin(), "--from-env", "CANARY"];
+    let output = flowcell(folder).args(set).env("CANARY", CANARY).output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    output
 }
 
 fn node(id: &str, url: &str, grants: &str) -> String {
@@ -75,6 +89,15 @@ fn find(bytes: &[u8], what: &str) -> bool {
 
 #[test]
 fn n24_a_secret_is_in_nothing_that_is_kept_or_told() {
+    look_for_the_canary(false);
+}
+
+#[test]
+fn n24_a_secret_that_the_store_keeps_is_in_nothing_that_is_kept_or_told() {
+    look_for_the_canary(true);
+}
+
+fn look_for_the_canary(kept: bool) {
     let server = Server::start(|seen, _| echo(seen));
     let (origin, grant) = (server.origin(), "secrets: [{ name: api-token }]");
     let granted = format!("http: ['{origin}'], {grant}");
@@ -89,7 +112,9 @@ fn n24_a_secret_is_in_nothing_that_is_kept_or_told() {
         ),
     ];
     let folder = place(&server, &nodes);
-    let output = run(folder.path(), &[&server]);
+    let set = kept.then(|| keep(folder.path(), &server));
+    let more: &[&str] = if kept { &[] } else { &["--secrets", "secrets.yaml"] };
+    let output = run_with(folder.path(), &[&server], more);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     let sent: Vec<_> = server.seen().iter().map(|seen| seen.header("authorization").map(str::to_owned)).collect();
     assert_eq!(sent, vec![Some(format!("Bearer {CANARY}")); 4]);
@@ -100,7 +125,11 @@ fn n24_a_secret_is_in_nothing_that_is_kept_or_told() {
     let mut places: Vec<(String, Vec<u8>)> =
         files(folder.path()).into_iter().map(|file| (file.display().to_string(), fs::read(file).unwrap())).collect();
     assert!(places.iter().any(|(name, bytes)| name.contains("flowcell.db") && find(bytes, "api-token")));
-    for (name, output) in [("run", output), ("show", shown), ("events", events)] {
+    let (listed, audited) =
+        (done(folder.path(), &["secret", "list"]), done(folder.path(), &["audit", "list", "local"]));
+    assert_eq!(said(&audited).contains("secret.set"), kept, "{}", said(&audited));
+    let outputs = [("run", output), ("show", shown), ("events", events), ("list", listed), ("audit", audited)];
+    for (name, output) in outputs.into_iter().chain(set.map(|set| ("set", set))) {
         places.push((format!("stdout of {name}"), output.stdout));
         places.push((format!("stderr of {name}"), output.stderr));
     }
@@ -132,9 +161,34 @@ fn a_flow_does_not_widen_whom_a_secret_is_for() {
     let grants = format!("http: ['{origin}'], secrets: [{{ name: api-token, for: '{origin}' }}]");
     let folder = place(&server, &[node("a", &origin, &grants)]);
     let output = run(folder.path(), &[&server, &other]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(told(&output).contains("the secret `api-token` is not for"), "{}", told(&output));
-    assert!(other.seen().is_empty());
+    assert_eq!(output.status.code(), Some(2));
+    let told = told(&output);
+    assert!(told.contains("one.yaml:3:") && told.contains("the secret `api-token` is not for"), "{told}");
+    assert!(told.contains(&format!("flowcell secret set api-token --for {origin}")), "{told}");
+    assert!(other.seen().is_empty() && server.seen().is_empty());
+}
+
+#[test]
+fn a_secret_that_the_store_keeps_comes_before_the_operators_and_is_seen_by_checks() {
+    let server = Server::start(|_, _| answer("200 OK", &[], ""));
+    let grants = format!("http: ['{0}'], secrets: [{{ name: api-token, for: '{0}' }}]", server.origin());
+    let folder = place(&server, &[node("a", &server.origin(), &grants)]);
+    keep(folder.path(), &server);
+    let checked = done(folder.path(), &["validate", "one.yaml"]);
+    assert!(checked.status.success(), "{}", told(&checked));
+    assert_eq!(done(folder.path(), &["validate", "one.yaml", "--state", "elsewhere"]).status.code(), Some(2));
+    fs::write(folder.path().join("key"), "the one of the file").unwrap();
+    let secrets = format!("api-token: {{ keyFile: key, for: '{}' }}\n", server.origin());
+    fs::write(folder.path().join("secrets.yaml"), secrets).unwrap();
+    let output = run(folder.path(), &[&server]);
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(server.seen()[0].header("authorization"), Some(&*format!("Bearer {CANARY}")));
+    // Nothing is sent of what cannot be opened.
+    fs::remove_file(folder.path().join(".flowcell/secret.key")).unwrap();
+    let arguments = ["run", "one.yaml", "--allow-private", &server.address.to_string()];
+    let again = done(folder.path(), &arguments);
+    assert!(told(&again).contains("it is encrypted under the key"), "{}", told(&again));
+    assert_eq!(server.seen().len(), 1);
 }
 
 #[test]

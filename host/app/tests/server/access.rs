@@ -34,7 +34,7 @@ impl Identify for Tokens {
     fn identify(&self, bearer: Option<&str>) -> Result<Caller, Refused> {
         let token = bearer.ok_or(Refused::Missing)?;
         let (tenant, scopes) = self.0.get(token).cloned().ok_or(Refused::Unknown)?;
-        Ok(Caller { tenant, scopes, token: Some(token.into()) })
+        Ok(Caller { tenant, scopes, token: Some(token.into()), policy: Arc::default() })
     }
 
     fn tenants(&self) -> Vec<Tenant> {
@@ -47,7 +47,7 @@ fn served() -> Served {
 }
 
 #[test]
-fn every_route_wants_its_scope_from_every_credential() {
+fn h1_every_route_wants_its_scope_from_every_credential() {
     let served = served();
     let known = Tokens::new().0;
     let credentials: Vec<Option<&str>> =
@@ -64,6 +64,7 @@ fn every_route_wants_its_scope_from_every_credential() {
             let scopes = credential.and_then(|token| known.get(token)).map(|(_, scopes)| *scopes);
             let expected = match (route.access, scopes) {
                 (Access::Open, _) => None,
+                (Access::Signed, _) => Some((401, "unsigned")),
                 (Access::Needs(_), None) => Some((401, "unauthorized")),
                 (Access::Needs(scope), Some(scopes)) => (!scopes.has(scope)).then_some((403, "forbidden")),
             };
@@ -80,7 +81,7 @@ fn every_route_wants_its_scope_from_every_credential() {
 }
 
 #[test]
-fn another_tenants_ids_are_not_found() {
+fn h2_another_tenants_ids_are_not_found() {
     let served = served();
     let of = |tenant: &str| format!("Bearer all-{tenant}");
     let (a, b) = (of("a"), of("b"));
@@ -112,7 +113,7 @@ fn another_tenants_ids_are_not_found() {
 }
 
 #[test]
-fn strangers_in_a_browser_are_turned_away() {
+fn h3_strangers_in_a_browser_are_turned_away() {
     let served = Served::local();
     let own = format!("http://{}", served.address);
     let table = [
@@ -174,8 +175,8 @@ fn every_failure_has_one_shape() {
 }
 
 #[test]
-fn connections_are_few_and_are_not_kept_for_the_silent() {
-    let limits = Limits { connections: 1, head_time: Duration::from_millis(300) };
+fn h4_connections_are_few_and_are_not_kept_for_the_silent() {
+    let limits = Limits { connections: 1, head_time: Duration::from_millis(300), ..Limits::default() };
     let served = Served::with(Arc::new(flowcell::server::identity::Local), limits);
     let first = connect(served.address);
     send(&first, served.address, "GET", "/healthz", &[], "");

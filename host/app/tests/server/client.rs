@@ -8,7 +8,7 @@ use std::{
 };
 
 use flowcell::{
-    Host,
+    Host, HostBuilder,
     server::{
         Limits, Server, Settings,
         identity::{Identify, Local},
@@ -39,10 +39,26 @@ impl Served {
 
     /// One whose callers are known to somebody who knows its host.
     pub(crate) fn of(identity: impl FnOnce(&Host) -> Arc<dyn Identify>, limits: Limits) -> Served {
+        Served::built(|builder| builder, identity, limits)
+    }
+
+    /// One whose host has something that others have not.
+    pub(crate) fn built(
+        build: impl FnOnce(HostBuilder) -> HostBuilder,
+        identity: impl FnOnce(&Host) -> Arc<dyn Identify>,
+        limits: Limits,
+    ) -> Served {
         let folder = tempfile::tempdir().unwrap();
         let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
-        let host = Host::builder().cache_dir(cache).instances(16).state_dir(folder.path()).build().unwrap();
-        let (identity, flows) = (identity(&host), folder.path().join("flows"));
+        let builder = Host::builder().cache_dir(cache).instances(16).state_dir(folder.path());
+        let host = build(builder).build().unwrap();
+        let identity = identity(&host);
+        Served::over(host, folder, identity, limits)
+    }
+
+    /// One with a host, whose flows are in `flows` in a folder.
+    pub(crate) fn over(host: Host, folder: tempfile::TempDir, identity: Arc<dyn Identify>, limits: Limits) -> Served {
+        let flows = folder.path().join("flows");
         let (told, hears) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -136,7 +152,10 @@ pub(crate) fn send(
     }
     headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
     if !body.is_empty() {
-        text.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+            text.push_str("Content-Type: application/json\r\n");
+        }
+        text.push_str(&format!("Content-Length: {}\r\n", body.len()));
     }
     text.push_str("\r\n");
     text.push_str(body);

@@ -13,18 +13,18 @@ use crate::{
 };
 
 /// A stream of events, as it comes.
-struct Stream(BufReader<TcpStream>);
+pub(crate) struct Stream(BufReader<TcpStream>);
 
 /// One event of a stream.
 #[derive(Debug, PartialEq)]
-struct Sent {
-    id: Option<u64>,
-    kind: String,
-    data: Value,
+pub(crate) struct Sent {
+    pub(crate) id: Option<u64>,
+    pub(crate) kind: String,
+    pub(crate) data: Value,
 }
 
 impl Stream {
-    fn open(served: &Served, path: &str, headers: &[(&str, &str)]) -> Stream {
+    pub(crate) fn open(served: &Served, path: &str, headers: &[(&str, &str)]) -> Stream {
         let stream = connect(served.address);
         send(&stream, served.address, "GET", path, headers, "");
         let mut stream = BufReader::new(stream);
@@ -41,7 +41,7 @@ impl Stream {
     }
 
     /// The next event; none: the stream has ended.
-    fn next(&mut self) -> Option<Sent> {
+    pub(crate) fn next(&mut self) -> Option<Sent> {
         let (mut id, mut kind, mut data) = (None, String::new(), None);
         loop {
             let line = self.line()?;

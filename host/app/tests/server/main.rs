@@ -8,10 +8,16 @@ mod kit;
 
 mod access;
 mod client;
+mod config;
 mod document;
+mod hostile;
 mod library;
 mod live;
+mod metrics;
 mod process;
+mod quotas;
 mod runs;
+mod secrets;
 mod session;
+mod telemetry;
 mod tenants;

@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
+    thread::JoinHandle,
 };
 
 use serde_json::json;
@@ -17,6 +18,12 @@ use crate::{
 
 /// A server, and where it listens.
 pub(crate) fn serve(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr) {
+    let (child, address, _) = heard(folder, arguments);
+    (child, address)
+}
+
+/// A server, where it listens, and what it says after that, until its end.
+pub(crate) fn heard(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr, JoinHandle<Vec<String>>) {
     let mut command = flowcell(folder);
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -30,8 +37,7 @@ pub(crate) fn serve(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr) {
         seen.push(line);
     };
     // What it says later is read, so that it can say it.
-    std::thread::spawn(move || lines.for_each(drop));
-    (child, address)
+    (child, address, std::thread::spawn(move || lines.collect()))
 }
 
 pub(crate) fn stop(mut child: Child) -> Option<i32> {
@@ -82,7 +88,7 @@ fn ask_until_end(address: SocketAddr, run: &str) -> String {
 }
 
 #[test]
-fn a_server_without_tokens_serves_its_machine_alone() {
+fn t7_a_server_without_tokens_serves_its_machine_alone() {
     let folder = tempfile::tempdir().unwrap();
     let output = done(folder.path(), &["serve", "--listen", "0.0.0.0:0"]);
     assert_eq!(output.status.code(), Some(2));

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use flowcell::{
+    HostBuilder,
     policy::Policy,
     server::{
         Limits,
@@ -17,10 +18,16 @@ use crate::{
     runs::{asks, hello},
 };
 
-/// A server with the tenants `a` and `b`, and a token of each.
-fn served(policy: &Policy) -> (Served, [String; 2]) {
+/// A server with the tenants `a` and `b`, and a token of each; the policy is that of `a`.
+pub(crate) fn served(policy: &Policy) -> (Served, [String; 2]) {
+    served_with(policy, |builder| builder)
+}
+
+/// The same, of a host that has something that others have not.
+pub(crate) fn served_with(policy: &Policy, build: impl FnOnce(HostBuilder) -> HostBuilder) -> (Served, [String; 2]) {
     let tokens = Mutex::new(Vec::new());
-    let served = Served::of(
+    let served = Served::built(
+        build,
         |host| {
             let tenants = Tenants::of(host);
             let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect();
@@ -38,14 +45,14 @@ fn served(policy: &Policy) -> (Served, [String; 2]) {
     (served, tokens)
 }
 
-fn call(served: &Served, token: &str, method: &str, path: &str, body: &Value) -> Answer {
+pub(crate) fn call(served: &Served, token: &str, method: &str, path: &str, body: &Value) -> Answer {
     let token = format!("Bearer {token}");
     let body = if body.is_null() { String::new() } else { body.to_string() };
     ask(served.address, method, path, &[("Authorization", &token)], &body)
 }
 
 #[test]
-fn what_one_tenant_has_does_not_exist_for_another() {
+fn t3_what_one_tenant_has_does_not_exist_for_another_and_its_names_are_free() {
     let (served, [a, b]) = served(&Policy::default());
     let get = |token: &str, path: &str| call(&served, token, "GET", path, &Value::Null);
     let post = |token: &str, path: &str, body: &Value| call(&served, token, "POST", path, body);
@@ -84,6 +91,11 @@ fn a_tenant_begins_as_many_runs_and_grants_as_much_as_its_policy_says() {
     let waits = start(&a, asks()).json();
     let full = start(&a, hello());
     assert_eq!((full.fault(), full.header("retry-after").is_some()), ((429, "quota_exceeded".to_owned()), true));
+    let again = format!("/v1/runs/{}/retry", waits["runId"].as_str().unwrap());
+    assert_eq!(call(&served, &a, "POST", &again, &json!({})).fault(), (429, "quota_exceeded".to_owned()));
+    let steps = json!({ "name": "s", "inputs": [], "steps": [{ "id": "a", "tool": "control.noop", "params": {} }] });
+    assert_eq!(call(&served, &a, "POST", "/api/create_flow", &json!({ "flow": steps })).status, 201);
+    assert_eq!(call(&served, &a, "POST", "/api/run_flow", &json!({ "flow_name": "s" })).status, 429);
     assert_eq!(start(&b, hello()).status, 201);
     let cancel = format!("/v1/runs/{}/cancel", waits["runId"].as_str().unwrap());
     assert!(call(&served, &a, "POST", &cancel, &json!({})).status < 300);
@@ -96,4 +108,33 @@ fn a_tenant_begins_as_many_runs_and_grants_as_much_as_its_policy_says() {
         "{refused}"
     );
     assert_eq!(call(&served, &b, "POST", "/v1/validate", &json!({ "flow": reaches })).json()["valid"], true);
+}
+
+#[test]
+fn who_changes_flows_and_decides_is_in_the_audit_log() {
+    let known = Mutex::new(None);
+    let served = Served::of(
+        |host| {
+            let tenants = Tenants::of(host);
+            tenants.create("a").unwrap();
+            let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect();
+            let token = tenants.create_token("a", &all, "", None).unwrap();
+            *known.lock().unwrap() = Some((tenants.clone(), token));
+            Arc::new(tenants)
+        },
+        Limits::default(),
+    );
+    let (tenants, token) = known.into_inner().unwrap().unwrap();
+    let post = |path: &str, body: &Value| call(&served, &token.token, "POST", path, body).status;
+    assert_eq!(post("/v1/flows", &json!({ "flow": hello() })), 201);
+    assert_eq!(post("/v1/flows", &json!({ "flow": "not one" })), 422, "what was refused is not noted");
+    assert_eq!(post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "r" })), 201);
+    assert_eq!(post("/v1/runs/r/gates/ok/reply", &json!({ "answer": "yes" })), 200);
+    let noted = tenants.audit("a", 0, 100).unwrap().into_iter().filter(|entry| entry.actor == *token.id);
+    let noted: Vec<_> = noted.map(|entry| format!("{}: {}", entry.action, entry.subject)).collect();
+    assert_eq!(
+        noted,
+        ["POST /v1/flows: /v1/flows", "POST /v1/runs/{id}/gates/{gate}/reply: /v1/runs/r/gates/ok/reply"]
+    );
+    assert!(tenants.verify_audit("a", None).unwrap().damage.is_empty());
 }

@@ -79,9 +79,8 @@ fn nothing_is_asked_of_a_model_when_the_budget_is_used_up() {
     assert_eq!(place.events("agent:usage").len(), 2, "the second call goes beyond it, and is the last");
 }
 
-/// T6.
 #[test]
-fn an_approval_counts_once_for_one_call_and_not_for_ever() {
+fn t6_an_approval_counts_once_for_one_call_and_not_for_ever() {
     let input = json!({ "prompt": "go", "tools": ["data.set"] });
     let set = |value: u32| calling(&[("data_set", json!({ "object": {}, "path": "a", "value": value }))]);
     let place = Place::new(&input, &json!({}), &["data.*"], &[set(1), set(2), saying("done")]);
@@ -100,9 +99,9 @@ fn an_approval_counts_once_for_one_call_and_not_for_ever() {
     assert_eq!(place.events("agent:tool:decision").len(), 1);
 }
 
-/// T6: nobody answered in time.
+/// Nobody answered in time.
 #[test]
-fn an_approval_that_is_too_late_is_a_denial() {
+fn t6_an_approval_that_is_too_late_is_a_denial() {
     let input = json!({ "prompt": "go", "tools": ["data.set"] });
     let call = calling(&[("data_set", json!({ "object": {}, "path": "a", "value": 1 }))]);
     let place = Place::new(&input, &json!({ "approvalTimeoutMs": 1 }), &["data.*"], &[call, saying("done")]);

@@ -1,0 +1,55 @@
+//! `flowcell mcp`: flows as tools of the program that started this one.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use flowcell::server::mcp::{self, PipeError};
+
+use super::{
+    PackArgs, Place, StoreArgs,
+    run::interrupt::Signals,
+    runs::{durable, listen, unreadable},
+};
+use crate::{
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// Arguments of `flowcell mcp`.
+#[derive(Args)]
+pub(crate) struct McpArgs {
+    /// The folder with the flows
+    #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
+    flows: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    packs: PackArgs,
+}
+
+pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let place = durable(&args.store)?;
+    let host = args.packs.host_with(&args.store)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
+    let served = runtime.block_on(async {
+        let mut signals =
+            Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
+        let stop = async move { _ = signals.next().await };
+        let own = host.clone();
+        let begun = move |moved: std::sync::Arc<tokio::sync::Notify>| {
+            if let Place::Folder(folder) = place {
+                listen(&own, folder, move || moved.notify_one(), terminal);
+            }
+        };
+        Ok::<_, Problem>(mcp::serve(host, args.flows.clone(), begun, stop).await)
+    })?;
+    // Standard input may be waited for still, and attempts that were abandoned are not waited for.
+    runtime.shutdown_background();
+    match served {
+        Ok(()) => Ok(Exit::Good),
+        Err(PipeError::Client(why)) => Err(Problem::wrong(format!("standard input is no client of MCP: {why}"))
+            .hint("programs that speak MCP start this command; README.md shows how to tell them")),
+        Err(error) => Err(unreadable(&error)),
+    }
+}

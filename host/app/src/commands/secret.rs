@@ -1,0 +1,134 @@
+//! `flowcell secret`: secrets that the store keeps for tenants, encrypted.
+
+use std::{env, io::Read as _};
+
+use clap::{Args, Subcommand};
+use flowcell::{
+    tenants::operation::Operation,
+    vault::{self, Hidden, KeySource, MAX_VALUE},
+};
+
+use super::{KeyArgs, PackArgs, Place, StoreArgs, tenant::operate_with};
+use crate::{
+    output::put_json,
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// What can be done with secrets.
+#[derive(Subcommand)]
+pub(crate) enum SecretCommand {
+    /// Set a secret to what standard input or a variable says
+    Set(SetArgs),
+    /// List the secrets; never what they are
+    List(ListArgs),
+    /// Remove a secret; nodes that are granted it fail from now on
+    Rm(RemoveArgs),
+    /// Encrypt all secrets of all tenants anew, under a new key
+    RotateKey(RotateArgs),
+}
+
+/// Whose secrets, and where they are kept.
+#[derive(Args)]
+pub(crate) struct Of {
+    /// Whose
+    #[arg(long, value_name = "NAME", default_value = "local")]
+    tenant: String,
+    #[command(flatten)]
+    keys: KeyArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Arguments of `flowcell secret set`.
+#[derive(Args)]
+pub(crate) struct SetArgs {
+    /// Its name: 1 to 64 letters, digits, `-` and `_`
+    name: String,
+    /// A server that it may be sent to, such as `https://api.example.com`; may be repeated. Without it only the host uses it
+    #[arg(long = "for", value_name = "ORIGIN")]
+    origins: Vec<String>,
+    /// Take it from this variable, and not from standard input
+    #[arg(long, value_name = "VARIABLE")]
+    from_env: Option<String>,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// Arguments of `flowcell secret list`.
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    of: Of,
+}
+
+/// Arguments of `flowcell secret rm`.
+#[derive(Args)]
+pub(crate) struct RemoveArgs {
+    /// Its name
+    name: String,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// Arguments of `flowcell secret rotate-key`.
+#[derive(Args)]
+pub(crate) struct RotateArgs {
+    /// The new key: `env:NAME` or `file:PATH`. Without it a store in a folder makes its own
+    #[arg(long, value_name = "KEY")]
+    new_secret_key: Option<KeySource>,
+    #[command(flatten)]
+    keys: KeyArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit, Problem> {
+    let (operation, keys, store) = match command {
+        SecretCommand::Set(SetArgs { name, origins, from_env, of }) => {
+            let value = value(from_env.as_deref())?;
+            (Operation::SetSecret { tenant: of.tenant, name, value, origins }, of.keys, of.store)
+        }
+        SecretCommand::List(ListArgs { of }) => (Operation::ListSecrets { tenant: of.tenant }, of.keys, of.store),
+        SecretCommand::Rm(RemoveArgs { name, of }) => {
+            (Operation::RemoveSecret { tenant: of.tenant, name }, of.keys, of.store)
+        }
+        SecretCommand::RotateKey(RotateArgs { new_secret_key, keys, store }) => {
+            let key = new_secret_key.as_ref().map(KeySource::read).transpose();
+            let key = key.map_err(|error| Problem::wrong(error.to_string()))?;
+            let key = key.map(|key| Hidden::from(key.trim().to_owned()));
+            (Operation::RotateSecretKey { key }, keys, store)
+        }
+    };
+    let packs = PackArgs { keys, ..PackArgs::default() };
+    put_json(&operate_with(&packs, operation, &store)?)?;
+    warn_if_exposed(&store, terminal)?;
+    Ok(Exit::Good)
+}
+
+/// Says so if others may read the store.
+pub(super) fn warn_if_exposed(store: &StoreArgs, terminal: Terminal) -> Result<(), Problem> {
+    if let Place::Folder(folder) = store.place()?
+        && let Some(why) = vault::exposed(folder)
+    {
+        terminal.say(&format!("warning: {why}"));
+    }
+    Ok(())
+}
+
+/// What a variable or standard input says, without the line's end that editors and `echo` add.
+fn value(variable: Option<&str>) -> Result<Hidden, Problem> {
+    let text = match variable {
+        Some(name) => env::var(name).map_err(|_| Problem::wrong(format!("the variable {name} is not set")))?,
+        None => {
+            let mut text = String::new();
+            // One byte more than there may be shows that it is too long.
+            let read = std::io::stdin().take(MAX_VALUE as u64 + 3).read_to_string(&mut text);
+            read.map_err(|error| Problem::wrong("standard input is no text").because(&error))?;
+            text
+        }
+    };
+    let text = Hidden::from(text);
+    let line = text.text().strip_suffix('\n').unwrap_or(text.text());
+    Ok(Hidden::from(line.strip_suffix('\r').unwrap_or(line).to_owned()))
+}

@@ -1,0 +1,268 @@
+//! The file of `flowcell serve --config`: the arguments of the command by their long names in camel case.
+//!
+//! A file only stands in for what neither the command line nor the environment says. So its settings become arguments of
+//! the command, and there is one place that reads values.
+
+use std::{
+    ffi::OsString,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{Arg, ArgMatches, Args, Command, ValueHint, parser::ValueSource};
+use flowcell::similar;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use serde_yaml::{Location, Spanned};
+
+use super::ServeArgs;
+use crate::problem::Problem;
+
+/// Arguments that are about the file itself.
+const ABOUT: [&str; 3] = ["config", "check", "help"];
+
+/// What `flowcell serve` is to use, and where each setting comes from.
+pub(crate) struct Config {
+    /// What the file adds to the command line.
+    pub(crate) arguments: Vec<OsString>,
+    /// Each setting as a line of YAML.
+    used: Vec<String>,
+    /// Only the settings are asked for.
+    check: bool,
+}
+
+impl Config {
+    /// Reads the file that the command line names, if it names one.
+    pub(crate) fn of(matches: &ArgMatches) -> Result<Config, Problem> {
+        let file = match matches.get_one::<PathBuf>("config") {
+            Some(path) => File::read(path)?,
+            None => File::default(),
+        };
+        let command = ServeArgs::augment_args(Command::new("serve"));
+        let settings: Vec<&Arg> =
+            command.get_arguments().filter(|arg| !ABOUT.contains(&arg.get_id().as_str())).collect();
+        file.refuse_unknown(&settings)?;
+        let mut config = Config { arguments: Vec::new(), used: Vec::new(), check: matches.get_flag("check") };
+        for arg in settings {
+            let given = file.entries.iter().find(|entry| entry.key.value == name(arg));
+            let given = given.map(|entry| file.values(entry, arg, &command)).transpose()?;
+            config.settle(arg, matches, given);
+        }
+        Ok(config)
+    }
+
+    /// Decides where a setting comes from.
+    fn settle(&mut self, arg: &Arg, matches: &ArgMatches, given: Option<Given>) {
+        let source = matches.value_source(arg.get_id().as_str());
+        let (values, from) = match (source, given) {
+            (Some(ValueSource::CommandLine), _) => (raw(arg, matches), "the command line".to_owned()),
+            (Some(ValueSource::EnvVariable), _) => {
+                let name = arg.get_env().unwrap_or_default();
+                (raw(arg, matches), format!("the environment, {}", name.display()))
+            }
+            (_, Some(given)) => {
+                self.arguments.extend(given.values.iter().map(|value| argument(arg, value)));
+                (given.values, given.place)
+            }
+            (Some(_), None) => (raw(arg, matches), "by default".to_owned()),
+            (None, None) => return,
+        };
+        self.used.push(format!("{}: {}  # {from}", name(arg), shown(arg, &values)));
+    }
+
+    /// What would be used, if that is all that is asked for.
+    pub(crate) fn checked(&self) -> Option<String> {
+        self.check.then(|| self.used.join("\n"))
+    }
+}
+
+/// What a file says of a setting.
+struct Given {
+    values: Vec<String>,
+    place: String,
+}
+
+/// A file with settings.
+#[derive(Default)]
+struct File {
+    path: PathBuf,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    key: Spanned<String>,
+    value: Spanned<Value>,
+}
+
+impl File {
+    fn read(path: &Path) -> Result<File, Problem> {
+        let cannot = || Problem::wrong(format!("cannot read {}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| cannot().because(&error))?;
+        let file = File { path: path.to_owned(), entries: Vec::new() };
+        if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+            return Ok(file);
+        }
+        let read: Result<Entries, _> = serde_yaml::from_str(&text);
+        match read {
+            Ok(Entries(entries)) => Ok(File { entries, ..file }),
+            Err(error) => {
+                let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+                let why = first.rsplit_once(": ").map_or(first.as_str(), |(_, why)| why);
+                let place = error.location().map_or_else(|| path.display().to_string(), |at| file.place(&at));
+                Err(Problem::wrong(format!("{place}: {why}"))
+                    .hint("a setting is a line such as `listen: 127.0.0.1:7171`"))
+            }
+        }
+    }
+
+    fn place(&self, at: &Location) -> String {
+        format!("{}:{}:{}", self.path.display(), at.line(), at.column())
+    }
+
+    fn refuse_unknown(&self, settings: &[&Arg]) -> Result<(), Problem> {
+        let known: Vec<String> = settings.iter().map(|arg| name(arg)).collect();
+        let Some(entry) = self.entries.iter().find(|entry| !known.contains(&entry.key.value)) else { return Ok(()) };
+        let key = &entry.key.value;
+        let problem = Problem::wrong(format!("{}: there is no setting `{key}`", self.place(&entry.key.referenced)));
+        Err(match similar(key, known.iter().map(String::as_str)) {
+            Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
+            None => problem.hint(format!("the settings are {}", known.join(", "))),
+        })
+    }
+
+    /// The values of an entry as the command line would have them.
+    fn values(&self, entry: &Entry, arg: &Arg, command: &Command) -> Result<Given, Problem> {
+        let place = self.place(&entry.value.referenced);
+        let wrong = |why: &str| Problem::wrong(format!("{place}: `{}`: {why}", entry.key.value));
+        let many = matches!(arg.get_action(), clap::ArgAction::Append);
+        let scalars = match &entry.value.value {
+            Value::Array(items) if many => items.iter().collect(),
+            one => vec![one],
+        };
+        let mut values = Vec::new();
+        for scalar in scalars {
+            let text = match scalar {
+                Value::String(text) => text.clone(),
+                Value::Number(_) | Value::Bool(_) => scalar.to_string(),
+                _ if many => return Err(wrong("this is neither a text nor a list of texts")),
+                _ => return Err(wrong("this is neither a text nor a number")),
+            };
+            let text = self.beside(arg, text);
+            let tried = command.clone().try_get_matches_from(["serve".into(), argument(arg, &text)]);
+            tried.map_err(|error| wrong(&told(&error)))?;
+            values.push(text);
+        }
+        Ok(Given { values, place })
+    }
+
+    /// Paths in the file are beside it.
+    fn beside(&self, arg: &Arg, text: String) -> String {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let Some(folder) = folder else { return text };
+        let joined = |path: &str| folder.join(path).display().to_string();
+        match (arg.get_value_hint(), text.strip_prefix("file:")) {
+            (ValueHint::DirPath | ValueHint::FilePath | ValueHint::AnyPath, _) => joined(&text),
+            (_, Some(path)) if arg.get_id() == "secret_key" => format!("file:{}", joined(path)),
+            _ => text,
+        }
+    }
+}
+
+/// What the file has, in its order.
+struct Entries(Vec<Entry>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Entries, D::Error> {
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+struct EntriesVisitor;
+
+impl<'de> Visitor<'de> for EntriesVisitor {
+    type Value = Entries;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("settings, such as `listen: 127.0.0.1:7171`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = map.next_key()? {
+            entries.push(Entry { key, value: map.next_value()? });
+        }
+        Ok(Entries(entries))
+    }
+}
+
+/// The name of an argument in the file: `--allow-private` is `allowPrivate`.
+fn name(arg: &Arg) -> String {
+    let mut words = arg.get_long().unwrap_or_default().split('-');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |name, word| {
+        let (head, rest) = word.split_at(word.len().min(1));
+        name + &head.to_uppercase() + rest
+    })
+}
+
+fn argument(arg: &Arg, value: &str) -> OsString {
+    format!("--{}={value}", arg.get_long().unwrap_or_default()).into()
+}
+
+fn raw(arg: &Arg, matches: &ArgMatches) -> Vec<String> {
+    let values = matches.get_raw(arg.get_id().as_str()).into_iter().flatten();
+    values.map(|value| value.to_string_lossy().into_owned()).collect()
+}
+
+/// Values as YAML, without the passwords of URLs.
+fn shown(arg: &Arg, values: &[String]) -> String {
+    let quoted: Vec<String> = values.iter().map(|value| Value::from(without_password(value)).to_string()).collect();
+    match arg.get_action() {
+        clap::ArgAction::Append => format!("[{}]", quoted.join(", ")),
+        _ => quoted.join(", "),
+    }
+}
+
+fn without_password(text: &str) -> String {
+    let hidden = text.split_once("://").and_then(|(scheme, rest)| {
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (user, host) = rest[..end].rsplit_once('@')?;
+        let user = user.split_once(':').map_or(user, |(user, _)| user);
+        Some(format!("{scheme}://{user}:***@{host}{}", &rest[end..]))
+    });
+    hidden.unwrap_or_else(|| text.to_owned())
+}
+
+/// What is wrong with a value, in one line.
+fn told(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().take_while(|line| !line.is_empty()).map(|line| line.trim().trim_start_matches("error: "));
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let table = [
+            ("mysql://user:word@host:1/db", "mysql://user:***@host:1/db"),
+            ("https://u:p@h", "https://u:***@h"),
+            ("http://127.0.0.1:4318/v1", "http://127.0.0.1:4318/v1"),
+            ("memory:", "memory:"),
+        ];
+        for (given, shown) in table {
+            assert_eq!(without_password(given), shown);
+        }
+    }
+
+    #[test]
+    fn settings_are_named_like_their_arguments() {
+        let command = ServeArgs::augment_args(Command::new("serve"));
+        let names: Vec<_> = command.get_arguments().map(name).collect();
+        for expected in ["listen", "allowPrivate", "secretKey", "maxConnections"] {
+            assert!(names.iter().any(|name| name == expected), "{expected}: {names:?}");
+        }
+    }
+}

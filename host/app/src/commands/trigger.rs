@@ -1,0 +1,136 @@
+//! `flowcell trigger`: what starts flows by itself, seen and changed.
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgGroup, Args, Subcommand, ValueHint};
+use flowcell::{tenants::operation::Operation, triggers::operation::Act};
+use serde_json::{Value, json};
+
+use super::{StoreArgs, tenant::operate};
+use crate::{
+    output::put_json,
+    problem::{Exit, Problem},
+};
+
+/// What can be done with triggers.
+#[derive(Subcommand)]
+pub(crate) enum TriggerCommand {
+    /// Bind a trigger to a flow of the library, without touching its file
+    Create(NewTrigger),
+    /// List the triggers: those in the files of flows, and those that were bound
+    List(Household),
+    /// Show a trigger: when it starts its flow next, and where posts go to
+    Show(OneTrigger),
+    /// Let a trigger start its flow, from now on
+    Enable(OneTrigger),
+    /// Let a trigger start nothing
+    Disable(OneTrigger),
+    /// Take a trigger away that was bound
+    Delete(OneTrigger),
+    /// Have a server start the flow of a trigger once, now
+    Fire(OneTrigger),
+}
+
+/// Whose triggers, and where they are.
+#[derive(Args)]
+pub(crate) struct Household {
+    /// Whose flows
+    #[arg(long, value_name = "NAME", default_value = "local")]
+    tenant: String,
+    /// The folder with the flows of the tenant `local`; those of others are in `.tenants` below it
+    #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
+    flows: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// A trigger of a flow.
+#[derive(Args)]
+pub(crate) struct OneTrigger {
+    /// The flow's name
+    flow: String,
+    /// The trigger's id
+    id: String,
+    #[command(flatten)]
+    household: Household,
+}
+
+/// Arguments of `flowcell trigger create`.
+#[derive(Args)]
+#[command(group(ArgGroup::new("cause").required(true).args(["cron", "webhook", "after"])))]
+pub(crate) struct NewTrigger {
+    #[command(flatten)]
+    trigger: OneTrigger,
+    /// At these times: minute, hour, day of the month, month, day of the week
+    #[arg(long, value_name = "FIELDS")]
+    cron: Option<String>,
+    /// The zone in which times are meant, by its IANA name; UTC if none is given
+    #[arg(long, value_name = "NAME", requires = "cron")]
+    time_zone: Option<String>,
+    /// What becomes of times at which no server was there: skip, latest (the default) or all
+    #[arg(long, value_name = "POLICY", requires = "cron")]
+    missed: Option<String>,
+    /// When somebody posts what is signed with this secret; may be repeated, while keys change
+    #[arg(long, value_name = "SECRET")]
+    webhook: Vec<String>,
+    /// When a run of this flow has ended
+    #[arg(long, value_name = "FLOW")]
+    after: Option<String>,
+    /// Only if it has ended so: succeeded, failed or cancelled; may be repeated
+    #[arg(long, value_name = "STATUS", requires = "after")]
+    status: Vec<String>,
+    /// The input of the runs, as a JSON object
+    #[arg(long, value_name = "JSON")]
+    input: Option<String>,
+}
+
+impl NewTrigger {
+    /// The trigger as a flow's file would have it.
+    fn written(&self) -> Result<Value, Problem> {
+        let mut trigger = json!({ "id": self.trigger.id });
+        if let Some(cron) = &self.cron {
+            trigger["cron"] = cron.clone().into();
+        }
+        if let Some(zone) = &self.time_zone {
+            trigger["timeZone"] = zone.clone().into();
+        }
+        if let Some(missed) = &self.missed {
+            trigger["missed"] = missed.clone().into();
+        }
+        if !self.webhook.is_empty() {
+            trigger["webhook"] = json!({ "secret": self.webhook });
+        }
+        if let Some(flow) = &self.after {
+            trigger["event"] = json!({ "flow": flow });
+        }
+        if !self.status.is_empty() {
+            trigger["event"]["status"] = self.status.clone().into();
+        }
+        if let Some(input) = &self.input {
+            let wrong = |error| Problem::wrong(format!("`--input` is no JSON: {error}"));
+            trigger["input"] = serde_json::from_str(input).map_err(wrong)?;
+        }
+        Ok(trigger)
+    }
+}
+
+pub(super) fn execute(command: &TriggerCommand) -> Result<Exit, Problem> {
+    let (trigger, act) = match command {
+        TriggerCommand::List(household) => return done(household, None, None),
+        TriggerCommand::Create(new) => (&new.trigger, Some(Act::Create { trigger: new.written()? })),
+        TriggerCommand::Show(trigger) => (trigger, None),
+        TriggerCommand::Enable(trigger) => (trigger, Some(Act::Enable)),
+        TriggerCommand::Disable(trigger) => (trigger, Some(Act::Disable)),
+        TriggerCommand::Delete(trigger) => (trigger, Some(Act::Delete)),
+        TriggerCommand::Fire(trigger) => (trigger, Some(Act::Fire)),
+    };
+    done(&trigger.household, Some((trigger.flow.clone(), trigger.id.clone())), act)
+}
+
+fn done(household: &Household, trigger: Option<(String, String)>, act: Option<Act>) -> Result<Exit, Problem> {
+    // The owner of the store may stand elsewhere.
+    let folder = std::path::absolute(&household.flows).unwrap_or_else(|_| Path::new(&household.flows).to_owned());
+    let operation = Operation::Trigger { tenant: household.tenant.clone(), folder, trigger, act };
+    put_json(&operate(operation, &household.store)?)?;
+    Ok(Exit::Good)
+}

@@ -1,0 +1,32 @@
+//! Who is told what happens: the log, and a collector.
+
+use clap::Args;
+use flowcell::HostBuilder;
+
+use crate::log::LogFormat;
+
+/// Who is told what happens in a process that drives runs.
+#[derive(Args, Default)]
+pub(crate) struct WatchArgs {
+    /// Send traces and numbers to the collector at this address, over OTLP/HTTP
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    otlp: Option<String>,
+    /// Log requests, runs and warnings on standard error; `FLOWCELL_LOG` says what else
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+}
+
+impl WatchArgs {
+    /// How the log is written, if there is to be one.
+    pub(super) fn log_format(&self) -> Option<LogFormat> {
+        self.log_format
+    }
+
+    /// A host that tells the collector, if there is one.
+    pub(super) fn told(&self, builder: HostBuilder) -> HostBuilder {
+        match self.otlp.as_deref() {
+            None | Some("") => builder,
+            Some(url) => builder.otlp(url),
+        }
+    }
+}

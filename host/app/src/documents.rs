@@ -1,0 +1,82 @@
+//! Documents: what the registry keeps for a tenant, as types.
+
+use flowcell_contract::{Json, Tenant};
+use flowcell_runtime::ports::{Registered, Registry, StoreError};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Documents that are read at a time.
+const PAGE: usize = 500;
+
+/// Why a document was not read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// It is not as it was written.
+    #[error("what is registered of `{0}` is damaged: {1}")]
+    Damaged(String, String),
+    /// Somebody else has changed it at the same time.
+    #[error("`{0}` was changed by somebody else at the same time; try again")]
+    Changed(String),
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The documents of a tenant.
+pub(crate) struct Documents<'a> {
+    pub(crate) registry: &'a dyn Registry,
+    pub(crate) tenant: &'a Tenant,
+}
+
+impl Documents<'_> {
+    /// One of a kind, with its version.
+    pub(crate) fn get<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<(T, u64)>, DocumentError> {
+        let found = self.registry.registered(self.tenant, kind, key)?;
+        found.map(|found| Ok((read(&found)?, found.version))).transpose()
+    }
+
+    /// The last one of a kind.
+    pub(crate) fn last<T: DeserializeOwned>(&self, kind: &str) -> Result<Option<T>, DocumentError> {
+        self.registry.last_registered(self.tenant, kind)?.as_ref().map(read).transpose()
+    }
+
+    /// All of a kind, in the order of their keys.
+    pub(crate) fn all<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<(String, T)>, DocumentError> {
+        let (mut all, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = self.registry.registered_after(self.tenant, kind, &after, PAGE)?;
+            let Some(last) = page.last() else { return Ok(all) };
+            after = last.key.clone();
+            for found in page {
+                let document = read(&found)?;
+                all.push((found.key, document));
+            }
+        }
+    }
+
+    /// Writes one, or removes it, if it still has the version that was seen. Answers whether it did.
+    pub(crate) fn put<T: Serialize>(
+        &self,
+        kind: &str,
+        key: &str,
+        document: Option<&T>,
+        seen: u64,
+    ) -> Result<bool, DocumentError> {
+        let json = document.map(|document| to_json(key, document)).transpose()?;
+        Ok(self.registry.register(self.tenant, kind, key, json.as_ref(), seen)?)
+    }
+}
+
+/// What something registered says.
+pub(crate) fn read<T: DeserializeOwned>(found: &Registered) -> Result<T, DocumentError> {
+    serde_json::from_str(&found.value.to_text()).map_err(|error| damaged(&found.key, &error))
+}
+
+/// Something as the registry keeps it.
+pub(crate) fn to_json<T: Serialize>(key: &str, document: &T) -> Result<Json, DocumentError> {
+    let text = serde_json::to_string(document).map_err(|error| damaged(key, &error))?;
+    Json::parse(&text).map_err(|error| damaged(key, &error))
+}
+
+fn damaged(key: &str, why: &dyn std::fmt::Display) -> DocumentError {
+    DocumentError::Damaged(key.to_owned(), why.to_string())
+}

@@ -1,0 +1,32 @@
+//! The log of runs: that they began and ended, and how their attempts failed. It tells what observers are told and no more.
+
+use flowcell_contract::{RunId, Tenant};
+
+use super::{Ended, Observer, What};
+
+/// Writes what happens in runs to the log.
+pub(crate) struct Log;
+
+impl Observer for Log {
+    fn started(&self, tenant: &Tenant, run: &RunId, flow: &str) {
+        tracing::info!(target: "flowcell::runs", tenant = tenant.as_str(), run = run.as_str(), flow, "run started");
+    }
+
+    fn ended(&self, _root: &RunId, ended: &Ended) {
+        let (tenant, run) = (ended.tenant.as_str(), ended.run.as_str());
+        let (ms, outcome) = (ended.ended - ended.began, ended.outcome);
+        let error = ended.error.as_deref().unwrap_or_default();
+        match &ended.what {
+            What::Run { flow } => {
+                tracing::info!(target: "flowcell::runs", tenant, run, flow, outcome, error, ms, "run ended");
+            }
+            What::Attempt { task, node_type } if !error.is_empty() => {
+                let (task, attempt) = (task.task.as_str(), task.attempt);
+                tracing::info!(
+                    target: "flowcell::runs", tenant, run, task, attempt, node_type, outcome, error, ms, "attempt failed"
+                );
+            }
+            _ => {}
+        }
+    }
+}

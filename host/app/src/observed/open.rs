@@ -1,0 +1,194 @@
+//! What has begun and not ended yet.
+
+use std::collections::HashMap;
+
+use flowcell_contract::{Json, RunId};
+use flowcell_runtime::Event;
+
+use super::{Attempted, Called, Ended, Tokens, What, code_in, name_in};
+
+/// What has begun in a run and in the runs below it.
+#[derive(Default)]
+pub(super) struct Open {
+    runs: HashMap<RunId, Run>,
+    /// A turn that has ended; what it used is told next.
+    turn: Option<Box<Ended>>,
+}
+
+#[derive(Default)]
+struct Run {
+    flow: Option<String>,
+    attempts: HashMap<Attempted, Attempt>,
+}
+
+/// An attempt; without a type if it began before the run was watched.
+#[derive(Default)]
+struct Attempt {
+    node_type: Option<String>,
+    /// The calls, and when they began.
+    calls: HashMap<u64, (Call, u64)>,
+    /// The agent runs, the latest last.
+    agents: Vec<Agent>,
+}
+
+struct Call {
+    called: Called,
+    agent: Option<String>,
+}
+
+struct Agent {
+    id: String,
+    model: Option<String>,
+    began: u64,
+}
+
+type Tell<'a> = &'a mut dyn FnMut(Ended);
+
+impl Open {
+    pub(super) fn new(run: RunId, flow: &str) -> Open {
+        let flow = Some(flow.to_owned());
+        Open { runs: HashMap::from([(run, Run { flow, ..Run::default() })]), turn: None }
+    }
+
+    fn run(&mut self, event: &Event) -> &mut Run {
+        self.runs.entry(event.run_id.clone()).or_default()
+    }
+
+    fn attempt(&mut self, event: &Event) -> &mut Attempt {
+        self.run(event).attempts.entry(attempted(event)).or_default()
+    }
+
+    pub(super) fn take_in(&mut self, event: &Event, tell: Tell<'_>) {
+        self.turn_said(event, tell);
+        match event.kind {
+            "harness:start" => {
+                self.run(event).flow = name_in(&event.data, "name");
+            }
+            "harness:complete" => self.run_ended(event, tell),
+            "task:start" => {
+                self.attempt(event).node_type = name_in(&event.data, "nodeType");
+            }
+            "task:complete" => self.attempt_ended(event, "succeeded", tell),
+            "task:failed" => self.attempt_ended(event, "failed", tell),
+            "task:cancelled" => self.attempt_ended(event, "cancelled", tell),
+            "task:retry" => self.attempt_ended(event, "retried", tell),
+            "call:start" => self.call_started(event),
+            "call:result" => self.call_ended(event, "succeeded", tell),
+            "call:error" => self.call_ended(event, "failed", tell),
+            "agent:start" => self.agent_started(event),
+            "agent:complete" => self.agent_ended(event, "succeeded", tell),
+            "agent:error" => self.agent_ended(event, "failed", tell),
+            _ => {}
+        }
+    }
+
+    fn run_ended(&mut self, event: &Event, tell: Tell<'_>) {
+        let outcome = match event.data.get("status").and_then(Json::as_str) {
+            Some("succeeded") => "succeeded",
+            Some("cancelled") => "cancelled",
+            _ => "failed",
+        };
+        let flow = self.runs.remove(&event.run_id).and_then(|run| run.flow).unwrap_or_else(unknown);
+        tell(ended(event, What::Run { flow }, lasted(event), outcome));
+    }
+
+    fn attempt_ended(&mut self, event: &Event, outcome: &'static str, tell: Tell<'_>) {
+        let task = attempted(event);
+        let known = self.run(event).attempts.remove(&task);
+        // A task that never began ends without an attempt.
+        if task.attempt == 0 {
+            return;
+        }
+        let node_type = known.and_then(|attempt| attempt.node_type).unwrap_or_else(unknown);
+        tell(ended(event, What::Attempt { task, node_type }, lasted(event), outcome));
+    }
+
+    fn call_started(&mut self, event: &Event) {
+        let about = event.data.get("about").cloned().unwrap_or_default();
+        let name = |member| name_in(&event.data, member).unwrap_or_default();
+        let called = Called {
+            ordinal: ordinal(event),
+            interface: name("interface"),
+            function: name("function"),
+            provider: name_in(&about, "provider"),
+            model: name_in(&about, "model"),
+            answered: None,
+            usage: None,
+            tool: name_in(&about, "tool"),
+        };
+        let attempt = self.attempt(event);
+        let agent = attempt.agents.last().map(|agent| agent.id.clone());
+        attempt.calls.insert(called.ordinal, (Call { called, agent }, event.ts));
+    }
+
+    fn call_ended(&mut self, event: &Event, outcome: &'static str, tell: Tell<'_>) {
+        let begun = self.attempt(event).calls.remove(&ordinal(event));
+        let Some((Call { called, agent }, began)) = begun else { return };
+        let awaits = agent.is_some() && called.interface == "model" && outcome == "succeeded";
+        let ended = ended(event, What::Call { task: attempted(event), agent, call: called }, began, outcome);
+        match awaits {
+            true => self.turn = Some(Box::new(ended)),
+            false => tell(ended),
+        }
+    }
+
+    /// What a turn was and used is told right after its end.
+    fn turn_said(&mut self, event: &Event, tell: Tell<'_>) {
+        let Some(mut turn) = self.turn.take() else { return };
+        if let What::Call { call, .. } = &mut turn.what {
+            match event.kind {
+                "agent:message" => {
+                    call.answered = name_in(&event.data, "model");
+                    self.turn = Some(turn);
+                    return;
+                }
+                "agent:usage" => call.usage = event.data.get("usage").and_then(Tokens::read),
+                _ => {}
+            }
+        }
+        tell(*turn);
+    }
+
+    fn agent_started(&mut self, event: &Event) {
+        let id = name_in(&event.data, "agentRunId").unwrap_or_default();
+        let agent = Agent { id, model: name_in(&event.data, "model"), began: event.ts };
+        self.attempt(event).agents.push(agent);
+    }
+
+    fn agent_ended(&mut self, event: &Event, outcome: &'static str, tell: Tell<'_>) {
+        let id = name_in(&event.data, "agentRunId").unwrap_or_default();
+        let agents = &mut self.attempt(event).agents;
+        let Some(at) = agents.iter().position(|agent| agent.id == id) else { return };
+        let Agent { id, model, began } = agents.remove(at);
+        let usage = event.data.get("usage").and_then(Tokens::read);
+        tell(ended(event, What::Agent { task: attempted(event), id, model, usage }, began, outcome));
+    }
+}
+
+fn ended(event: &Event, what: What, began: u64, outcome: &'static str) -> Ended {
+    let (tenant, run) = (event.tenant.clone(), event.run_id.clone());
+    Ended { tenant, run, what, began, ended: event.ts.max(began), outcome, error: code_in(&event.data) }
+}
+
+/// When something began that says at its end how long it was.
+fn lasted(event: &Event) -> u64 {
+    event.ts.saturating_sub(event.data.get("durationMs").and_then(Json::as_u64).unwrap_or(0))
+}
+
+fn ordinal(event: &Event) -> u64 {
+    event.data.get("call").and_then(Json::as_u64).unwrap_or(0)
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+fn attempted(event: &Event) -> Attempted {
+    let id = event.data.get("taskId").and_then(Json::as_str).unwrap_or_default();
+    let task = match event.data.get("scope").and_then(Json::as_str) {
+        Some(scope) => format!("{scope}.{id}"),
+        None => id.to_owned(),
+    };
+    let attempt = event.data.get("attempt").and_then(Json::as_u64).unwrap_or(0);
+    Attempted { task, attempt }
+}

@@ -1,0 +1,213 @@
+//! Lines of cron in a time zone, as points in time. Nothing here reads a clock: what is due is a function of the schedule,
+//! of what was done last, and of the time.
+//!
+//! Five fields: minute, hour, day of the month, month, day of the week; there are no seconds. If both days are given, either
+//! counts. The zones are those of the IANA, and come with the program.
+//!
+//! **Where clocks are changed.** A line that names one hour and one minute means a time of day: where that does not exist
+//! (spring), it is due at the first moment after the gap, and where it comes twice (autumn), at the first of the two. Every
+//! other line means whatever the clock on the wall shows: nothing is due in an hour that is left out, and an hour that comes
+//! twice is gone through twice.
+
+use croner::{
+    Cron,
+    parser::{CronParser, Seconds, Year},
+};
+use flowcell_flow::triggers::Missed;
+use jiff::{Timestamp, Zoned, tz::TimeZone};
+
+/// With `missed: all`, so many times are made up for at most: the latest.
+pub const MADE_UP: usize = 100;
+/// With `missed: skip`, a time counts as missed after so many milliseconds.
+pub const GRACE_MS: u64 = 60_000;
+/// A year in which every date exists once in four: lines of cron are tried from here.
+const TRIED_FROM: i64 = 1_704_067_200;
+
+/// A line of cron in a time zone.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    cron: Cron,
+    zone: TimeZone,
+}
+
+impl Schedule {
+    /// Reads a line and the name of a zone. The error is a sentence.
+    pub fn new(cron: &str, time_zone: &str) -> Result<Schedule, String> {
+        Ok(Schedule { cron: read_cron(cron)?, zone: read_zone(time_zone)? })
+    }
+
+    /// What is due after `since` and not after `now`, in order, both in milliseconds since 1970. Of a clock that has gone
+    /// back nothing is.
+    pub fn due(&self, since: u64, now: u64, missed: Missed) -> Vec<u64> {
+        let (since, most) = match missed {
+            Missed::Skip => (since.max(now.saturating_sub(GRACE_MS)), MADE_UP),
+            Missed::Latest => (since, 1),
+            Missed::All => (since, MADE_UP),
+        };
+        let mut slots: Vec<u64> = self.before(now).take_while(|slot| *slot > since).take(most).collect();
+        slots.reverse();
+        slots
+    }
+
+    /// The first time after another.
+    pub fn next(&self, after: u64) -> Option<u64> {
+        self.cron.find_next_occurrence(&self.zoned(after)?, false).ok().as_ref().and_then(millis)
+    }
+
+    /// The times up to one, from the latest on.
+    fn before(&self, now: u64) -> impl Iterator<Item = u64> {
+        let mut from = self.zoned(now).map(|now| (now, true));
+        std::iter::from_fn(move || {
+            let (at, inclusive) = from.take()?;
+            let found = self.cron.find_previous_occurrence(&at, inclusive).ok()?;
+            let slot = millis(&found)?;
+            from = Some((found, false));
+            Some(slot)
+        })
+    }
+
+    /// The whole second in which a time is.
+    fn zoned(&self, at: u64) -> Option<Zoned> {
+        let second = Timestamp::from_second((at / 1_000) as i64).ok()?;
+        Some(second.to_zoned(self.zone.clone()))
+    }
+}
+
+fn millis(at: &Zoned) -> Option<u64> {
+    u64::try_from(at.timestamp().as_millisecond()).ok()
+}
+
+/// What is wrong about a line of cron, as a sentence.
+pub fn check_cron(cron: &str) -> Result<(), String> {
+    let cron = read_cron(cron)?;
+    let from = Timestamp::from_second(TRIED_FROM).map_err(|error| error.to_string())?.to_zoned(TimeZone::UTC);
+    cron.find_next_occurrence(&from, false).map(drop).map_err(|_| "there is no such day".to_owned())
+}
+
+/// What is wrong about the name of a zone, as a sentence.
+pub fn check_time_zone(name: &str) -> Result<(), String> {
+    read_zone(name).map(drop)
+}
+
+/// A time as people and ids have it: `20260329T010000Z`.
+pub fn compact(at: u64) -> String {
+    text(at, "%Y%m%dT%H%M%SZ")
+}
+
+/// A time as texts have it: `2026-03-29T01:00:00Z`.
+pub fn written(at: u64) -> String {
+    text(at, "%Y-%m-%dT%H:%M:%SZ")
+}
+
+fn text(at: u64, format: &str) -> String {
+    let at = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or(Timestamp::MAX);
+    at.strftime(format).to_string()
+}
+
+fn read_cron(cron: &str) -> Result<Cron, String> {
+    let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+    parser.parse(cron).map_err(|error| error.to_string().trim_end_matches('.').to_owned())
+}
+
+fn read_zone(name: &str) -> Result<TimeZone, String> {
+    TimeZone::get(name).map_err(|_| format!("there is no time zone `{}`", name.chars().take(64).collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn at(text: &str) -> u64 {
+        text.parse::<Timestamp>().unwrap().as_millisecond() as u64
+    }
+
+    fn due(cron: &str, zone: &str, since: &str, now: &str, missed: Missed) -> Vec<String> {
+        let schedule = Schedule::new(cron, zone).unwrap();
+        schedule.due(at(since), at(now), missed).into_iter().map(written).collect()
+    }
+
+    #[test]
+    fn r30_a_time_that_does_not_exist_is_due_after_the_gap() {
+        // At 02:00 of that day clocks in Berlin are set to 03:00, which is 01:00 UTC.
+        let of = |cron| due(cron, "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-29T12:00:00Z", Missed::All);
+        assert_eq!(of("30 2 * * *"), ["2026-03-29T01:00:00Z"]);
+        assert_eq!(of("30 1 * * *"), ["2026-03-29T00:30:00Z"]);
+        let half_hours =
+            due("*/30 * * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", "2026-03-29T02:00:00Z", Missed::All);
+        assert_eq!(half_hours.len(), 4, "no half hour is left out or told twice: {half_hours:?}");
+        assert_eq!(of("15 2,4 * * *"), ["2026-03-29T02:15:00Z"], "what names several hours follows the clock");
+    }
+
+    #[test]
+    fn r30_a_time_that_comes_twice_is_due_once() {
+        // At 03:00 of that day, 01:00 UTC, clocks in Berlin are set back to 02:00.
+        let of = |cron| due(cron, "Europe/Berlin", "2026-10-24T12:00:00Z", "2026-10-25T12:00:00Z", Missed::All);
+        assert_eq!(of("30 2 * * *"), ["2026-10-25T00:30:00Z"]);
+        let hours = due("0 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z", "2026-10-25T02:30:00Z", Missed::All);
+        assert_eq!(hours, ["2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"]);
+        // Other zones change at other hours, and by half an hour.
+        let lord_howe =
+            due("45 1 * * *", "Australia/Lord_Howe", "2026-04-04T00:00:00Z", "2026-04-05T00:00:00Z", Missed::All);
+        assert_eq!(lord_howe, ["2026-04-04T14:45:00Z"]);
+    }
+
+    #[test]
+    fn r30_the_29th_of_february_is_due_in_leap_years_alone() {
+        let days = due("0 0 29 2 *", "UTC", "2023-01-01T00:00:00Z", "2033-01-01T00:00:00Z", Missed::All);
+        assert_eq!(days, ["2024-02-29T00:00:00Z", "2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"]);
+        let schedule = Schedule::new("0 0 29 2 *", "UTC").unwrap();
+        assert_eq!(schedule.next(at("2096-03-01T00:00:00Z")).map(written).unwrap(), "2104-02-29T00:00:00Z");
+    }
+
+    #[test]
+    fn r30_missed_times_are_made_up_for_as_the_policy_says() {
+        let of = |missed| due("0 * * * *", "UTC", "2026-01-01T00:00:00Z", "2026-01-01T05:00:30Z", missed);
+        assert_eq!(of(Missed::Latest), ["2026-01-01T05:00:00Z"]);
+        assert_eq!(of(Missed::All).len(), 5);
+        assert_eq!(of(Missed::Skip), ["2026-01-01T05:00:00Z"], "half a minute late is in time");
+        let late = |missed| due("0 * * * *", "UTC", "2026-01-01T00:00:00Z", "2026-01-01T05:02:00Z", missed).len();
+        assert_eq!((late(Missed::Skip), late(Missed::Latest), late(Missed::All)), (0, 1, 5));
+        let year = due("* * * * *", "UTC", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z", Missed::All);
+        assert_eq!((year.len(), year[99].as_str()), (MADE_UP, "2026-01-01T00:00:00Z"), "the latest, and no more");
+    }
+
+    #[test]
+    fn r30_a_clock_that_goes_back_makes_nothing_due() {
+        for missed in [Missed::Skip, Missed::Latest, Missed::All] {
+            assert!(due("* * * * *", "UTC", "2026-01-01T05:00:00Z", "2026-01-01T04:00:00Z", missed).is_empty());
+            assert!(due("* * * * *", "UTC", "2026-01-01T05:00:00Z", "2026-01-01T05:00:59Z", missed).is_empty());
+        }
+    }
+
+    #[test]
+    fn looking_back_finds_what_looking_ahead_finds() {
+        let days = [("2026-03-28T20:00:00Z", "2026-03-29T20:00:00Z"), ("2026-10-24T20:00:00Z", "2026-10-25T20:00:00Z")];
+        for cron in ["30 2 * * *", "0 3 * * *", "0 2 * * *", "*/20 * * * *", "5 1-3 * * *", "0 0 * * SUN", "59 2 * * *"]
+        {
+            for zone in ["Europe/Berlin", "UTC", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca"] {
+                let schedule = Schedule::new(cron, zone).unwrap();
+                for (since, now) in days {
+                    let (mut ahead, mut from) = (Vec::new(), at(since));
+                    while let Some(slot) = schedule.next(from).filter(|slot| *slot <= at(now)) {
+                        ahead.push(slot);
+                        from = slot;
+                    }
+                    assert_eq!(schedule.due(at(since), at(now), Missed::All), ahead, "{cron} {zone} {since}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_schedule_is_told() {
+        for wrong in ["", "0 2 * *", "0 0 2 * * *", "61 * * * *", "0 2 * * * 2026", "every day"] {
+            assert!(check_cron(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(check_cron("0 0 30 2 *").unwrap_err(), "there is no such day");
+        assert!(check_cron("0 2 * * MON-FRI").is_ok() && check_cron("@daily").is_ok());
+        assert!(check_time_zone("Europe/Berlin").is_ok());
+        assert!(check_time_zone("Europe/Atlantis").unwrap_err().contains("Atlantis"));
+    }
+}

@@ -1,0 +1,139 @@
+//! The collector, and our own client as the exporters want one: what is sent to it passes the same guard as everything else.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use flowcell_contract::{Failure, Json, Tenant};
+use flowcell_services::{
+    client::{Client, Message, Progress},
+    egress::{AddressRange, Egress, OriginGrants},
+};
+use opentelemetry_http::{HttpClient, HttpError, Request, Response};
+use tokio::{runtime::Handle, time::Instant};
+
+/// How long one request to the collector may take.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two warnings.
+pub(crate) const SILENCE: Duration = Duration::from_secs(60);
+/// Bytes of its answer.
+const MAX_ANSWER: usize = 1 << 20;
+
+/// A collector. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Collector(Arc<Shared>);
+
+struct Shared {
+    url: String,
+    grants: OriginGrants,
+    client: Client,
+    runtime: OnceLock<Handle>,
+    warned: Mutex<Option<Instant>>,
+}
+
+impl Collector {
+    /// The collector at an address. It is the operator's word that it may be a private one.
+    pub(super) fn new(url: &str, egress: &Egress) -> Result<Collector, Failure> {
+        let anywhere: Vec<AddressRange> = ["0.0.0.0/0", "::/0"].iter().filter_map(|range| range.parse().ok()).collect();
+        let client = Client::new(egress.clone().also_private(&anywhere));
+        let unusable = |why: String| Failure::new(flowcell_contract::code::INVALID_INPUT, why);
+        let url = url.trim_end_matches('/').to_owned();
+        let origin =
+            origin(&url).ok_or_else(|| unusable("it begins with `http://` or `https://` and a host".into()))?;
+        let grants = OriginGrants::parse(&Json::from(origin)).map_err(unusable)?;
+        client.egress().admit(&url, &grants)?;
+        let (runtime, warned) = (OnceLock::new(), Mutex::default());
+        Ok(Collector(Arc::new(Shared { url, grants, client, runtime, warned })))
+    }
+
+    /// Where one kind of things is sent to.
+    pub(super) fn endpoint(&self, path: &str) -> String {
+        format!("{}/{path}", self.0.url)
+    }
+
+    /// Exporters ask from threads of their own; what they ask is done on this runtime.
+    pub(super) fn run_on(&self, runtime: Handle) {
+        // The first one stays.
+        let _ = self.0.runtime.set(runtime);
+    }
+
+    /// Says that the collector misses something, unless that was said a moment ago.
+    pub(super) fn warn(&self, why: &str) {
+        let now = Instant::now();
+        let mut warned = self.0.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|last| now.duration_since(last) >= SILENCE) {
+            *warned = Some(now);
+            tracing::warn!(target: "flowcell::telemetry", "the collector at {} misses something: {why}", self.0.url);
+        }
+    }
+}
+
+/// The scheme and the host of a URL.
+fn origin(url: &str) -> Option<&str> {
+    let (scheme, rest) = url.split_once("://")?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    (end > 0 && !rest[..end].contains('@')).then(|| &url[..scheme.len() + 3 + end])
+}
+
+impl Shared {
+    async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let failed = |failure: Failure| HttpError::from(failure.message);
+        let (head, body) = request.into_parts();
+        let to = self.client.egress().admit(&head.uri.to_string(), &self.grants).map_err(failed)?;
+        let message = Message { method: head.method, headers: head.headers, body, reuse: true };
+        let sent = self.client.send(&Tenant::local(), &to, message, &mut Progress::Unsent).await;
+        let mut answer = sent.map_err(failed)?;
+        let mut body = Vec::new();
+        while let Some(piece) = answer.body.next().await.map_err(failed)? {
+            if body.len() + piece.len() > MAX_ANSWER {
+                return Err("its answer is too large".into());
+            }
+            body.extend_from_slice(&piece);
+        }
+        let mut response = Response::new(Bytes::from(body));
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = answer.headers;
+        Ok(response)
+    }
+}
+
+impl HttpClient for Collector {
+    fn send_bytes<'a, 'b>(
+        &'a self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        let (collector, shared) = (self.clone(), self.0.clone());
+        let exchange = async move { tokio::time::timeout(TIMEOUT, shared.exchange(request)).await };
+        Box::pin(async move {
+            let runtime = collector.0.runtime.get().ok_or("nothing is sent yet")?;
+            let answer = match runtime.spawn(exchange).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_)) => Err(format!("no answer within {} s", TIMEOUT.as_secs()).into()),
+                Err(error) => Err(error.into()),
+            };
+            match &answer {
+                Err(error) => collector.warn(&error.to_string()),
+                Ok(answer) if !answer.status().is_success() => {
+                    collector.warn(&format!("it answers {}", answer.status()))
+                }
+                Ok(_) => {}
+            }
+            answer
+        })
+    }
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Collector").field(&self.0.url).finish()
+    }
+}

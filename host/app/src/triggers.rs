@@ -1,0 +1,194 @@
+//! Flows that start by themselves: at times, when somebody posts to them, when a run of another flow has ended.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | [`live`] | the triggers of a tenant: those of its flows, and those that were bound to them |
+//! | [`record`] | what the registry has of them: bindings, and how far each has come |
+//! | [`start`] | one start: its run's id and input |
+//! | [`times`] | times that are due |
+//! | [`ends`] | runs that have ended |
+//! | [`hook`] | posts that come in |
+//! | [`operation`] | what people do with triggers |
+//!
+//! **Why nothing starts twice.** The id of a run that a trigger starts is a function of what started it: of the flow, the
+//! trigger, and the time, the id of the post, or the run that has ended. A run begins only if nobody had its id, in every
+//! store and across processes, and an id is never used again, not even after its run was removed. So whatever is looked at
+//! again, after a crash or by another process, leads to the same id.
+//!
+//! **Why nothing is left out.** How far a trigger has come is a mark in the registry. It is moved only after the runs that
+//! it passes are on stable storage. A process that dies before that leaves the mark where it was, and whoever looks next
+//! sees the same again. A post is answered after its run is on stable storage; whoever gets no answer posts again.
+//!
+//! What cannot be done now (a quota is used up, the store does not answer) is tried again at the next look. What can never be
+//! done (the flow has errors, its input does not fit) is told in the log, and passed.
+
+pub mod ends;
+pub mod hook;
+pub mod live;
+pub mod operation;
+pub mod record;
+pub mod start;
+pub mod times;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use flowcell_contract::{RunId, Tenant};
+use flowcell_runtime::ports::StoreError;
+use tokio::sync::{Notify, mpsc};
+
+use self::{ends::Ended, live::Live};
+use crate::{FlowLibrary, Host};
+
+/// Time between two looks at folders and the registry.
+pub const LOOK: Duration = Duration::from_secs(5);
+/// Runs that have ended in this process and wait to be looked at; more are found in the store.
+const ENDS: usize = 1_024;
+
+/// Whose flows start, and where.
+pub trait Owners: Send + Sync {
+    /// Whose triggers are looked at.
+    fn tenants(&self) -> Vec<Tenant>;
+
+    /// The host of a tenant, within its policy; none if nobody can say what that is.
+    fn host(&self, tenant: &Tenant) -> Option<Host>;
+
+    /// The flows of a tenant.
+    fn library(&self, tenant: &Tenant) -> FlowLibrary;
+
+    /// A run is there that nobody drives yet.
+    fn moved(&self);
+
+    /// Whether new runs are turned away.
+    fn is_draining(&self) -> bool {
+        false
+    }
+}
+
+/// Why a look came to no end.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The flows cannot be read.
+    #[error(transparent)]
+    Flows(#[from] crate::LibraryError),
+}
+
+/// The triggers of a server.
+pub struct Triggers {
+    owners: Arc<dyn Owners>,
+    /// As they were when they were looked at last.
+    seen: Mutex<HashMap<Tenant, Arc<[Live]>>>,
+    changed: Notify,
+    ends: mpsc::Sender<(Tenant, Ended)>,
+    ended: tokio::sync::Mutex<mpsc::Receiver<(Tenant, Ended)>>,
+}
+
+impl Triggers {
+    /// Those of the flows of some tenants.
+    pub fn new(owners: Arc<dyn Owners>) -> Triggers {
+        let (ends, ended) = mpsc::channel(ENDS);
+        Triggers { owners, seen: Mutex::default(), changed: Notify::new(), ends, ended: tokio::sync::Mutex::new(ended) }
+    }
+
+    /// Sees the triggers of all tenants, so that posts to them are known from the first on.
+    pub async fn open(&self) {
+        for tenant in self.owners.tenants() {
+            if let Err(error) = self.refresh(&tenant).await {
+                tracing::warn!("the triggers of `{tenant}` cannot be read: {error}");
+            }
+        }
+    }
+
+    /// Starts what is due for as long as this is waited for.
+    pub async fn attend(&self) {
+        let mut ended = self.ended.lock().await;
+        let mut scan = tokio::time::Instant::now();
+        loop {
+            let scans = scan <= tokio::time::Instant::now();
+            if scans {
+                scan = tokio::time::Instant::now() + ends::SCAN;
+            }
+            let next = self.look_at_all(scans).await;
+            let until = tokio::time::Instant::now() + next;
+            loop {
+                tokio::select! {
+                    Some((tenant, end)) = ended.recv() => self.has_ended(&tenant, &end).await,
+                    () = self.changed.notified() => break,
+                    () = tokio::time::sleep_until(until) => break,
+                }
+            }
+        }
+    }
+
+    /// A run has ended in this process: what waits for that starts at once, and not only after the next look.
+    pub fn tell(&self, tenant: &Tenant, end: Ended) {
+        // What finds no place is found in the store.
+        _ = self.ends.try_send((tenant.clone(), end));
+    }
+
+    /// Something about triggers was changed.
+    pub fn changed(&self) {
+        self.changed.notify_one();
+    }
+
+    /// The triggers of a tenant as they are now.
+    pub async fn refresh(&self, tenant: &Tenant) -> Result<Arc<[Live]>, LookError> {
+        let Some(host) = self.owners.host(tenant) else { return Ok([].into()) };
+        let library = self.owners.library(tenant);
+        let read = tokio::task::spawn_blocking(move || live::read(&host, &library)).await;
+        let live: Arc<[Live]> = read.map_err(|error| StoreError(error.to_string().into()))??.into();
+        self.seen().insert(tenant.clone(), live.clone());
+        Ok(live)
+    }
+
+    /// Looks at the triggers of a tenant as if it were a given time, in milliseconds since 1970. Answers which runs it has
+    /// started.
+    pub async fn look(&self, tenant: &Tenant, now: u64) -> Result<Vec<RunId>, LookError> {
+        let live = self.refresh(tenant).await?;
+        let mut started = self.start_due(tenant, &live, now).await?;
+        started.extend(self.start_asked(tenant, &live).await?);
+        started.extend(self.look_for_ends(tenant, &live, now).await?);
+        Ok(started)
+    }
+
+    /// Looks at all tenants, and tells when to do it again.
+    async fn look_at_all(&self, scans: bool) -> Duration {
+        let mut next = LOOK;
+        for tenant in self.owners.tenants() {
+            if self.owners.is_draining() {
+                break;
+            }
+            match self.look_now(&tenant, scans).await {
+                Ok(until) => next = next.min(until),
+                Err(error) => tracing::warn!("the triggers of `{tenant}` cannot be looked at: {error}"),
+            }
+        }
+        next
+    }
+
+    async fn look_now(&self, tenant: &Tenant, scans: bool) -> Result<Duration, LookError> {
+        let live = self.refresh(tenant).await?;
+        let Some(host) = self.owners.host(tenant) else { return Ok(LOOK) };
+        self.start_due(tenant, &live, host.now()).await?;
+        self.start_asked(tenant, &live).await?;
+        if scans {
+            self.look_for_ends(tenant, &live, host.now()).await?;
+        }
+        Ok(times::until_next(&live, host.now()).unwrap_or(LOOK))
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, HashMap<Tenant, Arc<[Live]>>> {
+        // A panic while the lock was held cannot have left the map half changed.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self, tenant: &Tenant) -> Arc<[Live]> {
+        self.seen().get(tenant).cloned().unwrap_or_else(|| [].into())
+    }
+}

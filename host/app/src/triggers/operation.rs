@@ -1,0 +1,240 @@
+//! What people do with triggers: see them, bind them to flows, turn them off and on, and ask for a start. Done on the registry
+//! of the store, by whichever process; a server sees it at its next look.
+
+use flowcell_contract::{RunId, Tenant};
+use flowcell_flow::{Diagnostic, triggers::Cause};
+use flowcell_runtime::ports::StoreError;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    LookError,
+    live::{self, Live},
+    record::{Records, Said, key},
+    times::by_hand,
+};
+use crate::{FlowLibrary, Host, LibraryError, schedule, shape};
+
+/// Triggers that are bound to flows of one tenant.
+pub const BOUND: usize = 1_000;
+/// Starts of one trigger that are asked for and not yet made.
+pub const ASKED: usize = 16;
+
+/// Why something about triggers was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum TriggerError {
+    /// There is none of this name.
+    #[error("there is no trigger `{0}`")]
+    Unknown(String),
+    /// The flow has one of this id already.
+    #[error("there is a trigger `{0}` already")]
+    Taken(String),
+    /// It is named by the flow's file.
+    #[error("the trigger `{0}` is in the file of its flow; take it out there, or disable it")]
+    Declared(String),
+    /// It is not one.
+    #[error("this is no trigger: {}", .0.first().map_or("", |finding| &finding.message))]
+    Invalid(Vec<Diagnostic>),
+    /// There are too many.
+    #[error("{0}")]
+    TooMany(String),
+    /// The flow is not there.
+    #[error(transparent)]
+    Flow(#[from] LibraryError),
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl TriggerError {
+    /// A stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            TriggerError::Unknown(_) => "trigger_not_found",
+            TriggerError::Taken(_) => "trigger_exists",
+            TriggerError::Declared(_) => "trigger_declared",
+            TriggerError::Invalid(_) => "invalid_trigger",
+            TriggerError::TooMany(_) => "too_many_triggers",
+            TriggerError::Flow(_) => "flow_not_found",
+            TriggerError::Store(_) => "store_unavailable",
+        }
+    }
+}
+
+impl From<LookError> for TriggerError {
+    fn from(error: LookError) -> TriggerError {
+        match error {
+            LookError::Store(error) => error.into(),
+            LookError::Flows(error) => error.into(),
+        }
+    }
+}
+
+/// What is done with a trigger.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "camelCase")]
+pub enum Act {
+    /// Bind it to the flow: `{ id, cron | webhook | event, … }`.
+    Create {
+        /// As a flow's file would have it.
+        trigger: Value,
+    },
+    /// Let it start something, from now on.
+    Enable,
+    /// Let it start nothing.
+    Disable,
+    /// Take it away.
+    Delete,
+    /// Start its flow once, now.
+    Fire,
+}
+
+impl Act {
+    /// What audit logs call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Act::Create { .. } => "trigger.create",
+            Act::Enable => "trigger.enable",
+            Act::Disable => "trigger.disable",
+            Act::Delete => "trigger.delete",
+            Act::Fire => "trigger.fire",
+        }
+    }
+}
+
+/// The triggers of a tenant's flows.
+pub struct TriggerDesk<'a> {
+    host: &'a Host,
+    library: FlowLibrary,
+}
+
+impl<'a> TriggerDesk<'a> {
+    /// Those of the tenant of a host, whose flows are these.
+    pub fn new(host: &'a Host, library: FlowLibrary) -> TriggerDesk<'a> {
+        TriggerDesk { host, library }
+    }
+
+    /// All triggers, as people see them.
+    pub fn list(&self) -> Result<Vec<Value>, TriggerError> {
+        live::read(self.host, &self.library)?.iter().map(|live| self.view(live)).collect()
+    }
+
+    /// One of them.
+    pub fn show(&self, flow: &str, id: &str) -> Result<Value, TriggerError> {
+        self.view(&self.find(flow, id)?)
+    }
+
+    /// Does something with a trigger of a flow, and shows what is there then.
+    pub fn act(&self, flow: &str, id: &str, act: &Act) -> Result<Value, TriggerError> {
+        match act {
+            Act::Create { trigger } => return self.create(flow, trigger),
+            Act::Enable => self.enable(flow, id, true)?,
+            Act::Disable => self.enable(flow, id, false)?,
+            Act::Delete => return self.delete(flow, id),
+            Act::Fire => return self.fire(flow, id),
+        }
+        self.show(flow, id)
+    }
+
+    fn create(&self, flow: &str, trigger: &Value) -> Result<Value, TriggerError> {
+        let read = live::read_bound(trigger).map_err(TriggerError::Invalid)?;
+        let key = key(flow, &read.id);
+        if live::declared(&self.library, flow)?.iter().any(|known| known.id == read.id) {
+            return Err(TriggerError::Taken(key));
+        }
+        let records = Records(self.host);
+        if records.said()?.iter().filter(|(_, said)| said.bound.is_some()).count() >= BOUND {
+            return Err(TriggerError::TooMany(format!("a tenant binds at most {BOUND} triggers; delete some")));
+        }
+        // What had the id before has nothing to do with this one.
+        records.forget(&key)?;
+        let bound = serde_json::to_value(&read).unwrap_or_default();
+        let made = records.say(&key, |said| match said {
+            Some(Said { bound: Some(_), .. }) => None,
+            _ => Some(Some(Said { bound: Some(bound.clone()), ..Said::default() })),
+        })?;
+        if !made {
+            return Err(TriggerError::Taken(key));
+        }
+        if matches!(read.cause, Cause::Time { .. } | Cause::Event { .. }) {
+            let live = self.find(flow, &read.id)?;
+            records.mark(&key, &live.cause(), self.host.now())?;
+        }
+        self.show(flow, &read.id)
+    }
+
+    fn enable(&self, flow: &str, id: &str, enabled: bool) -> Result<(), TriggerError> {
+        let live = self.find(flow, id)?;
+        let records = Records(self.host);
+        if enabled && !live.enabled {
+            // What was meanwhile starts nothing.
+            records.forget(&live.key())?;
+            records.mark(&live.key(), &live.cause(), self.host.now())?;
+        }
+        records.say(&live.key(), |said| Some(Some(Said { disabled: !enabled, ..said.unwrap_or_default() })))?;
+        Ok(())
+    }
+
+    fn delete(&self, flow: &str, id: &str) -> Result<Value, TriggerError> {
+        let live = self.find(flow, id)?;
+        if live.declared {
+            return Err(TriggerError::Declared(live.key()));
+        }
+        let records = Records(self.host);
+        records.say(&live.key(), |said| said.map(|_| None))?;
+        records.forget(&live.key())?;
+        Ok(json!({ "deleted": live.key() }))
+    }
+
+    fn fire(&self, flow: &str, id: &str) -> Result<Value, TriggerError> {
+        let live = self.find(flow, id)?;
+        let mut run: Option<RunId> = None;
+        Records(self.host).say(&live.key(), |said| {
+            let mut said = said.unwrap_or_default();
+            // Two in one millisecond are two.
+            let next = said.asked.last().map_or(0, |last| last + 1);
+            let asked = self.host.now().max(next);
+            run = Some(by_hand(&live, asked)).filter(|_| said.asked.len() < ASKED);
+            said.asked.push(asked);
+            run.is_some().then_some(Some(said))
+        })?;
+        match run {
+            Some(run) => Ok(json!({ "runId": run.to_string() })),
+            None => Err(TriggerError::TooMany(format!("{ASKED} starts are asked for already; a server makes them"))),
+        }
+    }
+
+    fn find(&self, flow: &str, id: &str) -> Result<Live, TriggerError> {
+        let mut all = live::read(self.host, &self.library)?.into_iter();
+        all.find(|live| live.flow == flow && live.trigger.id == id).ok_or_else(|| TriggerError::Unknown(key(flow, id)))
+    }
+
+    fn view(&self, live: &Live) -> Result<Value, TriggerError> {
+        let mark = Records(self.host).last_mark(&live.key())?.filter(|mark| mark.cause == live.cause());
+        let mut view = serde_json::to_value(&live.trigger).unwrap_or_default();
+        view["flow"] = live.flow.clone().into();
+        view["declared"] = live.declared.into();
+        view["enabled"] = live.enabled.into();
+        if let Some(schedule) = live.schedule().filter(|_| live.enabled) {
+            let next = schedule.next(self.host.now());
+            view["next"] = next.map(schedule::written).into();
+        }
+        if let Some(last) = mark.filter(|mark| mark.up_to > mark.since && live.schedule().is_some()) {
+            view["last"] = schedule::written(last.up_to).into();
+        }
+        if matches!(live.trigger.cause, Cause::Webhook { .. }) {
+            view["path"] = path(self.host.tenant(), live).into();
+        }
+        Ok(view)
+    }
+}
+
+/// Where posts for a trigger go to.
+fn path(tenant: &Tenant, live: &Live) -> String {
+    format!("/v1/hooks/{tenant}/{}/{}", live.flow, live.trigger.id)
+}
+
+/// What is wrong about a trigger, as programs get it.
+pub fn findings(found: &[Diagnostic]) -> Value {
+    json!({ "diagnostics": found.iter().map(shape::finding).collect::<Vec<_>>() })
+}

@@ -1,0 +1,101 @@
+//! Times that are due, and starts that somebody asked for.
+
+use std::time::Duration;
+
+use flowcell_contract::{Json, RunId, Tenant};
+use flowcell_flow::triggers::Cause;
+
+use super::{
+    LookError, Triggers,
+    live::Live,
+    record::{Mark, Records},
+    start::{Outcome, Start, run_id, start},
+};
+use crate::{Host, schedule};
+
+impl Triggers {
+    /// Starts what is due at a time.
+    pub(super) async fn start_due(&self, tenant: &Tenant, live: &[Live], now: u64) -> Result<Vec<RunId>, LookError> {
+        let Some(host) = self.owners.host(tenant) else { return Ok(Vec::new()) };
+        let mut started = Vec::new();
+        for trigger in live.iter().filter(|live| live.enabled) {
+            started.extend(self.start_times(&host, trigger, now).await?);
+        }
+        Ok(started)
+    }
+
+    async fn start_times(&self, host: &Host, live: &Live, now: u64) -> Result<Vec<RunId>, LookError> {
+        let mut started = Vec::new();
+        let (Cause::Time { missed, .. }, Some(schedule)) = (&live.trigger.cause, live.schedule()) else {
+            return Ok(started);
+        };
+        let (mark, version) = Records(host).mark(&live.key(), &live.cause(), now)?;
+        let mut done = mark.up_to;
+        for slot in schedule.due(mark.up_to, now, *missed) {
+            let about = vec![("kind", Json::from("cron")), ("time", Json::from(schedule::written(slot)))];
+            let run = run_id("cron", live, &schedule::compact(slot));
+            match start(&*self.owners, host, live, Start { run, about, request: None }).await {
+                Outcome::Started(run) => started.push(run),
+                Outcome::Known(_) => {}
+                Outcome::Later(why) => {
+                    tracing::warn!("the trigger `{}` of `{}` has to wait: {why}", live.key(), host.tenant());
+                    break;
+                }
+                Outcome::Never(why) => {
+                    tracing::warn!("the trigger `{}` of `{}` starts nothing: {why}", live.key(), host.tenant());
+                }
+            }
+            done = slot;
+        }
+        if done > mark.up_to {
+            Records(host).move_mark(&live.key(), &Mark { up_to: done, ..mark }, version)?;
+        }
+        Ok(started)
+    }
+
+    /// Starts what somebody asked for.
+    pub(super) async fn start_asked(&self, tenant: &Tenant, live: &[Live]) -> Result<Vec<RunId>, LookError> {
+        let Some(host) = self.owners.host(tenant) else { return Ok(Vec::new()) };
+        let mut started = Vec::new();
+        for live in live {
+            for asked in &live.asked {
+                started.extend(self.start_by_hand(&host, live, *asked).await?);
+            }
+        }
+        Ok(started)
+    }
+
+    async fn start_by_hand(&self, host: &Host, live: &Live, asked: u64) -> Result<Option<RunId>, LookError> {
+        let about = vec![("kind", Json::from("manual")), ("time", Json::from(schedule::written(asked)))];
+        let run = by_hand(live, asked);
+        let started = match start(&*self.owners, host, live, Start { run, about, request: None }).await {
+            Outcome::Started(run) => Some(run),
+            Outcome::Known(_) => None,
+            Outcome::Later(why) => {
+                tracing::warn!("the trigger `{}` of `{}` has to wait: {why}", live.key(), host.tenant());
+                return Ok(None);
+            }
+            Outcome::Never(why) => {
+                tracing::warn!("the trigger `{}` of `{}` starts nothing: {why}", live.key(), host.tenant());
+                None
+            }
+        };
+        Records(host).say(&live.key(), |said| {
+            let mut said = said?;
+            said.asked.retain(|other| *other != asked);
+            Some(Some(said))
+        })?;
+        Ok(started)
+    }
+}
+
+/// The run of a start that was asked for at a time.
+pub(super) fn by_hand(live: &Live, asked: u64) -> RunId {
+    run_id("manual", live, &asked.to_string())
+}
+
+/// How long it is until the next time of a trigger that starts something.
+pub(super) fn until_next(live: &[Live], now: u64) -> Option<Duration> {
+    let next = live.iter().filter(|live| live.enabled).filter_map(|live| live.schedule()?.next(now));
+    next.min().map(|next| Duration::from_millis(next.saturating_sub(now)))
+}

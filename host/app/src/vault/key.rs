@@ -1,0 +1,228 @@
+//! Keys that encrypt keys: the operator has them, and the store never does.
+
+use std::{
+    env, fmt, fs, io,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::{
+    VaultError,
+    seal::{KEY_BYTES, KeyBytes, new_key},
+};
+
+/// The file in a store's folder with the key that was made for it.
+pub const FILE: &str = "secret.key";
+/// The next key, while what is encrypted under the one before is rewritten.
+const NEXT: &str = "secret.key.next";
+/// What a key's name is made from, beside the key.
+const NAMING: &[u8] = b"flowcell key encryption key";
+
+/// A key that encrypts keys. It is told by its name, which says nothing about it.
+#[derive(Clone)]
+pub(super) struct Kek {
+    pub(super) name: String,
+    pub(super) bytes: KeyBytes,
+}
+
+impl fmt::Debug for Kek {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Kek").field(&self.name).finish()
+    }
+}
+
+impl Kek {
+    fn of(bytes: KeyBytes) -> Kek {
+        let mut hasher = Sha256::new();
+        hasher.update(NAMING);
+        hasher.update(&bytes[..]);
+        Kek { name: hex::encode(&hasher.finalize()[..8]), bytes }
+    }
+
+    pub(super) fn random() -> Kek {
+        Kek::of(new_key())
+    }
+
+    /// Reads 64 hexadecimal digits. What is wrong is told without them.
+    pub(super) fn parse(text: &str) -> Result<Kek, String> {
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        let read = hex::decode_to_slice(text.trim(), &mut bytes[..]);
+        read.map_err(|_| "64 hexadecimal digits are expected, as `openssl rand -hex 32` prints".to_owned())?;
+        Ok(Kek::of(bytes))
+    }
+}
+
+/// Where a key is: `env:NAME` or `file:PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// In a variable of the environment.
+    Environment(String),
+    /// In a file that nobody else may read.
+    File(PathBuf),
+}
+
+impl FromStr for KeySource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<KeySource, String> {
+        match text.split_once(':') {
+            Some(("env", name)) if !name.is_empty() => Ok(KeySource::Environment(name.to_owned())),
+            Some(("file", path)) if !path.is_empty() => Ok(KeySource::File(path.into())),
+            // What stands there may be the key itself.
+            _ => Err("`env:NAME` or `file:PATH` says where the key is".into()),
+        }
+    }
+}
+
+impl KeySource {
+    /// Reads the key as it is written there.
+    pub fn read(&self) -> Result<Zeroizing<String>, VaultError> {
+        match self {
+            KeySource::Environment(name) => {
+                let value = env::var(name).map_err(|_| VaultError::Key(format!("the variable {name} is not set")))?;
+                Ok(Zeroizing::new(value))
+            }
+            KeySource::File(path) => read_file(path),
+        }
+    }
+
+    pub(super) fn key(&self) -> Result<Kek, VaultError> {
+        let place = match self {
+            KeySource::Environment(name) => format!("the variable {name}"),
+            KeySource::File(path) => path.display().to_string(),
+        };
+        Kek::parse(&self.read()?).map_err(|why| VaultError::Key(format!("{place}: {why}")))
+    }
+}
+
+fn read_file(path: &Path) -> Result<Zeroizing<String>, VaultError> {
+    let wrong = |why: &dyn fmt::Display| VaultError::Key(format!("{}: {why}", path.display()));
+    if let Some(mode) = open_to_others(path) {
+        let why = format!("others may read it (its mode is {mode:o}); `chmod 600 {}` mends that", path.display());
+        return Err(wrong(&why));
+    }
+    fs::read_to_string(path).map(Zeroizing::new).map_err(|error| wrong(&error))
+}
+
+/// The mode of a file, if others than its owner may read or write it.
+#[cfg(unix)]
+fn open_to_others(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    (mode & 0o077 != 0).then_some(mode)
+}
+
+/// The mode of a file, if others than its owner may read or write it.
+#[cfg(not(unix))]
+fn open_to_others(_path: &Path) -> Option<u32> {
+    None
+}
+
+/// What to tell whoever owns the store in a folder, if others may read it.
+pub fn exposed(folder: &Path) -> Option<String> {
+    let mode = open_to_others(&folder.join("flowcell.db"))?;
+    let folder = folder.display();
+    Some(format!("others may read the store in {folder} (its mode is {mode:o}); `chmod -R go= {folder}` mends that"))
+}
+
+/// Where the keys of a host come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// The operator has given them; the first encrypts.
+    Given(Vec<KeySource>),
+    /// One was made in this folder, or is made when it is first needed.
+    Beside(PathBuf),
+    /// It is gone with the process, as is what it encrypts.
+    Memory,
+    /// Nobody has given one.
+    Missing,
+}
+
+impl Keeping {
+    /// The keys that there are; the first one encrypts.
+    pub(super) fn load(&self) -> Result<Vec<Kek>, VaultError> {
+        match self {
+            Keeping::Given(sources) => sources.iter().map(KeySource::key).collect(),
+            Keeping::Beside(folder) => {
+                let files = [folder.join(FILE), folder.join(NEXT)];
+                files.into_iter().filter(|file| file.exists()).map(|file| KeySource::File(file).key()).collect()
+            }
+            Keeping::Memory => Ok(vec![Kek::random()]),
+            Keeping::Missing => Ok(Vec::new()),
+        }
+    }
+
+    /// Makes the first key.
+    pub(super) fn make(&self) -> Result<Kek, VaultError> {
+        match self {
+            Keeping::Beside(folder) => make_file(folder, FILE),
+            _ => Err(VaultError::NoKey),
+        }
+    }
+
+    /// Makes the next key; the one that was made and not yet used, if there is one.
+    pub(super) fn make_next(&self) -> Result<Kek, VaultError> {
+        let Keeping::Beside(folder) = self else {
+            let why = "which one is to be next? `--new-secret-key env:NAME` or `file:PATH`";
+            return Err(VaultError::Key(why.into()));
+        };
+        match KeySource::File(folder.join(NEXT)) {
+            source @ KeySource::File(_) if folder.join(NEXT).exists() => source.key(),
+            _ => make_file(folder, NEXT),
+        }
+    }
+
+    /// Puts the next key in the place of the one before, if it is kept here.
+    pub(super) fn take_next(&self, key: &Kek) -> Result<(), VaultError> {
+        let Keeping::Beside(folder) = self else { return Ok(()) };
+        let file = folder.join(NEXT);
+        if !file.exists() || KeySource::File(file.clone()).key()?.name != key.name {
+            return Ok(());
+        }
+        let taken = fs::rename(&file, folder.join(FILE)).and_then(|()| fs::File::open(folder)?.sync_all());
+        taken.map_err(|error| VaultError::Key(format!("{}: {error}", file.display())))
+    }
+}
+
+/// Makes a key in a file that only its owner may read, and that is on stable storage before anything is encrypted.
+fn make_file(folder: &Path, name: &str) -> Result<Kek, VaultError> {
+    let (key, file) = (Kek::random(), folder.join(name));
+    let text = Zeroizing::new(hex::encode(&key.bytes[..]) + "\n");
+    let made = write_new(&file, &text).and_then(|()| fs::File::open(folder)?.sync_all());
+    made.map_err(|error| VaultError::Key(format!("{}: {error}", file.display())))?;
+    Ok(key)
+}
+
+fn write_new(file: &Path, text: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(file)?;
+    io::Write::write_all(&mut file, text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_64_digits_and_is_told_by_its_name_alone() {
+        let text = "0123456789abcdef".repeat(4);
+        let key = Kek::parse(&format!(" {text}\n")).unwrap();
+        assert_eq!(key.name.len(), 16);
+        assert!(!text.contains(&key.name) && !format!("{key:?}").contains(&text));
+        for wrong in ["", "hunter2", &text[1..], &format!("{text}00"), &text.replace('0', "x")] {
+            let why = Kek::parse(wrong).unwrap_err();
+            assert!(wrong.is_empty() || !why.contains(wrong), "{why}");
+        }
+        assert!("env:A".parse::<KeySource>().is_ok() && "file:a/b".parse::<KeySource>().is_ok());
+        assert!(!text.parse::<KeySource>().unwrap_err().contains(&text));
+    }
+}

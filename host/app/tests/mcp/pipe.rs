@@ -1,0 +1,268 @@
+//! `flowcell mcp` on its pipes.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    conformance::put_flows,
+    kit::{done, flowcell, said},
+};
+
+/// A client of the program, which it has started.
+struct Client {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    last: u64,
+    /// What the program told beside answers.
+    told: Vec<Value>,
+    /// How questions to the person are answered; none: there is no such person.
+    person: Option<Value>,
+}
+
+impl Client {
+    fn start(folder: &Path, person: Option<Value>) -> Client {
+        let mut command = flowcell(folder);
+        command.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let capabilities = if person.is_some() { json!({ "elicitation": {} }) } else { json!({}) };
+        let mut client = Client { child, input, output, last: 0, told: Vec::new(), person };
+        let this = json!({ "name": "t", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": this });
+        let hello = client.ask("initialize", params);
+        assert_eq!(hello["serverInfo"]["name"], "flowcell", "{hello}");
+        client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        client
+    }
+
+    fn say(&mut self, message: &Value) {
+        writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    /// Every line is one message of the protocol.
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: `{line}`"))
+    }
+
+    fn send(&mut self, method: &str, params: Value) -> u64 {
+        self.last += 1;
+        let id = self.last;
+        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        id
+    }
+
+    /// Hears the next thing that is told, other than an answer; a question is answered.
+    fn hear_told(&mut self, message: Value) {
+        if message["method"] == "elicitation/create" {
+            let person = self.person.clone().unwrap();
+            self.say(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": person }));
+        }
+        self.told.push(message);
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        loop {
+            let message = self.hear();
+            if message["id"] == id && message["method"].is_null() {
+                return if message["result"].is_null() { message["error"].clone() } else { message["result"].clone() };
+            }
+            self.hear_told(message);
+        }
+    }
+
+    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.ask("tools/call", json!({ "name": tool, "arguments": arguments }))
+    }
+
+    fn until_told(&mut self, method: &str) -> Value {
+        loop {
+            let message = self.hear();
+            let found = message["method"] == method;
+            self.hear_told(message);
+            if found {
+                return self.told.last().cloned().unwrap();
+            }
+        }
+    }
+
+    /// Goes, and answers how the program has ended.
+    fn leave(mut self) -> Option<i32> {
+        drop(self.input.take());
+        self.child.wait().unwrap().code()
+    }
+}
+
+fn place() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    put_flows(folder.path());
+    folder
+}
+
+#[test]
+fn flows_are_tools() {
+    let folder = place();
+    let mut client = Client::start(folder.path(), None);
+    let tools = client.ask("tools/list", json!({}));
+    let tools = tools["tools"].as_array().unwrap();
+    let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("{name}"));
+    let asks = tool("test_elicitation");
+    assert_eq!(asks["description"], "Asks somebody.");
+    assert_eq!(asks["inputSchema"]["properties"]["message"]["default"], "Go on?");
+    assert_eq!(asks["inputSchema"]["required"], json!([]), "what has a default need not be given");
+    assert_eq!(tool("test_simple_text")["annotations"]["readOnlyHint"], true);
+    assert_eq!(tool("flowcell_validate_flow")["annotations"]["readOnlyHint"], true);
+    let text = client.call("test_simple_text", json!({}));
+    assert_eq!(text["content"][0]["text"], "This is a simple text response for testing.", "{text}");
+    assert_eq!(text["_meta"]["flowcell/status"], "succeeded", "{text}");
+    let failed = client.call("test_error_handling", json!({}));
+    assert_eq!(failed["isError"], true, "{failed}");
+    assert_eq!(failed["structuredContent"]["error"]["task"], "fail", "{failed}");
+    let wrong = client.call("json_schema_2020_12_tool", json!({ "name": 7 }));
+    assert_eq!(wrong["structuredContent"]["error"]["code"], "invalid_input", "{wrong}");
+    let unknown = client.call("nothing", json!({}));
+    assert_eq!(unknown["code"], -32602, "{unknown}");
+    let token = json!({ "name": "test_tool_with_progress", "arguments": {}, "_meta": { "progressToken": "p" } });
+    let done = client.ask("tools/call", token);
+    assert_eq!(done["isError"], false, "{done}");
+    let progress: Vec<_> = client.told.iter().filter(|told| told["method"] == "notifications/progress").collect();
+    let steps: Vec<_> = progress.iter().map(|told| told["params"]["progress"].as_f64().unwrap()).collect();
+    assert_eq!(steps, [1.0, 2.0, 3.0], "{progress:?}");
+    assert_eq!(progress[0]["params"]["total"], 3.0);
+    assert_eq!(client.leave(), Some(0));
+    let runs = said(&done_list(folder.path()));
+    assert_eq!(runs.matches("test_simple_text").count(), 1, "the runs are kept: {runs}");
+}
+
+fn done_list(folder: &Path) -> std::process::Output {
+    done(folder, &["runs", "list", "--json"])
+}
+
+#[test]
+fn a_gate_is_a_question_to_the_person() {
+    let folder = place();
+    let accepts = json!({ "action": "accept", "content": { "choice": "yes" } });
+    let mut client = Client::start(folder.path(), Some(accepts));
+    let answered = client.call("test_elicitation", json!({ "message": "Pay?" }));
+    assert_eq!(answered["structuredContent"]["answer"], "yes", "{answered}");
+    let question = client.told.iter().find(|told| told["method"] == "elicitation/create").unwrap();
+    assert_eq!(question["params"]["message"], "Pay?");
+    assert_eq!(question["params"]["requestedSchema"]["properties"]["choice"]["enum"], json!(["yes", "no"]));
+    client.person = Some(json!({ "action": "decline" }));
+    let declined = client.call("test_elicitation", json!({}));
+    assert_eq!(declined["structuredContent"]["status"], "parked", "{declined}");
+    assert_eq!(client.leave(), Some(0));
+}
+
+#[test]
+fn without_a_person_the_gate_waits_and_survives_the_process() {
+    let folder = place();
+    let mut client = Client::start(folder.path(), None);
+    let parked = client.call("test_elicitation", json!({}));
+    let run = parked["structuredContent"]["runId"].as_str().unwrap().to_owned();
+    assert_eq!(parked["structuredContent"]["waiting"][0]["address"], "ask", "{parked}");
+    assert!(parked["content"][0]["text"].as_str().unwrap().contains("flowcell_answer_gate"), "{parked}");
+    assert_eq!(parked["_meta"]["flowcell/runId"], run.as_str());
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    let mut client = Client::start(folder.path(), None);
+    let shown = client.call("flowcell_get_run", json!({ "runId": run }));
+    assert_eq!(shown["structuredContent"]["waiting"][0]["prompt"], "Go on?", "{shown}");
+    let answered = client.call("flowcell_answer_gate", json!({ "runId": run, "gate": "ask", "answer": "later" }));
+    assert_eq!(answered["structuredContent"]["answer"], "later", "{answered}");
+    let late = client.call("flowcell_answer_gate", json!({ "runId": run, "gate": "ask", "answer": "yes" }));
+    assert_eq!(late["isError"], true, "{late}");
+    assert_eq!(client.leave(), Some(0));
+}
+
+#[test]
+fn a_call_that_is_taken_back_cancels_its_run_and_a_killed_one_is_gone_on_with() {
+    let folder = place();
+    let wait = "flow: { name: slow }\nnodes:\n  - { id: go, type: control.noop }\n  - { id: hold, type: control.wait, \
+                input: { ms: 590000 } }\nedges: [{ from: go, to: hold }]\n";
+    std::fs::write(folder.path().join("flows/slow.yaml"), wait).unwrap();
+    let mut client = Client::start(folder.path(), None);
+    let call = json!({ "name": "slow", "arguments": {}, "_meta": { "progressToken": 1 } });
+    let id = client.send("tools/call", call.clone());
+    client.until_told("notifications/progress");
+    client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+    let status = |client: &mut Client| {
+        let runs = client.call("flowcell_list_runs", json!({ "flow": "slow" }));
+        runs["structuredContent"]["runs"][0]["status"].as_str().unwrap().to_owned()
+    };
+    // Cancelling takes its course; the program is asked until it has.
+    assert!((0..10_000).any(|_| status(&mut client) == "cancelled"));
+    client.send("tools/call", call);
+    client.until_told("notifications/progress");
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    let mut client = Client::start(folder.path(), None);
+    assert_ne!(status(&mut client), "cancelled", "a client that is gone has not taken its call back");
+    let runs = client.call("flowcell_list_runs", json!({ "flow": "slow" }));
+    let run = runs["structuredContent"]["runs"][0]["runId"].clone();
+    let cancelled = client.call("flowcell_cancel_run", json!({ "runId": run }));
+    assert_eq!(cancelled["structuredContent"]["accepted"], true, "{cancelled}");
+    assert_eq!(client.leave(), Some(0));
+}
+
+#[test]
+fn whoever_writes_flows_has_tools_for_it() {
+    let folder = place();
+    let mut client = Client::start(folder.path(), None);
+    let types = client.call("flowcell_list_node_types", json!({}));
+    assert!(types["structuredContent"]["nodes"].as_array().unwrap().len() > 20);
+    let gate = client.call("flowcell_describe_node_type", json!({ "type": "control.gate" }));
+    assert!(gate["structuredContent"]["examples"].as_array().is_some_and(|examples| !examples.is_empty()), "{gate}");
+    let unknown = client.call("flowcell_describe_node_type", json!({ "type": "control.gat" }));
+    assert_eq!(unknown["structuredContent"]["error"]["code"], "node_type_not_found", "{unknown}");
+    let bad = "flow: { name: greet }\nnodes: [{ id: a, type: control.nop }]\n";
+    let found = client.call("flowcell_validate_flow", json!({ "flow": bad }));
+    let finding = &found["structuredContent"]["diagnostics"][0];
+    assert_eq!(
+        (&finding["line"], finding["code"].is_string(), finding["help"].is_string()),
+        (&json!(2), true, true),
+        "{found}"
+    );
+    let refused = client.call("flowcell_create_flow", json!({ "flow": bad }));
+    assert_eq!(refused["structuredContent"]["error"]["code"], "invalid_flow", "{refused}");
+    let good = bad.replace("control.nop", "control.noop");
+    let kept = client.call("flowcell_create_flow", json!({ "flow": good }));
+    assert_eq!(kept["structuredContent"]["version"], 1, "{kept}");
+    client.until_told("notifications/tools/list_changed");
+    let listed = client.ask("tools/list", json!({}));
+    assert!(listed["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "greet"));
+    let described = client.call("flowcell_describe_flow", json!({ "name": "greet" }));
+    assert_eq!(described["structuredContent"]["inputSchema"]["type"], "object", "{described}");
+    let ran = client.call("flowcell_run_flow", json!({ "flow": good, "input": {} }));
+    assert_eq!(ran["_meta"]["flowcell/status"], "succeeded", "{ran}");
+    let wrong = client.call("flowcell_run_flow", json!({ "flows": "greet" }));
+    assert_eq!(wrong["structuredContent"]["error"]["code"], "bad_request", "{wrong}");
+    let read = |client: &mut Client, uri: &str| {
+        client.ask("resources/read", json!({ "uri": uri }))["contents"][0]["text"].as_str().unwrap().to_owned()
+    };
+    assert!(read(&mut client, "flowcell://language").contains("# A flow, explained"));
+    assert!(read(&mut client, "flowcell://nodes/control.if").contains("\"examples\""));
+    assert!(read(&mut client, "flowcell://schema/graph").contains("\"properties\""));
+    let resources = client.ask("resources/list", json!({}));
+    assert!(resources["resources"].as_array().unwrap().iter().any(|one| one["uri"] == "flowcell://nodes/control.if"));
+    assert_eq!(client.leave(), Some(0));
+}
+
+#[test]
+fn what_is_no_client_is_told_so() {
+    let folder = place();
+    let mut command = flowcell(folder.path());
+    let output = command.arg("mcp").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let memory = Command::new(env!("CARGO_BIN_EXE_flowcell")).args(["mcp", "--store", "memory:"]).output().unwrap();
+    assert_eq!(memory.status.code(), Some(2), "runs of tools are durable: {memory:?}");
+}

@@ -1,0 +1,83 @@
+//! `flowcell serve --config`: which setting wins, and what is wrong with a file.
+
+use std::fs;
+
+use crate::{
+    client::ask,
+    kit::{done, flowcell, said, told},
+    process::{serve, stop},
+};
+
+/// What `--check` says with this file.
+fn check(text: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("flowcell.yaml"), text).unwrap();
+    let all = [&["serve", "--config", "flowcell.yaml", "--check"], arguments].concat();
+    let output = done(folder.path(), &all);
+    (output.status.code(), said(&output), told(&output))
+}
+
+#[test]
+fn the_command_line_wins_over_the_environment_and_that_over_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("etc")).unwrap();
+    let text = "listen: 127.0.0.1:1\nname: [one, two]\nflows: kept\nproviders: other.yaml\nmaxConnections: 7\n\
+                secretKey: file:key\n";
+    fs::write(folder.path().join("etc/flowcell.yaml"), text).unwrap();
+    let mut command = flowcell(folder.path());
+    command.env("FLOWCELL_FLOWS", "from-here");
+    let output =
+        command.args(["serve", "--check", "--config", "etc/flowcell.yaml", "--listen", "127.0.0.1:0"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let said = said(&output);
+    for line in [
+        r#"listen: "127.0.0.1:0"  # the command line"#,
+        r#"name: ["one", "two"]  # etc/flowcell.yaml:2:7"#,
+        r#"flows: "from-here"  # the environment, FLOWCELL_FLOWS"#,
+        r#"maxConnections: "7"  # etc/flowcell.yaml:5:17"#,
+        r#"headTimeMs: "30000"  # by default"#,
+        r#"state: ".flowcell"  # by default"#,
+        r#"secretKey: ["file:etc/key"]  # etc/flowcell.yaml:6:12"#,
+    ] {
+        assert!(said.lines().any(|found| found == line), "{line}\n{said}");
+    }
+    assert!(said.contains("  # the environment, FLOWCELL_PROVIDERS"), "{said}");
+}
+
+#[test]
+fn what_a_file_says_wrong_is_told_with_its_place() {
+    let table = [
+        ("lisen: 127.0.0.1:0", "flowcell.yaml:1:1: there is no setting `lisen`", "did you mean `listen`?"),
+        ("\nnothingLikeIt: 1", "flowcell.yaml:2:1: there is no setting `nothingLikeIt`", "the settings are listen"),
+        ("check: true", "flowcell.yaml:1:1: there is no setting `check`", "help"),
+        ("listen: here", "flowcell.yaml:1:9: `listen`: ", "invalid socket address"),
+        ("maxConnections: 0", "flowcell.yaml:1:17: `maxConnections`: ", "0 is not in 1..="),
+        ("listen: [a]", "flowcell.yaml:1:9: `listen`: ", "neither a text nor a number"),
+        ("packs: { a: b }", "flowcell.yaml:1:8: `packs`: ", "nor a list of texts"),
+        ("listen: a\nlisten: b", "flowcell.yaml:2:", "listen"),
+        ("just text", "flowcell.yaml:1:1: ", "a setting is a line such as"),
+    ];
+    for (text, place, why) in table {
+        let (code, said, told) = check(text, &[]);
+        assert_eq!((code, said.as_str()), (Some(2), ""), "{text}: {told}");
+        assert!(told.contains(place) && told.contains(why), "{text}: {told}");
+    }
+    let (code, _, told) = check("packs: nowhere", &[]);
+    assert!(code != Some(0) && told.contains("nowhere"), "{told}");
+    assert_eq!(check("# nothing\n", &[]).0, Some(0));
+    let (_, said, _) = check("store: mysql://someone:canary@127.0.0.1:1/db", &[]);
+    assert!(said.contains(r#"store: "mysql://someone:***@127.0.0.1:1/db""#) && !said.contains("canary"), "{said}");
+}
+
+#[test]
+fn a_server_does_what_its_file_says() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("flowcell.yaml"), "name: flows.test\nstate: kept\n").unwrap();
+    let (child, address) = serve(folder.path(), &["--config", "flowcell.yaml"]);
+    let port = address.port();
+    let host = format!("flows.test:{port}");
+    assert_eq!(ask(address, "GET", "/healthz", &[("Host", &host)], "").status, 200);
+    assert!(folder.path().join("kept").is_dir());
+    assert_eq!(stop(child), Some(0));
+}

@@ -1,0 +1,15 @@
+//! Whoever means harm: cases of the catalogue of attacks, whose ids the names of the tests begin with. Beside each somebody else goes
+//! on.
+
+mod approvals;
+mod bodies;
+mod drain;
+mod flows;
+mod household;
+mod listeners;
+mod places;
+mod routes;
+mod rows;
+mod slow;
+mod traced;
+mod wire;

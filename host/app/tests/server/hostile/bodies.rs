@@ -1,0 +1,106 @@
+//! Bodies that are too much, and bodies that pretend to be something else.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::SocketAddr,
+};
+
+use serde_json::json;
+
+use crate::{
+    client::{Served, ask, connect},
+    process::{serve, stop},
+    runs::hello,
+};
+
+/// The most memory that a process ever had, in KiB.
+fn peak(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().trim_end_matches(" kB").parse().ok()
+}
+
+/// Sends pieces without end, and says how the server answers.
+fn endless(address: SocketAddr) -> String {
+    let mut stream = connect(address);
+    let start = format!(
+        "POST /v1/validate HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Transfer-Encoding: chunked\r\n\r\n"
+    );
+    stream.write_all(start.as_bytes()).unwrap();
+    let mut sends = stream.try_clone().unwrap();
+    let sending = std::thread::spawn(move || {
+        let piece = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
+        // A server that reads on would have 10 GiB of it.
+        (0..160_000).take_while(|_| sends.write_all(piece.as_bytes()).is_ok()).count()
+    });
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(length @ 1..) = stream.read(&mut piece) {
+        all.extend(&piece[..length]);
+    }
+    drop(stream);
+    assert!(sending.join().unwrap() < 160_000, "the server has read it all");
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+#[test]
+fn h5_bodies_without_end_are_cut_off_and_kept_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (child, address) = serve(folder.path(), &[]);
+    let run = json!({ "flow": hello() }).to_string();
+    assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &run).status, 201);
+    let before = peak(child.id());
+    let deep = "[".repeat(1_000_000);
+    let objects = r#"{"a":"#.repeat(1_000_000);
+    for _ in 0..5 {
+        let announced = ask(address, "POST", "/v1/runs", &[("Content-Length", "10737418240")], "");
+        assert_eq!(announced.fault(), (413, "too_large".to_owned()));
+        let told = endless(address);
+        assert!(told.starts_with("HTTP/1.1 413 "), "{told}");
+        for deep in [&deep, &objects] {
+            let bodies = [
+                ("/v1/runs", format!("{{\"flow\":{deep}")),
+                ("/v1/runs", format!("{{\"flow\":\"hello\",\"input\":{deep}")),
+                ("/v1/validate", format!("{{\"flow\":{deep}")),
+                ("/v1/runs/r/gates/g/reply", format!("{{\"answer\":{deep}")),
+                ("/v1/runs", deep.clone()),
+            ];
+            for (path, body) in bodies {
+                assert_eq!(ask(address, "POST", path, &[], &body).fault(), (400, "bad_request".to_owned()));
+            }
+        }
+        let packed = [("Content-Encoding", "gzip")];
+        let bomb = ask(address, "POST", "/v1/validate", &packed, "\u{1f}\u{8}\u{8}\0\0\0\0\0\0\u{3}");
+        assert_eq!(bomb.status, 400, "nothing is unpacked: {bomb:?}");
+    }
+    // A whole one that is deep is refused where it is read as a flow.
+    let whole = format!("{{\"flow\":{}{}}}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+    assert!([400, 422].contains(&ask(address, "POST", "/v1/runs", &[], &whole).status));
+    if let (Some(before), Some(after)) = (before, peak(child.id())) {
+        assert!(after < before + 64 * 1024, "{before} KiB became {after} KiB");
+    }
+    assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &run).status, 201);
+    assert_eq!(stop(child), Some(0));
+}
+
+#[test]
+fn h6_what_a_body_calls_a_file_is_no_file_of_the_server() {
+    let served = Served::local();
+    let folder = tempfile::tempdir().unwrap();
+    let canary = folder.path().join("canary.txt");
+    fs::write(&canary, "the-canary").unwrap();
+    let files = json!([{ "filepath": canary, "path": canary, "originalFilename": "x", "mimetype": "text/plain" }]);
+    let flow = json!({ "flow": { "name": "files", "input": { "files": [] } },
+        "nodes": [{ "id": "a", "type": "data.template", "input": { "template": "{{ flow.input.files }}" } }] });
+    let plain = json!({ "flow": flow, "input": { "files": files }, "runId": "f" });
+    let multipart = [("Content-Type", "multipart/form-data; boundary=x")];
+    let pretending = ask(served.address, "POST", "/v1/runs", &multipart, &plain.to_string());
+    assert_eq!(pretending.fault(), (415, "unsupported_media_type".to_owned()));
+    let beside = json!({ "flow": flow, "files": files });
+    assert_eq!(served.post("/v1/runs", &beside).fault(), (400, "bad_request".to_owned()));
+    let ran = served.post("/v1/runs?wait=true", &plain);
+    assert_eq!((ran.status, &ran.json()["status"]), (201, &json!("succeeded")), "{ran:?}");
+    let events = served.get("/v1/runs/f/events");
+    assert!(events.body.contains("canary.txt") && !events.body.contains("the-canary"), "{events:?}");
+    assert_eq!(fs::read_to_string(&canary).unwrap(), "the-canary");
+}

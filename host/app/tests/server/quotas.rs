@@ -1,0 +1,92 @@
+//! What tenants may use up, over HTTP: whoever has used it up is told so, and nobody else notices.
+
+use std::path::Path;
+
+use flowcell::{
+    Providers,
+    policy::{PerDay, Policy},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    runs::{asks, hello},
+    tenants::{call, served, served_with},
+};
+
+/// Runs are begun until one is refused; the last answer, and how many there were.
+fn until_refused(policy: PerDay, body: &Value) -> (u16, String, u32) {
+    let policy = Policy { per_day: policy, ..Policy::default() };
+    let (served, [a, b]) = served(&policy);
+    let begun = std::iter::repeat_with(|| call(&served, &a, "POST", "/v1/runs?wait=true", body));
+    // What was counted is kept once a second, which is some thousand runs.
+    let (begun, refused) = begun.enumerate().take(200_000).find(|(_, answer)| answer.status != 201).expect("a limit");
+    let (status, code) = refused.fault();
+    let wait: u64 = refused.header("retry-after").unwrap_or_else(|| panic!("{refused:?}")).parse().unwrap();
+    assert!((1..=86_400).contains(&wait), "{refused:?}");
+    assert_eq!(call(&served, &b, "POST", "/v1/runs?wait=true", body).status, 201, "the neighbour goes on");
+    (status, code, begun as u32)
+}
+
+#[test]
+fn t2_a_tenant_that_has_filled_its_share_of_the_store_is_told_and_the_next_goes_on() {
+    let filled = until_refused(PerDay { events: Some(5), ..PerDay::default() }, &json!({ "flow": hello() }));
+    assert_eq!((filled.0, filled.1.as_str(), filled.2 > 0), (429, "quota_exceeded", true));
+    let text = "x".repeat(20_000);
+    let large = json!({ "flow": hello(), "input": { "who": "x", "more": text } });
+    let filled = until_refused(PerDay { written_mib: Some(1), ..PerDay::default() }, &large);
+    assert_eq!((filled.0, filled.1.as_str(), filled.2 > 1), (429, "quota_exceeded", true));
+}
+
+#[test]
+fn a_tenant_that_has_computed_as_long_as_it_may_waits_for_the_next_day() {
+    let computed = until_refused(PerDay { compute_ms: Some(1), ..PerDay::default() }, &json!({ "flow": hello() }));
+    assert_eq!((computed.0, computed.1.as_str(), computed.2 > 0), (429, "quota_exceeded", true));
+}
+
+#[test]
+fn t5_the_next_turn_of_a_model_is_not_made_when_it_may_cost_more_than_is_left() {
+    let providers = "
+default: priced
+profiles:
+  priced:
+    dialect: simulated
+    model: m
+    maxTokens: 4
+    prices: [{ model: m, input: 0, output: 1000000 }]
+    script: [{ text: done, usage: { input: 10, output: 3 } }]
+  free: { dialect: simulated, model: f, maxTokens: 4, script: [{ text: done }] }
+";
+    let providers = Providers::parse(providers, Path::new("")).unwrap();
+    let per_day = PerDay { model_usd: Some(8.0), ..PerDay::default() };
+    let policy = Policy { per_day, ..Policy::default() };
+    let (served, [a, b]) = served_with(&policy, |builder| builder.providers(providers));
+    let agent = |id: &str, provider: &str| {
+        json!({ "id": id, "type": "agent.run", "input": { "prompt": "hello" }, "config": { "provider": provider },
+            "grants": { "model": ["*"] } })
+    };
+    let nodes = ["one", "two", "three"].map(|id| agent(id, "priced"));
+    let edges = json!([{ "from": "one", "to": "two" }, { "from": "two", "to": "three" }]);
+    let flow = json!({ "flow": { "name": "agents" }, "nodes": nodes, "edges": edges });
+    let run = |token: &str, flow: &Value| call(&served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": flow }));
+    // Each turn costs 3 and at most 4. After two of them 2 are left.
+    let ended = run(&a, &flow).json();
+    assert_eq!((&ended["status"], &ended["error"]["task"]), (&json!("failed"), &json!("three")), "{ended}");
+    assert_eq!(ended["error"]["code"], "quota_exceeded", "{ended}");
+    assert_eq!(call(&served, &a, "GET", "/v1/usage", &Value::Null).json()["modelUsd"], 6.0);
+    assert_eq!(run(&b, &flow).json()["status"], "succeeded");
+    let free = json!({ "flow": { "name": "free" }, "nodes": [agent("one", "free")] });
+    let ended = run(&a, &free).json();
+    assert_eq!(ended["error"]["code"], "quota_exceeded", "a model whose price nobody knows: {ended}");
+    assert_eq!(run(&b, &free).json()["status"], "succeeded");
+}
+
+#[test]
+fn t1_a_tenant_with_as_many_runs_as_it_may_have_is_told_and_the_next_goes_on() {
+    let (served, [a, b]) = served(&Policy { max_live_runs: Some(20), ..Policy::default() });
+    let start = |token: &str, flow: Value| call(&served, token, "POST", "/v1/runs", &json!({ "flow": flow }));
+    let answers: Vec<_> = (0..100).map(|_| start(&a, asks()).status).collect();
+    assert_eq!(answers.iter().filter(|status| **status == 201).count(), 20, "{answers:?}");
+    assert!(answers[20..].iter().all(|status| *status == 429), "{answers:?}");
+    let answer = call(&served, &b, "POST", "/v1/runs?wait=true", &json!({ "flow": hello() }));
+    assert_eq!((answer.status, &answer.json()["status"]), (201, &json!("succeeded")));
+}

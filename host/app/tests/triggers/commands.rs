@@ -1,0 +1,82 @@
+//! Triggers as people see and change them: on the command line, and over HTTP.
+
+use std::{path::Path, sync::Arc};
+
+use flowcell::server::{Limits, identity::Local};
+use serde_json::{Value, json};
+
+use crate::{
+    client::Served,
+    household::{builder, write},
+    kit::{done, said, told},
+};
+
+fn told_json(folder: &Path, arguments: &[&str]) -> Value {
+    let output = done(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+    serde_json::from_str(&said(&output)).unwrap()
+}
+
+#[test]
+fn triggers_are_bound_to_flows_on_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(folder, "report", "{ id: nightly, cron: \"0 2 * * *\" }");
+    let create = ["trigger", "create", "report", "noon", "--cron", "0 12 * * *", "--time-zone", "Europe/Berlin"];
+    let made = told_json(folder, &[&create[..], &["--input", "{\"a\":1}"]].concat());
+    assert_eq!(
+        (&made["declared"], &made["enabled"], &made["input"]),
+        (&json!(false), &json!(true), &json!({ "a": 1 }))
+    );
+    let again = done(folder, &create);
+    assert!(!again.status.success() && told(&again).contains("already"), "{}", told(&again));
+    let taken = done(folder, &["trigger", "create", "report", "nightly", "--webhook", "key"]);
+    assert!(told(&taken).contains("already"), "{}", told(&taken));
+    let wrong = done(folder, &["trigger", "create", "report", "x", "--cron", "0 12 * *"]);
+    assert!(told(&wrong).contains("cannot be used"), "{}", told(&wrong));
+    let listed = told_json(folder, &["trigger", "list"]);
+    let ids: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["nightly", "noon"]);
+    assert_eq!(told_json(folder, &["trigger", "disable", "report", "nightly"])["enabled"], false);
+    let shown = told_json(folder, &["trigger", "show", "report", "nightly"]);
+    assert!(shown["next"].is_null() && shown["declared"] == true, "{shown}");
+    assert!(told_json(folder, &["trigger", "enable", "report", "nightly"])["next"].is_string());
+    let kept = done(folder, &["trigger", "delete", "report", "nightly"]);
+    assert!(told(&kept).contains("disable it"), "{}", told(&kept));
+    told_json(folder, &["trigger", "delete", "report", "noon"]);
+    assert!(told(&done(folder, &["trigger", "show", "report", "noon"])).contains("there is no trigger"));
+}
+
+#[test]
+fn a_server_starts_what_was_asked_for_and_what_follows() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = builder().state_dir(folder.path()).build().unwrap();
+    let served = Served::over(host, folder, Arc::new(Local), Limits::default());
+    let flow = |name: &str| json!({ "flow": { "name": name }, "nodes": [{ "id": "say", "type": "control.noop" }] });
+    for name in ["build", "tell"] {
+        assert_eq!(served.post("/v1/flows", &json!({ "flow": flow(name) })).status, 201);
+    }
+    let bind = |flow: &str, trigger: Value| served.post("/v1/triggers", &json!({ "flow": flow, "trigger": trigger }));
+    assert_eq!(bind("build", json!({ "id": "yearly", "cron": "0 0 1 1 *" })).status, 201);
+    assert_eq!(bind("tell", json!({ "id": "after", "event": { "flow": "build" } })).status, 201);
+    assert_eq!(bind("build", json!({ "id": "yearly", "cron": "0 0 1 1 *" })).fault(), (409, "trigger_exists".into()));
+    let wrong = bind("build", json!({ "id": "x", "cron": "0 0 1 1 *", "timeZone": "Mars/Base" }));
+    assert_eq!(wrong.fault(), (422, "invalid_trigger".into()));
+    assert_eq!(wrong.json()["error"]["details"]["diagnostics"][0]["code"], "bad_time_zone");
+    assert_eq!(bind("none", json!({ "id": "x", "cron": "0 0 1 1 *" })).fault(), (404, "flow_not_found".into()));
+    let fired = served.post("/v1/triggers/build/yearly/fire", &json!({}));
+    assert_eq!(fired.status, 202, "{fired:?}");
+    let run = fired.json()["runId"].as_str().unwrap().to_owned();
+    // The end of what was asked for starts the other flow.
+    let both = loop {
+        let runs = served.get("/v1/runs?status=succeeded").json()["runs"].as_array().unwrap().clone();
+        if runs.len() == 2 {
+            break runs;
+        }
+        std::thread::yield_now();
+    };
+    assert!(both.iter().any(|row| row["runId"] == run.as_str()), "{both:?}");
+    assert!(both.iter().any(|row| row["runId"].as_str().unwrap().starts_with("event.tell.after.1.")), "{both:?}");
+    assert_eq!(served.ask("DELETE", "/v1/triggers/tell/after", "").status, 204);
+    assert_eq!(served.get("/v1/triggers/tell/after").fault(), (404, "trigger_not_found".into()));
+}

@@ -1,0 +1,94 @@
+//! A tenant with flows in a folder, whose triggers are looked at when a test says so.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use flowcell::{
+    FlowLibrary, Host, RunId, RunOptions, RunResult,
+    contract::Tenant,
+    triggers::{Owners, Triggers},
+};
+
+/// The tenant `local`, and its flows.
+pub(crate) struct Household {
+    pub(crate) host: Host,
+    flows: PathBuf,
+}
+
+impl Owners for Household {
+    fn tenants(&self) -> Vec<Tenant> {
+        vec![Tenant::local()]
+    }
+
+    fn host(&self, _: &Tenant) -> Option<Host> {
+        Some(self.host.clone())
+    }
+
+    fn library(&self, _: &Tenant) -> FlowLibrary {
+        FlowLibrary::open(&self.flows)
+    }
+
+    fn moved(&self) {}
+}
+
+/// Writes a flow into the folder of the flows below this one.
+pub(crate) fn write(folder: &Path, name: &str, triggers: &str) {
+    let flows = folder.join("flows");
+    fs::create_dir_all(&flows).unwrap();
+    let text = format!(
+        "flow: {{ name: {name}, triggers: [{triggers}] }}\nnodes: [{{ id: say, type: control.noop, input: {{ value: \"{{{{ flow.input.trigger }}}}\" }} }}]\n"
+    );
+    fs::write(flows.join(format!("{name}.yaml")), text).unwrap();
+}
+
+/// A process that has the store of a folder.
+pub(crate) async fn process(folder: &Path) -> (Arc<Household>, Triggers) {
+    loop {
+        match builder().state_dir(folder.join("store")).build() {
+            Ok(host) => return over(host, folder),
+            // What the one before has driven lets go of the store when its tasks have been polled to their ends.
+            Err(flowcell::Error::Store(flowcell::OpenStoreError::Owned { .. })) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A process that has a host of its own.
+pub(crate) fn over(host: Host, folder: &Path) -> (Arc<Household>, Triggers) {
+    let household = Arc::new(Household { host, flows: folder.join("flows") });
+    (household.clone(), Triggers::new(household))
+}
+
+pub(crate) fn builder() -> flowcell::HostBuilder {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    Host::builder().cache_dir(cache).instances(4)
+}
+
+/// A point in time, in milliseconds since 1970.
+pub(crate) fn at(text: &str) -> u64 {
+    text.parse::<jiff::Timestamp>().unwrap().as_millisecond() as u64
+}
+
+impl Household {
+    /// Drives a run that was accepted to its end.
+    pub(crate) async fn drive(&self, run: &RunId) -> RunResult {
+        let runner = self.host.resume(run, RunOptions::default()).unwrap();
+        runner.start_session();
+        runner.run().await
+    }
+
+    /// How many runs there are.
+    pub(crate) fn count(&self) -> usize {
+        let filter = flowcell::Filter { limit: 1_000, ..flowcell::Filter::default() };
+        self.host.runs().unwrap().runs(&Tenant::local(), &filter).unwrap().len()
+    }
+}
+
+/// Looks as if it were this time, and tells which runs were started.
+pub(crate) async fn look(triggers: &Triggers, now: u64) -> Vec<String> {
+    let started = triggers.look(&Tenant::local(), now).await.unwrap();
+    started.iter().map(ToString::to_string).collect()
+}
