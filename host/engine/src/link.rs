@@ -4,12 +4,21 @@ use std::sync::OnceLock;
 
 use flowcell_contract::NodeType;
 use wasmtime::component::Linker;
+use wasmtime_wasi::p2::bindings::filesystem::{preopens, types as filesystem};
+use wasmtime_wasi_http::{
+    WasiHttp,
+    p2::bindings::{
+        LinkOptions,
+        http::{outgoing_handler, types as wasi_http},
+    },
+};
 
 use crate::{
     bindings::{agent, cache, calls, context, files, http, log, metrics, model, queue, state, tools, types},
     sandbox::{
         Sandbox,
         denial::{Denied, Live, Refusal},
+        ported::{Folder, Folders},
     },
 };
 
@@ -76,6 +85,15 @@ macro_rules! link_capability {
 fn link(engine: &wasmtime::Engine, set: Capabilities) -> wasmtime::Result<Linker<Sandbox>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    let view = if set.has("http") { Sandbox::live_http } else { Sandbox::denied_http };
+    outgoing_handler::add_to_linker::<_, WasiHttp>(&mut linker, view)?;
+    wasi_http::add_to_linker::<_, WasiHttp>(&mut linker, &LinkOptions::default().into(), view)?;
+    if set.has("files") {
+        linker.allow_shadowing(true);
+        preopens::add_to_linker::<Sandbox, Folders>(&mut linker, |sandbox| Folder(sandbox))?;
+        filesystem::add_to_linker::<Sandbox, Folders>(&mut linker, |sandbox| Folder(sandbox))?;
+        linker.allow_shadowing(false);
+    }
     types::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
     context::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
     calls::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;

@@ -174,6 +174,10 @@ impl Inner {
         let mut store = self.store(attempt, calls, computes);
         let result = self.call(&mut store, linked, offer).await;
         store.data_mut().forward_output(true).await;
+        let result = match result {
+            Ok(step) => store.data_mut().write_back().await.map(|()| step),
+            failed => failed,
+        };
         Over { result, remains: Some((store, slots, ticking)), counted: None }
     }
 

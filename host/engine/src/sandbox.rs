@@ -8,8 +8,9 @@ use std::{
 use flowcell_contract::{Attempt, Call, Calls, Failure, Json, Value};
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::WasiHttpCtx;
 
-use crate::{Limits, room::Room, text::printable};
+use crate::{Limits, failure::Stop, room::Room, text::printable};
 
 mod agent;
 pub(crate) mod capability;
@@ -19,10 +20,12 @@ mod deterministic;
 mod files;
 mod meter;
 mod outside;
+pub(crate) mod ported;
 pub(crate) mod stdio;
 
 use deterministic::Clock;
 use meter::Meter;
+use ported::{Folders, Requests};
 use stdio::Stdio;
 
 /// The data of a store.
@@ -38,6 +41,9 @@ pub(crate) struct Sandbox {
     clock: Clock,
     task: OnceLock<Value>,
     wasi: WasiCtx,
+    http: WasiHttpCtx,
+    requests: Requests,
+    folders: Folders,
     table: ResourceTable,
 }
 
@@ -49,6 +55,7 @@ impl Sandbox {
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
         let meter = Meter::new(limits, attempt.tenant.clone(), memory);
+        let requests = Requests::new(calls.clone(), clock.clone());
         Sandbox {
             attempt,
             meter,
@@ -59,14 +66,18 @@ impl Sandbox {
             clock,
             task: OnceLock::new(),
             wasi,
+            http: WasiHttpCtx::new(),
+            requests,
+            folders: Folders::default(),
             table,
         }
     }
 
-    /// Makes one call, after the text that the guest wrote before it.
+    /// Makes one call, after the text and the files that the guest wrote before it.
     async fn call(&mut self, interface: &str, function: &str, args: Json) -> wasmtime::Result<Result<Value, Failure>> {
         self.meter.count_call()?;
         self.forward_output(false).await;
+        self.write_back().await.map_err(|failure| wasmtime::Error::new(Stop(failure)))?;
         Ok(self.send(interface, function, args).await)
     }
 

@@ -6,7 +6,7 @@ use super::Refusal;
 pub(super) const NODE: &str = "flowcell:node/node@0.1.0";
 
 /// Packages by name and the leading parts of their version, with the interfaces that this host knows. What stands
-/// under `wasi` is inert: nothing behind it reaches the world.
+/// under `wasi` is inert: nothing behind it reaches the world. Only `wasi:http` does, through the capability `http`.
 const KNOWN: &[(&str, &str, &[&str])] = &[
     ("flowcell:node", "0.1.", &["types", "context"]),
     (
@@ -34,6 +34,7 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
             "terminal-stderr",
         ],
     ),
+    ("wasi:http", "0.2.", &["types", "outgoing-handler"]),
     (
         "wasi:sockets",
         "0.2.",
@@ -75,7 +76,8 @@ mod tests {
             ("wasi:io/streams@0.2.6", true),
             ("wasi:io/streams@0.2.12", true),
             ("wasi:io/streams@0.3.0", false),
-            ("wasi:http/outgoing-handler@0.2.6", false),
+            ("wasi:http/outgoing-handler@0.2.6", true),
+            ("wasi:http/incoming-handler@0.2.6", false),
             ("wasi:sockets/tcp@0.2.6", true),
             ("run", false),
             ("log", false),

@@ -26,14 +26,18 @@ impl HasData for Denied {
 /// Knows whom it refuses.
 pub(crate) struct Refusal<'a>(pub(crate) &'a mut Sandbox);
 
+/// A node type has used what it did not ask for.
+pub(super) fn failure(node: &str, interface: &str) -> Failure {
+    let message = format!(
+        "`{node}` used `{interface}`, which its manifest does not ask for; add to `capabilities` of `{node}` in \
+         node.yaml: `- {{ name: {interface}, reason: \"…\" }}`"
+    );
+    Failure::new(code::DENIED, message)
+}
+
 impl Refusal<'_> {
     fn failure(&self, interface: &str) -> Failure {
-        let node = &self.0.attempt.node_type;
-        let message = format!(
-            "`{node}` used `{interface}`, which its manifest does not ask for; add to `capabilities` of `{node}` in \
-             node.yaml: `- {{ name: {interface}, reason: \"…\" }}`"
-        );
-        Failure::new(code::DENIED, message)
+        failure(&self.0.attempt.node_type, interface)
     }
 
     /// For functions that can answer with an error.

@@ -1,0 +1,222 @@
+//! What an open file has in it, until it is written back as a whole.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use bytes::Bytes;
+use wasmtime_wasi::p2::{
+    InputStream, OutputStream, Pollable, StreamError, StreamResult, bindings::filesystem::types::ErrorCode,
+};
+
+/// Bytes of all files that an attempt has open.
+const OPEN_BYTES: usize = 64 << 20;
+/// Bytes of one file: as many as the capability takes.
+const FILE_BYTES: usize = 32 << 20;
+/// Bytes that are read, and written, at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// How much more the open files of an attempt may hold.
+#[derive(Clone)]
+pub(super) struct Budget(Arc<AtomicUsize>);
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget(Arc::new(AtomicUsize::new(OPEN_BYTES)))
+    }
+}
+
+/// A file that is open, wherever it is open. Clones are the same file.
+#[derive(Clone)]
+pub(super) struct Opened {
+    path: Arc<str>,
+    content: Arc<Mutex<Content>>,
+}
+
+struct Content {
+    bytes: Vec<u8>,
+    /// It is not what is on the disk.
+    changed: bool,
+    budget: Budget,
+}
+
+impl Opened {
+    /// A file with nothing in it, which is to be written.
+    pub(super) fn empty(path: &str, budget: &Budget) -> Opened {
+        let content = Content { bytes: Vec::new(), changed: true, budget: budget.clone() };
+        Opened { path: path.into(), content: Arc::new(Mutex::new(content)) }
+    }
+
+    /// A file as it was read.
+    pub(super) fn read(path: &str, bytes: &[u8], budget: &Budget) -> Result<Opened, ErrorCode> {
+        let opened = Opened::empty(path, budget);
+        opened.resize(bytes.len())?;
+        let mut content = opened.lock();
+        content.bytes.copy_from_slice(bytes);
+        content.changed = false;
+        drop(content);
+        Ok(opened)
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Its bytes.
+    pub(super) fn len(&self) -> usize {
+        self.lock().bytes.len()
+    }
+
+    /// What is to be written, if that is not done. It counts as done then.
+    pub(super) fn take_changed(&self) -> Option<Arc<[u8]>> {
+        let mut content = self.lock();
+        std::mem::take(&mut content.changed).then(|| content.bytes.as_slice().into())
+    }
+
+    /// Whether something is to be written.
+    pub(super) fn is_changed(&self) -> bool {
+        self.lock().changed
+    }
+
+    /// Cuts it, or fills it with zeros.
+    pub(super) fn resize(&self, size: usize) -> Result<(), ErrorCode> {
+        self.lock().resize(size)
+    }
+
+    /// Up to so many bytes from an offset on.
+    pub(super) fn read_at(&self, offset: u64, most: usize) -> Bytes {
+        let content = self.lock();
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(content.bytes.len());
+        let rest = &content.bytes[from..];
+        Bytes::copy_from_slice(&rest[..rest.len().min(most).min(PIECE_BYTES)])
+    }
+
+    /// Writes at an offset, behind zeros if that is beyond the end.
+    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), ErrorCode> {
+        let mut content = self.lock();
+        let from = usize::try_from(offset).map_err(|_| ErrorCode::FileTooLarge)?;
+        let to = from.checked_add(bytes.len()).ok_or(ErrorCode::FileTooLarge)?;
+        if to > content.bytes.len() {
+            content.resize(to)?;
+        }
+        content.bytes[from..to].copy_from_slice(bytes);
+        content.changed = true;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        // A panic while the lock was held cannot have left the bytes half changed.
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Content {
+    fn resize(&mut self, size: usize) -> Result<(), ErrorCode> {
+        if size > FILE_BYTES {
+            return Err(ErrorCode::FileTooLarge);
+        }
+        let more = size.saturating_sub(self.bytes.len());
+        let left = self.budget.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(more));
+        left.map_err(|_| ErrorCode::InsufficientMemory)?;
+        self.budget.0.fetch_add(self.bytes.len().saturating_sub(size), Relaxed);
+        self.bytes.resize(size, 0);
+        self.changed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        self.budget.0.fetch_add(self.bytes.len(), Relaxed);
+    }
+}
+
+/// Reads a file from an offset on.
+pub(super) struct Reader {
+    pub(super) file: Opened,
+    pub(super) at: u64,
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for Reader {
+    async fn ready(&mut self) {}
+}
+
+#[wasmtime_wasi::async_trait]
+impl InputStream for Reader {
+    fn read(&mut self, size: usize) -> StreamResult<Bytes> {
+        let bytes = self.file.read_at(self.at, size);
+        self.at += bytes.len() as u64;
+        if bytes.is_empty() && size > 0 { Err(StreamError::Closed) } else { Ok(bytes) }
+    }
+}
+
+/// Writes a file from an offset on; without one at its end.
+pub(super) struct Writer {
+    pub(super) file: Opened,
+    pub(super) at: Option<u64>,
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for Writer {
+    async fn ready(&mut self) {}
+}
+
+#[wasmtime_wasi::async_trait]
+impl OutputStream for Writer {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        let at = self.at.unwrap_or_else(|| self.file.len() as u64);
+        let written = self.file.write_at(at, &bytes);
+        written.map_err(|code| StreamError::LastOperationFailed(wasmtime::Error::new(code)))?;
+        self.at = self.at.map(|at| at + bytes.len() as u64);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(PIECE_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn what_open_files_hold_is_bounded_and_given_back() {
+        let budget = Budget::default();
+        let left = || budget.0.load(Relaxed);
+        let one = Opened::read("a", b"abc", &budget).unwrap();
+        assert_eq!((left(), one.take_changed()), (OPEN_BYTES - 3, None));
+        assert!(matches!(one.resize(FILE_BYTES + 1), Err(ErrorCode::FileTooLarge)));
+        one.resize(FILE_BYTES).unwrap();
+        let other = Opened::empty("b", &budget);
+        other.resize(FILE_BYTES).unwrap();
+        let third = Opened::empty("c", &budget);
+        assert!(matches!(third.write_at(0, b"x"), Err(ErrorCode::InsufficientMemory)));
+        one.resize(1).unwrap();
+        third.write_at(2, b"x").unwrap();
+        assert_eq!(third.take_changed().unwrap().as_ref(), b"\0\0x");
+        assert!(!third.is_changed() && one.is_changed());
+        drop((one, other, third));
+        assert_eq!(left(), OPEN_BYTES);
+    }
+
+    #[test]
+    fn streams_read_and_write_where_they_are() {
+        let file = Opened::empty("a", &Budget::default());
+        Writer { file: file.clone(), at: Some(0) }.write("one".into()).unwrap();
+        Writer { file: file.clone(), at: None }.write("two".into()).unwrap();
+        let mut reader = Reader { file, at: 1 };
+        assert_eq!(reader.read(4).unwrap(), "netw");
+        assert_eq!(reader.read(4).unwrap(), "o");
+        assert!(matches!(reader.read(4), Err(StreamError::Closed)));
+    }
+}

@@ -1,0 +1,499 @@
+//! `wasi:filesystem`: the tenant's folder as `/`, by calls of the capability `files`.
+//!
+//! To open a file reads it as a whole, and to close it, or to sync it, writes it as a whole if it was changed: so grants,
+//! quotas and the record of calls are those of every other call, and an attempt that is repeated finds what it found. What was
+//! closed is written before the next call, and at the latest before the attempt's answer counts; if that fails, the attempt
+//! does. There are no links, no times to set, and no folders without a file in them: making one does nothing.
+
+use std::vec;
+
+use flowcell_contract::{Failure, Json, Value, code};
+use wasmtime::component::{HasData, Resource};
+use wasmtime_wasi::p2::{
+    DynInputStream, DynOutputStream, FsError, FsResult,
+    bindings::{
+        clocks::wall_clock::Datetime,
+        filesystem::{
+            preopens,
+            types::{
+                self, Advice, Descriptor, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry,
+                DirectoryEntryStream, ErrorCode, HostDescriptor, HostDirectoryEntryStream, MetadataHashValue,
+                NewTimestamp, OpenFlags, PathFlags,
+            },
+        },
+    },
+};
+
+use super::content::{Budget, Opened, Reader, Writer};
+use crate::sandbox::Sandbox;
+
+/// The media type of what does not say what it is.
+const BINARY: &str = "application/octet-stream";
+
+/// What an attempt has open, or has closed and not yet written.
+#[derive(Default)]
+pub(crate) struct Folders {
+    budget: Budget,
+    unwritten: Vec<Opened>,
+}
+
+/// The sandbox behind `wasi:filesystem` of a node type that has asked for `files`.
+pub(crate) struct Folder<'a>(pub(crate) &'a mut Sandbox);
+
+impl HasData for Folders {
+    type Data<'a> = Folder<'a>;
+}
+
+/// What a descriptor means.
+enum Node {
+    /// A folder by its path; that of the tenant has none.
+    Folder(String),
+    File(Opened),
+}
+
+/// What is left of a folder that is read.
+struct Listing(vec::IntoIter<DirectoryEntry>);
+
+impl Sandbox {
+    /// Writes the files that were closed.
+    pub(crate) async fn write_back(&mut self) -> Result<(), Failure> {
+        for file in std::mem::take(&mut self.folders.unwritten) {
+            self.write_file(&file).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_file(&mut self, file: &Opened) -> Result<(), Failure> {
+        let Some(bytes) = file.take_changed() else { return Ok(()) };
+        let kept = Value::from(self.calls.keep(bytes, BINARY)?);
+        let args = [("path", Json::from(file.path())), ("file", kept.json().clone())];
+        self.send("files", "write", Json::object(args)).await.map(drop)
+    }
+}
+
+impl Folder<'_> {
+    fn push(&mut self, node: Node) -> FsResult<Resource<Descriptor>> {
+        Ok(Resource::new_own(self.0.table.push(node)?.rep()))
+    }
+
+    fn node(&self, descriptor: &Resource<Descriptor>) -> FsResult<&Node> {
+        Ok(self.0.table.get(&Resource::<Node>::new_borrow(descriptor.rep()))?)
+    }
+
+    fn file(&self, descriptor: &Resource<Descriptor>) -> FsResult<Opened> {
+        match self.node(descriptor)? {
+            Node::File(file) => Ok(file.clone()),
+            Node::Folder(_) => Err(ErrorCode::IsDirectory.into()),
+        }
+    }
+
+    /// Where something is that is named from a folder.
+    fn path(&self, folder: &Resource<Descriptor>, path: &str) -> FsResult<String> {
+        match self.node(folder)? {
+            Node::Folder(folder) => Ok(joined(folder, path)?),
+            Node::File(_) => Err(ErrorCode::NotDirectory.into()),
+        }
+    }
+
+    async fn ask(
+        &mut self,
+        function: &str,
+        path: &str,
+        more: Option<(&'static str, Json)>,
+    ) -> FsResult<Result<Value, Failure>> {
+        let args = Json::object([("path", Json::from(path))].into_iter().chain(more));
+        let reply = self.0.call("files", function, args).await.map_err(FsError::trap)?;
+        self.0.tick();
+        Ok(reply)
+    }
+
+    /// What the guest is told of a failure. What was not granted is told in the log, for the guest has only a code.
+    async fn refused(&mut self, failure: Failure) -> FsError {
+        if &*failure.code == code::DENIED {
+            self.0.log("warn", failure.message.clone()).await;
+        }
+        let code = match &*failure.code {
+            code::DENIED => ErrorCode::NotPermitted,
+            code::INVALID_INPUT => ErrorCode::Invalid,
+            code::FILE_NOT_FOUND => ErrorCode::NoEntry,
+            "file_too_large" => ErrorCode::FileTooLarge,
+            "not_empty" => ErrorCode::NotEmpty,
+            "quota_exceeded" => ErrorCode::Quota,
+            _ => ErrorCode::Io,
+        };
+        code.into()
+    }
+
+    async fn done(&mut self, function: &str, path: &str, more: Option<(&'static str, Json)>) -> FsResult<Value> {
+        match self.ask(function, path, more).await? {
+            Ok(value) => Ok(value),
+            Err(failure) => Err(self.refused(failure).await),
+        }
+    }
+
+    async fn read_file(&mut self, path: &str) -> FsResult<Result<Value, Failure>> {
+        self.ask("read", path, Some(("as", Json::from("file")))).await
+    }
+
+    /// What is at a path. A folder in which something may be read need not be granted itself.
+    async fn look(&mut self, path: &str) -> FsResult<Option<DescriptorStat>> {
+        if path.is_empty() {
+            return Ok(Some(stat_of_folder()));
+        }
+        let failure = match self.ask("stat", path, None).await? {
+            Ok(entry) => return Ok(stat_of(entry.json())),
+            Err(failure) => failure,
+        };
+        if &*failure.code == code::DENIED && self.ask("list", path, None).await?.is_ok() {
+            return Ok(Some(stat_of_folder()));
+        }
+        Err(self.refused(failure).await)
+    }
+
+    /// Opens a file that may be there, with what is in it.
+    async fn open(&mut self, path: &str, create: bool) -> FsResult<Node> {
+        let failure = match self.read_file(path).await? {
+            Ok(reply) => {
+                let blob = reply.json().get("file").and_then(|file| Value::from(file.clone()).blob());
+                let bytes = self.0.calls.bytes(&blob.ok_or(ErrorCode::Io)?);
+                let bytes = bytes.map_err(|_| ErrorCode::Io)?;
+                return Ok(Node::File(Opened::read(path, &bytes, &self.0.folders.budget)?));
+            }
+            Err(failure) => failure,
+        };
+        match &*failure.code {
+            code::FILE_NOT_FOUND if create => Ok(Node::File(Opened::empty(path, &self.0.folders.budget))),
+            code::DENIED | code::INVALID_INPUT => match self.look(path).await? {
+                Some(stat) if stat.type_ == DescriptorType::Directory => Ok(Node::Folder(path.to_owned())),
+                _ => Err(self.refused(failure).await),
+            },
+            _ => Err(self.refused(failure).await),
+        }
+    }
+}
+
+impl preopens::Host for Folder<'_> {
+    fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
+        let root = self.0.table.push(Node::Folder(String::new()))?;
+        Ok(vec![(Resource::new_own(root.rep()), "/".to_owned())])
+    }
+}
+
+impl types::Host for Folder<'_> {
+    fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
+        error.downcast()
+    }
+
+    fn filesystem_error_code(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<Option<ErrorCode>> {
+        Ok(self.0.table.get(&error)?.downcast_ref::<ErrorCode>().copied())
+    }
+}
+
+impl HostDescriptor for Folder<'_> {
+    async fn open_at(
+        &mut self,
+        folder: Resource<Descriptor>,
+        _: PathFlags,
+        path: String,
+        how: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> FsResult<Resource<Descriptor>> {
+        let path = self.path(&folder, &path)?;
+        // Whether it is one shows when something in it is looked for.
+        if path.is_empty() || how.contains(OpenFlags::DIRECTORY) {
+            return self.push(Node::Folder(path));
+        }
+        let create = how.contains(OpenFlags::CREATE);
+        if create && how.contains(OpenFlags::EXCLUSIVE) && self.look(&path).await?.is_some() {
+            return Err(ErrorCode::Exist.into());
+        }
+        let writes = flags.contains(DescriptorFlags::WRITE);
+        let node = if how.contains(OpenFlags::TRUNCATE) && create && writes {
+            Node::File(Opened::empty(&path, &self.0.folders.budget))
+        } else {
+            self.open(&path, create).await?
+        };
+        if let (Node::File(file), true) = (&node, how.contains(OpenFlags::TRUNCATE)) {
+            file.resize(0)?;
+        }
+        self.push(node)
+    }
+
+    fn drop(&mut self, descriptor: Resource<Descriptor>) -> wasmtime::Result<()> {
+        let node = self.0.table.delete(Resource::<Node>::new_own(descriptor.rep()))?;
+        if let Node::File(file) = node
+            && file.is_changed()
+        {
+            self.0.folders.unwritten.push(file);
+        }
+        Ok(())
+    }
+
+    fn read_via_stream(&mut self, file: Resource<Descriptor>, at: u64) -> FsResult<Resource<DynInputStream>> {
+        let stream: DynInputStream = Box::new(Reader { file: self.file(&file)?, at });
+        Ok(self.0.table.push(stream)?)
+    }
+
+    fn write_via_stream(&mut self, file: Resource<Descriptor>, at: u64) -> FsResult<Resource<DynOutputStream>> {
+        let stream: DynOutputStream = Box::new(Writer { file: self.file(&file)?, at: Some(at) });
+        Ok(self.0.table.push(stream)?)
+    }
+
+    fn append_via_stream(&mut self, file: Resource<Descriptor>) -> FsResult<Resource<DynOutputStream>> {
+        let stream: DynOutputStream = Box::new(Writer { file: self.file(&file)?, at: None });
+        Ok(self.0.table.push(stream)?)
+    }
+
+    async fn read(&mut self, file: Resource<Descriptor>, most: u64, at: u64) -> FsResult<(Vec<u8>, bool)> {
+        let bytes = self.file(&file)?.read_at(at, usize::try_from(most).unwrap_or(usize::MAX));
+        let ended = bytes.is_empty() && most > 0;
+        Ok((bytes.into(), ended))
+    }
+
+    async fn write(&mut self, file: Resource<Descriptor>, bytes: Vec<u8>, at: u64) -> FsResult<u64> {
+        self.file(&file)?.write_at(at, &bytes)?;
+        Ok(bytes.len() as u64)
+    }
+
+    async fn set_size(&mut self, file: Resource<Descriptor>, size: u64) -> FsResult<()> {
+        let size = usize::try_from(size).map_err(|_| ErrorCode::FileTooLarge)?;
+        Ok(self.file(&file)?.resize(size)?)
+    }
+
+    async fn sync(&mut self, descriptor: Resource<Descriptor>) -> FsResult<()> {
+        let Node::File(file) = self.node(&descriptor)? else { return Ok(()) };
+        let file = file.clone();
+        match self.0.write_file(&file).await {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(self.refused(failure).await),
+        }
+    }
+
+    async fn sync_data(&mut self, descriptor: Resource<Descriptor>) -> FsResult<()> {
+        self.sync(descriptor).await
+    }
+
+    async fn stat(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorStat> {
+        Ok(match self.node(&descriptor)? {
+            Node::Folder(_) => stat_of_folder(),
+            Node::File(file) => stat(DescriptorType::RegularFile, file.len() as u64, None),
+        })
+    }
+
+    async fn stat_at(&mut self, folder: Resource<Descriptor>, _: PathFlags, path: String) -> FsResult<DescriptorStat> {
+        let path = self.path(&folder, &path)?;
+        Ok(self.look(&path).await?.ok_or(ErrorCode::NoEntry)?)
+    }
+
+    async fn read_directory(&mut self, folder: Resource<Descriptor>) -> FsResult<Resource<DirectoryEntryStream>> {
+        let path = self.path(&folder, "")?;
+        let listed = self.done("list", &path, None).await?;
+        let entries = listed.json().get("entries").and_then(Json::as_array).unwrap_or_default().iter();
+        let entry = |entry: &Json| {
+            let path = entry.get("path")?.as_str()?;
+            let name = path.rsplit('/').next()?.to_owned();
+            Some(DirectoryEntry { type_: stat_of(entry)?.type_, name })
+        };
+        let entries = entries.map(entry).collect::<Option<Vec<_>>>().ok_or(ErrorCode::Io)?;
+        Ok(Resource::new_own(self.0.table.push(Listing(entries.into_iter()))?.rep()))
+    }
+
+    async fn create_directory_at(&mut self, folder: Resource<Descriptor>, path: String) -> FsResult<()> {
+        // It is made with the first file in it.
+        self.path(&folder, &path).map(drop)
+    }
+
+    async fn unlink_file_at(&mut self, folder: Resource<Descriptor>, path: String) -> FsResult<()> {
+        let path = self.path(&folder, &path)?;
+        let was_there = self.done("remove", &path, None).await?;
+        if *was_there.json() == Json::Bool(true) { Ok(()) } else { Err(ErrorCode::NoEntry.into()) }
+    }
+
+    async fn remove_directory_at(&mut self, folder: Resource<Descriptor>, path: String) -> FsResult<()> {
+        self.unlink_file_at(folder, path).await
+    }
+
+    async fn rename_at(
+        &mut self,
+        folder: Resource<Descriptor>,
+        path: String,
+        to: Resource<Descriptor>,
+        new: String,
+    ) -> FsResult<()> {
+        let (path, new) = (self.path(&folder, &path)?, self.path(&to, &new)?);
+        let read = match self.read_file(&path).await? {
+            Ok(read) => read,
+            Err(failure) => return Err(self.refused(failure).await),
+        };
+        let file = read.json().get("file").cloned().ok_or(ErrorCode::Io)?;
+        self.done("write", &new, Some(("file", file))).await?;
+        self.done("remove", &path, None).await.map(drop)
+    }
+
+    async fn get_type(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorType> {
+        Ok(self.stat(descriptor).await?.type_)
+    }
+
+    async fn get_flags(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
+        Ok(match self.node(&descriptor)? {
+            Node::Folder(_) => DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY,
+            Node::File(_) => DescriptorFlags::READ | DescriptorFlags::WRITE,
+        })
+    }
+
+    async fn advise(&mut self, _: Resource<Descriptor>, _: u64, _: u64, _: Advice) -> FsResult<()> {
+        Ok(())
+    }
+
+    async fn set_times(&mut self, _: Resource<Descriptor>, _: NewTimestamp, _: NewTimestamp) -> FsResult<()> {
+        Err(ErrorCode::Unsupported.into())
+    }
+
+    async fn set_times_at(
+        &mut self,
+        _: Resource<Descriptor>,
+        _: PathFlags,
+        _: String,
+        _: NewTimestamp,
+        _: NewTimestamp,
+    ) -> FsResult<()> {
+        Err(ErrorCode::Unsupported.into())
+    }
+
+    async fn link_at(
+        &mut self,
+        _: Resource<Descriptor>,
+        _: PathFlags,
+        _: String,
+        _: Resource<Descriptor>,
+        _: String,
+    ) -> FsResult<()> {
+        Err(ErrorCode::NotPermitted.into())
+    }
+
+    async fn symlink_at(&mut self, _: Resource<Descriptor>, _: String, _: String) -> FsResult<()> {
+        Err(ErrorCode::NotPermitted.into())
+    }
+
+    async fn readlink_at(&mut self, _: Resource<Descriptor>, _: String) -> FsResult<String> {
+        Err(ErrorCode::Invalid.into())
+    }
+
+    async fn is_same_object(
+        &mut self,
+        one: Resource<Descriptor>,
+        other: Resource<Descriptor>,
+    ) -> wasmtime::Result<bool> {
+        let table = &self.0.table;
+        let path = |descriptor: Resource<Descriptor>| {
+            Ok::<_, wasmtime::Error>(table.get(&Resource::<Node>::new_borrow(descriptor.rep()))?.path())
+        };
+        Ok(path(one)? == path(other)?)
+    }
+
+    async fn metadata_hash(&mut self, descriptor: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
+        Ok(hash(self.node(&descriptor)?.path()))
+    }
+
+    async fn metadata_hash_at(
+        &mut self,
+        folder: Resource<Descriptor>,
+        _: PathFlags,
+        path: String,
+    ) -> FsResult<MetadataHashValue> {
+        Ok(hash(&self.path(&folder, &path)?))
+    }
+}
+
+impl HostDirectoryEntryStream for Folder<'_> {
+    async fn read_directory_entry(
+        &mut self,
+        listing: Resource<DirectoryEntryStream>,
+    ) -> FsResult<Option<DirectoryEntry>> {
+        Ok(self.0.table.get_mut(&Resource::<Listing>::new_borrow(listing.rep()))?.0.next())
+    }
+
+    fn drop(&mut self, listing: Resource<DirectoryEntryStream>) -> wasmtime::Result<()> {
+        self.0.table.delete(Resource::<Listing>::new_own(listing.rep()))?;
+        Ok(())
+    }
+}
+
+impl Node {
+    fn path(&self) -> &str {
+        match self {
+            Node::Folder(path) => path,
+            Node::File(file) => file.path(),
+        }
+    }
+}
+
+/// A path below a folder. None leads out of `/`.
+fn joined(folder: &str, path: &str) -> Result<String, ErrorCode> {
+    if path.starts_with('/') {
+        return Err(ErrorCode::NotPermitted);
+    }
+    let mut names: Vec<&str> = folder.split('/').filter(|name| !name.is_empty()).collect();
+    for name in path.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => _ = names.pop().ok_or(ErrorCode::NotPermitted)?,
+            name => names.push(name),
+        }
+    }
+    Ok(names.join("/"))
+}
+
+fn stat(type_: DescriptorType, size: u64, modified: Option<Datetime>) -> DescriptorStat {
+    DescriptorStat {
+        type_,
+        link_count: 1,
+        size,
+        data_access_timestamp: None,
+        data_modification_timestamp: modified,
+        status_change_timestamp: None,
+    }
+}
+
+fn stat_of_folder() -> DescriptorStat {
+    stat(DescriptorType::Directory, 0, None)
+}
+
+/// What an entry of the capability says; nothing is there if it is `null`.
+fn stat_of(entry: &Json) -> Option<DescriptorStat> {
+    let kind = match entry.get("kind")?.as_str()? {
+        "folder" => DescriptorType::Directory,
+        _ => DescriptorType::RegularFile,
+    };
+    let ms = entry.get("modifiedMs")?.as_u64()?;
+    let modified = Datetime { seconds: ms / 1_000, nanoseconds: (ms % 1_000) as u32 * 1_000_000 };
+    Some(stat(kind, entry.get("size")?.as_u64()?, Some(modified)))
+}
+
+/// What tells one place from another.
+fn hash(path: &str) -> MetadataHashValue {
+    let hash = blake3::hash(path.as_bytes());
+    let half = |from: usize| u64::from_le_bytes(std::array::from_fn(|index| hash.as_bytes()[from + index]));
+    MetadataHashValue { lower: half(0), upper: half(8) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_leads_out() {
+        let cases = [
+            ("", "a/b", Some("a/b")),
+            ("a", "./b//c/", Some("a/b/c")),
+            ("a", "../b", Some("b")),
+            ("a/b", "../..", Some("")),
+            ("a", "../..", None),
+            ("", "..", None),
+            ("a", "/etc", None),
+        ];
+        for (folder, path, there) in cases {
+            assert_eq!(joined(folder, path).ok().as_deref(), there, "{folder} {path}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `wasi:http`: requests of code that was written for it, made as calls of the capability `http`.
+//!
+//! A request leaves when its body is whole, and its answer comes whole: grants, the egress guard, the record of calls and the
+//! limits are those of every other call. The requests of an attempt leave in the order in which they were handed over, so that
+//! an attempt that is repeated meets its record again.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use flowcell_contract::{BlobRef, Call, Calls, Failure, Json, Value, code};
+use futures_util::poll;
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request, Response,
+    header::{CONTENT_LENGTH, HOST},
+};
+use tokio::sync::oneshot;
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
+
+use crate::sandbox::{Sandbox, denial, deterministic::Clock};
+
+/// Bytes of a request's body: as many as the capability takes.
+const BODY_BYTES: usize = 32 << 20;
+/// The media type of what does not say what it is.
+const BINARY: &str = "application/octet-stream";
+
+/// What becomes of the requests of an attempt.
+pub(crate) struct Requests {
+    calls: Arc<dyn Calls>,
+    clock: Clock,
+    /// Why none is made: the node type has not asked for `http`.
+    denied: Option<Failure>,
+    /// Is told, or dropped, when the request before has left.
+    left: Option<oneshot::Receiver<()>>,
+}
+
+type Sending = Box<dyn Future<Output = Result<(Response<WasiBody>, Rest), Error>> + Send>;
+type Rest = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+impl Requests {
+    pub(in crate::sandbox) fn new(calls: Arc<dyn Calls>, clock: Clock) -> Requests {
+        Requests { calls, clock, denied: None, left: None }
+    }
+}
+
+impl WasiHttpHooks for Requests {
+    fn set_host_header(&mut self) -> bool {
+        false
+    }
+
+    fn send_request(&mut self, request: Request<WasiBody>, options: Option<RequestOptions>, _: Rest) -> Sending {
+        if let Some(denied) = self.denied.clone() {
+            return Box::new(async move { Err(refused(denied)) });
+        }
+        let (leaves, left) = oneshot::channel();
+        let before = self.left.replace(left);
+        let (calls, clock) = (self.calls.clone(), self.clock.clone());
+        Box::new(async move {
+            let (head, body) = request.into_parts();
+            let body = whole(body).await?;
+            if let Some(before) = before {
+                // One that was given up has made way as well.
+                let _ = before.await;
+            }
+            let args = arguments(&head, body, options, &*calls).map_err(refused)?;
+            let mut reply = calls.call(Call { interface: "http".into(), function: "send".into(), args: args.into() });
+            // It is recorded, or about to be, once it was polled.
+            let first = poll!(&mut reply);
+            drop(leaves);
+            let reply = match first {
+                std::task::Poll::Ready(reply) => reply,
+                std::task::Poll::Pending => reply.await,
+            };
+            if let Some(now) = calls.now_ms() {
+                clock.show(now);
+            }
+            let response = response(&reply.map_err(refused)?, &*calls).map_err(refused)?;
+            let rest: Rest = Box::new(std::future::ready(Ok(())));
+            Ok((response, rest))
+        })
+    }
+}
+
+impl Sandbox {
+    /// Behind `wasi:http` of a node type that has asked for `http`.
+    pub(crate) fn live_http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { hooks: &mut self.requests, table: &mut self.table, ctx: &mut self.http }
+    }
+
+    /// Behind that of any other.
+    pub(crate) fn denied_http(&mut self) -> WasiHttpCtxView<'_> {
+        self.requests.denied = Some(denial::failure(&self.attempt.node_type, "http"));
+        self.live_http()
+    }
+}
+
+impl WasiHttpView for Sandbox {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        self.live_http()
+    }
+}
+
+/// All of a body, if it is not too large.
+async fn whole(mut body: WasiBody) -> Result<Bytes, Error> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if whole.len() + data.len() > BODY_BYTES {
+            return Err(Error::HttpRequestBodySize(Some(BODY_BYTES as u64)));
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}
+
+/// A request as the capability reads it.
+fn arguments(
+    head: &hyper::http::request::Parts,
+    body: Bytes,
+    options: Option<RequestOptions>,
+    calls: &dyn Calls,
+) -> Result<Json, Failure> {
+    // Both follow from the rest, and the host sets them.
+    let headers = head.headers.iter().filter(|(name, _)| **name != CONTENT_LENGTH && **name != HOST);
+    let header = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
+        let value = value.to_str().map_err(|_| {
+            Failure::new(code::INVALID_INPUT, format!("the header `{name}` has characters that are not visible ASCII"))
+        })?;
+        Ok(Json::array([Json::from(name.as_str()), Json::from(value)]))
+    };
+    let headers = headers.map(header).collect::<Result<Vec<_>, Failure>>()?;
+    let mut members = vec![
+        ("method", Json::from(head.method.as_str())),
+        ("url", Json::from(head.uri.to_string())),
+        ("headers", Json::array(headers)),
+    ];
+    if !body.is_empty() {
+        let file = Value::from(calls.keep(Arc::from(&*body), BINARY)?);
+        members.push(("body", Json::object([("file", file.json().clone())])));
+    }
+    if let Some(timeout) = options.and_then(|options| options.first_byte_timeout) {
+        members.push(("timeoutMs", Json::from(u64::from(milliseconds(timeout)))));
+    }
+    Ok(Json::object(members))
+}
+
+fn milliseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1)
+}
+
+/// The capability's answer as the guest sees it.
+fn response(reply: &Value, calls: &dyn Calls) -> Result<Response<WasiBody>, Failure> {
+    let odd = || Failure::retryable(code::LOST_WORKER, "`http.send` was answered with something else");
+    let json = reply.json();
+    let status = json.get("status").and_then(Json::as_u64).and_then(|status| u16::try_from(status).ok());
+    let mut response = Response::builder().status(status.ok_or_else(odd)?);
+    for header in json.get("headers").and_then(Json::as_array).unwrap_or_default() {
+        let Some([name, value]) = header.as_array() else { return Err(odd()) };
+        response = response.header(name.as_str().ok_or_else(odd)?, value.as_str().ok_or_else(odd)?);
+    }
+    let body = json.get("body").unwrap_or(&Json::Null);
+    let bytes = match (body.get("text").and_then(Json::as_str), body.get("file")) {
+        (Some(text), _) => Bytes::copy_from_slice(text.as_bytes()),
+        (None, Some(file)) => Bytes::from_owner(calls.bytes(&blob(file).ok_or_else(odd)?)?),
+        (None, None) => Bytes::new(),
+    };
+    let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
+    response.body(body).map_err(|_| odd())
+}
+
+fn blob(file: &Json) -> Option<BlobRef> {
+    Value::from(file.clone()).blob()
+}
+
+/// Why a call was not made, or came to nothing, in the words of `wasi:http`. What these have no word for they quote.
+fn refused(failure: Failure) -> Error {
+    match &*failure.code {
+        "http_connect" => Error::DestinationUnavailable,
+        "http_tls" => Error::TlsProtocolError,
+        "http_timeout" => Error::ConnectionTimeout,
+        "http_protocol" => Error::HttpProtocolError,
+        "http_body_too_large" => Error::HttpResponseBodySize(None),
+        _ => Error::InternalError(Some(failure.to_string())),
+    }
+}
