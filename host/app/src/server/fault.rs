@@ -127,6 +127,11 @@ impl Fault {
             .with(json!({ "diagnostics": found }))
     }
 
+    /// The status that tells it.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// Its code.
     pub(crate) fn code(&self) -> &'static str {
         self.code

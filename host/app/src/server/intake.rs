@@ -68,7 +68,8 @@ fn check_kind(headers: &axum::http::HeaderMap) -> Result<(), Fault> {
     Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", why))
 }
 
-async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Fault> {
+/// The whole body, if it is not too large and comes in time.
+pub(super) async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Fault> {
     let large = || {
         let why = format!("a body may have {BODY_BYTES} bytes");
         Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)

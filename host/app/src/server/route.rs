@@ -36,7 +36,6 @@ use super::{
     metrics::{self, Asker},
     runs, secrets, socket, spec6, start, steer, triggers, usage,
 };
-use crate::FlowService;
 
 /// How long an answer may take to begin: longer than anybody waits for a run.
 pub(crate) const ANSWER: Duration = Duration::from_secs(90);
@@ -114,6 +113,11 @@ fn table() -> Vec<Row> {
         (Needs(Scope::RunControl), routes!(steer::resolve)),
         (Needs(Scope::RunControl), routes!(steer::abort)),
         (Needs(Scope::RunRead), routes!(usage::usage)),
+        (Needs(Scope::FlowWrite), routes!(spec6::create_flow)),
+        (Needs(Scope::RunCreate), routes!(spec6::run_flow)),
+        (Needs(Scope::FlowRead), routes!(spec6::list_flows)),
+        (Needs(Scope::FlowRead), routes!(spec6::describe_flow)),
+        (Needs(Scope::RunRead), routes!(spec6::flow_runs)),
     ]
 }
 
@@ -126,11 +130,6 @@ pub fn routes() -> Vec<Route> {
             all.extend(methods.map(|method| Route { method, path: path.clone(), access }));
         }
     }
-    all.extend(spec6::table::<()>().into_iter().map(|(scope, method, path, _)| Route {
-        method,
-        path: path.to_owned(),
-        access: Access::Needs(scope),
-    }));
     all.extend(mcp::METHODS.map(|method| Route {
         method,
         path: mcp::PATH.to_owned(),
@@ -148,12 +147,7 @@ pub(super) fn router(app: &Arc<App>) -> (Router, OpenApi) {
         let admit = middleware::from_fn_with_state((app.clone(), access), admit);
         all = all.routes((schemas, paths, methods.route_layer(admit)));
     }
-    let (mut router, document) = all.split_for_parts();
-    for (scope, _, path, methods) in spec6::table() {
-        let serve = middleware::from_fn_with_state(app.clone(), bring_flows);
-        let admit = middleware::from_fn_with_state((app.clone(), Access::Needs(scope)), admit);
-        router = router.route(path, methods.route_layer(serve).route_layer(admit));
-    }
+    let (router, document) = all.split_for_parts();
     let admit = middleware::from_fn_with_state((app.clone(), Access::Needs(mcp::SCOPE)), admit);
     let router = router.route(mcp::PATH, mcp::routes(app).route_layer(admit));
     let router = router.fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(app.clone());
@@ -260,16 +254,6 @@ fn caller(app: &App, request: &Request, scope: Scope) -> Result<(Caller, Place),
     let place = app.requests.try_take(&caller.tenant, 1);
     let full = || Fault::busy("too_many_requests", "too many requests of this tenant are being answered already");
     Ok((caller, place.ok_or_else(full)?))
-}
-
-/// Brings the flows of the caller's tenant along, for routes that know nothing of callers.
-async fn bring_flows(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let Some(caller) = request.extensions().get::<Caller>() else {
-        return Fault::internal("a route without a scope asks whose flows").into_response();
-    };
-    let flows = FlowService::open(app.host_of(caller), app.flows_of(&caller.tenant));
-    request.extensions_mut().insert(Arc::new(flows));
-    next.run(request).await
 }
 
 fn bearer(request: &Request) -> Option<&str> {

@@ -17,55 +17,85 @@ mod envelope;
 use std::{collections::HashMap, sync::Arc};
 
 use axum::{
-    Extension, Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, Path, Query, rejection::BytesRejection},
-    http::{Method, StatusCode},
-    response::Response,
-    routing::{MethodRouter, get, post},
+    extract::{FromRequest, FromRequestParts, Path, Query, Request},
+    http::{StatusCode, request::Parts},
+    response::{IntoResponse, Response},
 };
 use flowcell_contract::Json;
 use flowcell_runtime::{RunOptions, RunResult, RunStatus};
 
-use self::envelope::{Refusal, refusal_of, success};
-use super::identity::Scope;
+use utoipa::ToSchema;
+
+use self::envelope::{Envelope, Refusal, refusal_of, success};
+use super::{
+    app::{self, App},
+    intake,
+};
 use crate::{
     error::{QuotaError, StartError},
     flows::{FLOW_RUNS, FlowError, FlowService},
-    library::{FLOW_BYTES, LibraryError},
+    library::LibraryError,
 };
 
-/// Bytes of a request: a flow, and what is around it.
-const BODY: usize = 2 * FLOW_BYTES;
 /// Lines of a log that are answered unless the caller says otherwise.
 const LINES: usize = 20;
 
-/// The routes for one tenant.
-pub fn router(flows: Arc<FlowService>) -> Router {
-    let routes = table().into_iter();
-    routes.fold(Router::new(), |router, (.., path, methods)| router.route(path, methods)).layer(Extension(flows))
+/// The flows of the caller's tenant.
+pub(super) struct Flows(Arc<FlowService>);
+
+impl FromRequestParts<Arc<App>> for Flows {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Flows, Response> {
+        let request = app::Request::from_request_parts(parts, app).await.map_err(IntoResponse::into_response)?;
+        let folder = app.flows_of(request.tenant());
+        Ok(Flows(Arc::new(FlowService::open(request.host, folder))))
+    }
 }
 
-/// A route: what it needs, its method and path, and what answers.
-pub(super) type Row<S> = (Scope, Method, &'static str, MethodRouter<S>);
+/// A body that is a JSON object.
+pub(super) struct Sent(Json);
 
-/// The routes for whoever a layer around them says: it sets an [`Extension`] of `Arc<FlowService>`.
-pub(super) fn table<S: Clone + Send + Sync + 'static>() -> [Row<S>; 5] {
-    let limit = || DefaultBodyLimit::max(BODY);
-    [
-        (Scope::FlowWrite, Method::POST, "/api/create_flow", post(create_flow).layer(limit())),
-        (Scope::RunCreate, Method::POST, "/api/run_flow", post(run_flow).layer(limit())),
-        (Scope::FlowRead, Method::GET, "/api/flows", get(list_flows)),
-        (Scope::FlowRead, Method::GET, "/api/flow/{name}", get(describe_flow)),
-        (Scope::RunRead, Method::GET, "/api/flow_runs/{name}", get(flow_runs)),
-    ]
+impl<S: Send + Sync> FromRequest<S> for Sent {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Sent, Refusal> {
+        let read = intake::read(request, state).await;
+        let bytes = read.map_err(|fault| Refusal::new(fault.status(), "BAD_REQUEST", fault.message().to_owned()))?;
+        let text =
+            std::str::from_utf8(&bytes).map_err(|error| bad_request(&format!("the body is no text: {error}")))?;
+        let json = Json::parse(text).map_err(|error| bad_request(&format!("the body is no JSON: {error}")))?;
+        match json.as_object() {
+            Some(_) => Ok(Sent(json)),
+            None => Err(bad_request(&format!("the body is a JSON object, this is {}", json.type_name()))),
+        }
+    }
 }
 
-type Flows = Extension<Arc<FlowService>>;
-type Body = Result<Bytes, BytesRejection>;
+/// A flow to create.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is here for the document; bodies are read member by member")]
+pub(super) struct CreateFlow {
+    /// A flow of the `steps` dialect.
+    #[schema(value_type = Object)]
+    flow: serde_json::Value,
+}
 
-async fn create_flow(Extension(flows): Flows, body: Body) -> Result<Response, Refusal> {
-    let body = parsed(body)?;
+/// A flow to run.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is here for the document; bodies are read member by member")]
+pub(super) struct RunFlow {
+    /// Its name.
+    flow_name: String,
+    /// Its inputs by their names.
+    #[schema(value_type = Option<Object>)]
+    inputs: Option<serde_json::Value>,
+}
+
+/// Create a flow
+#[utoipa::path(post, path = "/api/create_flow", tag = "spec6", request_body = CreateFlow,
+    responses((status = 201, body = Envelope), (status = "default", body = Envelope)))]
+pub(super) async fn create_flow(Flows(flows): Flows, Sent(body): Sent) -> Result<Response, Refusal> {
     let flow = body.get("flow").filter(|flow| flow.as_object().is_some());
     let flow = flow.ok_or_else(|| bad_request("the body has no object `flow`: send { \"flow\": { … } }"))?;
     // Checking compiles nothing, and writing is one small file.
@@ -79,8 +109,10 @@ async fn create_flow(Extension(flows): Flows, body: Body) -> Result<Response, Re
     Ok(success(StatusCode::CREATED, "message", &"Flow created"))
 }
 
-async fn run_flow(Extension(flows): Flows, body: Body) -> Result<Response, Refusal> {
-    let body = parsed(body)?;
+/// Run a flow to its end
+#[utoipa::path(post, path = "/api/run_flow", tag = "spec6", request_body = RunFlow,
+    responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
+pub(super) async fn run_flow(Flows(flows): Flows, Sent(body): Sent) -> Result<Response, Refusal> {
     let name = body.get("flow_name").and_then(Json::as_str);
     let name = name.ok_or_else(|| bad_request("the body has no text `flow_name`"))?.to_owned();
     let inputs = body.get("inputs").cloned().unwrap_or_default();
@@ -122,18 +154,28 @@ fn result_of(run: RunResult) -> Result<Response, Refusal> {
     Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "RUN_FLOW_FAILED", why))
 }
 
-async fn list_flows(Extension(flows): Flows) -> Result<Response, Refusal> {
+/// List the flows
+#[utoipa::path(get, path = "/api/flows", tag = "spec6",
+    responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
+pub(super) async fn list_flows(Flows(flows): Flows) -> Result<Response, Refusal> {
     let listed = offload(move || flows.list_flows()).await?.map_err(|error| refusal_of(error.into()))?;
     Ok(success(StatusCode::OK, "flows", &listed))
 }
 
-async fn describe_flow(Extension(flows): Flows, Path(name): Path<String>) -> Result<Response, Refusal> {
+/// Show a flow
+#[utoipa::path(get, path = "/api/flow/{name}", tag = "spec6", params(("name" = String, Path)),
+    responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
+pub(super) async fn describe_flow(Flows(flows): Flows, Path(name): Path<String>) -> Result<Response, Refusal> {
     let flow = offload(move || flows.describe_flow(&name)).await?.map_err(|error| refusal_of(error.into()))?;
     Ok(success(StatusCode::OK, "flow", &flow))
 }
 
-async fn flow_runs(
-    Extension(flows): Flows,
+/// List the last steps of a flow's runs
+#[utoipa::path(get, path = "/api/flow_runs/{name}", tag = "spec6",
+    params(("name" = String, Path), ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000)),
+    responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
+pub(super) async fn flow_runs(
+    Flows(flows): Flows,
     Path(name): Path<String>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, Refusal> {
@@ -142,16 +184,6 @@ async fn flow_runs(
     let limit = limit.ok_or_else(|| bad_request(&format!("`limit` is a whole number from 1 to {FLOW_RUNS}")))?;
     let runs = offload(move || flows.get_flow_runs(&name, limit)).await?.map_err(refusal_of)?;
     Ok(success(StatusCode::OK, "runs", &runs))
-}
-
-fn parsed(body: Body) -> Result<Json, Refusal> {
-    let bytes = body.map_err(|error| Refusal::new(error.status(), "BAD_REQUEST", error.body_text()))?;
-    let text = std::str::from_utf8(&bytes).map_err(|error| bad_request(&format!("the body is no text: {error}")))?;
-    let json = Json::parse(text).map_err(|error| bad_request(&format!("the body is no JSON: {error}")))?;
-    match json.as_object() {
-        Some(_) => Ok(json),
-        None => Err(bad_request(&format!("the body is a JSON object, this is {}", json.type_name()))),
-    }
 }
 
 /// Does what reads and writes files where it holds nobody up.

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpStream},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -25,7 +26,7 @@ pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Served {
@@ -49,7 +50,7 @@ impl Served {
         limits: Limits,
     ) -> Served {
         let folder = tempfile::tempdir().unwrap();
-        let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
         let builder = Host::builder().cache_dir(cache).instances(16).state_dir(folder.path());
         let host = build(builder).build().unwrap();
         let identity = identity(&host);
@@ -72,7 +73,12 @@ impl Served {
             });
         });
         let address = hears.recv().unwrap();
-        Served { address, stop: Some(stop), thread: Some(thread), _folder: folder }
+        Served { address, stop: Some(stop), thread: Some(thread), folder }
+    }
+
+    /// The folder that it has to itself.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {

@@ -19,5 +19,6 @@ mod quotas;
 mod runs;
 mod secrets;
 mod session;
+mod spec6;
 mod telemetry;
 mod tenants;

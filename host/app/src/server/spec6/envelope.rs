@@ -8,12 +8,32 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use crate::{flows::FlowError, library::LibraryError};
 
+/// An answer.
+#[derive(Serialize, ToSchema)]
+pub(in crate::server) struct Envelope {
+    success: bool,
+    /// What was asked for, if it was done.
+    #[schema(value_type = Option<Object>)]
+    data: Option<Value>,
+    /// Why it was not done.
+    error: Option<EnvelopeError>,
+}
+
+/// Why something was not done.
+#[derive(Serialize, ToSchema)]
+pub(in crate::server) struct EnvelopeError {
+    /// `BAD_REQUEST`, `NOT_FOUND`, `CREATE_FLOW_FAILED`, `RUN_FLOW_FAILED` or `INTERNAL_ERROR`.
+    code: &'static str,
+    message: String,
+}
+
 /// An answer that says why there is no other.
-pub(super) struct Refusal {
+pub(in crate::server) struct Refusal {
     status: StatusCode,
     code: &'static str,
     message: String,
@@ -43,8 +63,8 @@ pub(super) fn refusal_of(error: FlowError) -> Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let error = json!({ "code": self.code, "message": self.message });
-        (self.status, Body(json!({ "success": false, "data": null, "error": error }))).into_response()
+        let error = EnvelopeError { code: self.code, message: self.message };
+        (self.status, Body(Envelope { success: false, data: None, error: Some(error) })).into_response()
     }
 }
 
@@ -52,7 +72,8 @@ impl IntoResponse for Refusal {
 pub(super) fn success(status: StatusCode, member: &str, value: &impl Serialize) -> Response {
     match serde_json::to_value(value) {
         Ok(value) => {
-            (status, Body(json!({ "success": true, "data": { member: value }, "error": null }))).into_response()
+            let data = Some(json!({ member: value }));
+            (status, Body(Envelope { success: true, data, error: None })).into_response()
         }
         Err(error) => Refusal::internal(&error).into_response(),
     }

@@ -3,22 +3,20 @@
 //! `<n>.request` is the method and the path, an empty line, and the body; `<n>.response` the status and the body that must
 //! come of it. Flows beside them are in the library. Run ids and times are replaced. `BLESS=1` writes what came instead.
 
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
 };
 
-use axum::{
-    Router,
-    body::{Body, to_bytes},
-    http::Request,
+use flowcell::{
+    Host,
+    server::{Limits, identity::Local},
 };
-use flowcell::{FlowService, Host, server::spec6};
 use regex_lite::Regex;
-use tower::ServiceExt;
+
+use crate::client::Served;
 
 fn with_ending(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -27,41 +25,43 @@ fn with_ending(folder: &Path, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
-async fn answer(router: &Router, request: &str) -> String {
+/// Somebody's flows, and a server of them.
+fn served(flows: &[PathBuf]) -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("flows");
+    fs::create_dir(&library).unwrap();
+    for flow in flows {
+        fs::copy(flow, library.join(flow.file_name().unwrap())).unwrap();
+    }
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    let host = Host::builder().cache_dir(cache).instances(4).state_dir(folder.path()).build().unwrap();
+    Served::over(host, folder, Arc::new(Local), Limits::default())
+}
+
+fn answer(served: &Served, request: &str) -> String {
     let (head, body) = request.split_once("\n\n").unwrap_or((request.trim_end(), ""));
     let (method, path) = head.split_once(' ').unwrap();
-    let request = Request::builder().method(method).uri(path).body(Body::from(body.to_owned())).unwrap();
-    let response = router.clone().oneshot(request).await.unwrap();
-    let status = response.status().as_u16();
-    let bytes = to_bytes(response.into_body(), 1 << 20).await.unwrap();
-    let body: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let answer = served.ask(method, path, body);
+    let body = answer.json();
     let keys: Vec<_> = body.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, ["success", "data", "error"]);
-    assert_eq!(body["success"], status < 400, "{body}");
-    let text = format!("{status}\n{}\n", serde_json::to_string_pretty(&body).unwrap());
+    assert_eq!(body["success"], answer.status < 400, "{body}");
+    let text = format!("{}\n{}\n", answer.status, serde_json::to_string_pretty(&body).unwrap());
     let ids = Regex::new(r#""flow_run_id": "[^"]+""#).unwrap();
     let times = Regex::new(r#""timestamp": "\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z""#).unwrap();
     let text = ids.replace_all(&text, r#""flow_run_id": "RUN""#);
     times.replace_all(&text, r#""timestamp": "TIME""#).into_owned()
 }
 
-#[tokio::test]
-async fn routes_answer_to_the_letter() {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/spec6");
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
-    let host = Host::builder().cache_dir(cache).instances(4).build().unwrap();
+#[test]
+fn routes_answer_to_the_letter() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/spec6");
     let (mut wrong, mut count) = (Vec::new(), 0);
     for case in fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()) {
-        let scratch = tempfile::tempdir().unwrap();
-        let folder = scratch.path().join("flows");
-        fs::create_dir(&folder).unwrap();
-        for flow in with_ending(&case, "json") {
-            fs::copy(&flow, folder.join(flow.file_name().unwrap())).unwrap();
-        }
-        let router = spec6::router(Arc::new(FlowService::open(host.clone(), &folder)));
+        let served = served(&with_ending(&case, "json"));
         for request in with_ending(&case, "request") {
-            let came = answer(&router, &fs::read_to_string(&request).unwrap()).await;
-            assert!(!came.contains(scratch.path().to_str().unwrap()), "the place of the folder is told: {came}");
+            let came = answer(&served, &fs::read_to_string(&request).unwrap());
+            assert!(!came.contains(served.folder().to_str().unwrap()), "the place of the folder is told: {came}");
             let golden = request.with_extension("response");
             let mut expected = fs::read_to_string(&golden).unwrap_or_default();
             if std::env::var_os("BLESS").is_some() && expected != came {
@@ -79,13 +79,13 @@ async fn routes_answer_to_the_letter() {
 }
 
 /// Whoever creates a flow has it for everybody: two at a time create it once.
-#[tokio::test]
-async fn of_two_who_create_one_flow_one_is_refused() {
-    let scratch = tempfile::tempdir().unwrap();
-    let host = Host::builder().without_cache().instances(2).build().unwrap();
-    let router = spec6::router(Arc::new(FlowService::open(host, scratch.path().join("flows"))));
+#[test]
+fn of_two_who_create_one_flow_one_is_refused() {
+    let served = served(&[]);
     let create = "POST /api/create_flow\n\n{ \"flow\": { \"name\": \"a\", \"steps\": [{ \"id\": \"x\", \"tool\": \"control.noop\" }] } }";
-    let (one, other) = tokio::join!(answer(&router, create), answer(&router, create));
+    let [one, other] = thread::scope(|scope| {
+        [(), ()].map(|()| scope.spawn(|| answer(&served, create))).map(|asked| asked.join().unwrap())
+    });
     let mut told = [&one[..3], &other[..3]];
     told.sort_unstable();
     assert_eq!(told, ["201", "409"], "{one}{other}");
