@@ -86,8 +86,17 @@ pub(crate) fn text(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Optio
     }
 }
 
-/// A text that must be there; empty, and a finding, if it is not.
+/// A text that must be there and say something; empty, and a finding, if it does not.
 pub(crate) fn required(tree: &Tree, key: &str, what: &str, findings: &mut Findings<'_>) -> (String, Span) {
+    let (text, span) = present(tree, key, what, findings);
+    if tree.member(key).is_some_and(|value| value.text() == Some("")) {
+        findings.error("empty_value", span, format!("the `{key}` of the {what} is empty"), None);
+    }
+    (text, span)
+}
+
+/// A text that must be there; empty, and a finding, if it is not.
+pub(crate) fn present(tree: &Tree, key: &str, what: &str, findings: &mut Findings<'_>) -> (String, Span) {
     if tree.member(key).is_none() {
         findings.error("missing_key", tree.span, format!("the {what} has no `{key}`"), Some(format!("add `{key}: …`")));
     }

@@ -8,7 +8,7 @@ use crate::{
         template::Template,
     },
     diagnostic::Findings,
-    fields::{entries, flag, known, known_or, list, map, required, shown, text, whole},
+    fields::{entries, flag, known, known_or, list, map, present, required, shown, text, whole},
     habits,
     limits::{MAX_ATTEMPTS, MAX_TIMEOUT_MS},
     yaml::{Entry, Kind, Span, Tree},
@@ -119,10 +119,10 @@ fn read_step<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawStep<
     }
     known_or(entries(tree, "a step", findings), &STEP, |entry| habits::renamed(entry, &RENAMED), findings);
     let (id, id_span) = required(tree, "id", "step", findings);
-    if !id.is_empty() || tree.member("id").is_some_and(|id| id.text().is_some()) {
+    if !id.is_empty() {
         check_id(&id, id_span, findings);
     }
-    let (_, prompt_span) = required(tree, "prompt", "step", findings);
+    let (_, prompt_span) = present(tree, "prompt", "step", findings);
     let prompt = tree.member("prompt").filter(|prompt| prompt.text().is_some());
     let prompt = prompt.map(|prompt| Template::read(prompt, findings));
     if prompt.as_ref().is_some_and(Template::is_blank) {

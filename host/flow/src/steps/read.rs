@@ -75,7 +75,7 @@ pub(crate) fn is_steps(tree: &Tree) -> bool {
 pub(super) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawSteps<'t> {
     known(entries(tree, "a flow", findings), &TOP, findings);
     let (name, name_span) = required(tree, "name", "flow", findings);
-    if tree.member("name").is_some_and(|name| name.text().is_some()) && !is_flow_name(&name) {
+    if !name.is_empty() && !is_flow_name(&name) {
         let help = Some("use letters, digits, `_` and `-`, at most 64".into());
         findings.error("bad_name", name_span, format!("`{}` is not a flow's name", shown(&name)), help);
     }
@@ -125,7 +125,7 @@ fn read_step<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawStep<
     }
     known_or(entries(tree, "a step", findings), &STEP, |entry| habits::renamed(entry, &RENAMED), findings);
     let (id, id_span) = required(tree, "id", "step", findings);
-    if tree.member("id").is_some_and(|id| id.text().is_some()) && !is_id(&id) {
+    if !id.is_empty() && !is_id(&id) {
         let help = Some("begin with a letter or `_`, go on with letters, digits, `_`, `-`, at most 64".into());
         findings.error("bad_id", id_span, format!("`{}` is not the id of a step", shown(&id)), help);
     }
