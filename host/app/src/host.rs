@@ -2,52 +2,47 @@
 
 mod builder;
 mod library;
+mod loading;
 mod pin;
+mod retention;
 mod stores;
 mod watched;
 
 use std::{
     collections::{HashMap, HashSet},
-    fs,
-    io::Write,
     ops::ControlFlow,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use flowcell_contract::{Capability, Catalog, Digest, Failure, NodeId, RunId, Tenant, Value};
-use flowcell_engine::{Engine, Pack};
-use flowcell_flow::{Diagnostic, PackRef, Source, Start, agentic::flow_label};
+use flowcell_engine::Engine;
+use flowcell_flow::agentic::flow_label;
 use flowcell_runtime::{
     Event, FlowRunner, Hubs, OpenError, RunOptions, World,
-    export::{ExportError, export},
     fact::{Fact, RunEnd},
     limits::READ_UNITS,
     ports::{Blobs, CacheStore, Journal, Leases, Record, Registry, Sessions, StateStore, StoreError, Timers},
     publish::Projector,
-    rows::{Runs, Swept},
+    rows::Runs,
     server::ServerStore,
     sqlite::SqliteStore,
 };
-
 use flowcell_services::{
     client::Client,
     egress::Egress,
     mcp::McpTools,
-    secrets::{self, Secrets},
+    secrets::Secrets,
     webhook::{SigningKey, Webhook},
 };
-use zeroize::Zeroizing;
 
 pub use self::builder::HostBuilder;
 use self::{library::Library, watched::Watched};
 use crate::{
-    content::Reading,
-    error::{Error, LoadError, StartError},
-    folder::{Folder, read_source},
-    granted::{self, Granting},
-    loaded::{CheckedFlow, LoadedFlow},
+    error::{Error, StartError},
+    folder::Folder,
+    loaded::LoadedFlow,
     metrics::Metrics,
     observed::{Observers, Watch},
     policy::Policy,
@@ -120,8 +115,9 @@ impl Host {
         Host { shared: self.shared.clone(), tenant, policy: Arc::default() }
     }
 
-    /// The same host within a policy.
+    /// The same host within a policy, by which the engine bounds the tenant from now on.
     pub fn within(self, policy: Arc<Policy>) -> Host {
+        policy.bound(&self.shared.engine, &self.tenant);
         Host { policy, ..self }
     }
 
@@ -138,38 +134,6 @@ impl Host {
     /// The node types that every flow may use.
     pub fn catalog(&self) -> &Catalog {
         &self.shared.catalog
-    }
-
-    /// Loads a flow that must have no findings but warnings. Packs and files that it names are found from its folder.
-    pub fn load_flow(&self, path: impl AsRef<Path>) -> Result<LoadedFlow, LoadError> {
-        accept(self.check_flow(path)?)
-    }
-
-    /// Loads a flow from text. What it names is found from the folder of the source's name.
-    pub fn load_source(&self, source: Source) -> Result<LoadedFlow, LoadError> {
-        self.load_in(&source, Arc::new(Folder::of(Path::new(&source.name))))
-    }
-
-    /// Checks a flow and returns everything that was found. Runs nothing.
-    pub fn check_flow(&self, path: impl AsRef<Path>) -> Result<CheckedFlow, Error> {
-        let path = path.as_ref();
-        let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        Ok(self.check_in(&source, Arc::new(Folder::of(path)), &Start::default()))
-    }
-
-    /// Checks a flow that lies nowhere, such as one that came over the network: it reads nothing of this machine.
-    pub fn check_alone(&self, source: &Source) -> CheckedFlow {
-        self.check_in(source, Arc::new(Folder::nowhere()), &Start::default())
-    }
-
-    /// Loads a flow of the agentic dialect that begins in another way than its file says.
-    pub(crate) fn load_flow_as(&self, path: &Path, start: &Start) -> Result<(LoadedFlow, Vec<Diagnostic>), LoadError> {
-        let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        let checked = self.check_in(&source, Arc::new(Folder::of(path)), start);
-        match checked.flow {
-            Some(flow) => Ok((flow, checked.diagnostics)),
-            None => Err(LoadError::Invalid(checked.diagnostics)),
-        }
     }
 
     /// Prepares a run. The input must fit the flow's `inputSchema`. If the store has a run with the session id of the
@@ -217,40 +181,6 @@ impl Host {
     pub fn again(&self, run: &RunId, from: Option<NodeId>, options: RunOptions) -> Result<FlowRunner, StartError> {
         self.check_quota_for(options.session_id.as_ref())?;
         Ok(FlowRunner::again(self.world(self.home()), run, from, options)?)
-    }
-
-    /// Removes what is kept of runs that ended longer ago than this, or are not among so many that ended last. Answers
-    /// which. They are gone when the host is dropped; what they alone have pinned goes with [`Host::sweep`].
-    pub fn collect(&self, age: Option<Duration>, keep: Option<u64>) -> Result<Vec<RunId>, StartError> {
-        let tenant = &self.tenant;
-        let Some(lists) = self.runs() else { return Ok(Vec::new()) };
-        let before = age.map(|age| self.now().saturating_sub(age.as_millis() as u64));
-        let runs = lists.removable(tenant, before, keep).map_err(OpenError::Store)?;
-        for run in &runs {
-            self.shared.store.iter().for_each(|store| store.forget(tenant, run));
-            self.shared.shared.iter().for_each(|store| store.forget(tenant, run));
-        }
-        Ok(runs)
-    }
-
-    /// Removes the blobs that nothing in the store names any more: large values, and what runs have pinned. Waits until
-    /// that is done, and all that [`Host::collect`] has removed before.
-    pub fn sweep(&self) -> Result<Swept, StartError> {
-        let swept = match (&self.shared.store, &self.shared.shared) {
-            (Some(store), _) => store.sweep(&self.tenant).map_err(OpenError::Store)?,
-            (_, Some(store)) => store.sweep(&self.tenant).map_err(OpenError::Store)?,
-            _ => return Ok(Swept::default()),
-        };
-        // A pack that no run had pinned may be gone.
-        let mut packs = self.shared.packs.lock().unwrap_or_else(PoisonError::into_inner);
-        packs.values_mut().for_each(|pack| _ = pack.kept.remove(&self.tenant));
-        Ok(swept)
-    }
-
-    /// Writes all that a store has of a run, and of the runs below it, as one JSON document.
-    pub fn export(&self, reader: &dyn Runs, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
-        let library = Library::new(self.clone(), self.home());
-        export(reader, &library, &self.tenant, run, out)
     }
 
     /// Visits the events of a run that the store has, from a number on, until the visitor has enough.
@@ -367,12 +297,6 @@ impl Host {
         &self.shared.vault
     }
 
-    /// A secret of the tenant's, for the host itself, such as a key that signs: what the store keeps, else what the operator's
-    /// file says for `local`. None if there is none of this name.
-    pub async fn secret(&self, name: &str) -> Result<Option<Zeroizing<String>>, Failure> {
-        self.shared.secrets.value(&self.tenant, name).await
-    }
-
     /// A value of a flow's state.
     pub(crate) fn state(&self, flow: &str, key: &str) -> Result<Option<Value>, StoreError> {
         Ok(self.shared.state.get(&self.tenant, flow, key)?.map(|(value, _)| value))
@@ -444,7 +368,8 @@ impl Host {
         Webhook::new(Client::new(self.shared.egress.clone()), url, key)
     }
 
-    /// The key with which posts to a trigger of the tenant's are signed, by the name of the secret.
+    /// The key with which posts to a trigger of the tenant's are signed, by the name of the secret: what the store keeps, else
+    /// what the operator's file says for `local`.
     pub async fn signing_key(&self, name: &str) -> Result<SigningKey, Failure> {
         self.shared.secrets.signing_key(&self.tenant, name).await
     }
@@ -461,83 +386,5 @@ impl Host {
     /// The hubs of the runs that this host drives.
     pub fn hubs(&self) -> &Hubs {
         &self.shared.hubs
-    }
-
-    pub(crate) fn load_in(&self, source: &Source, folder: Arc<Folder>) -> Result<LoadedFlow, LoadError> {
-        accept(self.check_in(source, folder, &Start::default()))
-    }
-
-    pub(crate) fn check_in(&self, source: &Source, folder: Arc<Folder>, start: &Start) -> CheckedFlow {
-        let (catalog, mut diagnostics) = self.catalog_for(source, &folder);
-        let sound = diagnostics.is_empty();
-        let mut capabilities: Vec<_> = self.capabilities(&folder).keys().map(|name| name.to_string()).collect();
-        capabilities.extend(granted::ALWAYS.map(str::to_owned));
-        capabilities.push(secrets::GRANT.to_owned());
-        let granting =
-            Granting { tenant: self.tenant.clone(), secrets: self.shared.secrets.clone(), policy: self.policy.clone() };
-        let reading = Reading::of(&folder, capabilities, granting);
-        let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
-        let graph = checked.graph.filter(|_| sound);
-        diagnostics.extend(checked.diagnostics);
-        diagnostics.sort_by_key(|finding| (finding.place.line, finding.place.column));
-        let flow = graph.map(|graph| {
-            let content = Arc::new(reading.content(source, &graph, start));
-            LoadedFlow { graph: Arc::new(graph), folder: folder.clone(), content }
-        });
-        CheckedFlow { flow, diagnostics }
-    }
-
-    /// The catalog with the packs that a flow names, and what is wrong with these.
-    fn catalog_for(&self, source: &Source, folder: &Folder) -> (Arc<Catalog>, Vec<Diagnostic>) {
-        let named = flowcell_flow::packs(source);
-        if named.is_empty() {
-            return (self.shared.catalog.clone(), Vec::new());
-        }
-        let mut catalog = Catalog::clone(&self.shared.catalog);
-        let mut findings = Vec::new();
-        for PackRef { path, place } in named {
-            // The files of this machine are those of whoever started the process, and of no other tenant.
-            if folder.is_nowhere() || self.tenant != Tenant::local() {
-                findings.push(Error::NoFolder.at(source, place));
-                continue;
-            }
-            match add_file(&self.shared.engine, &mut catalog, &folder.join(&path)) {
-                Ok((digest, _)) if !self.policy.allows_pack(&digest.0) => {
-                    let message = format!("the operator does not let this tenant bring the pack {}", digest.0);
-                    findings.push(Diagnostic::error("pack_denied", &source.text, place, &message, None));
-                }
-                Ok((digest, bytes)) => self.remember(digest, bytes),
-                Err(error) => findings.push(error.at(source, place)),
-            }
-        }
-        (Arc::new(catalog), findings)
-    }
-}
-
-impl Host {
-    fn remember(&self, digest: Digest, bytes: Arc<[u8]>) {
-        let mut packs = self.shared.packs.lock().unwrap_or_else(PoisonError::into_inner);
-        packs.entry(digest).or_insert(KnownPack { bytes, kept: HashSet::new() });
-    }
-}
-
-fn accept(checked: CheckedFlow) -> Result<LoadedFlow, LoadError> {
-    checked.flow.ok_or(LoadError::Invalid(checked.diagnostics))
-}
-
-fn add_file(engine: &Engine, catalog: &mut Catalog, file: &Path) -> Result<(Digest, Arc<[u8]>), Error> {
-    let bytes: Arc<[u8]> = fs::read(file).map_err(|source| Error::Read { path: file.to_owned(), source })?.into();
-    let origin = file.display().to_string();
-    let pack = engine.add_pack(bytes.to_vec(), &origin)?;
-    let digest = pack.digest.clone();
-    register(catalog, pack, &origin)?;
-    Ok((digest, bytes))
-}
-
-fn register(catalog: &mut Catalog, pack: Pack, origin: &str) -> Result<(), Error> {
-    let version = pack.manifest.version.clone();
-    match catalog.add(pack.manifest, &pack.digest).first() {
-        None => Ok(()),
-        Some(taken) => Err(Error::Taken { origin: origin.to_owned(), node_type: format!("{taken}@{version}") }),
     }
 }

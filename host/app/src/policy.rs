@@ -4,9 +4,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell_contract::{Json, Tenant};
+use flowcell_engine::Engine;
 use flowcell_runtime::ports::{Registry, StoreError};
 use flowcell_services::pattern;
 use serde::{Deserialize, Serialize};
+
+use crate::documents::Documents;
 
 /// What a tenant may do. What is left out is not limited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,10 +68,13 @@ pub(crate) const POLICY: &str = "policy";
 impl Policy {
     /// What is registered of a tenant.
     pub(crate) fn of(registry: &dyn Registry, tenant: &Tenant) -> Result<Policy, StoreError> {
-        let found = registry.registered(&Tenant::from(OPERATORS), POLICY, tenant.as_str())?;
-        let Some(found) = found else { return Ok(Policy::default()) };
-        let damaged = |error| StoreError(format!("the policy of the tenant `{tenant}` is damaged: {error}").into());
-        serde_json::from_str(&found.value.to_text()).map_err(damaged)
+        let found = Documents { registry, tenant: &Tenant::from(OPERATORS) }.get(POLICY, tenant.as_str())?;
+        Ok(found.map(|(policy, _)| policy).unwrap_or_default())
+    }
+
+    /// Lets a tenant have no more of an engine at a time than this says.
+    pub(crate) fn bound(&self, engine: &Engine, tenant: &Tenant) {
+        engine.bound(tenant, self.max_concurrency, self.max_memory_mib.map(|mib| mib << 20));
     }
 
     /// What is wrong about an item of a grant.

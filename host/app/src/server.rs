@@ -73,7 +73,7 @@ use self::{
 use crate::{
     Error, Host, StartError,
     driving::{Attendant, Drive},
-    triggers::{Triggers, ends::Ended},
+    triggers::{Owners, Triggers, ends::Ended},
     usage::{SETTLES, Usage},
 };
 
@@ -236,8 +236,12 @@ impl Driven {
         // A panic while the lock was held cannot have left the map half changed.
         let mut worlds = self.worlds.lock().unwrap_or_else(PoisonError::into_inner);
         for tenant in tenants {
-            if !worlds.contains_key(tenant) {
-                worlds.insert(tenant.clone(), self.households.host.of(tenant.clone()).serve()?);
+            if worlds.contains_key(tenant) {
+                continue;
+            }
+            // The host within the tenant's policy: what it bounds holds before the first of its runs goes on.
+            if let Some(host) = Owners::host(&*self.households, tenant) {
+                worlds.insert(tenant.clone(), host.serve()?);
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Room that tenants share, such as instances, and bytes of memory.
 //!
-//! Nobody takes more than is left after that; who holds nothing may take what there is. So one tenant who takes what there is gets a half, two get a third each, and
-//! whoever comes next finds room at once.
+//! Nobody takes more than is left after that; who holds nothing may take what there is. So one tenant who takes what there
+//! is gets a half, two get a third each, and whoever comes next finds room at once.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -55,9 +55,9 @@ impl Room {
         self.lock().take(tenant, amount).then(|| self.held(tenant, amount))
     }
 
-    /// What nobody holds.
-    pub fn free(&self) -> u64 {
-        self.lock().free
+    /// What all hold together.
+    pub fn taken(&self) -> u64 {
+        self.lock().by.values().map(|share| share.held).sum()
     }
 
     /// How often the tenant may take one more.
@@ -207,6 +207,7 @@ mod tests {
         let second = all(&room, "b");
         let third = all(&room, "c");
         assert_eq!([&first, &second, &third].map(Vec::len), [500, 250, 125]);
+        assert_eq!(room.taken(), 875);
         drop(first);
         assert_eq!(all(&room, "c").len(), 250, "with what it has, as much as is left");
         drop((second, third));

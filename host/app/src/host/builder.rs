@@ -25,7 +25,8 @@ use flowcell_services::{
 };
 
 use super::{
-    Host, KnownPack, Shared, add_file, register,
+    Host, KnownPack, Shared,
+    loading::{add_file, register},
     stores::{Stores, Where},
     watched::Watched,
 };
@@ -33,7 +34,7 @@ use crate::{
     catalog,
     error::Error,
     metrics::Metrics,
-    observed::{Observer, log::Log},
+    observed::{Observer, Observers, log::Log},
     rehearsal::Simulated,
     telemetry::Telemetry,
     usage::{
@@ -202,65 +203,23 @@ impl HostBuilder {
     }
 
     /// Starts the engine and reads the manifests. Nothing is compiled before it is first used.
-    pub fn build(self) -> Result<Host, Error> {
-        let cache_dir = match self.cache {
-            CacheDir::OfTheUser => user_cache_dir(),
-            CacheDir::At(path) => Some(path),
-            CacheDir::None => None,
-        };
-        let config = Config { cache_dir, limits: self.limits, instances: self.instances, ..Config::default() };
-        let engine = Engine::new(config).map_err(|error| Error::Engine(error.into()))?;
-        let mut catalog = Catalog::default();
-        for built_in in catalog::PACKS {
-            let origin = format!("`{}` of the catalog", built_in.name);
-            let digest = Digest(built_in.digest.into());
-            let pack = engine.add_built_in(built_in.bytes, digest, &origin)?;
-            register(&mut catalog, pack, &origin)?;
-        }
-        let mut packs = HashMap::new();
-        for path in self.packs.iter().map(|path| pack_files(path)) {
-            for file in path? {
-                let (digest, bytes) = add_file(&engine, &mut catalog, &file)?;
-                packs.insert(digest, KnownPack { bytes, kept: HashSet::new() });
-            }
-        }
-        let keeping = if self.secret_keys.is_empty() { self.place.keeping() } else { Keeping::Given(self.secret_keys) };
+    pub fn build(mut self) -> Result<Host, Error> {
+        let engine = self.engine()?;
+        let (catalog, packs) = self.read_packs(&engine)?;
+        let keys = std::mem::take(&mut self.secret_keys);
+        let keeping = if keys.is_empty() { self.place.keeping() } else { Keeping::Given(keys) };
         let Stores { journal, state, blobs, leases, cache, sessions, registry, store, shared } =
-            Stores::open(self.place)?;
+            Stores::open(std::mem::take(&mut self.place))?;
         let timers: Arc<dyn Timers> = Arc::new(SystemTimers::default());
         let metrics = Metrics::default();
         let usage = Usage::new(engine.clone(), registry.clone(), timers.clone(), metrics.clone());
         let journal: Arc<dyn Journal> = Arc::new(CountedJournal { journal, usage: usage.clone() });
         let blobs: Arc<dyn Blobs> = Arc::new(CountedBlobs { blobs, usage: usage.clone() });
-        let egress = Egress::new(self.egress).map_err(|failure| Error::Services(failure.message))?;
-        let telemetry = self.otlp.as_deref().map(|url| Telemetry::new(url, &egress)).transpose();
-        let telemetry = telemetry.map_err(|error| Error::Telemetry(error.into()))?;
-        let own: [Arc<dyn Observer>; 2] = [Arc::new(metrics.clone()), Arc::new(Log)];
-        let traced = telemetry.clone().map(|telemetry| Arc::new(telemetry) as Arc<dyn Observer>);
-        let observers = own.into_iter().chain(traced).collect();
-        let client = Client::new(egress.clone());
-        let services = |failure: Failure| Error::Services(failure.message);
-        let providers = match (self.providers, &self.providers_file) {
-            (Some(providers), _) => providers,
-            (None, Some(file)) => read_beside(file, Providers::parse)?,
-            (None, None) => Providers::built_in().map_err(services)?,
-        };
-        let providers =
-            if self.simulates_model { providers.simulated(Vec::new()).map_err(services)? } else { providers };
-        let servers = self.mcp_file.as_deref().map(|file| read_beside(file, Servers::parse)).transpose()?;
-        let mcp = McpTools::new(&client, blobs.clone(), &servers.unwrap_or_default());
-        let models = ModelCapability::new(&client, blobs.clone(), providers);
-        let model: Arc<dyn Capability> = Arc::new(CountedModels { models, usage: usage.clone() });
-        let secrets = self.secrets_file.as_deref().map(|file| read_beside(file, OperatorSecrets::parse)).transpose()?;
-        let timers = Arc::new(SystemTimers::default());
         let vault = Arc::new(Vault::new(registry.clone(), timers.clone(), keeping));
-        let secrets = Secrets::from(secrets.unwrap_or_default()).and_kept(vault.clone());
-        let http = Arc::new(HttpCapability::new(client, blobs.clone()).with_secrets(secrets.clone()));
-        let http: Arc<dyn Capability> = if self.simulates_http { Arc::new(Simulated(http)) } else { http };
-        let files: Arc<dyn Capability> = Arc::new(FilesCapability::new(self.files, blobs.clone()));
-        let own = [(http::INTERFACE, http), (model::INTERFACE, model), (files::INTERFACE, files)];
-        let own = own.map(|(name, capability)| (name.into(), capability));
-        let outside = own.into_iter().chain(self.capabilities);
+        let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(refused)?;
+        let (telemetry, observers) = self.observers(&egress, &metrics)?;
+        let simulates_tools = self.simulates_tools;
+        let Outside { capabilities, mcp, secrets } = self.outside(&egress, &blobs, &usage, &vault)?;
         let shared = Arc::new(Shared {
             engine,
             catalog: Arc::new(catalog),
@@ -276,9 +235,9 @@ impl HostBuilder {
             telemetry,
             observers,
             usage,
-            capabilities: Arc::new(outside.collect()),
+            capabilities: Arc::new(capabilities),
             mcp,
-            simulates_tools: self.simulates_tools,
+            simulates_tools,
             hubs: Arc::default(),
             watched: Watched::default(),
             egress,
@@ -290,6 +249,85 @@ impl HostBuilder {
         });
         Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default() })
     }
+
+    fn engine(&mut self) -> Result<Engine, Error> {
+        let cache_dir = match std::mem::take(&mut self.cache) {
+            CacheDir::OfTheUser => user_cache_dir(),
+            CacheDir::At(path) => Some(path),
+            CacheDir::None => None,
+        };
+        let limits = std::mem::take(&mut self.limits);
+        let config = Config { cache_dir, limits, instances: self.instances, ..Config::default() };
+        Engine::new(config).map_err(|error| Error::Engine(error.into()))
+    }
+
+    /// The node types of the built-in packs and of those that were added, and the latter for runs to pin.
+    fn read_packs(&self, engine: &Engine) -> Result<(Catalog, HashMap<Digest, KnownPack>), Error> {
+        let (mut catalog, mut packs) = (Catalog::default(), HashMap::new());
+        for built_in in catalog::PACKS {
+            let origin = format!("`{}` of the catalog", built_in.name);
+            let digest = Digest(built_in.digest.into());
+            let pack = engine.add_built_in(built_in.bytes, digest, &origin)?;
+            register(&mut catalog, pack, &origin)?;
+        }
+        for path in self.packs.iter().map(|path| pack_files(path)) {
+            for file in path? {
+                let (digest, bytes) = add_file(engine, &mut catalog, &file)?;
+                packs.insert(digest, KnownPack { bytes, kept: HashSet::new() });
+            }
+        }
+        Ok((catalog, packs))
+    }
+
+    /// Who is told what happens in runs that are watched, the operator's collector among them.
+    fn observers(&self, egress: &Egress, metrics: &Metrics) -> Result<(Option<Telemetry>, Observers), Error> {
+        let telemetry = self.otlp.as_deref().map(|url| Telemetry::new(url, egress)).transpose();
+        let telemetry = telemetry.map_err(|error| Error::Telemetry(error.into()))?;
+        let own: [Arc<dyn Observer>; 2] = [Arc::new(metrics.clone()), Arc::new(Log)];
+        let traced = telemetry.clone().map(|telemetry| Arc::new(telemetry) as Arc<dyn Observer>);
+        Ok((telemetry, own.into_iter().chain(traced).collect()))
+    }
+
+    /// Opens what leaves the host, with the operator's files.
+    fn outside(
+        self,
+        egress: &Egress,
+        blobs: &Arc<dyn Blobs>,
+        usage: &Usage,
+        vault: &Arc<Vault>,
+    ) -> Result<Outside, Error> {
+        let client = Client::new(egress.clone());
+        let servers = self.mcp_file.as_deref().map(|file| read_beside(file, Servers::parse)).transpose()?;
+        let mcp = McpTools::new(&client, blobs.clone(), &servers.unwrap_or_default());
+        let secrets = self.secrets_file.as_deref().map(|file| read_beside(file, OperatorSecrets::parse)).transpose()?;
+        let secrets = Secrets::from(secrets.unwrap_or_default()).and_kept(vault.clone());
+        let providers = match (self.providers, &self.providers_file) {
+            (Some(providers), _) => providers,
+            (None, Some(file)) => read_beside(file, Providers::parse)?,
+            (None, None) => Providers::built_in().map_err(refused)?,
+        };
+        let providers =
+            if self.simulates_model { providers.simulated(Vec::new()).map_err(refused)? } else { providers };
+        let models = ModelCapability::new(&client, blobs.clone(), providers);
+        let model: Arc<dyn Capability> = Arc::new(CountedModels { models, usage: usage.clone() });
+        let http = Arc::new(HttpCapability::new(client, blobs.clone()).with_secrets(secrets.clone()));
+        let http: Arc<dyn Capability> = if self.simulates_http { Arc::new(Simulated(http)) } else { http };
+        let files: Arc<dyn Capability> = Arc::new(FilesCapability::new(self.files, blobs.clone()));
+        let own = [(http::INTERFACE, http), (model::INTERFACE, model), (files::INTERFACE, files)];
+        let own = own.map(|(name, capability)| (name.into(), capability));
+        Ok(Outside { capabilities: own.into_iter().chain(self.capabilities).collect(), mcp, secrets })
+    }
+}
+
+/// What leaves the host.
+struct Outside {
+    capabilities: HashMap<Arc<str>, Arc<dyn Capability>>,
+    mcp: McpTools,
+    secrets: Secrets,
+}
+
+fn refused(failure: Failure) -> Error {
+    Error::Services(failure.message)
 }
 
 /// Reads a file of the operator's. Paths in it are beside it.

@@ -9,7 +9,7 @@ use flowcell_contract::{BlobRef, Catalog, Digest, Failure, code};
 use flowcell_flow::{Source, graph::Graph};
 use flowcell_runtime::{Pinned, ports::Pin};
 
-use super::{Host, KnownPack, register};
+use super::{Host, KnownPack, loading::register};
 use crate::{catalog, content::Content, loaded::LoadedFlow};
 
 const MIME: &str = "application/json";

@@ -10,10 +10,7 @@ use axum::{
 };
 use flowcell_contract::Tenant;
 
-use super::{
-    app::{App, REQUESTS, SUBSCRIBERS},
-    fault::FaultBody,
-};
+use super::{app::App, fault::FaultBody};
 use crate::metrics::Now;
 
 /// The text format that is answered.
@@ -36,8 +33,8 @@ pub(super) struct Asker(pub(super) Tenant);
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let now = Now {
         runs_waiting: app.entrance.waits() as u64,
-        requests_active: REQUESTS.saturating_sub(app.requests.free()),
-        subscribers: SUBSCRIBERS.saturating_sub(app.subscribers.free()),
+        requests_active: app.requests.taken(),
+        subscribers: app.subscribers.taken(),
         commits: app.host.store().map(|store| store.commits()),
     };
     ([(header::CONTENT_TYPE, FORMAT)], app.host.metrics().render(&now)).into_response()

@@ -1,6 +1,11 @@
 //! What tenants may use up, over HTTP: whoever has used it up is told so, and nobody else notices.
 
-use std::path::Path;
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    thread,
+};
 
 use flowcell::{
     Providers,
@@ -78,6 +83,40 @@ profiles:
     let ended = run(&a, &free).json();
     assert_eq!(ended["error"]["code"], "quota_exceeded", "a model whose price nobody knows: {ended}");
     assert_eq!(run(&b, &free).json()["status"], "succeeded");
+}
+
+#[test]
+fn a_tenant_has_no_more_attempts_at_a_time_than_it_may() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let policy = Policy { max_concurrency: Some(1), ..Policy::default() };
+    let loopback = "127.0.0.0/8".parse().unwrap();
+    let (served, [a, b]) = served_with(&policy, |builder| builder.allow_private([loopback]));
+    let asks =
+        |id: &str| json!({ "id": id, "type": "http.request", "input": { "url": url }, "grants": { "http": [url] } });
+    let flow = json!({ "flow": { "name": "two" }, "nodes": [asks("one"), asks("two")] });
+    let ended = |token: &str, flow: &Value| {
+        let ended = call(&served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": flow }));
+        assert_eq!(ended.json()["status"], "succeeded", "{ended:?}");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| ended(&a, &flow));
+        let (first, _) = listener.accept().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        for _ in 0..3 {
+            ended(&b, &hello());
+            assert!(listener.accept().is_err(), "two at a time");
+        }
+        listener.set_nonblocking(false).unwrap();
+        answer(first);
+        answer(listener.accept().unwrap().0);
+    });
+}
+
+/// Answers a request that is not read to its end, and needs not be.
+fn answer(mut connection: TcpStream) {
+    connection.read(&mut [0; 4_096]).unwrap();
+    connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
 }
 
 #[test]

@@ -1,0 +1,134 @@
+//! Flows as they are read and checked, with the packs that they bring.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::Path,
+    sync::{Arc, PoisonError},
+};
+
+use flowcell_contract::{Catalog, Digest, Tenant};
+use flowcell_engine::{Engine, Pack};
+use flowcell_flow::{Diagnostic, PackRef, Source, Start};
+use flowcell_services::secrets;
+
+use super::{Host, KnownPack};
+use crate::{
+    content::Reading,
+    error::{Error, LoadError},
+    folder::{Folder, read_source},
+    granted::{self, Granting},
+    loaded::{CheckedFlow, LoadedFlow},
+};
+
+impl Host {
+    /// Loads a flow that must have no findings but warnings. Packs and files that it names are found from its folder.
+    pub fn load_flow(&self, path: impl AsRef<Path>) -> Result<LoadedFlow, LoadError> {
+        accept(self.check_flow(path)?)
+    }
+
+    /// Loads a flow from text. What it names is found from the folder of the source's name.
+    pub fn load_source(&self, source: Source) -> Result<LoadedFlow, LoadError> {
+        self.load_in(&source, Arc::new(Folder::of(Path::new(&source.name))))
+    }
+
+    /// Checks a flow and returns everything that was found. Runs nothing.
+    pub fn check_flow(&self, path: impl AsRef<Path>) -> Result<CheckedFlow, Error> {
+        let path = path.as_ref();
+        let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        Ok(self.check_in(&source, Arc::new(Folder::of(path)), &Start::default()))
+    }
+
+    /// Checks a flow that lies nowhere, such as one that came over the network: it reads nothing of this machine.
+    pub fn check_alone(&self, source: &Source) -> CheckedFlow {
+        self.check_in(source, Arc::new(Folder::nowhere()), &Start::default())
+    }
+
+    /// Loads a flow of the agentic dialect that begins in another way than its file says.
+    pub(crate) fn load_flow_as(&self, path: &Path, start: &Start) -> Result<(LoadedFlow, Vec<Diagnostic>), LoadError> {
+        let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let checked = self.check_in(&source, Arc::new(Folder::of(path)), start);
+        match checked.flow {
+            Some(flow) => Ok((flow, checked.diagnostics)),
+            None => Err(LoadError::Invalid(checked.diagnostics)),
+        }
+    }
+
+    pub(crate) fn load_in(&self, source: &Source, folder: Arc<Folder>) -> Result<LoadedFlow, LoadError> {
+        accept(self.check_in(source, folder, &Start::default()))
+    }
+
+    pub(crate) fn check_in(&self, source: &Source, folder: Arc<Folder>, start: &Start) -> CheckedFlow {
+        let (catalog, mut diagnostics) = self.catalog_for(source, &folder);
+        let sound = diagnostics.is_empty();
+        let mut capabilities: Vec<_> = self.capabilities(&folder).keys().map(|name| name.to_string()).collect();
+        capabilities.extend(granted::ALWAYS.map(str::to_owned));
+        capabilities.push(secrets::GRANT.to_owned());
+        let granting =
+            Granting { tenant: self.tenant.clone(), secrets: self.shared.secrets.clone(), policy: self.policy.clone() };
+        let reading = Reading::of(&folder, capabilities, granting);
+        let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
+        let graph = checked.graph.filter(|_| sound);
+        diagnostics.extend(checked.diagnostics);
+        diagnostics.sort_by_key(|finding| (finding.place.line, finding.place.column));
+        let flow = graph.map(|graph| {
+            let content = Arc::new(reading.content(source, &graph, start));
+            LoadedFlow { graph: Arc::new(graph), folder: folder.clone(), content }
+        });
+        CheckedFlow { flow, diagnostics }
+    }
+
+    /// The catalog with the packs that a flow names, and what is wrong with these.
+    fn catalog_for(&self, source: &Source, folder: &Folder) -> (Arc<Catalog>, Vec<Diagnostic>) {
+        let named = flowcell_flow::packs(source);
+        if named.is_empty() {
+            return (self.shared.catalog.clone(), Vec::new());
+        }
+        let mut catalog = Catalog::clone(&self.shared.catalog);
+        let mut findings = Vec::new();
+        for PackRef { path, place } in named {
+            // The files of this machine are those of whoever started the process, and of no other tenant.
+            if folder.is_nowhere() || self.tenant != Tenant::local() {
+                findings.push(Error::NoFolder.at(source, place));
+                continue;
+            }
+            match add_file(&self.shared.engine, &mut catalog, &folder.join(&path)) {
+                Ok((digest, _)) if !self.policy.allows_pack(&digest.0) => {
+                    let message = format!("the operator does not let this tenant bring the pack {}", digest.0);
+                    findings.push(Diagnostic::error("pack_denied", &source.text, place, &message, None));
+                }
+                Ok((digest, bytes)) => self.remember(digest, bytes),
+                Err(error) => findings.push(error.at(source, place)),
+            }
+        }
+        (Arc::new(catalog), findings)
+    }
+
+    fn remember(&self, digest: Digest, bytes: Arc<[u8]>) {
+        let mut packs = self.shared.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        packs.entry(digest).or_insert(KnownPack { bytes, kept: HashSet::new() });
+    }
+}
+
+fn accept(checked: CheckedFlow) -> Result<LoadedFlow, LoadError> {
+    checked.flow.ok_or(LoadError::Invalid(checked.diagnostics))
+}
+
+/// Adds the pack of a file to an engine and a catalog. Answers its digest, and what it is.
+pub(super) fn add_file(engine: &Engine, catalog: &mut Catalog, file: &Path) -> Result<(Digest, Arc<[u8]>), Error> {
+    let bytes: Arc<[u8]> = fs::read(file).map_err(|source| Error::Read { path: file.to_owned(), source })?.into();
+    let origin = file.display().to_string();
+    let pack = engine.add_pack(bytes.to_vec(), &origin)?;
+    let digest = pack.digest.clone();
+    register(catalog, pack, &origin)?;
+    Ok((digest, bytes))
+}
+
+/// Adds the node types of a pack to a catalog, unless others have their names.
+pub(super) fn register(catalog: &mut Catalog, pack: Pack, origin: &str) -> Result<(), Error> {
+    let version = pack.manifest.version.clone();
+    match catalog.add(pack.manifest, &pack.digest).first() {
+        None => Ok(()),
+        Some(taken) => Err(Error::Taken { origin: origin.to_owned(), node_type: format!("{taken}@{version}") }),
+    }
+}
