@@ -21,6 +21,16 @@ pub enum DocumentError {
     Store(#[from] StoreError),
 }
 
+impl From<DocumentError> for StoreError {
+    /// A document that cannot be read is as if the store did not answer.
+    fn from(error: DocumentError) -> StoreError {
+        match error {
+            DocumentError::Store(error) => error,
+            error => StoreError(error.to_string().into()),
+        }
+    }
+}
+
 /// The documents of a tenant.
 pub(crate) struct Documents<'a> {
     pub(crate) registry: &'a dyn Registry,

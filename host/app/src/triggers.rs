@@ -139,22 +139,18 @@ impl Triggers {
 
     /// The triggers of a tenant as they are now.
     pub async fn refresh(&self, tenant: &Tenant) -> Result<Arc<[Live]>, LookError> {
-        let Some(host) = self.owners.host(tenant) else { return Ok([].into()) };
-        let library = self.owners.library(tenant);
-        let read = tokio::task::spawn_blocking(move || live::read(&host, &library)).await;
-        let live: Arc<[Live]> = read.map_err(|error| StoreError(error.to_string().into()))??.into();
-        self.seen().insert(tenant.clone(), live.clone());
-        Ok(live)
+        match self.owners.host(tenant) {
+            Some(host) => self.read(&host).await,
+            None => Ok([].into()),
+        }
     }
 
     /// Looks at the triggers of a tenant as if it were a given time, in milliseconds since 1970. Answers which runs it has
     /// started.
     pub async fn look(&self, tenant: &Tenant, now: u64) -> Result<Vec<RunId>, LookError> {
-        let live = self.refresh(tenant).await?;
-        let mut started = self.start_due(tenant, &live, now).await?;
-        started.extend(self.start_asked(tenant, &live).await?);
-        started.extend(self.look_for_ends(tenant, &live, now).await?);
-        Ok(started)
+        let Some(host) = self.owners.host(tenant) else { return Ok(Vec::new()) };
+        let live = self.read(&host).await?;
+        self.start(&host, &live, now, true).await
     }
 
     /// Looks at all tenants, and tells when to do it again.
@@ -173,14 +169,28 @@ impl Triggers {
     }
 
     async fn look_now(&self, tenant: &Tenant, scans: bool) -> Result<Duration, LookError> {
-        let live = self.refresh(tenant).await?;
         let Some(host) = self.owners.host(tenant) else { return Ok(LOOK) };
-        self.start_due(tenant, &live, host.now()).await?;
-        self.start_asked(tenant, &live).await?;
-        if scans {
-            self.look_for_ends(tenant, &live, host.now()).await?;
-        }
+        let live = self.read(&host).await?;
+        self.start(&host, &live, host.now(), scans).await?;
         Ok(times::until_next(&live, host.now()).unwrap_or(LOOK))
+    }
+
+    async fn read(&self, host: &Host) -> Result<Arc<[Live]>, LookError> {
+        let (blocking, library) = (host.clone(), self.owners.library(host.tenant()));
+        let read = tokio::task::spawn_blocking(move || live::read(&blocking, &library)).await;
+        let live: Arc<[Live]> = read.map_err(|error| StoreError(error.to_string().into()))??.into();
+        self.seen().insert(host.tenant().clone(), live.clone());
+        Ok(live)
+    }
+
+    /// Starts what is due at a time, and what was asked for; if it scans, what waits for runs that have ended.
+    async fn start(&self, host: &Host, live: &[Live], now: u64, scans: bool) -> Result<Vec<RunId>, LookError> {
+        let mut started = self.start_due(host, live, now).await?;
+        started.extend(self.start_asked(host, live).await?);
+        if scans {
+            started.extend(self.look_for_ends(host, live, now).await?);
+        }
+        Ok(started)
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, HashMap<Tenant, Arc<[Live]>>> {

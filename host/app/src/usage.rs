@@ -20,12 +20,13 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Json, Tenant};
+use flowcell_contract::Tenant;
 use flowcell_engine::Engine;
 use flowcell_runtime::ports::{Registry, StoreError, Timers};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    documents::Documents,
     error::QuotaError,
     metrics::Metrics,
     policy::{PerDay, Policy},
@@ -142,7 +143,7 @@ impl Usage {
     fn settle_one(&self, tenant: &Tenant) -> Result<(), StoreError> {
         let (today, _) = self.today();
         let policy = Policy::of(&*self.0.registry, tenant)?;
-        self.0.engine.bound(tenant, policy.max_concurrency, policy.max_memory_mib.map(|mib| mib << 20));
+        policy.bound(&self.0.engine, tenant);
         // Taken out first: somebody else may settle at the same time.
         let fresh = self.tenants().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
         let fresh = fresh.unwrap_or_default();
@@ -176,7 +177,7 @@ impl Usage {
         for _ in 0..TRIES {
             let (used, version) = self.read(tenant, day)?;
             let sum = to(&used)?;
-            if self.0.registry.register(tenant, USAGE, &key(day), Some(&sum.to_json()?), version)? {
+            if self.documents(tenant).put(USAGE, &key(day), Some(&sum), version).map_err(StoreError::from)? {
                 return Ok(sum);
             }
         }
@@ -184,10 +185,11 @@ impl Usage {
     }
 
     fn read(&self, tenant: &Tenant, day: u64) -> Result<(Used, u64), StoreError> {
-        let found = self.0.registry.registered(tenant, USAGE, &key(day))?;
-        let Some(found) = found else { return Ok((Used::default(), 0)) };
-        let used = serde_json::from_str(&found.value.to_text());
-        Ok((used.map_err(|error| damaged(tenant, &error))?, found.version))
+        Ok(self.documents(tenant).get(USAGE, &key(day))?.unwrap_or_default())
+    }
+
+    fn documents<'a>(&'a self, tenant: &'a Tenant) -> Documents<'a> {
+        Documents { registry: &*self.0.registry, tenant }
     }
 
     /// The day, and the seconds until it is over.
@@ -207,10 +209,6 @@ fn key(day: u64) -> String {
     format!("{day:08}")
 }
 
-fn damaged(tenant: &Tenant, error: &dyn std::fmt::Display) -> StoreError {
-    StoreError(format!("what the tenant `{tenant}` has used up is damaged: {error}").into())
-}
-
 impl Used {
     fn plus(&self, other: &Used) -> Used {
         Used {
@@ -219,11 +217,6 @@ impl Used {
             written_bytes: self.written_bytes + other.written_bytes,
             model_usd: self.model_usd + other.model_usd,
         }
-    }
-
-    fn to_json(self) -> Result<Json, StoreError> {
-        let text = serde_json::to_string(&self).map_err(|error| StoreError(error.to_string().into()))?;
-        Json::parse(&text).map_err(|error| StoreError(error.to_string().into()))
     }
 }
 

@@ -353,18 +353,22 @@ edges: [{ from: state, to: keep }, { from: cache, to: remember }]
 fn the_host_itself_reads_a_secret_of_its_tenant_before_one_of_the_operators_file() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("key"), "from_the_file").unwrap();
+    fs::write(folder.path().join("damaged"), "whsec_is_no_base64").unwrap();
     let file = folder.path().join("secrets.yaml");
-    fs::write(&file, "hook: { keyFile: key, for: [] }\nother: { keyFile: key, for: [] }\n").unwrap();
+    let secrets =
+        "hook: { keyFile: damaged, for: [] }\nother: { keyFile: key, for: [] }\nbad: { keyFile: damaged, for: [] }\n";
+    fs::write(&file, secrets).unwrap();
     let host = Host::builder().without_cache().instances(4).secrets_file(&file).build().unwrap();
     set(&host, "local", "hook", "from the store");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let value = |tenant: &str, name: &str| {
-        let value = runtime.block_on(host.of(Tenant::from(tenant)).secret(name)).unwrap();
-        value.map(|value| value.to_string())
+    let signs = |tenant: &str, name: &str| {
+        let key = runtime.block_on(host.of(Tenant::from(tenant)).signing_key(name));
+        key.map(drop).map_err(|failure| failure.code)
     };
-    assert_eq!(value("local", "hook").unwrap(), "from the store");
-    assert_eq!(value("local", "other").unwrap(), "from_the_file");
-    assert_eq!((value("local", "nothing"), value("a", "hook"), value("a", "other")), (None, None, None));
+    assert!(signs("local", "hook").is_ok() && signs("local", "other").is_ok() && signs("local", "bad").is_err());
+    for (tenant, name) in [("local", "nothing"), ("a", "hook"), ("a", "other")] {
+        assert_eq!(signs(tenant, name).unwrap_err(), "denied", "{tenant} {name}");
+    }
 }
 
 /// What the program says about a secret that standard input has.

@@ -82,14 +82,6 @@ impl Secrets {
         }
     }
 
-    /// What a secret is, for the host itself: none if the tenant has none of this name.
-    pub async fn value(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, Failure> {
-        match self.kept(tenant, name).await? {
-            Some(value) => Ok(Some(value)),
-            None => Ok(self.operator.read(tenant, name).await?.map(|key| Zeroizing::new(key.text("")))),
-        }
-    }
-
     /// The grants that are for this destination. Those of secrets that are for others are refused.
     pub(crate) fn for_destination(
         &self,

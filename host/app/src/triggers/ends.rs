@@ -76,27 +76,21 @@ impl Triggers {
     }
 
     /// Starts what waits for runs that have ended since the last look.
-    pub(super) async fn look_for_ends(
-        &self,
-        tenant: &Tenant,
-        live: &[Live],
-        now: u64,
-    ) -> Result<Vec<RunId>, LookError> {
-        let Some(host) = self.owners.host(tenant) else { return Ok(Vec::new()) };
+    pub(super) async fn look_for_ends(&self, host: &Host, live: &[Live], now: u64) -> Result<Vec<RunId>, LookError> {
         let mut waiting = Vec::new();
         for live in live.iter().filter(|live| live.enabled && matches!(live.trigger.cause, Cause::Event { .. })) {
-            let (mark, version) = Records(&host).mark(&live.key(), &live.cause(), now)?;
+            let (mark, version) = Records(host).mark(&live.key(), &live.cause(), now)?;
             waiting.push(Waiting { live, mark, version, stuck: false });
         }
         let Some(from) = waiting.iter().map(|waiting| waiting.from(now)).min() else { return Ok(Vec::new()) };
         let (mut started, mut last, mut after) = (Vec::new(), None, None);
         while let Some(runs) = host.runs() {
-            let page = runs.ended(tenant, from, after.as_ref(), PAGE)?;
+            let page = runs.ended(host.tenant(), from, after.as_ref(), PAGE)?;
             let Some(row) = page.last() else { break };
             (after, last) = (Some(row.run_id.clone()), Some(row.updated));
             for end in page.into_iter().map(Ended::from) {
                 for waiting in waiting.iter_mut().filter(|waiting| !waiting.stuck && waiting.live.waits_for(&end)) {
-                    match self.start_after(&host, waiting.live, &waiting.mark, &end).await {
+                    match self.start_after(host, waiting.live, &waiting.mark, &end).await {
                         Some(Outcome::Started(run)) => started.push(run),
                         Some(Outcome::Later(_)) => waiting.stuck = true,
                         _ => {}
@@ -105,7 +99,7 @@ impl Triggers {
             }
         }
         for waiting in waiting {
-            waiting.come(&host, last, now)?;
+            waiting.come(host, last, now)?;
         }
         Ok(started)
     }

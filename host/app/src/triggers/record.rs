@@ -1,19 +1,16 @@
 //! What the registry has of triggers, by flow and id: whether one is on, what was bound to a flow beside its file, starts that
 //! somebody asked for, and how far each has come.
 
-use flowcell_contract::Json;
 use flowcell_runtime::ports::StoreError;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
-use crate::Host;
+use crate::{Host, documents::Documents};
 
 /// What people have said of a trigger.
 const SAID: &str = "trigger";
 /// How far a trigger has come.
 const MARK: &str = "trigger-mark";
-/// Records that are read at a time.
-const PAGE: usize = 500;
 /// Times that one document is written again because somebody else has written it.
 const TRIES: usize = 16;
 
@@ -55,15 +52,7 @@ pub(super) fn key(flow: &str, id: &str) -> String {
 impl Records<'_> {
     /// What was said of each trigger, by its key.
     pub(super) fn said(&self) -> Result<Vec<(String, Said)>, StoreError> {
-        let (mut all, mut after) = (Vec::new(), String::new());
-        loop {
-            let page = self.0.registry().registered_after(self.0.tenant(), SAID, &after, PAGE)?;
-            let Some(last) = page.last() else { return Ok(all) };
-            after = last.key.clone();
-            for found in page {
-                all.push((found.key.clone(), read(&found.key, &found.value)?));
-            }
-        }
+        Ok(self.documents().all(SAID)?)
     }
 
     /// Changes what is said of one, also while others do. Nothing is written if the change has none.
@@ -120,13 +109,15 @@ impl Records<'_> {
     }
 
     fn get<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<(T, u64)>, StoreError> {
-        let found = self.0.registry().registered(self.0.tenant(), kind, key)?;
-        found.map(|found| Ok((read(key, &found.value)?, found.version))).transpose()
+        Ok(self.documents().get(kind, key)?)
     }
 
     fn put<T: Serialize>(&self, kind: &str, key: &str, value: Option<&T>, seen: u64) -> Result<bool, StoreError> {
-        let json = value.map(|value| written(key, value)).transpose()?;
-        self.0.registry().register(self.0.tenant(), kind, key, json.as_ref(), seen)
+        Ok(self.documents().put(kind, key, value, seen)?)
+    }
+
+    fn documents(&self) -> Documents<'_> {
+        Documents { registry: self.0.registry(), tenant: self.0.tenant() }
     }
 }
 
@@ -134,17 +125,4 @@ impl Records<'_> {
 pub(super) fn digest(cause: &impl Serialize) -> String {
     let text = serde_json::to_vec(cause).unwrap_or_default();
     hex::encode(&Sha256::digest(text)[..16])
-}
-
-fn damaged(key: &str, why: &serde_json::Error) -> StoreError {
-    StoreError(format!("what is registered of the trigger `{key}` is damaged: {why}").into())
-}
-
-fn read<T: DeserializeOwned>(key: &str, value: &Json) -> Result<T, StoreError> {
-    serde_json::from_str(&value.to_text()).map_err(|error| damaged(key, &error))
-}
-
-fn written<T: Serialize>(key: &str, value: &T) -> Result<Json, StoreError> {
-    let text = serde_json::to_string(value).map_err(|error| damaged(key, &error))?;
-    Json::parse(&text).map_err(|error| damaged(key, &error))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flowcell_contract::{Json, RunId, Tenant};
+use flowcell_contract::{Json, RunId};
 use flowcell_flow::triggers::Cause;
 
 use super::{
@@ -15,11 +15,10 @@ use crate::{Host, schedule};
 
 impl Triggers {
     /// Starts what is due at a time.
-    pub(super) async fn start_due(&self, tenant: &Tenant, live: &[Live], now: u64) -> Result<Vec<RunId>, LookError> {
-        let Some(host) = self.owners.host(tenant) else { return Ok(Vec::new()) };
+    pub(super) async fn start_due(&self, host: &Host, live: &[Live], now: u64) -> Result<Vec<RunId>, LookError> {
         let mut started = Vec::new();
         for trigger in live.iter().filter(|live| live.enabled) {
-            started.extend(self.start_times(&host, trigger, now).await?);
+            started.extend(self.start_times(host, trigger, now).await?);
         }
         Ok(started)
     }
@@ -54,12 +53,11 @@ impl Triggers {
     }
 
     /// Starts what somebody asked for.
-    pub(super) async fn start_asked(&self, tenant: &Tenant, live: &[Live]) -> Result<Vec<RunId>, LookError> {
-        let Some(host) = self.owners.host(tenant) else { return Ok(Vec::new()) };
+    pub(super) async fn start_asked(&self, host: &Host, live: &[Live]) -> Result<Vec<RunId>, LookError> {
         let mut started = Vec::new();
         for live in live {
             for asked in &live.asked {
-                started.extend(self.start_by_hand(&host, live, *asked).await?);
+                started.extend(self.start_by_hand(host, live, *asked).await?);
             }
         }
         Ok(started)
