@@ -8,6 +8,7 @@ pub mod log;
 pub mod metrics;
 pub mod model;
 pub mod queue;
+pub mod services;
 pub mod state;
 pub mod tools;
 

@@ -53,7 +53,7 @@ pub mod testing;
 pub mod wit;
 
 pub use self::{
-    calls::{agent, cache, files, http, log, metrics, model, queue, state, tools},
+    calls::{agent, cache, files, http, log, metrics, model, queue, services, state, tools},
     failure::{Failure, Result},
     node::{Node, OfInput, OfInputAndConfig, OfTask, OfTaskAndInput},
     pause::{FanOut, FlowCall, Pause, Question, Wake},
