@@ -90,6 +90,7 @@ pub enum Arrival {
 /// | `model` | `generate`, `start-generate` | a request, as `model.wit` has it | a reply, as there |
 /// | `tools` | `find` | `{ patterns }` | `[{ name, tool, title?, description?, inputSchema }]` |
 /// | `tools` | `call`, `start-call` | `{ tool, input, toolUseId?, agentRunId? }` | `{ output }` |
+/// | `services` | `start-call` | `{ service, args: [value] }` | what the service gives |
 /// | `agent` | `open` | `{ about }` | the id of the agent run |
 /// | `agent` | `tell` | `{ agentRunId, kind, data }` | `null` |
 /// | `agent` | `close` | `{ agentRunId, result }` or `{ agentRunId, error }` | `null` |

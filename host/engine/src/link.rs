@@ -14,7 +14,7 @@ use wasmtime_wasi_http::{
 };
 
 use crate::{
-    bindings::{agent, cache, calls, context, files, http, log, metrics, model, queue, state, tools, types},
+    bindings::{agent, cache, calls, context, files, http, log, metrics, model, queue, services, state, tools, types},
     sandbox::{
         Sandbox,
         denial::{Denied, Live, Refusal},
@@ -23,8 +23,8 @@ use crate::{
 };
 
 /// The capabilities that this host has, in the order of their bits.
-pub(crate) const CAPABILITIES: [&str; 9] =
-    ["log", "metrics", "state", "cache", "http", "model", "tools", "agent", "files"];
+pub(crate) const CAPABILITIES: [&str; 10] =
+    ["log", "metrics", "state", "cache", "http", "model", "tools", "agent", "files", "services"];
 
 /// A set of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,5 +107,6 @@ fn link(engine: &wasmtime::Engine, set: Capabilities) -> wasmtime::Result<Linker
     link_capability!(&mut linker, set, tools)?;
     link_capability!(&mut linker, set, agent)?;
     link_capability!(&mut linker, set, files)?;
+    link_capability!(&mut linker, set, services)?;
     Ok(linker)
 }

@@ -21,6 +21,7 @@ mod files;
 mod meter;
 mod outside;
 pub(crate) mod ported;
+mod services;
 pub(crate) mod stdio;
 
 use deterministic::Clock;
@@ -36,6 +37,8 @@ pub(crate) struct Sandbox {
     calls: Arc<dyn Calls>,
     /// Requests over HTTP that were started and have not ended.
     sent: HashSet<u32>,
+    /// Calls of services that were started and have not ended, and what the guest knows them by.
+    served: HashMap<u32, String>,
     /// Answers that `next-event` has announced and nobody has taken.
     replies: HashMap<u32, Value>,
     clock: Clock,
@@ -62,6 +65,7 @@ impl Sandbox {
             stdio,
             calls,
             sent: HashSet::new(),
+            served: HashMap::new(),
             replies: HashMap::new(),
             clock,
             task: OnceLock::new(),

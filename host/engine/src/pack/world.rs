@@ -12,7 +12,7 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     (
         "flowcell:host",
         "0.1.",
-        &["calls", "log", "metrics", "state", "cache", "http", "model", "tools", "agent", "files", "queue"],
+        &["calls", "log", "metrics", "state", "cache", "http", "model", "tools", "agent", "files", "services", "queue"],
     ),
     ("wasi:io", "0.2.", &["error", "poll", "streams"]),
     ("wasi:clocks", "0.2.", &["wall-clock", "monotonic-clock"]),

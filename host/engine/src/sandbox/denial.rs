@@ -5,7 +5,9 @@ use wasmtime::component::HasData;
 
 use super::Sandbox;
 use crate::{
-    bindings::{agent, cache, files, http, log, metrics, model, state, tools, types::Failure as GuestFailure},
+    bindings::{
+        agent, cache, files, http, log, metrics, model, services, state, tools, types::Failure as GuestFailure,
+    },
     failure::{self, Stop},
 };
 
@@ -132,6 +134,12 @@ impl tools::Host for Refusal<'_> {
 
     async fn start_call(&mut self, _: String) -> wasmtime::Result<Result<u32, GuestFailure>> {
         self.answer("tools")
+    }
+}
+
+impl services::Host for Refusal<'_> {
+    async fn start_call(&mut self, _: String) -> wasmtime::Result<Result<u32, GuestFailure>> {
+        self.answer("services")
     }
 }
 

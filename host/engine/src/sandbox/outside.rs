@@ -2,7 +2,7 @@
 
 use flowcell_contract::{Arrival, BlobRef, Call, Failure, Json, Value, code};
 
-use super::{Sandbox, capability::Answer};
+use super::{Sandbox, capability::Answer, services};
 use crate::{
     bindings::{
         http::{self, Content, Request, Response},
@@ -70,8 +70,11 @@ impl queue::Host for Sandbox {
         self.tick();
         Ok(arrival.map(|arrival| match arrival {
             Arrival::Ended { id, outcome } => {
-                let outcome = outcome.map(|reply| self.announce(id, reply));
-                Event::CallResult(CallResult { id, outcome: outcome.map_err(failure::to_guest) })
+                let outcome = match self.served.remove(&id) {
+                    Some(call_id) => Ok(services::answer(call_id, outcome)),
+                    None => outcome.map(|reply| self.announce(id, reply)).map_err(failure::to_guest),
+                };
+                Event::CallResult(CallResult { id, outcome })
             }
             Arrival::Message { agent_run, id, value } => Event::Message(Message {
                 id: id.to_string(),

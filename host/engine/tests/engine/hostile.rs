@@ -57,6 +57,8 @@ async fn each_ends_with_its_code_and_the_neighbour_goes_on() {
         ("tools-unasked", code::DENIED, "- { name: tools, reason: "),
         ("tools-called", code::DENIED, "`hostile.tools-called` used `tools`"),
         ("tools-started", code::DENIED, "`hostile.tools-started` used `tools`"),
+        ("services-unasked", code::DENIED, "- { name: services, reason: "),
+        ("services-odd", code::INVALID_INPUT, "`kind` must be `flow-service-call`"),
         ("agent-unasked", code::DENIED, "- { name: agent, reason: "),
         ("agent-told", code::DENIED, "`hostile.agent-told` used `agent`"),
         ("agent-closed", code::DENIED, "`hostile.agent-closed` used `agent`"),
@@ -75,7 +77,7 @@ async fn each_ends_with_its_code_and_the_neighbour_goes_on() {
         let hostile = run(&engine, attempt(&pack, &format!("hostile.{name}"), r#"{"n":1}"#));
         let ((result, calls), ()) = tokio::join!(hostile, echo(&engine, &pack));
         if code == code::DENIED {
-            let asked = ["log", "metrics", "state", "cache", "http", "model", "tools", "agent"];
+            let asked = ["log", "metrics", "state", "cache", "http", "model", "tools", "services", "agent"];
             assert!(asked.iter().all(|interface| calls.count(interface) == 0), "{name}: a call came through");
         }
         let failure = result.expect_err(name);

@@ -1,6 +1,6 @@
-//! Node types that call a server, for tests of what is recorded of calls.
+//! Node types that call a server, or services, for tests of what is recorded of calls.
 
-use flowcell_sdk::{http, prelude::*, queue};
+use flowcell_sdk::{http, prelude::*, queue, services};
 
 #[derive(Deserialize)]
 struct Errand {
@@ -41,9 +41,35 @@ fn scatter(errand: Errand) -> Result<Value> {
     Ok(json!({ "answers": answers }))
 }
 
+#[derive(Deserialize)]
+struct Questions {
+    calls: Vec<Question>,
+}
+
+#[derive(Deserialize)]
+struct Question {
+    service: String,
+    #[serde(default)]
+    args: Vec<Value>,
+}
+
+fn ask(questions: Questions) -> Result<Value> {
+    let mut answers = vec![Value::Null; questions.calls.len()];
+    for (index, Question { service, args }) in questions.calls.into_iter().enumerate() {
+        services::start_call(&services::Call { id: index.to_string(), service, args })?;
+    }
+    while let Some(queue::Event::Ended(_, outcome)) = queue::next_event(None)? {
+        let answer = outcome?;
+        let place = services::Answer::read(answer.clone())?.call_id.parse::<usize>()?;
+        answers[place] = answer;
+    }
+    Ok(json!({ "answers": answers }))
+}
+
 flowcell_sdk::pack! {
     manifest: "node.yaml",
     "courier.send" => send,
     "courier.scatter" => scatter,
     "courier.pay" => send,
+    "courier.ask" => ask,
 }

@@ -7,7 +7,7 @@ mod world;
 wit_bindgen::generate!({ path: "../../../wit", world: "flowcell:pack/everything", generate_all });
 
 use flowcell::{
-    host::{agent, cache, http, log, metrics, model, queue, state, tools},
+    host::{agent, cache, http, log, metrics, model, queue, services, state, tools},
     node::{
         context::{self, Part},
         types::{Choice, Failure, FanOut, FlowCall, Output, Pause, Question, Source, Step, Wake},
@@ -95,6 +95,7 @@ impl exports::flowcell::node::node::Guest for Hostile {
             "tools-unasked" => told(tools::find(&["*".into()])),
             "tools-called" => told(tools::call("{}")),
             "tools-started" => told(tools::start_call("{}")),
+            "services-unasked" | "services-odd" => told(services::start_call("{}")),
             "agent-unasked" => told(agent::open("{}")),
             "agent-told" => told(agent::tell("a", "state", "{}")),
             "agent-closed" => told(agent::close("a", Ok("{}"))),
