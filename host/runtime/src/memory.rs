@@ -159,10 +159,18 @@ pub(crate) fn number(
 
 type BlobKey = (Tenant, Arc<str>);
 
-/// Blobs in memory.
+/// Blobs in memory, perhaps over others that are only read.
 #[derive(Default)]
 pub struct MemoryBlobs {
     blobs: Mutex<HashMap<BlobKey, Arc<[u8]>>>,
+    under: Option<Arc<dyn Blobs>>,
+}
+
+impl MemoryBlobs {
+    /// What is put is gone with the process; what there is already is found there.
+    pub fn over(under: Arc<dyn Blobs>) -> MemoryBlobs {
+        MemoryBlobs { under: Some(under), ..MemoryBlobs::default() }
+    }
 }
 
 impl Blobs for MemoryBlobs {
@@ -173,7 +181,11 @@ impl Blobs for MemoryBlobs {
     }
 
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
-        Ok(lock(&self.blobs).get(&(tenant.clone(), blob.file_id.clone())).cloned())
+        let own = lock(&self.blobs).get(&(tenant.clone(), blob.file_id.clone())).cloned();
+        match (own, &self.under) {
+            (None, Some(under)) => under.get(tenant, blob),
+            (own, _) => Ok(own),
+        }
     }
 }
 

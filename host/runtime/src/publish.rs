@@ -2,7 +2,10 @@
 
 mod agents;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use flowcell_contract::{Choice, Json, RunId, ScopePath, Tenant, Wake};
 use flowcell_flow::graph::Graph;
@@ -13,12 +16,15 @@ use agents::Said;
 use crate::{
     call_log::Reply,
     event::Event,
-    fact::{CancelReason, Fact, Note, PassOutcome, RunEnd, ScopeId, TaskKey},
+    fact::{CallRecord, CancelReason, Fact, Note, PassOutcome, RunEnd, ScopeId, TaskKey},
     ports::Unit,
 };
 
 /// The phase that every run has.
 pub const DEFAULT_PHASE: &str = "Run Flow";
+
+/// The capability whose calls have events of their own names.
+const SERVICES: &str = "services";
 
 /// Turns the facts of one run into events, in order.
 pub struct Projector {
@@ -31,6 +37,8 @@ pub struct Projector {
     tasks: HashMap<TaskKey, (u32, u64)>,
     /// Calls of agent runs that are under way.
     said: HashMap<(TaskKey, u32), Said>,
+    /// Calls of services that are under way. They have events of their own names.
+    served: HashSet<(TaskKey, u32)>,
 }
 
 type Members = Vec<(&'static str, Json)>;
@@ -39,7 +47,8 @@ impl Projector {
     /// A projector that has seen nothing yet.
     pub fn new(tenant: Tenant, run_id: RunId, graph: Arc<Graph>) -> Projector {
         let scopes = HashMap::from([(ScopeId::ROOT, ScopePath::root())]);
-        Projector { tenant, run_id, graph, started: 0, scopes, tasks: HashMap::new(), said: HashMap::new() }
+        let (tasks, said, served) = (HashMap::new(), HashMap::new(), HashSet::new());
+        Projector { tenant, run_id, graph, started: 0, scopes, tasks, said, served }
     }
 
     /// Turns a unit into events.
@@ -56,8 +65,14 @@ impl Projector {
                 Fact::PassStarted { scope, owner, index, .. } => self.pass_started(*scope, *owner, *index),
                 Fact::PassEnded { scope, .. } => _ = self.scopes.remove(scope),
                 Fact::AttemptStarted { task } => self.attempt_started(*task, unit.ts),
-                Fact::CallStarted { task, call } => self.agent_calls(*task, call),
-                Fact::CallEnded { task, ordinal, reply, .. } => self.agent_hears(*task, *ordinal, reply),
+                Fact::CallStarted { task, call } => {
+                    self.agent_calls(*task, call);
+                    self.service_called(*task, call);
+                }
+                Fact::CallEnded { task, ordinal, reply, .. } => {
+                    self.agent_hears(*task, *ordinal, reply);
+                    self.served.remove(&(*task, *ordinal));
+                }
                 Fact::TaskBlocked { task, reason } => self.agent_blocked(*task, reason),
                 Fact::TaskResolved { task, resolution } => self.agent_resolved(*task, resolution),
                 Fact::Agent { task, told, .. } => _ = self.agent_event(*task, told),
@@ -182,7 +197,7 @@ impl Projector {
                     ]);
                     members.push(("question", question));
                 }
-                ("call:start", members)
+                (if self.service_called(*task, call) { "service:call" } else { "call:start" }, members)
             }
             Fact::CallRepeated { task, ordinal, .. } => {
                 ("call:repeated", self.with(*task, [("call", Json::from(*ordinal))]))
@@ -226,17 +241,27 @@ impl Projector {
         }
     }
 
+    /// Whether a call is one of a service, which is remembered until its end.
+    fn service_called(&mut self, task: TaskKey, call: &CallRecord) -> bool {
+        let served = &*call.interface == SERVICES;
+        if served {
+            self.served.insert((task, call.ordinal));
+        }
+        served
+    }
+
     /// The reply itself stays in the journal: it may be large, and it is the node's.
-    fn call_ended(&self, task: TaskKey, attempt: u32, call: u32, reply: &Reply) -> (&'static str, Members) {
+    fn call_ended(&mut self, task: TaskKey, attempt: u32, call: u32, reply: &Reply) -> (&'static str, Members) {
         let mut members = self.with(task, [("call", Json::from(call))]);
         // A late end is one of the attempt that began the call.
         members.retain(|(name, _)| *name != "attempt");
         members.push(("attempt", Json::from(attempt)));
+        let served = self.served.remove(&(task, call));
         match reply {
-            Ok(_) => ("call:result", members),
+            Ok(_) => (if served { "service:result" } else { "call:result" }, members),
             Err(failure) => {
                 members.push(("error", failure.to_json()));
-                ("call:error", members)
+                (if served { "service:error" } else { "call:error" }, members)
             }
         }
     }

@@ -176,6 +176,14 @@ impl SqliteStore {
         answer.recv().map_err(|_| StoreError("the store is not written any more".into()))
     }
 
+    /// Waits until everything that was handed over before is durable.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        let (told, answer) = mpsc::channel();
+        self.queue.push(Item::Settle(told));
+        self.queue.force();
+        answer.recv().map_err(|_| StoreError("the store is not written any more".into()))
+    }
+
     /// How many commits there were. Everything that one commit makes durable has waited for the disk together.
     pub fn commits(&self) -> u64 {
         self.queue.commits()

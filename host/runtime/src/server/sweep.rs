@@ -38,6 +38,7 @@ pub(super) async fn sweep(shared: &Shared, link: &mut Link, tenant: &Tenant) -> 
     look_at_runs(link, tenant, &mut unnamed, &mut named).await?;
     look_at_state(link, tenant, &mut unnamed, &mut named).await?;
     look_at_steps(link, tenant, &mut unnamed, &mut named).await?;
+    look_at_files(link, tenant, &mut unnamed, &mut named).await?;
     while let Some(hash) = named.pop() {
         let sql = "SELECT bytes FROM flowcell_blobs WHERE tenant = ? AND hash = ?";
         if let Some(row) = link.row(sql, args![tenant.as_str(), hash]).await? {
@@ -97,6 +98,26 @@ async fn look_at_steps(
         for row in &page {
             look_at(row.maybe_text(1)?.unwrap_or_default().as_bytes(), unnamed, named);
             look_at(row.maybe_text(2)?.unwrap_or_default().as_bytes(), unnamed, named);
+        }
+    }
+}
+
+/// Files that somebody has put.
+async fn look_at_files(
+    link: &mut Link,
+    tenant: &Tenant,
+    unnamed: &mut HashMap<String, u64>,
+    named: &mut Vec<String>,
+) -> Result<(), Trouble> {
+    let mut after = String::new();
+    loop {
+        let sql = "SELECT name, value FROM flowcell_registry WHERE tenant = ? AND kind = 'file' AND name > ?
+            ORDER BY name LIMIT ?";
+        let page = link.rows(sql, args![tenant.as_str(), after.as_str(), PAGE]).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.text(0)?;
+        for row in &page {
+            look_at(row.text(1)?.as_bytes(), unnamed, named);
         }
     }
 }

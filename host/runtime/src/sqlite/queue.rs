@@ -37,6 +37,8 @@ pub(super) enum Item {
         tenant: Tenant,
         told: Sender<Swept>,
     },
+    /// It is told when everything before it is durable.
+    Settle(Sender<()>),
 }
 
 /// Filled by everybody, emptied by the writer.

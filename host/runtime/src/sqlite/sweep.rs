@@ -1,6 +1,6 @@
 //! Blobs that nothing names any more.
 //!
-//! Everything that is kept is looked through for hashes: rows of runs and state, and blobs that are named themselves. So a
+//! Everything that is kept is looked through for hashes: rows of runs, state and files, and blobs that are named themselves. So a
 //! blob stays whoever names it, and in whatever way: as a large value of a row, as what a run has pinned, as a file in a
 //! value. There is no count of references that a crash could leave wrong, and what a crash leaves behind goes with the next
 //! sweep. It is done by the writer between two commits, so that nothing is written meanwhile.
@@ -18,11 +18,13 @@ pub(super) use crate::rows::Swept;
 use crate::{limits::SPARED_MS, rows::hashes};
 
 /// Texts of a tenant that may name blobs.
-const TEXTS: [&str; 4] = [
+const TEXTS: [&str; 5] = [
     "SELECT record FROM runs WHERE tenant = ?",
     "SELECT body, cuts FROM units JOIN runs ON runs.id = units.run WHERE runs.tenant = ?",
     "SELECT value, cuts FROM state WHERE tenant = ?",
     "SELECT args, output FROM flow_states WHERE tenant = ?",
+    // Files that somebody has put.
+    "SELECT value FROM registry WHERE tenant = ? AND kind = 'file'",
 ];
 
 /// Removes the blobs of a tenant that nothing names, but not those that are spared.

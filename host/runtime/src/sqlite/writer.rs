@@ -105,6 +105,7 @@ impl Writer {
                 Item::Forget { tenant, run } => forget(&transaction, tenant, run)?,
                 Item::Entry(entry) => write(&transaction, &mut self.rows, &mut open, entry)?,
                 Item::Blob { tenant, hash, bytes, mime } => keep(&transaction, tenant, hash, mime, bytes)?,
+                Item::Settle(_) => {}
             }
         }
         write_units(&transaction, &mut self.rows, &mut open)?;
@@ -128,7 +129,7 @@ impl Writer {
                         }
                     }
                 }
-                Item::Entry(_) | Item::Forget { .. } | Item::Sweep { .. } => {}
+                Item::Entry(_) | Item::Forget { .. } | Item::Sweep { .. } | Item::Settle(_) => {}
             }
         }
         drop(visible);
@@ -138,6 +139,7 @@ impl Writer {
                 Item::Entry(entry) => entry.durable.advance(entry.unit.next_seq()),
                 // Whoever asked may have gone.
                 Item::Sweep { told, .. } => _ = swept.next().map(|swept| told.send(swept)),
+                Item::Settle(told) => _ = told.send(()),
                 Item::Blob { .. } | Item::Forget { .. } => {}
             }
         }
