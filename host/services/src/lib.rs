@@ -4,6 +4,7 @@
 //! * [`client`] speaks HTTP/1.1 over guarded connections.
 //! * [`pattern`] is how grants name many things at once.
 //! * [`http`], [`files`] and [`model`] are the capabilities that nodes call.
+//! * [`images`] are made by an endpoint of the operator's.
 //! * [`secrets`] are what the host adds to requests, and no node sees.
 //! * [`mcp`] is what the operator's servers of tools offer.
 //! * [`webhook`] posts what happens to the operator's URLs.
@@ -29,8 +30,10 @@
 pub mod client;
 pub mod code;
 pub mod egress;
+mod endpoint;
 pub mod files;
 pub mod http;
+pub mod images;
 pub mod lines;
 pub mod mcp;
 pub mod model;

@@ -61,7 +61,7 @@ mod script;
 mod shape;
 mod simulated;
 mod telling;
-mod trouble;
+pub(crate) mod trouble;
 mod turn;
 
 use std::{collections::HashMap, sync::Arc};

@@ -8,11 +8,11 @@ use std::{collections::HashMap, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{Failure, Json, Object};
-use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
     price::{Spent, Usage},
-    profile::{Auth, Dialect, Profile},
+    profile::{Dialect, Profile},
     reply::{Blocks, Outcome},
     request::{Image, Request, Source},
     shape::wrong,
@@ -21,7 +21,6 @@ use super::{
 };
 use crate::{code, secret::Key, sse::Event};
 
-const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const DEFAULT_ANTHROPIC_VERSION: &str = "2023-06-01";
 
@@ -155,23 +154,13 @@ pub(super) fn address(profile: &Profile) -> String {
 /// Adds the headers that show a key, and the version of the interface.
 pub(super) fn add_headers(profile: &Profile, key: Option<&Key>, headers: &mut HeaderMap) -> Result<(), Failure> {
     if let Some(key) = key {
-        let (name, value) = match &profile.auth {
-            Auth::Bearer => (AUTHORIZATION, in_header(key, "Bearer ")?),
-            Auth::XApiKey => (X_API_KEY, in_header(key, "")?),
-            Auth::Header(name) => (HeaderName::from_bytes(name.as_bytes()).map_err(unsendable)?, in_header(key, "")?),
-            Auth::None => return Ok(()),
-        };
-        headers.insert(name, value);
+        profile.auth.show(key, headers).map_err(|why| Failure::new(code::MODEL_AUTH, why))?;
     }
     if profile.dialect == Dialect::Messages {
         let version = profile.api_version.as_deref().unwrap_or(DEFAULT_ANTHROPIC_VERSION);
         headers.insert(ANTHROPIC_VERSION, HeaderValue::from_str(version).map_err(unsendable)?);
     }
     Ok(())
-}
-
-fn in_header(key: &Key, prefix: &str) -> Result<HeaderValue, Failure> {
-    key.header(prefix).ok_or_else(|| Failure::new(code::MODEL_AUTH, "the key cannot stand in a header"))
 }
 
 fn unsendable<E>(_: E) -> Failure {

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use serde::Deserialize;
 
 use super::{price::Price, script::Entry};
+pub use crate::endpoint::Auth;
 use crate::pattern;
 
 /// Milliseconds that a turn may take, with all its attempts.
@@ -28,21 +29,6 @@ pub enum Dialect {
     Responses,
     /// No network: replies of a script, or deterministic ones.
     Simulated,
-}
-
-/// How a key is shown to a provider.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Auth {
-    /// `authorization: Bearer KEY`.
-    #[default]
-    Bearer,
-    /// `x-api-key: KEY`.
-    XApiKey,
-    /// In this header, alone.
-    Header(String),
-    /// Not at all: no key is read.
-    None,
 }
 
 /// A provider of models. Members that a profile of the same name as a built-in one leaves out are those of the built-in one.

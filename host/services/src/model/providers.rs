@@ -7,13 +7,14 @@ use hyper::header::{HeaderName, HeaderValue};
 use indexmap::IndexMap;
 
 use super::{
-    profile::{Auth, Dialect, Profile},
+    profile::{Dialect, Profile},
     script::Entry,
     shape::{Shape, instead, wrong},
     simulated::Script,
 };
 use crate::{
     egress::{AddressRange, OriginGrants},
+    endpoint::{Endpoint, Parts},
     secret::KeySource,
 };
 
@@ -25,19 +26,6 @@ const BUILT_IN: &str = include_str!("providers/built-in.yaml");
 
 /// Retries that a profile may ask for, at most.
 const MAX_RETRIES: u32 = 10;
-/// Headers that say how a request is sent, or who sends it.
-const OWN_HEADERS: [&str; 9] = [
-    "accept-encoding",
-    "authorization",
-    "connection",
-    "content-length",
-    "content-type",
-    "host",
-    "transfer-encoding",
-    "upgrade",
-    "x-api-key",
-];
-
 /// Milliseconds that a profile may allow for a turn, at most: an hour.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
@@ -155,15 +143,8 @@ impl Provider {
         if profile.dialect == Dialect::Simulated {
             return Ok(Provider::simulated(name.clone(), profile, script));
         }
-        Ok(Provider {
-            name: name.clone(),
-            key: key(&profile, folder).map_err(refuse)?,
-            origin: origin(&profile).map_err(refuse)?,
-            private: private(&profile).map_err(refuse)?,
-            headers: headers(&profile).map_err(refuse)?,
-            script,
-            profile,
-        })
+        let Endpoint { key, origin, private, headers } = endpoint(&profile, folder).map_err(refuse)?;
+        Ok(Provider { name: name.clone(), profile, key, origin, private, headers, script })
     }
 
     fn simulated(name: Arc<str>, profile: Profile, script: Script) -> Provider {
@@ -197,38 +178,10 @@ fn check_numbers(profile: &Profile) -> Result<(), String> {
     }
 }
 
-fn key(profile: &Profile, folder: &Path) -> Result<Option<KeySource>, String> {
-    match (&profile.auth, &profile.key_env, &profile.key_file) {
-        (Auth::None, ..) => Ok(None),
-        (_, Some(name), None) => Ok(Some(KeySource::Environment(name.clone()))),
-        (_, None, Some(file)) => Ok(Some(KeySource::File(folder.join(file)))),
-        (_, None, None) => Err("it names no key: add `keyEnv` or `keyFile`, or `auth: none`".into()),
-        (_, Some(_), Some(_)) => Err("it has both `keyEnv` and `keyFile`".into()),
-    }
-}
-
-fn origin(profile: &Profile) -> Result<OriginGrants, String> {
-    let base = profile.base_url.as_deref().ok_or("it has no `baseUrl`")?;
-    let grant = base.parse().map_err(|why| format!("baseUrl: {why}"))?;
-    Ok(OriginGrants::from_iter([grant]))
-}
-
-fn private(profile: &Profile) -> Result<Vec<AddressRange>, String> {
-    profile.allow_private.iter().map(|range| range.parse().map_err(|why| format!("allowPrivate: {why}"))).collect()
-}
-
-fn headers(profile: &Profile) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
-    let header = |(name, value): (&String, &String)| {
-        if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
-            return Err(format!("headers: `{name}` is set by the host"));
-        }
-        let parsed = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());
-        parsed.ok_or_else(|| format!("headers: `{name}` cannot be sent"))
-    };
-    if let Auth::Header(name) = &profile.auth {
-        HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("auth: `{name}` is not the name of a header"))?;
-    }
-    profile.headers.iter().map(header).collect()
+fn endpoint(profile: &Profile, folder: &Path) -> Result<Endpoint, String> {
+    let Profile { base_url, auth, key_env, key_file, headers, allow_private, .. } = profile;
+    let (base_url, key_env) = (base_url.as_deref(), key_env.as_deref());
+    Parts { base_url, auth, key_env, key_file: key_file.as_ref(), headers, allow_private }.read(folder)
 }
 
 fn script(profile: &Profile, folder: &Path) -> Result<Script, String> {

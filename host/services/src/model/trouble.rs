@@ -21,15 +21,15 @@ const JITTER: f64 = 0.25;
 
 /// A failed attempt.
 #[derive(Debug)]
-pub(super) struct Trouble {
-    pub(super) failure: Failure,
+pub(crate) struct Trouble {
+    pub(crate) failure: Failure,
     /// How long the provider wants to be left alone.
-    pub(super) wait: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
 }
 
 /// What a provider says about an error, in any of their forms.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     kind: String,
     code: String,
     message: String,
@@ -38,13 +38,13 @@ pub(super) struct Report {
 
 impl Trouble {
     /// A failure of this class. Classes say by themselves whether another attempt may succeed.
-    pub(super) fn new(class: &str, message: impl Into<String>) -> Trouble {
+    pub(crate) fn new(class: &str, message: impl Into<String>) -> Trouble {
         let failure = Failure { retryable: passes(class), ..Failure::new(class, message) };
         Trouble { failure, wait: None }
     }
 
     /// What came is not what the dialect says.
-    pub(super) fn nonsense(message: impl Into<String>) -> Trouble {
+    pub(crate) fn nonsense(message: impl Into<String>) -> Trouble {
         Trouble::new(code::MODEL_BAD_RESPONSE, message)
     }
 }
@@ -69,7 +69,7 @@ fn passes(class: &str) -> bool {
 }
 
 /// Whether an exchange that failed may be repeated, and what its failure is called here.
-pub(super) fn of_exchange(failure: Failure, in_body: bool) -> Trouble {
+pub(crate) fn of_exchange(failure: Failure, in_body: bool) -> Trouble {
     let class = match (failure.code.as_str(), failure.retryable) {
         (code::CONNECT | code::TLS, _) => code::MODEL_CONNECT,
         (code::TIMEOUT, _) => code::MODEL_TIMEOUT,
@@ -83,7 +83,7 @@ pub(super) fn of_exchange(failure: Failure, in_body: bool) -> Trouble {
 
 impl Report {
     /// Reads `{ "error": … }`, the error itself, or a text.
-    pub(super) fn read(json: &Json) -> Report {
+    pub(crate) fn read(json: &Json) -> Report {
         let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
         if let Some(message) = error.as_str() {
             return Report { message: message.to_owned(), ..Report::default() };
@@ -114,7 +114,7 @@ impl Report {
     }
 
     /// The trouble that it tells of. `hide` takes out what nobody may read.
-    pub(super) fn trouble(&self, status: Option<StatusCode>, hide: impl Fn(&str) -> String) -> Trouble {
+    pub(crate) fn trouble(&self, status: Option<StatusCode>, hide: impl Fn(&str) -> String) -> Trouble {
         let (class, retryable) = self.class(status.map(|status| status.as_u16()));
         let said = match class {
             // Servers repeat parts of keys that they do not know.
@@ -190,7 +190,7 @@ fn sentence(class: &str) -> &'static str {
 }
 
 /// A text of somebody else's, on one line and not too long.
-pub(super) fn readable(text: &str) -> String {
+pub(crate) fn readable(text: &str) -> String {
     let clean = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     let mut short: String = clean.clone().take(MAX_MESSAGE).collect();
     if clean.count() > MAX_MESSAGE {
@@ -200,7 +200,7 @@ pub(super) fn readable(text: &str) -> String {
 }
 
 /// What `x-should-retry` says.
-pub(super) fn should_retry(headers: &HeaderMap) -> Option<bool> {
+pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     match headers.get("x-should-retry")?.as_bytes() {
         b"true" => Some(true),
         b"false" => Some(false),
@@ -209,7 +209,7 @@ pub(super) fn should_retry(headers: &HeaderMap) -> Option<bool> {
 }
 
 /// How long a provider wants to be left alone: `retry-after-ms`, or `retry-after` in seconds or as a date.
-pub(super) fn asked_wait(headers: &HeaderMap, dialect: Dialect, now: SystemTime) -> Option<Duration> {
+pub(crate) fn asked_wait(headers: &HeaderMap, dialect: Dialect, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let seconds = |text: &str, unit: f64| {
         let number = text.parse::<f64>().ok().filter(|number| *number >= 0.0)?;
@@ -224,7 +224,7 @@ pub(super) fn asked_wait(headers: &HeaderMap, dialect: Dialect, now: SystemTime)
 }
 
 /// The wait before the attempt after `failed` ones, if nobody asked for another.
-pub(super) fn usual_wait(failed: u32, chance: f64) -> Duration {
+pub(crate) fn usual_wait(failed: u32, chance: f64) -> Duration {
     let doubled = FIRST_WAIT * 2_f64.powi(failed.saturating_sub(1).min(16) as i32);
     Duration::from_secs_f64(doubled.min(LONGEST_WAIT) * (1.0 - chance * JITTER))
 }

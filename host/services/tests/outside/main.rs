@@ -5,6 +5,7 @@ mod answers;
 mod connections;
 mod failures;
 mod guard;
+mod images;
 mod kit;
 mod requests;
 mod server;

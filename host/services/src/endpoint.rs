@@ -1,0 +1,117 @@
+//! Where a provider of the operator's is, and how the host shows it a key: what profiles of models and of images share.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+
+use crate::{
+    egress::{AddressRange, OriginGrants},
+    secret::{Key, KeySource},
+};
+
+/// Headers that say how a request is sent, or who sends it.
+const OWN_HEADERS: [&str; 9] = [
+    "accept-encoding",
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+    "upgrade",
+    "x-api-key",
+];
+
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// How a key is shown to a provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Auth {
+    /// `authorization: Bearer KEY`.
+    #[default]
+    Bearer,
+    /// `x-api-key: KEY`.
+    XApiKey,
+    /// In this header, alone.
+    Header(String),
+    /// Not at all: no key is read.
+    None,
+}
+
+/// What a profile says about the place of its provider.
+pub(crate) struct Parts<'a> {
+    pub(crate) base_url: Option<&'a str>,
+    pub(crate) auth: &'a Auth,
+    pub(crate) key_env: Option<&'a str>,
+    pub(crate) key_file: Option<&'a PathBuf>,
+    pub(crate) headers: &'a BTreeMap<String, String>,
+    pub(crate) allow_private: &'a [String],
+}
+
+/// The same, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) key: Option<KeySource>,
+    pub(crate) origin: OriginGrants,
+    pub(crate) private: Vec<AddressRange>,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Parts<'_> {
+    /// Checks what is said. Relative files are in this folder; a key is not read yet.
+    pub(crate) fn read(&self, folder: &Path) -> Result<Endpoint, String> {
+        let key = self.key(folder)?;
+        let base = self.base_url.ok_or("it has no `baseUrl`")?;
+        let origin = base.parse().map_err(|why| format!("baseUrl: {why}"))?;
+        let private = self.allow_private.iter().map(|range| range.parse());
+        let private = private.collect::<Result<_, _>>().map_err(|why: String| format!("allowPrivate: {why}"))?;
+        Ok(Endpoint { key, origin: OriginGrants::from_iter([origin]), private, headers: self.headers()? })
+    }
+
+    fn key(&self, folder: &Path) -> Result<Option<KeySource>, String> {
+        match (self.auth, self.key_env, self.key_file) {
+            (Auth::None, ..) => Ok(None),
+            (_, Some(name), None) => Ok(Some(KeySource::Environment(name.to_owned()))),
+            (_, None, Some(file)) => Ok(Some(KeySource::File(folder.join(file)))),
+            (_, None, None) => Err("it names no key: add `keyEnv` or `keyFile`, or `auth: none`".into()),
+            (_, Some(_), Some(_)) => Err("it has both `keyEnv` and `keyFile`".into()),
+        }
+    }
+
+    fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+        let header = |(name, value): (&String, &String)| {
+            if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+                return Err(format!("headers: `{name}` is set by the host"));
+            }
+            let parsed = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_str(value).ok());
+            parsed.ok_or_else(|| format!("headers: `{name}` cannot be sent"))
+        };
+        if let Auth::Header(name) = self.auth {
+            let bad = |_| format!("auth: `{name}` is not the name of a header");
+            HeaderName::from_bytes(name.as_bytes()).map_err(bad)?;
+        }
+        self.headers.iter().map(header).collect()
+    }
+}
+
+impl Auth {
+    /// Adds the header that shows a key. The error says why it cannot.
+    pub(crate) fn show(&self, key: &Key, headers: &mut HeaderMap) -> Result<(), &'static str> {
+        let (name, prefix) = match self {
+            Auth::Bearer => (AUTHORIZATION, "Bearer "),
+            Auth::XApiKey => (X_API_KEY, ""),
+            Auth::Header(name) => {
+                let name = HeaderName::from_bytes(name.as_bytes());
+                (name.map_err(|_| "the header for the key cannot be sent")?, "")
+            }
+            Auth::None => return Ok(()),
+        };
+        headers.insert(name, key.header(prefix).ok_or("the key cannot stand in a header")?);
+        Ok(())
+    }
+}

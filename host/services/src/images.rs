@@ -1,0 +1,117 @@
+//! Images, made by an endpoint that speaks OpenAI's interface for them: a prompt alone goes to
+//! `POST {baseUrl}/images/generations` as JSON, one with images to `POST {baseUrl}/images/edits` as a form.
+//!
+//! What comes back, as base64 or behind a URL, is kept as a file. A URL is fetched through the guard, without the key: over
+//! `https`, or from the endpoint itself.
+//!
+//! | what | limit |
+//! |---|---|
+//! | images that are given | 16 |
+//! | a prompt | 32,000 characters |
+//! | images that are made at a time (`n`) | 10 |
+//! | body of a request, images included | 32 MiB |
+//! | an answer | 64 MiB |
+//! | an image behind a URL | 32 MiB |
+//! | a call with all its attempts | 5 min ([`Profile::timeout_ms`]) |
+//! | attempts | 3 ([`Profile::max_retries`] and the first) |
+//! | wait between two of them | what the endpoint asks for, or else 0.5 s doubled up to 8 s, less up to a quarter by chance |
+//!
+//! Failures have the codes of the capability [`model`](crate::model): `invalid_input`, `model_auth`, `model_permission`,
+//! `model_invalid_request`, `model_not_found`, `model_too_large`, `model_rate_limited`, `model_quota`, `model_overloaded`,
+//! `model_timeout`, `model_connect`, `model_bad_response`; and `ambiguous` of a call of effect `once` that may have been made.
+
+mod answer;
+mod exchange;
+mod form;
+mod picture;
+mod profile;
+mod request;
+mod sample;
+
+use std::{pin::pin, sync::Arc};
+
+use flowcell_contract::{Blobs, Effect, Failure, Json, Outgoing, Value, code as codes};
+use futures_util::future::{BoxFuture, Either, select};
+
+use self::{exchange::Exchange, request::Request};
+pub use self::{picture::media_type, profile::Profile, sample::sample};
+use crate::{
+    client::Client,
+    code,
+    endpoint::Endpoint,
+    files::Files,
+    model::{Clock, Environment, SystemClock, Wait},
+    secret,
+};
+
+/// An endpoint that makes images. Clones share their connections.
+#[derive(Clone)]
+pub struct Images {
+    profile: Arc<Profile>,
+    endpoint: Arc<Endpoint>,
+    client: Client,
+    files: Files,
+    clock: Arc<dyn Clock>,
+    environment: Environment,
+}
+
+impl Images {
+    /// Requests leave behind the guard of this client; images are files of these blobs.
+    pub fn new(profile: Profile, client: &Client, blobs: Arc<dyn Blobs>) -> Images {
+        let endpoint = profile.endpoint.clone();
+        Images {
+            client: Client::new(client.egress().clone().also_private(&endpoint.private)),
+            profile: Arc::new(profile),
+            endpoint: Arc::new(endpoint),
+            files: Files::new(blobs),
+            clock: Arc::new(SystemClock),
+            environment: secret::environment(),
+        }
+    }
+
+    /// The same endpoint, whose waits this clock owns.
+    pub fn timed_by(self, clock: Arc<dyn Clock>) -> Images {
+        Images { clock, ..self }
+    }
+
+    /// The same endpoint, whose key is looked up here.
+    pub fn with_environment(self, environment: Environment) -> Images {
+        Images { environment, ..self }
+    }
+
+    /// Checks the arguments of a call: a file, a list of files, or `null`; the prompt; and options.
+    pub fn check(&self, args: &[Json]) -> Result<(), Failure> {
+        Request::read(args, &self.profile).map(drop)
+    }
+
+    /// Makes what a call with these arguments asks for: a file value, or a list of them where `n` is more than 1.
+    pub fn make(&self, args: &[Json], outgoing: &Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+        let (images, request, outgoing) = (self.clone(), Request::read(args, &self.profile), outgoing.clone());
+        Box::pin(async move { images.within_its_time(request?, outgoing).await })
+    }
+
+    async fn within_its_time(self, request: Request, outgoing: Outgoing) -> Result<Value, Failure> {
+        let within = self.profile.timeout();
+        let mut exchange = Exchange::new(&self, &request, &outgoing);
+        let ended = {
+            let attempts = pin!(exchange.attempts());
+            match select(attempts, self.clock.sleep(Wait::Total, within)).await {
+                Either::Left((ended, _)) => ended,
+                Either::Right(_) => {
+                    let message = format!("the images took longer than {} ms", within.as_millis());
+                    Err(Failure::retryable(code::MODEL_TIMEOUT, message))
+                }
+            }
+        };
+        ended.map_err(|failure| match outgoing.effect == Effect::Once && exchange.may_have_happened() {
+            true => ambiguous(failure),
+            false => failure,
+        })
+    }
+}
+
+fn ambiguous(failure: Failure) -> Failure {
+    let message = format!("the images may have been made: {}", failure.message);
+    let details = Some(Json::object([("code", Json::from(failure.code))]));
+    Failure { details, ..Failure::new(codes::AMBIGUOUS, message) }
+}

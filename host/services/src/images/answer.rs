@@ -1,0 +1,72 @@
+//! What an endpoint answers: images, as base64 or behind URLs.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowcell_contract::{BlobRef, Json, Value};
+
+use crate::{code, model::trouble::Trouble};
+
+/// An image of an answer.
+pub(super) enum Made {
+    Bytes(Vec<u8>),
+    /// It is to be fetched from there.
+    At(String),
+}
+
+/// An answer that was read.
+pub(super) struct Answer {
+    pub(super) made: Vec<Made>,
+    /// What the endpoint tells beside each image.
+    about: Vec<Json>,
+}
+
+impl Answer {
+    pub(super) fn read(bytes: &[u8], count: u64) -> Result<Answer, Trouble> {
+        let text = std::str::from_utf8(bytes).map_err(|_| Trouble::nonsense("the answer is not JSON"))?;
+        let json = Json::parse(text).map_err(|error| Trouble::nonsense(format!("the answer is not JSON: {error}")))?;
+        let data = json.get("data").and_then(Json::as_array).filter(|data| !data.is_empty());
+        let data = data.ok_or_else(|| Trouble::nonsense("the answer has no images"))?;
+        if data.len() as u64 > count {
+            return Err(Trouble::nonsense(format!("the answer has {} images, and {count} were asked for", data.len())));
+        }
+        let made = data.iter().map(made).collect::<Result<_, _>>()?;
+        let about = data.iter().map(|one| about(&json, one)).collect();
+        Ok(Answer { made, about })
+    }
+
+    /// What the caller gets for the files in which the images are kept now.
+    pub(super) fn files(self, kept: Vec<BlobRef>, count: u64) -> Value {
+        let mut files = kept.into_iter().zip(self.about).map(|(blob, about)| {
+            let file = Value::from(blob);
+            let members = file.json().as_object().cloned().unwrap_or_default();
+            Json::object(members.into_iter().chain([("meta".into(), about)]))
+        });
+        match count {
+            1 => Value::from(files.next().unwrap_or_default()),
+            _ => Value::from(Json::array(files)),
+        }
+    }
+}
+
+fn made(one: &Json) -> Result<Made, Trouble> {
+    let text = |name| one.get(name).and_then(Json::as_str);
+    match (text("b64_json"), text("url")) {
+        (Some(text), _) => {
+            let bytes = STANDARD.decode(text).map_err(|_| Trouble::nonsense("an image of the answer is not base64"))?;
+            Ok(Made::Bytes(bytes))
+        }
+        (None, Some(url)) => Ok(Made::At(url.to_owned())),
+        (None, None) => Err(Trouble::nonsense("an image of the answer has neither `b64_json` nor `url`")),
+    }
+}
+
+fn about(answer: &Json, one: &Json) -> Json {
+    let whole = ["model", "usage"].into_iter().filter_map(|name| Some((name, answer.get(name)?.clone())));
+    let prompt = one.get("revised_prompt").filter(|prompt| !prompt.is_null());
+    let prompt = prompt.map(|prompt| ("revisedPrompt", prompt.clone()));
+    Json::object(whole.chain(prompt))
+}
+
+/// An answer, or an image, is larger than it may be.
+pub(super) fn too_large(what: &str, limit: usize) -> Trouble {
+    Trouble::new(code::MODEL_BAD_RESPONSE, format!("{what} is larger than {limit} bytes"))
+}

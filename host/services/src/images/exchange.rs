@@ -1,0 +1,216 @@
+//! Attempts at a call, until one is answered.
+
+use bytes::Bytes;
+use flowcell_contract::{Effect, Failure, Json, Outgoing, Value};
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT},
+};
+
+use super::{
+    Images,
+    answer::{Answer, Made, too_large},
+    form::Form,
+    picture,
+    request::{Request, wrong},
+};
+use crate::{
+    client::{self, Body, Message, Progress},
+    code,
+    egress::{Destination, OriginGrants},
+    model::{
+        Dialect, Wait,
+        trouble::{self, Report, Trouble},
+    },
+    secret::Key,
+};
+
+/// Bytes of a request's body.
+const MAX_BODY: usize = 32 << 20;
+/// Bytes of an answer.
+const MAX_ANSWER: usize = 64 << 20;
+/// Bytes of an image behind a URL.
+const MAX_IMAGE: usize = 32 << 20;
+/// Bytes of the body of an error that are read.
+const MAX_ERROR: usize = 64 << 10;
+/// The media type of an image that nobody knows.
+const BINARY: &str = "application/octet-stream";
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A call under way.
+pub(super) struct Exchange<'a> {
+    images: &'a Images,
+    request: &'a Request,
+    outgoing: &'a Outgoing,
+    /// How far this attempt has come.
+    progress: Progress,
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn new(images: &'a Images, request: &'a Request, outgoing: &'a Outgoing) -> Exchange<'a> {
+        Exchange { images, request, outgoing, progress: Progress::Unsent }
+    }
+
+    /// Whether the endpoint may have done what it was asked for.
+    pub(super) fn may_have_happened(&self) -> bool {
+        match self.progress {
+            Progress::Unsent => false,
+            Progress::Sent => true,
+            Progress::Answered(status) => !status.is_client_error(),
+        }
+    }
+
+    pub(super) async fn attempts(&mut self) -> Result<Value, Failure> {
+        let (kind, body) = self.body().await?;
+        let images = self.images;
+        for attempt in 1.. {
+            self.progress = Progress::Unsent;
+            let trouble = match self.attempt(&kind, &body).await {
+                Ok(made) => return Ok(made),
+                Err(trouble) => trouble,
+            };
+            let again = self.outgoing.effect != Effect::Once || !self.may_have_happened();
+            if !trouble.failure.retryable || !again || attempt > images.profile.max_retries() {
+                return Err(trouble.failure);
+            }
+            let usual = trouble::usual_wait(attempt, images.clock.chance());
+            images.clock.sleep(Wait::Backoff, trouble.wait.unwrap_or(usual)).await;
+        }
+        Err(Failure::new(code::MODEL_OVERLOADED, "there were too many attempts"))
+    }
+
+    /// What is sent, the same for every attempt, and its media type.
+    async fn body(&self) -> Result<(String, Bytes), Failure> {
+        let Request { images, mask, prompt, options } = self.request;
+        if images.is_empty() {
+            let members = [("prompt".into(), Json::from(prompt.as_str()))].into_iter().chain(options.clone());
+            return Ok(("application/json".into(), Bytes::from(Json::object(members).to_text())));
+        }
+        let mut form = Form::new(&self.outgoing.key);
+        let name = if images.len() == 1 { "image" } else { "image[]" };
+        let all = images.iter().map(|image| (name, image)).chain(mask.iter().map(|mask| ("mask", mask)));
+        let mut room = MAX_BODY;
+        for (number, (name, file)) in all.enumerate() {
+            let bytes = self.images.files.get(&self.outgoing.caller.tenant, file.clone()).await?;
+            let left = room.checked_sub(bytes.len());
+            room = left.ok_or_else(|| wrong(&format!("the images have more than {MAX_BODY} bytes together")))?;
+            let mime = picture::media_type(&bytes).unwrap_or(BINARY);
+            form.file(name, &format!("{name}-{}.{}", number + 1, picture::ending(&bytes)), mime, &bytes);
+        }
+        form.text("prompt", prompt);
+        for (name, value) in options {
+            form.text(name, &value.as_str().map_or_else(|| value.to_text(), str::to_owned));
+        }
+        let (kind, bytes) = form.finish();
+        Ok((kind, Bytes::from(bytes)))
+    }
+
+    async fn attempt(&mut self, kind: &str, body: &Bytes) -> Result<Value, Trouble> {
+        let images = self.images;
+        let key = match &images.endpoint.key {
+            Some(source) => Some(source.read(&images.environment, code::MODEL_AUTH).await?),
+            None => None,
+        };
+        let hide = |text: &str| key.as_ref().map_or_else(|| text.to_owned(), |key| key.hide_in(text));
+        let function = if self.request.images.is_empty() { "images/generations" } else { "images/edits" };
+        let egress = images.client.egress();
+        let to = egress.admit(&images.profile.address(function), &images.endpoint.origin)?;
+        let message = self.message(key.as_ref(), kind, body)?;
+        let tenant = &self.outgoing.caller.tenant;
+        let sent = images.client.send(tenant, &to, message, &mut self.progress).await;
+        let answer = sent.map_err(|failure| trouble::of_exchange(failure, false))?;
+        if answer.status != StatusCode::OK {
+            return Err(self.refused(answer, hide).await);
+        }
+        let bytes = whole(answer.body, MAX_ANSWER, "the answer").await?;
+        let kept = self.kept(Answer::read(&bytes, self.request.count())?, &to).await;
+        // The images are made: asking again would make others.
+        kept.map_err(|trouble| Failure { retryable: false, ..trouble.failure }.into())
+    }
+
+    fn message(&self, key: Option<&Key>, kind: &str, body: &Bytes) -> Result<Message, Trouble> {
+        let mut headers = plain_headers("application/json");
+        let value = |text: &str| {
+            let unsendable = |_| Failure::new(code::MODEL_INVALID_REQUEST, "a header of the call cannot be sent");
+            HeaderValue::from_str(text).map_err(unsendable)
+        };
+        headers.insert(CONTENT_TYPE, value(kind)?);
+        headers.insert(IDEMPOTENCY_KEY, value(&self.outgoing.key)?);
+        headers.extend(self.images.endpoint.headers.iter().cloned());
+        if let Some(key) = key {
+            let shown = self.images.profile.written.auth.show(key, &mut headers);
+            shown.map_err(|why| Failure::new(code::MODEL_AUTH, why))?;
+        }
+        let reuse = self.outgoing.effect != Effect::Once;
+        Ok(Message { method: Method::POST, headers, body: body.clone(), reuse })
+    }
+
+    /// An answer that says why there are no images.
+    async fn refused(&self, answer: client::Answer, hide: impl Fn(&str) -> String) -> Trouble {
+        let client::Answer { status, headers, body } = answer;
+        let text = whole(body, MAX_ERROR, "the answer").await.unwrap_or_default();
+        let report = Json::parse(&String::from_utf8_lossy(&text)).map(|json| Report::read(&json)).unwrap_or_default();
+        let mut trouble = report.trouble(Some(status), hide);
+        trouble.wait = trouble::asked_wait(&headers, Dialect::Chat, self.images.clock.now());
+        trouble
+    }
+
+    /// Keeps the images of an answer as files.
+    async fn kept(&self, mut answer: Answer, endpoint: &Destination) -> Result<Value, Trouble> {
+        let mut kept = Vec::new();
+        for made in std::mem::take(&mut answer.made) {
+            let bytes = match made {
+                Made::Bytes(bytes) => bytes,
+                Made::At(url) => self.fetched(&url, endpoint).await?,
+            };
+            let mime = picture::media_type(&bytes);
+            let mime = mime.ok_or_else(|| Trouble::nonsense("what came is no PNG, JPEG, GIF, WebP or AVIF"))?;
+            kept.push(self.images.files.put(&self.outgoing.caller.tenant, bytes, mime.to_owned()).await?);
+        }
+        Ok(answer.files(kept, self.request.count()))
+    }
+
+    /// Fetches an image that the endpoint keeps elsewhere. The key is for the endpoint, and is not sent there.
+    async fn fetched(&self, url: &str, endpoint: &Destination) -> Result<Vec<u8>, Trouble> {
+        let (client, tenant) = (&self.images.client, &self.outgoing.caller.tenant);
+        let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");
+        if !origin.starts_with("https://") && origin != endpoint.origin().to_string() {
+            return Err(Trouble::nonsense(
+                "the answer names an image that is neither behind `https` nor at the endpoint",
+            ));
+        }
+        let grant = origin.parse().map_err(|why| Trouble::nonsense(format!("the address of an image: {why}")))?;
+        let to = client.egress().admit(url, &OriginGrants::from_iter([grant]))?;
+        let message =
+            Message { method: Method::GET, headers: plain_headers("image/*"), body: Bytes::new(), reuse: true };
+        let sent = client.send(tenant, &to, message, &mut Progress::default()).await;
+        let answer = sent.map_err(|failure| trouble::of_exchange(failure, false))?;
+        if answer.status != StatusCode::OK {
+            let message = format!("the image behind a URL of the answer was answered with {}", answer.status.as_u16());
+            return Err(Trouble::nonsense(message));
+        }
+        whole(answer.body, MAX_IMAGE, "the image").await
+    }
+}
+
+fn plain_headers(accept: &'static str) -> HeaderMap {
+    HeaderMap::from_iter([
+        (ACCEPT, HeaderValue::from_static(accept)),
+        // What is packed could be a bomb, and images are packed already.
+        (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
+        (USER_AGENT, HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION")))),
+    ])
+}
+
+/// A body to its end.
+async fn whole(mut body: Body, limit: usize, what: &str) -> Result<Vec<u8>, Trouble> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = body.next().await.map_err(|failure| trouble::of_exchange(failure, true))? {
+        if bytes.len() + piece.len() > limit {
+            return Err(too_large(what, limit));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}

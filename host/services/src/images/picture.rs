@@ -1,0 +1,45 @@
+//! What kind of image some bytes are.
+
+/// The media type of bytes that are an image of a known kind, and how names of such files end.
+fn kind(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    let at = |from: usize, mark: &[u8]| bytes.get(from..).is_some_and(|rest| rest.starts_with(mark));
+    match () {
+        () if at(0, b"\x89PNG\r\n\x1a\n") => Some(("image/png", "png")),
+        () if at(0, b"\xff\xd8\xff") => Some(("image/jpeg", "jpg")),
+        () if at(0, b"GIF8") => Some(("image/gif", "gif")),
+        () if at(0, b"RIFF") && at(8, b"WEBP") => Some(("image/webp", "webp")),
+        () if at(4, b"ftypavif") => Some(("image/avif", "avif")),
+        () => None,
+    }
+}
+
+/// The media type of bytes that are an image: PNG, JPEG, GIF, WebP or AVIF.
+pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
+    kind(bytes).map(|(mime, _)| mime)
+}
+
+/// How the name of a file with these bytes ends.
+pub(super) fn ending(bytes: &[u8]) -> &'static str {
+    kind(bytes).map_or("bin", |(_, ending)| ending)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::media_type;
+
+    #[test]
+    fn images_are_known_by_how_they_begin() {
+        let cases: [(&[u8], Option<&str>); 7] = [
+            (b"\x89PNG\r\n\x1a\n\0", Some("image/png")),
+            (b"\xff\xd8\xff\xe0", Some("image/jpeg")),
+            (b"GIF89a", Some("image/gif")),
+            (b"RIFF\0\0\0\0WEBPVP8", Some("image/webp")),
+            (b"\0\0\0\x1cftypavif", Some("image/avif")),
+            (b"RIFF\0\0\0\0WAVE", None),
+            (b"", None),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(media_type(bytes), expected, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What the operator says about an endpoint that makes images.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use flowcell_contract::{Json, Object};
+use serde::Deserialize;
+
+use crate::{
+    endpoint::{Auth, Endpoint, Parts},
+    pattern,
+};
+
+/// Milliseconds that a call may take, with all its attempts.
+const DEFAULT_TIMEOUT_MS: u64 = 300_000;
+/// Milliseconds that a profile may allow for a call, at most: an hour.
+const MAX_TIMEOUT_MS: u64 = 3_600_000;
+/// Attempts at a call after the first.
+const DEFAULT_MAX_RETRIES: u32 = 2;
+/// Retries that a profile may ask for, at most.
+const MAX_RETRIES: u32 = 10;
+
+/// An endpoint that makes images.
+///
+/// | member | is | default |
+/// |---|---|---|
+/// | `baseUrl` | where requests go, such as `https://api.openai.com/v1` | needed |
+/// | `model` | the model of calls that name none | the endpoint's own |
+/// | `models` | patterns of models that calls may name | `model` alone |
+/// | `options` | options of calls that do not say otherwise, such as `{ size: 1024x1024 }` | none |
+/// | `auth` | `bearer`, `x-api-key`, `none` or `{ header: NAME }` | `bearer` |
+/// | `keyEnv` | the environment variable with the key, read at each call | |
+/// | `keyFile` | the file with the key, read at each call; beside the configuration if relative | |
+/// | `headers` | more headers, without secrets | none |
+/// | `maxRetries` | attempts at a call after the first, 0 to 10 | 2 |
+/// | `timeoutMs` | milliseconds for a call with all its attempts, 1 to 3,600,000 | 300,000 |
+/// | `allowPrivate` | addresses that are not public and may be connected to | none |
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pub(super) written: Written,
+    pub(super) endpoint: Endpoint,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Written {
+    base_url: String,
+    pub(super) model: Option<String>,
+    #[serde(default)]
+    models: Vec<String>,
+    #[serde(default)]
+    options: Json,
+    #[serde(default)]
+    pub(super) auth: Auth,
+    key_env: Option<String>,
+    key_file: Option<PathBuf>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default = "max_retries")]
+    pub(super) max_retries: u32,
+    #[serde(default = "timeout_ms")]
+    timeout_ms: u64,
+    #[serde(default)]
+    allow_private: Vec<String>,
+}
+
+fn max_retries() -> u32 {
+    DEFAULT_MAX_RETRIES
+}
+
+fn timeout_ms() -> u64 {
+    DEFAULT_TIMEOUT_MS
+}
+
+impl Profile {
+    /// Reads a profile. Relative files are in this folder; keys are read at each call. The error names the member.
+    pub fn read(json: &Json, folder: &Path) -> Result<Profile, String> {
+        let written: Written = serde_path_to_error::deserialize(json.to_serde())
+            .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
+        if written.max_retries > MAX_RETRIES {
+            return Err(format!("maxRetries is at most {MAX_RETRIES}"));
+        }
+        if !(1..=MAX_TIMEOUT_MS).contains(&written.timeout_ms) {
+            return Err(format!("timeoutMs is 1 to {MAX_TIMEOUT_MS}"));
+        }
+        if !written.options.is_null() && written.options.as_object().is_none() {
+            return Err(format!("options is an object, not {}", written.options.type_name()));
+        }
+        let parts = Parts {
+            base_url: Some(&written.base_url),
+            auth: &written.auth,
+            key_env: written.key_env.as_deref(),
+            key_file: written.key_file.as_ref(),
+            headers: &written.headers,
+            allow_private: &written.allow_private,
+        };
+        let endpoint = parts.read(folder)?;
+        Ok(Profile { written, endpoint })
+    }
+
+    /// How long a call may take, with all its attempts.
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.written.timeout_ms)
+    }
+
+    /// What calls get that do not say otherwise.
+    pub(super) fn options(&self) -> Object {
+        self.written.options.as_object().cloned().unwrap_or_default()
+    }
+
+    /// Whether calls may name this model.
+    pub(super) fn lets_name(&self, model: &str) -> bool {
+        self.written.model.as_deref() == Some(model)
+            || self.written.models.iter().any(|allowed| pattern::matches(allowed, model))
+    }
+
+    /// The address of a function, such as `images/edits`.
+    pub(super) fn address(&self, function: &str) -> String {
+        format!("{}/{function}", self.written.base_url.trim_end_matches('/'))
+    }
+
+    /// Milliseconds for a call with all its attempts.
+    pub fn timeout_ms(&self) -> u64 {
+        self.written.timeout_ms
+    }
+
+    /// Attempts at a call after the first.
+    pub fn max_retries(&self) -> u32 {
+        self.written.max_retries
+    }
+}

@@ -1,0 +1,45 @@
+//! A stand-in for an image that nobody has made.
+
+use std::io::Write;
+
+use flate2::{Compression, Crc, write::ZlibEncoder};
+
+/// A PNG of one pixel of this colour.
+pub fn sample(colour: [u8; 3]) -> Vec<u8> {
+    let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
+    // One pixel by one, 8 bits for each of three colours, not interlaced.
+    chunk(&mut png, b"IHDR", &[0, 0, 0, 1, 0, 0, 0, 1, 8, 2, 0, 0, 0]);
+    let [red, green, blue] = colour;
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::none());
+    // Before the pixels of a line stands how they are filtered: not at all. Writing to memory does not fail.
+    let written = encoder.write_all(&[0, red, green, blue]).and_then(|()| encoder.finish());
+    chunk(&mut png, b"IDAT", &written.unwrap_or_default());
+    chunk(&mut png, b"IEND", &[]);
+    png
+}
+
+fn chunk(png: &mut Vec<u8>, kind: &[u8; 4], content: &[u8]) {
+    let mut sum = Crc::new();
+    sum.update(kind);
+    sum.update(content);
+    // No content here is longer than a few bytes.
+    png.extend((content.len() as u32).to_be_bytes());
+    png.extend(kind);
+    png.extend(content);
+    png.extend(sum.sum().to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sample;
+
+    #[test]
+    fn a_sample_is_the_png_that_others_write() {
+        let known = "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de";
+        let png = sample([1, 2, 3]);
+        let hex: String = png.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(hex.starts_with(known), "{hex}");
+        assert!(hex.ends_with("0000000049454e44ae426082"), "{hex}");
+        assert_ne!(sample([1, 2, 4]), png);
+    }
+}

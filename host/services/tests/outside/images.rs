@@ -1,0 +1,167 @@
+//! Images: attempts, what an answer may be, and what nobody gets.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowcell_contract::{Call, Effect, Failure, Json, Outgoing, Progress, Value, code};
+use flowcell_services::{
+    client::Client,
+    egress::Egress,
+    images::{Images, Profile, sample},
+    model::{Clock, Wait},
+};
+use futures_util::future::BoxFuture;
+use serde_json::json;
+
+use crate::{
+    kit::{Kit, LOCAL, policy},
+    server::{Reaction, Seen, Server, answer},
+};
+
+/// Nothing takes time but what is waited for in vain; the waits between attempts are noted.
+#[derive(Default)]
+struct Still(Mutex<Vec<Duration>>);
+
+impl Clock for Still {
+    fn sleep(&self, why: Wait, how_long: Duration) -> BoxFuture<'static, ()> {
+        if why != Wait::Backoff {
+            return Box::pin(std::future::pending());
+        }
+        self.0.lock().unwrap().push(how_long);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+
+    fn chance(&self) -> f64 {
+        0.0
+    }
+}
+
+/// An endpoint, and somebody who asks it.
+struct World {
+    server: Server,
+    kit: Kit,
+    clock: Arc<Still>,
+    effect: Effect,
+}
+
+fn refused(status: &str, headers: &[(&str, &str)]) -> Reaction {
+    Reaction::Send(answer(status, headers, br#"{"error":{"message":"no: test-key"}}"#))
+}
+
+fn images(data: &serde_json::Value) -> Reaction {
+    Reaction::Send(answer("200 OK", &[], json!({ "data": data }).to_string().as_bytes()))
+}
+
+fn one() -> serde_json::Value {
+    json!({ "b64_json": STANDARD.encode(sample([1, 2, 3])) })
+}
+
+impl World {
+    /// `react` gets a request, and how many came before.
+    async fn new(react: impl Fn(&Seen, usize) -> Reaction + Send + Sync + 'static) -> World {
+        let before = AtomicUsize::new(0);
+        let server = Server::start(move |seen| react(seen, before.fetch_add(1, Ordering::SeqCst))).await;
+        let (kit, clock) = (Kit::local(LOCAL), Arc::default());
+        World { server, kit, clock, effect: Effect::AtLeastOnce }
+    }
+
+    async fn make(&self, args: serde_json::Value) -> Result<Value, Failure> {
+        let profile = json!({ "baseUrl": self.server.url("/v1"), "keyEnv": "KEY" });
+        let profile = Profile::read(&Json::parse(&profile.to_string()).unwrap(), "".as_ref()).unwrap();
+        let client = Client::new(Egress::new(policy(&[LOCAL])).unwrap());
+        let images = Images::new(profile, &client, self.kit.blobs.clone()).timed_by(self.clock.clone());
+        let images = images.with_environment(Arc::new(|_| Some("test-key".into())));
+        let call = Call { interface: "services".into(), function: "start-call".into(), args: Value::null() };
+        let (caller, key) = (self.kit.caller.clone(), "key-1".into());
+        let outgoing = Outgoing { caller, call, effect: self.effect, key, progress: Progress::default() };
+        let args = Json::parse(&args.to_string()).unwrap();
+        images.make(args.as_array().unwrap(), &outgoing).await
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_busy_is_asked_again() {
+    let world = World::new(|_, before| match before {
+        0 => refused("429 Too Many Requests", &[("retry-after", "7")]),
+        1 => refused("503 Service Unavailable", &[]),
+        _ => images(&json!([one()])),
+    });
+    let world = world.await;
+    assert!(world.make(json!([null, "a"])).await.is_ok());
+    assert_eq!(*world.clock.0.lock().unwrap(), [Duration::from_secs(7), Duration::from_secs(1)]);
+    let keys: Vec<_> =
+        world.server.seen().iter().map(|seen| seen.header("idempotency-key").unwrap().to_owned()).collect();
+    assert_eq!(keys, ["key-1"; 3]);
+}
+
+#[tokio::test]
+async fn what_will_not_help_is_not_tried_again_and_keys_are_hidden() {
+    for (status, expected, attempts) in [
+        ("400 Bad Request", "model_invalid_request", 1),
+        ("401 Unauthorized", "model_auth", 1),
+        ("500 Oops", "model_overloaded", 3),
+    ] {
+        let world = World::new(move |_, _| refused(status, &[])).await;
+        let failure = world.make(json!([null, "a"])).await.unwrap_err();
+        assert_eq!((failure.code.as_str(), world.server.seen().len()), (expected, attempts), "{failure}");
+        assert!(!failure.message.contains("test-key"), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn what_may_have_happened_once_is_ambiguous() {
+    for (status, expected) in [("500 Oops", code::AMBIGUOUS), ("400 Bad Request", "model_invalid_request")] {
+        let world = World::new(move |_, _| refused(status, &[])).await;
+        let world = World { effect: Effect::Once, ..world };
+        let failure = world.make(json!([null, "a"])).await.unwrap_err();
+        assert_eq!((failure.code.as_str(), world.server.seen().len()), (expected, 1), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn several_images_are_a_list_of_files() {
+    let world = World::new(|_, _| images(&json!([one(), one()]))).await;
+    let made = world.make(json!([null, "a", { "n": 2 }])).await.unwrap();
+    let files = made.json().as_array().unwrap();
+    assert_eq!(files.len(), 2);
+    let blob = Value::from(files[1].clone()).blob().unwrap();
+    assert_eq!((&*blob.mime, blob.size), ("image/png", sample([1, 2, 3]).len() as u64));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_is_a_failure_and_not_asked_for_again() {
+    let long = "x".repeat(65 << 20);
+    let cases = [
+        (json!([]), "no images"),
+        (json!([one(), one()]), "2 images, and 1 were asked for"),
+        (json!([{ "b64_json": "&" }]), "not base64"),
+        (json!([{ "b64_json": STANDARD.encode("text") }]), "no PNG"),
+        (json!([{}]), "neither `b64_json` nor `url`"),
+        (json!([{ "url": "http://elsewhere.example/a.png" }]), "neither behind `https` nor at the endpoint"),
+        (json!([{ "url": "file:///etc/passwd" }]), "neither behind `https`"),
+        (json!([{ "b64_json": long }]), "larger than"),
+    ];
+    for (data, message) in cases {
+        let world = World::new(move |_, _| images(&data)).await;
+        let failure = world.make(json!([null, "a"])).await.unwrap_err();
+        assert_eq!((failure.code.as_str(), failure.retryable), ("model_bad_response", false), "{failure}");
+        assert!(failure.message.contains(message), "{message}: {failure}");
+        assert_eq!(world.server.seen().len(), 1, "{message}");
+    }
+}
+
+#[tokio::test]
+async fn an_image_behind_a_private_address_is_not_fetched() {
+    let world = World::new(|_, _| images(&json!([{ "url": "https://10.0.0.1/a.png" }]))).await;
+    assert_eq!(world.make(json!([null, "a"])).await.unwrap_err().code, code::DENIED);
+}
