@@ -4,6 +4,7 @@ mod channels;
 mod chat;
 mod completions;
 mod drive;
+mod files;
 mod flow;
 mod flows;
 mod graph;
@@ -28,8 +29,10 @@ use std::{
     sync::Arc,
 };
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
-use flowcell::{AddressRange, Host, HostBuilder, OpenStoreError, Options, Reader, Runs, ServerStore, vault::KeySource};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use flowcell::{
+    AddressRange, Host, HostBuilder, OpenStoreError, Options, Reader, Runs, ServerStore, Simulate, vault::KeySource,
+};
 
 use self::watch::WatchArgs;
 use crate::{
@@ -84,6 +87,9 @@ enum Command {
     /// Keep secrets, encrypted, that flows may have sent and never see
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Keep files that flows are handed
+    #[command(subcommand)]
+    Files(files::FilesCommand),
     /// See what was done in the name of a tenant, and whether the log is whole
     #[command(subcommand)]
     Audit(tenant::AuditCommand),
@@ -142,9 +148,13 @@ pub(crate) struct PackArgs {
     secrets: Option<PathBuf>,
     #[command(flatten)]
     keys: KeyArgs,
-    /// Let no call of these capabilities leave, but answer it with a stand-in: http, model, tools, or all
+    /// Which services flows may have: a YAML file; by default `services.yaml` beside `providers.yaml`
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_SERVICES", value_hint = ValueHint::FilePath)]
+    services: Option<PathBuf>,
+    /// Let no call of these leave, but answer it with a stand-in: http, model, tools, services, all, or services by their
+    /// names, such as img,agent
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    simulate: Vec<Simulated>,
+    simulate: Vec<String>,
 }
 
 /// Where the key of the secrets is that a store keeps.
@@ -162,19 +172,6 @@ pub(crate) struct BesideArgs {
     /// The folder of the store whose secrets flows may name
     #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
     state: PathBuf,
-}
-
-/// What can be simulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Simulated {
-    /// Requests are answered with 200 and a JSON text that tells them.
-    Http,
-    /// Turns are answered by a model that knows nothing, always the same.
-    Model,
-    /// Calls of tools are answered with what was asked for, and no tool runs.
-    Tools,
-    /// Everything that leaves the host.
-    All,
 }
 
 impl PackArgs {
@@ -226,16 +223,7 @@ impl PackArgs {
 
     fn builder(&self) -> HostBuilder {
         let mut builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
-        let simulates = |one| self.simulate.iter().any(|simulated| [one, Simulated::All].contains(simulated));
-        if simulates(Simulated::Http) {
-            builder = builder.simulates_http();
-        }
-        if simulates(Simulated::Model) {
-            builder = builder.simulates_model();
-        }
-        if simulates(Simulated::Tools) {
-            builder = builder.simulates_tools();
-        }
+        builder = builder.simulate(Simulate::of(&self.simulate));
         if let Some(folder) = &self.files {
             builder = builder.files(folder);
         }
@@ -247,6 +235,9 @@ impl PackArgs {
         }
         if let Some(file) = self.secrets.clone().or_else(|| own_setting("secrets.yaml")) {
             builder = builder.secrets_file(file);
+        }
+        if let Some(file) = self.services.clone().or_else(|| own_setting("services.yaml")) {
+            builder = builder.services_file(file);
         }
         let builder = builder.secret_keys(self.keys.secret_key.iter().cloned());
         self.packs.iter().fold(builder, |builder, path| builder.packs(path))
@@ -395,6 +386,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Tenant(command) => tenant::tenant(&command),
         Command::Token(command) => tenant::token(&command),
         Command::Secret(command) => secret::execute(command, *terminal),
+        Command::Files(command) => files::execute(command),
         Command::Audit(command) => tenant::audit(&command),
         Command::Answer(args) => runs::answer(&args, *terminal),
         Command::Emit(args) => runs::emit(&args, *terminal),

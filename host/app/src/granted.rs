@@ -10,7 +10,7 @@ use flowcell_services::{
     secrets::{self, SecretGrant, Secrets},
 };
 
-use crate::{policy::Policy, tools};
+use crate::{policy::Policy, services, tools};
 
 /// Capabilities that need no grant, and may have one.
 pub(crate) const ALWAYS: [&str; 5] = ["log", "metrics", "state", "cache", "agent"];
@@ -42,6 +42,7 @@ fn check_form(by: &Granting, capability: &str, item: &Json) -> Result<(), String
             true => Ok(()),
             false => Err(format!("`{text}` names no tool; tools are `data.map`, `flow:report`, `mcp:files/read_file`")),
         }),
+        services::INTERFACE => pattern(item, "img").map(drop),
         _ => Ok(()),
     }
 }

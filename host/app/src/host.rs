@@ -3,6 +3,7 @@
 mod builder;
 mod library;
 mod loading;
+mod outside;
 mod pin;
 mod retention;
 mod stores;
@@ -23,6 +24,7 @@ use flowcell_runtime::{
     Event, FlowRunner, Hubs, OpenError, RunOptions, World,
     fact::{Fact, RunEnd},
     limits::READ_UNITS,
+    memory::MemoryBlobs,
     ports::{Blobs, CacheStore, Journal, Leases, Record, Registry, Sessions, StateStore, StoreError, Timers},
     publish::Projector,
     rows::Runs,
@@ -48,8 +50,9 @@ use crate::{
     policy::Policy,
     projection::OfLabels,
     rehearsal::{Clock, Jumps, Rehearsal, Script, StandIn},
+    services::Settings,
+    simulate::Simulate,
     telemetry::Telemetry,
-    tools::{self, Tools},
     usage::{Usage, counted::CountedRunner},
     vault::Vault,
 };
@@ -60,6 +63,7 @@ pub struct Host {
     shared: Arc<Shared>,
     tenant: Tenant,
     policy: Arc<Policy>,
+    simulate: Arc<Simulate>,
 }
 
 struct Shared {
@@ -80,8 +84,11 @@ struct Shared {
     capabilities: Arc<HashMap<Arc<str>, Arc<dyn Capability>>>,
     /// The tools of the operator's servers.
     mcp: McpTools,
-    /// Calls of tools get a stand-in for an answer.
-    simulates_tools: bool,
+    /// A model that knows nothing.
+    simulated_model: Arc<dyn Capability>,
+    services: Settings,
+    /// Where the flows are that are services.
+    services_folder: Arc<Folder>,
     hubs: Arc<Hubs>,
     /// The runs that other processes watch.
     watched: Watched,
@@ -112,13 +119,19 @@ impl Host {
 
     /// The same host for another tenant, who has runs, state, cache and sessions of their own.
     pub fn of(&self, tenant: Tenant) -> Host {
-        Host { shared: self.shared.clone(), tenant, policy: Arc::default() }
+        Host { shared: self.shared.clone(), tenant, policy: Arc::default(), simulate: self.simulate.clone() }
     }
 
     /// The same host within a policy, by which the engine bounds the tenant from now on.
     pub fn within(self, policy: Arc<Policy>) -> Host {
         policy.bound(&self.shared.engine, &self.tenant);
         Host { policy, ..self }
+    }
+
+    /// The same host, which answers more by stand-ins. It is an error to name a service that is not there.
+    pub fn simulating(self, simulate: Simulate) -> Result<Host, Error> {
+        builder::check_simulated(&simulate, &self.shared.services)?;
+        Ok(Host { simulate: Arc::new(self.simulate.and(simulate)), ..self })
     }
 
     /// What the operator lets the tenant do.
@@ -157,14 +170,17 @@ impl Host {
     ) -> Result<FlowRunner, StartError> {
         flow.check_input(&options.input)?;
         let clock = Arc::new(Clock::default());
-        let runner = Rehearsal::new(Arc::new(self.shared.engine.clone()), script.clone(), clock.clone());
+        let engine = CountedRunner { engine: self.shared.engine.clone(), usage: self.shared.usage.clone() };
+        let runner = Rehearsal::new(Arc::new(engine), script.clone(), clock.clone());
         let library = Library::new(self.clone(), flow.folder.clone());
         let mut world = World::in_memory(Arc::new(runner), Arc::new(library));
+        world.tenant = self.tenant.clone();
         world.timers = Arc::new(Jumps(clock));
+        world.blobs = Arc::new(MemoryBlobs::over(self.shared.blobs.clone()));
         let stand_in = |real: &Arc<dyn Capability>| -> Arc<dyn Capability> {
-            Arc::new(StandIn { real: real.clone(), script: script.clone() })
+            Arc::new(StandIn { real: real.clone(), script: script.clone(), simulate: self.simulate.clone() })
         };
-        let outside = self.capabilities(&flow.folder);
+        let outside = self.capabilities(&flow.folder, &world.blobs);
         let outside = outside.iter().map(|(name, real)| (name.clone(), stand_in(real)));
         world.capabilities = Arc::new(outside.collect());
         Ok(FlowRunner::new(self.pin(flow), Arc::new(world), options)?)
@@ -335,7 +351,7 @@ impl Host {
     fn world(&self, folder: Arc<Folder>) -> Arc<World> {
         let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, usage, .. } = &*self.shared;
         let runner = CountedRunner { engine: engine.clone(), usage: usage.clone() };
-        let capabilities = Arc::new(self.capabilities(&folder));
+        let capabilities = Arc::new(self.capabilities(&folder, blobs));
         Arc::new(World {
             tenant: self.tenant.clone(),
             runner: Arc::new(runner),
@@ -350,17 +366,6 @@ impl Host {
             projections: Arc::new(OfLabels),
             hubs: hubs.clone(),
         })
-    }
-
-    /// Everything that leaves the host, for the flows of a folder.
-    fn capabilities(&self, folder: &Arc<Folder>) -> HashMap<Arc<str>, Arc<dyn Capability>> {
-        let mut capabilities = HashMap::clone(&self.shared.capabilities);
-        let (mcp, simulated) = (self.shared.mcp.clone(), self.shared.simulates_tools);
-        let own = || -> Arc<dyn Capability> {
-            Arc::new(Tools { host: self.clone(), folder: folder.clone(), mcp, simulated })
-        };
-        capabilities.entry(tools::INTERFACE.into()).or_insert_with(own);
-        capabilities
     }
 
     /// A webhook at this URL, behind the host's guard.

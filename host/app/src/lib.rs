@@ -49,6 +49,8 @@
 //! | [`shape`] | things as JSON |
 //! | projection | the rows of sessions, as they follow from facts |
 //! | rehearsal | runs with given results and virtual time |
+//! | services | what the operator gives flows under names |
+//! | simulate | what is answered by stand-ins |
 //! | [`agentic`] | where agentic flows and agents are found |
 //! | [`sessions`] | what agentic flows go on with, run after run |
 //! | [`server`] | the HTTP server |
@@ -59,6 +61,7 @@
 //! | [`vault`] | secrets of tenants, encrypted |
 //! | telemetry | traces and numbers for a collector |
 //! | [`triggers`] | flows that start by themselves |
+//! | [`files`] | files that somebody has put for a tenant's flows |
 //! | error | what can go wrong before a run |
 
 pub mod agentic;
@@ -71,6 +74,7 @@ pub mod control;
 mod documents;
 pub mod driving;
 mod error;
+pub mod files;
 mod flows;
 mod folder;
 mod granted;
@@ -86,8 +90,10 @@ mod rehearsal;
 pub mod schedule;
 #[cfg(unix)]
 pub mod server;
+mod services;
 pub mod sessions;
 pub mod shape;
+mod simulate;
 mod telemetry;
 #[cfg(unix)]
 pub mod tenants;
@@ -123,3 +129,4 @@ pub use host::{Host, HostBuilder};
 pub use library::{FlowEntry, FlowLibrary, LibraryError, StoredFlow};
 pub use loaded::{CheckedFlow, LoadedFlow};
 pub use rehearsal::{Given, GivenCall, Script};
+pub use simulate::Simulate;

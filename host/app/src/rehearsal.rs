@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    future::poll_fn,
+    future::{poll_fn, ready},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -17,6 +17,8 @@ use flowcell_contract::{
 };
 use flowcell_runtime::ports::Timers;
 use futures_util::future::BoxFuture;
+
+use crate::simulate::Simulate;
 
 /// What a node gives without being run.
 #[derive(Clone, Debug)]
@@ -58,7 +60,8 @@ impl Script {
         calls.iter().filter_map(|call| call.times).map(|times| times as usize).sum()
     }
 
-    fn reply(&self, outgoing: &Outgoing, about: &Json) -> Result<Value, Failure> {
+    /// What is given for a call, if anything.
+    fn reply(&self, outgoing: &Outgoing, about: &Json) -> Option<Result<Value, Failure>> {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |given: &&mut GivenCall| {
             given.times != Some(0)
@@ -66,13 +69,9 @@ impl Script {
                 && given.node.as_deref().is_none_or(|node| node == outgoing.caller.node_id.as_str())
                 && given.about.iter().all(|(key, value)| about.get(key) == Some(value))
         };
-        let given = calls.iter_mut().find(fits).ok_or_else(|| {
-            let (node, about) = (&outgoing.caller.node_id, about.to_text());
-            let message = format!("no reply is given for this call of `{node}`: {} {about}", outgoing.call.interface);
-            Failure::new("no_reply_given", message)
-        })?;
+        let given = calls.iter_mut().find(fits)?;
         given.times = given.times.map(|times| times - 1);
-        given.reply.clone().map(Value::from)
+        Some(given.reply.clone().map(Value::from))
     }
 }
 
@@ -80,6 +79,8 @@ impl Script {
 pub(crate) struct StandIn {
     pub(crate) real: Arc<dyn Capability>,
     pub(crate) script: Arc<Script>,
+    /// What gets the answer of a simulation where the script has none.
+    pub(crate) simulate: Arc<Simulate>,
 }
 
 impl Capability for StandIn {
@@ -88,10 +89,22 @@ impl Capability for StandIn {
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
-        let about = self.real.admit(&outgoing.call, &outgoing.caller).map(|admission| admission.about);
-        let reply = about.and_then(|about| self.script.reply(&outgoing, &about));
-        Box::pin(std::future::ready(reply))
+        let about = match self.real.admit(&outgoing.call, &outgoing.caller) {
+            Ok(admission) => admission.about,
+            Err(failure) => return Box::pin(ready(Err(failure))),
+        };
+        match self.script.reply(&outgoing, &about) {
+            Some(reply) => Box::pin(ready(reply)),
+            None if self.simulate.answers(&outgoing.call) => self.real.perform(outgoing),
+            None => Box::pin(ready(Err(not_given(&outgoing, &about)))),
+        }
     }
+}
+
+fn not_given(outgoing: &Outgoing, about: &Json) -> Failure {
+    let (node, about) = (&outgoing.caller.node_id, about.to_text());
+    let message = format!("no reply is given for this call of `{node}`: {} {about}", outgoing.call.interface);
+    Failure::new("no_reply_given", message)
 }
 
 /// Stands in front of `http`, and answers every request with what it was.
@@ -111,7 +124,7 @@ impl Capability for Simulated {
             ("headers", Json::array([header])),
             ("body", Json::object([("text", Json::from(Json::object(told).to_text()))])),
         ]);
-        Box::pin(std::future::ready(Ok(Value::from(reply))))
+        Box::pin(ready(Ok(Value::from(reply))))
     }
 }
 
@@ -141,7 +154,7 @@ impl Rehearsal {
 impl NodeRunner for Rehearsal {
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
         if let Some(given) = self.given(&attempt) {
-            return Box::pin(std::future::ready(given));
+            return Box::pin(ready(given));
         }
         let busy = Busy::new(&self.clock);
         let calls = Idling { calls, clock: self.clock.clone(), started: AtomicUsize::new(0) };

@@ -27,6 +27,7 @@ mod document;
 mod events;
 mod failures;
 mod fault;
+mod files;
 mod flows;
 mod guard;
 mod health;

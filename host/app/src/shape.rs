@@ -2,7 +2,7 @@
 
 use flowcell_contract::NodeType;
 use flowcell_flow::Diagnostic;
-use flowcell_runtime::{RunError, Waiting};
+use flowcell_runtime::{RunError, RunResult, Waiting};
 use serde_json::{Value, json};
 
 /// A node type.
@@ -34,6 +34,18 @@ pub fn run_error(error: &RunError) -> Value {
     let mut object = error.failure.to_json().to_serde();
     if let Some(task) = &error.task {
         object["task"] = json!(task);
+    }
+    object
+}
+
+/// What came of a run that was only tried: `{ status, outputs, error?, waiting? }`.
+pub fn outcome(result: &RunResult) -> Value {
+    let mut object = json!({ "status": result.status, "outputs": result.outputs });
+    if let Some(error) = &result.error {
+        object["error"] = run_error(error);
+    }
+    if !result.waiting.is_empty() {
+        object["waiting"] = result.waiting.iter().map(waiting).collect();
     }
     object
 }

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     Host,
     documents::{DocumentError, Documents},
+    files::FileError,
     policy::{OPERATORS, Policy},
     server::identity::{Caller, Identify, Refused},
     triggers::operation::TriggerError,
@@ -70,6 +71,9 @@ pub enum TenantError {
     /// Something about secrets.
     #[error(transparent)]
     Secret(#[from] VaultError),
+    /// Something about files.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Something about a trigger was not done.
     #[error(transparent)]
     Trigger(#[from] TriggerError),
@@ -90,6 +94,7 @@ impl TenantError {
             TenantError::Changed(_) => "conflict",
             TenantError::Damaged(..) => "damaged",
             TenantError::Secret(error) => error.code(),
+            TenantError::File(error) => error.code(),
             TenantError::Trigger(error) => error.code(),
             TenantError::Store(_) => "store_unavailable",
         }

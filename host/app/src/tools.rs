@@ -90,15 +90,25 @@ impl Tools {
             let told = [("simulated", Json::from(true)), ("tool", Json::from(tool.name)), ("input", input)];
             return Ok(answer(Json::object(told)));
         }
+        self.output(tool, input, &outgoing).await.map(answer)
+    }
+
+    /// Calls the tool of a name, whoever may, and answers its output.
+    pub(crate) async fn call_named(&self, name: &str, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
+        let missing = || Failure::new(code::TOOL_NOT_FOUND, format!("there is no tool `{name}`"));
+        self.output(self.find(name).ok_or_else(missing)?, input, outgoing).await
+    }
+
+    async fn output(&self, tool: Tool, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
         match tool.kind {
             Kind::Node(node) => {
-                let output = self.run(&shelf::flow_of_node(&node, &outgoing.caller), input, &outgoing).await?;
-                Ok(answer(output.get("output").cloned().unwrap_or_default()))
+                let output = self.run(&shelf::flow_of_node(&node, &outgoing.caller), input, outgoing).await?;
+                Ok(output.get("output").cloned().unwrap_or_default())
             }
-            Kind::Flow(source) => self.run(&source, input, &outgoing).await.map(answer),
+            Kind::Flow(source) => self.run(&source, input, outgoing).await,
             Kind::Mcp { server, tool } => {
                 let (tenant, within) = (&outgoing.caller.tenant, Duration::MAX);
-                self.mcp.call(tenant, &server, &tool, input, within, outgoing.progress).await.map(answer)
+                self.mcp.call(tenant, &server, &tool, input, within, outgoing.progress.clone()).await
             }
         }
     }
@@ -122,6 +132,11 @@ impl Tools {
         runner.start_session();
         // If nobody waits for it any more, it ends with the agent's run.
         outputs(runner.run().await)
+    }
+
+    /// The same of the tool of a name, if there is one.
+    pub(crate) fn effect_of(&self, name: &str) -> Effect {
+        self.find(name).map_or(Effect::Idempotent, |tool| self.effect(&tool))
     }
 
     /// What becomes of a call that may have been made when nobody knows how it ended.

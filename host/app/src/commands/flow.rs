@@ -69,7 +69,7 @@ pub(crate) struct FlowArgs {
 
 /// What `flowcell run` explains is not shown where people look for a command.
 pub(super) fn briefly(arg: Arg) -> Arg {
-    const ELSEWHERE: [&str; 14] = [
+    const ELSEWHERE: [&str; 15] = [
         "events",
         "total_timeout",
         "channels",
@@ -80,6 +80,7 @@ pub(super) fn briefly(arg: Arg) -> Arg {
         "mcp",
         "files",
         "secrets",
+        "services",
         "secret_key",
         "simulate",
         "state",

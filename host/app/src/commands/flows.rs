@@ -88,7 +88,7 @@ pub(crate) struct RunFlowArgs {
     name: String,
     /// An input; the value is JSON if it reads as JSON, else text; may be repeated
     #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
-    input: Vec<(String, Json)>,
+    input: Vec<(String, inputs::Member)>,
     /// Inputs as a JSON object; `-i` wins over its members
     #[arg(long, value_name = "JSON", env = "RUN_FLOW_INPUTS", value_parser = object)]
     inputs: Option<Json>,
@@ -207,11 +207,12 @@ fn show(args: &ShowArgs) -> Result<Exit, Problem> {
 
 fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let RunFlowArgs { name, input, inputs, run_id, json, quiet, folder, channels, packs, store } = args;
-    let members = inputs.as_ref().and_then(Json::as_object).into_iter().flatten();
-    let members = members.map(|(key, value)| (key.to_string(), value.clone()));
-    let input = inputs::collect(&members.chain(input).collect::<Vec<_>>(), None)?;
     let run_args = RunArgs::of_library(run_id, json, quiet, channels, packs, store);
     let host = run_args.packs.host_with(&run_args.store)?;
+    let members = inputs.as_ref().and_then(Json::as_object).into_iter().flatten();
+    let members = members.map(|(key, value)| (key.to_string(), value.clone()));
+    let members: Vec<_> = members.chain(inputs::kept_by(&host, &input)?).collect();
+    let input = inputs::collect(&members, None)?;
     let flows = FlowService::open(host.clone(), folder.flows);
     if let Place::Folder(folder) = run_args.store.place()? {
         super::runs::listen(&host, folder, || {}, terminal);

@@ -9,6 +9,7 @@ pub(super) mod lines;
 mod plan;
 pub(super) mod progress;
 pub(super) mod report;
+mod save;
 pub(super) mod screen;
 
 use std::{
@@ -50,15 +51,18 @@ pub(crate) struct RunArgs {
     /// The flow's file
     #[arg(value_hint = ValueHint::FilePath)]
     flow: PathBuf,
-    /// A member of the input; the value is JSON if it reads as JSON, else text; may be repeated
+    /// A member of the input; the value is JSON if it reads as JSON, else text; `@PATH` is a file; may be repeated
     #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
-    input: Vec<(String, Json)>,
+    input: Vec<(String, inputs::Member)>,
     /// Read the input, a JSON object, from this file, or from standard input (-); `-i` wins over its members
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     input_file: Option<PathBuf>,
     /// Write the events as JSON lines to this file, or to standard output (-) in place of the outputs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     events: Option<PathBuf>,
+    /// Write the files among the outputs to this folder
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["detach", "dry_run"])]
+    out: Option<PathBuf>,
     /// Print one JSON object for whatever comes of the run
     #[arg(long)]
     json: bool,
@@ -109,7 +113,7 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     }
     let host = if args.dry_run { args.packs.dry_host(&args.store)? } else { args.packs.host_with(&args.store)? };
     let flow = load(&host, &args, terminal)?;
-    let input = inputs::collect(&args.input, args.input_file.as_deref())?;
+    let input = inputs::collect(&inputs::kept_by(&host, &args.input)?, args.input_file.as_deref())?;
     flow.check_input(&input).map_err(|error| inputs::unfit(&error))?;
     answers::check(&args.answers, flow.graph())?;
     if args.dry_run {
@@ -139,9 +143,15 @@ pub(super) fn finish(
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
     let (result, interrupted) = session.until_end(args, runner)?;
+    let saved = args.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
     host.tell_watchers(&result.run_id);
     part(host);
     let exit = report::print(args, &result, interrupted, terminal)?;
+    // What came of the run is told, whether its files could be written or not.
+    let saved = saved?;
+    if !args.quiet {
+        saved.iter().flatten().for_each(|path| terminal.say(&format!("wrote {}", path.display())));
+    }
     // What came of the run is told by now, however long the channels take.
     session.channels.close();
     Ok(exit)
@@ -163,11 +173,12 @@ fn detach(args: &RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
         return Err(Problem::wrong("a store in memory forgets the run with this process")
             .hint("with `--detach`, leave `--store memory:` away"));
     }
-    let input = inputs::collect(&args.input, args.input_file.as_deref())?;
+    let input = |members: &[(String, Json)]| inputs::collect(members, args.input_file.as_deref());
     let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
     let run_id = match (args.packs.host_at(place), place) {
         (Ok(host), _) => {
             let flow = load(&host, args, terminal)?;
+            let input = input(&inputs::kept_by(&host, &args.input)?)?;
             let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
             let options = RunOptions { session_id: args.run_id.clone(), input, policy, ..RunOptions::default() };
             let runner = host.runner(&flow, options)?;
@@ -179,6 +190,8 @@ fn detach(args: &RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
             let flow = std::path::absolute(&args.flow);
             let flow = flow.map_err(|error| Problem::wrong("the flow has no path").because(&error))?;
             let run = args.run_id.clone();
+            let put = |name: &str, bytes| super::files::put(&args.store, name, bytes);
+            let input = input(&inputs::resolved(&args.input, put)?)?;
             super::runs::ask_owner(folder, &Ask::Start { flow, input, run, total_timeout_ms })?
         }
         (Err(error), _) => return Err(error.into()),

@@ -11,11 +11,15 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{Channel, Event, Host, Json, LoadedFlow, RunOptions, RunResult, Script};
+use flowcell::{Channel, Event, Host, Json, LoadedFlow, RunOptions, RunResult, RunStatus, Script, shape};
 
 use self::cases::{Case, Expect, GivenReply};
-use super::{BesideArgs, PackArgs, run::answers};
+use super::{
+    BesideArgs, PackArgs,
+    run::{answers, inputs},
+};
 use crate::{
+    output::put_json,
     problem::{Exit, Problem},
     terminal::{Terminal, counted, inert},
 };
@@ -29,6 +33,12 @@ pub(crate) struct TestArgs {
     /// Flows; the cases of `triage.yaml` are in `triage.test.yaml`
     #[arg(required = true, value_hint = ValueHint::FilePath)]
     flows: Vec<PathBuf>,
+    /// Run the flow with this input instead of its cases, and print what comes of it; `KEY=VALUE` as for `run`; may be repeated
+    #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair, conflicts_with_all = ["only", "junit"])]
+    input: Vec<(String, inputs::Member)>,
+    /// Run the flow instead of its cases, and print one JSON object: `{ status, outputs, error? }`
+    #[arg(long, conflicts_with_all = ["only", "junit"])]
+    json: bool,
     /// Only cases whose name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -52,6 +62,9 @@ struct Verdict {
 
 pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let host = args.packs.checking_host(&args.beside)?;
+    if args.json || !args.input.is_empty() {
+        return try_out(&host, args, terminal);
+    }
     let mut verdicts = Vec::new();
     for path in &args.flows {
         let flow = host.load_flow(path)?;
@@ -74,6 +87,33 @@ pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, Probl
         );
     }
     Ok(if failed == 0 { Exit::Good } else { Exit::Failed })
+}
+
+/// Runs each flow once, with an input of the command line, and prints what comes of it.
+fn try_out(host: &Host, args: &TestArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let mut exit = Exit::Good;
+    for path in &args.flows {
+        let flow = host.load_flow(path)?;
+        let input = inputs::collect(&inputs::kept_by(host, &args.input)?, None)?;
+        flow.check_input(&input).map_err(|error| inputs::unfit(&error))?;
+        let options = RunOptions { input, without_events: true, ..RunOptions::default() };
+        let runner = host.rehearsal(&flow, Arc::new(Script::default()), options)?;
+        runner.start_session();
+        let ended = super::runs::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })?;
+        let late = || Problem::ending(Exit::Failed, format!("it does not end within {} s", PATIENCE.as_secs()));
+        let result = ended.ok_or_else(late)?;
+        let good = result.status == RunStatus::Succeeded;
+        if args.json {
+            put_json(&shape::outcome(&result))?;
+        } else if good {
+            put_json(&result.outputs)?;
+        } else {
+            let why = result.error.as_ref().map_or_else(|| "it waits".to_owned(), |error| error.failure.to_string());
+            terminal.say(&format!("{}  {}", inert(&path.display().to_string()), inert(&why)));
+        }
+        exit = if good { exit } else { Exit::Failed };
+    }
+    Ok(exit)
 }
 
 fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<Verdict, Problem> {

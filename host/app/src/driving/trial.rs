@@ -54,8 +54,10 @@ struct Watch {
 
 impl Channel for Watch {
     fn on_event(&self, event: &Event) {
-        let begins =
-            matches!(event.kind, "harness:resumed" | "task:start" | "task:resumed" | "call:start" | "log" | "metric");
+        let begins = matches!(
+            event.kind,
+            "harness:resumed" | "task:start" | "task:resumed" | "call:start" | "service:call" | "log" | "metric"
+        );
         if !begins {
             self.seen.store(true, Ordering::Release);
             self.moved.notify_one();

@@ -33,9 +33,11 @@ use super::{
 use crate::{
     catalog,
     error::Error,
+    folder::Folder,
     metrics::Metrics,
     observed::{Observer, Observers, log::Log},
-    rehearsal::Simulated,
+    services::{AGENT, IMAGES, Settings},
+    simulate::{ALL, CAPABILITIES, Simulate},
     telemetry::Telemetry,
     usage::{
         Usage,
@@ -56,12 +58,11 @@ pub struct HostBuilder {
     egress: EgressPolicy,
     capabilities: Vec<(Arc<str>, Arc<dyn Capability>)>,
     files: Option<PathBuf>,
-    simulates_http: bool,
     providers: Option<Providers>,
     providers_file: Option<PathBuf>,
-    simulates_model: bool,
     mcp_file: Option<PathBuf>,
-    simulates_tools: bool,
+    services_file: Option<PathBuf>,
+    simulate: Simulate,
     secrets_file: Option<PathBuf>,
     secret_keys: Vec<KeySource>,
     otlp: Option<String>,
@@ -132,10 +133,9 @@ impl HostBuilder {
         self
     }
 
-    /// Answers requests of nodes with 200 and a JSON text that tells them, `{ "simulated": true, "method", "url" }`, and lets
-    /// none leave. Grants are checked as ever.
-    pub fn simulates_http(mut self) -> HostBuilder {
-        self.simulates_http = true;
+    /// Answers calls by stand-ins, and lets none of them leave.
+    pub fn simulate(mut self, simulate: Simulate) -> HostBuilder {
+        self.simulate = simulate;
         self
     }
 
@@ -148,12 +148,6 @@ impl HostBuilder {
     /// Reads which models nodes may reach from a YAML file, unless they are set.
     pub fn providers_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.providers_file = Some(path.into());
-        self
-    }
-
-    /// Answers the turns of models by itself, the same ones always, and lets none leave. Grants are checked as ever.
-    pub fn simulates_model(mut self) -> HostBuilder {
-        self.simulates_model = true;
         self
     }
 
@@ -176,10 +170,10 @@ impl HostBuilder {
         self
     }
 
-    /// Answers calls of tools with `{ "simulated": true, "tool", "input" }`, and runs none. Grants and permissions are
-    /// checked as ever.
-    pub fn simulates_tools(mut self) -> HostBuilder {
-        self.simulates_tools = true;
+    /// Reads which services flows may have, if they grant them, from a YAML file. By default there is `agent`, which asks the
+    /// default model.
+    pub fn services_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
+        self.services_file = Some(path.into());
         self
     }
 
@@ -218,8 +212,10 @@ impl HostBuilder {
         let vault = Arc::new(Vault::new(registry.clone(), timers.clone(), keeping));
         let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(refused)?;
         let (telemetry, observers) = self.observers(&egress, &metrics)?;
-        let simulates_tools = self.simulates_tools;
-        let Outside { capabilities, mcp, secrets } = self.outside(&egress, &blobs, &usage, &vault)?;
+        let simulate = Arc::new(std::mem::take(&mut self.simulate));
+        let Outside { capabilities, mcp, secrets, simulated_model, services, services_folder } =
+            self.outside(&egress, &blobs, &usage, &vault)?;
+        check_simulated(&simulate, &services)?;
         let shared = Arc::new(Shared {
             engine,
             catalog: Arc::new(catalog),
@@ -237,7 +233,9 @@ impl HostBuilder {
             usage,
             capabilities: Arc::new(capabilities),
             mcp,
-            simulates_tools,
+            simulated_model,
+            services,
+            services_folder,
             hubs: Arc::default(),
             watched: Watched::default(),
             egress,
@@ -247,7 +245,7 @@ impl HostBuilder {
             shared,
             packs: Mutex::new(packs),
         });
-        Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default() })
+        Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate })
     }
 
     fn engine(&mut self) -> Result<Engine, Error> {
@@ -306,16 +304,24 @@ impl HostBuilder {
             (None, Some(file)) => read_beside(file, Providers::parse)?,
             (None, None) => Providers::built_in().map_err(refused)?,
         };
-        let providers =
-            if self.simulates_model { providers.simulated(Vec::new()).map_err(refused)? } else { providers };
-        let models = ModelCapability::new(&client, blobs.clone(), providers);
-        let model: Arc<dyn Capability> = Arc::new(CountedModels { models, usage: usage.clone() });
-        let http = Arc::new(HttpCapability::new(client, blobs.clone()).with_secrets(secrets.clone()));
-        let http: Arc<dyn Capability> = if self.simulates_http { Arc::new(Simulated(http)) } else { http };
+        let simulated = providers.simulated(Vec::new()).map_err(refused)?;
+        let counted = |providers| -> Arc<dyn Capability> {
+            let models = ModelCapability::new(&client, blobs.clone(), providers);
+            Arc::new(CountedModels { models, usage: usage.clone() })
+        };
+        let (model, simulated_model) = (counted(providers), counted(simulated));
+        let services_folder = Arc::new(self.services_file.as_deref().map_or_else(Folder::nowhere, Folder::of));
+        let services = match &self.services_file {
+            Some(file) => read_beside(file, |text, folder| Settings::parse(text, folder, &client, blobs))?,
+            None => Settings::built_in(),
+        };
+        let http: Arc<dyn Capability> =
+            Arc::new(HttpCapability::new(client, blobs.clone()).with_secrets(secrets.clone()));
         let files: Arc<dyn Capability> = Arc::new(FilesCapability::new(self.files, blobs.clone()));
         let own = [(http::INTERFACE, http), (model::INTERFACE, model), (files::INTERFACE, files)];
         let own = own.map(|(name, capability)| (name.into(), capability));
-        Ok(Outside { capabilities: own.into_iter().chain(self.capabilities).collect(), mcp, secrets })
+        let capabilities = own.into_iter().chain(self.capabilities).collect();
+        Ok(Outside { capabilities, mcp, secrets, simulated_model, services, services_folder })
     }
 }
 
@@ -324,10 +330,26 @@ struct Outside {
     capabilities: HashMap<Arc<str>, Arc<dyn Capability>>,
     mcp: McpTools,
     secrets: Secrets,
+    simulated_model: Arc<dyn Capability>,
+    services: Settings,
+    services_folder: Arc<Folder>,
 }
 
 fn refused(failure: Failure) -> Error {
     Error::Services(failure.message)
+}
+
+/// Refuses what is to be simulated and is not there. What services are usually called need not be.
+pub(super) fn check_simulated(simulate: &Simulate, services: &Settings) -> Result<(), Error> {
+    let known: Vec<&str> = CAPABILITIES.into_iter().chain([ALL, AGENT, IMAGES]).chain(services.names()).collect();
+    match simulate.named().find(|name| !known.contains(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let meant = flowcell_flow::similar(name, known);
+            let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+            Err(Error::Services(format!("there is no service `{name}` to simulate{meant}")))
+        }
+    }
 }
 
 /// Reads a file of the operator's. Paths in it are beside it.

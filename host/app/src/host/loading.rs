@@ -61,7 +61,8 @@ impl Host {
     pub(crate) fn check_in(&self, source: &Source, folder: Arc<Folder>, start: &Start) -> CheckedFlow {
         let (catalog, mut diagnostics) = self.catalog_for(source, &folder);
         let sound = diagnostics.is_empty();
-        let mut capabilities: Vec<_> = self.capabilities(&folder).keys().map(|name| name.to_string()).collect();
+        let outside = self.capabilities(&folder, &self.shared.blobs);
+        let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
         capabilities.extend(granted::ALWAYS.map(str::to_owned));
         capabilities.push(secrets::GRANT.to_owned());
         let granting =

@@ -73,7 +73,7 @@ impl Stores {
             Where::Memory => memory,
             Where::Beside(reader) => {
                 let (journal, sessions, registry) = (reader.clone(), reader.clone(), reader.clone());
-                Stores { journal, sessions, registry, blobs: reader, ..memory }
+                Stores { journal, sessions, registry, blobs: Arc::new(MemoryBlobs::over(reader)), ..memory }
             }
             Where::Folder(folder) => Stores::embedded(&folder, memory)?,
             Where::Server(url) => {

@@ -29,6 +29,8 @@ pub(crate) const SUBSCRIBERS: u64 = 4_000;
 pub(crate) const REQUESTS: u64 = 1_024;
 /// Flows that are checked, or made ready to run, at a time, of which no tenant has more than it leaves to others.
 const CHECKS: u64 = 8;
+/// Files that are put at a time, of which no tenant has more than it leaves to others.
+const UPLOADS: u64 = 16;
 /// Requests for runs of a given id are taken one after the other if their ids share one of so many places.
 const PLACES: usize = 64;
 
@@ -47,6 +49,8 @@ pub(crate) struct App {
     pub(super) failures: Failures,
     /// For what computes while a request waits.
     pub(crate) checks: Room,
+    /// For files while they come.
+    pub(super) uploads: Room,
     pub(super) document: Document,
     /// Streams end when this becomes true.
     pub(crate) ends: watch::Sender<bool>,
@@ -73,6 +77,7 @@ impl App {
             requests: Room::new(REQUESTS),
             failures: Failures::default(),
             checks: Room::new(CHECKS),
+            uploads: Room::new(UPLOADS),
             document: Document::default(),
             ends: watch::Sender::new(false),
             starting: std::array::from_fn(|_| Mutex::default()),

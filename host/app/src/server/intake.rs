@@ -1,13 +1,14 @@
 //! What requests bring: paths, questions and bodies, each refused in the one shape of failures.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use axum::{
-    body::{Bytes, HttpBody},
+    body::{Bytes, HttpBody, to_bytes},
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
     http::{StatusCode, header, request::Parts},
 };
 use flowcell_contract::RunId;
+use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 use serde_json::{error::Category, json};
 
@@ -47,9 +48,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Raw<T> {
     type Rejection = Fault;
 
-    async fn from_request(request: Request, state: &S) -> Result<Raw<T>, Fault> {
-        check_kind(request.headers())?;
-        let bytes = read(request, state).await?;
+    async fn from_request(request: Request, _: &S) -> Result<Raw<T>, Fault> {
+        check_kind(request.headers(), "application/json")?;
+        let bytes = read(request, BODY_BYTES).await?;
         // A body that may be left out is one without members.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let body = serde_json::from_slice(text).map_err(|error| wrong_json(&error))?;
@@ -57,25 +58,26 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Raw<T> {
     }
 }
 
-fn check_kind(headers: &axum::http::HeaderMap) -> Result<(), Fault> {
+/// Refuses a body that says it is something else.
+pub(super) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Result<(), Fault> {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let kind = kind.to_str().unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") {
+    if essence.eq_ignore_ascii_case(wanted) {
         return Ok(());
     }
-    let why = format!("a body is JSON (`content-type: application/json`), and not `{essence}`");
+    let why = format!("this body is `content-type: {wanted}`, and not `{essence}`");
     Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", why))
 }
 
-/// The whole body, if it is not too large and comes in time.
-pub(super) async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Fault> {
+/// The whole body, if it has so many bytes at most and comes in time.
+pub(super) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> {
     let large = || {
-        let why = format!("a body may have {BODY_BYTES} bytes");
+        let why = format!("a body may have {most} bytes");
         Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
     };
     // What is announced as too large is not waited for.
-    if request.body().size_hint().lower() > BODY_BYTES as u64 {
+    if request.body().size_hint().lower() > most as u64 {
         return Err(large());
     }
     let patience = Patience::with(&request);
@@ -83,10 +85,10 @@ pub(super) async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<
         let why = format!("the body did not come within {} s", patience.as_secs_f32());
         Fault::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
     };
-    let read = tokio::time::timeout(patience, Bytes::from_request(request, state)).await.map_err(|_| late())?;
-    read.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => large(),
-        _ => Fault::bad_request("the body did not come whole"),
+    let read = tokio::time::timeout(patience, to_bytes(request.into_body(), most)).await.map_err(|_| late())?;
+    read.map_err(|error| match error.source().is_some_and(|why| why.is::<LengthLimitError>()) {
+        true => large(),
+        false => Fault::bad_request("the body did not come whole"),
     })
 }
 

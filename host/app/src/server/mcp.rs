@@ -24,6 +24,7 @@ mod outcome;
 mod pipe;
 mod resources;
 mod tools;
+mod workbench;
 
 use std::{
     collections::HashMap,

@@ -59,8 +59,8 @@ pub(super) struct Sent(Json);
 impl<S: Send + Sync> FromRequest<S> for Sent {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, state: &S) -> Result<Sent, Refusal> {
-        let read = intake::read(request, state).await;
+    async fn from_request(request: Request, _: &S) -> Result<Sent, Refusal> {
+        let read = intake::read(request, intake::BODY_BYTES).await;
         let bytes = read.map_err(|fault| Refusal::new(fault.status(), "BAD_REQUEST", fault.message().to_owned()))?;
         let text =
             std::str::from_utf8(&bytes).map_err(|error| bad_request(&format!("the body is no text: {error}")))?;

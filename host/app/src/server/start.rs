@@ -148,20 +148,25 @@ pub(super) async fn prepare(
         return Err(Fault::draining());
     }
     let _turn = request.app.checks.take(request.tenant(), 1).await;
-    let flow = flow(request, &body).await?;
-    let StartRun { input, .. } = body;
+    let StartRun { flow, version, input, .. } = body;
+    let flow = named_or_whole(request, &flow, version).await?;
     let options = RunOptions { session_id: run, input, request: digest, without_events: true, ..RunOptions::default() };
     Ok((request.host.runner(&flow, options)?, flow))
 }
 
-async fn flow(request: &Request, body: &StartRun) -> Result<LoadedFlow, Fault> {
-    if let Some(name) = flows::name(&body.flow) {
-        return library::load(request.clone(), name, body.version).await;
+/// A flow that a body names, or brings along.
+pub(super) async fn named_or_whole(
+    request: &Request,
+    flow: &RawValue,
+    version: Option<u32>,
+) -> Result<LoadedFlow, Fault> {
+    if let Some(name) = flows::name(flow) {
+        return library::load(request.clone(), name, version).await;
     }
-    if body.version.is_some() {
+    if version.is_some() {
         return Err(Fault::bad_request("`version` goes with the name of a flow, and this request brings a whole one"));
     }
-    match flows::check(request, flows::source(&body.flow)?).await? {
+    match flows::check(request, flows::source(flow)?).await? {
         CheckedFlow { flow: Some(flow), .. } => Ok(flow),
         CheckedFlow { diagnostics, .. } => Err(Fault::invalid_flow(&diagnostics)),
     }

@@ -74,7 +74,7 @@ impl Tree {
         let text = |key: &str| event.data.get(key).and_then(Json::as_str).unwrap_or_default();
         let number = |key: &str| event.data.get(key).and_then(Json::as_u64);
         let (Some(id), scope) = (event.data.get("taskId").and_then(Json::as_str), text("scope")) else { return };
-        if event.kind == "call:start" {
+        if matches!(event.kind, "call:start" | "service:call") {
             self.task(scope, id).calls += 1;
             return;
         }

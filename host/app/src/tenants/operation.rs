@@ -9,6 +9,7 @@ use super::{OPERATOR, TenantError, Tenants, audit::Outcome};
 use crate::{
     FlowLibrary,
     documents::to_json,
+    files::operation::Deed,
     policy::Policy,
     triggers::operation::{Act, TriggerDesk},
     vault::Hidden,
@@ -115,6 +116,13 @@ pub enum Operation {
         /// Its name.
         name: String,
     },
+    /// See the files of a tenant, or change them.
+    File {
+        /// Whose.
+        tenant: String,
+        /// What is done.
+        deed: Deed,
+    },
     /// Rewrite all secrets under a new key.
     RotateSecretKey {
         /// The new key; none: one is made beside the store.
@@ -153,6 +161,7 @@ impl Tenants {
                 self.vault().remove(&self.known(tenant)?, OPERATOR, name)?;
                 Ok(done)
             }
+            Operation::File { tenant, deed } => Ok(self.host.of(self.known(tenant)?).files().operate(deed)?),
             Operation::RotateSecretKey { key } => {
                 let rotated = self.vault().rotate(&self.owners()?, OPERATOR, key.as_ref().map(Hidden::text))?;
                 Ok(to_json("rotated", &rotated)?)

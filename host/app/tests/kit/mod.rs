@@ -36,6 +36,7 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
         "FLOWCELL_MCP",
         "FLOWCELL_ALLOW_PRIVATE",
         "FLOWCELL_SECRETS",
+        "FLOWCELL_SERVICES",
         "FLOWCELL_SECRET_KEY",
         "FLOWCELL_FILES",
         "FLOWCELL_FLOWS",

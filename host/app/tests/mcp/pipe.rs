@@ -266,3 +266,30 @@ fn what_is_no_client_is_told_so() {
     let memory = Command::new(env!("CARGO_BIN_EXE_flowcell")).args(["mcp", "--store", "memory:"]).output().unwrap();
     assert_eq!(memory.status.code(), Some(2), "runs of tools are durable: {memory:?}");
 }
+
+#[test]
+fn a_flow_is_inspected_and_tested_and_nothing_of_it_is_kept() {
+    let folder = place();
+    let mut client = Client::start(folder.path(), None);
+    let flow = json!({
+        "flow": { "name": "late", "description": "Waits.", "input": { "n": 1 },
+            "outputs": { "n": "{{ hold.waitedMs }}", "m": "{{ flow.input.n | required }}", "k": 7 } },
+        "nodes": [{ "id": "go", "type": "control.noop" }, { "id": "hold", "type": "control.wait", "input": { "ms": 3600000 } }],
+        "edges": [{ "from": "go", "to": "hold" }],
+    });
+    let seen = client.call("flowcell_inspect_flow", json!({ "flow": flow }))["structuredContent"].clone();
+    assert_eq!((&seen["name"], &seen["description"]), (&json!("late"), &json!("Waits.")));
+    assert_eq!(seen["inputSchema"]["properties"]["n"]["default"], 1, "{seen}");
+    assert_eq!(seen["outputs"], json!(["k", "m", "n"]));
+    assert_eq!((&seen["nodes"][1]["id"], &seen["edges"][0]["to"]), (&json!("hold"), &json!("hold")), "{seen}");
+    let tested = client.call("flowcell_test_flow", json!({ "flow": flow, "input": { "n": 2 } }));
+    let expected = json!({ "status": "succeeded", "outputs": { "n": 3_600_000, "m": 2, "k": 7 } });
+    assert_eq!(tested["structuredContent"], expected);
+    let wrong = client.call("flowcell_test_flow", json!({ "flow": flow, "simulate": ["imgs"] }));
+    assert_eq!(wrong["isError"], true, "{wrong}");
+    assert!(wrong["content"][0]["text"].as_str().unwrap().contains("did you mean `img`?"), "{wrong}");
+    let invalid = client.call("flowcell_inspect_flow", json!({ "flow": { "flow": { "name": "x" } } }));
+    assert_eq!(invalid["structuredContent"]["error"]["code"], "invalid_flow", "{invalid}");
+    assert_eq!(client.leave(), Some(0));
+    assert_eq!(said(&done_list(folder.path())).trim(), "[]");
+}

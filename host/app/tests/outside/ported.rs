@@ -88,7 +88,8 @@ fn n11_n12_odd_requests_end_in_an_error_and_nothing_is_sent() {
     for (odd, says) in odd {
         let folder = tempfile::tempdir().unwrap();
         let origin = server.origin();
-        let node = format!("type: ported.fetch, input: {{ urls: ['{origin}'], {odd} }}, grants: {{ http: ['{origin}'] }}");
+        let node =
+            format!("type: ported.fetch, input: {{ urls: ['{origin}'], {odd} }}, grants: {{ http: ['{origin}'] }}");
         let output = run(folder.path(), &node, &["--allow-private", &server.address.to_string()]);
         let (odd, came) = (&odd[..odd.len().min(60)], result(&output));
         assert_eq!(came["status"], "failed", "{odd}: {came}");
@@ -97,8 +98,10 @@ fn n11_n12_odd_requests_end_in_an_error_and_nothing_is_sent() {
     assert!(server.seen().is_empty(), "{:?}", server.seen());
     let folder = tempfile::tempdir().unwrap();
     let origin = server.origin();
-    let node =
-        format!("type: ported.fetch, input: {{ urls: ['{origin}'], timeout: {} }}, grants: {{ http: ['{origin}'] }}", i64::MAX);
+    let node = format!(
+        "type: ported.fetch, input: {{ urls: ['{origin}'], timeout: {} }}, grants: {{ http: ['{origin}'] }}",
+        i64::MAX
+    );
     let output = run(folder.path(), &node, &["--allow-private", &server.address.to_string()]);
     assert_eq!(result(&output)["status"], "succeeded", "a timeout of centuries is cut: {}", told(&output));
 }

@@ -10,6 +10,7 @@ mod access;
 mod client;
 mod config;
 mod document;
+mod files;
 mod hostile;
 mod library;
 mod live;

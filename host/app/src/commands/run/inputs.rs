@@ -4,28 +4,71 @@ use std::{
     collections::BTreeSet,
     fs::File,
     io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use flowcell::{InputError, Json, graph::Graph, similar};
+use flowcell::{Host, InputError, Json, graph::Graph, similar};
 
-use crate::problem::Problem;
+use crate::{commands::files, problem::Problem};
 
 /// More is no input but data, which belongs in a file that a node reads.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
+/// What is written for a member of the input.
+#[derive(Clone, Debug)]
+pub(crate) enum Member {
+    /// It itself.
+    Value(Json),
+    /// A file, `@PATH`.
+    File(PathBuf),
+}
+
 /// Splits `key=value`. The value is JSON where it reads as JSON. What begins as a list, an object or a quoted text and is
-/// none is a slip, and no text.
-pub(crate) fn pair(text: &str) -> Result<(String, Json), String> {
+/// none is a slip, and no text. `@PATH` is a file, and `@@…` a text that begins with `@`.
+pub(crate) fn pair(text: &str) -> Result<(String, Member), String> {
     let Some((key, value)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {
         return Err("write it as key=value, for example `-i ticket=T-1`".into());
     };
-    let json = match Json::parse(value) {
+    let member = match value.strip_prefix('@') {
+        Some("") => return Err(format!("the value of `{key}` names no file; the text is written `@@`")),
+        Some(rest) if rest.starts_with('@') => Member::Value(Json::from(rest)),
+        Some(path) => Member::File(path.into()),
+        None => Member::Value(json(key, value)?),
+    };
+    Ok((key.to_owned(), member))
+}
+
+fn json(key: &str, value: &str) -> Result<Json, String> {
+    Ok(match Json::parse(value) {
         Ok(json) => json,
         Err(error) if value.trim_start().starts_with(['[', '{', '"']) => return Err(no_json(key, value, &error)),
         Err(_) => Json::from(value),
+    })
+}
+
+/// The members with their files kept, and as flows are handed them.
+pub(crate) fn resolved(
+    members: &[(String, Member)],
+    keep: impl Fn(&str, Vec<u8>) -> Result<Json, Problem>,
+) -> Result<Vec<(String, Json)>, Problem> {
+    let resolve = |(key, member): &(String, Member)| {
+        let value = match member {
+            Member::Value(value) => value.clone(),
+            Member::File(path) => {
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
+                keep(name, files::read(path)?)?
+            }
+        };
+        Ok((key.clone(), value))
     };
-    Ok((key.to_owned(), json))
+    members.iter().map(resolve).collect()
+}
+
+/// The same, with the files kept by this host.
+pub(crate) fn kept_by(host: &Host, members: &[(String, Member)]) -> Result<Vec<(String, Json)>, Problem> {
+    resolved(members, |name, bytes| {
+        host.keep_file(name, bytes).map_err(|error| Problem::wrong(format!("the file {name}: {error}")))
+    })
 }
 
 fn no_json(key: &str, value: &str, error: &serde_json::Error) -> String {
@@ -51,7 +94,7 @@ pub(crate) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<J
 
 /// Members that a flow does not know, but one with almost the same name: the key and the one that was probably meant.
 /// Others may be for a program that reads all of the input.
-pub(super) fn misspelt<'a>(pairs: &'a [(String, Json)], graph: &'a Graph) -> Vec<(&'a str, &'a str)> {
+pub(super) fn misspelt<'a>(pairs: &'a [(String, Member)], graph: &'a Graph) -> Vec<(&'a str, &'a str)> {
     let defaults = graph.input.as_object().into_iter().flat_map(|members| members.keys());
     let properties = graph.input_schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());
     let known: BTreeSet<&str> = defaults

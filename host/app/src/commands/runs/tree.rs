@@ -51,7 +51,7 @@ impl Tree {
             "task:start" | "task:resumed" | "task:repeated" => "running",
             "task:blocked" => "blocked",
             "task:resolved" => "resolved",
-            "call:start" => return self.called(&text("scope"), id, event.seq),
+            "call:start" | "service:call" => return self.called(&text("scope"), id, event.seq),
             "task:paused" => "waiting",
             "task:retry" => "to be tried again",
             "task:complete" => "succeeded",

@@ -44,8 +44,10 @@ pub(super) struct GivenReply {
     node: Option<String>,
     method: Option<String>,
     url: Option<String>,
+    service: Option<String>,
     times: Option<Times>,
     reply: Option<Reply>,
+    result: Option<Json>,
     error: Option<GivenError>,
 }
 
@@ -81,10 +83,11 @@ fn ok() -> u16 {
 
 impl GivenReply {
     pub(super) fn as_given(&self) -> GivenCall {
-        let about = [("method", &self.method), ("url", &self.url)];
+        let about = [("method", &self.method), ("url", &self.url), ("service", &self.service)];
         let about = about.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Json::from(value.as_deref()?))));
         let reply = match &self.error {
             Some(error) => Err(error.as_failure()),
+            None if self.service.is_some() => Ok(self.result.clone().unwrap_or_default()),
             None => Ok(self.reply.as_ref().map_or_else(|| Reply::default().as_json(), Reply::as_json)),
         };
         let times = match self.times {
@@ -92,7 +95,8 @@ impl GivenReply {
             Some(Times::Number(times)) => Some(times),
             Some(Times::Word(Any::Any)) => None,
         };
-        GivenCall { interface: Some("http".into()), node: self.node.clone(), about: about.collect(), reply, times }
+        let interface = if self.service.is_some() { "services" } else { "http" };
+        GivenCall { interface: Some(interface.into()), node: self.node.clone(), about: about.collect(), reply, times }
     }
 }
 

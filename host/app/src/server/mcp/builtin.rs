@@ -25,6 +25,7 @@ use super::{
     desk::Calls,
     outcome, resources,
     tools::{PREFIX, input_schema, parse},
+    workbench,
 };
 
 /// A tool of this program's own.
@@ -37,6 +38,8 @@ pub(super) enum Builtin {
     DescribeFlow,
     CreateFlow,
     RunFlow,
+    TestFlow,
+    InspectFlow,
     ListRuns,
     GetRun,
     AnswerGate,
@@ -44,12 +47,12 @@ pub(super) enum Builtin {
 }
 
 use Builtin::{
-    AnswerGate, CancelRun, CreateFlow, DescribeFlow, DescribeNodeType, GetRun, ListFlows, ListNodeTypes, ListRuns,
-    RunFlow, ValidateFlow,
+    AnswerGate, CancelRun, CreateFlow, DescribeFlow, DescribeNodeType, GetRun, InspectFlow, ListFlows, ListNodeTypes,
+    ListRuns, RunFlow, TestFlow, ValidateFlow,
 };
 
 /// Its name after the prefix, what it needs, and what it does.
-const ALL: [(Builtin, &str, Scope, &str); 11] = [
+const ALL: [(Builtin, &str, Scope, &str); 13] = [
     (ListNodeTypes, "list_node_types", Scope::FlowRead, "Lists the node types that flows are made of."),
     (
         DescribeNodeType,
@@ -71,6 +74,18 @@ const ALL: [(Builtin, &str, Scope, &str); 11] = [
         "run_flow",
         Scope::RunCreate,
         "Runs a flow by its name, or a whole one that need not be kept, and answers with its outputs.",
+    ),
+    (
+        TestFlow,
+        "test_flow",
+        Scope::RunCreate,
+        "Runs a flow with simulated services, and answers with its outputs: nothing leaves the host, and nothing is kept.",
+    ),
+    (
+        InspectFlow,
+        "inspect_flow",
+        Scope::FlowRead,
+        "Tells what a flow takes, gives and reaches, without running it: inputs, outputs, nodes, edges and grants.",
     ),
     (ListRuns, "list_runs", Scope::RunRead, "Lists runs, the latest first."),
     (GetRun, "get_run", Scope::RunRead, "Tells how a run stands: its outputs or error, or what it waits for."),
@@ -166,11 +181,20 @@ impl Builtin {
             }
             RunFlow => {
                 let input = json!({ "type": "object", "description": "Members that win over the flow's defaults" });
-                let version = number("Of a flow that is named; the newest by default");
-                (
-                    json!({ "flow": flow("The name of a flow, or a whole one"), "version": version, "input": input }),
-                    &["flow"],
-                )
+                let (flow, version) = either();
+                (json!({ "flow": flow, "version": version, "input": input }), &["flow"])
+            }
+            TestFlow => {
+                let input = json!({ "type": "object", "description": "Members that win over the flow's defaults" });
+                let names = "What is simulated: services by their names, such as img and agent; services, http, model, tools, \
+                             all. By default services";
+                let simulate = json!({ "type": "array", "items": { "type": "string" }, "description": names });
+                let (flow, version) = either();
+                (json!({ "flow": flow, "version": version, "input": input, "simulate": simulate }), &["flow"])
+            }
+            InspectFlow => {
+                let (flow, version) = either();
+                (json!({ "flow": flow, "version": version }), &["flow"])
             }
             ListRuns => (page(), &[]),
             GetRun | CancelRun => (json!({ "runId": run() }), &["runId"]),
@@ -214,6 +238,8 @@ impl Builtin {
                 written(library::list(request).await?.0)
             }
             DescribeFlow => describe(request, parse(arguments)?).await,
+            TestFlow => workbench::test(&request, parse(arguments)?).await,
+            InspectFlow => workbench::inspect(&request, parse(arguments)?).await,
             CreateFlow => written(library::keep(request, parse(arguments)?).await?),
             ListRuns => written(runs::list(request, Asked(parse(arguments)?)).await?.0),
             GetRun => show(request, known_id(&parse::<OfRun>(arguments)?.run_id)?).await,
@@ -229,6 +255,11 @@ impl Builtin {
 
 fn text(what: &str) -> Value {
     json!({ "type": "string", "description": what })
+}
+
+/// A flow that is named, in a version, or a whole one.
+fn either() -> (Value, Value) {
+    (flow("The name of a flow, or a whole one"), number("Of a flow that is named; the newest by default"))
 }
 
 fn flow(what: &str) -> Value {

@@ -1,0 +1,147 @@
+//! `flowcell files`: files in the store that flows are handed.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use clap::{Args, Subcommand, ValueHint};
+use flowcell::{
+    Json,
+    files::{MAX_FILE, operation::Deed},
+    tenants::operation::Operation,
+};
+
+use super::{StoreArgs, tenant::operate};
+use crate::{
+    output::put_json,
+    problem::{Exit, Problem},
+};
+
+/// What can be done with files.
+#[derive(Subcommand)]
+pub(crate) enum FilesCommand {
+    /// Put a file, and print it as flows are handed it
+    Put(PutArgs),
+    /// Write the content of a file to a file or to standard output
+    Get(GetArgs),
+    /// List the files
+    List(Of),
+    /// Remove a file; runs that have it keep it
+    Rm(RemoveArgs),
+}
+
+/// Whose files, and where they are kept.
+#[derive(Args)]
+pub(crate) struct Of {
+    /// Whose
+    #[arg(long, value_name = "NAME", default_value = "local")]
+    tenant: String,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Arguments of `flowcell files put`.
+#[derive(Args)]
+pub(crate) struct PutArgs {
+    /// The file, or standard input (-)
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    path: PathBuf,
+    /// What it is called [default: the name of the file]
+    #[arg(long, value_name = "TEXT", required_if_eq("path", "-"))]
+    name: Option<String>,
+    /// Its media type [default: what its content or its name tells]
+    #[arg(long, value_name = "TYPE")]
+    mime: Option<String>,
+    /// What is noted of it: a JSON object
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    metadata: Option<Json>,
+    #[command(flatten)]
+    of: Of,
+}
+
+fn json(text: &str) -> Result<Json, String> {
+    Json::parse(text).map_err(|error| format!("it is no JSON: {error}"))
+}
+
+/// Arguments of `flowcell files get`.
+#[derive(Args)]
+pub(crate) struct GetArgs {
+    /// Its id, as `flowcell files list` has it
+    id: String,
+    /// Write it here, and not to standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// Arguments of `flowcell files rm`.
+#[derive(Args)]
+pub(crate) struct RemoveArgs {
+    /// Its id, as `flowcell files list` has it
+    id: String,
+    #[command(flatten)]
+    of: Of,
+}
+
+impl Of {
+    fn operate(&self, deed: Deed) -> Result<Json, Problem> {
+        operate(Operation::File { tenant: self.tenant.clone(), deed }, &self.store)
+    }
+}
+
+pub(super) fn execute(command: FilesCommand) -> Result<Exit, Problem> {
+    match command {
+        FilesCommand::Put(PutArgs { path, name, mime, metadata, of }) => {
+            let content = STANDARD.encode(read(&path)?);
+            let name = name.or_else(|| Some(path.file_name()?.to_str()?.to_owned()));
+            let name =
+                name.ok_or_else(|| Problem::wrong("the file has no name that is a text").hint("give `--name`"))?;
+            let metadata = metadata.unwrap_or_default();
+            put_json(&of.operate(Deed::Put { name, mime, metadata, content })?)?;
+        }
+        FilesCommand::Get(GetArgs { id, out, of }) => {
+            let told = of.operate(Deed::Get { id })?;
+            let content = told.get("content").and_then(Json::as_str).unwrap_or_default();
+            let damaged = |_| Problem::internal("the process that owns the store told something else");
+            write(out.as_deref(), &STANDARD.decode(content).map_err(damaged)?)?;
+        }
+        FilesCommand::List(of) => put_json(&of.operate(Deed::List)?)?,
+        FilesCommand::Rm(RemoveArgs { id, of }) => put_json(&of.operate(Deed::Remove { id })?)?,
+    }
+    Ok(Exit::Good)
+}
+
+/// The content of a file, or of standard input; of what is too large a little more than it may have.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
+    let unreadable = |error: io::Error| Problem::wrong(format!("cannot read {}", path.display())).because(&error);
+    let source: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(fs::File::open(path).map_err(unreadable)?),
+    };
+    let mut bytes = Vec::new();
+    source.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    match bytes.len() > MAX_FILE {
+        true => Err(Problem::wrong(format!("{} is larger than {} MiB", path.display(), MAX_FILE >> 20))),
+        false => Ok(bytes),
+    }
+}
+
+/// Puts a file for `local`, and answers it as flows are handed it.
+pub(super) fn put(store: &StoreArgs, name: &str, bytes: Vec<u8>) -> Result<Json, Problem> {
+    let (name, content) = (name.to_owned(), STANDARD.encode(bytes));
+    let deed = Deed::Put { name, mime: None, metadata: Json::Null, content };
+    operate(Operation::File { tenant: "local".into(), deed }, store)
+}
+
+fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), Problem> {
+    let written = match path {
+        Some(path) => fs::write(path, bytes),
+        None => io::stdout().lock().write_all(bytes),
+    };
+    let name = || path.map_or_else(|| "standard output".to_owned(), |path| path.display().to_string());
+    written.map_err(|error| Problem::wrong(format!("cannot write {}", name())).because(&error))
+}

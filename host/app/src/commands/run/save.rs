@@ -1,0 +1,76 @@
+//! `--out`: the files among a run's outputs, written to a folder.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use cap_std::{ambient_authority, fs::Dir};
+use flowcell::{Host, Json, files};
+
+use crate::problem::Problem;
+
+/// Characters of a name, before its ending.
+const NAME_CHARS: usize = 100;
+
+/// Writes every file value among the outputs to a folder, named by where it stands in them: `result.png`, `pages-1.pdf`.
+/// Answers where. Nothing outside of the folder is written, also where links in it lead elsewhere.
+pub(super) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let mut found = Vec::new();
+    find(outputs, "", &mut found);
+    let cannot = |error: io::Error| Problem::wrong(format!("cannot write to {}", folder.display())).because(&error);
+    fs::create_dir_all(folder).map_err(cannot)?;
+    let dir = Dir::open_ambient_dir(folder, ambient_authority()).map_err(cannot)?;
+    let (mut taken, mut written) = (BTreeSet::new(), Vec::new());
+    for (place, file) in found {
+        let bytes = host.file_bytes(file).map_err(|error| Problem::wrong(format!("the output `{place}`: {error}")))?;
+        let mime = file.get("mime").and_then(Json::as_str).unwrap_or_default();
+        let name = free(&place, files::ending(&bytes, mime), &mut taken);
+        dir.write(&name, &bytes).map_err(cannot)?;
+        written.push(folder.join(name));
+    }
+    Ok(written)
+}
+
+/// Finds file values, and where they stand.
+fn find<'a>(value: &'a Json, place: &str, found: &mut Vec<(String, &'a Json)>) {
+    let below = |name: &str| if place.is_empty() { name.to_owned() } else { format!("{place}-{name}") };
+    match value {
+        Json::Object(_) if value.get("kind").and_then(Json::as_str) == Some("file") => {
+            found.push((place.to_owned(), value));
+        }
+        Json::Object(members) => members.iter().for_each(|(name, value)| find(value, &below(name), found)),
+        Json::Array(items) => {
+            (1..).zip(items.iter()).for_each(|(number, value)| find(value, &below(&i32::to_string(&number)), found));
+        }
+        _ => {}
+    }
+}
+
+/// A name that is a file's name and nothing else, and that no other output has.
+fn free(place: &str, ending: &str, taken: &mut BTreeSet<String>) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() || "-_".contains(letter) { letter } else { '_' };
+    let plain: String = place.chars().map(plain).take(NAME_CHARS).collect();
+    let plain = if plain.is_empty() { "output".to_owned() } else { plain };
+    let numbered = (2..).map(|number: u32| format!("{plain}-{number}.{ending}"));
+    let mut names = std::iter::once(format!("{plain}.{ending}")).chain(numbered);
+    // A name that was taken differs only in letters that file systems may not tell apart.
+    names.find(|name| taken.insert(name.to_ascii_lowercase())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::free;
+
+    #[test]
+    fn names_are_plain_and_differ() {
+        let mut taken = BTreeSet::new();
+        let names =
+            ["result", "Result", "../etc/passwd", "", ".ssh", "a b"].map(|place| free(place, "png", &mut taken));
+        assert_eq!(names, ["result.png", "Result-2.png", "___etc_passwd.png", "output.png", "_ssh.png", "a_b.png"]);
+        assert!(free(&"x".repeat(500), "bin", &mut taken).len() < 110);
+    }
+}

@@ -1,0 +1,339 @@
+//! Files that somebody has put for a tenant's flows: bytes in the store by their content, with a name and a media type. A
+//! flow is handed one as its file value. As long as a file is listed, nothing removes its bytes.
+//!
+//! | what | limit |
+//! |---|---|
+//! | a file | 32 MiB |
+//! | all files of a tenant | 1 GiB, 10,000 files |
+//! | a name | 255 bytes |
+//! | metadata of a file | 4 KiB as JSON |
+
+mod kind;
+pub mod operation;
+
+use std::sync::Arc;
+
+use flowcell_contract::{BlobRef, Blobs, Json, Tenant, Value};
+use flowcell_runtime::ports::Registry;
+use serde::{Deserialize, Serialize};
+
+pub use self::kind::{ending, media_type};
+use crate::{
+    Host,
+    documents::{DocumentError, Documents},
+};
+
+/// Bytes of a file.
+pub const MAX_FILE: usize = 32 << 20;
+/// Bytes of all files of a tenant.
+pub const MAX_TOTAL: u64 = 1 << 30;
+/// Files of a tenant.
+pub const MAX_FILES: usize = 10_000;
+/// Bytes of a name.
+const MAX_NAME: usize = 255;
+/// Bytes of a media type.
+const MAX_MIME: usize = 255;
+/// Bytes of a file's metadata, as JSON.
+const MAX_METADATA: usize = 4 << 10;
+/// How often a write is tried again while others write the same.
+const TRIES: usize = 100;
+
+const FILE: &str = "file";
+
+/// A file that is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileRow {
+    /// The SHA-256 of its content, in hexadecimal.
+    pub file_id: String,
+    /// What it is called.
+    pub name: String,
+    /// Its media type.
+    pub mime: String,
+    /// Bytes.
+    pub size: u64,
+    /// What somebody has noted of it: an object.
+    pub metadata: Json,
+    /// When it was put first, in milliseconds since 1970.
+    pub created: u64,
+}
+
+impl FileRow {
+    /// The file as flows are handed it.
+    pub fn value(&self) -> Json {
+        let FileRow { file_id, name, mime, size, .. } = self;
+        file_value(file_id, *size, mime, name)
+    }
+}
+
+/// A file as flows are handed it: what it is, and what it is called.
+fn file_value(file_id: &str, size: u64, mime: &str, name: &str) -> Json {
+    let value = Value::from(BlobRef { file_id: file_id.into(), size, mime: mime.into() });
+    let members = value.json().as_object().cloned().unwrap_or_default();
+    Json::object(members.into_iter().chain([("name".into(), Json::from(name))]))
+}
+
+/// A file that is to be kept.
+#[derive(Clone, Debug, Default)]
+pub struct NewFile {
+    /// What it is called.
+    pub name: String,
+    /// Its media type; none: what its content or its name tells.
+    pub mime: Option<String>,
+    /// What is noted of it: an object; `null` is an empty one.
+    pub metadata: Json,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+/// Why something about files was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// There is none of this id.
+    #[error("there is no file `{0}`; `flowcell files list` tells which there are")]
+    Unknown(String),
+    /// It cannot be the name of a file.
+    #[error("the name of a file has 1 to {MAX_NAME} bytes, and no `/`, `\\` or control characters")]
+    Name,
+    /// It cannot be a media type.
+    #[error("a media type is such as `image/png`, of at most {MAX_MIME} printable ASCII characters")]
+    Mime,
+    /// It cannot be metadata.
+    #[error("the metadata of a file is a JSON object of at most {MAX_METADATA} bytes")]
+    Metadata,
+    /// What came is no content.
+    #[error("the content of a file is base64")]
+    Content,
+    /// It has too many bytes.
+    #[error("the file has {0} bytes, and may have {MAX_FILE}")]
+    TooLarge(usize),
+    /// The tenant has as much as it may.
+    #[error(
+        "the tenant's files would be more than {MAX_TOTAL} bytes or {MAX_FILES} files; there are {bytes} bytes in {files} \
+         now, and `flowcell files rm ID` makes room"
+    )]
+    Quota {
+        /// Bytes that there are.
+        bytes: u64,
+        /// Files that there are.
+        files: usize,
+    },
+    /// Somebody else has changed it at the same time.
+    #[error("`{0}` was changed by somebody else at the same time; try again")]
+    Changed(String),
+    /// The store does not answer, or what it answers is damaged.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// The bytes cannot be read or written.
+    #[error("the store: {0}")]
+    Bytes(String),
+}
+
+impl FileError {
+    /// A stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            FileError::Unknown(_) => "file_not_found",
+            FileError::Name => "invalid_name",
+            FileError::Mime | FileError::Metadata | FileError::Content => "invalid_file",
+            FileError::TooLarge(_) => "file_too_large",
+            FileError::Quota { .. } => "quota_exceeded",
+            FileError::Changed(_) => "conflict",
+            FileError::Document(_) | FileError::Bytes(_) => "store_unavailable",
+        }
+    }
+}
+
+/// The files of a tenant.
+pub struct Files<'a> {
+    host: &'a Host,
+}
+
+impl Host {
+    /// The files of the tenant.
+    pub fn files(&self) -> Files<'_> {
+        Files { host: self }
+    }
+
+    /// Keeps bytes for a run that is about to begin, without listing them, and answers the file as flows are handed it.
+    pub fn keep_file(&self, name: &str, bytes: Vec<u8>) -> Result<Json, FileError> {
+        check_name(name)?;
+        check_size(&bytes)?;
+        let mime = media_type(&bytes, name);
+        let blob = self.blobs().put(self.tenant(), bytes.into(), &mime);
+        Ok(file_value(&blob.file_id, blob.size, &mime, name))
+    }
+
+    /// The bytes of a file value, such as one that a run has given.
+    pub fn file_bytes(&self, value: &Json) -> Result<Arc<[u8]>, FileError> {
+        let unknown = || FileError::Unknown(value.get("fileId").and_then(Json::as_str).unwrap_or_default().to_owned());
+        let blob = Value::from(value.clone()).blob().ok_or_else(unknown)?;
+        let found = self.blobs().get(self.tenant(), &blob).map_err(|failure| FileError::Bytes(failure.message))?;
+        found.ok_or_else(unknown)
+    }
+}
+
+impl Files<'_> {
+    /// Keeps a file. The same content is kept once: with another name or media type it is called so from now on.
+    pub fn put(&self, new: NewFile) -> Result<FileRow, FileError> {
+        let NewFile { name, mime, metadata, bytes } = new;
+        check_name(&name)?;
+        check_size(&bytes)?;
+        let mime = mime.unwrap_or_else(|| media_type(&bytes, &name));
+        check_mime(&mime)?;
+        let metadata = if metadata.is_null() { Json::object::<&str>([]) } else { metadata };
+        if metadata.as_object().is_none() || metadata.to_text().len() > MAX_METADATA {
+            return Err(FileError::Metadata);
+        }
+        let size = bytes.len() as u64;
+        let blob = self.blobs().put(self.tenant(), bytes.into(), &mime);
+        // What is listed is there, whatever happens.
+        self.host.settle().map_err(DocumentError::from)?;
+        let id = blob.file_id.to_string();
+        for _ in 0..TRIES {
+            let found = self.documents().get::<FileRow>(FILE, &id)?;
+            if found.is_none() {
+                self.check_room(size)?;
+            }
+            let seen = found.as_ref().map_or(0, |(_, seen)| *seen);
+            let created = found.map_or_else(|| self.host.now(), |(row, _)| row.created);
+            let (name, mime, metadata) = (name.clone(), mime.clone(), metadata.clone());
+            let row = FileRow { file_id: id.clone(), name, mime, size, metadata, created };
+            if self.documents().put(FILE, &id, Some(&row), seen)? {
+                return Ok(row);
+            }
+        }
+        Err(FileError::Changed(id))
+    }
+
+    /// The files, by name.
+    pub fn list(&self) -> Result<Vec<FileRow>, FileError> {
+        let mut rows: Vec<_> = self.documents().all::<FileRow>(FILE)?.into_iter().map(|(_, row)| row).collect();
+        rows.sort_by(|a, b| (&a.name, &a.file_id).cmp(&(&b.name, &b.file_id)));
+        Ok(rows)
+    }
+
+    /// A file, without its content.
+    pub fn find(&self, id: &str) -> Result<FileRow, FileError> {
+        let found = self.documents().get::<FileRow>(FILE, id)?;
+        found.map(|(row, _)| row).ok_or_else(|| FileError::Unknown(id.to_owned()))
+    }
+
+    /// A file with its content.
+    pub fn get(&self, id: &str) -> Result<(FileRow, Arc<[u8]>), FileError> {
+        let row = self.find(id)?;
+        let bytes = self.host.file_bytes(&row.value())?;
+        Ok((row, bytes))
+    }
+
+    /// Lists a file no longer. Its bytes go with the next sweep, unless a run or another value names them.
+    pub fn remove(&self, id: &str) -> Result<(), FileError> {
+        let found = self.documents().get::<FileRow>(FILE, id)?;
+        let (_, seen) = found.ok_or_else(|| FileError::Unknown(id.to_owned()))?;
+        match self.documents().put::<FileRow>(FILE, id, None, seen)? {
+            true => Ok(()),
+            false => Err(FileError::Changed(id.to_owned())),
+        }
+    }
+
+    fn check_room(&self, size: u64) -> Result<(), FileError> {
+        let rows = self.list()?;
+        let (files, bytes) = (rows.len(), rows.iter().map(|row| row.size).sum::<u64>());
+        match files < MAX_FILES && bytes + size <= MAX_TOTAL {
+            true => Ok(()),
+            false => Err(FileError::Quota { bytes, files }),
+        }
+    }
+
+    fn blobs(&self) -> &dyn Blobs {
+        self.host.blobs()
+    }
+
+    fn tenant(&self) -> &Tenant {
+        self.host.tenant()
+    }
+
+    fn documents(&self) -> Documents<'_> {
+        let registry: &dyn Registry = self.host.registry();
+        Documents { registry, tenant: self.host.tenant() }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), FileError> {
+    let odd = |letter: char| letter.is_control() || matches!(letter, '/' | '\\');
+    let dots = name.chars().all(|letter| letter == '.');
+    if name.is_empty() || name.len() > MAX_NAME || dots || name.contains(odd) { Err(FileError::Name) } else { Ok(()) }
+}
+
+fn check_size(bytes: &[u8]) -> Result<(), FileError> {
+    if bytes.len() > MAX_FILE { Err(FileError::TooLarge(bytes.len())) } else { Ok(()) }
+}
+
+fn check_mime(mime: &str) -> Result<(), FileError> {
+    let printable = mime.len() <= MAX_MIME && mime.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if printable && mime.contains('/') { Ok(()) } else { Err(FileError::Mime) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn host() -> Host {
+        Host::builder().without_cache().instances(1).build().unwrap()
+    }
+
+    fn new(name: &str, text: &str) -> NewFile {
+        NewFile { name: name.into(), bytes: text.into(), ..NewFile::default() }
+    }
+
+    #[test]
+    fn the_same_content_is_one_file_and_no_other_tenants() {
+        let host = host();
+        let row = host.files().put(new("a.txt", "hello")).unwrap();
+        assert_eq!((row.mime.as_str(), row.size), ("text/plain", 5));
+        let again = host.files().put(NewFile { mime: Some("text/x-a".into()), ..new("b.txt", "hello") }).unwrap();
+        assert_eq!((&again.file_id, again.created), (&row.file_id, row.created));
+        assert_eq!(host.files().list().unwrap(), [again.clone()]);
+        assert_eq!(&*host.files().get(&row.file_id).unwrap().1, b"hello");
+        let other = host.of(Tenant::from("other"));
+        assert_eq!(other.files().get(&row.file_id).unwrap_err().code(), "file_not_found");
+        assert!(other.files().list().unwrap().is_empty());
+        host.files().remove(&row.file_id).unwrap();
+        assert_eq!(host.files().remove(&row.file_id).unwrap_err().code(), "file_not_found");
+        assert_eq!(host.files().get(&row.file_id).unwrap_err().code(), "file_not_found");
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let host = host();
+        let cases = [
+            (new("", "x"), "invalid_name"),
+            (new("../x", "x"), "invalid_name"),
+            (new("..", "x"), "invalid_name"),
+            (new("a\nb", "x"), "invalid_name"),
+            (new(&"x".repeat(256), "x"), "invalid_name"),
+            (NewFile { mime: Some("png".into()), ..new("a", "x") }, "invalid_file"),
+            (NewFile { mime: Some("a/b\r\nc: d".into()), ..new("a", "x") }, "invalid_file"),
+            (NewFile { metadata: Json::from(true), ..new("a", "x") }, "invalid_file"),
+            (NewFile { bytes: vec![0; MAX_FILE + 1], ..new("a", "x") }, "file_too_large"),
+        ];
+        for (new, code) in cases {
+            let name = new.name.clone();
+            assert_eq!(host.files().put(new).unwrap_err().code(), code, "{name}");
+        }
+        assert!(host.files().list().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_tenant_has_no_more_than_it_may() {
+        let host = host();
+        let row = host.files().put(new("a", "x")).unwrap();
+        let large = FileRow { size: MAX_TOTAL - 1, ..row.clone() };
+        assert!(host.files().documents().put(FILE, &row.file_id, Some(&large), 1).unwrap());
+        let refused = host.files().put(new("b", "yz")).unwrap_err();
+        assert_eq!(refused.code(), "quota_exceeded");
+        assert_eq!(host.files().put(new("c", "y")).unwrap().size, 1, "it just fits");
+    }
+}

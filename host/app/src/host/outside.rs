@@ -1,0 +1,63 @@
+//! What leaves the host, as the flows of a tenant and a folder reach it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use flowcell_contract::{Blobs, Capability};
+use flowcell_runtime::ports::StoreError;
+use flowcell_services::{http, model};
+
+use super::Host;
+use crate::{
+    folder::Folder,
+    rehearsal::Simulated,
+    services::{self, Services},
+    tools::{self, Tools},
+};
+
+type Capabilities = HashMap<Arc<str>, Arc<dyn Capability>>;
+
+impl Host {
+    /// Everything that leaves the host, for the flows of a folder. What is simulated leaves files in these blobs.
+    pub(super) fn capabilities(&self, folder: &Arc<Folder>, blobs: &Arc<dyn Blobs>) -> Capabilities {
+        let mut capabilities = HashMap::clone(&self.shared.capabilities);
+        if self.simulate.covers(http::INTERFACE)
+            && let Some(http) = capabilities.get_mut(http::INTERFACE)
+        {
+            *http = Arc::new(Simulated(http.clone()));
+        }
+        if self.simulate.covers(model::INTERFACE) {
+            capabilities.insert(model::INTERFACE.into(), self.shared.simulated_model.clone());
+        }
+        let simulated = self.simulate.covers(tools::INTERFACE);
+        let tools = || -> Arc<dyn Capability> { Arc::new(self.tools(folder, simulated)) };
+        capabilities.entry(tools::INTERFACE.into()).or_insert_with(tools);
+        let models = capabilities.get(model::INTERFACE).unwrap_or(&self.shared.simulated_model).clone();
+        let services = || -> Arc<dyn Capability> {
+            Arc::new(Services {
+                settings: self.shared.services.clone(),
+                // What is behind a service is simulated by the service's name.
+                tools: self.tools(&self.shared.services_folder, false),
+                models,
+                blobs: blobs.clone(),
+                simulate: self.simulate.clone(),
+            })
+        };
+        capabilities.entry(services::INTERFACE.into()).or_insert_with(services);
+        capabilities
+    }
+
+    /// Bytes by content.
+    pub(crate) fn blobs(&self) -> &dyn Blobs {
+        &*self.shared.blobs
+    }
+
+    /// Waits until the bytes that were put before are durable.
+    pub(crate) fn settle(&self) -> Result<(), StoreError> {
+        self.shared.store.as_ref().map_or(Ok(()), |store| store.settle())?;
+        self.shared.shared.as_ref().map_or(Ok(()), |store| store.settle())
+    }
+
+    fn tools(&self, folder: &Arc<Folder>, simulated: bool) -> Tools {
+        Tools { host: self.clone(), folder: folder.clone(), mcp: self.shared.mcp.clone(), simulated }
+    }
+}

@@ -1,0 +1,121 @@
+//! A service that asks a model: one turn, a prompt for a text.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Call, Failure, Grants, Json, Object, Outgoing, Value};
+use flowcell_services::model;
+use serde::Deserialize;
+
+use super::wrong;
+
+/// Members of a request that are not the caller's to set.
+const RESERVED: [&str; 5] = ["provider", "messages", "tools", "toolChoice", "agentRunId"];
+
+/// Which model is asked, and how.
+///
+/// | member | is | default |
+/// |---|---|---|
+/// | `provider` | the name of a profile of models | the default one |
+/// | `model` | the model of calls that name none | the profile's |
+/// | `models` | patterns of models that calls may name | `model` alone, or any if there is none |
+/// | `options` | members of calls that do not say otherwise: `system`, `maxTokens`, `temperature` … | none |
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ModelService {
+    provider: Option<String>,
+    model: Option<String>,
+    models: Vec<String>,
+    options: Json,
+}
+
+impl ModelService {
+    pub(super) fn read(json: &Json) -> Result<ModelService, String> {
+        let read: ModelService = serde_path_to_error::deserialize(json.to_serde())
+            .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
+        match read.options.is_null() || read.options.as_object().is_some() {
+            true => Ok(read),
+            false => Err(format!("options: an object is expected, not {}", read.options.type_name())),
+        }
+    }
+
+    /// The turn that a call with these arguments asks for: a prompt, or an object with `prompt`, and more members of the
+    /// request in it or in a second object.
+    pub(super) fn turn(&self, args: &[Json], outgoing: &Outgoing) -> Result<Outgoing, Failure> {
+        let mut request = self.options.as_object().cloned().unwrap_or_default();
+        let named = [("provider", &self.provider), ("model", &self.model)];
+        let named = named.into_iter().filter_map(|(name, value)| Some((name.into(), Json::from(value.as_deref()?))));
+        request.extend(named);
+        let (prompt, files) = read(args, &mut request)?;
+        let text = [("type", Json::from("text")), ("text", Json::from(prompt))];
+        let blocks = files.iter().map(image).chain([Ok(Json::object(text))]).collect::<Result<Vec<_>, _>>()?;
+        let message = [("role", Json::from("user")), ("content", Json::array(blocks))];
+        request.insert("messages".into(), Json::array([Json::object(message)]));
+        let call = Call {
+            interface: model::INTERFACE.into(),
+            function: "generate".into(),
+            args: Value::from(Json::object(request)),
+        };
+        let mut caller = outgoing.caller.clone();
+        // It is the operator's service that has this model, whatever models the flow is granted.
+        let grants = Json::array(self.granted().into_iter().map(Json::from));
+        caller.grants = Arc::new(Grants([(model::INTERFACE.to_owned(), grants)].into_iter().collect()));
+        Ok(Outgoing { call, caller, ..outgoing.clone() })
+    }
+
+    /// Patterns of the models that calls may have.
+    fn granted(&self) -> Vec<String> {
+        let provider = self.provider.as_deref().unwrap_or("*");
+        let own = self.model.iter().chain(&self.models).map(|model| format!("{provider}/{model}"));
+        let own: Vec<_> = own.collect();
+        if own.is_empty() { vec![format!("{provider}/*")] } else { own }
+    }
+}
+
+/// Takes the prompt and the files out of the arguments, and puts everything else into the request.
+fn read(args: &[Json], request: &mut Object) -> Result<(String, Vec<Json>), Failure> {
+    let wanted = "the arguments are a prompt, or an object with `prompt`, and perhaps an object with options";
+    let (first, more) = match args {
+        [first] => (first, None),
+        [first, more] => (first, Some(more).filter(|more| !more.is_null())),
+        _ => return Err(wrong(wanted)),
+    };
+    let mut asked = match first {
+        Json::String(prompt) => Object::from_iter([("prompt".into(), Json::from(prompt.clone()))]),
+        other => other.as_object().cloned().ok_or_else(|| wrong(wanted))?,
+    };
+    if let Some(more) = more {
+        let more = more.as_object().ok_or_else(|| wrong(wanted))?;
+        asked.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
+    }
+    let prompt = asked.shift_remove("prompt").and_then(|prompt| prompt.as_str().map(str::to_owned));
+    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty()).ok_or_else(|| wrong(wanted))?;
+    let files = match asked.shift_remove("files") {
+        None | Some(Json::Null) => Vec::new(),
+        Some(Json::Array(files)) => files.to_vec(),
+        Some(one) => vec![one],
+    };
+    if let Some(reserved) = asked.keys().find(|name| RESERVED.contains(&&***name)) {
+        return Err(wrong(&format!("`{reserved}` is not the caller's to set")));
+    }
+    request.extend(asked);
+    Ok((prompt, files))
+}
+
+/// A file as the model sees it.
+fn image(file: &Json) -> Result<Json, Failure> {
+    let blob = Value::from(file.clone()).blob();
+    let blob = blob.ok_or_else(|| wrong("`files` are files, `{ \"kind\": \"file\", \"fileId\": … }`"))?;
+    let members =
+        [("type", Json::from("image")), ("mime", Json::from(blob.mime)), ("fileId", Json::from(blob.file_id))];
+    Ok(Json::object(members))
+}
+
+/// What the caller gets of a reply.
+pub(super) fn answer(reply: &Value) -> Value {
+    let reply = reply.json();
+    let blocks = reply.get("content").and_then(Json::as_array).unwrap_or_default().iter();
+    let text = blocks.filter_map(|block| block.get("text").and_then(Json::as_str)).collect::<String>();
+    let meta = ["provider", "model", "stop", "usage"].into_iter();
+    let meta = Json::object(meta.filter_map(|name| Some((name, reply.get(name)?.clone()))));
+    Value::from(Json::object([("kind", Json::from("text")), ("value", Json::from(text)), ("meta", meta)]))
+}

@@ -1,0 +1,62 @@
+//! What simulated services answer: the same whenever the same is asked.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Blobs, Json, Tenant, Value};
+use flowcell_services::images::sample;
+use sha2::{Digest, Sha256};
+
+use super::{AGENT, IMAGES, Service};
+
+/// Characters of a prompt that are repeated.
+const REPEATED: usize = 200;
+
+/// The answer of the stand-in for a service, which need not be there.
+pub(super) fn answer(
+    service: Option<&Service>,
+    name: &str,
+    args: &[Json],
+    tenant: &Tenant,
+    blobs: &Arc<dyn Blobs>,
+) -> Value {
+    match (service, name) {
+        (Some(Service::Images(_)), _) | (None, IMAGES) => picture(args, tenant, blobs),
+        (Some(Service::Model(_)), _) | (None, AGENT) => text(args),
+        _ => Value::from(Json::object([
+            ("simulated", Json::from(true)),
+            ("service", Json::from(name)),
+            ("args", Json::array(args.iter().cloned())),
+        ])),
+    }
+}
+
+/// A picture of one pixel, whose colour tells calls apart.
+fn picture(args: &[Json], tenant: &Tenant, blobs: &Arc<dyn Blobs>) -> Value {
+    let digest = Sha256::digest(Json::array(args.iter().cloned()).to_text());
+    let blob = blobs.put(tenant, sample([digest[0], digest[1], digest[2]]).into(), "image/png");
+    let options = args.get(2).filter(|options| !options.is_null()).cloned();
+    let meta = [
+        ("simulated", Json::from(true)),
+        ("prompt", args.get(1).cloned().unwrap_or_default()),
+        ("options", options.unwrap_or_else(|| Json::object::<&str>([]))),
+    ];
+    let members = [("kind", Json::from("file")), ("fileId", Json::from(blob.file_id)), ("meta", Json::object(meta))];
+    Value::from(Json::object(members))
+}
+
+fn text(args: &[Json]) -> Value {
+    let asked = args.first().cloned().unwrap_or_default();
+    let prompt = asked.get("prompt").unwrap_or(&asked);
+    let prompt = short(&prompt.as_str().map_or_else(|| prompt.to_text(), str::to_owned));
+    let summary = asked.as_str().map_or_else(|| short(&asked.to_text()), short);
+    let meta = [("simulated", Json::from(true)), ("inputSummary", Json::from(summary))];
+    Value::from(Json::object([
+        ("kind", Json::from("text")),
+        ("value", Json::from(format!("simulated reply to: {prompt}"))),
+        ("meta", Json::object(meta)),
+    ]))
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(REPEATED).collect()
+}

@@ -1,0 +1,121 @@
+//! `flowcell files`, and files as inputs of runs.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod kit;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use kit::{done, said, told};
+use serde_json::{Value, json};
+
+const FLOW: &str = r#"{ "flow": { "name": "hand", "outputs": { "photo": "{{ flow.input.photo }}", "text": "{{ flow.input.text }}" } },
+    "nodes": [{ "id": "a", "type": "control.noop" }] }"#;
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\nnot really";
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", told(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn place() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("hand.json"), FLOW).unwrap();
+    fs::write(folder.path().join("photo.dat"), PNG).unwrap();
+    folder
+}
+
+fn round(folder: &Path) {
+    let put = json(&done(folder, &["files", "put", "photo.dat", "--name", "a.png", "--metadata", r#"{"of":"Ada"}"#]));
+    let id = put["fileId"].as_str().unwrap();
+    assert_eq!((&put["kind"], &put["mime"], &put["name"]), (&json!("file"), &json!("image/png"), &json!("a.png")));
+    let listed = json(&done(folder, &["files", "list"]));
+    assert_eq!((&listed[0]["fileId"], &listed[0]["metadata"]), (&put["fileId"], &json!({ "of": "Ada" })));
+    assert_eq!(done(folder, &["files", "get", id]).stdout, PNG);
+    assert!(done(folder, &["files", "get", id, "--out", "copy.png"]).status.success());
+    assert_eq!(fs::read(folder.join("copy.png")).unwrap(), PNG);
+    json(&done(folder, &["files", "rm", id]));
+    let gone = done(folder, &["files", "get", id]);
+    assert_eq!(gone.status.code(), Some(2));
+    assert!(told(&gone).contains("there is no file"), "{}", told(&gone));
+    assert_eq!(json(&done(folder, &["files", "list"])), json!([]));
+}
+
+#[test]
+fn files_are_put_listed_fetched_and_removed() {
+    round(place().path());
+}
+
+#[cfg(unix)]
+#[test]
+fn the_owner_of_the_store_does_it_for_others() {
+    let folder = place();
+    let mut command = kit::flowcell(folder.path());
+    command.args(["serve", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("listening on")));
+    round(folder.path());
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    lines.for_each(drop);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_is_listed_outlives_a_sweep_and_nothing_else_does() {
+    let folder = place();
+    let kept = json(&done(folder.path(), &["files", "put", "photo.dat"]));
+    fs::write(folder.path().join("other.txt"), "other").unwrap();
+    let other = json(&done(folder.path(), &["files", "put", "other.txt"]));
+    let id = |file: &Value| file["fileId"].as_str().unwrap().to_owned();
+    json(&done(folder.path(), &["files", "rm", &id(&other)]));
+    let swept = done(folder.path(), &["runs", "gc", "--keep", "0"]);
+    assert!(swept.status.success(), "{}", told(&swept));
+    assert_eq!(done(folder.path(), &["files", "get", &id(&kept)]).stdout, PNG);
+    // The bytes are gone too, and not only the row.
+    let flow = r#"{ "flow": { "name": "x" }, "nodes": [{ "id": "a", "type": "control.noop", "input": { "value": "{{ flow.input.f }}" } }] }"#;
+    fs::write(folder.path().join("x.json"), flow).unwrap();
+    for (file, found) in [(&kept, true), (&other, false)] {
+        let given = format!("f={file}");
+        let output = done(folder.path(), &["run", "x.json", "--quiet", "-i", &given, "--out", "made"]);
+        assert_eq!(output.status.success(), found, "{}", told(&output));
+    }
+}
+
+#[test]
+fn a_file_is_an_input_and_an_output() {
+    let folder = place();
+    let run = |more: &[&str]| {
+        let arguments = ["run", "hand.json", "-i", "photo=@photo.dat", "-i", "text=@@ada"];
+        done(folder.path(), &[&arguments[..], more].concat())
+    };
+    let output = run(&["--out", "made/here", "--run-id", "a"]);
+    let outputs = json(&output);
+    assert_eq!((&outputs["photo"]["mime"], &outputs["photo"]["name"]), (&json!("image/png"), &json!("photo.dat")));
+    assert_eq!(outputs["text"], "@ada");
+    assert!(told(&output).contains("photo.png"), "{}", told(&output));
+    assert_eq!(fs::read(folder.path().join("made/here/photo.png")).unwrap(), PNG);
+    // The same command goes on with the run, or tells again what came of it.
+    assert_eq!(json(&run(&["--quiet", "--run-id", "a"])), outputs);
+    assert_eq!(json(&done(folder.path(), &["files", "list"])), json!([]), "it is kept for the run alone");
+    let missing = done(folder.path(), &["run", "hand.json", "-i", "photo=@nowhere.png"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(told(&missing).contains("cannot read nowhere.png"), "{}", told(&missing));
+    assert!(said(&missing).is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn outputs_are_written_in_their_folder_alone() {
+    let folder = place();
+    let made = folder.path().join("made");
+    fs::create_dir(&made).unwrap();
+    fs::write(folder.path().join("precious"), "mine").unwrap();
+    std::os::unix::fs::symlink("../precious", made.join("photo.png")).unwrap();
+    let output = done(folder.path(), &["run", "hand.json", "-i", "photo=@photo.dat", "--out", "made", "--quiet"]);
+    assert_eq!(fs::read_to_string(folder.path().join("precious")).unwrap(), "mine", "{}", told(&output));
+}

@@ -1,0 +1,81 @@
+//! What a component is answered: by models, tools and flows, and where there is nothing to answer.
+
+use serde_json::{Value, json};
+
+use crate::{
+    fake::{Fake, Reply},
+    kit::told,
+    place::Place,
+};
+
+const PROVIDERS: &str = "default: scripted
+profiles: { scripted: { dialect: simulated, model: one, script: [{ match: weather, text: It rains. }] } }
+";
+
+#[test]
+fn what_stands_behind_a_name_is_the_operators() {
+    let calls = json!([
+        { "service": "agent", "args": ["the weather?"] },
+        { "service": "agent", "args": [{ "prompt": "weather", "system": "Be short." }, { "maxTokens": 9 }] },
+        { "service": "pick", "args": [{ "object": { "a": 1, "b": 2 }, "keys": ["a"] }] },
+        { "service": "report", "args": [{ "who": "Ada" }] },
+    ]);
+    let settings = json!({ "pick": { "tool": "data.pick" }, "report": { "tool": "flow:report" } });
+    let place = Place::new(&calls, &["*"], &settings);
+    place.write("models.yaml", PROVIDERS);
+    let report = json!({ "flow": { "name": "report", "outputs": { "text": "{{ say.text }}" } }, "nodes": [
+        { "id": "say", "type": "data.template", "input": { "template": "Of {{ flow.input.who }}" } }] });
+    place.write("report.json", report.to_string());
+    let outputs = place.outputs(&["--providers", "models.yaml"]);
+    let results: Vec<&Value> = outputs["answers"].as_array().unwrap().iter().map(|answer| &answer["result"]).collect();
+    for agent in &results[..2] {
+        assert_eq!((&agent["kind"], &agent["value"]), (&json!("text"), &json!("It rains.")));
+        assert_eq!((&agent["meta"]["model"], &agent["meta"]["stop"]), (&json!("one"), &json!("end")));
+        assert!(agent["meta"]["usage"]["output"].as_u64().unwrap() > 0);
+    }
+    assert_eq!(results[2], &json!({ "object": { "a": 1 } }));
+    assert_eq!(results[3], &json!({ "text": "Of Ada" }));
+}
+
+#[test]
+fn what_cannot_be_done_is_an_answer_and_the_node_goes_on() {
+    let fake = Fake::start(|_, _| Reply::Refused(400, "no such size"));
+    let mut settings = Place::images(&fake);
+    settings["pick"] = json!({ "tool": "data.pick" });
+    let cases = [
+        (json!(["img", [null, "x", { "size": "1x" }]]), "model_invalid_request", "no such size"),
+        (json!(["img", [7, "x"]]), "invalid_input", "a file"),
+        (json!(["img", [null, ""]]), "invalid_input", "the prompt"),
+        (json!(["img", [null, "x", { "model": "other" }]]), "invalid_input", "the model `other`"),
+        (json!(["img", [null, "x", { "prompt": "y" }]]), "invalid_input", "`prompt` is no option"),
+        (json!(["img", [null, "x", { "mask": { "kind": "file", "fileId": "a" } }]]), "invalid_input", "`mask`"),
+        (json!(["agent", []]), "invalid_input", "a prompt"),
+        (json!(["agent", [{ "prompt": "x", "provider": "openai" }]]), "invalid_input", "`provider`"),
+        (json!(["pick", ["x"]]), "invalid_input", "one argument"),
+        (json!(["imgs", []]), "service_not_found", "did you mean `img`?"),
+        (json!(["secret", []]), "denied", "grants: { services: [\"secret\"] }"),
+    ];
+    let calls = cases.iter().map(|(call, ..)| json!({ "service": call[0], "args": call[1] }));
+    let place = Place::new(&calls.collect(), &["img*", "agent", "pick"], &settings);
+    let outputs = place.outputs(&[]);
+    let answers = outputs["answers"].as_array().unwrap();
+    for ((call, code, message), answer) in cases.iter().zip(answers) {
+        assert_eq!((&answer["ok"], &answer["error"]["code"]), (&json!(false), &json!(code)), "{call}: {answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(message), "{call}: {answer}");
+    }
+    let events = place.events();
+    let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+    assert_eq!((of("service:call"), of("service:result"), of("service:error")), (cases.len(), 0, cases.len()));
+    let denied = events.iter().find(|event| event["error"]["code"] == "denied").unwrap();
+    let call = events.iter().find(|event| event["type"] == "service:call" && event["call"] == denied["call"]).unwrap();
+    assert_eq!(call["about"], json!({ "service": "secret", "args": "[]" }));
+    assert_eq!(fake.seen().len(), 1, "only what was right was sent");
+}
+
+#[test]
+fn a_file_of_services_that_is_wrong_says_where() {
+    let place = Place::new(&json!([]), &["img"], &json!({ "img": { "images": { "baseUrl": "nowhere" } } }));
+    let output = place.run(&[]);
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("services.yaml") && told(&output).contains("services.img"), "{}", told(&output));
+}

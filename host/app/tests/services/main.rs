@@ -1,0 +1,12 @@
+//! Services of the operator's, in the real program: a component calls them, and an endpoint over HTTP makes images.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod answers;
+mod fake;
+#[path = "../guests/mod.rs"]
+mod guests;
+mod images;
+#[path = "../kit/mod.rs"]
+mod kit;
+mod place;
+mod simulated;

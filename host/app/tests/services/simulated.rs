@@ -1,0 +1,108 @@
+//! Stand-ins: flows are tried without anything behind their services.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    guests::build,
+    kit::{flowcell, told},
+    place::Place,
+};
+
+fn answers(place: &Place, more: &[&str]) -> Vec<Value> {
+    let outputs = place.outputs(more);
+    outputs["answers"].as_array().unwrap().iter().map(|answer| answer["result"].clone()).collect()
+}
+
+#[test]
+fn stand_ins_answer_as_it_is_written() {
+    let calls = json!([
+        { "service": "img", "args": [[], "Blend", { "size": "64x64" }] },
+        { "service": "img", "args": [[], "Another"] },
+        { "service": "agent", "args": ["Hello"] },
+        { "service": "agent", "args": [{ "prompt": "Hi", "system": "Be short." }] },
+    ]);
+    let place = Place::new(&calls, &["*"], &json!({}));
+    let answers = answers(&place, &["--simulate", "img,agent", "--out", "made"]);
+    let ids: Vec<&str> = answers[..2].iter().map(|answer| answer["fileId"].as_str().unwrap()).collect();
+    let meta = json!({ "simulated": true, "prompt": "Blend", "options": { "size": "64x64" } });
+    assert_eq!(answers[0], json!({ "kind": "file", "fileId": ids[0], "meta": meta }));
+    assert_eq!(answers[1]["meta"], json!({ "simulated": true, "prompt": "Another", "options": {} }));
+    assert_ne!(ids[0], ids[1], "what is asked for differently can be told apart");
+    let text = json!({ "kind": "text", "value": "simulated reply to: Hello",
+        "meta": { "simulated": true, "inputSummary": "Hello" } });
+    assert_eq!(answers[2], text);
+    assert_eq!(answers[3]["value"], "simulated reply to: Hi");
+    assert_eq!(answers[3]["meta"]["inputSummary"], r#"{"prompt":"Hi","system":"Be short."}"#);
+    // It is a file like any other.
+    let png = fs::read(place.path().join("made/first.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.ends_with(b"IEND\xae\x42\x60\x82"), "{png:?}");
+}
+
+#[test]
+fn every_service_can_be_simulated_and_grants_hold() {
+    let calls = json!([{ "service": "report", "args": [{ "n": 1 }] }, { "service": "other", "args": [] }]);
+    let place = Place::new(&calls, &["report"], &json!({}));
+    let outputs = place.outputs(&["--simulate", "services"]);
+    assert_eq!(outputs["first"], json!({ "simulated": true, "service": "report", "args": [{ "n": 1 }] }));
+    assert_eq!(outputs["answers"][1]["error"]["code"], "denied");
+}
+
+#[test]
+fn only_what_is_there_is_simulated() {
+    let place = Place::new(&json!([]), &["img"], &json!({ "report": { "tool": "flow:report" } }));
+    assert!(place.run(&["--simulate", "report,img,http"]).status.success());
+    let output = place.run(&["--simulate", "modle"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("no service `modle` to simulate; did you mean `model`?"), "{}", told(&output));
+}
+
+#[test]
+fn a_case_gives_what_services_answer() {
+    let calls = json!([{ "service": "img", "args": [[], "x"] }, { "service": "agent", "args": ["x"] }]);
+    let place = Place::new(&calls, &["*"], &json!({}));
+    let cases = json!({ "cases": [
+        { "name": "given", "calls": [
+            { "service": "img", "result": { "kind": "file", "fileId": "a" } },
+            { "service": "agent", "error": { "code": "model_quota", "message": "no more" } }],
+          "expect": { "outputs": {
+            "first": { "kind": "file", "fileId": "a" },
+            "answers": [
+              { "kind": "flow-service-response", "callId": "0", "ok": true, "result": { "kind": "file", "fileId": "a" } },
+              { "kind": "flow-service-response", "callId": "1", "ok": false,
+                "error": { "code": "model_quota", "message": "no more" } }] } } },
+    ] });
+    place.write("ask.test.yaml", cases.to_string());
+    let test = |more: &[&str]| {
+        let mut command = flowcell(place.path());
+        command.args(["test", "ask.json", "--packs"]).arg(build("courier", "")).args(more).output().unwrap()
+    };
+    assert!(test(&[]).status.success(), "{}", told(&test(&[])));
+    // What a case does not give is simulated, if somebody asks for that.
+    let cases = json!({ "cases": [{ "name": "half", "calls": [{ "service": "img", "result": 1 }],
+        "expect": { "outputs": { "first": 1, "answers": [
+            { "kind": "flow-service-response", "callId": "0", "ok": true, "result": 1 },
+            { "kind": "flow-service-response", "callId": "1", "ok": true, "result": { "kind": "text",
+                "value": "simulated reply to: x", "meta": { "simulated": true, "inputSummary": "x" } } }] } } }] });
+    place.write("ask.test.yaml", cases.to_string());
+    assert_eq!(test(&[]).status.code(), Some(1));
+    assert!(test(&["--simulate", "agent"]).status.success(), "{}", told(&test(&["--simulate", "agent"])));
+}
+
+#[test]
+fn a_flow_is_tried_without_cases() {
+    let calls = json!([{ "service": "img", "args": [["{{ flow.input.photo }}"], "x"] }]);
+    let place = Place::new(&calls, &["*"], &json!({}));
+    place.write("photo.png", b"\x89PNG\r\n\x1a\n");
+    let test = |more: &[&str]| {
+        let mut command = flowcell(place.path());
+        command.args(["test", "ask.json", "--packs"]).arg(build("courier", "")).args(more).output().unwrap()
+    };
+    let output = test(&["--simulate", "img", "-i", "photo=@photo.png", "--json"]);
+    assert!(output.status.success(), "{}", told(&output));
+    let tried: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&tried["status"], &tried["outputs"]["first"]["meta"]["prompt"]), (&json!("succeeded"), &json!("x")));
+    let unanswered: Value = serde_json::from_slice(&test(&["--json"]).stdout).unwrap();
+    assert_eq!(unanswered["outputs"]["answers"][0]["error"]["code"], "no_reply_given");
+}
