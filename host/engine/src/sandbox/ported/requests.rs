@@ -52,6 +52,9 @@ impl WasiHttpHooks for Requests {
         if let Some(denied) = self.denied.clone() {
             return Box::new(async move { Err(refused(denied)) });
         }
+        if options.is_some_and(|options| options.first_byte_timeout.is_some_and(|time| time.is_zero())) {
+            return Box::new(async { Err(Error::ConnectionTimeout) });
+        }
         let (leaves, left) = oneshot::channel();
         let before = self.left.replace(left);
         let (calls, clock) = (self.calls.clone(), self.clock.clone());
