@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use flowcell_contract::Manifest;
 
-const TYPES: [&str; 38] = [
+const TYPES: [&str; 40] = [
     "agent.classify",
     "agent.coder",
     "agent.plan",
@@ -39,6 +39,8 @@ const TYPES: [&str; 38] = [
     "http.request",
     "report.fetch_dummy_data",
     "report.summarize_text",
+    "script.inspect",
+    "script.run",
     "system.cache.get",
     "system.cache.set",
     "system.log",
@@ -50,7 +52,7 @@ const TYPES: [&str; 38] = [
 fn manifests() -> Vec<Manifest> {
     let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nodes");
     let read = |pack: &str| Manifest::parse(&fs::read_to_string(nodes.join(pack).join("node.yaml")).unwrap()).unwrap();
-    ["agent", "control", "data", "examples/report", "file", "http", "system"].map(read).into()
+    ["agent", "control", "data", "examples/report", "file", "http", "script", "system"].map(read).into()
 }
 
 #[test]

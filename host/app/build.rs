@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 const TARGET: &str = "wasm32-wasip2";
 const PROFILE: &str = "guest";
 /// The packs of the catalog, in the order in which their types are listed.
-const PACKS: [&str; 7] = ["agent", "control", "data", "file", "http", "report", "system"];
+const PACKS: [&str; 8] = ["agent", "control", "data", "file", "http", "report", "script", "system"];
 /// What the packs are made of.
 const SOURCES: [&str; 6] = ["nodes", "sdk", "wit", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
 /// Settings of cargo that mean the same for a guest as for the host.

@@ -8,6 +8,7 @@ mod files;
 mod flow;
 mod flows;
 mod graph;
+mod inspect;
 mod mcp;
 mod node;
 mod nodes;
@@ -109,6 +110,8 @@ enum Command {
     Drive(drive::DriveArgs),
     /// Check flows without running anything
     Validate(validate::ValidateArgs),
+    /// Show what a script says of itself, without running it
+    Inspect(inspect::InspectArgs),
     /// Draw a flow
     Graph(graph::GraphArgs),
     /// List the node types that flows can use, or describe one
@@ -396,6 +399,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Mcp(args) => mcp::execute(&args, *terminal),
         Command::Drive(args) => drive::execute(&args, *terminal),
         Command::Validate(args) => validate::execute(&args, *terminal),
+        Command::Inspect(args) => inspect::execute(&args),
         Command::Graph(args) => graph::execute(&args),
         Command::Nodes(args) => nodes::execute(&args),
         Command::Schema(args) => schema::execute(&args),

@@ -7,12 +7,17 @@ use std::{
 };
 
 use flowcell_contract::Json;
-use flowcell_flow::{Files, Source, Start, graph::Graph};
+use flowcell_flow::{
+    Files, Source, Start,
+    graph::Graph,
+    outline::{Fault, Outline},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     folder::Folder,
     granted::{self, Granting},
+    inspector::Inspector,
     schedule,
 };
 
@@ -33,6 +38,9 @@ pub(crate) struct Content {
     /// The agents that its steps name: their files, and what they say.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     agents: BTreeMap<String, (String, String)>,
+    /// What the flow says of itself, if it is a script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    outline: Option<Outline>,
     /// The packs that its nodes need, and the blobs that they are kept in, if they are.
     pub(crate) packs: BTreeMap<String, Option<Arc<str>>>,
     /// Those of them that came with the program that began the run.
@@ -53,12 +61,19 @@ pub(crate) struct Reading<'a> {
     /// The capabilities that can be granted.
     capabilities: Vec<String>,
     granting: Granting,
+    inspector: Inspector,
+    outline: RefCell<Option<Outline>>,
 }
 
 impl<'a> Reading<'a> {
-    pub(crate) fn of(folder: &'a Folder, capabilities: Vec<String>, granting: Granting) -> Reading<'a> {
+    pub(crate) fn of(
+        folder: &'a Folder,
+        capabilities: Vec<String>,
+        granting: Granting,
+        inspector: Inspector,
+    ) -> Reading<'a> {
         let (files, flows, agents) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Reading { folder, files, flows, agents, capabilities, granting }
+        Reading { folder, files, flows, agents, capabilities, granting, inspector, outline: RefCell::default() }
     }
 
     /// What the flow was checked from.
@@ -71,6 +86,7 @@ impl<'a> Reading<'a> {
             files: self.files.into_inner(),
             flows: self.flows.into_inner(),
             agents: self.agents.into_inner(),
+            outline: self.outline.into_inner(),
             packs: packs.map(|digest| (digest.0.to_string(), None)).collect(),
             built_in: BTreeSet::new(),
         }
@@ -108,6 +124,16 @@ impl Files for Reading<'_> {
         granted::check(&self.granting, capability, item)
     }
 
+    fn outline(&self, script: &Source) -> Result<Outline, Fault> {
+        let outline = self.inspector.outline(script)?;
+        *self.outline.borrow_mut() = Some(outline.clone());
+        Ok(outline)
+    }
+
+    fn check_script(&self, script: &Source) -> Result<(), Fault> {
+        self.inspector.outline(script).map(drop)
+    }
+
     fn check_cron(&self, cron: &str) -> Result<(), String> {
         schedule::check_cron(cron)
     }
@@ -128,5 +154,9 @@ impl Files for Content {
 
     fn agent(&self, name: &str) -> Option<Source> {
         self.agents.get(name).map(|(name, text)| Source { name: name.clone(), text: text.clone() })
+    }
+
+    fn outline(&self, _: &Source) -> Result<Outline, Fault> {
+        self.outline.clone().ok_or_else(|| Fault { message: "it was not pinned".into(), place: None })
     }
 }

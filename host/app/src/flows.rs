@@ -34,6 +34,7 @@ mod steps;
 use std::{path::PathBuf, sync::Arc};
 
 use flowcell_contract::Json;
+use flowcell_flow::script::is_script;
 use flowcell_runtime::{FlowRunner, RunOptions, RunResult};
 
 pub use self::steps::StepLine;
@@ -100,9 +101,12 @@ impl FlowService {
         self.library.list()
     }
 
-    /// What the newest version of a flow says, as one JSON value.
+    /// What the newest version of a flow says, as one JSON value: of a script its text.
     pub fn describe_flow(&self, name: &str) -> Result<Json, LibraryError> {
         let stored = self.library.get(name, None)?;
+        if is_script(&stored.file.to_string_lossy()) {
+            return Ok(Json::from(stored.text));
+        }
         // What is no JSON is YAML, as a file that somebody has put there may be.
         let parsed = Json::parse(&stored.text)
             .or_else(|_| serde_yaml::from_str::<serde_json::Value>(&stored.text).map(Json::from));

@@ -13,7 +13,7 @@ use crate::agentic;
 /// A flow or a prompt has no business being larger; the checker refuses a flow of this size with a place.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 + 1;
 /// How the files of flows end, in the order in which they are looked for.
-const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+const ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
 
 /// A folder as a capability: no path leads out of it, neither by `..` nor by a link.
 pub(crate) struct Folder {
@@ -55,7 +55,7 @@ impl Folder {
         };
         let files = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let name = |file: String| {
-            let (name, ending) = file.rsplit_once('.')?;
+            let (name, ending) = file.split_once('.')?;
             (ENDINGS.contains(&ending) && is_flow_name(name)).then(|| name.to_owned())
         };
         files.filter_map(name).collect::<std::collections::BTreeSet<_>>().into_iter().collect()

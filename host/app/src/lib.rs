@@ -34,6 +34,7 @@
 //! | [`Host`] | the engine, the catalog and what runs share |
 //! | catalog | the packs that are part of this program |
 //! | content | what a flow was checked from, for runs to pin |
+//! | inspector | scripts looked through, in their sandbox |
 //! | folder | what a flow may read: files beneath its folder, and the flows beside it |
 //! | [`channels`] | front ends: files, webhooks and programs |
 //! | metrics | numbers about what a process does |
@@ -79,6 +80,7 @@ mod flows;
 mod folder;
 mod granted;
 mod host;
+mod inspector;
 pub mod library;
 mod loaded;
 mod metrics;
@@ -109,7 +111,7 @@ pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId};
 pub use flowcell_engine::{Inspection, Limits, Refusal, inspect};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
-pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, schema, similar};
+pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, outline, schema, script, similar};
 pub use flowcell_runtime::{
     Channel, Event, FlowRunner, Hub, HubError, LiveEvent, OpenError, PolicyOverride, Request, RunError, RunOptions,
     RunResult, RunStatus, Waiting,

@@ -2,7 +2,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `<name>.json` | the newest version of a flow; `<name>.yaml` if its text is no JSON |
+//! | `<name>.json` | the newest version of a flow; `<name>.yaml` if its text is no JSON, `<name>.flow.js` if it is a script |
 //! | `.versions/<name>/<n>.json` | what the flow was as version `n` |
 //! | `.versions/.lock`, `.versions/.new` | held while something changes; what is being written |
 //!
@@ -140,7 +140,16 @@ impl FlowLibrary {
 
     /// Adds a flow under a name. If its text gives it one, that is the same.
     pub fn create_as(&self, host: &Host, name: &str, text: &str) -> Result<StoredFlow, LibraryError> {
-        let ending = self.check(host, name, text)?;
+        self.add(host, name, Ending::of(text), text)
+    }
+
+    /// Adds a script as a flow under a name.
+    pub fn create_script(&self, host: &Host, name: &str, text: &str) -> Result<StoredFlow, LibraryError> {
+        self.add(host, name, Ending::Script, text)
+    }
+
+    fn add(&self, host: &Host, name: &str, ending: Ending, text: &str) -> Result<StoredFlow, LibraryError> {
+        self.check(host, name, ending, text)?;
         let files = self.io(Files::create(&self.folder))?;
         let _lock = self.io(files.lock())?;
         if self.io(files.newest(name))?.is_some() {
@@ -159,7 +168,8 @@ impl FlowLibrary {
 
     /// Makes this the newest version of a flow. If its text gives it a name, that is the same.
     pub fn append_as(&self, host: &Host, name: &str, text: &str) -> Result<StoredFlow, LibraryError> {
-        let ending = self.check(host, name, text)?;
+        let ending = Ending::of(text);
+        self.check(host, name, ending, text)?;
         let unknown = || LibraryError::Unknown(name.to_owned());
         let files = self.files()?.ok_or_else(unknown)?;
         let _lock = self.io(files.lock())?;
@@ -238,18 +248,17 @@ impl FlowLibrary {
         }
     }
 
-    /// Checks that a text is a flow of this name without errors, and tells how its file ends.
-    fn check(&self, host: &Host, name: &str, text: &str) -> Result<Ending, LibraryError> {
+    /// Checks that the text of a file that ends so is a flow of this name without errors.
+    fn check(&self, host: &Host, name: &str, ending: Ending, text: &str) -> Result<(), LibraryError> {
         check_name(name)?;
         check_size(text)?;
-        let ending = Ending::of(text);
         let source = source(name, ending, text.to_owned());
         let said = about(&source).name.filter(|said| said != name);
         let checked = host.check_in(&source, self.surroundings(&source), &Start::default());
         match (checked.flow, said) {
             (None, _) => Err(LibraryError::Invalid(checked.diagnostics)),
             (Some(_), Some(said)) => Err(LibraryError::OtherName { name: name.to_owned(), said }),
-            (Some(_), None) => Ok(ending),
+            (Some(_), None) => Ok(()),
         }
     }
 

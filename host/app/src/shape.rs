@@ -1,7 +1,7 @@
 //! Things as JSON, as the command line and the server show them.
 
-use flowcell_contract::NodeType;
-use flowcell_flow::Diagnostic;
+use flowcell_contract::{Json, NodeType};
+use flowcell_flow::{Diagnostic, graph::Graph, script::script_label};
 use flowcell_runtime::{RunError, RunResult, Waiting};
 use serde_json::{Value, json};
 
@@ -38,9 +38,20 @@ pub fn run_error(error: &RunError) -> Value {
     object
 }
 
-/// What came of a run that was only tried: `{ status, outputs, error?, waiting? }`.
-pub fn outcome(result: &RunResult) -> Value {
-    let mut object = json!({ "status": result.status, "outputs": result.outputs });
+/// What a run of a flow gave, as members of an object: its `outputs`, and beside them the `result` of a script.
+pub fn results<'o>(graph: &Graph, outputs: &'o Json) -> Vec<(&'static str, &'o Json)> {
+    match (script_label(graph), outputs.get("result"), outputs.get("outputs")) {
+        (Some(_), Some(result), Some(outputs)) => vec![("result", result), ("outputs", outputs)],
+        _ => vec![("outputs", outputs)],
+    }
+}
+
+/// What came of a run of a flow that was only tried: `{ status, outputs, error?, waiting? }`, and the `result` of a script.
+pub fn outcome(graph: &Graph, result: &RunResult) -> Value {
+    let mut object = json!({ "status": result.status });
+    for (key, value) in results(graph, &result.outputs) {
+        object[key] = json!(value);
+    }
     if let Some(error) = &result.error {
         object["error"] = run_error(error);
     }

@@ -199,6 +199,10 @@ pub enum MarkKind {
     Alias,
     /// The name of a flow to run as a child.
     Flow,
+    /// A script, which means itself, `{{` and all, unless it is wholly one binding.
+    Script,
+    /// The literal path of a script beside the flow: reaches the node as `{ "path": …, "text": … }`.
+    File,
 }
 
 /// Why a manifest was refused.

@@ -6,8 +6,11 @@ use flowcell_contract::{Json, Mark, MarkKind, NodeType};
 use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, Path, statements};
 
 use crate::{
+    Files,
     diagnostic::Findings,
-    yaml::{Kind, Span, Tree},
+    literal::is_one_binding,
+    outline,
+    yaml::{Entry, Kind, Span, Tree},
 };
 
 /// A compiled value, the paths that it reads with their places, and by which names of the node's own.
@@ -25,40 +28,56 @@ pub(crate) struct Read {
 
 /// Compiles a value without marks.
 pub(crate) fn compile(tree: &Tree, findings: &mut Findings<'_>) -> Compiled {
-    compile_marked(tree, &[], findings)
+    let mut reads = Vec::new();
+    let binding = plain(tree, &mut reads, findings);
+    Compiled { binding, reads }
 }
 
-/// Compiles an input; a field under a mark is captured as the mark says.
-pub(crate) fn compile_marked(tree: &Tree, marks: &[Mark], findings: &mut Findings<'_>) -> Compiled {
+/// Compiles an input; a field under a mark is captured as the mark says, and files are read.
+pub(crate) fn compile_marked(tree: &Tree, marks: &[Mark], files: &dyn Files, findings: &mut Findings<'_>) -> Compiled {
     let marks: Vec<_> = marks.iter().map(|mark| (mark, mark.path.as_slice())).collect();
-    let mut reads = Vec::new();
-    let binding = compile_part(tree, &marks, &mut reads, findings);
-    Compiled { binding, reads }
+    let mut compiling = Compiling { files, reads: Vec::new(), findings };
+    let binding = compiling.part(tree, &marks);
+    Compiled { binding, reads: compiling.reads }
 }
 
 /// Marks, each with what is left of the way to its field.
 pub(crate) type OpenMarks<'m> = Vec<(&'m Mark, &'m [Arc<str>])>;
 
-fn compile_part(tree: &Tree, marks: &OpenMarks<'_>, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
-    let here = marks
-        .iter()
-        .find(|(mark, rest)| rest.is_empty() && matches!(mark.kind, MarkKind::Condition | MarkKind::Template));
-    if let Some((mark, _)) = here {
-        return capture(tree, mark, reads, findings);
-    }
-    match &tree.kind {
-        Kind::Map(entries) if !marks.is_empty() => Binding::object(
-            entries
-                .iter()
-                .map(|entry| {
-                    (entry.key.clone(), compile_part(&entry.value, &below(marks, &entry.key), reads, findings))
-                })
-                .collect(),
-        ),
-        Kind::List(items) if !marks.is_empty() => {
-            Binding::array(items.iter().map(|item| compile_part(item, &below(marks, "*"), reads, findings)).collect())
+struct Compiling<'a, 'f> {
+    files: &'a dyn Files,
+    reads: Vec<Read>,
+    findings: &'a mut Findings<'f>,
+}
+
+impl Compiling<'_, '_> {
+    fn part(&mut self, tree: &Tree, marks: &OpenMarks<'_>) -> Binding {
+        let mut here = marks.iter().filter(|(_, rest)| rest.is_empty()).map(|(mark, _)| *mark);
+        if let Some(mark) = here.find(|mark| !matches!(mark.kind, MarkKind::Join | MarkKind::Alias | MarkKind::Flow)) {
+            return self.marked(tree, mark);
         }
-        _ => plain(tree, reads, findings),
+        match &tree.kind {
+            Kind::Map(entries) if !marks.is_empty() => {
+                let member = |entry: &Entry| (entry.key.clone(), self.part(&entry.value, &below(marks, &entry.key)));
+                Binding::object(entries.iter().map(member).collect())
+            }
+            Kind::List(items) if !marks.is_empty() => {
+                Binding::array(items.iter().map(|item| self.part(item, &below(marks, "*"))).collect())
+            }
+            _ => plain(tree, &mut self.reads, self.findings),
+        }
+    }
+
+    /// A field that the host treats as its mark says.
+    fn marked(&mut self, tree: &Tree, mark: &Mark) -> Binding {
+        match mark.kind {
+            MarkKind::Script if !tree.text().is_some_and(is_one_binding) => {
+                Binding::literal(outline::inline(tree, self.files, self.findings))
+            }
+            MarkKind::File => Binding::literal(outline::beside(tree, self.files, self.findings)),
+            MarkKind::Condition | MarkKind::Template => capture(tree, mark, &mut self.reads, self.findings),
+            _ => plain(tree, &mut self.reads, self.findings),
+        }
     }
 }
 

@@ -22,6 +22,8 @@
 //! | lower | all of it together, to the graph |
 //! | [`agentic`] | the dialect of steps and prompts, on top of it |
 //! | [`steps`] | the dialect of tools called one after the other |
+//! | [`script`] | the dialect of JavaScript files |
+//! | [`outline`] | scripts in flows: read, and looked through |
 //! | [`graph`] | the checked inner form |
 //! | [`diagnostic`] | findings |
 //! | [`draw`], [`schema`](mod@schema) | pictures, and the JSON Schema for editors |
@@ -45,10 +47,12 @@ mod lower;
 mod names;
 mod numbers;
 mod opening;
+pub mod outline;
 mod patterns;
 mod policy;
 mod read;
 pub mod schema;
+pub mod script;
 mod shape;
 mod slips;
 pub mod steps;
@@ -62,6 +66,7 @@ pub use agentic::{Begin, Start};
 use diagnostic::Findings;
 pub use diagnostic::{Diagnostic, Place, Severity, similar};
 pub use graph::Graph;
+use outline::{Fault, Outline};
 pub use schema::schema;
 
 /// A flow's text.
@@ -98,6 +103,16 @@ pub trait Files {
 
     /// What is wrong about one item of a grant, as a sentence: of a list each is asked for by itself.
     fn check_grant(&self, _capability: &str, _item: &Json) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What a script says of itself. Somebody else has to run its first lines for that.
+    fn outline(&self, _script: &Source) -> Result<Outline, Fault> {
+        Err(Fault { message: "nobody here can read a script".into(), place: None })
+    }
+
+    /// What is wrong about a script that a node runs.
+    fn check_script(&self, _script: &Source) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -151,6 +166,10 @@ pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
 /// Checks a flow. One of the agentic dialect begins as `start` says; on others it has no influence.
 pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &Start) -> Checked {
     let mut findings = Findings::new(&source.name, &source.text);
+    if script::is_script(&source.name) {
+        let graph = script::lower(source, catalog, files, &mut findings).filter(|_| !findings.has_errors());
+        return Checked { graph, diagnostics: findings.finish() };
+    }
     let tree = match yaml::parse(&source.text) {
         Ok(tree) => tree,
         Err(error) => {
@@ -190,9 +209,9 @@ pub struct About {
     pub description: Option<String>,
 }
 
-/// What a flow says of itself, whatever else is wrong with it.
+/// What a flow says of itself, whatever else is wrong with it. What a script says is known only when it is checked.
 pub fn about(source: &Source) -> About {
-    let Ok(tree) = yaml::parse(&source.text) else { return About::default() };
+    let Some(tree) = tree(source) else { return About::default() };
     // Flows of agents, whose name is their file's, have a title at the top.
     let named = if agentic::is_agentic(&tree) { None } else { tree.member("flow").or(Some(&tree)) };
     let text = |tree: &yaml::Tree, key| tree.member(key)?.text().map(str::to_owned);
@@ -204,7 +223,7 @@ pub fn about(source: &Source) -> About {
 
 /// The packs that a flow names, whatever else is wrong with it.
 pub fn packs(source: &Source) -> Vec<PackRef> {
-    let Ok(tree) = yaml::parse(&source.text) else { return Vec::new() };
+    let Some(tree) = tree(source) else { return Vec::new() };
     let Some(packs) = tree.member("flow").and_then(|flow| flow.member("packs")) else { return Vec::new() };
     let yaml::Kind::List(items) = &packs.kind else { return Vec::new() };
     let pack = |item: &yaml::Tree| {
@@ -212,4 +231,9 @@ pub fn packs(source: &Source) -> Vec<PackRef> {
         Some(PackRef { path: item.text()?.to_owned(), place: Place { file: source.name.clone(), line, column, len } })
     };
     items.iter().filter_map(pack).collect()
+}
+
+/// A flow's text as a tree; none if it is written as something else.
+fn tree(source: &Source) -> Option<yaml::Tree> {
+    if script::is_script(&source.name) { None } else { yaml::parse(&source.text).ok() }
 }

@@ -1,4 +1,4 @@
-//! Texts and values that mean themselves, whatever they hold: `{{` in them is two braces.
+//! Texts and values that mean themselves, whatever they hold: `{{` in them is two braces; and texts that are one binding.
 
 use flowcell_contract::Json;
 
@@ -23,6 +23,12 @@ pub(crate) fn escaped(text: &str) -> String {
         rest = after;
     }
     written + rest
+}
+
+/// Whether a text is one `{{ }}`, which keeps its value's type; with more beside it, it is a text.
+pub(crate) fn is_one_binding(text: &str) -> bool {
+    let inside = text.trim().strip_prefix("{{").and_then(|text| text.strip_suffix("}}"));
+    inside.is_some_and(|inside| !inside.split_once("}}").is_some_and(|(_, rest)| rest.contains("{{")))
 }
 
 /// A value as it would be written at a place, each of its texts meaning itself.

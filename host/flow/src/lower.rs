@@ -13,7 +13,7 @@ use crate::{
     fit::{self, Part, Schemas},
     graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
-    joins, limits,
+    joins, limits, literal,
     names::{OwnerNames, Viewpoint, Visible},
     read::{RESERVED, RawBody, RawFlow, RawNode, parse_join},
     shape::Shape,
@@ -250,14 +250,14 @@ impl<'a> Lowering<'a> {
             Tree { span: raw.input.map_or(raw.id_span, |tree| tree.span), kind: Kind::Map(entries) }
         });
         let tree = with_prompt.as_ref().or(raw.input).unwrap_or(&empty);
-        let whole = tree.text().is_some_and(is_one_binding);
+        let whole = tree.text().is_some_and(literal::is_one_binding);
         if !whole && !matches!(tree.kind, Kind::Map(_)) {
             not_a_map(tree, "the input", findings);
         } else if let Some(kind) = kind.filter(|_| !whole && !unread) {
             self.schemas.check(tree, (kind, raw.type_span), Part::Input, findings);
             self.check_flow_name(raw, kind, findings);
         }
-        input::compile_marked(tree, kind.map(|kind| kind.marks.as_slice()).unwrap_or_default(), findings)
+        input::compile_marked(tree, kind.map(|kind| kind.marks.as_slice()).unwrap_or_default(), self.files, findings)
     }
 
     fn prompt(&self, raw: &RawNode<'_>, path: &str, span: Span, findings: &mut Findings<'_>) -> Option<Entry> {
@@ -474,12 +474,6 @@ fn grant_shape(capability: &str) -> &'static str {
         "files" => "{ read: […], write: […] }",
         _ => "[…]",
     }
-}
-
-/// Whether a text is one `{{ }}`, which keeps its value's type; with more beside it, it is a text.
-fn is_one_binding(text: &str) -> bool {
-    let inside = text.trim().strip_prefix("{{").and_then(|text| text.strip_suffix("}}"));
-    inside.is_some_and(|inside| !inside.split_once("}}").is_some_and(|(_, rest)| rest.contains("{{")))
 }
 
 /// Whether expressions can begin with it, and it means nothing else there.

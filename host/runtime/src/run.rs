@@ -9,7 +9,7 @@ use std::{
 };
 
 use flowcell_contract::{Failure, Json, NodeId, RunId};
-use flowcell_flow::graph::FlowPolicy;
+use flowcell_flow::graph::{FlowPolicy, Graph};
 use futures_util::future::BoxFuture;
 
 use again::given;
@@ -227,6 +227,11 @@ impl FlowRunner {
             without_events: options.without_events,
             _lease: lease,
         }
+    }
+
+    /// The checked flow that it runs.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.driver.state.graph
     }
 
     /// Of which flow it is.

@@ -9,14 +9,13 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, Result};
 
-/// A host that follows a script. Models, tools, agent runs, their inboxes, requests over HTTP, files, `state` and `log` are
-/// played;
-/// other calls need a real host. A request gets the next [`reply`](Script::reply), such as `{ "status": 200, "headers":
+/// A host that follows a script. Models, tools, services, agent runs, their inboxes, requests over HTTP, files, `state` and
+/// `log` are played; other calls need a real host. A request gets the next [`reply`](Script::reply), such as `{ "status": 200, "headers":
 /// [["content-type", "text/plain"]], "body": { "text": "…" } }`.
 ///
 /// What a test tells it with [`reply`](Script::reply), [`fail`](Script::fail), [`message`](Script::message),
 /// [`close`](Script::close) and [`silence`](Script::silence) happens in that order, one at a time, whenever the node waits.
-/// Calls of tools end before that, in the order in which they were started.
+/// Calls of tools and of services end before that, in the order in which they were started.
 ///
 /// ```
 /// use flowcell_sdk::{
@@ -37,6 +36,7 @@ use crate::failure::{Failure, Result};
 pub struct Script {
     pub(crate) acts: VecDeque<Act>,
     tools: Vec<(Value, Box<Tool>)>,
+    services: BTreeMap<String, Box<Service>>,
     backwards: bool,
     denied: Vec<String>,
     state: BTreeMap<String, Value>,
@@ -49,6 +49,7 @@ pub struct Script {
 }
 
 type Tool = dyn Fn(&Value) -> Result<Value>;
+type Service = dyn Fn(&[Value]) -> Result<Value>;
 
 /// A call that a node has made of a script.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,7 +157,14 @@ impl Script {
         self
     }
 
-    /// Of calls of tools that are under way at a time, the last ends first.
+    /// There is a service, which is given the arguments of each call.
+    #[must_use]
+    pub fn service(mut self, name: &str, run: impl Fn(&[Value]) -> Result<Value> + 'static) -> Script {
+        self.services.insert(name.to_owned(), Box::new(run));
+        self
+    }
+
+    /// Of calls of tools and of services that are under way at a time, the last ends first.
     #[must_use]
     pub fn backwards(self) -> Script {
         Script { backwards: true, ..self }
@@ -210,6 +218,12 @@ impl Script {
                 self.ended.push_back((self.started, answer));
                 Ok(self.started.into())
             }
+            "services.start-call" => {
+                self.started += 1;
+                let answer = self.service_answer(&args);
+                self.ended.push_back((self.started, Ok(answer)));
+                Ok(self.started.into())
+            }
             "agent.open" => {
                 self.runs += 1;
                 Ok(format!("agent-run-{}", self.runs).into())
@@ -225,6 +239,21 @@ impl Script {
         let known = self.tools.iter().find(|(about, _)| about["tool"] == args["tool"]);
         let (_, run) = known.ok_or_else(|| Failure::new("tool_not_found", format!("no tool {}", args["tool"])))?;
         Ok(json!({ "output": run(&args["input"])? }))
+    }
+
+    fn service_answer(&self, args: &Value) -> Value {
+        let name = args["service"].as_str().unwrap_or_default();
+        let given = args["args"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let outcome = match self.services.get(name) {
+            Some(run) => run(given),
+            None => Err(Failure::new("service_not_found", format!("there is no service `{name}`"))),
+        };
+        let mut answer = json!({ "kind": "flow-service-response", "callId": args["callId"], "ok": outcome.is_ok() });
+        match outcome {
+            Ok(result) => answer["result"] = result,
+            Err(failure) => answer["error"] = json!({ "code": failure.code, "message": failure.message }),
+        }
+        answer
     }
 
     fn next(&mut self, timeout_ms: Option<u32>) -> Option<Arrival> {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand, ValueHint};
-use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, RunId};
+use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, RunId, script};
 
 use super::{
     BesideArgs, PackArgs, Place, StoreArgs,
@@ -170,7 +170,12 @@ fn library(folder: &Folder) -> flowcell::FlowLibrary {
 fn create(args: &CreateArgs) -> Result<Exit, Problem> {
     let text = read(&args.file)
         .map_err(|error| Problem::wrong(format!("cannot read {}", args.file.display())).because(&error))?;
-    let created = FlowService::open(args.packs.checking_host(&args.beside)?, &args.folder.flows).create_flow(&text)?;
+    let host = args.packs.checking_host(&args.beside)?;
+    let file = args.file.file_name().unwrap_or_default().to_string_lossy();
+    let created = match file.strip_suffix(script::ENDING) {
+        Some(name) => library(&args.folder).create_script(&host, name, &text)?,
+        None => library(&args.folder).create(&host, &text)?,
+    };
     put_line(&created.file.display().to_string())?;
     Ok(Exit::Good)
 }

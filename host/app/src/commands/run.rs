@@ -142,11 +142,12 @@ pub(super) fn finish(
     runner: FlowRunner,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
+    let graph = runner.graph().clone();
     let (result, interrupted) = session.until_end(args, runner)?;
     let saved = args.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
     host.tell_watchers(&result.run_id);
     part(host);
-    let exit = report::print(args, &result, interrupted, terminal)?;
+    let exit = report::print(args, &graph, &result, interrupted, terminal)?;
     // What came of the run is told, whether its files could be written or not.
     let saved = saved?;
     if !args.quiet {

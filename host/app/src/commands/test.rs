@@ -1,7 +1,8 @@
-//! `flowcell test`: the cases beside a flow, in virtual time.
+//! `flowcell test`: the cases beside a flow, in virtual time, or the flow once, with an input of the command line.
 
 mod cases;
 mod junit;
+mod once;
 
 use std::{
     collections::HashMap,
@@ -11,7 +12,7 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{Channel, Event, Host, Json, LoadedFlow, RunOptions, RunResult, RunStatus, Script, shape};
+use flowcell::{Channel, Event, FlowRunner, Host, Json, LoadedFlow, RunOptions, RunResult, Script};
 
 use self::cases::{Case, Expect, GivenReply};
 use super::{
@@ -19,7 +20,6 @@ use super::{
     run::{answers, inputs},
 };
 use crate::{
-    output::put_json,
     problem::{Exit, Problem},
     terminal::{Terminal, counted, inert},
 };
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Arguments of `flowcell test`.
 #[derive(Args)]
 pub(crate) struct TestArgs {
-    /// Flows; the cases of `triage.yaml` are in `triage.test.yaml`
+    /// Flows; the cases of `triage.yaml` are in `triage.test.yaml`. A script without cases is run once
     #[arg(required = true, value_hint = ValueHint::FilePath)]
     flows: Vec<PathBuf>,
     /// Run the flow with this input instead of its cases, and print what comes of it; `KEY=VALUE` as for `run`; may be repeated
@@ -62,8 +62,8 @@ struct Verdict {
 
 pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let host = args.packs.checking_host(&args.beside)?;
-    if args.json || !args.input.is_empty() {
-        return try_out(&host, args, terminal);
+    if once::is_meant(args) {
+        return once::execute(&host, args, terminal);
     }
     let mut verdicts = Vec::new();
     for path in &args.flows {
@@ -89,31 +89,14 @@ pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, Probl
     Ok(if failed == 0 { Exit::Good } else { Exit::Failed })
 }
 
-/// Runs each flow once, with an input of the command line, and prints what comes of it.
-fn try_out(host: &Host, args: &TestArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let mut exit = Exit::Good;
-    for path in &args.flows {
-        let flow = host.load_flow(path)?;
-        let input = inputs::collect(&inputs::kept_by(host, &args.input)?, None)?;
-        flow.check_input(&input).map_err(|error| inputs::unfit(&error))?;
-        let options = RunOptions { input, without_events: true, ..RunOptions::default() };
-        let runner = host.rehearsal(&flow, Arc::new(Script::default()), options)?;
-        runner.start_session();
-        let ended = super::runs::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })?;
-        let late = || Problem::ending(Exit::Failed, format!("it does not end within {} s", PATIENCE.as_secs()));
-        let result = ended.ok_or_else(late)?;
-        let good = result.status == RunStatus::Succeeded;
-        if args.json {
-            put_json(&shape::outcome(&result))?;
-        } else if good {
-            put_json(&result.outputs)?;
-        } else {
-            let why = result.error.as_ref().map_or_else(|| "it waits".to_owned(), |error| error.failure.to_string());
-            terminal.say(&format!("{}  {}", inert(&path.display().to_string()), inert(&why)));
-        }
-        exit = if good { exit } else { Exit::Failed };
-    }
-    Ok(exit)
+/// Runs to the end; none: it does not come in time.
+fn run(runner: FlowRunner) -> Result<Option<RunResult>, Problem> {
+    runner.start_session();
+    super::runs::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })
+}
+
+fn endless() -> String {
+    format!("it does not end within {} s", PATIENCE.as_secs())
 }
 
 fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<Verdict, Problem> {
@@ -131,12 +114,10 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
     let calls: Vec<_> = case.calls.iter().map(GivenReply::as_given).collect();
     let script = Arc::new(Script { nodes: given, calls: Mutex::new(calls) });
     let runner = host.rehearsal(flow, script.clone(), options)?;
-    runner.start_session();
     let began = std::time::Instant::now();
-    let result = super::runs::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })?;
-    let mut wrong = match result {
+    let mut wrong = match run(runner)? {
         Some(result) => compare(&case.expect, &result, &route.take()),
-        None => vec![format!("it does not end within {} s", PATIENCE.as_secs())],
+        None => vec![endless()],
     };
     if script.left() > 0 {
         wrong.push(format!("{} under `calls` that no call asked for", counted(script.left(), "reply")));

@@ -18,6 +18,7 @@ use crate::{
     error::{Error, LoadError},
     folder::{Folder, read_source},
     granted::{self, Granting},
+    inspector::Inspector,
     loaded::{CheckedFlow, LoadedFlow},
 };
 
@@ -67,7 +68,8 @@ impl Host {
         capabilities.push(secrets::GRANT.to_owned());
         let granting =
             Granting { tenant: self.tenant.clone(), secrets: self.shared.secrets.clone(), policy: self.policy.clone() };
-        let reading = Reading::of(&folder, capabilities, granting);
+        let inspector = Inspector::new(self.shared.engine.clone(), catalog.clone(), self.tenant.clone());
+        let reading = Reading::of(&folder, capabilities, granting, inspector);
         let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
         let graph = checked.graph.filter(|_| sound);
         diagnostics.extend(checked.diagnostics);

@@ -28,13 +28,14 @@ pub(super) enum Ending {
     Json,
     Yaml,
     Yml,
+    Script,
 }
 
 impl Ending {
     /// In the order in which they are looked for.
-    const ALL: [Ending; 3] = [Ending::Json, Ending::Yaml, Ending::Yml];
+    const ALL: [Ending; 4] = [Ending::Json, Ending::Yaml, Ending::Yml, Ending::Script];
 
-    /// How the file of a text ends.
+    /// How the file of a text that is no script ends.
     pub(super) fn of(text: &str) -> Ending {
         let json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
         if json { Ending::Json } else { Ending::Yaml }
@@ -50,6 +51,7 @@ impl Ending {
             Ending::Json => "json",
             Ending::Yaml => "yaml",
             Ending::Yml => "yml",
+            Ending::Script => "flow.js",
         }
     }
 }
@@ -191,7 +193,7 @@ fn kept(name: &str, version: u32, ending: Ending) -> String {
 }
 
 fn split(file: &str) -> Option<(&str, Ending)> {
-    let (name, ending) = file.rsplit_once('.')?;
+    let (name, ending) = file.split_once('.')?;
     Some((name, Ending::ALL.into_iter().find(|known| known.text() == ending)?))
 }
 

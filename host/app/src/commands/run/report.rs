@@ -1,6 +1,6 @@
 //! What came of a run, and how the process ends with it.
 
-use flowcell::{BlockReason, RunResult, RunStatus, Waiting, shape};
+use flowcell::{BlockReason, RunResult, RunStatus, Waiting, graph::Graph, shape};
 use serde_json::{Value, json};
 
 use super::{RunArgs, duration, interrupt::Interruption, lines::shown_choices};
@@ -14,13 +14,14 @@ use crate::{
 /// Prints data to standard output and the rest to standard error.
 pub(super) fn print(
     args: &RunArgs,
+    graph: &Graph,
     result: &RunResult,
     interrupted: Interruption,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
     let exit = exit(result.status, interrupted);
     if args.json {
-        put_json(&object(args, result))?;
+        put_json(&object(args, graph, result))?;
     } else if exit == Exit::Good && !args.events_to_stdout() {
         put_json(&result.outputs)?;
     }
@@ -48,14 +49,12 @@ fn exit(status: RunStatus, interrupted: Interruption) -> Exit {
 }
 
 /// The one object of `--json`.
-fn object(args: &RunArgs, result: &RunResult) -> Value {
-    let mut object = json!({
-        "runId": result.run_id,
-        "flow": result.flow,
-        "status": result.status,
-        "outputs": result.outputs,
-        "durationMs": result.duration.as_millis() as u64,
-    });
+fn object(args: &RunArgs, graph: &Graph, result: &RunResult) -> Value {
+    let mut object = json!({ "runId": result.run_id, "flow": result.flow, "status": result.status });
+    for (key, value) in shape::results(graph, &result.outputs) {
+        object[key] = json!(value);
+    }
+    object["durationMs"] = json!(result.duration.as_millis() as u64);
     if let Some(error) = error(args, result) {
         object["error"] = error;
     }

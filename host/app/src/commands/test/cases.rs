@@ -1,8 +1,11 @@
 //! The cases of a flow, as they are written.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
-use flowcell::{Given, GivenCall, Json, contract::Failure};
+use flowcell::{Given, GivenCall, Json, contract::Failure, script::ENDING};
 use serde::Deserialize;
 
 use crate::problem::Problem;
@@ -179,9 +182,18 @@ impl GivenError {
     }
 }
 
+/// Where the cases of a flow are.
+pub(super) fn beside(flow: &Path) -> PathBuf {
+    let file = flow.file_name().unwrap_or_default().to_string_lossy();
+    match file.strip_suffix(ENDING) {
+        Some(name) => flow.with_file_name(format!("{name}.test.yaml")),
+        None => flow.with_extension("test.yaml"),
+    }
+}
+
 /// Reads the cases beside a flow.
 pub(super) fn read(flow: &Path) -> Result<Vec<Case>, Problem> {
-    let path = flow.with_extension("test.yaml");
+    let path = beside(flow);
     let text = std::fs::read_to_string(&path).map_err(|error| {
         Problem::wrong(format!("cannot read {}", path.display())).because(&error).hint(
             "the cases of `triage.yaml` are in `triage.test.yaml`: { cases: [{ name, input, expect: { outputs } }] }",

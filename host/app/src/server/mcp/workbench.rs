@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use flowcell_contract::Json;
-use flowcell_flow::graph::{BodyIx, Edge, Graph, Node};
+use flowcell_flow::{
+    graph::{BodyIx, Edge, Graph, Node},
+    script::script_label,
+};
 use flowcell_runtime::RunOptions;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
@@ -52,7 +55,7 @@ pub(super) async fn test(request: &Request, asked: Test) -> Result<Value, Fault>
     runner.start_session();
     let ended = tokio::time::timeout(PATIENCE, runner.run()).await;
     let late = |_| Fault::bad_request(format!("the test does not end within {} s", PATIENCE.as_secs()));
-    Ok(shape::outcome(&ended.map_err(late)?))
+    Ok(shape::outcome(flow.graph(), &ended.map_err(late)?))
 }
 
 /// Tells what a flow takes, gives and reaches, without running it.
@@ -62,9 +65,10 @@ pub(super) async fn inspect(request: &Request, asked: OfFlow) -> Result<Value, F
     Ok(described(&flow))
 }
 
+/// What a flow is; a script also with what it says of itself.
 fn described(flow: &LoadedFlow) -> Value {
     let graph = flow.graph();
-    json!({
+    let mut told = json!({
         "name": graph.name,
         "version": graph.version,
         "description": graph.description,
@@ -72,7 +76,11 @@ fn described(flow: &LoadedFlow) -> Value {
         "outputs": outputs(graph),
         "nodes": graph.nodes.iter().map(|node| described_node(graph, node)).collect::<Vec<_>>(),
         "edges": graph.edges.iter().map(|edge| described_edge(graph, edge)).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(outline) = script_label(graph) {
+        told["script"] = json!(outline);
+    }
+    told
 }
 
 /// The names of the outputs: those that the flow gives, or else its nodes.

@@ -1,0 +1,1 @@
+export const run = ({ inputs }) => inputs.grades.filter(({ grade }) => grade !== "F").length;

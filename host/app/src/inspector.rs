@@ -1,0 +1,113 @@
+//! Scripts looked through: the pack `script` runs their first lines, in its sandbox, with nothing granted.
+
+use std::{sync::Arc, time::Duration};
+
+use flowcell_contract::{
+    Attempt, Call, Calls, Catalog, Failure, Grants, Json, Lookup, NodeRunner, ScopePath, Step, StepResult, Tenant,
+    TypeRef, Value, code,
+};
+use flowcell_engine::Engine;
+use flowcell_flow::{
+    Source,
+    outline::{Fault, Outline},
+};
+use futures_util::future::BoxFuture;
+
+/// The node type that looks through a script.
+const TYPE: &str = "script.inspect";
+/// A script whose first lines and `setup` take longer is refused.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Looks through scripts for a tenant.
+pub(crate) struct Inspector {
+    engine: Engine,
+    catalog: Arc<Catalog>,
+    tenant: Tenant,
+}
+
+impl Inspector {
+    pub(crate) fn new(engine: Engine, catalog: Arc<Catalog>, tenant: Tenant) -> Inspector {
+        Inspector { engine, catalog, tenant }
+    }
+
+    /// What a script says of itself.
+    pub(crate) fn outline(&self, script: &Source) -> Result<Outline, Fault> {
+        let attempt =
+            self.attempt(script).ok_or_else(|| fault("the pack `script` is not there, which reads scripts"))?;
+        match self.run(attempt) {
+            Ok(Step::Done(outline)) => {
+                serde_json::from_str(outline.text()).map_err(|error| fault(format!("its outline is none: {error}")))
+            }
+            Ok(Step::Pause(_)) => Err(fault("the script cannot be looked through: it pauses")),
+            Err(failure) => Err(explain(failure, &script.name)),
+        }
+    }
+
+    fn attempt(&self, script: &Source) -> Option<Attempt> {
+        let Lookup::Found(node) = self.catalog.lookup(&TypeRef::parse(TYPE)) else { return None };
+        let file = [("path", Json::from(script.name.as_str())), ("text", Json::from(script.text.as_str()))];
+        Some(Attempt {
+            tenant: self.tenant.clone(),
+            run_id: "inspection".into(),
+            flow: "inspection".into(),
+            node_id: "script".into(),
+            node_type: TYPE.into(),
+            pack: node.pack.clone()?,
+            scope: ScopePath::default(),
+            attempt: 1,
+            resumes: 0,
+            input: Value::from(Json::object([("file", Json::object(file))])),
+            config: Value::from(Json::object::<&str>([])),
+            state: None,
+            woken: None,
+            has_body: false,
+            grants: Arc::new(Grants::default()),
+            // The same every time.
+            now_ms: 0,
+            seed: 0,
+        })
+    }
+
+    /// Waits for the attempt on a thread of its own: whoever checks a flow may be on one that must not wait.
+    fn run(&self, attempt: Attempt) -> StepResult {
+        let wait = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let runtime = runtime.map_err(|error| Failure::new(code::LOST_WORKER, error.to_string()))?;
+            let ended = runtime.block_on(async {
+                // That the pack may have to be compiled first is not the script's fault.
+                NodeRunner::prepare(&self.engine, vec![attempt.pack.clone()]).await;
+                tokio::time::timeout(PATIENCE, self.engine.run(attempt, Arc::new(Nothing))).await
+            });
+            ended.unwrap_or_else(|_| {
+                let message = format!("its first lines and `setup` take more than {} s", PATIENCE.as_secs());
+                Err(Failure::new(code::TIMEOUT, message))
+            })
+        };
+        let lost = |_| Err(Failure::new(code::LOST_WORKER, "whoever looked through the script is gone"));
+        std::thread::scope(|scope| scope.spawn(wait).join().unwrap_or_else(lost))
+    }
+}
+
+/// What a script that is only looked through can reach.
+struct Nothing;
+
+impl Calls for Nothing {
+    fn call(&self, call: Call) -> BoxFuture<'_, Result<Value, Failure>> {
+        let message = format!("a script that is looked through cannot use `{}`", call.interface);
+        Box::pin(std::future::ready(Err(Failure::new(code::DENIED, message))))
+    }
+}
+
+fn fault(message: impl Into<String>) -> Fault {
+    Fault { message: message.into(), place: None }
+}
+
+/// A failure of the pack's, whose message ends with the place that its details have too.
+fn explain(failure: Failure, name: &str) -> Fault {
+    let details = failure.details.unwrap_or_default();
+    let number = |key: &str| usize::try_from(details.get(key)?.as_u64()?).ok();
+    let place = number("line").zip(number("column"));
+    let shown = place.map(|(line, column)| format!(" ({name}:{line}:{column})")).unwrap_or_default();
+    let message = failure.message.strip_suffix(shown.as_str()).unwrap_or(&failure.message);
+    Fault { message: message.to_owned(), place }
+}

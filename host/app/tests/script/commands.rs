@@ -1,0 +1,162 @@
+//! What authors see: `inspect`, `validate`, `run`, `test`, and runs that go on.
+
+use std::{fs, path::Path};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::kit::{done, flowcell, killed_after, said, told};
+
+const SUM: &str = "\
+console.log('it is read');
+
+export function setup(flow) {
+  flow.title('Sum');
+  flow.description('Adds numbers up');
+  flow.inJson('numbers', 'Numbers');
+  flow.inText('note', { optional: true });
+  flow.outText('text', 'Text');
+}
+
+export async function run(services) {
+  const sum = services.inputs.numbers.reduce((a, b) => a + b, 0);
+  console.log('sum', sum);
+  if (sum < 0) throw new RangeError('negative');
+  services.outputs('text', `${services.input('note') ?? 'sum'}: ${sum}`);
+  return sum;
+}
+";
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+fn json_of(folder: &Path, arguments: &[&str], code: i32) -> Value {
+    let output = done(folder, arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", told(&output));
+    serde_json::from_str(&said(&output)).unwrap()
+}
+
+#[test]
+fn a_script_says_what_it_is() {
+    let folder = folder(&[
+        ("sum.flow.js", SUM),
+        ("other.yaml", "flow: { name: other }\nnodes: [{ id: a, type: control.noop }]"),
+    ]);
+    let output = done(folder.path(), &["inspect", "sum.flow.js"]);
+    let expected = "sum  Sum\n\nAdds numbers up\n\ninputs\n  numbers  json  Numbers\n  note     text (optional)\n\noutputs\n  text  text  Text\n";
+    assert_eq!(said(&output), expected, "{}", told(&output));
+    let outline = json_of(folder.path(), &["inspect", "--json", "sum.flow.js"], 0);
+    assert_eq!((&outline["name"], &outline["title"]), (&json!("sum"), &json!("Sum")));
+    assert_eq!(outline["inputs"][1], json!({ "id": "note", "kind": "text", "optional": true }));
+    let other = done(folder.path(), &["inspect", "other.yaml"]);
+    assert!(other.status.code() == Some(2) && told(&other).contains("is no script"), "{}", told(&other));
+}
+
+#[test]
+fn a_text_that_is_no_javascript_is_told_with_line_and_column() {
+    let folder = folder(&[("broken.flow.js", "function run() {\n  return 1 +;\n}\n")]);
+    let output = done(folder.path(), &["validate", "broken.flow.js"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("--> broken.flow.js:2:13\n"), "{}", told(&output));
+    let report = json_of(folder.path(), &["validate", "--json", "broken.flow.js"], 2);
+    let found = &report[0]["diagnostics"][0];
+    assert_eq!((&found["line"], &found["column"], &found["code"]), (&json!(2), &json!(13), &json!("bad_script")));
+}
+
+#[test]
+fn a_run_gives_what_run_returned_beside_the_outputs() {
+    let folder = folder(&[("sum.flow.js", SUM)]);
+    let run = ["run", "--store", "memory:", "--quiet", "sum.flow.js", "-i", "numbers=[1,2.5]", "-i", "note=all"];
+    let outputs = json_of(folder.path(), &run, 0);
+    assert_eq!(outputs, json!({ "result": 3.5, "outputs": { "text": "all: 3.5" } }));
+    let object = json_of(folder.path(), &[&run[..], &["--json"]].concat(), 0);
+    assert_eq!(
+        (&object["result"], &object["outputs"], &object["status"]),
+        (&json!(3.5), &json!({ "text": "all: 3.5" }), &json!("succeeded"))
+    );
+}
+
+#[test]
+fn what_goes_wrong_has_its_line() {
+    let folder = folder(&[("sum.flow.js", SUM)]);
+    let run = ["run", "--store", "memory:", "--quiet", "--json", "sum.flow.js", "-i", "numbers=[-1]"];
+    let error = json_of(folder.path(), &run, 1)["error"].clone();
+    assert_eq!((&error["code"], &error["task"]), (&json!("script_failed"), &json!("script")));
+    assert_eq!(error["message"], "RangeError: negative (sum.flow.js:14:22)");
+    assert_eq!((&error["details"]["line"], &error["details"]["column"]), (&json!(14), &json!(22)));
+    let missing = done(folder.path(), &["run", "--store", "memory:", "sum.flow.js", "-i", "note=x"]);
+    assert_eq!(missing.status.code(), Some(2), "it does not begin");
+    assert!(told(&missing).contains("\"numbers\" is a required property"), "{}", told(&missing));
+}
+
+#[test]
+fn a_script_is_tested_without_cases_and_with_them() {
+    let cases = "cases:\n  - { name: adds, input: { numbers: [1, 2] }, expect: { outputs: { result: 3, outputs: { text: 'sum: 3' } } } }\n";
+    let folder = folder(&[("sum.flow.js", SUM)]);
+    let once = ["test", "sum.flow.js", "-i", "numbers=[1,2]"];
+    let output = done(folder.path(), &once);
+    assert!(output.status.success() && told(&output).contains("sum 3"), "{}", told(&output));
+    assert_eq!(
+        serde_json::from_str::<Value>(&said(&output)).unwrap(),
+        json!({ "result": 3, "outputs": { "text": "sum: 3" } })
+    );
+    let object = json_of(folder.path(), &[&once[..], &["--json"]].concat(), 0);
+    assert_eq!(object, json!({ "status": "succeeded", "result": 3, "outputs": { "text": "sum: 3" } }));
+    let failed = json_of(folder.path(), &["test", "sum.flow.js", "--json", "-i", "numbers=[-3]"], 1);
+    assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("script_failed")));
+    fs::write(folder.path().join("sum.test.yaml"), cases).unwrap();
+    let output = done(folder.path(), &["test", "sum.flow.js"]);
+    assert!(output.status.success() && told(&output).contains("1 case, 0 failed"), "{}", told(&output));
+}
+
+#[test]
+fn a_run_goes_on_with_the_script_that_it_began_with() {
+    let folder = folder(&[("sum.flow.js", SUM)]);
+    let arguments = ["run", "--quiet", "--run-id", "r", "sum.flow.js", "-i", "numbers=[4]", "--events", "-"];
+    killed_after(flowcell(folder.path()).args(arguments), 2);
+    fs::write(folder.path().join("sum.flow.js"), "no script any more").unwrap();
+    let again = json_of(folder.path(), &["runs", "resume", "r", "--json"], 0);
+    assert_eq!((&again["result"], &again["outputs"]), (&json!(4), &json!({ "text": "sum: 4" })));
+}
+
+#[test]
+fn what_a_script_computes_is_the_same_every_time() {
+    let random =
+        "export const run = () => [Math.random(), Date.now(), new Date().getTimezoneOffset(), new Set([3, 1]).size];";
+    let folder = folder(&[("random.flow.js", random)]);
+    let test = ["test", "random.flow.js", "--json"];
+    let first = json_of(folder.path(), &test, 0)["result"].clone();
+    assert_eq!(first, json_of(folder.path(), &test, 0)["result"]);
+    assert_eq!(
+        (first[1].as_u64(), first[2].as_i64()),
+        (Some(1_893_456_000_000), Some(0)),
+        "the time of the test, in UTC"
+    );
+}
+
+#[test]
+fn a_script_is_called_by_other_flows() {
+    let parent = "flow: { name: parent, outputs: { sum: \"{{ call.outputs.result }}\" } }\n\
+                  nodes: [{ id: call, type: control.subflow, input: { name: sum, input: { numbers: [2, 3] } } }]\n";
+    let folder = folder(&[("sum.flow.js", SUM), ("parent.yaml", parent)]);
+    let outputs = json_of(folder.path(), &["run", "--store", "memory:", "--quiet", "parent.yaml"], 0);
+    assert_eq!(outputs, json!({ "sum": 5 }));
+}
+
+#[test]
+fn a_folder_of_flows_may_have_scripts() {
+    let folder = folder(&[("sum.flow.js", SUM)]);
+    let created = done(folder.path(), &["flows", "create", "sum.flow.js"]);
+    assert!(created.status.success(), "{}", told(&created));
+    assert_eq!(fs::read_to_string(folder.path().join("flows/sum.flow.js")).unwrap(), SUM);
+    let listed = done(folder.path(), &["flows", "list"]);
+    assert!(said(&listed).contains("sum"), "{}{}", said(&listed), told(&listed));
+    let output = done(folder.path(), &["flows", "run", "sum", "--store", "memory:", "--quiet", "-i", "numbers=[5]"]);
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(serde_json::from_str::<Value>(&said(&output)).unwrap()["result"], 5);
+}

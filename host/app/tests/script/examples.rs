@@ -1,0 +1,52 @@
+//! Every flow in `flows/script/` runs as its reader would run it, and gives what is written beside it.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::Value;
+
+use crate::kit::{done, root, said, told};
+
+/// The flows; what is in `lib` is part of them.
+fn flows() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("flows/script")).unwrap().map(|entry| entry.unwrap().path());
+    let is_flow = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.ends_with(".flow.js") || name.ends_with(".yaml")
+    };
+    let mut flows: Vec<_> = entries.filter(is_flow).collect();
+    flows.sort();
+    flows
+}
+
+/// What is beside a flow under its name.
+fn beside(flow: &std::path::Path, ending: &str) -> PathBuf {
+    let name = flow.file_name().unwrap().to_str().unwrap().split('.').next().unwrap();
+    flow.with_file_name(format!("{name}.{ending}"))
+}
+
+#[test]
+fn every_example_gives_what_is_written_beside_it() {
+    let flows = flows();
+    assert!(flows.len() >= 4, "only {} examples", flows.len());
+    for flow in flows {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = fs::read_to_string(beside(&flow, "args")).unwrap_or_default();
+        let mut all = vec!["run", "--quiet", "--store", "memory:", flow.to_str().unwrap()];
+        all.extend(arguments.split_whitespace());
+        let output = done(folder.path(), &all);
+        assert!(output.status.success(), "{}: {}", flow.display(), told(&output));
+        let given: Value = serde_json::from_str(&said(&output)).unwrap();
+        let expected = fs::read_to_string(beside(&flow, "expected.json")).unwrap();
+        assert_eq!(given, serde_json::from_str::<Value>(&expected).unwrap(), "{}", flow.display());
+    }
+}
+
+#[test]
+fn every_example_is_valid_without_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let flows = flows();
+    let mut all = vec!["validate"];
+    all.extend(flows.iter().map(|flow| flow.to_str().unwrap()));
+    let output = done(folder.path(), &all);
+    assert!(output.status.success() && told(&output).is_empty(), "{}", told(&output));
+}

@@ -1,0 +1,86 @@
+//! Scripts that mean harm, all in one run: each fails by itself or harms nobody, and the one beside them succeeds.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::kit::{done, said, told};
+
+/// What is under the body of `run(services)`, the running time that it is given, and what comes of it.
+const CASES: [(&str, &str, u32, &str); 16] = [
+    ("a loop without end", "for (;;);", 300, "timeout"),
+    ("a loop without end in an attempt to catch", "for (;;) { try { null.x } catch {} }", 300, "timeout"),
+    (
+        "promises that make promises",
+        "const f = () => void Promise.resolve().then(f); f(); return new Promise(() => {})",
+        300,
+        "timeout",
+    ),
+    ("a pattern that looks back and forth", "return /(a+)+$/.test('a'.repeat(60) + 'b')", 300, "timeout"),
+    ("100 MB of text", "return 'x'.repeat(100e6).length", 60_000, "out_of_memory"),
+    ("text that doubles", "let s = 'ab'; for (;;) { s += s; s.at(-1) }", 60_000, "out_of_memory"),
+    ("a list that grows", "const a = []; for (;;) a.push({ a })", 60_000, "out_of_memory"),
+    (
+        "a bomb of promises",
+        "const all = []; for (;;) all.push(new Promise(() => {}).then(() => all))",
+        60_000,
+        "out_of_memory",
+    ),
+    ("bytes at once", "return new Uint8Array(1e9).length", 60_000, "out_of_memory"),
+    ("a function that calls itself", "const f = () => 1 + f(); return f()", 60_000, "limit_exceeded"),
+    ("recursion through the engine", "const f = () => [1].map(f); return f()", 60_000, "stack_overflow"),
+    ("code that is made of nested brackets", "return eval('['.repeat(20000))", 60_000, "stack_overflow"),
+    ("a result that is too large", "return ['x'.repeat(3 << 20), 'x'.repeat(3 << 20)]", 60_000, "script_failed"),
+    (
+        "many outputs",
+        "for (let i = 0; i < 9; i++) services.outputs('o' + i, 'x'.repeat(1 << 20))",
+        60_000,
+        "output_too_large",
+    ),
+    ("a log without end", "for (;;) console.log('x'.repeat(1000))", 60_000, "limit_exceeded"),
+    ("a service that is not granted", "return services.img('x')", 60_000, "script_failed"),
+];
+
+fn node(id: &str, body: &str, timeout_ms: u32) -> Value {
+    json!({
+        "id": id, "type": "script.run",
+        "input": { "source": format!("export async function run(services) {{ {body} }}") },
+        "policy": { "timeoutMs": timeout_ms, "continueOnError": true },
+    })
+}
+
+#[test]
+fn j8_harm_ends_with_whoever_means_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes: Vec<_> =
+        CASES.iter().enumerate().map(|(index, (_, body, ms, _))| node(&format!("h{index}"), body, *ms)).collect();
+    nodes.push(node("canary", "return 40 + 2", 60_000));
+    let flow = json!({ "flow": { "name": "hostile", "policy": { "maxConcurrency": 4 } }, "nodes": nodes });
+    fs::write(folder.path().join("hostile.json"), flow.to_string()).unwrap();
+    let output = done(folder.path(), &["run", "--quiet", "--store", "memory:", "hostile.json"]);
+    assert!(output.status.success(), "{}", told(&output));
+    let outputs: Value = serde_json::from_str(&said(&output)).unwrap();
+    for (index, (name, _, _, code)) in CASES.iter().enumerate() {
+        let came = &outputs[format!("h{index}")];
+        assert_eq!(came["error"]["code"], *code, "{name}: {came}");
+    }
+    assert_eq!(outputs["canary"], json!({ "result": 42, "outputs": {} }));
+}
+
+#[test]
+fn j9_scripts_are_looked_through_without_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let deep = format!("const a = {}0{};\nfunction run() {{}}", "(".repeat(50_000), ")".repeat(50_000));
+    for (text, why) in [
+        (deep.as_str(), "recursed deeper than its stack"),
+        ("const a = 'x'.repeat(100e6); function run() {}", "MiB of memory"),
+        ("export function setup() { throw new Error('no') }\nexport function run() {}", "Error: no"),
+        ("export const setup = () => services.img(1);\nexport function run() {}", "services is not defined"),
+        ("await new Promise(() => {}); function run() {}", "nothing settles any more"),
+    ] {
+        fs::write(folder.path().join("a.flow.js"), text).unwrap();
+        let output = done(folder.path(), &["validate", "a.flow.js"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(told(&output).contains(why) && told(&output).contains("bad_script"), "{why}: {}", told(&output));
+    }
+}

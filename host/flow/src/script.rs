@@ -1,0 +1,151 @@
+//! The script dialect: a file `NAME.flow.js`, which is one node that runs it.
+//!
+//! What the script says of itself in `setup(flow)` is the flow's description and the schema of its input. The flow's outputs
+//! are the node's: `{ "result", "outputs" }`.
+
+use flowcell_contract::{Catalog, Json};
+
+use crate::{
+    Files, Source,
+    diagnostic::Findings,
+    fields::{is_flow_name, shown},
+    graph::{FlowPolicy, Graph, NodePolicy},
+    literal, lower,
+    outline::{self, Outline, Port, PortKind},
+    read::{RawBody, RawFlow, RawNode},
+    yaml::{Kind, Span, Tree},
+};
+
+/// How the files of this dialect end.
+pub const ENDING: &str = ".flow.js";
+/// The label of a flow of this dialect, which holds what the script says of itself.
+const LABEL: &str = "script";
+/// The flow's only node.
+const NODE: &str = "script";
+/// The node type that runs it.
+const TYPE: &str = "script.run";
+
+/// Whether a file is of this dialect, by its name.
+pub fn is_script(name: &str) -> bool {
+    name.ends_with(ENDING)
+}
+
+/// What the script says of itself that a flow was written as; none if it was written in another dialect.
+pub fn script_label(graph: &Graph) -> Option<Outline> {
+    serde_json::from_value(graph.labels.get(LABEL)?.to_serde()).ok()
+}
+
+/// Checks a flow of this dialect and builds its graph. The graph is of use only if nothing was found.
+pub(crate) fn lower(
+    source: &Source,
+    catalog: &Catalog,
+    files: &dyn Files,
+    findings: &mut Findings<'_>,
+) -> Option<Graph> {
+    let start = Span { line: 1, column: 1, len: 0, start: 0 };
+    let name = name(source, start, findings)?;
+    let outline = match files.outline(source) {
+        Ok(outline) => outline,
+        Err(fault) => {
+            let place = fault.place.map(|(line, column)| Span { line, column, ..start });
+            findings.error("bad_script", place.unwrap_or(start), fault.message, None);
+            return None;
+        }
+    };
+    let file = outline::read(&Source { name: format!("{name}{ENDING}"), text: source.text.clone() });
+    let input = literal::map(
+        start,
+        [
+            ("file", Tree { span: start, kind: Kind::Scalar(file) }),
+            ("inputs", literal::text("{{ flow.input }}".into(), start)),
+        ],
+    );
+    let grants = literal::tree(&Json::object([("services", Json::array([Json::from("*")]))]), start);
+    let (schema, outputs) = (schema(&outline, start), literal::text(format!("{{{{ {NODE} }}}}"), start));
+    let flow = RawFlow {
+        name,
+        version: None,
+        description: outline.description.clone().or_else(|| outline.title.clone()),
+        input: None,
+        input_schema: Some(&schema),
+        outputs: Some(&outputs),
+        triggers: None,
+        policy: FlowPolicy::default(),
+        nodes: vec![node(&input, &grants, start)],
+        edges: Vec::new(),
+        head: start,
+    };
+    let mut graph = lower::lower(&flow, catalog, files, findings)?;
+    graph.labels.insert(LABEL.to_owned(), label(&outline));
+    Some(graph)
+}
+
+/// The flow's name: the file's, without its ending.
+fn name(source: &Source, start: Span, findings: &mut Findings<'_>) -> Option<String> {
+    let file = source.name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let name = file.strip_suffix(ENDING).unwrap_or(file);
+    if is_flow_name(name) {
+        return Some(name.to_owned());
+    }
+    let help = Some("call the file by letters, digits, `_` and `-`, at most 64, and `.flow.js` behind them".into());
+    findings.error("bad_name", start, format!("`{}` is not a flow's name", shown(name)), help);
+    None
+}
+
+fn node<'t>(input: &'t Tree, grants: &'t Tree, span: Span) -> RawNode<'t> {
+    RawNode {
+        id: NODE.to_owned(),
+        id_span: span,
+        type_name: TYPE.to_owned(),
+        type_span: span,
+        input: Some(input),
+        config: None,
+        prompt_file: None,
+        when: None,
+        join: None,
+        policy: NodePolicy::default(),
+        grants: Some(grants),
+        body: RawBody::None,
+        body_span: span,
+        body_output: None,
+        inside: None,
+    }
+}
+
+/// What the script declares as the schema of the flow's input; there may be more.
+fn schema(outline: &Outline, span: Span) -> Tree {
+    let required = outline.inputs.iter().filter(|port| !port.optional).map(|port| Json::from(port.id.as_str()));
+    let properties = outline.inputs.iter().map(|port| (port.id.as_str(), port_schema(port)));
+    let schema = Json::object([
+        ("type", Json::from("object")),
+        ("required", Json::array(required)),
+        ("properties", Json::object(properties)),
+    ]);
+    literal::tree(&schema, span)
+}
+
+fn port_schema(port: &Port) -> Json {
+    let mut members = Vec::new();
+    members.extend(port.label.as_deref().map(|label| ("title", Json::from(label))));
+    let kind = match port.kind {
+        PortKind::Text => Some("string"),
+        PortKind::Img | PortKind::File => Some("object"),
+        PortKind::Imgs => Some("array"),
+        PortKind::Json => None,
+    };
+    if let Some(kind) = kind {
+        // Whoever may leave something out may also give nothing.
+        let kinds = [Some(kind), port.optional.then_some("null")].into_iter().flatten().map(Json::from);
+        members.push(("type", Json::array(kinds)));
+    }
+    if matches!(port.kind, PortKind::Img | PortKind::File) {
+        let file = Json::object([("kind", Json::object([("const", Json::from("file"))]))]);
+        members.push(("properties", file));
+        members.push(("required", Json::array(["kind", "fileId"].map(Json::from))));
+    }
+    Json::object(members)
+}
+
+fn label(outline: &Outline) -> Json {
+    serde_json::to_value(outline).map(Json::from).unwrap_or_default()
+}

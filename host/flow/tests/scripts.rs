@@ -1,0 +1,165 @@
+//! Scripts as flows, and in nodes of other flows. Whoever reads scripts is played by the tests.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+#[path = "golden/mod.rs"]
+#[allow(dead_code, reason = "other tests have goldens")]
+mod golden;
+
+use std::path::Path;
+
+use flowcell_contract::{Catalog, Json};
+use flowcell_expr::NoRoots;
+use flowcell_flow::{
+    Checked, Files, NoFiles, Source, about,
+    outline::{Fault, Outline, Port, PortKind},
+    packs,
+    script::script_label,
+};
+use golden::printed;
+use serde_json::json;
+
+fn catalog() -> Catalog {
+    golden::catalog(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nodes/script/node.yaml")])
+}
+
+/// Reads scripts: one with the word `wrong` in it is wrong there.
+struct Reader;
+
+impl Reader {
+    fn fault(script: &Source) -> Result<(), Fault> {
+        let place = script.text.lines().zip(1..).find_map(|(line, number)| Some((number, line.find("wrong")? + 1)));
+        place.map_or(Ok(()), |place| Err(Fault { message: "this is wrong".into(), place: Some(place) }))
+    }
+}
+
+impl Files for Reader {
+    fn read(&self, path: &str) -> Result<String, String> {
+        match path {
+            "./lib/good.js" => Ok("export const run = () => ({{ a: 1 }});".into()),
+            "./lib/bad.js" => Ok("\n  wrong".into()),
+            _ => Err("there is no such file".into()),
+        }
+    }
+
+    fn flow(&self, _: &str) -> Option<Source> {
+        None
+    }
+
+    fn outline(&self, script: &Source) -> Result<Outline, Fault> {
+        Reader::fault(script)?;
+        let port = |id: &str, kind, optional| Port { id: id.into(), kind, label: Some(id.to_uppercase()), optional };
+        Ok(Outline {
+            title: Some("Title".into()),
+            description: None,
+            inputs: vec![
+                port("photo", PortKind::Img, false),
+                port("note", PortKind::Text, true),
+                port("data", PortKind::Json, false),
+            ],
+            outputs: vec![port("result", PortKind::Imgs, false)],
+        })
+    }
+
+    fn check_script(&self, script: &Source) -> Result<(), Fault> {
+        Reader::fault(script)
+    }
+}
+
+fn load(name: &str, text: &str) -> Checked {
+    flowcell_flow::load(&Source { name: name.into(), text: text.into() }, &catalog(), &Reader)
+}
+
+#[test]
+fn a_script_is_one_node_that_runs_it() {
+    let text = "function run() { return `{{ flow.input.photo }}` }";
+    let checked = load("flows/logo.flow.js", text);
+    assert_eq!(printed(&checked.diagnostics), "");
+    let graph = checked.graph.unwrap();
+    assert_eq!((&*graph.name, graph.description.as_deref()), ("logo", Some("Title")));
+    let [node] = graph.nodes.as_slice() else { panic!("{graph:?}") };
+    assert_eq!((node.id.as_str(), &*node.node_type.name), ("script", "script.run"));
+    assert_eq!(node.grants.0["services"].to_text(), r#"["*"]"#);
+    let expected = json!({
+        "type": "object",
+        "required": ["photo", "data"],
+        "properties": {
+            "photo": {
+                "title": "PHOTO", "type": ["object"], "properties": { "kind": { "const": "file" } },
+                "required": ["kind", "fileId"],
+            },
+            "note": { "title": "NOTE", "type": ["string", "null"] },
+            "data": { "title": "DATA" },
+        },
+    });
+    assert_eq!(graph.input_schema, Some(expected));
+    assert_eq!(script_label(&graph).unwrap().outputs[0].kind, PortKind::Imgs);
+}
+
+#[test]
+fn a_script_that_is_wrong_is_told_where() {
+    for (name, text, code, place) in [
+        ("logo.flow.js", "let a;\n  wrong", "bad_script", (2, 3)),
+        ("lo go.flow.js", "let a", "bad_name", (1, 1)),
+        (".flow.js", "let a", "bad_name", (1, 1)),
+    ] {
+        let checked = load(name, text);
+        assert!(checked.graph.is_none());
+        let [finding] = checked.diagnostics.as_slice() else { panic!("{}", printed(&checked.diagnostics)) };
+        assert_eq!((finding.code, (finding.place.line, finding.place.column)), (code, place), "{finding}");
+    }
+    let unread = Source { name: "a.flow.js".into(), text: "let a".into() };
+    let checked = flowcell_flow::load(&unread, &catalog(), &NoFiles);
+    assert!(printed(&checked.diagnostics).contains("nobody here can read a script"));
+    let unknown = flowcell_flow::load(&unread, &Catalog::default(), &Reader);
+    assert!(printed(&unknown.diagnostics).contains("there is no node type `script.run`"));
+}
+
+#[test]
+fn nothing_is_read_from_a_script_as_if_it_were_yaml() {
+    let source = Source { name: "a.flow.js".into(), text: "flow: { name: b, packs: [x.wasm] }".into() };
+    assert!(about(&source).name.is_none() && packs(&source).is_empty());
+}
+
+fn node(input: &str) -> Checked {
+    load("flow.yaml", &format!("flow: {{ name: f }}\nnodes:\n  - id: a\n    type: script.run\n    input: {input}\n"))
+}
+
+/// The input of the only node, which needs nothing to be rendered.
+fn rendered(checked: Checked) -> Json {
+    assert_eq!(printed(&checked.diagnostics), "");
+    checked.graph.unwrap().nodes[0].input.expr.render(&NoRoots).unwrap()
+}
+
+#[test]
+fn a_script_in_a_node_means_itself() {
+    let script = "run = () => `{{ flow.input }} {% if %} {# no #}`";
+    let input = rendered(node(&format!("{{ source: '{script}' }}")));
+    assert_eq!(input, Json::from(json!({ "source": script })));
+    let input = rendered(node("{ file: ./lib/good.js }"));
+    let file = json!({ "path": "./lib/good.js", "text": "export const run = () => ({{ a: 1 }});" });
+    assert_eq!(input, Json::from(json!({ "file": file })));
+}
+
+#[test]
+fn a_script_that_is_wholly_a_binding_is_computed() {
+    let checked = node("{ source: '{{ flow.input.code }}' }");
+    assert_eq!(printed(&checked.diagnostics), "");
+    assert_eq!(checked.graph.unwrap().nodes[0].input.references.len(), 1);
+}
+
+#[test]
+fn scripts_in_nodes_are_looked_through() {
+    for (input, code, help) in [
+        ("{ source: 'all wrong' }", "bad_script", "look at line 1, column 5 of the script"),
+        ("{ file: ./lib/bad.js }", "bad_script", "look at line 2, column 3 of the script"),
+        ("{ file: ./lib/none.js }", "unreadable_file", "the path is relative to the flow's file"),
+        ("{ file: '{{ flow.input.path }}' }", "literal_needed", "write the path as it is"),
+    ] {
+        let checked = node(input);
+        let [finding] = checked.diagnostics.as_slice() else { panic!("{}", printed(&checked.diagnostics)) };
+        assert_eq!((finding.code, finding.place.line), (code, 5), "{finding}");
+        assert!(finding.help.as_deref().unwrap_or_default().starts_with(help), "{finding}");
+    }
+    assert!(printed(&node("{ inputs: {} }").diagnostics).contains("wrong_input"));
+}

@@ -1,0 +1,120 @@
+//! Calls of services that are under way. Each has a promise, which is settled when its answer arrives.
+
+use std::{
+    cell::RefCell,
+    collections::{HashMap, VecDeque},
+};
+
+use boa_engine::{
+    Context, JsResult, JsString, JsValue,
+    builtins::promise::ResolvingFunctions,
+    object::{JsObject, builtins::JsPromise},
+};
+use flowcell_sdk::{
+    Failure, Result,
+    queue::{self, CallId, Event},
+    services::{self, Answer, Call, Refusal},
+};
+use serde_json::Value;
+
+use crate::value;
+
+/// Calls that are made of the host at a time, which takes no more. Others wait for their turn.
+const AT_A_TIME: usize = 64;
+
+/// The calls of a script.
+#[derive(Default)]
+pub(crate) struct Calls(RefCell<State>);
+
+#[derive(Default)]
+struct State {
+    /// How many were made.
+    made: u64,
+    waiting: VecDeque<(Call, Promised)>,
+    under_way: HashMap<CallId, Promised>,
+}
+
+/// Who waits for an answer.
+struct Promised {
+    service: String,
+    settle: ResolvingFunctions,
+    /// Made where the script has called, so that it knows its line.
+    error: JsObject,
+}
+
+impl Calls {
+    /// Calls a service, now or when it is its turn, and gives the promise of its answer.
+    pub(crate) fn call(&self, service: String, args: Vec<Value>, context: &mut Context) -> JsResult<JsValue> {
+        let (promise, settle) = JsPromise::new_pending(context);
+        let error = context.intrinsics().constructors().error().constructor();
+        let error = error.construct(&[], None, context)?;
+        let id = {
+            let mut state = self.0.borrow_mut();
+            state.made += 1;
+            state.made.to_string()
+        };
+        let call = Call { id, service: service.clone(), args };
+        self.0.borrow_mut().waiting.push_back((call, Promised { service, settle, error }));
+        self.start(context)?;
+        Ok(promise.into())
+    }
+
+    /// Waits until something has arrived, and settles its promise. False: nothing can arrive.
+    pub(crate) fn wait(&self, context: &mut Context) -> Result<bool> {
+        while let Some(event) = queue::next_event(None)? {
+            let Event::Ended(call, outcome) = event else { continue };
+            let Some(promised) = self.0.borrow_mut().under_way.remove(&call) else { continue };
+            let outcome = outcome.and_then(Answer::read).map_err(refusal).and_then(|answer| match answer.ok {
+                true => Ok(answer.result),
+                false => Err(answer.error.unwrap_or_else(silent)),
+            });
+            let settled = promised.settle(outcome, context).and_then(|()| self.start(context));
+            settled.map_err(|error| Failure::new("script_failed", error))?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Starts calls whose turn it is.
+    fn start(&self, context: &mut Context) -> JsResult<()> {
+        loop {
+            let (call, promised) = {
+                let mut state = self.0.borrow_mut();
+                if state.under_way.len() >= AT_A_TIME {
+                    return Ok(());
+                }
+                let Some(next) = state.waiting.pop_front() else { return Ok(()) };
+                next
+            };
+            match services::start_call(&call) {
+                Ok(id) => _ = self.0.borrow_mut().under_way.insert(id, promised),
+                Err(failure) => promised.settle(Err(refusal(failure)), context)?,
+            }
+        }
+    }
+}
+
+impl Promised {
+    /// Resolves the promise, or rejects it with an `Error` that has the `code` of the refusal, and the `service`.
+    fn settle(self, outcome: Result<Value, Refusal>, context: &mut Context) -> JsResult<()> {
+        let (settle, value) = match outcome {
+            Ok(result) => (self.settle.resolve, value::to_js(&result, context)?),
+            Err(Refusal { code, message }) => {
+                for (key, text) in [("message", message), ("code", code), ("service", self.service)] {
+                    let text = JsString::from(text);
+                    self.error.create_data_property_or_throw(JsString::from(key), text, context)?;
+                }
+                (self.settle.reject, self.error.into())
+            }
+        };
+        settle.call(&JsValue::undefined(), &[value], context).map(|_| ())
+    }
+}
+
+fn refusal(failure: Failure) -> Refusal {
+    Refusal { code: failure.code.into_owned(), message: failure.message }
+}
+
+fn silent() -> Refusal {
+    Refusal { code: "service_failed".into(), message: "the service does not say why it failed".into() }
+}

@@ -1,0 +1,183 @@
+//! A script that was loaded, and its functions, each followed until it has settled.
+
+use std::{path::Path, rc::Rc};
+
+use boa_engine::{
+    Context, JsError, JsString, JsValue, Module, Source,
+    builtins::promise::PromiseState,
+    module::IdleModuleLoader,
+    object::{JsObject, builtins::JsPromise},
+};
+use flowcell_sdk::{Failure, Result, log};
+use serde_json::{Map, Value};
+
+use crate::{
+    console,
+    input::Input,
+    outline::{self, Outline},
+    rejections::Rejections,
+    services,
+    session::Session,
+    syntax, trouble, value,
+};
+
+/// Calls of functions inside each other. Each takes memory of the sandbox; calls that pass through the engine itself, such
+/// as those of `map`, end at the sandbox's stack before.
+const CALL_DEPTH: usize = 4_000;
+/// Variables and intermediate values of all functions that are being executed.
+const STACK_VALUES: usize = 256 << 10;
+
+/// What stands after each script, so that its functions are found whether they are exported or not.
+const FOUND: &str = "found$by$flowcell";
+
+/// A script that was loaded.
+pub(crate) struct Script {
+    context: Context,
+    session: Rc<Session>,
+    rejections: Rc<Rejections>,
+    input: Input,
+    module: Module,
+}
+
+impl Script {
+    /// Loads a script: its own lines are run, and none of its functions.
+    pub(crate) fn load(input: Input) -> Result<Script> {
+        let (rejections, session) = (Rc::<Rejections>::default(), Rc::<Session>::default());
+        let mut context = context(&rejections, &session).map_err(|error| broken(&error))?;
+        let text = format!("{}\n{}", input.text, epilogue());
+        let source = Source::from_bytes(&text).with_path(Path::new(&input.name));
+        let module = Module::parse(source, None, &mut context)
+            .map_err(|error| syntax::explain(&input, error.to_string().as_str()))?;
+        let mut script = Script { context, session, rejections, input, module };
+        script.evaluate()?;
+        script.entry()?;
+        Ok(script)
+    }
+
+    /// Runs the script's own lines. What they change of promises has no influence on how.
+    fn evaluate(&mut self) -> Result<()> {
+        let module = self.module.clone();
+        let loaded = module.load(&mut self.context);
+        self.settled(&loaded)?;
+        module.link(&mut self.context).map_err(|error| self.thrown(&error))?;
+        let evaluated = module.evaluate(&mut self.context).map_err(|error| self.thrown(&error))?;
+        self.settled(&evaluated).map(drop)
+    }
+
+    /// Lets the script say what it is.
+    pub(crate) fn outline(&mut self) -> Result<Outline> {
+        let setup = match self.function("setup")? {
+            Some(setup) => Some(setup),
+            None => self.function("init")?,
+        };
+        if let Some(setup) = setup {
+            let flow = outline::object(&mut self.context);
+            self.call(&setup, flow.into())?;
+        }
+        Ok(self.session.outline.borrow().clone())
+    }
+
+    /// Whether nothing is missing of what the script says that it needs.
+    pub(crate) fn check_inputs(&mut self) -> Result<()> {
+        self.outline()?.check(&self.input.inputs)
+    }
+
+    /// Runs the script until nothing of it is under way. Gives what `run` returned, and its outputs.
+    pub(crate) fn run(mut self) -> Result<(Value, Map<String, Value>)> {
+        let services = services::object(&self.input.inputs, &mut self.context).map_err(|error| self.thrown(&error))?;
+        let run = self.entry()?;
+        let returned = self.call(&run, services.into())?;
+        while self.session.calls.wait(&mut self.context)? {
+            self.work()?;
+        }
+        if let Some(unheard) = self.rejections.first() {
+            return Err(self.thrown(&unheard));
+        }
+        let result = value::to_json(&returned, "what `run` returned", &mut self.context);
+        let result = result.map_err(|error| self.thrown(&error))?;
+        let outputs = self.session.outputs.take();
+        for id in self.session.outline.borrow().missing(&outputs) {
+            log::warn(format_args!("the script has not given its output `{id}`"));
+        }
+        Ok((result, outputs))
+    }
+
+    /// Calls a function, and follows what it returns until that has settled.
+    fn call(&mut self, function: &JsObject, argument: JsValue) -> Result<JsValue> {
+        let returned = function.call(&JsValue::undefined(), &[argument], &mut self.context);
+        let returned = returned.map_err(|error| self.thrown(&error))?;
+        let promise = JsPromise::resolve(returned, &mut self.context).map_err(|error| self.thrown(&error))?;
+        self.settled(&promise)
+    }
+
+    /// Waits for a promise.
+    fn settled(&mut self, promise: &JsPromise) -> Result<JsValue> {
+        loop {
+            self.work()?;
+            match promise.state() {
+                PromiseState::Fulfilled(value) => return Ok(value),
+                PromiseState::Rejected(reason) => return Err(self.thrown(&JsError::from_opaque(reason))),
+                PromiseState::Pending => {}
+            }
+            if !self.session.calls.wait(&mut self.context)? {
+                let message = "the script waits for a promise that nothing settles any more";
+                return Err(Failure::new("never_settled", message));
+            }
+        }
+    }
+
+    /// Does what promises that have settled have left to do.
+    fn work(&mut self) -> Result<()> {
+        self.context.run_jobs().map_err(|error| self.thrown(&error))
+    }
+
+    /// The function `run`.
+    fn entry(&mut self) -> Result<JsObject> {
+        let message = "the script has no function `run`: write `export async function run(services) { … }`";
+        self.function("run")?.ok_or_else(|| Failure::new("no_run", message))
+    }
+
+    /// A function of the script by its name: the one that it exports, or else the one that it declares.
+    fn function(&mut self, name: &str) -> Result<Option<JsObject>> {
+        let context = &mut self.context;
+        let exported = self.module.namespace(context);
+        let mut find = || {
+            let found = exported.get(JsString::from(name), context)?;
+            if found.is_callable() {
+                return Ok(found);
+            }
+            let declared = exported.get(JsString::from(FOUND), context)?;
+            match declared.as_object() {
+                Some(declared) => declared.get(JsString::from(name), context),
+                None => Ok(JsValue::undefined()),
+            }
+        };
+        let found = find();
+        Ok(found.map_err(|error| self.thrown(&error))?.as_callable())
+    }
+
+    fn thrown(&mut self, error: &JsError) -> Failure {
+        trouble::thrown(error, &self.input, &mut self.context)
+    }
+}
+
+/// An engine for one script: no modules beside it, no clock and no randomness but the sandbox's.
+fn context(rejections: &Rc<Rejections>, session: &Rc<Session>) -> Result<Context, JsError> {
+    let builder = Context::builder().host_hooks(rejections.clone()).module_loader(Rc::new(IdleModuleLoader));
+    let mut context = builder.build()?;
+    context.runtime_limits_mut().set_recursion_limit(CALL_DEPTH);
+    context.runtime_limits_mut().set_stack_size_limit(STACK_VALUES);
+    context.insert_data(session.clone());
+    console::install(&mut context)?;
+    Ok(context)
+}
+
+fn epilogue() -> String {
+    let names =
+        ["setup", "init", "run"].map(|name| format!("{name}: typeof {name} == 'function' ? {name} : undefined"));
+    format!("export const {FOUND} = {{ __proto__: null, {} }};\n", names.join(", "))
+}
+
+fn broken(error: &JsError) -> Failure {
+    Failure::new("script_failed", format!("the engine does not start: {error}"))
+}

@@ -1,0 +1,76 @@
+//! The object `services`: what the script is given, what it gives, and a function for every name that is neither.
+
+use boa_engine::{
+    Context, JsArgs, JsResult, JsString, JsValue, NativeFunction,
+    object::{
+        FunctionObjectBuilder, JsObject, ObjectInitializer,
+        builtins::{JsProxy, JsProxyBuilder},
+    },
+    property::Attribute,
+};
+use serde_json::{Map, Value};
+
+use crate::{
+    outline::id,
+    session::{Session, error},
+    value,
+};
+
+/// Names that are no services: JavaScript asks for them by itself, to see whether an object is a promise or has a form of
+/// its own in JSON.
+const RESERVED: [&str; 2] = ["then", "toJSON"];
+
+/// The object, with these inputs.
+pub(crate) fn object(inputs: &Map<String, Value>, context: &mut Context) -> JsResult<JsProxy> {
+    let inputs = value::object_to_js(inputs, context)?;
+    Session::of(context)?.inputs.replace(Some(inputs.clone()));
+    let target = ObjectInitializer::new(context)
+        .property(JsString::from("inputs"), inputs, Attribute::ENUMERABLE)
+        .function(NativeFunction::from_fn_ptr(input), JsString::from("input"), 1)
+        .function(NativeFunction::from_fn_ptr(output), JsString::from("output"), 2)
+        .function(NativeFunction::from_fn_ptr(output), JsString::from("outputs"), 2)
+        .build();
+    JsProxyBuilder::new(target).get(member).build(context)
+}
+
+/// `services.input(id)`.
+fn input(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let id = id("services.input", args.get_or_undefined(0))?;
+    let inputs = Session::of(context)?.inputs.borrow().clone();
+    inputs.map_or(Ok(JsValue::undefined()), |inputs| inputs.get(JsString::from(id), context))
+}
+
+/// `services.output(id, value)`: the value is taken as it is now.
+fn output(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let id = id("services.outputs", args.get_or_undefined(0))?;
+    let value = value::to_json(args.get_or_undefined(1), &format!("the output `{id}`"), context)?;
+    Session::of(context)?.outputs.borrow_mut().insert(id, value);
+    Ok(JsValue::undefined())
+}
+
+/// What the object has under a name: a service, unless it is the object's own.
+fn member(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let (target, key) = (args.get_or_undefined(0), args.get_or_undefined(1));
+    let target = target.as_object().ok_or_else(|| error("services is no object any more"))?;
+    let property = key.to_property_key(context)?;
+    match key.as_string().and_then(|name| name.to_std_string().ok()) {
+        Some(name) if !RESERVED.contains(&&*name) && !target.has_property(property.clone(), context)? => {
+            Ok(service(&name, context).into())
+        }
+        _ => target.get(property, context),
+    }
+}
+
+/// The function that calls a service.
+fn service(name: &str, context: &mut Context) -> JsObject {
+    let call = |_: &JsValue, args: &[JsValue], name: &JsString, context: &mut Context| {
+        let name = name.to_std_string_lossy();
+        let mut given = Vec::with_capacity(args.len());
+        for (index, arg) in args.iter().enumerate() {
+            given.push(value::to_json(arg, &format!("argument {} of services.{name}", index + 1), context)?);
+        }
+        Session::of(context)?.calls.call(name, given, context)
+    };
+    let call = NativeFunction::from_copy_closure_with_captures(call, JsString::from(name));
+    FunctionObjectBuilder::new(context.realm(), call).name(JsString::from(format!("services.{name}"))).build().into()
+}

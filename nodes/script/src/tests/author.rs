@@ -1,0 +1,149 @@
+//! What authors write: `setup`, `run`, and the objects that they are given.
+
+use flowcell_sdk::{Given, testing::Script};
+use serde_json::{Value, json};
+
+use super::{failure, host, logged, output, play, play_on};
+
+/// The example of the first description of script flows, to the letter.
+const LOGO: &str = r#"function setup(flow) {
+  flow.title("Logo overlay");
+  flow.inImg("logo", "Logo");
+  flow.inImg("photo", "Photo");
+  flow.outImgs("result", "Output");
+}
+
+export async function run(services) {
+  const logo = services.inputs.logo;            // { kind: "file", fileId }
+  const photo = services.inputs.photo;
+  const prompt = "Blend the logo into the photo";
+
+  const result = await services.img([logo, photo], prompt);
+  services.outputs("result", result);
+}
+"#;
+
+fn file(id: &str) -> Value {
+    json!({ "kind": "file", "fileId": id })
+}
+
+fn outline(source: &str) -> Value {
+    let given = Given { input: json!({ "source": source }), ..Given::default() };
+    output(&Script::new().play(crate::run_node, "script.inspect", given))
+}
+
+#[test]
+fn a_call_of_img_reaches_the_host_and_gives_what_it_answers() {
+    let made = || host().service("img", |_| Ok(file("made")));
+    let input = json!({ "source": LOGO, "inputs": { "logo": file("a"), "photo": file("b") } });
+    let played = play_on(made, input);
+    assert_eq!(output(&played), json!({ "result": null, "outputs": { "result": file("made") } }));
+    let expected = json!({
+        "kind": "flow-service-call", "callId": "1", "service": "img",
+        "args": [[file("a"), file("b")], "Blend the logo into the photo"],
+    });
+    assert_eq!(played.of("services.start-call"), [&expected]);
+}
+
+#[test]
+fn what_is_declared_is_shown_without_a_run() {
+    let expected = json!({
+        "title": "Logo overlay",
+        "inputs": [
+            { "id": "logo", "kind": "img", "label": "Logo", "optional": false },
+            { "id": "photo", "kind": "img", "label": "Photo", "optional": false },
+        ],
+        "outputs": [{ "id": "result", "kind": "imgs", "label": "Output", "optional": false }],
+    });
+    assert_eq!(outline(LOGO), expected);
+    let all = r#"
+        const init = flow => {
+            flow.describe("first"); flow.description("what it does");
+            flow.inText("a", "A", { optional: true }); flow.inFile("b", { optional: 1 }); flow.inJson("c");
+            flow.outImg("d"); flow.outText("e", "E"); flow.outJson("f", undefined, { optional: true });
+        };
+        export function run() { throw new Error("it is not called") }
+    "#;
+    let port = |id: &str, kind: &str, optional: bool| json!({ "id": id, "kind": kind, "optional": optional });
+    let mut expected = json!({
+        "description": "what it does",
+        "inputs": [port("a", "text", true), port("b", "file", true), port("c", "json", false)],
+        "outputs": [port("d", "img", false), port("e", "text", false), port("f", "json", true)],
+    });
+    expected["inputs"][0]["label"] = "A".into();
+    expected["outputs"][1]["label"] = "E".into();
+    assert_eq!(outline(all), expected);
+}
+
+#[test]
+fn functions_are_found_however_they_are_written() {
+    for source in [
+        "function run(services) { return services.inputs.a }",
+        "export function run(services) { return services.inputs.a }",
+        "export const run = services => services.inputs.a",
+        "const run = async services => services.inputs.a",
+        "async function main(services) { return services.inputs.a }\nexport { main as run }",
+        "let a; export async function run(services) { return services.inputs.a } // the end",
+        "const a = await Promise.resolve(1); export function run(services) { return services.input('a') }",
+    ] {
+        assert_eq!(output(&play(source, json!({ "a": 7 })))["result"], 7, "{source}");
+    }
+}
+
+#[test]
+fn a_missing_input_is_told_before_the_run() {
+    let source = "function setup(flow) { flow.inText('a'); flow.inText('b', { optional: true }); flow.inJson('c') }\n\
+                  export function run() { console.log('it runs') }";
+    for (inputs, missing) in [(json!({}), json!(["a", "c"])), (json!({ "a": "x", "c": null }), json!(["c"]))] {
+        let played = play(source, inputs);
+        let failure = failure(&played);
+        assert_eq!((&*failure.code, failure.details), ("missing_input", Some(json!({ "missing": missing }))));
+        assert!(logged(&played).is_empty());
+    }
+    assert_eq!(output(&play(source, json!({ "a": "", "c": 0 })))["outputs"], json!({}));
+}
+
+#[test]
+fn outputs_are_taken_as_they_are_when_they_are_given() {
+    let source = "const setup = flow => { flow.outText('x'); flow.outText('never') };\n\
+                  export function run(services) {\n\
+                    const list = [1]; services.outputs('x', list); list.push(2);\n\
+                    services.output('y', list); services.outputs('z', 1); services.outputs('z', 2);\n\
+                  }";
+    let played = play(source, json!({}));
+    assert_eq!(output(&played)["outputs"], json!({ "x": [1], "y": [1, 2], "z": 2 }));
+    assert_eq!(logged(&played), ["warn the script has not given its output `never`"]);
+}
+
+#[test]
+fn the_console_writes_to_the_log() {
+    let source = "console.log('a', 1, { b: [true, null] }, undefined, () => 1);\n\
+                  export function run() { console.error('bad'); console.warn(new Error('e')); console.debug(''); console.info(1n) }";
+    let played = play(source, json!({}));
+    let logged = logged(&played);
+    assert_eq!(logged.len(), 5, "{logged:?}");
+    assert!(logged[0].starts_with("info a 1 {\"b\":[true,null]} undefined "), "{}", logged[0]);
+    assert_eq!(logged[1], "error bad");
+    assert!(logged[2].starts_with("warn ") && logged[2].contains("Error: e"), "{}", logged[2]);
+    assert_eq!(&logged[3..], ["debug ", "info 1n"]);
+}
+
+#[test]
+fn declarations_that_make_no_sense_fail_where_they_are() {
+    for (call, why) in [
+        ("flow.inText()", "a text is expected, not undefined"),
+        ("flow.inText('')", "an id has 1 to 64"),
+        ("flow.inText('a b')", "an id has 1 to 64"),
+        ("flow.inText('a'); flow.inImg('a')", "`a` is declared already"),
+        ("flow.inText('a', 7)", "the label of `a`: a text is expected, not number"),
+        ("flow.title({})", "flow.title: a text is expected, not object"),
+        ("flow.title('x'.repeat(5000))", "longer than 4096 bytes"),
+        ("for (let i = 0; i < 300; i++) flow.outText('a' + i)", "256 outputs at most"),
+        ("flow.inVideo('a')", "not a callable function"),
+    ] {
+        let failure = failure(&play(&format!("\nfunction setup(flow) {{ {call} }}\nfunction run() {{}}"), json!({})));
+        assert_eq!(failure.code, "script_failed");
+        assert!(failure.message.contains(why), "{call}: {}", failure.message);
+        assert_eq!(failure.details.unwrap()["line"], 2, "{call}");
+    }
+}

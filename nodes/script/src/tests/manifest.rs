@@ -1,0 +1,23 @@
+//! The manifest's examples are what happens.
+
+use flowcell_contract::Manifest;
+use flowcell_sdk::{
+    Given,
+    testing::{Outcome, Script},
+};
+
+#[test]
+fn the_examples_hold() {
+    let manifest = Manifest::parse(crate::MANIFEST).unwrap();
+    for node in &manifest.nodes {
+        for example in &node.examples {
+            let given = Given { input: example.input.clone(), ..Given::default() };
+            let played = Script::new().play(crate::run_node, &node.name, given);
+            match (&played.outcome, &example.output, &example.failure) {
+                (Outcome::Output(output), Some(expected), _) => assert_eq!(output, expected, "{}", example.title),
+                (Outcome::Failure(failure), _, Some(code)) => assert_eq!(failure.code, *code, "{}", example.title),
+                (other, ..) => panic!("{}: {other:?}", example.title),
+            }
+        }
+    }
+}

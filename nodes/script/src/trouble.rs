@@ -1,0 +1,104 @@
+//! Why a script has failed: what was thrown, the line and column of the script, the calls that led there.
+
+use boa_engine::{
+    Context, JsError, JsString, JsValue,
+    builtins::error::Error,
+    error::{EngineError, RuntimeLimitError},
+    object::JsObject,
+};
+use flowcell_sdk::Failure;
+use serde_json::{Map, Value, json};
+
+use crate::{input::Input, syntax, value};
+
+/// Bytes of what was thrown that are told.
+const MESSAGE_BYTES: usize = 2 << 10;
+/// Calls that are told.
+const FRAMES: usize = 16;
+
+/// The failure of a script that something thrown means.
+pub(crate) fn thrown(error: &JsError, Input { name, text, .. }: &Input, context: &mut Context) -> Failure {
+    let shown = error.to_string();
+    let stack = stack(&shown);
+    let mut place = stack.iter().find_map(|frame| place(frame, name));
+    let (code, mut message) = match error.as_engine() {
+        Some(EngineError::RuntimeLimit(limit)) => ("limit_exceeded", exceeded(*limit).to_owned()),
+        Some(_) => ("script_failed", first_line(&shown).to_owned()),
+        None => ("script_failed", said(error, &shown, context)),
+    };
+    if let Some(missing) =
+        message.strip_prefix("ReferenceError: ").and_then(|rest| rest.strip_suffix(" is not defined"))
+    {
+        // The engine knows only what it is a part of.
+        place = syntax::first_use(text, missing, place.unwrap_or((1, 1))).or(place);
+    }
+    message.truncate(message.floor_char_boundary(MESSAGE_BYTES));
+    let mut details = Map::new();
+    if let Some((line, column)) = place {
+        message += &format!(" ({name}:{line}:{column})");
+        details.extend([("line".to_owned(), line.into()), ("column".to_owned(), column.into())]);
+    }
+    details.insert("stack".into(), json!(stack));
+    if let Some(object) = error.as_opaque().and_then(JsValue::as_object) {
+        details.extend(refused(&object, context));
+    }
+    Failure::new(code, message).details(details.into())
+}
+
+fn exceeded(limit: RuntimeLimitError) -> &'static str {
+    match limit {
+        RuntimeLimitError::LoopIteration => "the script repeats a loop more often than it may",
+        RuntimeLimitError::Recursion => "the script's functions call each other deeper than they may",
+        RuntimeLimitError::StackSize => "the script's functions have more variables at a time than they may",
+    }
+}
+
+/// What was thrown, in words: an error's name and message, else the value.
+fn said(error: &JsError, shown: &str, context: &mut Context) -> String {
+    if let Some(native) = error.as_native() {
+        return format!("{}: {}", native.kind(), native.message());
+    }
+    let Some(thrown) = error.as_opaque() else { return first_line(shown).to_owned() };
+    match thrown.as_object().filter(|object| object.is::<Error>()) {
+        Some(object) => match (member(&object, "name", context), member(&object, "message", context)) {
+            (Some(name), Some(message)) if !message.is_empty() => format!("{name}: {message}"),
+            (Some(name), _) => name,
+            (None, message) => message.unwrap_or_default(),
+        },
+        None => match value::to_json(thrown, "", context) {
+            Ok(json) => format!("{json} was thrown"),
+            Err(_) => format!("something of type {} was thrown", thrown.type_of()),
+        },
+    }
+}
+
+/// What a rejected call says beside its message.
+fn refused(error: &JsObject, context: &mut Context) -> Vec<(String, Value)> {
+    let said = |key: &str| Some((key.to_owned(), member(error, key, context)?.into()));
+    ["service", "code"].into_iter().filter_map(said).collect()
+}
+
+/// A member that is a text, however the object comes by it.
+fn member(object: &JsObject, key: &str, context: &mut Context) -> Option<String> {
+    Some(object.get(JsString::from(key), context).ok()?.as_string()?.to_std_string_lossy())
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// The calls that led to an error, the innermost first. JavaScript's engine shows them in the lines at the end.
+fn stack(shown: &str) -> Vec<&str> {
+    let frames = shown.lines().rev().map_while(|line| line.strip_prefix("    at "));
+    let mut frames: Vec<_> = frames.collect();
+    frames.reverse();
+    frames.truncate(FRAMES);
+    frames
+}
+
+/// The line and column of a call, if it is one of the script's: `run (logo.flow.js:12:9)`.
+fn place(frame: &str, name: &str) -> Option<(u32, u32)> {
+    let (_, place) = frame.strip_suffix(')')?.rsplit_once('(')?;
+    let (line, column) = place.strip_prefix(name)?.strip_prefix(':')?.split_once(':')?;
+    Some((line.parse().ok()?, column.parse().ok()?))
+}
