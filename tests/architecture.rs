@@ -51,6 +51,35 @@ fn crates_do_not_name_what_they_may_not() {
     }
 }
 
+/// The lines of a table of a manifest.
+fn table(manifest: &str, name: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join(manifest)).unwrap();
+    let lines = text.lines().skip_while(|line| *line != name).skip(1).take_while(|line| !line.starts_with('['));
+    lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_copy_of_the_sdk_in_new_projects_depends_on_what_the_sdk_does() {
+    let copy = "sdk/templates/rust/vendor/flowcell-sdk/Cargo.toml";
+    assert_eq!(dependencies(&root().join(copy)), dependencies(&root().join("sdk/rust/Cargo.toml")));
+    let shared = table("Cargo.toml", "[workspace.dependencies]");
+    for dependency in table(copy, "[dependencies]") {
+        assert!(shared.contains(&dependency), "{dependency}: the workspace has another version, or other features");
+    }
+}
+
+#[test]
+fn all_sdks_have_the_version_of_the_workspace() {
+    let version = |line: &String| line.starts_with("version = ").then(|| line.clone());
+    let version = table("Cargo.toml", "[workspace.package]").iter().find_map(version).unwrap();
+    for manifest in
+        ["sdk/python/pyproject.toml", "sdk/js/package.json", "sdk/templates/rust/vendor/flowcell-sdk/Cargo.toml"]
+    {
+        let text = fs::read_to_string(root().join(manifest)).unwrap().replace("\"version\": ", "version = ");
+        assert!(text.contains(&version), "{manifest} has another version than {version}");
+    }
+}
+
 #[test]
 fn only_the_engine_names_wasmtime() {
     for folder in ["host/contract", "host/flow", "host/runtime", "host/app", "sdk/expr", "sdk/rust"] {

@@ -3,10 +3,12 @@
 mod channels;
 mod chat;
 mod completions;
+mod dev;
 mod drive;
 mod files;
 mod flow;
 mod flows;
+mod given;
 mod graph;
 mod inspect;
 mod mcp;
@@ -22,6 +24,7 @@ mod tenant;
 mod test;
 mod trigger;
 mod validate;
+mod verdicts;
 mod watch;
 
 use std::{
@@ -65,6 +68,8 @@ pub(crate) struct Arguments {
 enum Command {
     /// Run a flow and print its outputs
     Run(run::RunArgs),
+    /// Run a flow, and again whenever it changes or a pack that it uses
+    Dev(dev::DevArgs),
     /// Run the cases beside flows, in virtual time
     Test(test::TestArgs),
     /// Keep flows in a folder, and run them by their names
@@ -118,7 +123,7 @@ enum Command {
     Nodes(nodes::NodesArgs),
     /// Print the JSON Schema of flow files, for editors
     Schema(schema::SchemaArgs),
-    /// Work on packs of node types
+    /// Make, build, test, run and see packs of node types
     Node(node::NodeArgs),
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
@@ -299,6 +304,11 @@ impl<'a> Place<'a> {
 }
 
 impl StoreArgs {
+    /// The store of somebody who keeps nothing.
+    fn none() -> StoreArgs {
+        StoreArgs { store: Some("memory:".into()), ..StoreArgs::default() }
+    }
+
     /// Where the store is.
     fn place(&self) -> Result<Place<'_>, Problem> {
         match self.store.as_deref() {
@@ -381,6 +391,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
     };
     match command {
         Command::Run(args) => run::execute(args, *terminal),
+        Command::Dev(args) => dev::execute(&args, *terminal),
         Command::Test(args) => test::execute(&args, *terminal),
         Command::Flows(command) => flows::execute(command, *terminal),
         Command::Runs(command) => runs::execute(command, *terminal),
@@ -403,7 +414,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Graph(args) => graph::execute(&args),
         Command::Nodes(args) => nodes::execute(&args),
         Command::Schema(args) => schema::execute(&args),
-        Command::Node(args) => node::execute(&args),
+        Command::Node(args) => node::execute(args, *terminal),
         Command::Completions(args) => completions::execute(&args),
     }
 }

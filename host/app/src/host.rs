@@ -169,7 +169,7 @@ impl Host {
         options: RunOptions,
     ) -> Result<FlowRunner, StartError> {
         flow.check_input(&options.input)?;
-        let clock = Arc::new(Clock::default());
+        let clock = Arc::new(if script.still { Clock::still() } else { Clock::default() });
         let engine = CountedRunner { engine: self.shared.engine.clone(), usage: self.shared.usage.clone() };
         let runner = Rehearsal::new(Arc::new(engine), script.clone(), clock.clone());
         let library = Library::new(self.clone(), flow.folder.clone());
@@ -184,6 +184,11 @@ impl Host {
         let outside = outside.iter().map(|(name, real)| (name.clone(), stand_in(real)));
         world.capabilities = Arc::new(outside.collect());
         Ok(FlowRunner::new(self.pin(flow), Arc::new(world), options)?)
+    }
+
+    /// Compiles a pack that this host has, unless it is in the cache, so that no run waits for it. Blocks meanwhile.
+    pub fn prepare(&self, pack: &Digest) -> Result<(), Failure> {
+        self.shared.engine.prepare(pack)
     }
 
     /// Prepares to go on with a run that the store has, with the flow as it was when the run began.

@@ -109,14 +109,14 @@ pub use control::AskError;
 pub use error::{Error, InputError, LoadError, QuotaError, StartError};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId};
-pub use flowcell_engine::{Inspection, Limits, Refusal, inspect};
+pub use flowcell_engine::{Inspection, Limits, Refusal, embed, inspect, is_reserved};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, outline, schema, script, similar};
 pub use flowcell_runtime::{
     Channel, Event, FlowRunner, Hub, HubError, LiveEvent, OpenError, PolicyOverride, Request, RunError, RunOptions,
     RunResult, RunStatus, Waiting,
     export::ExportError,
-    fact::{BlockReason, Resolution},
+    fact::{BlockReason, Resolution, Write},
     rows::{self, Runs},
     server::{Offer, OpenServerError, Options, ServerStore},
     sqlite::{Filter, OpenStoreError, Reader, RunRow, SqliteStore, Swept, stop_process},

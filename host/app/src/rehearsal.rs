@@ -51,6 +51,8 @@ pub struct Script {
     pub nodes: HashMap<String, Given>,
     /// Replies of calls, the first that fits; a call that none fits fails.
     pub calls: Mutex<Vec<GivenCall>>,
+    /// Time does not jump: somebody writes to the run meanwhile, for whom it would be too fast.
+    pub still: bool,
 }
 
 impl Script {
@@ -200,6 +202,11 @@ impl Default for Clock {
 }
 
 impl Clock {
+    /// A clock that stands still.
+    pub(crate) fn still() -> Clock {
+        Clock { running: AtomicUsize::new(1), ..Clock::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

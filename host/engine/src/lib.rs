@@ -29,5 +29,5 @@ pub const RUNTIME: &str = "wasmtime 48";
 
 pub use config::{Config, Limits};
 pub use engine::Engine;
-pub use pack::{Inspection, Pack, PackError, Refusal, digest, inspect};
+pub use pack::{Inspection, Pack, PackError, Refusal, digest, embed, inspect, is_reserved};
 pub use room::{Place, Room};

@@ -147,6 +147,19 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, Refusal> {
     Ok(Inspection { manifest, digest, size: bytes.len(), imports, exports })
 }
 
+/// Puts a manifest into a component that has none: the toolchains of most languages know of no such section.
+pub fn embed(component: Vec<u8>, manifest: &str) -> Result<Vec<u8>, Refusal> {
+    match Sections::read(&component)?.manifests.len() {
+        0 => Ok(sections::with_manifest(component, manifest)),
+        there => Err(Refusal::SeveralManifests(there + 1)),
+    }
+}
+
+/// Whether a name of packs belongs to this program.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 /// What a walk over a component tells, kept beside its code so that later starts need no walk.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Facts {
@@ -193,7 +206,7 @@ impl Facts {
     /// The manifest as an engine takes it: only this program's own packs may use the reserved prefixes.
     pub(crate) fn admit(&mut self, digest: &Digest, author: Author) -> Result<(), Refusal> {
         let manifest = &mut self.manifest;
-        if author == Author::Stranger && RESERVED.contains(&&*manifest.name) {
+        if author == Author::Stranger && is_reserved(&manifest.name) {
             return Err(Refusal::Reserved(manifest.name.clone()));
         }
         assign(manifest, digest);

@@ -52,7 +52,7 @@ pub struct Info {
     pub run_id: String,
     /// The node's id in its flow.
     pub node_id: String,
-    /// The node type with its version.
+    /// The node type, without its version.
     pub node_type: String,
     /// The body pass in which the node runs; empty at the top.
     pub scope: Value,

@@ -1,15 +1,30 @@
-//! `flowcell node`: work on packs.
+//! `flowcell node`: make, build, test, run and see packs of node types.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | `scaffold` | new projects |
+//! | `project` | where a project is, and in which language it is written |
+//! | `build` | from a project to a pack |
+//! | `test` | the cases of a project |
+//! | `alone` | the flow of one node |
+//! | `run` | one node alone |
+//! | `inspect` | what a pack says of itself |
 
-use std::{fmt::Write as _, path::PathBuf};
+mod alone;
+mod build;
+mod inspect;
+mod project;
+mod run;
+mod scaffold;
+mod test;
 
-use clap::{Args, Subcommand, ValueHint};
-use flowcell::inspect;
-use serde_json::json;
+use std::path::Path;
+
+use clap::{Args, Subcommand};
 
 use crate::{
-    output::{put, put_json},
     problem::{Exit, Problem},
-    terminal::inert,
+    terminal::Terminal,
 };
 
 /// Arguments of `flowcell node`.
@@ -21,74 +36,29 @@ pub(crate) struct NodeArgs {
 
 #[derive(Subcommand)]
 enum NodeCommand {
+    /// Begin a project that makes a pack: code, manifest, cases, and a file for continuous integration
+    New(scaffold::NewArgs),
+    /// Build the pack of a project
+    Build(build::BuildArgs),
+    /// Build the pack of a project, and run its cases and the examples of its manifest, in virtual time
+    Test(Box<test::NodeTestArgs>),
+    /// Run one node alone and print its output
+    Run(Box<run::NodeRunArgs>),
     /// Show what a pack offers and asks for, without running it
-    Inspect(InspectArgs),
+    Inspect(inspect::InspectArgs),
 }
 
-#[derive(Args)]
-struct InspectArgs {
-    /// The pack
-    #[arg(value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
-    file: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    match args.command {
+        NodeCommand::New(args) => scaffold::execute(&args, terminal),
+        NodeCommand::Build(args) => build::execute(&args, terminal),
+        NodeCommand::Test(args) => test::execute(&args, terminal),
+        NodeCommand::Run(args) => run::execute(*args, terminal),
+        NodeCommand::Inspect(args) => inspect::execute(&args),
+    }
 }
 
-pub(super) fn execute(args: &NodeArgs) -> Result<Exit, Problem> {
-    let NodeCommand::Inspect(args) = &args.command;
-    let shown = args.file.display();
-    let bytes =
-        std::fs::read(&args.file).map_err(|error| Problem::wrong(format!("cannot read {shown}")).because(&error))?;
-    let inspection = inspect(&bytes).map_err(|error| {
-        Problem::wrong(format!("{shown} is no pack")).because(&error).hint(
-            "a pack is a component for wasm32-wasip2 that exports `flowcell:node/node` and carries its manifest, as \
-             `flowcell_sdk::pack!` builds it",
-        )
-    })?;
-    if args.json {
-        put_json(&as_json(&inspection))?;
-    } else {
-        put(&as_text(&inspection))?;
-    }
-    Ok(Exit::Good)
-}
-
-fn as_json(inspection: &flowcell::Inspection) -> serde_json::Value {
-    json!({
-        "name": inspection.manifest.name,
-        "version": inspection.manifest.version,
-        "license": inspection.manifest.license,
-        "description": inspection.manifest.description,
-        "digest": inspection.digest.to_string(),
-        "size": inspection.size,
-        "imports": inspection.imports,
-        "exports": inspection.exports,
-        "nodes": inspection.manifest.nodes.iter().map(flowcell::shape::node_type).collect::<Vec<_>>(),
-    })
-}
-
-fn as_text(inspection: &flowcell::Inspection) -> String {
-    let manifest = &inspection.manifest;
-    let mut text = format!("{} {}\n", inert(&manifest.name), manifest.version);
-    // Writing to a string does not fail.
-    if let Some(description) = &manifest.description {
-        let _ = writeln!(text, "{}", inert(description));
-    }
-    let _ = writeln!(text, "\nlicense  {}", inert(manifest.license.as_deref().unwrap_or("none given")));
-    let _ = writeln!(text, "digest   {}", inspection.digest);
-    let _ = writeln!(text, "size     {} bytes", inspection.size);
-    for (title, names) in [("imports", &inspection.imports), ("exports", &inspection.exports)] {
-        let _ = writeln!(text, "\n{title}");
-        names.iter().for_each(|name| text.extend(["  ", &*inert(name), "\n"]));
-    }
-    let _ = writeln!(text, "\nnode types");
-    for node in &manifest.nodes {
-        let _ = writeln!(text, "  {}  {}", inert(&node.name), inert(&node.title));
-        for request in &node.capabilities {
-            let asks = if request.optional { "may use" } else { "asks for" };
-            let _ = writeln!(text, "    {asks} `{}`: {}", inert(&request.name), inert(&request.reason));
-        }
-    }
-    text
+/// Builds the pack of a project into the folder `dist` in it.
+pub(super) fn build(project: &Path, terminal: Terminal) -> Result<(), Problem> {
+    build::BuildArgs::of(project).build(terminal).map(drop)
 }

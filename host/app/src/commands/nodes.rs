@@ -46,7 +46,7 @@ pub(super) fn execute(args: &NodesArgs) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
-fn find(catalog: &Catalog, wanted: &str) -> Result<NodeType, Problem> {
+pub(super) fn find(catalog: &Catalog, wanted: &str) -> Result<NodeType, Problem> {
     match catalog.lookup(&TypeRef::parse(wanted)) {
         Lookup::Found(node) => Ok(NodeType::clone(&node)),
         Lookup::OtherVersions(versions) => {

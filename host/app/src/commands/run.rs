@@ -260,6 +260,17 @@ impl RunArgs {
         RunArgs { run_id, json, quiet, channels, packs, store, ..RunArgs::default() }
     }
 
+    /// The arguments of somebody who runs one node alone.
+    pub(super) fn of_node(
+        answers: Vec<(String, String)>,
+        json: bool,
+        quiet: bool,
+        packs: PackArgs,
+        store: StoreArgs,
+    ) -> RunArgs {
+        RunArgs { answers, json, quiet, packs, store, ..RunArgs::default() }
+    }
+
     /// The arguments of somebody who goes on with a run to talk with it.
     pub(super) fn chatting(run_id: RunId, channels: ChannelArgs, packs: PackArgs, store: StoreArgs) -> RunArgs {
         RunArgs { run_id: Some(run_id), chat: true, again: true, channels, packs, store, ..RunArgs::default() }

@@ -1,7 +1,6 @@
 //! `flowcell test`: the cases beside a flow, in virtual time, or the flow once, with an input of the command line.
 
 mod cases;
-mod junit;
 mod once;
 
 use std::{
@@ -14,18 +13,20 @@ use std::{
 use clap::{Args, ValueHint};
 use flowcell::{Channel, Event, FlowRunner, Host, Json, LoadedFlow, RunOptions, RunResult, Script};
 
-use self::cases::{Case, Expect, GivenReply};
+use self::cases::{Case, Expect};
 use super::{
     BesideArgs, PackArgs,
+    given::{self, GivenReply},
     run::{answers, inputs},
+    verdicts::{Verdict, Verdicts},
 };
 use crate::{
     problem::{Exit, Problem},
-    terminal::{Terminal, counted, inert},
+    terminal::Terminal,
 };
 
 /// A case that takes longer, in real time, does not end.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Arguments of `flowcell test`.
 #[derive(Args)]
@@ -51,42 +52,20 @@ pub(crate) struct TestArgs {
     beside: BesideArgs,
 }
 
-/// What came of one case.
-struct Verdict {
-    flow: String,
-    case: String,
-    took: Duration,
-    /// What is not as expected.
-    wrong: Vec<String>,
-}
-
 pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let host = args.packs.checking_host(&args.beside)?;
     if once::is_meant(args) {
         return once::execute(&host, args, terminal);
     }
-    let mut verdicts = Vec::new();
+    let mut verdicts = Verdicts::default();
     for path in &args.flows {
         let flow = host.load_flow(path)?;
         let wanted = |case: &Case| args.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()));
         for case in cases::read(path)?.into_iter().filter(wanted) {
-            let verdict = perform(&host, &flow, path, &case)?;
-            tell(&verdict, terminal);
-            verdicts.push(verdict);
+            verdicts.add(perform(&host, &flow, path, &case)?, terminal);
         }
     }
-    if let Some(path) = &args.junit {
-        let written = std::fs::write(path, junit::report(&verdicts));
-        written.map_err(|error| Problem::wrong(format!("cannot write {}", path.display())).because(&error))?;
-    }
-    let failed = verdicts.iter().filter(|verdict| !verdict.wrong.is_empty()).count();
-    terminal.say(&format!("{}, {failed} failed", counted(verdicts.len(), "case")));
-    if verdicts.is_empty() {
-        return Err(
-            Problem::wrong("there is no such case").hint("leave `--only` away, or write it as the case is called")
-        );
-    }
-    Ok(if failed == 0 { Exit::Good } else { Exit::Failed })
+    verdicts.conclude(args.junit.as_deref(), terminal)
 }
 
 /// Runs to the end; none: it does not come in time.
@@ -112,17 +91,15 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
     };
     let given: HashMap<_, _> = case.given.iter().map(|(node, given)| (node.clone(), given.as_given())).collect();
     let calls: Vec<_> = case.calls.iter().map(GivenReply::as_given).collect();
-    let script = Arc::new(Script { nodes: given, calls: Mutex::new(calls) });
+    let script = Arc::new(Script { nodes: given, calls: Mutex::new(calls), ..Script::default() });
     let runner = host.rehearsal(flow, script.clone(), options)?;
     let began = std::time::Instant::now();
     let mut wrong = match run(runner)? {
         Some(result) => compare(&case.expect, &result, &route.take()),
         None => vec![endless()],
     };
-    if script.left() > 0 {
-        wrong.push(format!("{} under `calls` that no call asked for", counted(script.left(), "reply")));
-    }
-    Ok(Verdict { flow: path.display().to_string(), case: case.name.clone(), took: began.elapsed(), wrong })
+    wrong.extend(given::unused(&script));
+    Ok(Verdict { of: path.display().to_string(), case: case.name.clone(), took: began.elapsed(), wrong })
 }
 
 fn compare(expect: &Expect, result: &RunResult, route: &[String]) -> Vec<String> {
@@ -149,16 +126,6 @@ fn compare(expect: &Expect, result: &RunResult, route: &[String]) -> Vec<String>
 
 fn text(value: &serde_json::Value) -> &str {
     value.as_str().unwrap_or_default()
-}
-
-fn tell(verdict: &Verdict, terminal: Terminal) {
-    let paint = terminal.paint();
-    let (flow, case) = (inert(&verdict.flow), inert(&verdict.case));
-    let mark = if verdict.wrong.is_empty() { paint.good("ok") } else { paint.bad("failed") };
-    terminal.say(&format!("{flow}  {}  {mark}", paint.name(&case)));
-    for wrong in &verdict.wrong {
-        terminal.say(&format!("  {}", inert(wrong)));
-    }
 }
 
 /// The nodes of the flow itself that ran, in the order in which they ended.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{Encoding, Instance, Parser, Payload, Validator, WasmFeatures};
 
 use super::Refusal;
@@ -70,6 +71,13 @@ impl Sections {
         }
         Ok(())
     }
+}
+
+/// The component with a manifest as its last section.
+pub(super) fn with_manifest(mut component: Vec<u8>, manifest: &str) -> Vec<u8> {
+    let section = CustomSection { name: MANIFEST.into(), data: manifest.as_bytes().into() };
+    section.append_to_component(&mut component);
+    component
 }
 
 /// Validates every byte. A stranger's component is refused here, not when a flow first needs it.

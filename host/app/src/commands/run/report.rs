@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Prints data to standard output and the rest to standard error.
-pub(super) fn print(
+pub(crate) fn print(
     args: &RunArgs,
     graph: &Graph,
     result: &RunResult,

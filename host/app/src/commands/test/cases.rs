@@ -5,10 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flowcell::{Given, GivenCall, Json, contract::Failure, script::ENDING};
+use flowcell::{Json, script::ENDING};
 use serde::Deserialize;
 
-use crate::problem::Problem;
+use crate::{
+    commands::given::{GivenReply, GivenResult},
+    problem::Problem,
+};
 
 /// What is written in `<flow>.test.yaml`.
 #[derive(Deserialize)]
@@ -40,113 +43,6 @@ pub(super) struct Case {
     pub(super) expect: Expect,
 }
 
-/// A reply, and the calls that get it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct GivenReply {
-    node: Option<String>,
-    method: Option<String>,
-    url: Option<String>,
-    service: Option<String>,
-    times: Option<Times>,
-    reply: Option<Reply>,
-    result: Option<Json>,
-    error: Option<GivenError>,
-}
-
-/// How many calls get a reply.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Times {
-    Number(u32),
-    Word(Any),
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Any {
-    Any,
-}
-
-/// An answer of a server.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Reply {
-    #[serde(default = "ok")]
-    status: u16,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    json: Option<Json>,
-    text: Option<String>,
-}
-
-fn ok() -> u16 {
-    200
-}
-
-impl GivenReply {
-    pub(super) fn as_given(&self) -> GivenCall {
-        let about = [("method", &self.method), ("url", &self.url), ("service", &self.service)];
-        let about = about.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Json::from(value.as_deref()?))));
-        let reply = match &self.error {
-            Some(error) => Err(error.as_failure()),
-            None if self.service.is_some() => Ok(self.result.clone().unwrap_or_default()),
-            None => Ok(self.reply.as_ref().map_or_else(|| Reply::default().as_json(), Reply::as_json)),
-        };
-        let times = match self.times {
-            None => Some(1),
-            Some(Times::Number(times)) => Some(times),
-            Some(Times::Word(Any::Any)) => None,
-        };
-        let interface = if self.service.is_some() { "services" } else { "http" };
-        GivenCall { interface: Some(interface.into()), node: self.node.clone(), about: about.collect(), reply, times }
-    }
-}
-
-impl Default for Reply {
-    fn default() -> Reply {
-        Reply { status: ok(), headers: BTreeMap::new(), json: None, text: None }
-    }
-}
-
-impl Reply {
-    fn as_json(&self) -> Json {
-        let header = |name: &str, value: &str| Json::array([Json::from(name.to_lowercase()), Json::from(value)]);
-        let mut headers: Vec<_> = self.headers.iter().map(|(name, value)| header(name, value)).collect();
-        let text = match (&self.json, &self.text) {
-            (Some(json), _) => {
-                headers.push(header("content-type", "application/json"));
-                Some(json.to_text())
-            }
-            (None, text) => text.clone(),
-        };
-        let body = text.map_or(Json::Null, |text| Json::object([("text", Json::from(text))]));
-        let status = Json::from(u32::from(self.status));
-        Json::object([("status", status), ("headers", Json::array(headers)), ("body", body)])
-    }
-}
-
-/// What a node gives without being run.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) enum GivenResult {
-    /// Its output.
-    Output(Json),
-    /// Its failure.
-    Error(GivenError),
-}
-
-/// A failure.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct GivenError {
-    code: String,
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    retryable: bool,
-}
-
 /// What must come of a case. What is left out is not looked at.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -164,21 +60,6 @@ pub(super) struct Expect {
 impl Default for Expect {
     fn default() -> Expect {
         Expect { status: "succeeded".into(), error: None, outputs: None, route: None }
-    }
-}
-
-impl GivenResult {
-    pub(super) fn as_given(&self) -> Given {
-        match self {
-            GivenResult::Output(output) => Given::Output(output.clone()),
-            GivenResult::Error(error) => Given::Failure(error.as_failure()),
-        }
-    }
-}
-
-impl GivenError {
-    fn as_failure(&self) -> Failure {
-        Failure { retryable: self.retryable, ..Failure::new(&self.code, &self.message) }
     }
 }
 

@@ -10,9 +10,9 @@ pub(super) fn report(verdicts: &[Verdict]) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     // Writing to a string does not fail.
     let _ = writeln!(xml, "<testsuite name=\"flowcell\" tests=\"{}\" failures=\"{failed}\">", verdicts.len());
-    for Verdict { flow, case, took, wrong } in verdicts {
-        let (flow, case, took) = (escaped(flow), escaped(case), took.as_secs_f64());
-        let _ = write!(xml, "  <testcase classname=\"{flow}\" name=\"{case}\" time=\"{took:.3}\"");
+    for Verdict { of, case, took, wrong } in verdicts {
+        let (of, case, took) = (escaped(of), escaped(case), took.as_secs_f64());
+        let _ = write!(xml, "  <testcase classname=\"{of}\" name=\"{case}\" time=\"{took:.3}\"");
         if wrong.is_empty() {
             xml.push_str("/>\n");
         } else {

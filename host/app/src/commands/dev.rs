@@ -1,0 +1,140 @@
+//! `flowcell dev`: a flow runs again whenever it changes, or a pack that it uses.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    sync::mpsc::{Receiver, sync_channel},
+    time::Duration,
+};
+
+use clap::{Args, ValueHint};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher, event::ModifyKind};
+
+use super::node;
+use crate::{
+    problem::{Exit, Problem},
+    terminal::{Terminal, inert},
+};
+
+/// Whoever saves several files saves them within this time.
+const SETTLED: Duration = Duration::from_millis(100);
+/// Changes that wait to be looked at.
+const WAITING: usize = 1_024;
+/// Folders in which tools and runs write, and nobody else.
+const WRITTEN: [&str; 6] = ["__pycache__", "dist", "node_modules", "target", ".flowcell", ".git"];
+
+/// Arguments of `flowcell dev`.
+#[derive(Args)]
+pub(crate) struct DevArgs {
+    /// The flow's file
+    #[arg(value_hint = ValueHint::FilePath)]
+    flow: PathBuf,
+    /// Also build the pack of this project whenever it changes, and use it; may be repeated
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    node: Vec<PathBuf>,
+    /// Also use the packs (*.wasm) in this folder; may be repeated
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    packs: Vec<PathBuf>,
+    /// Behind `--`: arguments of `flowcell run`, such as `-i key=value`
+    #[arg(last = true, value_name = "ARGUMENT")]
+    run: Vec<String>,
+}
+
+pub(super) fn execute(args: &DevArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    // Before anything is read, so that no change is missed.
+    let changes = Changes::watch(args)?;
+    let mut running: Option<Child> = None;
+    loop {
+        match args.begin(terminal) {
+            Ok(child) => running = Some(child),
+            Err(problem) => terminal.say(&problem.render(terminal.paint())),
+        }
+        let changed = changes.next()?;
+        if let Some(mut child) = running.take() {
+            // It has ended, or is of no interest any more.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        terminal.say(&terminal.paint().faint(&format!("{} has changed", inert(&changed.display().to_string()))));
+    }
+}
+
+impl DevArgs {
+    /// Builds what is to be built, and begins a run, as a process of its own: the next change ends it, whatever it does.
+    fn begin(&self, terminal: Terminal) -> Result<Child, Problem> {
+        for project in &self.node {
+            node::build(project, terminal)?;
+        }
+        let unable = |error: std::io::Error| Problem::internal("cannot run the flow").because(&error);
+        let mut command = Command::new(env::current_exe().map_err(unable)?);
+        command.args(["run", "--store", "memory:"]).arg(&self.flow).args(&self.run);
+        for packs in self.packs.iter().cloned().chain(self.node.iter().map(|project| project.join("dist"))) {
+            command.arg("--packs").arg(packs);
+        }
+        command.spawn().map_err(unable)
+    }
+}
+
+/// What changes in the folders of a flow and its packs.
+struct Changes {
+    seen: Receiver<notify::Result<Event>>,
+    /// As paths are told.
+    folders: Vec<PathBuf>,
+    _watcher: RecommendedWatcher,
+}
+
+impl Changes {
+    fn watch(args: &DevArgs) -> Result<Changes, Problem> {
+        let beside = args.flow.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folders = [beside].into_iter().chain(args.node.iter().chain(&args.packs).map(PathBuf::as_path));
+        let (tell, seen) = sync_channel(WAITING);
+        // What finds no place comes with others: one change is enough.
+        let mut watcher = notify::recommended_watcher(move |event| _ = tell.try_send(event))
+            .map_err(|error| Problem::internal("cannot watch files").because(&error))?;
+        let mut watched = Vec::new();
+        for folder in folders {
+            let shown = folder.display();
+            let unable = |error: &dyn std::error::Error| {
+                Problem::wrong(format!("cannot watch the folder {shown}")).cause(&error.to_string())
+            };
+            let folder = folder.canonicalize().map_err(|error| unable(&error))?;
+            watcher.watch(&folder, RecursiveMode::Recursive).map_err(|error| unable(&error))?;
+            watched.push(folder);
+        }
+        Ok(Changes { seen, folders: watched, _watcher: watcher })
+    }
+
+    /// Waits for a change, and until nothing more changes. Answers what changed first.
+    fn next(&self) -> Result<PathBuf, Problem> {
+        let gone = || Problem::internal("nobody watches the files any more");
+        let changed = loop {
+            let event = self.seen.recv().map_err(|_| gone())?;
+            if let Some(path) = self.changed(event) {
+                break path;
+            }
+        };
+        while self.seen.recv_timeout(SETTLED).is_ok() {}
+        Ok(changed)
+    }
+
+    /// What a person has changed, if that is what happened.
+    fn changed(&self, event: notify::Result<Event>) -> Option<PathBuf> {
+        let event = event.ok()?;
+        let content = match event.kind {
+            EventKind::Create(_) | EventKind::Remove(_) => true,
+            EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
+            _ => false,
+        };
+        event.paths.into_iter().find(|path| content && !self.is_written(path))
+    }
+
+    /// Whether tools and runs have written it.
+    fn is_written(&self, path: &Path) -> bool {
+        let inside = self.folders.iter().filter_map(|folder| path.strip_prefix(folder).ok());
+        // A folder of packs may be called `dist` itself.
+        inside.min_by_key(|inside| inside.components().count()).is_some_and(|inside| {
+            inside.components().any(|part| part.as_os_str().to_str().is_some_and(|part| WRITTEN.contains(&part)))
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! What cases give in place of the world: results of nodes, and replies of calls that leave the host.
+
+use std::collections::BTreeMap;
+
+use flowcell::{Given, GivenCall, Json, Script, contract::Failure};
+use serde::Deserialize;
+
+/// A reply, and the calls that get it.
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "Written")]
+pub(super) struct GivenReply(GivenCall);
+
+/// The same as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    capability: Called,
+    node: Option<String>,
+    method: Option<String>,
+    url: Option<String>,
+    /// More members of what people are shown of the call.
+    #[serde(default)]
+    about: BTreeMap<String, Json>,
+    /// The service that is called.
+    service: Option<String>,
+    times: Option<Times>,
+    reply: Option<Json>,
+    /// What a service gives.
+    result: Option<Json>,
+    error: Option<GivenError>,
+}
+
+/// A capability that leaves the host.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Called {
+    /// Its replies are written as [`Reply`].
+    #[default]
+    Http,
+    /// Replies are JSON, as the capability gives it.
+    Files,
+    Model,
+    Tools,
+}
+
+impl Called {
+    fn name(self) -> &'static str {
+        match self {
+            Called::Http => "http",
+            Called::Files => "files",
+            Called::Model => "model",
+            Called::Tools => "tools",
+        }
+    }
+}
+
+/// How many calls get a reply.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Times {
+    Number(u32),
+    Word(Any),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Any {
+    Any,
+}
+
+/// An answer of a server.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reply {
+    #[serde(default = "ok")]
+    status: u16,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    json: Option<Json>,
+    text: Option<String>,
+}
+
+fn ok() -> u16 {
+    200
+}
+
+impl GivenReply {
+    pub(super) fn as_given(&self) -> GivenCall {
+        self.0.clone()
+    }
+}
+
+impl TryFrom<Written> for GivenReply {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<GivenReply, String> {
+        let interface = if written.service.is_some() { "services" } else { written.capability.name() };
+        let asked = [("method", written.method), ("url", written.url), ("service", written.service)];
+        let asked = asked.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Json::from(value?))));
+        let reply = match (written.error, written.capability, written.reply) {
+            (Some(error), ..) => Err(error.as_failure()),
+            _ if interface == "services" => Ok(written.result.unwrap_or_default()),
+            (None, Called::Http, None) => Ok(Reply::default().as_json()),
+            (None, Called::Http, Some(reply)) => Ok(Reply::read(&reply)?.as_json()),
+            (None, _, reply) => Ok(reply.unwrap_or_default()),
+        };
+        let times = match written.times {
+            None => Some(1),
+            Some(Times::Number(times)) => Some(times),
+            Some(Times::Word(Any::Any)) => None,
+        };
+        Ok(GivenReply(GivenCall {
+            interface: Some(interface.into()),
+            node: written.node,
+            about: asked.chain(written.about).collect(),
+            reply,
+            times,
+        }))
+    }
+}
+
+impl Default for Reply {
+    fn default() -> Reply {
+        Reply { status: ok(), headers: BTreeMap::new(), json: None, text: None }
+    }
+}
+
+impl Reply {
+    fn read(reply: &Json) -> Result<Reply, String> {
+        serde_json::from_value(reply.to_serde())
+            .map_err(|error| format!("a reply of http is {{ status, headers, json or text }}: {error}"))
+    }
+
+    fn as_json(&self) -> Json {
+        let header = |name: &str, value: &str| Json::array([Json::from(name.to_lowercase()), Json::from(value)]);
+        let mut headers: Vec<_> = self.headers.iter().map(|(name, value)| header(name, value)).collect();
+        let text = match (&self.json, &self.text) {
+            (Some(json), _) => {
+                headers.push(header("content-type", "application/json"));
+                Some(json.to_text())
+            }
+            (None, text) => text.clone(),
+        };
+        let body = text.map_or(Json::Null, |text| Json::object([("text", Json::from(text))]));
+        let status = Json::from(u32::from(self.status));
+        Json::object([("status", status), ("headers", Json::array(headers)), ("body", body)])
+    }
+}
+
+/// What a node gives without being run.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) enum GivenResult {
+    /// Its output.
+    Output(Json),
+    /// Its failure.
+    Error(GivenError),
+}
+
+/// A failure.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GivenError {
+    code: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    retryable: bool,
+}
+
+impl GivenResult {
+    pub(super) fn as_given(&self) -> Given {
+        match self {
+            GivenResult::Output(output) => Given::Output(output.clone()),
+            GivenResult::Error(error) => Given::Failure(error.as_failure()),
+        }
+    }
+}
+
+impl GivenError {
+    fn as_failure(&self) -> Failure {
+        Failure { retryable: self.retryable, ..Failure::new(&self.code, &self.message) }
+    }
+}
+
+/// What is wrong if replies are left that were given for calls.
+pub(super) fn unused(script: &Script) -> Option<String> {
+    let replies = match script.left() {
+        0 => return None,
+        1 => "1 reply".to_owned(),
+        left => format!("{left} replies"),
+    };
+    Some(format!("{replies} under `calls` that no call asked for"))
+}

@@ -1,0 +1,188 @@
+//! `flowcell node build`: from a project to a pack.
+
+mod staged;
+mod tool;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use clap::{Args, ValueHint};
+use flowcell::{Inspection, contract::Digest, embed, inspect};
+
+use self::{staged::staged, tool::Tool};
+use super::project::{Language, MANIFEST, Project};
+use crate::{
+    commands::run::duration,
+    output::put_line,
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// What packs in Rust are compiled for.
+const TARGET: &str = "wasm32-wasip2";
+/// The module of a project in Python that has the pack.
+const MODULE: &str = "nodes";
+/// The file of a project in JavaScript that has the pack, unless its `package.json` names another.
+const MAIN: &str = "nodes.js";
+
+const CARGO: Tool = Tool { program: "cargo", beside: &[], install: "install Rust through rustup" };
+const QUICKJS: Tool = Tool {
+    program: "componentize-qjs",
+    beside: &["node_modules/.bin"],
+    install: "npm install --save-dev componentize-qjs@0.4.5",
+};
+const CPYTHON: Tool = Tool {
+    program: "componentize-py",
+    beside: &[".venv/bin", ".venv/Scripts"],
+    install: "python3 -m venv .venv && .venv/bin/pip install componentize-py==0.25.1",
+};
+
+/// Which project is built, and how.
+#[derive(Args)]
+pub(super) struct BuildArgs {
+    /// The project's folder
+    #[arg(value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    folder: PathBuf,
+    /// Write the pack into this folder; `dist` in the project's without it
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    out: Option<PathBuf>,
+    /// For JavaScript and Python: the folder that has `wit` in it, and all that JavaScript imports; the project's without it
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    root: Option<PathBuf>,
+    /// For Python: also import from this folder; may be repeated; `vendor` in the project's without it
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    python_path: Vec<PathBuf>,
+}
+
+/// A pack that was built.
+pub(super) struct Built {
+    pub(super) project: Project,
+    pub(super) file: PathBuf,
+    pub(super) digest: Digest,
+}
+
+pub(super) fn execute(args: &BuildArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let built = args.build(terminal)?;
+    put_line(&built.file.display().to_string())?;
+    Ok(Exit::Good)
+}
+
+impl BuildArgs {
+    /// A project that has everything that it needs in its folder.
+    pub(super) fn of(project: &Path) -> BuildArgs {
+        BuildArgs { folder: project.to_owned(), out: None, root: None, python_path: Vec::new() }
+    }
+
+    /// The project's folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Builds the pack, and looks whether it is one.
+    pub(super) fn build(&self, terminal: Terminal) -> Result<Built, Problem> {
+        let began = Instant::now();
+        let project = Project::open(&self.folder)?;
+        let component = match project.language {
+            Language::Rust => rust(&project)?,
+            Language::Js => embedded(&project, self.javascript(&project)?)?,
+            Language::Python => embedded(&project, self.python(&project)?)?,
+        };
+        let Inspection { size, digest, .. } = inspect(&component)
+            .map_err(|error| Problem::wrong("what was built is no pack that a host takes").because(&error))?;
+        let out = self.out.clone().unwrap_or_else(|| self.folder.join("dist"));
+        let file = out.join(format!("{}.wasm", project.manifest.name));
+        let written = fs::create_dir_all(&out).and_then(|()| fs::write(&file, component));
+        written.map_err(|error| Problem::wrong(format!("cannot write {}", file.display())).because(&error))?;
+        let (size, took) = (size.div_ceil(1024), duration::show(began.elapsed()));
+        terminal.say(&terminal.paint().faint(&format!("built {} in {took}: {size} KiB", file.display())));
+        Ok(Built { project, file, digest })
+    }
+
+    /// The folder with `wit` in it.
+    fn root(&self, project: &Project) -> Result<PathBuf, Problem> {
+        let root = self.root.as_ref().map_or_else(|| Ok(project.folder.clone()), |root| root.canonicalize());
+        match root {
+            Ok(root) if root.join("wit").is_dir() => Ok(root),
+            _ => Err(Problem::wrong("there is no folder `wit`, which says what a pack exports and may import")
+                .hint("`flowcell node new` puts it into a project; `--root DIR` says where else it is")),
+        }
+    }
+
+    fn javascript(&self, project: &Project) -> Result<Vec<u8>, Problem> {
+        let root = self.root(project)?;
+        let component = scratch()?;
+        let mut command = QUICKJS.command(&project.folder)?;
+        // With `--sync` it builds for a host without component-model async, as this one is.
+        command.args(["--sync", "--opt-size", "--wit"]).arg(root.join("wit")).arg("--module-root").arg(&root);
+        command.arg("--js").arg(project.folder.join(main_of(project)?)).arg("--output").arg(component.path());
+        QUICKJS.run(command)?;
+        read(component.path())
+    }
+
+    fn python(&self, project: &Project) -> Result<Vec<u8>, Problem> {
+        let wit = self.root(project)?.join("wit");
+        let component = scratch()?;
+        let vendored = [project.folder.join("vendor")];
+        let more = if self.python_path.is_empty() { &vendored[..] } else { &self.python_path };
+        let mut command = CPYTHON.command(&project.folder)?;
+        command.arg("--quiet").arg("--wit-path").arg(wit).args(["componentize", MODULE, "--output"]);
+        command.arg(component.path());
+        let mut copies = Vec::new();
+        for folder in [project.folder.as_path()].into_iter().chain(more.iter().map(PathBuf::as_path)) {
+            let copy = staged(folder)
+                .map_err(|error| Problem::wrong(format!("cannot copy {}", folder.display())).because(&error))?;
+            command.arg("--python-path").arg(copy.path());
+            copies.push(copy);
+        }
+        CPYTHON.run(command)?;
+        read(component.path())
+    }
+}
+
+/// Compiles a crate, which embeds its manifest itself.
+fn rust(project: &Project) -> Result<Vec<u8>, Problem> {
+    let mut command = CARGO.command(&project.folder)?;
+    command.args(["build", "--release", "--target", TARGET, "--message-format", "json-render-diagnostics"]);
+    let said = CARGO
+        .listen(command)
+        .map_err(|problem| problem.hint(format!("if the target is missing: rustup target add {TARGET}")))?;
+    let manifest = project.folder.join(Language::Rust.mark());
+    let messages = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let made =
+        messages.filter(|message| message["manifest_path"].as_str().is_some_and(|path| Path::new(path) == manifest));
+    let files = made.filter_map(|message| message["filenames"].as_array().cloned()).flatten();
+    let component = files.filter_map(|file| file.as_str().map(PathBuf::from));
+    let mut component = component.filter(|file| file.extension().is_some_and(|extension| extension == "wasm"));
+    let component = component.next().ok_or_else(|| {
+        Problem::wrong("the crate makes no component")
+            .hint("a pack has `[lib] crate-type = [\"cdylib\"]` in its Cargo.toml")
+    })?;
+    read(&component)
+}
+
+fn embedded(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, Problem> {
+    embed(component, &project.manifest_text)
+        .map_err(|error| Problem::internal(format!("cannot put {MANIFEST} into the component")).because(&error))
+}
+
+fn main_of(project: &Project) -> Result<String, Problem> {
+    let file = project.folder.join(Language::Js.mark());
+    let wrong = |error: &dyn std::error::Error| {
+        Problem::wrong(format!("cannot read {}", file.display())).cause(&error.to_string())
+    };
+    let text = fs::read_to_string(&file).map_err(|error| wrong(&error))?;
+    let package: serde_json::Value = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+    Ok(package["main"].as_str().unwrap_or(MAIN).to_owned())
+}
+
+fn scratch() -> Result<tempfile::NamedTempFile, Problem> {
+    tempfile::NamedTempFile::new()
+        .map_err(|error| Problem::internal("there is no place for the component").because(&error))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Problem> {
+    fs::read(file).map_err(|error| Problem::internal(format!("cannot read {}", file.display())).because(&error))
+}

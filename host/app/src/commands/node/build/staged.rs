@@ -1,0 +1,33 @@
+//! Sources of Python, copied: the tool leaves byte code beside what it reads.
+
+use std::{fs, io, path::Path};
+
+use tempfile::TempDir;
+
+/// What is no source.
+const LEFT: [&str; 5] = ["__pycache__", "dist", "node_modules", "venv", "wit"];
+
+/// A copy of a folder, as far as it has sources in it.
+pub(super) fn staged(folder: &Path) -> io::Result<TempDir> {
+    let copy = tempfile::tempdir()?;
+    copy_into(folder, copy.path())?;
+    Ok(copy)
+}
+
+fn copy_into(folder: &Path, copy: &Path) -> io::Result<()> {
+    fs::create_dir_all(copy)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let left = name.to_str().is_none_or(|name| name.starts_with('.') || LEFT.contains(&name));
+        if left {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            copy_into(&entry.path(), &copy.join(name))?;
+        } else {
+            fs::copy(entry.path(), copy.join(name))?;
+        }
+    }
+    Ok(())
+}

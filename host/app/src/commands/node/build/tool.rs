@@ -1,0 +1,69 @@
+//! The tools of other languages, which are programs.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::problem::{Exit, Problem};
+
+/// A program that somebody else has to install.
+pub(super) struct Tool {
+    pub(super) program: &'static str,
+    /// Where it is looked for in a project, before the path.
+    pub(super) beside: &'static [&'static str],
+    /// How one gets it.
+    pub(super) install: &'static str,
+}
+
+impl Tool {
+    /// A command in a project's folder.
+    pub(super) fn command(&self, project: &Path) -> Result<Command, Problem> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let beside = self.beside.iter().map(|folder| project.join(folder));
+        let program = beside.chain(env::split_paths(&path)).find_map(|folder| self.within(&folder));
+        let program = program.ok_or_else(|| {
+            Problem::wrong(format!("`{}` is missing, which builds this project", self.program)).hint(format!(
+                "in {}: {}",
+                project.display(),
+                self.install
+            ))
+        })?;
+        let mut command = Command::new(program);
+        command.current_dir(project).stdin(Stdio::null());
+        Ok(command)
+    }
+
+    fn within(&self, folder: &Path) -> Option<PathBuf> {
+        let endings = if cfg!(windows) { &[".exe", ".cmd"][..] } else { &[""] };
+        endings.iter().map(|ending| folder.join(format!("{}{ending}", self.program))).find(|file| file.is_file())
+    }
+
+    /// Runs a command. What it says is told if it does not succeed.
+    pub(super) fn run(&self, mut command: Command) -> Result<(), Problem> {
+        let output = command.output().map_err(|error| self.unable(&error))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = [output.stdout, output.stderr].concat();
+        Err(self.failed().note(String::from_utf8_lossy(&said).trim()))
+    }
+
+    /// Runs a command that talks to people by itself, and answers what it says to programs.
+    pub(super) fn listen(&self, mut command: Command) -> Result<String, Problem> {
+        let output = command.stderr(Stdio::inherit()).output().map_err(|error| self.unable(&error))?;
+        if !output.status.success() {
+            return Err(self.failed());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn unable(&self, error: &std::io::Error) -> Problem {
+        Problem::internal(format!("cannot run `{}`", self.program)).because(error)
+    }
+
+    fn failed(&self) -> Problem {
+        Problem::ending(Exit::Failed, format!("`{}` cannot build the project", self.program))
+    }
+}

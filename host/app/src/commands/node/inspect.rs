@@ -1,0 +1,81 @@
+//! `flowcell node inspect`: what a pack offers and asks for.
+
+use std::{fmt::Write as _, path::PathBuf};
+
+use clap::{Args, ValueHint};
+use flowcell::inspect;
+use serde_json::json;
+
+use crate::{
+    output::{put, put_json},
+    problem::{Exit, Problem},
+    terminal::inert,
+};
+
+/// Arguments of `flowcell node inspect`.
+#[derive(Args)]
+pub(super) struct InspectArgs {
+    /// The pack
+    #[arg(value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn execute(args: &InspectArgs) -> Result<Exit, Problem> {
+    let shown = args.file.display();
+    let bytes =
+        std::fs::read(&args.file).map_err(|error| Problem::wrong(format!("cannot read {shown}")).because(&error))?;
+    let inspection = inspect(&bytes).map_err(|error| {
+        Problem::wrong(format!("{shown} is no pack")).because(&error).hint(
+            "a pack is a component for wasm32-wasip2 that exports `flowcell:node/node` and carries its manifest, as \
+             `flowcell node build` makes it",
+        )
+    })?;
+    if args.json {
+        put_json(&as_json(&inspection))?;
+    } else {
+        put(&as_text(&inspection))?;
+    }
+    Ok(Exit::Good)
+}
+
+fn as_json(inspection: &flowcell::Inspection) -> serde_json::Value {
+    json!({
+        "name": inspection.manifest.name,
+        "version": inspection.manifest.version,
+        "license": inspection.manifest.license,
+        "description": inspection.manifest.description,
+        "digest": inspection.digest.to_string(),
+        "size": inspection.size,
+        "imports": inspection.imports,
+        "exports": inspection.exports,
+        "nodes": inspection.manifest.nodes.iter().map(flowcell::shape::node_type).collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(inspection: &flowcell::Inspection) -> String {
+    let manifest = &inspection.manifest;
+    let mut text = format!("{} {}\n", inert(&manifest.name), manifest.version);
+    // Writing to a string does not fail.
+    if let Some(description) = &manifest.description {
+        let _ = writeln!(text, "{}", inert(description));
+    }
+    let _ = writeln!(text, "\nlicense  {}", inert(manifest.license.as_deref().unwrap_or("none given")));
+    let _ = writeln!(text, "digest   {}", inspection.digest);
+    let _ = writeln!(text, "size     {} bytes", inspection.size);
+    for (title, names) in [("imports", &inspection.imports), ("exports", &inspection.exports)] {
+        let _ = writeln!(text, "\n{title}");
+        names.iter().for_each(|name| text.extend(["  ", &*inert(name), "\n"]));
+    }
+    let _ = writeln!(text, "\nnode types");
+    for node in &manifest.nodes {
+        let _ = writeln!(text, "  {}  {}", inert(&node.name), inert(&node.title));
+        for request in &node.capabilities {
+            let asks = if request.optional { "may use" } else { "asks for" };
+            let _ = writeln!(text, "    {asks} `{}`: {}", inert(&request.name), inert(&request.reason));
+        }
+    }
+    text
+}

@@ -1,0 +1,70 @@
+//! `flowcell node run`: one node alone.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use clap::{Args, ValueHint};
+use flowcell::Json;
+use serde_json::Value;
+
+use super::alone::{self, Alone};
+use crate::{
+    commands::{
+        PackArgs, StoreArgs, nodes,
+        run::{self, RunArgs, Session, inputs, report},
+    },
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// Arguments of `flowcell node run`.
+#[derive(Args)]
+pub(super) struct NodeRunArgs {
+    /// The node type: `data.pick`, or with a version `acme.greet@1.2`
+    #[arg(value_name = "TYPE")]
+    node_type: String,
+    /// A member of the input; the value is JSON if it reads as JSON, else text; may be repeated
+    #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
+    input: Vec<(String, Json)>,
+    /// Read the input, a JSON object, from this file, or from standard input (-); `-i` wins over its members
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    input_file: Option<PathBuf>,
+    /// A member of the config; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = inputs::pair)]
+    config: Vec<(String, Json)>,
+    /// Grant the node a capability, as a flow does: http='["https://api.example.com"]'; may be repeated
+    #[arg(long, value_name = "CAPABILITY=GRANT", value_parser = inputs::pair)]
+    grant: Vec<(String, Json)>,
+    /// What the node is answered if it asks
+    #[arg(long, value_name = "VALUE")]
+    answer: Option<String>,
+    /// Print one JSON object for whatever comes of it
+    #[arg(long)]
+    json: bool,
+    /// Say nothing about how it goes
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    packs: PackArgs,
+}
+
+pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let NodeRunArgs { node_type, input, input_file, config, grant, answer, json, quiet, packs } = args;
+    let grants: BTreeMap<String, Value> = grant.into_iter().map(|(name, grant)| (name, grant.to_serde())).collect();
+    let answers = answer.into_iter().map(|answer| (alone::NODE.to_owned(), answer)).collect();
+    let run_args = RunArgs::of_node(answers, json, quiet, packs, StoreArgs::none());
+    let host = run_args.packs.host()?;
+    nodes::find(host.catalog(), &node_type)?;
+    let source = Alone { node_type: &node_type, grants: &grants, has_body: false }.source("".as_ref());
+    let flow = host.load_source(source)?;
+    let input = inputs::collect(&input, input_file.as_deref())?;
+    let config = inputs::collect(&config, None)?;
+    let session = Session::open(&run_args, &host, flow.name(), terminal)?;
+    let options = session.options(&run_args, alone::input(input, config));
+    let runner = host.runner(&flow, options)?;
+    let (mut result, interrupted) = session.until_end(&run_args, runner)?;
+    run::part(host);
+    result.outputs = result.outputs.get("output").cloned().unwrap_or_default();
+    let exit = report::print(&run_args, &result, interrupted, terminal)?;
+    session.close();
+    Ok(exit)
+}

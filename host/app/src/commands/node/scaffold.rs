@@ -1,0 +1,123 @@
+//! `flowcell node new`: a project that builds.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueHint};
+use flowcell::is_reserved;
+use include_dir::{Dir, DirEntry, include_dir};
+
+use super::project::Language;
+use crate::{
+    output::put_line,
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// What all projects have.
+static COMMON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/common");
+static RUST: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/rust");
+static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/js");
+static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/python");
+/// The border, and what makes it comfortable. A project has copies of them, so that it builds wherever it lies.
+static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
+static RUST_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/rust/src");
+static RUST_README: &str = include_str!("../../../../../sdk/rust/README.md");
+static JS_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/js");
+static PYTHON_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/python/flowcell_sdk");
+static PYTHON_README: &str = include_str!("../../../../../sdk/python/README.md");
+
+/// The pack's name in the templates.
+const NAME: &str = "acme";
+/// Letters of a pack's name.
+const MAX_NAME: usize = 32;
+
+/// Arguments of `flowcell node new`.
+#[derive(Args)]
+pub(super) struct NewArgs {
+    /// The pack's name, which its node types begin with: a-z, 0-9 and -, a letter first
+    #[arg(value_parser = pack_name)]
+    name: String,
+    /// The language of its code
+    #[arg(long, value_enum)]
+    lang: Language,
+    /// The project's folder; without it one of the pack's name
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    dir: Option<PathBuf>,
+}
+
+pub(super) fn execute(args: &NewArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let folder = args.dir.clone().unwrap_or_else(|| PathBuf::from(&args.name));
+    let shown = folder.display();
+    if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(Problem::wrong(format!("there is something in {shown} already"))
+            .hint("`--dir DIR` names another folder for the project"));
+    }
+    let made = make(&folder, &args.name, args.lang);
+    made.map_err(|error| Problem::wrong(format!("cannot write the project into {shown}")).because(&error))?;
+    put_line(&shown.to_string())?;
+    terminal.say(&terminal.paint().faint(&format!("`flowcell node test {shown}` builds it and runs its cases")));
+    Ok(Exit::Good)
+}
+
+/// A name that is one for cargo, npm, Python's packages and flows alike.
+fn pack_name(text: &str) -> Result<String, String> {
+    let plain = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    if !plain || !text.starts_with(|c: char| c.is_ascii_lowercase()) || text.ends_with('-') || text.len() > MAX_NAME {
+        return Err(format!(
+            "a pack is called by up to {MAX_NAME} letters a-z, digits and `-`, and begins with a letter"
+        ));
+    }
+    if is_reserved(text) {
+        return Err(format!("`{text}` belongs to the packs that come with flowcell; choose another name"));
+    }
+    Ok(text.to_owned())
+}
+
+fn make(folder: &Path, name: &str, language: Language) -> io::Result<()> {
+    let vendor = folder.join("vendor");
+    let own = match language {
+        Language::Rust => {
+            copy(&RUST_SDK, &vendor.join("flowcell-sdk/src"))?;
+            fs::write(vendor.join("flowcell-sdk/README.md"), RUST_README)?;
+            &RUST
+        }
+        Language::Js => {
+            copy(&JS_SDK, &vendor.join("flowcell-sdk"))?;
+            &JS
+        }
+        Language::Python => {
+            copy(&PYTHON_SDK, &vendor.join("flowcell_sdk"))?;
+            fs::write(vendor.join("README.md"), PYTHON_README)?;
+            &PYTHON
+        }
+    };
+    copy(&WIT, &folder.join("wit"))?;
+    fill(&COMMON, folder, name)?;
+    fill(own, folder, name)
+}
+
+/// Writes files as they are.
+fn copy(from: &Dir<'_>, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    from.extract(to)
+}
+
+/// Writes files with the pack's name in place of that of the templates, in their names too.
+fn fill(from: &Dir<'_>, to: &Path, name: &str) -> io::Result<()> {
+    for entry in from.entries() {
+        match entry {
+            DirEntry::Dir(dir) => fill(dir, to, name)?,
+            DirEntry::File(file) => {
+                let path = file.path().to_string_lossy().replace(NAME, name);
+                // Under its own name it would count in the folder of the templates.
+                let path = to.join(if path == "gitignore" { ".gitignore" } else { &path });
+                fs::create_dir_all(path.parent().unwrap_or(to))?;
+                fs::write(path, String::from_utf8_lossy(file.contents()).replace(NAME, name))?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! `flowcell node test`: the cases of a project and the examples of its manifest, in virtual time.
+
+mod cases;
+mod difference;
+mod observer;
+mod trial;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use flowcell::Manifest;
+
+use self::cases::Case;
+use super::build::{BuildArgs, Built};
+use crate::{
+    commands::{PackArgs, verdicts::Verdicts},
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// The folder of a project with its cases.
+const CASES: &str = "cases";
+
+/// Arguments of `flowcell node test`.
+#[derive(Args)]
+pub(super) struct NodeTestArgs {
+    #[command(flatten)]
+    build: BuildArgs,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Also write the results as JUnit XML
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    junit: Option<PathBuf>,
+    #[command(flatten)]
+    packs: PackArgs,
+}
+
+pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let Built { project, file, digest } = args.build.build(terminal)?;
+    // Nothing leaves the host, but calls are admitted as ever: there is a folder for files, and a model.
+    let files = tempfile::tempdir()
+        .map_err(|error| Problem::internal("there is no place for the files of cases").because(&error))?;
+    let host = args.packs.builder().packs(file).files(files.path()).simulates_model().build()?;
+    // That may take longer than a case may.
+    host.prepare(&digest).map_err(|error| Problem::wrong("the pack cannot be compiled").because(&error))?;
+    let folder = args.build.folder().join(CASES);
+    let written = cases::read(&folder)?;
+    let examples = examples(&project.manifest, &written);
+    let all = written.iter().chain(&examples);
+    let mut verdicts = Verdicts::default();
+    for case in all.filter(|case| args.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()))) {
+        let case = match &case.example {
+            Some(title) => case.completed(&project.manifest, title)?,
+            None => case.clone(),
+        };
+        verdicts.add(trial::perform(&host, &folder, &case)?, terminal);
+    }
+    verdicts.conclude(args.junit.as_deref(), terminal)
+}
+
+/// The examples that no case is about.
+fn examples(manifest: &Manifest, cases: &[Case]) -> Vec<Case> {
+    let told = |node: &str, title: &str| {
+        cases.iter().any(|case| *case.node_type == *node && case.example.as_deref() == Some(title))
+    };
+    let examples = manifest.nodes.iter().flat_map(|node| node.examples.iter().map(move |example| (node, example)));
+    let left = examples.filter(|(node, example)| !told(&node.name, &example.title));
+    left.map(|(node, example)| Case::of_example(&node.name, &example.title)).collect()
+}

@@ -1,0 +1,60 @@
+//! Sees what a case tells, and writes to its agent run.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use flowcell::{Channel, Event, Hub, Json};
+
+/// The id of the run of a case.
+pub(super) const RUN: &str = "case";
+
+/// Sees what a case tells, and writes to its first agent run that has an inbox.
+pub(super) struct Observer {
+    seen: Mutex<Vec<Json>>,
+    /// What is still to be written.
+    messages: Mutex<Option<Vec<Json>>>,
+    hub: OnceLock<Hub>,
+}
+
+impl Observer {
+    pub(super) fn new(messages: &[Json]) -> Arc<Observer> {
+        let messages = Some(messages.to_vec()).filter(|messages| !messages.is_empty());
+        Arc::new(Observer { seen: Mutex::default(), messages: Mutex::new(messages), hub: OnceLock::new() })
+    }
+
+    /// All events, each an object with its `type`.
+    pub(super) fn events(&self) -> Vec<Json> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn write(&self, event: &Event) {
+        let Some(hub) = self.hub.get().cloned() else { return };
+        let Some(messages) = self.messages.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let agent_run = event.data.get("agentRunId").and_then(Json::as_str).unwrap_or_default().to_owned();
+        tokio::spawn(async move {
+            for (number, message) in (1..).zip(messages) {
+                // What is refused is not heard, and then the case does not come to what it expects.
+                let _ = hub.send_to_run(&agent_run, Some(&format!("m{number}")), message).await;
+            }
+            let _ = hub.close_run(&agent_run).await;
+        });
+    }
+}
+
+impl Channel for Observer {
+    fn on_start(&self, hub: &Hub) {
+        let _ = self.hub.set(hub.clone());
+    }
+
+    fn on_event(&self, event: &Event) {
+        if event.run_id.as_str() != RUN {
+            return;
+        }
+        if event.kind == "agent:start" {
+            self.write(event);
+        }
+        let members = event.data.as_object().into_iter().flatten();
+        let members = members.map(|(key, value)| (key.clone(), value.clone()));
+        let told = Json::object([("type".into(), Json::from(event.kind))].into_iter().chain(members));
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+    }
+}

@@ -1,0 +1,179 @@
+//! One case: the node runs alone, nothing leaves the host, and time jumps.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+
+use flowcell::{
+    Diagnostic, Given, Host, Json, LoadError, LoadedFlow, RunOptions, RunResult, RunStatus, Script, Write,
+    contract::Failure,
+};
+
+use super::{
+    cases::{Case, Expect, Failing, Told},
+    difference::{differences, fits, shown},
+    observer::{Observer, RUN},
+};
+use crate::{
+    commands::{
+        given::{self, GivenReply},
+        node::alone::{self, Alone},
+        run::answers,
+        runs::block_on,
+        test::PATIENCE,
+        verdicts::Verdict,
+    },
+    problem::Problem,
+};
+
+/// Where the flows are, below the cases, that nodes call.
+const FLOWS: &str = "flows";
+
+/// Runs a case, and compares what comes of it with what is expected.
+pub(super) fn perform(host: &Host, folder: &Path, case: &Case) -> Result<Verdict, Problem> {
+    let began = Instant::now();
+    let alone = Alone { node_type: &case.node_type, grants: &case.grants, has_body: case.body.is_some() };
+    let wrong = match host.load_source(alone.source(&folder.join(FLOWS))) {
+        Ok(flow) => rehearse(host, &flow, case)?,
+        Err(LoadError::Host(error)) => return Err(error.into()),
+        Err(LoadError::Invalid(findings)) => invalid(case, &findings),
+    };
+    Ok(Verdict { of: case.node_type.clone(), case: case.name.clone(), took: began.elapsed(), wrong })
+}
+
+/// Why a node is none that a flow can have.
+fn invalid(case: &Case, findings: &[Diagnostic]) -> Vec<String> {
+    let mut wrong: Vec<_> = findings
+        .iter()
+        .map(|Diagnostic { message, help, .. }| match help {
+            Some(help) => format!("{message}; {help}"),
+            None => message.clone(),
+        })
+        .collect();
+    if case.example.is_some() {
+        wrong.push("an example gets grants and replies from a case with its title as `example`".into());
+    }
+    wrong
+}
+
+/// Runs a case. Answers what is not as expected.
+fn rehearse(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, Problem> {
+    let observer = Observer::new(&case.messages);
+    let empty = || Json::object::<&str>([]);
+    let input = alone::input(case.input.clone().unwrap_or_else(empty), case.config.clone().unwrap_or_else(empty));
+    let answer = case.answer.iter().map(|answer| (alone::NODE.to_owned(), answered(answer)));
+    let kept = |(key, value): (&String, &Json)| Write { key: key.clone(), value: value.clone().into(), expected: None };
+    let options = RunOptions {
+        session_id: Some(RUN.into()),
+        input,
+        channels: vec![observer.clone()],
+        answers: answer.collect(),
+        wait_for_answers: !case.messages.is_empty(),
+        writes: case.state.iter().map(kept).collect(),
+        without_events: true,
+        ..RunOptions::default()
+    };
+    let calls = case.calls.iter().map(GivenReply::as_given).collect();
+    let still = !case.messages.is_empty();
+    let script = Arc::new(Script { nodes: passes(case), calls: Mutex::new(calls), still });
+    let runner = host.rehearsal(flow, script.clone(), options)?;
+    runner.start_session();
+    let hub = runner.hub();
+    let sent = async {
+        for (name, payload) in &case.emit {
+            // A run that has ended before hears nothing.
+            let _ = hub.emit(name, payload.clone()).await;
+        }
+    };
+    let running = async { tokio::time::timeout(PATIENCE, async { tokio::join!(sent, runner.run()).1 }).await.ok() };
+    let Some(result) = block_on(running)? else {
+        return Ok(vec![format!("it does not end within {} s", PATIENCE.as_secs())]);
+    };
+    let mut wrong = compare(&case.expect, &result, &observer.events());
+    wrong.extend(given::unused(&script));
+    Ok(wrong)
+}
+
+fn answered(answer: &Json) -> Json {
+    answer.as_str().map_or_else(|| answer.clone(), answers::answer)
+}
+
+/// What the passes of the body give; one more than the case says is a failure.
+fn passes(case: &Case) -> HashMap<String, Given> {
+    let none = Failure::new("no_pass_given", "the case says nothing of this pass of the body");
+    let given = case.body.iter().flatten().enumerate();
+    let address = |number: usize| format!("{}[{number}].{}", alone::NODE, alone::PASS);
+    let passes = given.map(|(number, pass)| (address(number), pass.as_given()));
+    passes.chain([(alone::PASS.to_owned(), Given::Failure(none))]).collect()
+}
+
+fn compare(expect: &Expect, result: &RunResult, events: &[Json]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let failure = result.error.as_ref().map(|error| &error.failure);
+    match (&expect.failure, failure) {
+        (Some(expected), came) => wrong.extend(failing(expected, came)),
+        (None, Some(came)) if expect.pause.is_none() || expect.output.is_some() => {
+            wrong.push(format!("it failed: {came}{}", details(came)));
+        }
+        (None, _) if result.status != RunStatus::Succeeded && expect.pause.is_none() => {
+            wrong.push("it waits for something that does not come".into());
+        }
+        _ => {}
+    }
+    if let Some(expected) = &expect.output
+        && result.status == RunStatus::Succeeded
+    {
+        let came = result.outputs.get("output").cloned().unwrap_or_default();
+        wrong.extend(differences("output", expected, &came));
+    }
+    wrong.extend(expect.pause.as_deref().and_then(|expected| pausing(expected, events)));
+    wrong.extend(missing(&expect.events, events));
+    wrong
+}
+
+fn details(failure: &Failure) -> String {
+    failure.details.as_ref().map_or_else(String::new, |details| format!(" {details}"))
+}
+
+fn failing(expected: &Failing, came: Option<&Failure>) -> Vec<String> {
+    let told = match expected {
+        Failing::Code(code) => &Told { code: code.clone(), message: None, retryable: None, details: None },
+        Failing::Told(told) => told,
+    };
+    let Some(came) = came else { return vec![format!("it did not fail, and should with `{}`", told.code)] };
+    let mut wrong = Vec::new();
+    if *came.code != *told.code {
+        wrong.push(format!("it failed with `{}`, not `{}`: {}", came.code, told.code, came.message));
+    }
+    if let Some(part) = told.message.as_ref().filter(|part| !came.message.contains(part.as_str())) {
+        wrong.push(format!("the message is {:?}, without {part:?}", came.message));
+    }
+    if let Some(retryable) = told.retryable.filter(|retryable| *retryable != came.retryable) {
+        wrong.push(format!("`retryable` is {}, not {retryable}", came.retryable));
+    }
+    let given = came.details.clone().unwrap_or_default();
+    if let Some(part) = told.details.as_ref().filter(|part| !fits(part, &given)) {
+        wrong.push(format!("the details are {}, without {}", shown(&given), shown(part)));
+    }
+    wrong
+}
+
+/// Compares the first pause.
+fn pausing(expected: &[String], events: &[Json]) -> Option<String> {
+    let paused = events.iter().find(|event| event.get("type").and_then(Json::as_str) == Some("task:paused"));
+    let Some(until) = paused.and_then(|event| event.get("until")) else {
+        return Some(format!("it did not pause, and should for {}", expected.join(", ")));
+    };
+    let expected = Json::array(expected.iter().map(|wake| Json::from(wake.as_str())));
+    (*until != expected).then(|| format!("it pauses for {}, not {}", until.to_text(), expected.to_text()))
+}
+
+/// The first of the expected events that was not told after those before it.
+fn missing(expected: &[Json], events: &[Json]) -> Option<String> {
+    let mut rest = events.iter();
+    let lost = expected.iter().find(|expected| !rest.any(|event| fits(expected, event)))?;
+    Some(format!("there is no event {} (in this place)", shown(lost)))
+}

@@ -1,0 +1,50 @@
+//! The packs in `nodes/examples` that strangers could have written: each keeps its cases, and a flow in `flows/packs` uses it.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::{
+    kit,
+    language::{Language, done, flowcell},
+};
+
+/// Tests an example where it lies, and runs its flow with what was built.
+fn check(pack: &str, flow: &str, arguments: &[&str]) {
+    let built = tempfile::tempdir().unwrap();
+    let root = kit::root();
+    let mut command = flowcell(&root);
+    command.args(["node", "test"]).arg(Path::new("nodes/examples").join(pack)).args(arguments);
+    done(command.arg("--out").arg(built.path()));
+    let flow = root.join("flows/packs").join(flow);
+    let validated = flowcell(built.path()).args(["validate", "--packs", "."]).arg(&flow).output().unwrap();
+    assert!(validated.status.success() && !kit::told(&validated).contains("warning"), "{}", kit::told(&validated));
+    let given = done(flowcell(built.path()).args(["run", "--quiet", "--store", "memory:", "--packs", "."]).arg(&flow));
+    let expected = fs::read_to_string(flow.with_extension("expected.json")).unwrap();
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    assert_eq!(read(&given), read(&expected), "{pack}");
+}
+
+#[test]
+fn csv_in_rust() {
+    check("csv", "orders.yaml", &[]);
+}
+
+#[test]
+fn markdown_in_javascript() {
+    if !Language::Js.is_there("markdown") {
+        return;
+    }
+    if !kit::root().join("nodes/examples/markdown/node_modules/marked").is_dir() {
+        eprintln!("skipped: markdown: run `npm install --prefix nodes/examples/markdown`");
+        return;
+    }
+    check("markdown", "page.yaml", &["--root", "."]);
+}
+
+#[test]
+fn text_statistics_in_python() {
+    if Language::Python.is_there("words") {
+        check("words", "words.yaml", &["--root", ".", "--python-path", "sdk/python"]);
+    }
+}

@@ -1,0 +1,96 @@
+//! `flowcell node new`, and what is done with what it makes.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::{
+    kit,
+    language::{Language, done, flowcell, project},
+};
+
+#[test]
+fn a_new_project_is_built_tested_and_run_in_every_language() {
+    for language in Language::ALL.into_iter().filter(|language| language.is_there("a new project")) {
+        let (folder, project) = project("shop", language);
+        let tested = flowcell(&project).args(["node", "test", "--junit", "results.xml"]).output().unwrap();
+        let told = kit::told(&tested);
+        assert!(tested.status.success(), "{language:?}: {told}");
+        assert!(told.contains("6 cases, 0 failed"), "{language:?}: {told}");
+        let results = fs::read_to_string(project.join("results.xml")).unwrap();
+        assert!(results.contains(r#"<testcase classname="shop.approve" name="nobody answers for a day""#), "{results}");
+        let ran = done(flowcell(&project).args(["node", "run", "shop.greet", "-i", "name=Ada", "--packs", "dist"]));
+        assert_eq!(serde_json::from_str::<Value>(&ran).unwrap(), json!({ "text": "Hello Ada" }), "{language:?}");
+        let asked = ["node", "run", "shop.approve", "-i", "text=x", "--answer", "yes", "--packs", "shop/dist"];
+        let ran = done(flowcell(folder.path()).args(asked));
+        assert_eq!(serde_json::from_str::<Value>(&ran).unwrap(), json!({ "approved": true }), "{language:?}");
+    }
+}
+
+#[test]
+fn a_case_that_does_not_hold_says_where() {
+    let (_folder, project) = project("shop", Language::Rust);
+    fs::write(
+        project.join("cases/shop.yaml"),
+        r#"cases:
+  - { name: another text, type: shop.greet, input: { name: Ada }, expect: { output: { text: Hi Ada, more: 1 } } }
+  - { name: no failure, type: shop.greet, input: { name: Ada }, expect: { failure: { code: nobody } } }
+  - { name: a failure, type: shop.greet, input: { name: "" } }
+  - { name: no such input, type: shop.greet, input: { nam: Ada } }
+  - { name: another pause, type: shop.approve, input: { text: a }, expect: { pause: [event] } }
+  - { name: an answer that is none, type: shop.approve, input: { text: a }, answer: perhaps, expect: { output: { approved: true } } }
+  - { name: no such event, type: shop.approve, input: { text: a }, expect: { events: [{ type: log, level: info }] } }
+  - { name: no such call, type: shop.greet, input: { name: Ada }, calls: [{ url: 'https://example.com' }] }
+"#,
+    )
+    .unwrap();
+    let tested = flowcell(&project).args(["node", "test"]).output().unwrap();
+    let told = kit::told(&tested);
+    assert_eq!(tested.status.code(), Some(1), "{told}");
+    for expected in [
+        "output.text is \"Hello Ada\", not \"Hi Ada\"",
+        "output.more is missing, it should be 1",
+        "it did not fail, and should with `nobody`",
+        "it failed: nobody: there is nobody to greet",
+        "it failed: invalid_input",
+        "it pauses for [\"answer\",\"after\"], not [\"event\"]",
+        "there is no event {\"type\":\"log\",\"level\":\"info\"}",
+        "1 reply under `calls` that no call asked for",
+        "output.approved is false, not true",
+        "11 cases, 8 failed",
+    ] {
+        assert!(told.contains(expected), "{expected}\n{told}");
+    }
+}
+
+#[test]
+fn what_cannot_be_made_or_built_is_told_with_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str], expected: &[&str]| {
+        let output = flowcell(folder.path()).args(arguments).env("PATH", "").output().unwrap();
+        let told = kit::told(&output);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        expected.iter().for_each(|expected| assert!(told.contains(expected), "{expected}\n{told}"));
+    };
+    refused(&["node", "new", "Shop", "--lang", "js"], &["letters a-z"]);
+    refused(&["node", "new", "http", "--lang", "js"], &["belongs to the packs that come with flowcell"]);
+    refused(&["node", "build"], &["cannot read ./node.yaml", "flowcell node new"]);
+    for (language, tool) in [
+        (Language::Rust, "install Rust through rustup"),
+        (Language::Js, "npm install --save-dev componentize-qjs"),
+        (Language::Python, "pip install componentize-py"),
+    ] {
+        done(flowcell(folder.path()).args([
+            "node",
+            "new",
+            "shop",
+            "--dir",
+            language.name(),
+            "--lang",
+            language.name(),
+        ]));
+        refused(&["node", "build", language.name()], &["is missing, which builds this project", tool]);
+        refused(&["node", "new", "shop", "--dir", language.name(), "--lang", "js"], &["there is something in"]);
+    }
+    refused(&["node", "run", "control.nop"], &["did you mean `control.noop`?"]);
+}

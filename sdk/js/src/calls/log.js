@@ -1,0 +1,11 @@
+// Text for people.
+import { log } from "flowcell:host/log@0.1.0";
+
+export function write(level, message) {
+  log(level, String(message));
+}
+
+export const debug = (message) => write("debug", message);
+export const info = (message) => write("info", message);
+export const warn = (message) => write("warn", message);
+export const error = (message) => write("error", message);

@@ -1,0 +1,15 @@
+// Tools: node types, flows, and what the operator's MCP servers offer.
+import { call as callNow, find as findThem, startCall as start } from "flowcell:host/tools@0.1.0";
+import { called } from "../failure.js";
+
+export function find(...patterns) {
+  return JSON.parse(called(() => findThem(patterns)));
+}
+
+export function call(tool, input = {}, { toolUseId, agentRunId } = {}) {
+  return JSON.parse(called(() => callNow(JSON.stringify({ tool, input, toolUseId, agentRunId })))).output;
+}
+
+export function startCall(tool, input = {}, { toolUseId, agentRunId } = {}) {
+  return called(() => start(JSON.stringify({ tool, input, toolUseId, agentRunId })));
+}

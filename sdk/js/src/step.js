@@ -1,0 +1,95 @@
+// What a node answers with: an output, or a pause.
+
+// A part of what was given, by JSON Pointer. The host shares it: nothing is copied through the sandbox.
+export class Part {
+  constructor(of, path) {
+    this.of = of;
+    this.path = path;
+  }
+
+  toJSON() {
+    throw new TypeError("a part of what was given is an output, or a member of one, and stands nowhere deeper");
+  }
+}
+
+export const part = {
+  input: (path = "") => new Part("input", path),
+  woken: (path = "") => new Part("woken", path),
+};
+
+// Gives the instance up until something happens.
+export class Pause {
+  constructor(until, state = null) {
+    this.until = until;
+    this.state = state;
+  }
+
+  static now = () => new Pause([{ tag: "now" }]);
+  static after = (ms) => new Pause([{ tag: "after", val: ms }]);
+  static event = (name) => new Pause([{ tag: "event", val: name }]);
+  static answer = (question) => new Pause([{ tag: "answer", val: asked(question) }]);
+  static body = (variables = {}) => new Pause([{ tag: "body", val: source(variables) }]);
+  static flow = (name, input = {}) => new Pause([{ tag: "flow", val: { name, input: source(input) } }]);
+
+  static each(items, { concurrency, stopOnFailure = true } = {}) {
+    return new Pause([{ tag: "each", val: { items: source(items), concurrency: concurrency ?? null, stopOnFailure } }]);
+  }
+
+  // The same pause, which something else may end, too.
+  or(other) {
+    return new Pause([...this.until, ...other.until], this.state);
+  }
+
+  // The same pause with something to remember.
+  remember(state) {
+    return new Pause(this.until, state);
+  }
+}
+
+function asked(question) {
+  const { prompt, choices = [], allowText = choices.length === 0, schema, audience = [] } =
+    typeof question === "string" ? { prompt: question } : question;
+  return {
+    prompt,
+    choices: choices.map((choice) => (typeof choice === "string" ? { value: choice, label: null } : labelled(choice))),
+    allowText,
+    schema: schema === undefined ? null : JSON.stringify(schema),
+    audience,
+  };
+}
+
+function labelled({ value, label }) {
+  return { value, label: label ?? null };
+}
+
+// What a node type's function gave, as the border takes it.
+export function toHost(answer) {
+  if (answer instanceof Pause) {
+    return { tag: "pause", val: { until: answer.until, state: text(answer.state) } };
+  }
+  if (typeof answer?.then === "function") {
+    throw new TypeError("a node type's function answers at once: it gave a promise, and nothing here would wait for it");
+  }
+  return { tag: "done", val: output(answer) };
+}
+
+function output(value) {
+  const members = isObject(value) ? Object.entries(value) : [];
+  if (members.some(([, member]) => member instanceof Part)) {
+    const present = members.filter(([, member]) => member !== undefined);
+    return { tag: "object", val: present.map(([key, member]) => [key, source(member)]) };
+  }
+  return { tag: "one", val: source(value) };
+}
+
+function source(value) {
+  return value instanceof Part ? { tag: value.of, val: value.path } : { tag: "json", val: text(value) };
+}
+
+function text(value) {
+  return JSON.stringify(value) ?? "null";
+}
+
+function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Part);
+}

@@ -1,0 +1,33 @@
+"""Agent runs: invocations of an agent that people can watch and write to. Needs no grant."""
+
+from typing import Any
+
+from componentize_py_types import Err, Ok
+from wit_world.imports import agent
+
+from .failure import called, to_host
+from .json import text
+
+
+def open(about: Any = None) -> str:
+    """Begins an agent run and gives its id. A member `inbox`, `{"capacity": n}`, opens an inbox."""
+    with called():
+        return agent.open(text({} if about is None else about))
+
+
+def tell(run: str, kind: str, data: Any = None) -> None:
+    """Tells of an agent run. The kind is `state`, or a name with a dot such as `acme.plan`."""
+    with called():
+        agent.tell(run, kind, text({} if data is None else data))
+
+
+def close(run: str, result: Any = None) -> None:
+    """Ends an agent run well."""
+    with called():
+        agent.close(run, Ok(text({} if result is None else result)))
+
+
+def fail(run: str, error: BaseException) -> None:
+    """Ends an agent run badly."""
+    with called():
+        agent.close(run, Err(to_host(error)))

@@ -1,0 +1,80 @@
+"""Why a node did not work."""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from componentize_py_types import Err
+from wit_world.imports import types
+
+from .json import parsed, text
+
+
+class Failure(Exception):
+    """What a node raises if it does not work. Anything else that it raises becomes one of the code `node_failed`.
+
+    The code is stable and in snake_case, such as `acme_quota`; the manifest lists it under `errors`.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        retryable: bool = False,
+        retry_after_ms: int | None = None,
+        details: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retryable = retryable or retry_after_ms is not None
+        self.retry_after_ms = retry_after_ms
+        self.details = details
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+    @staticmethod
+    def of(told: dict[str, Any]) -> "Failure":
+        """A failure as the host tells it, such as that of a body: `raise Failure.of(task.woken["error"])`."""
+        failure = Failure(
+            told["code"], told["message"], retry_after_ms=told.get("retryAfterMs"), details=told.get("details")
+        )
+        failure.retryable = bool(told.get("retryable"))
+        return failure
+
+
+@contextmanager
+def called() -> Iterator[None]:
+    """A call to the host, whose failure is raised as a `Failure`."""
+    try:
+        yield
+    except Err as error:
+        raise of_host(error.value) from None
+
+
+def of_host(failure: types.Failure) -> Failure:
+    """A failure as the border has it."""
+    told = Failure(
+        failure.code,
+        failure.message,
+        retry_after_ms=failure.retry_after_ms,
+        details=None if failure.details is None else parsed(failure.details),
+    )
+    told.retryable = failure.retryable
+    return told
+
+
+def to_host(raised: BaseException) -> types.Failure:
+    """Whatever was raised, as the border takes it. What is no failure would end the sandbox as a trap."""
+    failure = raised if isinstance(raised, Failure) else _of_exception(raised)
+    details = None if failure.details is None else text(failure.details)
+    return types.Failure(failure.code, failure.message, failure.retryable, failure.retry_after_ms, details)
+
+
+def _of_exception(raised: BaseException) -> Failure:
+    stack = [line.strip() for part in traceback.format_tb(raised.__traceback__) for line in part.splitlines()]
+    message = traceback.format_exception_only(raised)[-1].strip()
+    return Failure("node_failed", message, details={"stack": stack})

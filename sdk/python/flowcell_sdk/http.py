@@ -1,0 +1,98 @@
+"""Outbound HTTP. The flow grants what may be reached: `grants: { http: ["https://api.example.com"] }`.
+
+A status of 400 and above is an answer, not a failure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wit_world.imports import http
+
+from .failure import called
+from .json import parsed, text as json_text
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request. One of `json`, `text`, `data` and `file` is its body."""
+
+    url: str
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    json: Any = None
+    text: str | None = None
+    data: bytes | None = None
+    #: A file value.
+    file: Any = None
+    #: From the beginning of the call to the end of the answer; None: 30 seconds.
+    timeout_ms: int | None = None
+
+    def to_host(self) -> http.Request:
+        """The request as the border takes it."""
+        typed = {} if self.json is None else {"content-type": "application/json"}
+        headers = list({**typed, **self.headers}.items())
+        return http.Request(self.method, self.url, headers, self._body(), self.timeout_ms)
+
+    def _body(self) -> http.Content:
+        if self.json is not None:
+            return http.Content_Text(json_text(self.json))
+        if self.text is not None:
+            return http.Content_Text(self.text)
+        if self.data is not None:
+            return http.Content_Bytes(self.data)
+        if self.file is not None:
+            return http.Content_File(json_text(self.file))
+        return http.Content_Empty()
+
+
+@dataclass(frozen=True)
+class Response:
+    """An answer. At most one of `text`, `data` and `file` is its body."""
+
+    status: int
+    #: Names in lower case, and values.
+    headers: list[tuple[str, str]]
+    text: str | None = None
+    data: bytes | None = None
+    #: A file value: what is too large for the sandbox.
+    file: Any = None
+
+    def json(self) -> Any:
+        """The body as JSON."""
+        return parsed(self.text if self.text is not None else (self.data or b"").decode())
+
+
+def send(request: Request) -> Response:
+    """Sends and waits for the answer."""
+    with called():
+        return _response(http.send(request.to_host()))
+
+
+def start_send(request: Request) -> int:
+    """Sends and goes on; `queue.next` tells when the call has ended."""
+    with called():
+        return http.start_send(request.to_host())
+
+
+def take_response(call: int) -> Response:
+    """The answer of a call that `queue.next` has told to have ended well, once."""
+    with called():
+        return _response(http.take_response(call))
+
+
+def keep(data: bytes, mime: str) -> Any:
+    """Keeps bytes as a file of this media type, and gives its file value."""
+    with called():
+        return parsed(http.keep(data, mime))
+
+
+def _response(response: http.Response) -> Response:
+    match response.body:
+        case http.Content_Text(text):
+            return Response(response.status, response.headers, text=text)
+        case http.Content_Bytes(data):
+            return Response(response.status, response.headers, data=data)
+        case http.Content_File(file):
+            return Response(response.status, response.headers, file=parsed(file))
+    return Response(response.status, response.headers)

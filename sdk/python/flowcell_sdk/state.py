@@ -1,0 +1,36 @@
+"""Durable values, per tenant and flow name. Others see a write together with the task's outcome."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from wit_world.imports import state
+
+from .failure import called
+from .json import parsed, text
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value and how often its key was written."""
+
+    value: Any
+    version: int
+
+
+def get(key: str) -> Entry | None:
+    """The value that this attempt sees, or None if the key was never written."""
+    with called():
+        entry = state.get(key)
+    return None if entry is None else Entry(parsed(entry.value), entry.version)
+
+
+def set(key: str, value: Any) -> int:
+    """Writes, whatever is there. Gives the new version."""
+    with called():
+        return state.set(key, text(value))
+
+
+def set_if(key: str, value: Any, expected: int | None) -> int | None:
+    """Writes only if the version is still the expected one; None: only if there is no such key."""
+    with called():
+        return state.set_if(key, text(value), expected)

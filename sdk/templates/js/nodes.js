@@ -1,0 +1,26 @@
+// The node types of this pack. `node.yaml` says what they take and give.
+import { Failure, Pause, log, pack } from "./vendor/flowcell-sdk/index.js";
+
+// How long somebody may take to answer.
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** @param {import("./vendor/flowcell-sdk/index.js").Task<{ name: string }>} task */
+function greet({ input }) {
+  if (input.name === "") throw new Failure("nobody", "there is nobody to greet");
+  return { text: `Hello ${input.name}` };
+}
+
+/**
+ * The node gives its instance up while it waits, and runs again when it is woken.
+ * @param {import("./vendor/flowcell-sdk/index.js").Task<{ text: string }>} task
+ */
+function approve({ input, woken }) {
+  if (woken === undefined) {
+    const question = { prompt: `Is this good? ${input.text}`, choices: ["yes", "no"] };
+    return Pause.answer(question).or(Pause.after(DAY_MS));
+  }
+  if (woken.wake === "after") log.warn("nobody has answered");
+  return { approved: woken.value.content === "yes" };
+}
+
+export const node = pack({ "acme.greet": greet, "acme.approve": approve });

@@ -1,0 +1,38 @@
+"""The node types of this pack. `node.yaml` says what they take and give."""
+
+from typing import TypedDict
+
+from flowcell_sdk import Failure, Pause, Question, Task, log, pack
+
+#: How long somebody may take to answer.
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+class Greet(TypedDict):
+    name: str
+
+
+def greet(task: Task[Greet]) -> dict:
+    name = task.input["name"]
+    if not name:
+        raise Failure("nobody", "there is nobody to greet")
+    return {"text": f"Hello {name}"}
+
+
+class Approve(TypedDict):
+    text: str
+
+
+def approve(task: Task[Approve]) -> dict | Pause:
+    """The node gives its instance up while it waits, and runs again when it is woken."""
+    woken = task.woken
+    if woken is None:
+        question = Question(f"Is this good? {task.input['text']}", choices=["yes", "no"])
+        return Pause.answer(question).or_(Pause.after(DAY_MS))
+    if woken["wake"] == "after":
+        log.warn("nobody has answered")
+    return {"approved": woken["value"].get("content") == "yes"}
+
+
+# The tool that builds the pack finds it by this name.
+Node = pack({"acme.greet": greet, "acme.approve": approve})

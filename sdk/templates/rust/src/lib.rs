@@ -1,0 +1,46 @@
+//! The node types of this pack. `node.yaml` says what they take and give.
+
+use flowcell_sdk::{log, prelude::*};
+
+/// How long somebody may take to answer.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+#[derive(Deserialize)]
+struct Greet {
+    name: String,
+}
+
+#[derive(Serialize)]
+struct Greeting {
+    text: String,
+}
+
+fn greet(input: Greet) -> Result<Greeting> {
+    if input.name.is_empty() {
+        return Err(Failure::new("nobody", "there is nobody to greet"));
+    }
+    Ok(Greeting { text: format!("Hello {}", input.name) })
+}
+
+#[derive(Deserialize)]
+struct Approve {
+    text: String,
+}
+
+/// The node gives its instance up while it waits, and runs again when it is woken.
+fn approve(task: &Task, input: Approve) -> Result<Step> {
+    let Some(woken) = task.woken()? else {
+        let question = Question::new(format!("Is this good? {}", input.text)).choice("yes").choice("no");
+        return Ok(Pause::answer(question).or_after_ms(DAY_MS).into());
+    };
+    if woken.wake == "after" {
+        log::warn("nobody has answered");
+    }
+    Step::value(json!({ "approved": woken.value["content"] == "yes" }))
+}
+
+flowcell_sdk::pack! {
+    manifest: "node.yaml",
+    "acme.greet" => greet,
+    "acme.approve" => approve,
+}
