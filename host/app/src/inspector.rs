@@ -53,7 +53,7 @@ impl Inspector {
             node_id: "script".into(),
             node_type: TYPE.into(),
             pack: node.pack.clone()?,
-            scope: ScopePath::default(),
+            scope: ScopePath::root(),
             attempt: 1,
             resumes: 0,
             input: Value::from(Json::object([("file", Json::object(file))])),

@@ -48,7 +48,7 @@ pub(super) fn execute(args: &InspectArgs) -> Result<Exit, Problem> {
 }
 
 fn describe(name: &str, outline: &Outline) -> String {
-    let mut text = inert(name);
+    let mut text = inert(name).into_owned();
     if let Some(title) = &outline.title {
         text += &format!("  {}", inert(title));
     }
