@@ -295,7 +295,7 @@ mod tests {
         assert_eq!((row.mime.as_str(), row.size), ("text/plain", 5));
         let again = host.files().put(NewFile { mime: Some("text/x-a".into()), ..new("b.txt", "hello") }).unwrap();
         assert_eq!((&again.file_id, again.created), (&row.file_id, row.created));
-        assert_eq!(host.files().list().unwrap(), [again.clone()]);
+        assert_eq!(host.files().list().unwrap(), std::slice::from_ref(&again));
         assert_eq!(&*host.files().get(&row.file_id).unwrap().1, b"hello");
         let other = host.of(Tenant::from("other"));
         assert_eq!(other.files().get(&row.file_id).unwrap_err().code(), "file_not_found");

@@ -117,19 +117,18 @@ pub(super) async fn list(request: Request) -> Result<Json<FileList>, Fault> {
 /// The body is the content as it is, at most 32 MiB, whatever the file's media type.
 #[utoipa::path(post, path = "/v1/files", tag = "files", params(About),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 201, body = FileView, headers(("location" = String))), (status = "default", body = FaultBody)))]
+    responses((status = 201, body = FileView), (status = "default", body = FaultBody)))]
 pub(super) async fn put(
     request: Request,
     about: Result<Asked<About>, Fault>,
     Upload { bytes, _place }: Upload,
-) -> Result<Response, Fault> {
+) -> Result<(StatusCode, Json<FileView>), Fault> {
     let Asked(About { name, mime, metadata }) = about?;
     let metadata = metadata.as_deref().map(flowcell_contract::Json::parse).transpose();
     let metadata = metadata.map_err(|_| FileError::Metadata)?.unwrap_or_default();
     let new = NewFile { name, mime, metadata, bytes: bytes.to_vec() };
     let row = request.blocking(move |request| Ok(request.host.files().put(new)?)).await?;
-    let place = format!("/v1/files/{}", row.file_id);
-    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(FileView::from(row))).into_response())
+    Ok((StatusCode::CREATED, Json(FileView::from(row))))
 }
 
 /// Show a file, without its content
