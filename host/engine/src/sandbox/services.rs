@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn every_end_is_an_answer() {
-        let good = answer("a".into(), Ok(Value::from(Json::from(7))));
+        let good = answer("a".into(), Ok(Value::from(Json::from(7u32))));
         assert_eq!(good, r#"{"kind":"flow-service-response","callId":"a","ok":true,"result":7}"#);
         let bad = answer("a".into(), Err(Failure::retryable("denied", "no")));
         let text =

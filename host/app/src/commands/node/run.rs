@@ -61,10 +61,11 @@ pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Pro
     let session = Session::open(&run_args, &host, flow.name(), terminal)?;
     let options = session.options(&run_args, alone::input(input, config));
     let runner = host.runner(&flow, options)?;
+    let graph = runner.graph().clone();
     let (mut result, interrupted) = session.until_end(&run_args, runner)?;
     run::part(host);
     result.outputs = result.outputs.get("output").cloned().unwrap_or_default();
-    let exit = report::print(&run_args, &result, interrupted, terminal)?;
+    let exit = report::print(&run_args, &graph, &result, interrupted, terminal)?;
     session.close();
     Ok(exit)
 }

@@ -8,7 +8,7 @@ mod trial;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use flowcell::Manifest;
+use flowcell::{Manifest, Simulate};
 
 use self::cases::Case;
 use super::build::{BuildArgs, Built};
@@ -41,7 +41,7 @@ pub(super) fn execute(args: &NodeTestArgs, terminal: Terminal) -> Result<Exit, P
     // Nothing leaves the host, but calls are admitted as ever: there is a folder for files, and a model.
     let files = tempfile::tempdir()
         .map_err(|error| Problem::internal("there is no place for the files of cases").because(&error))?;
-    let host = args.packs.builder().packs(file).files(files.path()).simulates_model().build()?;
+    let host = args.packs.builder().packs(file).files(files.path()).simulate(Simulate::of(["model"])).build()?;
     // That may take longer than a case may.
     host.prepare(&digest).map_err(|error| Problem::wrong("the pack cannot be compiled").because(&error))?;
     let folder = args.build.folder().join(CASES);
