@@ -58,14 +58,6 @@ pub struct PackError {
     pub refusal: Refusal,
 }
 
-/// How to be rid of an import that toolchains add unasked.
-fn hint(import: &str) -> &'static str {
-    if import.starts_with("wasi:http/") {
-        return "; with componentize-js, disable the features `http` and `fetch-event`";
-    }
-    ""
-}
-
 /// What is wrong with a pack.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
@@ -101,7 +93,7 @@ pub enum Refusal {
         capability: Arc<str>,
     },
     /// The component imports what no pack may import.
-    #[error("the component imports `{0}`, which this host does not offer{hint}", hint = hint(.0))]
+    #[error("the component imports `{0}`, which this host does not offer")]
     Import(String),
     /// The component does not export what every pack exports.
     #[error("the component does not export `{interface}`", interface = world::NODE)]

@@ -22,17 +22,17 @@ pub(super) struct NodeRunArgs {
     /// The node type: `data.pick`, or with a version `acme.greet@1.2`
     #[arg(value_name = "TYPE")]
     node_type: String,
-    /// A member of the input; the value is JSON if it reads as JSON, else text; may be repeated
+    /// A member of the input; the value is JSON if it reads as JSON, a file if it is `@PATH`, else text; may be repeated
     #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
-    input: Vec<(String, Json)>,
+    input: Vec<(String, inputs::Member)>,
     /// Read the input, a JSON object, from this file, or from standard input (-); `-i` wins over its members
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     input_file: Option<PathBuf>,
     /// A member of the config; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = inputs::pair)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = inputs::plain)]
     config: Vec<(String, Json)>,
     /// Grant the node a capability, as a flow does: http='["https://api.example.com"]'; may be repeated
-    #[arg(long, value_name = "CAPABILITY=GRANT", value_parser = inputs::pair)]
+    #[arg(long, value_name = "CAPABILITY=GRANT", value_parser = inputs::plain)]
     grant: Vec<(String, Json)>,
     /// What the node is answered if it asks
     #[arg(long, value_name = "VALUE")]
@@ -56,7 +56,7 @@ pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Pro
     nodes::find(host.catalog(), &node_type)?;
     let source = Alone { node_type: &node_type, grants: &grants, has_body: false }.source("".as_ref());
     let flow = host.load_source(source)?;
-    let input = inputs::collect(&input, input_file.as_deref())?;
+    let input = inputs::collect(&inputs::kept_by(&host, &input)?, input_file.as_deref())?;
     let config = inputs::collect(&config, None)?;
     let session = Session::open(&run_args, &host, flow.name(), terminal)?;
     let options = session.options(&run_args, alone::input(input, config));

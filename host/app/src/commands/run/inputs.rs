@@ -26,9 +26,7 @@ pub(crate) enum Member {
 /// Splits `key=value`. The value is JSON where it reads as JSON. What begins as a list, an object or a quoted text and is
 /// none is a slip, and no text. `@PATH` is a file, and `@@…` a text that begins with `@`.
 pub(crate) fn pair(text: &str) -> Result<(String, Member), String> {
-    let Some((key, value)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-        return Err("write it as key=value, for example `-i ticket=T-1`".into());
-    };
+    let (key, value) = split(text)?;
     let member = match value.strip_prefix('@') {
         Some("") => return Err(format!("the value of `{key}` names no file; the text is written `@@`")),
         Some(rest) if rest.starts_with('@') => Member::Value(Json::from(rest)),
@@ -36,6 +34,17 @@ pub(crate) fn pair(text: &str) -> Result<(String, Member), String> {
         None => Member::Value(json(key, value)?),
     };
     Ok((key.to_owned(), member))
+}
+
+/// The same, of what is no input and names no files.
+pub(crate) fn plain(text: &str) -> Result<(String, Json), String> {
+    let (key, value) = split(text)?;
+    Ok((key.to_owned(), json(key, value)?))
+}
+
+fn split(text: &str) -> Result<(&str, &str), String> {
+    let parts = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    parts.ok_or_else(|| "write it as key=value, for example `-i ticket=T-1`".into())
 }
 
 fn json(key: &str, value: &str) -> Result<Json, String> {
