@@ -359,7 +359,7 @@ fn the_host_itself_reads_a_secret_of_its_tenant_before_one_of_the_operators_file
         "hook: { keyFile: damaged, for: [] }\nother: { keyFile: key, for: [] }\nbad: { keyFile: damaged, for: [] }\n";
     fs::write(&file, secrets).unwrap();
     let host = Host::builder().without_cache().instances(4).secrets_file(&file).build().unwrap();
-    set(&host, "local", "hook", "from the store");
+    set(&host, "local", "hook", "from_the_store");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let signs = |tenant: &str, name: &str| {
         let key = runtime.block_on(host.of(Tenant::from(tenant)).signing_key(name));

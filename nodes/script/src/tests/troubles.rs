@@ -14,7 +14,7 @@ fn a_text_that_is_no_javascript_is_told_with_its_place() {
         ("/* open", (1, 8)),
         // The engine does not say which of the two it is.
         ("const a = 1;\nconst a = 2;\nfunction run() {}", (1, 1)),
-        ("function run() { `open", (1, 18)),
+        ("function run() { `open", (1, 23)),
         ("return 1", (1, 1)),
         ("// nothing\n}", (2, 1)),
     ] {
