@@ -191,15 +191,17 @@ fn a_call_that_is_taken_back_cancels_its_run_and_a_killed_one_is_gone_on_with() 
     std::fs::write(folder.path().join("flows/slow.yaml"), wait).unwrap();
     let mut client = Client::start(folder.path(), None);
     let call = json!({ "name": "slow", "arguments": {}, "_meta": { "progressToken": 1 } });
-    let id = client.send("tools/call", call.clone());
-    client.until_told("notifications/progress");
-    client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
     let status = |client: &mut Client| {
         let runs = client.call("flowcell_list_runs", json!({ "flow": "slow" }));
         runs["structuredContent"]["runs"][0]["status"].as_str().unwrap().to_owned()
     };
-    // Cancelling takes its course; the program is asked until it has.
-    assert!((0..10_000).any(|_| status(&mut client) == "cancelled"));
+    for _ in 0..20 {
+        let id = client.send("tools/call", call.clone());
+        client.until_told("notifications/progress");
+        client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+        // Cancelling takes its course; the program is asked until it has.
+        assert!((0..10_000).any(|_| status(&mut client) == "cancelled"));
+    }
     client.send("tools/call", call);
     client.until_told("notifications/progress");
     client.child.kill().unwrap();

@@ -44,7 +44,7 @@ pub(super) struct Desk {
     calls: Calls,
 }
 
-/// The calls that are under way, each with its run once that has begun.
+/// The calls that are under way or being taken back, each with its run once that has begun.
 #[derive(Clone, Default)]
 pub(super) struct Calls(Arc<Mutex<HashMap<RequestId, Option<RunId>>>>);
 
@@ -110,7 +110,10 @@ impl ServerHandler for Desk {
         let id = context.id.clone();
         self.calls.all().insert(id.clone(), None);
         let answer = tools::call(request, asked, &context, &self.calls).await;
-        self.calls.all().remove(&id);
+        // The call of a client that takes it back ends before `on_cancelled` hears of that, and is looked up there.
+        if !context.ct.is_cancelled() {
+            self.calls.all().remove(&id);
+        }
         answer.map(CallToolResponse::from)
     }
 
