@@ -2,6 +2,7 @@
 
 mod channels;
 mod chat;
+mod compile;
 mod completions;
 mod dev;
 mod drive;
@@ -125,6 +126,9 @@ enum Command {
     Schema(schema::SchemaArgs),
     /// Make, build, test, run and see packs of node types
     Node(node::NodeArgs),
+    /// Compile a pack for another process of this program
+    #[command(hide = true)]
+    Compile,
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
 }
@@ -232,6 +236,9 @@ impl PackArgs {
     fn builder(&self) -> HostBuilder {
         let mut builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
         builder = builder.simulate(Simulate::of(&self.simulate));
+        if let Some(compiler) = compile::compiler() {
+            builder = builder.compiler(compiler);
+        }
         if let Some(folder) = &self.files {
             builder = builder.files(folder);
         }
@@ -415,6 +422,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Nodes(args) => nodes::execute(&args),
         Command::Schema(args) => schema::execute(&args),
         Command::Node(args) => node::execute(args, *terminal),
+        Command::Compile => compile::execute(),
         Command::Completions(args) => completions::execute(&args),
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     Limits,
     bindings::EverythingPre,
     cache::Cache,
+    compiler::{Compilers, Uncompiled},
     link::{Capabilities, Linkers},
     machine::{CORE_INSTANCES_PER_SLOT, TABLES_PER_SLOT},
     pack::{self, Author, Bytes, Facts, Offer, Refusal},
@@ -25,6 +26,7 @@ pub(crate) struct Loaded {
     pub(crate) digest: Digest,
     pub(crate) offers: HashMap<Arc<str>, Arc<Offer>>,
     core_instances: u32,
+    author: Author,
     /// Let go once the code is there.
     bytes: Mutex<Option<Bytes>>,
     /// Whoever makes code holds it; others wait.
@@ -46,11 +48,13 @@ impl Loaded {
         offers: HashMap<Arc<str>, Arc<Offer>>,
         core_instances: usize,
         bytes: Bytes,
+        author: Author,
     ) -> Loaded {
         Loaded {
             digest,
             offers,
             core_instances: u32::try_from(core_instances).unwrap_or(u32::MAX),
+            author,
             bytes: Mutex::new(Some(bytes)),
             making: Mutex::new(()),
             component: OnceLock::new(),
@@ -83,6 +87,8 @@ pub(crate) struct Workshop {
     pub(crate) engine: wasmtime::Engine,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<Cache>,
+    /// Without it this process compiles everything.
+    pub(crate) compilers: Option<Compilers>,
     pub(crate) limits: Limits,
     pub(crate) slots: u32,
 }
@@ -170,8 +176,31 @@ impl Workshop {
     fn compile(&self, pack: &Loaded, name: &str) -> Result<Component, Failure> {
         let bytes = pack.bytes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let bytes = bytes.ok_or_else(|| pack.bad("its bytes are gone"))?;
+        if let Some(compilers) = self.compilers.as_ref().filter(|_| pack.author == Author::Stranger) {
+            return self.compile_elsewhere(compilers, pack, &bytes, name);
+        }
         let component = Component::from_binary(&self.engine, &bytes).map_err(|error| pack.unusable(&error))?;
         self.keep(name, || component.serialize());
+        Ok(component)
+    }
+
+    fn compile_elsewhere(
+        &self,
+        compilers: &Compilers,
+        pack: &Loaded,
+        bytes: &[u8],
+        name: &str,
+    ) -> Result<Component, Failure> {
+        let code = compilers.compile(bytes, &self.limits).map_err(|why| match why {
+            Uncompiled::Shortage(why) => Failure::retryable(code::HOST_SHORTAGE, why),
+            Uncompiled::Refused(why) => pack.bad(why),
+        })?;
+        // SAFETY: the bytes are what `Engine::precompile_component` gave in a process that this one has started from this
+        // user's own program, and they came through a pipe that nobody else has.
+        #[allow(unsafe_code, reason = "machine code is trusted by who made it")]
+        let component = unsafe { Component::deserialize(&self.engine, &code) };
+        let component = component.map_err(|error| pack.unusable(&error))?;
+        self.keep(name, || Ok(code));
         Ok(component)
     }
 

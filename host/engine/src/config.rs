@@ -2,11 +2,15 @@
 
 use std::path::PathBuf;
 
+use crate::Compiler;
+
 /// How an engine is set up.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Where compiled code is kept; none: nothing is kept.
     pub cache_dir: Option<PathBuf>,
+    /// What compiles the packs of strangers; none: this process does, and has no limit to how much memory and time that takes.
+    pub compiler: Option<Compiler>,
     /// What one attempt may use.
     pub limits: Limits,
     /// Threads that run guests; none: one for each core.
@@ -50,6 +54,10 @@ pub struct Limits {
     pub tables: u32,
     /// Bytes of a component file: 32 MiB. More refuses the pack.
     pub component: usize,
+    /// Bytes of memory of the process that compiles a pack: 2 GiB. More refuses the pack.
+    pub compile_memory: u64,
+    /// Seconds for which that process may compute, over all its threads: 120. More refuses the pack.
+    pub compile_seconds: u64,
 }
 
 impl Default for Limits {
@@ -69,6 +77,8 @@ impl Default for Limits {
             memories: 8,
             tables: 64,
             component: 32 << 20,
+            compile_memory: 2 << 30,
+            compile_seconds: 120,
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     Config, Pack, PackError,
     cache::Cache,
     code::{Loaded, Workshop},
+    compiler::Compilers,
     link::Linkers,
     machine,
     pack::{self, Author, Bytes},
@@ -84,6 +85,7 @@ impl Engine {
                 linkers: Linkers::new(&machine.engine),
                 engine: machine.engine,
                 cache,
+                compilers: config.compiler.map(Compilers::new),
                 limits: config.limits,
                 slots: machine.slots,
             },
@@ -108,7 +110,8 @@ impl Engine {
         let facts = facts.and_then(|mut facts| facts.admit(&digest, author).map(|()| facts));
         let facts = facts.map_err(|refusal| PackError { origin: origin.into(), refusal })?;
         if self.0.packs.get(&digest).is_none() {
-            let loaded = Loaded::new(digest.clone(), pack::offers(&facts.manifest), facts.core_instances, bytes);
+            let offers = pack::offers(&facts.manifest);
+            let loaded = Loaded::new(digest.clone(), offers, facts.core_instances, bytes, author);
             self.0.packs.insert(&digest, loaded);
         }
         Ok(Pack { manifest: facts.manifest, digest })

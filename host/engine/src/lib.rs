@@ -8,6 +8,7 @@ mod answer;
 mod bindings;
 mod cache;
 mod code;
+mod compiler;
 mod config;
 mod engine;
 mod failure;
@@ -27,6 +28,7 @@ mod turns;
 /// What runs the components.
 pub const RUNTIME: &str = "wasmtime 48";
 
+pub use compiler::{Compiler, compile};
 pub use config::{Config, Limits};
 pub use engine::Engine;
 pub use pack::{Inspection, Pack, PackError, Refusal, digest, embed, inspect, is_reserved};

@@ -51,6 +51,12 @@ pub(crate) fn build(config: &Config) -> anyhow::Result<Machine> {
     }
 }
 
+/// An engine that makes code for [`build`]'s, and runs nothing.
+pub(crate) fn compiler(stack: usize) -> anyhow::Result<wasmtime::Engine> {
+    let limits = Limits { stack, ..Limits::default() };
+    wasmtime::Engine::new(&base(&limits)).map_err(|error| anyhow::anyhow!("{error:#}"))
+}
+
 /// What compiled code depends on. It must be the same with and without a pool.
 fn base(limits: &Limits) -> wasmtime::Config {
     let mut config = wasmtime::Config::new();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use flowcell_contract::{Blobs, Capability, Catalog, Digest, Failure, Tenant};
-use flowcell_engine::{Config, Engine, Limits};
+use flowcell_engine::{Compiler, Config, Engine, Limits};
 use flowcell_runtime::{
     memory::SystemTimers,
     ports::{Journal, Timers},
@@ -53,6 +53,7 @@ pub struct HostBuilder {
     packs: Vec<PathBuf>,
     cache: CacheDir,
     limits: Limits,
+    compiler: Option<Compiler>,
     instances: Option<u32>,
     place: Where,
     egress: EgressPolicy,
@@ -98,6 +99,13 @@ impl HostBuilder {
     /// Sets what one attempt may use up.
     pub fn limits(mut self, limits: Limits) -> HostBuilder {
         self.limits = limits;
+        self
+    }
+
+    /// Has what strangers made compiled by this program, in a process that has so much memory and time as the limits say. By
+    /// default this process compiles all, which is fine for packs that one has made oneself.
+    pub fn compiler(mut self, compiler: Compiler) -> HostBuilder {
+        self.compiler = Some(compiler);
         self
     }
 
@@ -255,7 +263,8 @@ impl HostBuilder {
             CacheDir::None => None,
         };
         let limits = std::mem::take(&mut self.limits);
-        let config = Config { cache_dir, limits, instances: self.instances, ..Config::default() };
+        let (compiler, instances) = (self.compiler.take(), self.instances);
+        let config = Config { cache_dir, limits, compiler, instances, ..Config::default() };
         Engine::new(config).map_err(|error| Error::Engine(error.into()))
     }
 
