@@ -78,7 +78,7 @@ fn what_a_manifest_promises_and_the_code_does_not_keep_is_that_nodes_failure_alo
 }
 
 #[test]
-fn a_pack_that_imports_what_no_host_has_is_refused_before_it_runs() {
+fn n21_a_pack_that_imports_what_no_host_has_is_refused_before_it_runs() {
     let packs = build("liar", "forbidden");
     let refused = run("liar", &packs, &[]);
     assert_eq!(refused.status.code(), Some(2));

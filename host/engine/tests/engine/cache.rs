@@ -20,7 +20,7 @@ fn entries(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn code_is_kept_and_damaged_code_is_made_anew() {
+async fn n28_code_is_kept_and_damaged_code_is_made_anew() {
     let dir = tempfile::tempdir().unwrap();
     let done = |result| matches!(result, Ok(Step::Done(_)));
     assert!(done(run_with(dir.path()).await));

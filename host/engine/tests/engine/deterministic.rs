@@ -14,7 +14,7 @@ async fn world(engine: &Engine, pack: &Pack, now_ms: u64, seed: u64) -> Json {
 }
 
 #[tokio::test]
-async fn n22_the_world_is_empty() {
+async fn n22_n25_the_world_is_empty_and_its_time_stands_still() {
     let (engine, pack) = engine(Config::default());
     let world = world(&engine, &pack, 1_700_000_000_123, 7).await;
     let expected = [

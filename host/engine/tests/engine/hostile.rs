@@ -29,62 +29,64 @@ fn text(result: &StepResult) -> &str {
 }
 
 #[tokio::test]
-async fn each_ends_with_its_code_and_the_neighbour_goes_on() {
+async fn n3_n4_n5_n7_n8_n9_n10_n14_n15_n30_each_ends_with_its_code_and_the_neighbour_goes_on() {
     let (engine, pack) = engine(Config { limits: limits(), ..Config::default() });
     let cases = [
-        ("recurse", code::STACK_OVERFLOW, "recursed"),
-        ("hog", code::OUT_OF_MEMORY, "64 MiB"),
-        ("huge", code::OUTPUT_TOO_LARGE, "larger"),
-        ("huge-keys", code::OUTPUT_TOO_LARGE, "larger"),
-        ("deep", code::INVALID_OUTPUT, "recursion limit"),
-        ("bad-json", code::INVALID_OUTPUT, "not JSON"),
-        ("twice", code::INVALID_OUTPUT, "`a` stands twice"),
-        ("missing", code::INVALID_OUTPUT, "`/not/there` of `input`"),
-        ("trap", code::TRAP, "unreachable"),
-        ("panic", code::TRAP, "xxx"),
-        ("exit", code::TRAP, "status"),
-        ("unknown", code::TRAP, "no node type `unknown`"),
-        ("log-flood", code::LIMIT_EXCEEDED, "host calls"),
-        ("print-flood", code::LIMIT_EXCEEDED, "standard output"),
-        ("huge-call", code::LIMIT_EXCEEDED, "one host call"),
-        ("log-unasked", code::DENIED, "- { name: log, reason: "),
-        ("state-unasked", code::DENIED, "`hostile.state-unasked` used `state`"),
-        ("http-unasked", code::DENIED, "`hostile.http-unasked` used `http`"),
-        ("cache-unasked", code::DENIED, "`hostile.cache-unasked` used `cache`"),
-        ("metrics-unasked", code::DENIED, "- { name: metrics, reason: "),
-        ("model-unasked", code::DENIED, "- { name: model, reason: "),
-        ("model-started", code::DENIED, "`hostile.model-started` used `model`"),
-        ("tools-unasked", code::DENIED, "- { name: tools, reason: "),
-        ("tools-called", code::DENIED, "`hostile.tools-called` used `tools`"),
-        ("tools-started", code::DENIED, "`hostile.tools-started` used `tools`"),
-        ("services-unasked", code::DENIED, "- { name: services, reason: "),
-        ("services-odd", code::INVALID_INPUT, "`kind` must be `flow-service-call`"),
-        ("agent-unasked", code::DENIED, "- { name: agent, reason: "),
-        ("agent-told", code::DENIED, "`hostile.agent-told` used `agent`"),
-        ("agent-closed", code::DENIED, "`hostile.agent-closed` used `agent`"),
-        ("take-nothing", code::INVALID_INPUT, "call 7 has no answer to take"),
-        ("listen-flood", code::LIMIT_EXCEEDED, "host calls"),
-        ("random-huge", code::TRAP, "exceeds limit"),
-        ("no-wake", code::INVALID_OUTPUT, "this one has 0"),
-        ("forever", code::INVALID_OUTPUT, "is longer than 365 days"),
-        ("crowd", code::INVALID_OUTPUT, "`now` stands beside"),
-        ("bodiless", code::INVALID_OUTPUT, "the node has none"),
-        ("big-state", code::OUTPUT_TOO_LARGE, "state"),
-        ("handles", code::LIMIT_EXCEEDED, "handles"),
-        ("absent", code::BAD_PACK, "does not offer"),
+        ("N5", "recurse", code::STACK_OVERFLOW, "recursed"),
+        ("N4", "hog", code::OUT_OF_MEMORY, "64 MiB"),
+        ("N9", "huge", code::OUTPUT_TOO_LARGE, "larger"),
+        ("N9", "huge-keys", code::OUTPUT_TOO_LARGE, "larger"),
+        ("N9", "deep", code::INVALID_OUTPUT, "recursion limit"),
+        ("", "bad-json", code::INVALID_OUTPUT, "not JSON"),
+        ("", "twice", code::INVALID_OUTPUT, "`a` stands twice"),
+        ("", "missing", code::INVALID_OUTPUT, "`/not/there` of `input`"),
+        ("", "trap", code::TRAP, "unreachable"),
+        ("N30", "panic", code::TRAP, "xxx"),
+        ("", "exit", code::TRAP, "status"),
+        ("", "unknown", code::TRAP, "no node type `unknown`"),
+        ("N3", "log-flood", code::LIMIT_EXCEEDED, "host calls"),
+        ("N15", "print-flood", code::LIMIT_EXCEEDED, "standard output"),
+        ("N8", "huge-call", code::LIMIT_EXCEEDED, "one host call"),
+        ("N8", "huge-list", code::LIMIT_EXCEEDED, "one host call"),
+        ("N14", "call-flood", code::LIMIT_EXCEEDED, "host calls"),
+        ("", "log-unasked", code::DENIED, "- { name: log, reason: "),
+        ("", "state-unasked", code::DENIED, "`hostile.state-unasked` used `state`"),
+        ("", "http-unasked", code::DENIED, "`hostile.http-unasked` used `http`"),
+        ("", "cache-unasked", code::DENIED, "`hostile.cache-unasked` used `cache`"),
+        ("", "metrics-unasked", code::DENIED, "- { name: metrics, reason: "),
+        ("", "model-unasked", code::DENIED, "- { name: model, reason: "),
+        ("", "model-started", code::DENIED, "`hostile.model-started` used `model`"),
+        ("", "tools-unasked", code::DENIED, "- { name: tools, reason: "),
+        ("", "tools-called", code::DENIED, "`hostile.tools-called` used `tools`"),
+        ("", "tools-started", code::DENIED, "`hostile.tools-started` used `tools`"),
+        ("", "services-unasked", code::DENIED, "- { name: services, reason: "),
+        ("", "services-odd", code::INVALID_INPUT, "`kind` must be `flow-service-call`"),
+        ("", "agent-unasked", code::DENIED, "- { name: agent, reason: "),
+        ("", "agent-told", code::DENIED, "`hostile.agent-told` used `agent`"),
+        ("", "agent-closed", code::DENIED, "`hostile.agent-closed` used `agent`"),
+        ("", "take-nothing", code::INVALID_INPUT, "call 7 has no answer to take"),
+        ("N3", "listen-flood", code::LIMIT_EXCEEDED, "host calls"),
+        ("N10", "random-huge", code::TRAP, "exceeds limit"),
+        ("", "no-wake", code::INVALID_OUTPUT, "this one has 0"),
+        ("", "forever", code::INVALID_OUTPUT, "is longer than 365 days"),
+        ("", "crowd", code::INVALID_OUTPUT, "`now` stands beside"),
+        ("", "bodiless", code::INVALID_OUTPUT, "the node has none"),
+        ("", "big-state", code::OUTPUT_TOO_LARGE, "state"),
+        ("N7", "handles", code::LIMIT_EXCEEDED, "handles"),
+        ("", "absent", code::BAD_PACK, "does not offer"),
     ];
-    for (name, code, message) in cases {
+    for (id, name, code, message) in cases {
         let hostile = run(&engine, attempt(&pack, &format!("hostile.{name}"), r#"{"n":1}"#));
         let ((result, calls), ()) = tokio::join!(hostile, echo(&engine, &pack));
         if code == code::DENIED {
             let asked = ["log", "metrics", "state", "cache", "http", "model", "tools", "services", "agent"];
-            assert!(asked.iter().all(|interface| calls.count(interface) == 0), "{name}: a call came through");
+            assert!(asked.iter().all(|interface| calls.count(interface) == 0), "{id} {name}: a call came through");
         }
         let failure = result.expect_err(name);
-        assert_eq!(failure.code, code, "{name}: {failure}");
-        assert!(failure.message.contains(message), "{name}: {failure}");
-        assert!(!failure.retryable, "{name}");
-        assert!(failure.message.len() < 1_300 && !failure.message.contains(char::is_control), "{name}: {failure}");
+        assert_eq!(failure.code, code, "{id} {name}: {failure}");
+        assert!(failure.message.contains(message), "{id} {name}: {failure}");
+        assert!(!failure.retryable, "{id} {name}");
+        assert!(failure.message.len() < 1_300 && !failure.message.contains(char::is_control), "{id} {name}: {failure}");
     }
 }
 
@@ -141,7 +143,7 @@ async fn a_fan_out_needs_a_list() {
 }
 
 #[tokio::test]
-async fn a_guest_that_never_ends_delays_nobody_and_ends_when_it_is_dropped() {
+async fn n1_n13_n32_a_guest_that_never_ends_delays_nobody_and_ends_when_it_is_dropped() {
     let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
     for name in ["hostile.spin", "hostile.sleep"] {
         let calls = Arc::new(Memory::default());
@@ -177,7 +179,7 @@ async fn the_log_is_cut_and_says_so() {
 }
 
 #[tokio::test]
-async fn text_for_people_is_harmless_and_in_order() {
+async fn n16_n30_text_for_people_is_harmless_and_in_order() {
     let (engine, pack) = engine(Config::default());
     let (result, calls) = run(&engine, attempt(&pack, "hostile.escape", "{}")).await;
     assert_eq!(text(&result), "null");
@@ -220,7 +222,7 @@ async fn what_is_asked_for_is_linked() {
 }
 
 #[tokio::test]
-async fn components_made_by_hand_end_before_they_run() {
+async fn n6_components_made_by_hand_end_before_they_run() {
     let engine = Engine::new(Config::default()).unwrap();
     let many = |what: &str, count: usize| (0..count).map(|_| what).collect::<String>();
     let instances = format!("(core module $n) {}", many("(core instance (instantiate $n))", 40));
@@ -251,7 +253,7 @@ const GROW_TABLE: &str = "(table 1 funcref)
 const GROW_MEMORY: &str = "(memory 1) (func $f (loop (drop (memory.grow (i32.const 100))) (br 0))) (start $f)";
 
 #[tokio::test]
-async fn spinning_in_start_delays_nobody() {
+async fn n2_spinning_in_start_delays_nobody() {
     let (engine, pack) = engine(Config { threads: Some(1), ..Config::default() });
     let component = by_hand("(func $f (loop (br 0))) (start $f)", "");
     let manifest = "{ name: hand, version: 1.0.0, nodes: [{ type: hand.x, title: X }] }";

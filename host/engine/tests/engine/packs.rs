@@ -14,7 +14,7 @@ fn refusal(component: Vec<u8>) -> String {
 }
 
 #[test]
-fn only_packs_are_taken() {
+fn n14_n21_n26_n28_only_packs_are_taken() {
     let plain = || by_hand("", "");
     let import = |name: &str| with_manifest(by_hand("", &format!(r#"(import "{name}" (instance))"#)), MANIFEST);
     let instances = |count| {
@@ -47,6 +47,12 @@ fn only_packs_are_taken() {
         ("65 instances", instances(64), "65 core instances; it may have 64"),
         ("a core module", wat::parse_str("(module)").unwrap(), "wasm32-wasip2"),
         ("text", b"hello, I am no component".to_vec(), "not a WebAssembly component"),
+        ("streams", with_manifest(by_hand("", "(type (stream u8))"), MANIFEST), "not a WebAssembly component"),
+        (
+            "tasks that go on",
+            with_manifest(by_hand("", "(core func (canon thread.yield))"), MANIFEST),
+            "not a WebAssembly",
+        ),
         ("nothing", Vec::new(), "not a WebAssembly component"),
         ("machine code", b"\x7fELF\x02\x01\x01\0".to_vec(), "not a WebAssembly component"),
         ("half a pack", truncated, "not a WebAssembly component"),
@@ -60,7 +66,7 @@ fn only_packs_are_taken() {
 
 #[test]
 fn n20_there_are_no_sockets_and_no_names_to_resolve() {
-    // They may be named, so that ported code loads, and open nothing: `n22_the_world_is_empty`.
+    // They may be named, so that ported code loads, and open nothing: `n22_n25_the_world_is_empty_and_its_time_stands_still`.
     for interface in ["tcp", "udp", "ip-name-lookup"] {
         let other = format!("wasi:sockets/{interface}@0.3.0");
         let component = with_manifest(by_hand("", &format!(r#"(import "{other}" (instance))"#)), MANIFEST);
@@ -95,7 +101,7 @@ fn a_pack_can_be_inspected_without_an_engine() {
 }
 
 #[test]
-fn damaged_packs_never_panic() {
+fn n27_damaged_packs_never_panic() {
     let pack = with_manifest(by_hand("(memory 1) (func (drop (i32.load (i32.const 0))))", ""), MANIFEST);
     let engine = Engine::new(Config::default()).unwrap();
     let mut digests = Vec::new();

@@ -101,6 +101,15 @@ impl exports::flowcell::node::node::Guest for Hostile {
             "agent-closed" => told(agent::close("a", Ok("{}"))),
             "wrap" => handed_on(&["a"]),
             "double" => handed_on(&["a", "b"]),
+            "huge-list" => {
+                let headers = (0..400_000).map(|_| ("a".into(), "b".into())).collect();
+                http::start_send(&http::Request { headers, ..request() })?;
+                json("null".into())
+            }
+            "call-flood" => loop {
+                let _ = http::start_send(&request());
+            },
+            "forge" => forge(),
             "take-nothing" => {
                 http::take_response(7)?;
                 json("null".into())
@@ -199,6 +208,18 @@ fn rest() -> Result<Step, Failure> {
             ])))
         }
     }
+}
+
+/// Tells of an agent run in the host's own words, and of one that is somebody else's.
+fn forge() -> Result<Step, Failure> {
+    let words = r#"{ "type": "harness:complete", "seq": 1, "runId": "r0", "nodeId": "canary", "taskId": "canary",
+        "agentRunId": "a0", "tenant": "other", "ts": 0 }"#;
+    let run = agent::open(words)?;
+    agent::tell(&run, "state", words)?;
+    let refused = [agent::tell(&run, "agent:complete", "{}"), agent::tell("a0", "state", "{}"), agent::close("a0", Ok("{}"))];
+    let codes: Vec<_> = refused.into_iter().map(|refused| refused.err().map(|failure| failure.code)).collect();
+    agent::close(&run, Ok(words))?;
+    json(format!("{codes:?}").replace("Some(", "").replace(')', ""))
 }
 
 /// A call whose failure is the answer.

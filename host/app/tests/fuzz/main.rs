@@ -1,0 +1,104 @@
+//! Packs that nobody has written, installed and used: nothing panics, whatever the bytes are. Each is a pack of the corpus that was changed a
+//! few times at random places, or two of them grown together. `FLOWCELL_TEST_SCALE` multiplies the rounds, and
+//! `FLOWCELL_TEST_SEED` picks others. What has done harm is kept in the corpus, and tried as it is from then on.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+#[path = "../kit/mod.rs"]
+mod kit;
+mod mutation;
+
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use flowcell::{Host, inspect};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+/// Packs, times `FLOWCELL_TEST_SCALE`.
+const ROUNDS: usize = 20_000;
+/// A host holds the packs that it was given; after so many there is another one.
+const PACKS_OF_A_HOST: usize = 1_000;
+/// A flow that brings a pack and uses it.
+const FLOW: &str = "
+flow: { name: fuzzed, packs: [pack.wasm] }
+nodes:
+  - { id: a, type: acme.x, input: { n: 1 }, grants: { http: ['https://example.com'] } }
+  - { id: b, type: acme.y@1.0, input: { list: [1, 2] }, body: [c] }
+  - { id: c, type: control.noop }
+";
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus")
+}
+
+/// The packs of the corpus: as text with a manifest beside it, or, if they were found here, as they are.
+fn packs() -> Vec<Vec<u8>> {
+    let mut files: Vec<_> = fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let read = |file: PathBuf| match file.extension()?.to_str()? {
+        "wat" => {
+            let manifest = fs::read_to_string(file.with_extension("yaml")).unwrap();
+            Some(flowcell::embed(wat::parse_file(&file).unwrap(), &manifest).unwrap())
+        }
+        "wasm" => Some(fs::read(file).unwrap()),
+        _ => None,
+    };
+    files.into_iter().filter_map(read).collect()
+}
+
+/// Whoever installs packs and checks flows.
+struct User {
+    folder: tempfile::TempDir,
+    host: Host,
+    packs: usize,
+}
+
+impl User {
+    fn new() -> User {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("flow.yaml"), FLOW).unwrap();
+        User { folder, host: host(), packs: 0 }
+    }
+
+    /// Answers whether the pack was taken.
+    fn meets(&mut self, pack: &[u8]) -> bool {
+        self.packs += 1;
+        if self.packs.is_multiple_of(PACKS_OF_A_HOST) {
+            self.host = host();
+        }
+        fs::write(self.folder.path().join("pack.wasm"), pack).unwrap();
+        let met = catch_unwind(AssertUnwindSafe(|| {
+            let inspected = inspect(pack);
+            let checked = self.host.check_flow(self.folder.path().join("flow.yaml")).unwrap();
+            assert!(checked.flow.is_none() || inspected.is_ok(), "it is used, and could not be installed");
+            inspected.is_ok()
+        }));
+        met.unwrap_or_else(|_| {
+            let kept = corpus().join(format!("found-{:08x}.wasm", crc32fast::hash(pack)));
+            fs::write(&kept, pack).unwrap();
+            panic!("a pack does harm; it is kept as {}", kept.display());
+        })
+    }
+}
+
+fn host() -> Host {
+    Host::builder().without_cache().instances(1).build().unwrap()
+}
+
+#[test]
+fn n27_no_pack_harms_whoever_installs_and_uses_it() {
+    let (packs, mut user) = (packs(), User::new());
+    assert!(packs.iter().all(|pack| user.meets(pack) || pack.is_empty()), "the corpus is taken as it is");
+    let seed = std::env::var("FLOWCELL_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let mut dice = StdRng::seed_from_u64(seed);
+    let mut taken = 0;
+    for _ in 0..ROUNDS * kit::scale() {
+        let (one, other) = (&packs[dice.random_range(0..packs.len())], &packs[dice.random_range(0..packs.len())]);
+        taken += usize::from(user.meets(&mutation::changed(one, other, &mut dice)));
+    }
+    // If all or none were taken, the changes would try nothing.
+    assert!((ROUNDS / 100..ROUNDS * kit::scale() * 99 / 100).contains(&taken), "{taken} were taken");
+}

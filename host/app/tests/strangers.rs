@@ -1,0 +1,161 @@
+//! What packs of strangers can do to the program that runs them, and to those who run beside them.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod guests;
+mod kit;
+
+use std::{fs, path::Path, sync::LazyLock};
+
+use flowcell::{Compiler, Host, Limits, RunOptions, RunResult, RunStatus, Source};
+use serde_json::Value;
+
+use crate::kit::{done, events, told};
+
+/// The pack whose node types misbehave.
+static HOSTILE: LazyLock<Vec<u8>> =
+    LazyLock::new(|| fs::read(guests::build("hostile", "").join("hostile.wasm")).unwrap());
+
+/// A component made by hand, whose `run` is none that a host could call.
+fn by_hand(name: &str, fields: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(component
+             (core module $m {fields} (func (export "run")))
+             (core instance $i (instantiate $m))
+             (func $run (canon lift (core func $i "run")))
+             (instance $node (export "run" (func $run)))
+             (export "flowcell:node/node@0.1.0" (instance $node)))"#
+    );
+    let manifest = format!("{{ name: {name}, version: 1.0.0, nodes: [{{ type: {name}.x, title: X }}] }}");
+    flowcell::embed(wat::parse_str(text).unwrap(), &manifest).unwrap()
+}
+
+/// A folder with packs and a flow.
+fn place(packs: &[(&str, &[u8])], flow: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("packs")).unwrap();
+    for (name, bytes) in packs {
+        fs::write(folder.path().join("packs").join(name), bytes).unwrap();
+    }
+    fs::write(folder.path().join("flow.yaml"), flow).unwrap();
+    folder
+}
+
+/// The events of a run of the flow, which fails.
+fn failed(folder: &Path) -> Vec<Value> {
+    let output = done(folder, &["run", "--quiet", "--run-id", "r", "--packs", "packs", "flow.yaml"]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    events(folder, "r")
+}
+
+fn about<'a>(events: &'a [Value], node: &str, kind: &str) -> &'a Value {
+    let found = events.iter().find(|event| event["nodeId"] == node && event["type"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind} of {node}: {events:#?}"))
+}
+
+#[test]
+fn n1_n2_n13_whoever_never_ends_is_ended_in_time() {
+    let flow = "
+flow: { name: endless, policy: { failFast: false } }
+nodes:
+  - { id: spins, type: hostile.spin, policy: { timeoutMs: 300 } }
+  - { id: sleeps, type: hostile.sleep, policy: { timeoutMs: 300 } }
+  - { id: starts, type: hand.x, policy: { timeoutMs: 300 } }
+  - { id: canary, type: hostile.echo, input: { a: 1 } }
+";
+    let hand = by_hand("hand", "(func $f (loop (br 0))) (start $f)");
+    let folder = place(&[("hostile.wasm", &HOSTILE), ("hand.wasm", &hand)], flow);
+    let events = failed(folder.path());
+    for node in ["spins", "sleeps", "starts"] {
+        let error = &about(&events, node, "task:failed")["error"];
+        assert_eq!(error["code"], "timeout", "{node}: {error}");
+    }
+    assert_eq!(about(&events, "canary", "task:complete")["result"], serde_json::json!({ "a": 1 }));
+}
+
+#[test]
+fn n31_nobody_speaks_with_the_voice_of_the_host() {
+    let flow = "
+flow: { name: forged, policy: { failFast: false } }
+nodes:
+  - { id: forges, type: hostile.forge }
+  - { id: canary, type: hostile.echo, input: { a: 1 } }
+  - { id: fails, type: hostile.trap }
+";
+    let folder = place(&[("hostile.wasm", &HOSTILE)], flow);
+    let events = failed(folder.path());
+    let refused = &about(&events, "forges", "task:complete")["result"];
+    assert_eq!(refused, &serde_json::json!(["invalid_input", "invalid_input", "invalid_input"]));
+    let mut of_agents = Vec::new();
+    for (seq, event) in events.iter().enumerate() {
+        assert_eq!((&event["seq"], &event["runId"]), (&seq.into(), &"r".into()), "{event}");
+        assert_eq!(event["tenant"], "local", "{event}");
+        let kind = event["type"].as_str().unwrap();
+        if kind.starts_with("agent:") {
+            of_agents.push(kind);
+            assert_eq!((&event["nodeId"], &event["taskId"]), (&"forges".into(), &"forges".into()), "{event}");
+            assert!(event["agentRunId"] != "a0" && event["ts"] != 0, "{event}");
+        }
+    }
+    assert_eq!(of_agents, ["agent:start", "agent:state", "agent:complete"], "{events:#?}");
+    assert_eq!(about(&events, "canary", "task:complete")["result"], serde_json::json!({ "a": 1 }));
+}
+
+/// This program as a compiler.
+fn compiler() -> Compiler {
+    let environment = vec![("MIMALLOC_ARENA_RESERVE".into(), "65536".into())];
+    Compiler { program: env!("CARGO_BIN_EXE_flowcell").into(), arguments: vec!["compile".into()], environment }
+}
+
+/// Runs one node of a pack on a host that compiles so, beside one of the catalog.
+fn run(pack: &Path, node_type: &str, compiler: Compiler, limits: Limits) -> (RunResult, RunResult) {
+    let host = Host::builder().without_cache().instances(32).packs(pack).compiler(compiler).limits(limits);
+    let host = host.build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let begun = |node_type: &str| {
+        let text = format!("{{ flow: {{ name: one }}, nodes: [{{ id: a, type: {node_type} }}] }}");
+        let flow = host.load_source(Source { name: "one.yaml".into(), text: text.into() }).unwrap();
+        host.runner(&flow, RunOptions::default()).unwrap().run()
+    };
+    let (one, canary) = (begun(node_type), begun("control.noop"));
+    runtime.block_on(async { tokio::join!(one, canary) })
+}
+
+#[test]
+fn what_a_stranger_made_is_compiled_elsewhere() {
+    let folder = place(&[("hostile.wasm", &HOSTILE)], "");
+    let pack = folder.path().join("packs/hostile.wasm");
+    let (one, canary) = run(&pack, "hostile.echo", compiler(), Limits::default());
+    assert_eq!((one.status, canary.status), (RunStatus::Succeeded, RunStatus::Succeeded), "{:?}", one.error);
+    let nobody = Compiler { program: folder.path().join("nobody"), arguments: Vec::new(), environment: Vec::new() };
+    let (one, canary) = run(&pack, "hostile.echo", nobody, Limits::default());
+    assert_eq!(canary.status, RunStatus::Succeeded, "the catalog needs no compiler");
+    let error = one.error.unwrap().failure;
+    assert_eq!((error.code.as_str(), error.retryable), ("host_shortage", true), "{error}");
+}
+
+#[test]
+fn n26_a_bomb_takes_no_more_than_a_compiler_may_have() {
+    let functions = "(func (param i32) (result i32) (i32.mul (local.get 0) (local.get 0)))".repeat(200_000);
+    let folder = place(&[("bomb.wasm", &by_hand("bomb", &functions))], "");
+    let pack = folder.path().join("packs/bomb.wasm");
+    let cases = [
+        (Limits { compile_seconds: 1, ..Limits::default() }, "compiling it takes more than 1 s of computing"),
+        (Limits { compile_memory: 256 << 20, ..Limits::default() }, "compiling it takes more than 256 MiB of memory"),
+    ];
+    for (limits, expected) in cases {
+        let (bomb, canary) = run(&pack, "bomb.x", compiler(), limits);
+        let error = bomb.error.unwrap().failure;
+        assert_eq!((error.code.as_str(), error.retryable), ("bad_pack", false), "{error}");
+        assert!(error.message.contains(expected), "{error}");
+        assert_eq!(canary.status, RunStatus::Succeeded);
+    }
+}
+
+#[test]
+fn a_compiler_is_for_no_one_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = done(folder.path(), &["compile"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("this command is for flowcell itself"), "{}", told(&output));
+}
