@@ -67,3 +67,12 @@ pub const NOT_EMPTY: &str = "not_empty";
 pub const QUOTA_EXCEEDED: &str = "quota_exceeded";
 /// The disk could not do it. Retryable.
 pub const FILE_FAILED: &str = "file_failed";
+
+/// A registry does not let whoever asks do it, with or without credentials.
+pub const REGISTRY_DENIED: &str = "registry_denied";
+/// A registry does not have it.
+pub const REGISTRY_NOT_FOUND: &str = "registry_not_found";
+/// A registry, or another server, answers with something else than was asked for.
+pub const REGISTRY_REFUSED: &str = "registry_refused";
+/// What came is not what was said to come.
+pub const PACK_CHANGED: &str = "pack_changed";

@@ -7,6 +7,7 @@
 //! * [`images`] are made by an endpoint of the operator's.
 //! * [`secrets`] are what the host adds to requests, and no node sees.
 //! * [`mcp`] is what the operator's servers of tools offer.
+//! * [`distribution`] is how packs travel: registries, and files behind URLs.
 //! * [`webhook`] posts what happens to the operator's URLs.
 //! * [`program`] speaks with the operator's programs, in [`lines`].
 //!
@@ -29,6 +30,7 @@
 
 pub mod client;
 pub mod code;
+pub mod distribution;
 pub mod egress;
 mod endpoint;
 pub mod files;

@@ -7,6 +7,7 @@ mod failures;
 mod guard;
 mod images;
 mod kit;
+mod registries;
 mod requests;
 mod server;
 mod webhooks;

@@ -1,0 +1,88 @@
+//! How a registry is shown who asks: by a name and a password, or by a token that another server gives for them.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use flowcell_contract::Failure;
+use http_auth::ChallengeRef;
+use hyper::{
+    HeaderMap, StatusCode,
+    header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE},
+};
+use serde::Deserialize;
+use url::Url;
+
+use super::{
+    credentials::Credentials,
+    wire::{Ask, Wire, refused, shown},
+};
+use crate::code;
+
+/// The answer of a server of tokens, in bytes.
+const MAX_TOKEN: usize = 64 * 1024;
+
+/// What a server of tokens gives. It has one of both names.
+#[derive(Deserialize)]
+struct Given {
+    #[serde(default, alias = "access_token")]
+    token: String,
+}
+
+/// The header that answers the challenges of a registry, for a repository; none if nothing that is known would.
+pub(super) async fn answer(
+    wire: &Wire,
+    challenges: &HeaderMap,
+    credentials: Option<&Credentials>,
+    scope: &str,
+) -> Result<Option<HeaderValue>, Failure> {
+    for header in challenges.get_all(WWW_AUTHENTICATE).iter().filter_map(|header| header.to_str().ok()) {
+        for challenge in http_auth::parse_challenges(header).unwrap_or_default() {
+            match (challenge.scheme.to_ascii_lowercase().as_str(), credentials) {
+                ("basic", Some(credentials)) => return basic(credentials).map(Some),
+                ("bearer", _) => return bearer(wire, &challenge, credentials, scope).await.map(Some),
+                _ => {}
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn basic(credentials: &Credentials) -> Result<HeaderValue, Failure> {
+    let Credentials { user, password } = credentials;
+    sensitive(&format!("Basic {}", STANDARD.encode(format!("{user}:{}", password.as_str()))))
+}
+
+async fn bearer(
+    wire: &Wire,
+    challenge: &ChallengeRef<'_>,
+    credentials: Option<&Credentials>,
+    scope: &str,
+) -> Result<HeaderValue, Failure> {
+    let param = |name: &str| {
+        let found = challenge.params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.to_unescaped())
+    };
+    let realm = param("realm").unwrap_or_default();
+    let mut url = Url::parse(&realm).map_err(|why| refused(&realm, &format!("is no server of tokens: {why}")))?;
+    url.query_pairs_mut().append_pair("scope", scope);
+    if let Some(service) = param("service") {
+        url.query_pairs_mut().append_pair("service", &service);
+    }
+    let mut ask = Ask::get(url.as_str(), MAX_TOKEN);
+    if let Some(credentials) = credentials {
+        ask.headers.insert(AUTHORIZATION, basic(credentials)?);
+    }
+    let reply = wire.ask(ask).await?;
+    if reply.status != StatusCode::OK {
+        let why = format!("{} gives no token for {scope}: it answers {}", shown(&realm), reply.status.as_u16());
+        return Err(Failure::new(code::REGISTRY_DENIED, why));
+    }
+    let given: Given =
+        serde_json::from_slice(&reply.body).map_err(|why| refused(&realm, &format!("gives no token: {why}")))?;
+    sensitive(&format!("Bearer {}", given.token))
+}
+
+fn sensitive(text: &str) -> Result<HeaderValue, Failure> {
+    let unfit = |_| Failure::new(code::REGISTRY_DENIED, "the credentials cannot stand in a header");
+    let mut value = HeaderValue::from_str(text).map_err(unfit)?;
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,187 @@
+//! What names an artifact in a registry.
+
+use std::{fmt, str::FromStr};
+
+use semver::Version;
+
+/// The longest name of a repository.
+const MAX_REPOSITORY: usize = 255;
+/// The longest tag.
+const MAX_TAG: usize = 128;
+
+/// An artifact in a registry: `ghcr.io/acme/greet@1.2.0`, `ghcr.io/acme/greet:next`, `ghcr.io/acme/greet@sha256:…`; without
+/// any of these its highest version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The host, and the port if it is another than usual.
+    pub registry: String,
+    /// The path in the registry.
+    pub repository: String,
+    /// Which of the repository's artifacts.
+    pub wanted: Wanted,
+}
+
+/// Which of the artifacts of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The one with the highest version.
+    Highest,
+    /// The one with this version.
+    Version(Version),
+    /// The one that is called so.
+    Tag(String),
+    /// The one whose manifest has this SHA-256, in hexadecimal digits.
+    Digest(String),
+}
+
+impl Reference {
+    /// The same repository with another choice.
+    pub fn with(&self, wanted: Wanted) -> Reference {
+        Reference { wanted, ..self.clone() }
+    }
+}
+
+impl Wanted {
+    /// What stands behind the `@` of a reference.
+    pub fn after_at(text: &str) -> Result<Wanted, String> {
+        match text.split_once(':') {
+            Some(("sha256", digest)) if is_sha256(digest) => Ok(Wanted::Digest(digest.to_owned())),
+            Some(_) => Err(format!("`{text}` is no digest: `sha256:` and 64 hexadecimal digits are expected")),
+            None => Version::parse(text).map(Wanted::Version).map_err(|why| format!("`{text}` is no version: {why}")),
+        }
+    }
+
+    /// As a registry's paths have it. Tags have no `+`, so that of a version is written as `_`.
+    pub(super) fn in_path(&self) -> Option<String> {
+        match self {
+            Wanted::Highest => None,
+            Wanted::Version(version) => Some(tag_of(version)),
+            Wanted::Tag(tag) => Some(tag.clone()),
+            Wanted::Digest(digest) => Some(format!("sha256:{digest}")),
+        }
+    }
+}
+
+/// The tag of a version.
+pub(super) fn tag_of(version: &Version) -> String {
+    version.to_string().replace('+', "_")
+}
+
+/// The version that a tag is, if it is one.
+pub(super) fn version_of(tag: &str) -> Option<Version> {
+    Version::parse(&tag.replace('_', "+")).ok()
+}
+
+impl FromStr for Reference {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Reference, String> {
+        let (name, at) = text.split_once('@').map_or((text, None), |(name, at)| (name, Some(at)));
+        let (registry, path) = name.split_once('/').ok_or_else(|| format!("`{text}` names no registry"))?;
+        let (repository, tag) = path.split_once(':').map_or((path, None), |(path, tag)| (path, Some(tag)));
+        if !is_host(registry) {
+            return Err(format!(
+                "`{registry}` is no registry: a host such as `ghcr.io` is expected, or with a port `localhost:5000`"
+            ));
+        }
+        if repository.len() > MAX_REPOSITORY || !repository.split('/').all(is_component) {
+            return Err(format!(
+                "`{repository}` is no name of a repository: at most {MAX_REPOSITORY} letters a-z, digits, `.`, `_`, `-` and `/`"
+            ));
+        }
+        let wanted = match (at, tag) {
+            (None, None) => Wanted::Highest,
+            (Some(at), None) => Wanted::after_at(at)?,
+            (None, Some(tag)) if is_tag(tag) => {
+                version_of(tag).map_or_else(|| Wanted::Tag(tag.into()), Wanted::Version)
+            }
+            (None, Some(tag)) => {
+                return Err(format!("`{tag}` is no tag: at most {MAX_TAG} letters, digits, `.`, `_`, `-`"));
+            }
+            (Some(_), Some(_)) => return Err("either a tag or what follows an `@` says which one".into()),
+        };
+        Ok(Reference { registry: registry.to_owned(), repository: repository.to_owned(), wanted })
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.registry, self.repository)?;
+        match &self.wanted {
+            Wanted::Highest => Ok(()),
+            Wanted::Version(version) => write!(formatter, "@{version}"),
+            Wanted::Tag(tag) => write!(formatter, ":{tag}"),
+            Wanted::Digest(digest) => write!(formatter, "@sha256:{digest}"),
+        }
+    }
+}
+
+/// A host as registries have them: `localhost`, or a name with a dot or a port.
+fn is_host(text: &str) -> bool {
+    let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
+    (text == "localhost" || text.contains(['.', ':']))
+        && text.starts_with(|c| c != '.' && c != ':')
+        && text.chars().all(letters)
+}
+
+fn is_component(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.starts_with(plain) && text.ends_with(plain) && text.chars().all(|c| plain(c) || matches!(c, '.' | '_' | '-'))
+}
+
+fn is_tag(text: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.len() <= MAX_TAG && text.starts_with(word) && text.chars().all(|c| word(c) || matches!(c, '.' | '-'))
+}
+
+/// Whether these are the digits of a SHA-256.
+pub(super) fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn references_are_read_and_written() {
+        let digest = "0f".repeat(32);
+        let by_digest = format!("ghcr.io/acme/greet@sha256:{digest}");
+        for (text, path) in [
+            ("ghcr.io/acme/greet", None),
+            ("ghcr.io/acme/greet@1.2.0", Some("1.2.0")),
+            ("127.0.0.1:5000/greet@1.2.0-rc.1+7", Some("1.2.0-rc.1_7")),
+            ("localhost/a/b-c/d_e:next", Some("next")),
+            (&by_digest, Some(&*format!("sha256:{digest}"))),
+        ] {
+            let reference: Reference = text.parse().unwrap();
+            assert_eq!(reference.to_string(), text);
+            assert_eq!(reference.wanted.in_path().as_deref(), path, "{text}");
+        }
+        let tagged: Reference = "ghcr.io/acme/greet:1.2.0_7".parse().unwrap();
+        assert_eq!(tagged.to_string(), "ghcr.io/acme/greet@1.2.0+7");
+    }
+
+    #[test]
+    fn what_is_no_reference_is_told_why() {
+        for (text, why) in [
+            ("greet", "names no registry"),
+            ("acme/greet", "is no registry"),
+            (".com/greet", "is no registry"),
+            ("user@ghcr.io/greet", "names no registry"),
+            ("ghcr.io/../x", "is no name of a repository"),
+            ("ghcr.io//x", "is no name of a repository"),
+            ("ghcr.io/Acme", "is no name of a repository"),
+            ("ghcr.io/acme?x=1", "is no name of a repository"),
+            ("ghcr.io/acme@1.2", "is no version"),
+            ("ghcr.io/acme@sha256:0f", "is no digest"),
+            ("ghcr.io/acme:a b", "is no tag"),
+            ("ghcr.io/acme:next@1.2.0", "either a tag"),
+        ] {
+            let refused = text.parse::<Reference>().unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! One repository of a registry, over the protocol of the Open Container Initiative.
+
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use flowcell_contract::Failure;
+use hyper::{
+    Method, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LINK, LOCATION},
+};
+use semver::Version;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use url::{Host, Url};
+
+use super::{
+    MAX_DOCUMENT, MAX_PAGES, PAGE, access,
+    artifact::{Artifact, MANIFEST, Manifest},
+    credentials::Credentials,
+    reference::{Reference, Wanted, tag_of, version_of},
+    wire::{Ask, Reply, Wire, is_this_machine, refused},
+};
+use crate::{code, egress::Egress};
+
+/// One repository of a registry.
+pub struct Registry {
+    wire: Wire,
+    /// As people write it.
+    name: String,
+    /// The name within the registry.
+    repository: String,
+    /// Where it is: `https://ghcr.io/v2/acme/greet`.
+    base: String,
+    credentials: Option<Credentials>,
+    /// What the registry has let in before.
+    shown: Mutex<Option<HeaderValue>>,
+}
+
+/// A page of tags.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    tags: Option<Vec<String>>,
+}
+
+impl Registry {
+    /// The repository that a reference names.
+    pub fn of(egress: &Egress, reference: &Reference, credentials: Option<Credentials>) -> Result<Registry, Failure> {
+        let Reference { registry, repository, .. } = reference;
+        // The name that people know is not where that one answers.
+        let host = if registry == "docker.io" { "registry-1.docker.io" } else { registry };
+        let local = Url::parse(&format!("http://{host}")).is_ok_and(|url| is_local(&url));
+        let base = format!("{}://{host}/v2/{repository}", if local { "http" } else { "https" });
+        Ok(Registry {
+            wire: Wire::to(egress, &base)?,
+            name: format!("{registry}/{repository}"),
+            repository: repository.clone(),
+            base,
+            credentials,
+            shown: Mutex::default(),
+        })
+    }
+
+    /// The versions that there are, the highest first.
+    pub async fn versions(&self) -> Result<Vec<Version>, Failure> {
+        let mut url = format!("{}/tags/list?n={PAGE}", self.base);
+        let mut versions = Vec::new();
+        for _ in 0..MAX_PAGES {
+            let reply = self.ask(Ask::get(&url, MAX_DOCUMENT)).await?;
+            if reply.status == StatusCode::NOT_FOUND {
+                return Err(self.missing("nothing"));
+            }
+            let reply = self.expect(reply, &[StatusCode::OK])?;
+            let page: Page = serde_json::from_slice(&reply.body)
+                .map_err(|error| refused(&url, &format!("sends no list of tags: {error}")))?;
+            versions.extend(page.tags.iter().flatten().filter_map(|tag| version_of(tag)));
+            match next(&url, &reply) {
+                Some(next) => url = next,
+                None => break,
+            }
+        }
+        versions.sort_by(|a, b| b.cmp(a));
+        Ok(versions)
+    }
+
+    /// The highest version. One that is not final counts only where no other is.
+    pub async fn highest(&self) -> Result<Version, Failure> {
+        let versions = self.versions().await?;
+        let last = versions.iter().find(|version| version.pre.is_empty()).or(versions.first());
+        last.cloned().ok_or_else(|| self.missing("no version"))
+    }
+
+    /// Pulls an artifact whose component has at most so many bytes. What comes is what its manifest says.
+    pub async fn pull(&self, wanted: &Wanted, most: usize) -> Result<Artifact, Failure> {
+        let highest = match wanted {
+            Wanted::Highest => Some(tag_of(&self.highest().await?)),
+            _ => None,
+        };
+        let path = highest.or_else(|| wanted.in_path()).unwrap_or_default();
+        let manifest = self.manifest(&path).await?.ok_or_else(|| self.missing(&format!("no `{path}`")))?;
+        let layer = manifest.layer().ok_or_else(|| self.missing("no component"))?;
+        if layer.size > most as u64 {
+            let why = format!("{}: the component has {} bytes; a pack may have {most}", self.name, layer.size);
+            return Err(Failure::new(code::BODY_TOO_LARGE, why));
+        }
+        let url = format!("{}/blobs/{}", self.base, layer.digest);
+        let reply = self.ask(Ask::get(&url, most)).await?;
+        let bytes: Bytes = self.expect(reply, &[StatusCode::OK])?.body.into();
+        self.check(&layer.digest, &bytes)?;
+        Ok(Artifact { bytes, annotations: manifest.annotations, ..Artifact::default() })
+    }
+
+    /// The digest of the component that a version has, if there is such a version.
+    pub async fn digest(&self, version: &Version) -> Result<Option<String>, Failure> {
+        let manifest = self.manifest(&tag_of(version)).await?;
+        Ok(manifest.and_then(|manifest| Some(manifest.layer()?.digest.clone())))
+    }
+
+    /// Pushes an artifact under a version or a tag.
+    pub async fn push(&self, artifact: &Artifact, wanted: &Wanted) -> Result<(), Failure> {
+        let path = wanted.in_path().ok_or_else(|| self.missing("no name for what is pushed"))?;
+        let (config, manifest) = artifact.described()?;
+        self.upload(artifact.bytes.clone()).await?;
+        self.upload(config).await?;
+        let mut ask = Ask::new(Method::PUT, &format!("{}/manifests/{path}", self.base), MAX_DOCUMENT);
+        ask.headers.insert(CONTENT_TYPE, HeaderValue::from_static(MANIFEST));
+        ask.body = manifest;
+        let reply = self.ask(ask).await?;
+        self.expect(reply, &[StatusCode::CREATED, StatusCode::OK, StatusCode::ACCEPTED]).map(drop)
+    }
+
+    /// The manifest behind a tag or a digest, if there is one.
+    async fn manifest(&self, path: &str) -> Result<Option<Manifest>, Failure> {
+        let url = format!("{}/manifests/{path}", self.base);
+        let mut ask = Ask::get(&url, MAX_DOCUMENT);
+        ask.headers.insert(ACCEPT, HeaderValue::from_static(MANIFEST));
+        let reply = self.ask(ask).await?;
+        if reply.status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let reply = self.expect(reply, &[StatusCode::OK])?;
+        if path.starts_with("sha256:") {
+            self.check(path, &reply.body)?;
+        }
+        Manifest::read(&reply.body).map(Some).map_err(|why| refused(&url, &why))
+    }
+
+    /// Uploads bytes, unless the registry has them.
+    async fn upload(&self, bytes: Bytes) -> Result<(), Failure> {
+        let digest = sha256(&bytes);
+        let there = Ask::new(Method::HEAD, &format!("{}/blobs/{digest}", self.base), MAX_DOCUMENT);
+        if self.ask(there).await?.status == StatusCode::OK {
+            return Ok(());
+        }
+        let begin = format!("{}/blobs/uploads/", self.base);
+        let reply = self.ask(Ask::new(Method::POST, &begin, MAX_DOCUMENT)).await?;
+        let reply = self.expect(reply, &[StatusCode::ACCEPTED])?;
+        let place = reply.headers.get(LOCATION).and_then(|place| place.to_str().ok());
+        let place = place.and_then(|place| Url::parse(&begin).ok()?.join(place).ok());
+        let mut place = place.ok_or_else(|| refused(&begin, "says no place for an upload"))?;
+        place.query_pairs_mut().append_pair("digest", &digest);
+        let mut ask = Ask::new(Method::PUT, place.as_str(), MAX_DOCUMENT);
+        ask.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        ask.body = bytes;
+        let reply = self.ask(ask).await?;
+        self.expect(reply, &[StatusCode::CREATED, StatusCode::ACCEPTED]).map(drop)
+    }
+
+    /// Asks, and once more with what the registry wants to be shown.
+    async fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
+        let reply = self.wire.ask(self.showing(ask.clone())).await?;
+        if reply.status != StatusCode::UNAUTHORIZED {
+            return Ok(reply);
+        }
+        let rights = if matches!(ask.method, Method::GET) { "pull" } else { "pull,push" };
+        let scope = format!("repository:{}:{rights}", self.repository);
+        match access::answer(&self.wire, &reply.headers, self.credentials.as_ref(), &scope).await? {
+            Some(shown) => {
+                *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+                self.wire.ask(self.showing(ask)).await
+            }
+            None => Ok(reply),
+        }
+    }
+
+    fn showing(&self, mut ask: Ask) -> Ask {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(shown) = shown.filter(|_| self.wire.is_home(&ask.url)) {
+            ask.headers.insert(AUTHORIZATION, shown);
+        }
+        ask
+    }
+
+    fn expect(&self, reply: Reply, statuses: &[StatusCode]) -> Result<Reply, Failure> {
+        if statuses.contains(&reply.status) {
+            return Ok(reply);
+        }
+        let status = reply.status.as_u16();
+        let who = if self.credentials.is_some() { "with these credentials" } else { "without credentials" };
+        Err(match status {
+            401 | 403 => Failure::new(code::REGISTRY_DENIED, format!("{} is not open {who} ({status})", self.name)),
+            _ => Failure::new(code::REGISTRY_REFUSED, format!("{} answers {status}", self.name)),
+        })
+    }
+
+    fn check(&self, digest: &str, bytes: &[u8]) -> Result<(), Failure> {
+        let found = sha256(bytes);
+        if found == digest {
+            return Ok(());
+        }
+        let why = format!("{} sends something else than it says: {found}, not {digest}", self.name);
+        Err(Failure::new(code::PACK_CHANGED, why))
+    }
+
+    fn missing(&self, what: &str) -> Failure {
+        Failure::new(code::REGISTRY_NOT_FOUND, format!("there is {what} in {}", self.name))
+    }
+}
+
+fn is_local(url: &Url) -> bool {
+    let host: Option<Host<&str>> = url.host();
+    host.is_some_and(|host| is_this_machine(&host))
+}
+
+/// Where the next page is, as `Link: </v2/…>; rel="next"` has it.
+fn next(url: &str, reply: &Reply) -> Option<String> {
+    let link = reply.headers.get(LINK)?.to_str().ok()?;
+    let (path, rest) = link.strip_prefix('<')?.split_once('>')?;
+    let next = Url::parse(url).ok()?.join(path).ok()?;
+    rest.contains("next").then(|| next.into())
+}
+
+/// The digest of bytes, as registries write it.
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
+}

@@ -1,0 +1,166 @@
+//! Requests to what somebody has named, and to where that leads.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use flowcell_contract::{Failure, Tenant, code as codes};
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, LOCATION, USER_AGENT},
+};
+use url::{Host, Url};
+
+use super::{EXCHANGE_TIMEOUT, MAX_REDIRECTS};
+use crate::{
+    client::{Answer, Body, Client, Message, Progress},
+    code,
+    egress::{AddressRange, Egress, OriginGrant, OriginGrants},
+};
+
+/// A way to one host, and to public ones that it leads to.
+pub(super) struct Wire {
+    /// What was named.
+    home: Url,
+    /// To that host, which may be a private one.
+    inside: Client,
+    /// To all others.
+    outside: Client,
+}
+
+/// A request.
+#[derive(Clone)]
+pub(super) struct Ask {
+    pub(super) method: Method,
+    pub(super) url: String,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    /// Bytes that the answer may have.
+    pub(super) most: usize,
+}
+
+/// An answer, as a whole.
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+}
+
+impl Ask {
+    pub(super) fn new(method: Method, url: &str, most: usize) -> Ask {
+        Ask { method, url: url.to_owned(), headers: HeaderMap::new(), body: Bytes::new(), most }
+    }
+
+    pub(super) fn get(url: &str, most: usize) -> Ask {
+        Ask::new(Method::GET, url, most)
+    }
+}
+
+impl Wire {
+    /// A way to the host of this URL.
+    pub(super) fn to(egress: &Egress, url: &str) -> Result<Wire, Failure> {
+        let home = parse(url)?;
+        let anywhere: Vec<AddressRange> = ["0.0.0.0/0", "::/0"].iter().filter_map(|range| range.parse().ok()).collect();
+        let inside = Client::new(egress.clone().also_private(&anywhere));
+        Ok(Wire { home, inside, outside: Client::new(egress.clone()) })
+    }
+
+    /// Whether a URL is where credentials for what was named may be shown.
+    pub(super) fn is_home(&self, url: &str) -> bool {
+        Url::parse(url).is_ok_and(|url| url.origin() == self.home.origin())
+    }
+
+    /// Asks, and follows redirects of what only reads.
+    pub(super) async fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
+        let exchange = self.follow(ask);
+        tokio::time::timeout(EXCHANGE_TIMEOUT, exchange).await.unwrap_or_else(|_| {
+            let seconds = EXCHANGE_TIMEOUT.as_secs();
+            Err(Failure::retryable(
+                code::TIMEOUT,
+                format!("{} has not answered within {seconds} s", shown(self.home.as_str())),
+            ))
+        })
+    }
+
+    async fn follow(&self, mut ask: Ask) -> Result<Reply, Failure> {
+        for _ in 0..=MAX_REDIRECTS {
+            let answer = self.exchange(&ask).await?;
+            let reads = matches!(ask.method, Method::GET | Method::HEAD);
+            let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok());
+            match to.filter(|_| reads && answer.status.is_redirection()) {
+                Some(to) => {
+                    let to = parse(&ask.url)?
+                        .join(to)
+                        .map_err(|why| refused(&ask.url, &format!("leads to no URL: {why}")))?;
+                    if !self.is_home(to.as_str()) {
+                        ask.headers.remove(AUTHORIZATION);
+                    }
+                    ask.url = to.into();
+                }
+                None => {
+                    let (status, headers) = (answer.status, answer.headers);
+                    let body = whole(answer.body, ask.most, &ask.url).await?;
+                    return Ok(Reply { status, headers, body });
+                }
+            }
+        }
+        Err(refused(self.home.as_str(), &format!("leads on more than {MAX_REDIRECTS} times")))
+    }
+
+    async fn exchange(&self, ask: &Ask) -> Result<Answer, Failure> {
+        let url = parse(&ask.url)?;
+        let client = if url.host() == self.home.host() { &self.inside } else { &self.outside };
+        let wrong = |why: String| Failure::new(codes::INVALID_INPUT, why);
+        let grant: OriginGrant = url.origin().ascii_serialization().parse().map_err(wrong)?;
+        let to = client.egress().admit(&ask.url, &OriginGrants::from_iter([grant]))?;
+        let mut headers = ask.headers.clone();
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("flowcell/", env!("CARGO_PKG_VERSION"))));
+        let reuse = matches!(ask.method, Method::GET | Method::HEAD);
+        let message = Message { method: ask.method.clone(), headers, body: ask.body.clone(), reuse };
+        client.send(&Tenant::local(), &to, message, &mut Progress::Unsent).await
+    }
+}
+
+/// A URL that may be asked: with TLS, or of this machine.
+fn parse(url: &str) -> Result<Url, Failure> {
+    let wrong = |why: String| Failure::new(codes::INVALID_INPUT, format!("{}: {why}", shown(url)));
+    let parsed = Url::parse(url).map_err(|error| wrong(format!("this is no URL: {error}")))?;
+    match parsed.scheme() {
+        "https" => Ok(parsed),
+        "http" if parsed.host().is_some_and(|host| is_this_machine(&host)) => Ok(parsed),
+        "http" => {
+            Err(wrong("what comes without TLS may be anybody's; only this machine is asked so: use `https://`".into()))
+        }
+        _ => Err(wrong("it begins with `https://`".into())),
+    }
+}
+
+/// Whether a host is this machine, whatever names lead to.
+pub(super) fn is_this_machine(host: &Host<&str>) -> bool {
+    match host {
+        Host::Domain(name) => *name == "localhost",
+        Host::Ipv4(address) => IpAddr::from(*address).is_loopback(),
+        Host::Ipv6(address) => address.is_loopback(),
+    }
+}
+
+async fn whole(mut body: Body, most: usize, url: &str) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = body.next().await? {
+        if bytes.len() + piece.len() > most {
+            let why = format!("{} sends more than {most} bytes", shown(url));
+            return Err(Failure::new(code::BODY_TOO_LARGE, why));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+pub(super) fn refused(url: &str, why: &str) -> Failure {
+    Failure::new(code::REGISTRY_REFUSED, format!("{} {why}", shown(url)))
+}
+
+/// A URL without what may be secret in it.
+pub(super) fn shown(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or(url)
+}

@@ -1,0 +1,150 @@
+//! Registries of packs that misbehave, or let others say who may ask.
+
+use flowcell_contract::Failure;
+use flowcell_services::{
+    distribution::{Artifact, Credentials, MAX_DOCUMENT, Reference, Registry, Wanted},
+    egress::Egress,
+};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    kit::policy,
+    server::{Reaction, Seen, Server, answer},
+};
+
+const PACK: &[u8] = b"\0asm and the rest";
+/// Bytes that a pack may have here.
+const MOST: usize = 64;
+
+fn sha256(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
+}
+
+/// A manifest of a component.
+fn manifest(digest: &str, size: usize) -> Vec<u8> {
+    let described = |kind: &str| json!({ "mediaType": kind, "digest": digest, "size": size });
+    let config = described("application/vnd.wasm.config.v0+json");
+    json!({ "schemaVersion": 2, "config": config, "layers": [described("application/wasm")] }).to_string().into_bytes()
+}
+
+fn found(body: &[u8]) -> Reaction {
+    Reaction::Send(answer("200 OK", &[], body))
+}
+
+fn leads_to(place: &str) -> Reaction {
+    Reaction::Send(answer("307 Temporary Redirect", &[("location", place)], b""))
+}
+
+fn path(seen: &Seen) -> String {
+    seen.line.split(' ').nth(1).unwrap().to_owned()
+}
+
+fn registry(server: &Server, credentials: Option<Credentials>) -> Registry {
+    let reference: Reference = format!("{}/acme", server.address).parse().unwrap();
+    Registry::of(&Egress::new(policy(&[])).unwrap(), &reference, credentials).unwrap()
+}
+
+async fn pulled(server: &Server) -> Result<Artifact, Failure> {
+    registry(server, None).pull(&Wanted::Tag("next".into()), MOST).await
+}
+
+#[tokio::test]
+async fn a_token_is_got_for_a_name_and_a_password_and_shown_to_the_registry_alone() {
+    let storage = Server::start(|_| found(PACK)).await;
+    let tokens = Server::start(|_| found(br#"{ "access_token": "t-1" }"#)).await;
+    let (realm, stored) = (tokens.url("/token"), storage.url("/blob"));
+    let server = Server::start(move |seen| {
+        let challenge = format!(r#"Bearer realm="{realm}",service="registry of the tests""#);
+        match (seen.header("authorization"), path(seen)) {
+            (Some("Bearer t-1"), path) if path.ends_with("/manifests/next") => {
+                found(&manifest(&sha256(PACK), PACK.len()))
+            }
+            (Some("Bearer t-1"), _) => leads_to(&stored),
+            _ => Reaction::Send(answer("401 Unauthorized", &[("www-authenticate", &challenge)], b"")),
+        }
+    })
+    .await;
+    let credentials = Credentials { user: "ada".into(), password: "secret".to_owned().into() };
+    let registry = registry(&server, Some(credentials));
+    assert_eq!(registry.pull(&Wanted::Tag("next".into()), MOST).await.unwrap().bytes, PACK);
+    let [asked] = &tokens.seen()[..] else { panic!("{:?}", tokens.seen()) };
+    assert_eq!(path(asked), "/token?scope=repository%3Aacme%3Apull&service=registry+of+the+tests");
+    assert_eq!(asked.header("authorization"), Some("Basic YWRhOnNlY3JldA=="));
+    assert_eq!(storage.seen()[0].header("authorization"), None, "a token is not shown where a redirect leads");
+}
+
+#[tokio::test]
+async fn what_a_registry_sends_is_bounded_and_compared() {
+    type React = fn(&Seen) -> Reaction;
+    let blob: fn(&Seen, fn() -> Reaction) -> Reaction = |seen, blob| match path(seen).contains("/blobs/") {
+        true => blob(),
+        false => found(&manifest(&sha256(PACK), PACK.len())),
+    };
+    // What is sent for ever, after a head that promises more than fits.
+    fn endless() -> Reaction {
+        Reaction::SendForEver(vec![b' '; 1 << 16])
+    }
+    let cases: [(&str, React, &str, &str); 9] = [
+        (
+            "an endless manifest",
+            |_| Reaction::SendForEver(answer("200 OK", &[], &[b' '; MAX_DOCUMENT + 1])),
+            "http_body_too_large",
+            "more than",
+        ),
+        (
+            "a pack that is too large",
+            |_| found(&manifest(&sha256(PACK), MOST + 1)),
+            "http_body_too_large",
+            "may have 64",
+        ),
+        ("no manifest", |_| found(b"{}"), "registry_refused", "is no manifest"),
+        ("a digest that is a path", |_| found(&manifest("../../other", 1)), "registry_refused", "no SHA-256"),
+        (
+            "a failure",
+            |_| Reaction::Send(answer("500 Internal Server Error", &[], b"")),
+            "registry_refused",
+            "answers 500",
+        ),
+        ("a redirect inwards", |_| leads_to("https://10.0.0.1/"), "denied", "not a public address"),
+        ("a redirect without TLS", |_| leads_to("http://example.com/"), "invalid_input", "without TLS"),
+        ("an endless way", |_| leads_to("/again"), "registry_refused", "more than 5 times"),
+        (
+            "a server of tokens inside",
+            |_| {
+                let challenge = r#"Bearer realm="https://10.0.0.1/token""#;
+                Reaction::Send(answer("401 Unauthorized", &[("www-authenticate", challenge)], b""))
+            },
+            "denied",
+            "not a public address",
+        ),
+    ];
+    for (name, react, code, why) in cases {
+        let failure = pulled(&Server::start(react).await).await.unwrap_err();
+        assert!(failure.code == code && failure.message.contains(why), "{name}: {failure}");
+    }
+    let other = Server::start(move |seen| blob(seen, || found(b"\0asm and the REST"))).await;
+    let failure = pulled(&other).await.unwrap_err();
+    assert!(failure.code == "pack_changed" && failure.message.contains(&sha256(PACK)), "{failure}");
+    let more = Server::start(move |seen| blob(seen, || found(&[b'x'; MOST + 1]))).await;
+    assert_eq!(pulled(&more).await.unwrap_err().code, "http_body_too_large");
+    let nonsense = Server::start(move |seen| blob(seen, endless)).await;
+    assert_eq!(pulled(&nonsense).await.unwrap_err().code, "http_protocol");
+}
+
+#[tokio::test]
+async fn versions_are_read_page_by_page() {
+    let server = Server::start(|seen| match path(seen).as_str() {
+        "/v2/acme/tags/list?n=1000" => {
+            let next = ("link", r#"</v2/acme/tags/list?n=1000&last=b>; rel="next""#);
+            Reaction::Send(answer("200 OK", &[next], br#"{ "tags": ["1.9.0", "latest", "2.0.0-rc.1"] }"#))
+        }
+        "/v2/acme/tags/list?n=1000&last=b" => found(br#"{ "tags": ["1.10.0", "1.10.0_7", "1.2"] }"#),
+        other => panic!("{other}"),
+    })
+    .await;
+    let registry = registry(&server, None);
+    let versions: Vec<_> = registry.versions().await.unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(versions, ["2.0.0-rc.1", "1.10.0+7", "1.10.0", "1.9.0"]);
+    assert_eq!(registry.highest().await.unwrap().to_string(), "1.10.0+7");
+}
