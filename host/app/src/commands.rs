@@ -12,6 +12,7 @@ mod flows;
 mod given;
 mod graph;
 mod inspect;
+mod locked;
 mod mcp;
 mod node;
 mod nodes;
@@ -39,7 +40,7 @@ use flowcell::{
     AddressRange, Host, HostBuilder, OpenStoreError, Options, Reader, Runs, ServerStore, Simulate, vault::KeySource,
 };
 
-use self::watch::WatchArgs;
+use self::{locked::LockArgs, watch::WatchArgs};
 use crate::{
     log::LogFormat,
     output::put_line,
@@ -124,7 +125,7 @@ enum Command {
     Nodes(nodes::NodesArgs),
     /// Print the JSON Schema of flow files, for editors
     Schema(schema::SchemaArgs),
-    /// Make, build, test, run and see packs of node types
+    /// Make, build, test, run and publish packs of node types, and install those of others
     Node(node::NodeArgs),
     /// Compile a pack for another process of this program
     #[command(hide = true)]
@@ -143,6 +144,8 @@ pub(crate) struct PackArgs {
     /// Also use the packs (*.wasm) in this folder; may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
     packs: Vec<PathBuf>,
+    #[command(flatten)]
+    lock: LockArgs,
     /// Let nodes reach this private address if their flow grants it, such as 127.0.0.1:8080 or 10.0.0.0/8; may be repeated
     #[arg(long, value_name = "ADDRESS", env = "FLOWCELL_ALLOW_PRIVATE", value_delimiter = ',')]
     allow_private: Vec<AddressRange>,
@@ -254,7 +257,7 @@ impl PackArgs {
         if let Some(file) = self.services.clone().or_else(|| own_setting("services.yaml")) {
             builder = builder.services_file(file);
         }
-        let builder = builder.secret_keys(self.keys.secret_key.iter().cloned());
+        let builder = self.lock.add_to(builder.secret_keys(self.keys.secret_key.iter().cloned()));
         self.packs.iter().fold(builder, |builder, path| builder.packs(path))
     }
 }

@@ -7,6 +7,8 @@ use flowcell_engine::{PackError, Refusal};
 use flowcell_flow::{Diagnostic, Place, Severity, Source};
 use flowcell_runtime::{OpenError, ports::StoreError, server::OpenServerError, sqlite::OpenStoreError};
 
+use crate::packs::InstallError;
+
 /// Why a host could not be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -32,6 +34,9 @@ pub enum Error {
         /// Why.
         source: Refusal,
     },
+    /// What is installed cannot be used.
+    #[error(transparent)]
+    Installed(#[from] InstallError),
     /// The store cannot be opened.
     #[error(transparent)]
     Store(OpenStoreError),

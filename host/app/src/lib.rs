@@ -32,6 +32,7 @@
 //! | room | what it is |
 //! |---|---|
 //! | [`Host`] | the engine, the catalog and what runs share |
+//! | cache | the user's folder for what may be deleted |
 //! | catalog | the packs that are part of this program |
 //! | content | what a flow was checked from, for runs to pin |
 //! | inspector | scripts looked through, in their sandbox |
@@ -44,6 +45,7 @@
 //! | [`library`] | a folder of flows with their versions |
 //! | [`control`] | what other processes ask of the owner of a store |
 //! | [`driving`] | driving every run that can move |
+//! | [`packs`] | packs of others: brought, pinned, signed |
 //! | [`policy`] | what an operator lets a tenant do |
 //! | [`schedule`] | lines of cron in a time zone, as points in time |
 //! | `quota` | whether there may be another run |
@@ -67,6 +69,7 @@
 
 pub mod agentic;
 pub mod audit;
+mod cache;
 mod catalog;
 pub mod channels;
 mod content;
@@ -85,6 +88,7 @@ pub mod library;
 mod loaded;
 mod metrics;
 mod observed;
+pub mod packs;
 pub mod policy;
 mod projection;
 mod quota;
@@ -122,6 +126,7 @@ pub use flowcell_runtime::{
     sqlite::{Filter, OpenStoreError, Reader, RunRow, SqliteStore, Swept, stop_process},
 };
 pub use flowcell_services::{
+    distribution,
     egress::AddressRange,
     model::Providers,
     webhook::{SecretSource, SigningKey, Webhook},

@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use flowcell::{Diagnostic, LoadError};
+use flowcell::{Diagnostic, LoadError, packs::InstallError};
 
 use crate::terminal::{Paint, inert};
 
@@ -159,8 +159,27 @@ impl Problem {
     }
 }
 
+impl From<InstallError> for Problem {
+    fn from(error: InstallError) -> Problem {
+        let problem = match &error {
+            InstallError::Outside(_) => Problem::internal(error.to_string()),
+            _ => Problem::wrong(error.to_string()),
+        };
+        let problem = error.source().into_iter().fold(problem, Problem::because);
+        let problem = match &error {
+            InstallError::AsksMore { difference, .. } => difference.to_string().lines().fold(problem, Problem::note),
+            _ => problem,
+        };
+        error.help().into_iter().fold(problem, Problem::hint)
+    }
+}
+
 impl From<flowcell::Error> for Problem {
     fn from(error: flowcell::Error) -> Problem {
+        let error = match error {
+            flowcell::Error::Installed(error) => return error.into(),
+            error => error,
+        };
         let problem = match &error {
             flowcell::Error::Engine(_) => Problem::internal(error.to_string()),
             _ => Problem::wrong(error.to_string()),

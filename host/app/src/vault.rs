@@ -40,7 +40,7 @@ use crate::{
     documents::Documents,
 };
 
-pub(crate) use self::key::Keeping;
+pub(crate) use self::key::{Keeping, write_new as write_private};
 pub use self::{
     error::VaultError,
     hidden::Hidden,

@@ -33,6 +33,10 @@ impl Catalog {
                 taken.push(node.name);
                 continue;
             }
+            // Somebody has named the same pack before.
+            if versions.iter().any(|other| other.version == node.version) {
+                continue;
+            }
             versions.push(Arc::new(node));
             versions.sort_by(|a, b| b.version.cmp(&a.version));
         }

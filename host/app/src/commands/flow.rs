@@ -69,12 +69,14 @@ pub(crate) struct FlowArgs {
 
 /// What `flowcell run` explains is not shown where people look for a command.
 pub(super) fn briefly(arg: Arg) -> Arg {
-    const ELSEWHERE: [&str; 15] = [
+    const ELSEWHERE: [&str; 17] = [
         "events",
         "total_timeout",
         "channels",
         "webhook_secret",
         "packs",
+        "lock",
+        "trust",
         "allow_private",
         "providers",
         "mcp",

@@ -1,4 +1,4 @@
-//! `flowcell node`: make, build, test, run and see packs of node types.
+//! `flowcell node`: make, build, test, run and see packs of node types, publish them, and install those of others.
 //!
 //! | room | what it is |
 //! |---|---|
@@ -9,13 +9,21 @@
 //! | `alone` | the flow of one node |
 //! | `run` | one node alone |
 //! | `inspect` | what a pack says of itself |
+//! | `install` | packs of others |
+//! | `publish` | packs in registries |
+//! | `registry` | which registry is meant |
+//! | `sign` | vouching for packs |
 
 mod alone;
 mod build;
 mod inspect;
+mod install;
 mod project;
+mod publish;
+mod registry;
 mod run;
 mod scaffold;
+mod sign;
 mod test;
 
 use std::path::Path;
@@ -46,6 +54,18 @@ enum NodeCommand {
     Run(Box<run::NodeRunArgs>),
     /// Show what a pack offers and asks for, without running it
     Inspect(inspect::InspectArgs),
+    /// Install a pack of others: check it, print what it can do, and pin it in flowcell.lock; nothing of it is run
+    Install(install::InstallArgs),
+    /// Take a pack out of flowcell.lock
+    Uninstall(install::UninstallArgs),
+    /// Publish a pack in a registry
+    Push(publish::PushArgs),
+    /// Get a pack from a registry into a file
+    Pull(publish::PullArgs),
+    /// Make a key that signs packs, and print its public half
+    Keygen(sign::KeygenArgs),
+    /// Sign a pack
+    Sign(sign::SignArgs),
 }
 
 pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, Problem> {
@@ -55,6 +75,12 @@ pub(super) fn execute(args: NodeArgs, terminal: Terminal) -> Result<Exit, Proble
         NodeCommand::Test(args) => test::execute(&args, terminal),
         NodeCommand::Run(args) => run::execute(*args, terminal),
         NodeCommand::Inspect(args) => inspect::execute(&args),
+        NodeCommand::Install(args) => install::install(&args, terminal),
+        NodeCommand::Uninstall(args) => install::uninstall(&args, terminal),
+        NodeCommand::Push(args) => publish::push(&args),
+        NodeCommand::Pull(args) => publish::pull(&args),
+        NodeCommand::Keygen(args) => sign::keygen(&args),
+        NodeCommand::Sign(args) => sign::sign(&args),
     }
 }
 

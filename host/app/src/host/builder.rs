@@ -26,16 +26,17 @@ use flowcell_services::{
 
 use super::{
     Host, KnownPack, Shared,
-    loading::{add_file, register},
+    loading::{add_file, add_locked, pack_files, register},
     stores::{Stores, Where},
     watched::Watched,
 };
 use crate::{
-    catalog,
+    cache, catalog,
     error::Error,
     folder::Folder,
     metrics::Metrics,
     observed::{Observer, Observers, log::Log},
+    packs::{PackStore, Trust, locked_packs},
     services::{AGENT, IMAGES, Settings},
     simulate::{ALL, CAPABILITIES, Simulate},
     telemetry::Telemetry,
@@ -51,6 +52,9 @@ use crate::{
 #[derive(Default)]
 pub struct HostBuilder {
     packs: Vec<PathBuf>,
+    lock: Option<PathBuf>,
+    trust_file: Option<PathBuf>,
+    pack_store: Option<PackStore>,
     cache: CacheDir,
     limits: Limits,
     compiler: Option<Compiler>,
@@ -81,6 +85,25 @@ impl HostBuilder {
     /// Adds every `*.wasm` of a folder, or one pack.
     pub fn packs(mut self, path: impl Into<PathBuf>) -> HostBuilder {
         self.packs.push(path.into());
+        self
+    }
+
+    /// Adds the packs that a `flowcell.lock` pins. They have to be in the store; building a host makes no connection.
+    pub fn lock(mut self, file: impl Into<PathBuf>) -> HostBuilder {
+        self.lock = Some(file.into());
+        self
+    }
+
+    /// Reads whose signatures count for packs that are pinned from a YAML file: see [`Trust`]. By default everybody's do, and
+    /// packs need none.
+    pub fn trust_file(mut self, path: impl Into<PathBuf>) -> HostBuilder {
+        self.trust_file = Some(path.into());
+        self
+    }
+
+    /// Sets where packs are that a lock pins. By default they are in the user's cache folder.
+    pub fn pack_store(mut self, store: PackStore) -> HostBuilder {
+        self.pack_store = Some(store);
         self
     }
 
@@ -258,7 +281,7 @@ impl HostBuilder {
 
     fn engine(&mut self) -> Result<Engine, Error> {
         let cache_dir = match std::mem::take(&mut self.cache) {
-            CacheDir::OfTheUser => user_cache_dir(),
+            CacheDir::OfTheUser => cache::of_the_user(),
             CacheDir::At(path) => Some(path),
             CacheDir::None => None,
         };
@@ -282,6 +305,13 @@ impl HostBuilder {
                 let (digest, bytes) = add_file(engine, &mut catalog, &file)?;
                 packs.insert(digest, KnownPack { bytes, kept: HashSet::new() });
             }
+        }
+        let trust = self.trust_file.as_deref().map_or_else(|| Ok(Trust::default()), Trust::read)?;
+        let locked =
+            self.lock.as_deref().map(|lock| locked_packs(lock, self.pack_store.as_ref(), &trust)).transpose()?;
+        for pack in locked.into_iter().flatten() {
+            let (digest, bytes) = add_locked(engine, &mut catalog, pack)?;
+            packs.insert(digest, KnownPack { bytes, kept: HashSet::new() });
         }
         Ok((catalog, packs))
     }
@@ -366,32 +396,4 @@ fn read_beside<T>(file: &Path, parse: impl Fn(&str, &Path) -> Result<T, Failure>
     let text = fs::read_to_string(file).map_err(|source| Error::Read { path: file.to_owned(), source })?;
     let parsed = parse(&text, file.parent().unwrap_or(Path::new(".")));
     parsed.map_err(|failure| Error::Services(format!("{}: {}", file.display(), failure.message)))
-}
-
-/// The packs of a folder in the order of their names, or the one file.
-fn pack_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
-    let read = |source| Error::Read { path: path.to_owned(), source };
-    if path.is_file() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let entries = fs::read_dir(path).map_err(read)?;
-    let mut files =
-        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(read)?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "wasm"));
-    files.sort();
-    Ok(files)
-}
-
-/// `$FLOWCELL_CACHE`, or `flowcell` in the platform's folder for what may be deleted.
-fn user_cache_dir() -> Option<PathBuf> {
-    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || folder("HOME");
-    let platform = if cfg!(windows) {
-        folder("LOCALAPPDATA")
-    } else if cfg!(target_os = "macos") {
-        home().map(|home| home.join("Library/Caches"))
-    } else {
-        folder("XDG_CACHE_HOME").filter(|path| path.is_absolute()).or_else(|| home().map(|home| home.join(".cache")))
-    };
-    folder("FLOWCELL_CACHE").or_else(|| platform.map(|platform| platform.join("flowcell")))
 }

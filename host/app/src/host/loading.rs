@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, PoisonError},
 };
 
@@ -20,6 +20,7 @@ use crate::{
     granted::{self, Granting},
     inspector::Inspector,
     loaded::{CheckedFlow, LoadedFlow},
+    packs::{InstallError, LockedPack, PackId},
 };
 
 impl Host {
@@ -127,6 +128,24 @@ pub(super) fn add_file(engine: &Engine, catalog: &mut Catalog, file: &Path) -> R
     Ok((digest, bytes))
 }
 
+/// Adds a pack that is pinned to an engine and a catalog, unless it is another one than the lock says. Answers its digest, and
+/// what it is.
+pub(super) fn add_locked(
+    engine: &Engine,
+    catalog: &mut Catalog,
+    locked: LockedPack,
+) -> Result<(Digest, Arc<[u8]>), Error> {
+    let LockedPack { id, bytes } = locked;
+    let origin = format!("{id} of the lock");
+    let pack = engine.add_pack(bytes.clone(), &origin)?;
+    let (found, digest) = (PackId::of(&pack.manifest), pack.digest.clone());
+    if found != id {
+        return Err(InstallError::Other { wanted: id.to_string(), origin, found }.into());
+    }
+    register(catalog, pack, &origin)?;
+    Ok((digest, bytes.into()))
+}
+
 /// Adds the node types of a pack to a catalog, unless others have their names.
 pub(super) fn register(catalog: &mut Catalog, pack: Pack, origin: &str) -> Result<(), Error> {
     let version = pack.manifest.version.clone();
@@ -134,4 +153,18 @@ pub(super) fn register(catalog: &mut Catalog, pack: Pack, origin: &str) -> Resul
         None => Ok(()),
         Some(taken) => Err(Error::Taken { origin: origin.to_owned(), node_type: format!("{taken}@{version}") }),
     }
+}
+
+/// The packs of a folder in the order of their names, or the one file.
+pub(super) fn pack_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let read = |source| Error::Read { path: path.to_owned(), source };
+    if path.is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = fs::read_dir(path).map_err(read)?;
+    let mut files =
+        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(read)?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "wasm"));
+    files.sort();
+    Ok(files)
 }

@@ -196,7 +196,8 @@ fn make_file(folder: &Path, name: &str) -> Result<Kek, VaultError> {
     Ok(key)
 }
 
-fn write_new(file: &Path, text: &str) -> io::Result<()> {
+/// Writes a new file that only its owner may read, onto stable storage.
+pub(crate) fn write_new(file: &Path, text: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

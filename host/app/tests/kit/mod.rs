@@ -40,6 +40,12 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
         "FLOWCELL_SECRET_KEY",
         "FLOWCELL_FILES",
         "FLOWCELL_FLOWS",
+        "FLOWCELL_LOCK",
+        "FLOWCELL_TRUST",
+        "FLOWCELL_REGISTRY",
+        "FLOWCELL_REGISTRY_USER",
+        "FLOWCELL_REGISTRY_PASSWORD",
+        "FLOWCELL_OFFLINE",
         "RUN_FLOW",
     ] {
         command.env_remove(variable);

@@ -37,7 +37,7 @@ pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &str) -> Stri
 
 impl Server {
     /// `react` gets the request, and how many came before.
-    pub(crate) fn start(react: impl Fn(&Seen, usize) -> String + Send + Sync + 'static) -> Server {
+    pub(crate) fn start<R: Into<Vec<u8>>>(react: impl Fn(&Seen, usize) -> R + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -45,7 +45,7 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (shared, react) = (shared.clone(), react.clone());
-                thread::spawn(move || serve(stream, &shared, &*react));
+                thread::spawn(move || serve(stream, &shared, &|seen, before| react(seen, before).into()));
             }
         });
         Server { address, seen }
@@ -61,7 +61,7 @@ impl Server {
     }
 }
 
-fn serve(stream: TcpStream, seen: &Mutex<Vec<Seen>>, react: &dyn Fn(&Seen, usize) -> String) {
+fn serve(stream: TcpStream, seen: &Mutex<Vec<Seen>>, react: &dyn Fn(&Seen, usize) -> Vec<u8>) {
     let mut reader = BufReader::new(stream);
     loop {
         let mut head = String::new();
@@ -79,7 +79,7 @@ fn serve(stream: TcpStream, seen: &Mutex<Vec<Seen>>, react: &dyn Fn(&Seen, usize
             seen.push(request.clone());
             seen.len() - 1
         };
-        if reader.get_mut().write_all(react(&request, before).as_bytes()).is_err() {
+        if reader.get_mut().write_all(&react(&request, before)).is_err() {
             return;
         }
     }

@@ -27,6 +27,10 @@ impl Sections {
     /// Walks over the component and everything nested in it.
     pub(super) fn read(bytes: &[u8]) -> Result<Sections, Refusal> {
         let refuse = |error: wasmparser::BinaryReaderError| Refusal::NotAComponent(error.to_string());
+        if bytes.starts_with(b"\x7fELF") {
+            let why = "it is native code, which is never taken, whoever has compiled it; a component is compiled here";
+            return Err(Refusal::NotAComponent(why.into()));
+        }
         if !bytes.starts_with(b"\0asm") {
             return Err(Refusal::NotAComponent("it does not begin as WebAssembly files do".into()));
         }

@@ -55,7 +55,8 @@ fn as_json(inspection: &flowcell::Inspection) -> serde_json::Value {
     })
 }
 
-fn as_text(inspection: &flowcell::Inspection) -> String {
+/// What a pack says of itself, for people.
+pub(super) fn as_text(inspection: &flowcell::Inspection) -> String {
     let manifest = &inspection.manifest;
     let mut text = format!("{} {}\n", inert(&manifest.name), manifest.version);
     // Writing to a string does not fail.

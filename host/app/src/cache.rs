@@ -1,0 +1,17 @@
+//! The user's folder for what may be deleted: compiled code, and packs that were brought.
+
+use std::{env, path::PathBuf};
+
+/// `$FLOWCELL_CACHE`, or `flowcell` in the platform's folder for what may be deleted.
+pub(crate) fn of_the_user() -> Option<PathBuf> {
+    let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || folder("HOME");
+    let platform = if cfg!(windows) {
+        folder("LOCALAPPDATA")
+    } else if cfg!(target_os = "macos") {
+        home().map(|home| home.join("Library/Caches"))
+    } else {
+        folder("XDG_CACHE_HOME").filter(|path| path.is_absolute()).or_else(|| home().map(|home| home.join(".cache")))
+    };
+    folder("FLOWCELL_CACHE").or_else(|| platform.map(|platform| platform.join("flowcell")))
+}

@@ -1,0 +1,47 @@
+//! Which packs of others are installed, as arguments say it.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use flowcell::{
+    HostBuilder,
+    packs::{InstallError, LOCK_FILE, Lock, TRUST_FILE, Trust},
+};
+
+/// Which packs of others are installed.
+#[derive(Args, Clone, Default)]
+pub(crate) struct LockArgs {
+    /// The file that pins what `flowcell node install` has installed; by default `flowcell.lock`, if it is there
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_LOCK", value_hint = ValueHint::FilePath)]
+    lock: Option<PathBuf>,
+    /// Whose signatures count for packs that are installed: a YAML file; by default `flowcell.trust.yaml`, if it is there
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_TRUST", value_hint = ValueHint::FilePath)]
+    trust: Option<PathBuf>,
+}
+
+impl LockArgs {
+    /// A host with what is installed.
+    pub(super) fn add_to(&self, builder: HostBuilder) -> HostBuilder {
+        let lock = self.lock.clone().or_else(|| there(LOCK_FILE));
+        let builder = lock.into_iter().fold(builder, HostBuilder::lock);
+        self.trust_file().into_iter().fold(builder, HostBuilder::trust_file)
+    }
+
+    /// What is installed. The file need not be there.
+    pub(super) fn lock(&self) -> Result<Lock, InstallError> {
+        Lock::read(self.lock.as_deref().unwrap_or(Path::new(LOCK_FILE)))
+    }
+
+    /// Whose signatures count.
+    pub(super) fn trust(&self) -> Result<Trust, InstallError> {
+        self.trust_file().map_or_else(|| Ok(Trust::default()), |file| Trust::read(&file))
+    }
+
+    fn trust_file(&self) -> Option<PathBuf> {
+        self.trust.clone().or_else(|| there(TRUST_FILE))
+    }
+}
+
+fn there(file: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(file)).filter(|file| file.is_file())
+}

@@ -1,0 +1,132 @@
+//! `flowcell node install` and `uninstall`: packs of others, pinned in a lock.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use flowcell::packs::{Candidate, InstallError, Installer, PackStore, Source};
+
+use super::{inspect, registry::RegistryArgs};
+use crate::{
+    commands::{locked::LockArgs, runs::block_on},
+    output::put,
+    problem::{Exit, Problem},
+    terminal::{Terminal, inert},
+};
+
+/// Arguments of `flowcell node install`.
+#[derive(Args)]
+pub(super) struct InstallArgs {
+    /// The pack: a file (./acme.wasm), a URL, a reference (ghcr.io/acme/greet@1.2.0), or a name in the registry that is usual
+    /// here (greet@1.2.0); without it everything that the lock names is brought here
+    #[arg(value_name = "PACK")]
+    pack: Option<String>,
+    /// Install it although it asks for more than the version that is installed
+    #[arg(long)]
+    approve: bool,
+    #[command(flatten)]
+    registry: RegistryArgs,
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+/// Arguments of `flowcell node uninstall`.
+#[derive(Args)]
+pub(super) struct UninstallArgs {
+    /// The pack: all its versions (greet), or one (greet@1.2.0)
+    #[arg(value_name = "NAME[@VERSION]")]
+    pack: String,
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+pub(super) fn install(args: &InstallArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let (mut lock, trust, store) = (args.lock.lock()?, args.lock.trust()?, PackStore::of_the_user()?);
+    let mut installer = Installer { lock: &mut lock, store: &store, trust: &trust };
+    match &args.pack {
+        Some(pack) => one(args, &mut installer, &args.registry.source(pack)?, terminal),
+        None => all(args, &installer, terminal),
+    }
+}
+
+pub(super) fn uninstall(args: &UninstallArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let mut lock = args.lock.lock()?;
+    let (name, version) =
+        args.pack.split_once('@').map_or((&*args.pack, None), |(name, version)| (name, Some(version)));
+    let version = version.map(str::parse).transpose();
+    let version =
+        version.map_err(|error| Problem::wrong(format!("`{}` names no version", args.pack)).because(&error))?;
+    let removed = lock.remove(name, version.as_ref());
+    if removed.is_empty() {
+        let installed: Vec<_> = lock.packs().map(|(id, _)| id.to_string()).collect();
+        let problem = Problem::wrong(format!("`{}` is not installed", args.pack));
+        return Err(if installed.is_empty() {
+            problem
+        } else {
+            problem.hint(format!("there is {}", installed.join(", ")))
+        });
+    }
+    lock.write()?;
+    removed.iter().for_each(|id| terminal.say(&format!("uninstalled {id}")));
+    Ok(Exit::Good)
+}
+
+/// Installs one pack.
+fn one(
+    args: &InstallArgs,
+    installer: &mut Installer<'_>,
+    source: &Source,
+    terminal: Terminal,
+) -> Result<Exit, Problem> {
+    if args.registry.offline()
+        && let Some(id) = installer.here(source)?
+    {
+        terminal.say(&format!("{id} is installed, and here"));
+        return Ok(Exit::Good);
+    }
+    let arrival = block_on(args.registry.carrier()?.bring(source))??;
+    let candidate = installer.examine(arrival)?;
+    put(&shown(&candidate))?;
+    let id = candidate.id.clone();
+    installer.install(candidate, args.approve)?;
+    installer.lock.write()?;
+    terminal.say(&format!("installed {id}, pinned in {}", installer.lock.file().display()));
+    Ok(Exit::Good)
+}
+
+/// Brings everything that the lock names, unless it is here.
+fn all(args: &InstallArgs, installer: &Installer<'_>, terminal: Terminal) -> Result<Exit, Problem> {
+    let carrier = args.registry.carrier()?;
+    let mut brought = 0;
+    for (id, locked) in installer.lock.packs() {
+        installer.trust.admit(id, &locked.digest, locked.signature.as_ref())?;
+        if installer.has(id)? {
+            continue;
+        }
+        let source = Source::of_lock(&locked.source, installer.lock.file()).map_err(InstallError::Source)?;
+        let arrival = block_on(carrier.bring(&source))??;
+        installer.restore(id, arrival)?;
+        terminal.say(&format!("brought {id} from {source}"));
+        brought += 1;
+    }
+    let all = installer.lock.packs().count();
+    terminal.say(&format!(
+        "{} names {all}; {brought} brought, {} here before",
+        installer.lock.file().display(),
+        all - brought
+    ));
+    Ok(Exit::Good)
+}
+
+/// What a pack can do, who has signed it, and what differs from the version that is installed.
+fn shown(candidate: &Candidate) -> String {
+    let mut text = inspect::as_text(&candidate.inspection);
+    let signer = candidate.signer.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string);
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "\nsigned by {}", inert(&signer));
+    if let Some((other, difference)) = &candidate.beside {
+        let _ = writeln!(text, "\nbeside {other}, which is installed:");
+        let difference = difference.to_string();
+        text.push_str(if difference.is_empty() { "  asks for the same\n" } else { &difference });
+    }
+    text
+}

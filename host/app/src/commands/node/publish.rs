@@ -1,0 +1,119 @@
+//! `flowcell node push` and `pull`: packs in registries.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use clap::{Args, ValueHint};
+use flowcell::{
+    Inspection,
+    distribution::{Artifact, Wanted},
+    packs::{Carrier, InstallError, PackId, PackKey, Source, signature_file},
+    vault::KeySource,
+};
+
+use super::registry::RegistryArgs;
+use crate::{
+    commands::runs::block_on,
+    output::put_line,
+    problem::{Exit, Problem},
+};
+
+/// Arguments of `flowcell node push`.
+#[derive(Args)]
+pub(super) struct PushArgs {
+    /// The pack
+    #[arg(value_name = "FILE.wasm", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Where it goes: ghcr.io/acme/greet, or a name in the registry that is usual here; its version is that of the pack
+    #[arg(value_name = "REFERENCE")]
+    reference: String,
+    /// Sign it with this key: `env:NAME` or `file:PATH`; without it with FILE.wasm.sig, if that is there
+    #[arg(long, value_name = "KEY")]
+    key: Option<KeySource>,
+    #[command(flatten)]
+    registry: RegistryArgs,
+}
+
+/// Arguments of `flowcell node pull`.
+#[derive(Args)]
+pub(super) struct PullArgs {
+    /// The pack: a reference (ghcr.io/acme/greet@1.2.0), or a name in the registry that is usual here
+    #[arg(value_name = "REFERENCE")]
+    reference: String,
+    /// Write it here; by default NAME.wasm
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    registry: RegistryArgs,
+}
+
+pub(super) fn push(args: &PushArgs) -> Result<Exit, Problem> {
+    let Source::Registry(reference) = args.registry.source(&args.reference)? else {
+        return Err(no_registry(&args.reference));
+    };
+    let carrier = args.registry.carrier()?;
+    let arrival = block_on(carrier.bring(&Source::File(args.file.clone())))??;
+    let inspection = arrival.inspect()?;
+    let id = PackId::of(&inspection.manifest);
+    let reference = match &reference.wanted {
+        Wanted::Highest => reference.with(Wanted::Version(id.version.clone())),
+        Wanted::Version(version) if *version != id.version => {
+            let problem = Problem::wrong(format!("the pack is {id}, and not version {version}"));
+            return Err(problem.hint("leave the version away, or change it in the pack's manifest"));
+        }
+        Wanted::Digest(_) => return Err(Problem::wrong("a registry makes digests itself; name a version or nothing")),
+        _ => reference,
+    };
+    let signature = match &args.key {
+        Some(key) => Some(PackKey::read(key)?.sign(&id, &inspection.digest)),
+        None => arrival.signature,
+    };
+    if let Some(signature) = signature.filter(|signature| !signature.holds(&id, &inspection.digest)) {
+        let why = format!("{} is about another pack; it is by {}", signature_file(&args.file).display(), signature.key);
+        return Err(Problem::wrong(why).hint("`flowcell node sign` signs this one"));
+    }
+    let artifact = Artifact {
+        bytes: arrival.bytes.into(),
+        annotations: annotations(&inspection),
+        imports: inspection.imports,
+        exports: inspection.exports,
+    };
+    block_on(carrier.push(&reference, artifact, signature))??;
+    put_line(&reference.to_string())?;
+    Ok(Exit::Good)
+}
+
+pub(super) fn pull(args: &PullArgs) -> Result<Exit, Problem> {
+    let source = match args.registry.source(&args.reference)? {
+        source @ Source::Registry(_) => source,
+        _ => return Err(no_registry(&args.reference)),
+    };
+    let carrier: Carrier = args.registry.carrier()?;
+    let arrival = block_on(carrier.bring(&source))??;
+    let name = arrival.inspect()?.manifest.name;
+    let out = args.out.clone().unwrap_or_else(|| format!("{name}.wasm").into());
+    let write =
+        |path: PathBuf, bytes: &[u8]| fs::write(&path, bytes).map_err(|source| InstallError::Write { path, source });
+    write(out.clone(), &arrival.bytes)?;
+    if let Some(signature) = arrival.signature {
+        write(signature_file(&out), format!("{signature}\n").as_bytes())?;
+    }
+    put_line(&out.display().to_string())?;
+    Ok(Exit::Good)
+}
+
+fn no_registry(text: &str) -> Problem {
+    Problem::wrong(format!("`{text}` is in no registry")).hint("a reference looks like ghcr.io/acme/greet@1.2.0")
+}
+
+/// What the manifest says, under the names that other tools know.
+fn annotations(inspection: &Inspection) -> BTreeMap<String, String> {
+    let manifest = &inspection.manifest;
+    let said = [
+        ("title", Some(manifest.name.to_string())),
+        ("version", Some(manifest.version.to_string())),
+        ("licenses", manifest.license.clone()),
+        ("description", manifest.description.clone()),
+    ];
+    let named = |(name, value): (&str, Option<String>)| Some((format!("org.opencontainers.image.{name}"), value?));
+    said.into_iter().filter_map(named).collect()
+}

@@ -1,0 +1,53 @@
+//! Which registry is meant, and who asks it.
+
+use std::env;
+
+use clap::{Args, builder::FalseyValueParser};
+use flowcell::{
+    distribution::Credentials,
+    packs::{Carrier, Source},
+};
+
+use crate::problem::Problem;
+
+/// Who asks the registry that is usual here.
+const USER: &str = "FLOWCELL_REGISTRY_USER";
+const PASSWORD: &str = "FLOWCELL_REGISTRY_PASSWORD";
+
+/// Which registry is meant, and whether any is asked.
+#[derive(Args)]
+pub(super) struct RegistryArgs {
+    /// Where packs are that are named without a registry, such as ghcr.io/acme
+    #[arg(long, value_name = "PREFIX", env = "FLOWCELL_REGISTRY")]
+    registry: Option<String>,
+    /// Make no connection
+    #[arg(long, env = "FLOWCELL_OFFLINE", value_parser = FalseyValueParser::new())]
+    offline: bool,
+}
+
+impl RegistryArgs {
+    /// What gets packs, and takes them away.
+    pub(super) fn carrier(&self) -> Result<Carrier, Problem> {
+        let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        let credentials = match (set(USER), set(PASSWORD)) {
+            (Some(user), Some(password)) => Some(Credentials { user, password: password.into() }),
+            (None, None) => None,
+            _ => return Err(Problem::wrong(format!("{USER} and {PASSWORD} stand together, or neither"))),
+        };
+        Ok(Carrier::new(self.registry(), credentials, self.offline)?)
+    }
+
+    /// Where a pack is that somebody has named.
+    pub(super) fn source(&self, text: &str) -> Result<Source, Problem> {
+        Source::parse(text, self.registry()).map_err(Problem::wrong)
+    }
+
+    /// Whether no connection may be made.
+    pub(super) fn offline(&self) -> bool {
+        self.offline
+    }
+
+    fn registry(&self) -> Option<&str> {
+        self.registry.as_deref().filter(|registry| !registry.is_empty())
+    }
+}

@@ -1,0 +1,84 @@
+//! What a pack asks for, and what another version asks for beyond it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use flowcell_contract::Manifest;
+use serde::{Deserialize, Serialize};
+
+/// The node types of a pack, each with the capabilities that it asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Asks(BTreeMap<String, BTreeSet<String>>);
+
+/// What differs between what two versions of a pack ask for, a line each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// What the later one asks for, and the earlier did not.
+    pub more: Vec<String>,
+    /// What it does not ask for any more.
+    pub less: Vec<String>,
+}
+
+impl Asks {
+    /// What a manifest asks for.
+    pub fn of(manifest: &Manifest) -> Asks {
+        let asked = manifest.nodes.iter().map(|node| {
+            let names = node.capabilities.iter().map(|request| request.name.to_string());
+            (node.name.to_string(), names.collect())
+        });
+        Asks(asked.collect())
+    }
+
+    /// What differs from these to those of a later version.
+    pub fn until(&self, later: &Asks) -> Difference {
+        let (before, after) = (self.lines(), later.lines());
+        Difference {
+            more: after.difference(&before).cloned().collect(),
+            less: before.difference(&after).cloned().collect(),
+        }
+    }
+
+    fn lines(&self) -> BTreeSet<String> {
+        let line = |(node, asked): (&String, &BTreeSet<String>)| -> Vec<_> {
+            asked.iter().map(|capability| format!("{node}: {capability}")).collect()
+        };
+        self.0.iter().flat_map(line).collect()
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = self.more.iter().map(|line| ('+', line));
+        let mut lines = more.chain(self.less.iter().map(|line| ('-', line)));
+        lines.try_for_each(|(sign, line)| writeln!(formatter, "{sign} {line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asks(nodes: &[(&str, &[&str])]) -> Asks {
+        let one =
+            |(node, asked): &(&str, &[&str])| (node.to_string(), asked.iter().map(|name| name.to_string()).collect());
+        Asks(nodes.iter().map(one).collect())
+    }
+
+    #[test]
+    fn what_a_later_version_asks_for_is_compared_by_node_type() {
+        let first = asks(&[("a.x", &["log", "http"]), ("a.y", &[])]);
+        let cases = [
+            (first.clone(), "", false),
+            (asks(&[("a.x", &["log"])]), "- a.x: http\n", false),
+            (asks(&[("a.x", &["log", "http"]), ("a.y", &["http"])]), "+ a.y: http\n", true),
+            (asks(&[("a.x", &["files"]), ("a.z", &[])]), "+ a.x: files\n- a.x: http\n- a.x: log\n", true),
+        ];
+        for (later, lines, more) in cases {
+            let difference = first.until(&later);
+            assert_eq!((difference.to_string().as_str(), !difference.more.is_empty()), (lines, more));
+        }
+    }
+}

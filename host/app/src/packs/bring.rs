@@ -1,0 +1,138 @@
+//! Getting packs from where they are.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use flowcell_engine::Limits;
+use flowcell_services::{
+    distribution::{self, Artifact, Credentials, Reference, Registry, Wanted},
+    egress::{Egress, EgressPolicy},
+};
+
+use super::{Arrival, InstallError, MAX_SIGNATURE, Signature, Source};
+
+/// What an artifact in a registry has its signature under.
+const ANNOTATION: &str = "flowcell.signature";
+/// How the file with a signature ends, beside the pack.
+const ENDING: &str = ".sig";
+
+/// Gets packs from where they are, and takes them there.
+pub struct Carrier {
+    egress: Egress,
+    /// For whom the credentials are.
+    home: Option<String>,
+    credentials: Option<Credentials>,
+    offline: bool,
+}
+
+impl Carrier {
+    /// Shows these credentials to the registry that is usual here, and to no other; others get what `docker login` keeps.
+    /// Offline it makes no connection.
+    pub fn new(
+        registry: Option<&str>,
+        credentials: Option<Credentials>,
+        offline: bool,
+    ) -> Result<Carrier, InstallError> {
+        let egress = Egress::new(EgressPolicy::default()).map_err(InstallError::Outside)?;
+        let home = registry.map(|registry| registry.split('/').next().unwrap_or(registry).to_owned());
+        Ok(Carrier { egress, home, credentials, offline })
+    }
+
+    /// Gets a pack, with its signature if it has one.
+    pub async fn bring(&self, source: &Source) -> Result<Arrival, InstallError> {
+        match source {
+            Source::File(file) => read(file),
+            _ if self.offline => Err(InstallError::Offline(source.to_string())),
+            Source::Url(url) => self.download(url).await,
+            Source::Registry(reference) => self.pull(reference).await,
+        }
+    }
+
+    async fn download(&self, url: &str) -> Result<Arrival, InstallError> {
+        let get = async |url: &str, most| {
+            distribution::download(&self.egress, url, most).await.map_err(InstallError::Outside)
+        };
+        let bytes = get(url, most()).await?.ok_or_else(|| InstallError::Nothing(url.to_owned()))?;
+        let (path, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+        let beside = get(&format!("{path}{ENDING}{query}"), MAX_SIGNATURE).await?;
+        let signature = beside.map(|bytes| signature(&String::from_utf8_lossy(&bytes))).transpose()?;
+        Ok(Arrival { source: Source::Url(url.to_owned()), bytes, signature })
+    }
+
+    async fn pull(&self, reference: &Reference) -> Result<Arrival, InstallError> {
+        let registry = self.registry(reference)?;
+        let wanted = match &reference.wanted {
+            Wanted::Highest => Wanted::Version(registry.highest().await.map_err(InstallError::Outside)?),
+            wanted => wanted.clone(),
+        };
+        let artifact = registry.pull(&wanted, most()).await.map_err(InstallError::Outside)?;
+        let signature = artifact.annotations.get(ANNOTATION).map(|text| signature(text)).transpose()?;
+        Ok(Arrival { source: Source::Registry(reference.with(wanted)), bytes: artifact.bytes.to_vec(), signature })
+    }
+
+    /// Takes a pack to a registry. A version that is there stays what it is; a signature may be added to it.
+    pub async fn push(
+        &self,
+        reference: &Reference,
+        mut artifact: Artifact,
+        signature: Option<Signature>,
+    ) -> Result<(), InstallError> {
+        if self.offline {
+            return Err(InstallError::Offline(reference.to_string()));
+        }
+        let registry = self.registry(reference)?;
+        if let Wanted::Version(version) = &reference.wanted {
+            let there = registry.digest(version).await.map_err(InstallError::Outside)?;
+            let here = flowcell_engine::digest(&artifact.bytes);
+            if let Some(there) = there.filter(|there| *there != here.to_string()) {
+                return Err(InstallError::Published { reference: reference.to_string(), there, here });
+            }
+        }
+        artifact.annotations.extend(signature.map(|signature| (ANNOTATION.to_owned(), signature.to_string())));
+        registry.push(&artifact, &reference.wanted).await.map_err(InstallError::Outside)
+    }
+
+    fn registry(&self, reference: &Reference) -> Result<Registry, InstallError> {
+        let own = self.credentials.clone().filter(|_| self.home.as_ref() == Some(&reference.registry));
+        let credentials = match own {
+            Some(own) => Some(own),
+            None => Credentials::of_docker(&reference.registry).map_err(InstallError::Outside)?,
+        };
+        Registry::of(&self.egress, reference, credentials).map_err(InstallError::Outside)
+    }
+}
+
+/// The file with the signature of a pack in a file.
+pub fn signature_file(pack: &Path) -> PathBuf {
+    let mut path = pack.as_os_str().to_owned();
+    path.push(ENDING);
+    path.into()
+}
+
+fn read(file: &Path) -> Result<Arrival, InstallError> {
+    let bounded = |path: &Path, most: usize| -> Result<Option<Vec<u8>>, InstallError> {
+        let mut bytes = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes));
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(|_| Some(bytes)).map_err(|source| InstallError::Read { path: path.to_owned(), source }),
+        }
+    };
+    // One byte more than a pack may have tells that there are too many.
+    let bytes = bounded(file, most())?.ok_or_else(|| InstallError::Nothing(file.display().to_string()))?;
+    let beside = bounded(&signature_file(file), MAX_SIGNATURE)?;
+    let signature = beside.map(|bytes| signature(&String::from_utf8_lossy(&bytes))).transpose()?;
+    Ok(Arrival { source: Source::File(file.to_owned()), bytes, signature })
+}
+
+/// Bytes that a pack may have.
+fn most() -> usize {
+    Limits::default().component
+}
+
+fn signature(text: &str) -> Result<Signature, InstallError> {
+    text.parse().map_err(InstallError::Source)
+}

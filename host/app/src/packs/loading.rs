@@ -1,0 +1,37 @@
+//! What a host loads of a lock.
+
+use std::{io, path::Path};
+
+use super::{InstallError, Lock, PackId, PackStore, Trust, store::Kept};
+
+/// A pack that a lock pins, as it is in the store.
+pub(crate) struct LockedPack {
+    pub(crate) id: PackId,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The packs that a lock pins. Each is what the lock says, and is trusted now; no connection is made.
+pub(crate) fn locked_packs(
+    lock: &Path,
+    store: Option<&PackStore>,
+    trust: &Trust,
+) -> Result<Vec<LockedPack>, InstallError> {
+    if !lock.is_file() {
+        return Err(InstallError::Read { path: lock.to_owned(), source: io::ErrorKind::NotFound.into() });
+    }
+    let lock = Lock::read(lock)?;
+    let own = match store {
+        Some(store) => store.clone(),
+        None => PackStore::of_the_user()?,
+    };
+    let load = |(id, locked): (&PackId, &super::Locked)| {
+        trust.admit(id, &locked.digest, locked.signature.as_ref())?;
+        let (id, digest) = (id.clone(), locked.digest.clone());
+        match own.get(&digest)? {
+            Kept::Pack(bytes) => Ok(LockedPack { id, bytes }),
+            Kept::Nothing => Err(InstallError::Missing { id, digest }),
+            Kept::Changed(found) => Err(InstallError::Damaged { id, path: own.file(&digest), locked: digest, found }),
+        }
+    };
+    lock.packs().map(load).collect()
+}

@@ -1,0 +1,204 @@
+//! `flowcell.lock`: which packs are installed, and what they are.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use flowcell_contract::Digest;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use super::{Asks, InstallError, PackId, Signature, yaml};
+
+/// What stands above a lock.
+const HEAD: &str = "# What `flowcell node install` has installed. Keep it beside the flows that use it.\n";
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// The packs that are installed, by name and version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock {
+    file: PathBuf,
+    packs: BTreeMap<PackId, Locked>,
+}
+
+/// What is installed of a pack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Locked {
+    /// Where it came from, and comes from again.
+    pub source: String,
+    /// What it is.
+    #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]
+    pub digest: Digest,
+    /// The interfaces that it imports.
+    pub imports: Vec<String>,
+    /// What its node types ask for.
+    pub nodes: Asks,
+    /// Who vouches for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(deserialize_with = "read_version")]
+    version: u32,
+    packs: BTreeMap<PackId, Locked>,
+}
+
+impl Lock {
+    /// Reads a lock. One that is not there pins nothing.
+    pub fn read(file: &Path) -> Result<Lock, InstallError> {
+        let written: Option<Written> = yaml::read(file)?;
+        Ok(Lock { file: file.to_owned(), packs: written.map(|written| written.packs).unwrap_or_default() })
+    }
+
+    /// Writes it whole or not at all.
+    pub fn write(&self) -> Result<(), InstallError> {
+        let text = self.text();
+        let cannot = |source| InstallError::Write { path: self.file.clone(), source };
+        write_whole(&self.file, text.map_err(|why| cannot(io::Error::other(why)))?.as_bytes()).map_err(cannot)
+    }
+
+    fn text(&self) -> Result<String, serde_yaml::ser::Error> {
+        let written = Written { version: VERSION, packs: self.packs.clone() };
+        // A line for each thing, so that differences between two locks are told by lines.
+        let options = serde_yaml::ser_options! { prefer_block_scalars: false, compact_list_indent: false };
+        let text = serde_yaml::to_string_with_options(&written, options)?;
+        Ok(format!("{HEAD}{}\n", text.trim_end()))
+    }
+
+    /// The file that it is.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The packs, by name and version.
+    pub fn packs(&self) -> impl Iterator<Item = (&PackId, &Locked)> {
+        self.packs.iter()
+    }
+
+    /// What is installed of a pack.
+    pub fn get(&self, id: &PackId) -> Option<&Locked> {
+        self.packs.get(id)
+    }
+
+    /// The highest version that is installed of a pack, beside one.
+    pub fn highest_beside(&self, id: &PackId) -> Option<(&PackId, &Locked)> {
+        self.packs.iter().rfind(|(other, _)| other.name == id.name && *other != id)
+    }
+
+    /// Pins a pack.
+    pub fn insert(&mut self, id: PackId, locked: Locked) {
+        self.packs.insert(id, locked);
+    }
+
+    /// Takes a pack out, all its versions or one. Answers which.
+    pub fn remove(&mut self, name: &str, version: Option<&semver::Version>) -> Vec<PackId> {
+        let meant = |id: &PackId| id.name == name && version.is_none_or(|version| id.version == *version);
+        self.packs.extract_if(.., |id, _| meant(id)).map(|(id, _)| id).collect()
+    }
+}
+
+/// Writes a file whole or not at all, and lets those read it whom the user's mask lets.
+pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut beside = builder.prefix(".flowcell-").tempfile_in(folder)?;
+    beside.write_all(bytes)?;
+    beside.as_file().sync_all()?;
+    beside.persist(file)?;
+    fs::File::open(folder)?.sync_all()
+}
+
+fn read_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        VERSION => Ok(VERSION),
+        other => Err(D::Error::custom(format!(
+            "the lock has version {other}, and this program knows {VERSION}; another version of it has written it"
+        ))),
+    }
+}
+
+fn write_digest<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(digest)
+}
+
+fn read_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64);
+    let digits = digits.filter(|digits| digits.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f')));
+    let wrong = || D::Error::custom(format!("`{text}` is no digest: `sha256:` and 64 hexadecimal digits are expected"));
+    digits.map(|digits| Digest(digits.into())).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn locked(digit: &str) -> Locked {
+        Locked {
+            source: format!("ghcr.io/acme/acme@{digit}.0.0"),
+            digest: Digest(digit.repeat(64).into()),
+            imports: vec!["wasi:io/streams@0.2.6".into()],
+            nodes: Asks::default(),
+            signature: None,
+        }
+    }
+
+    fn id(text: &str) -> PackId {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_lock_is_sorted_by_version_and_comes_back_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut lock = Lock::read(&folder.path().join("flowcell.lock")).unwrap();
+        for (name, digit) in [("acme@10.0.0", "1"), ("acme@9.0.0", "9"), ("acme@1.0.0-rc.1", "0"), ("zoo@1.0.0", "2")] {
+            lock.insert(id(name), locked(digit));
+        }
+        lock.write().unwrap();
+        assert_eq!(Lock::read(lock.file()).unwrap(), lock);
+        let text = fs::read_to_string(lock.file()).unwrap();
+        let order: Vec<_> =
+            ["acme@1.0.0-rc.1", "acme@9", "acme@10", "zoo@1"].map(|name| text.find(name).unwrap()).into();
+        assert!(text.starts_with("# What ") && order.is_sorted(), "{text}");
+        assert_eq!(lock.highest_beside(&id("acme@10.0.0")).unwrap().0, &id("acme@9.0.0"));
+        assert_eq!(lock.remove("acme", Some(&id("acme@9.0.0").version)), [id("acme@9.0.0")]);
+        assert_eq!(lock.remove("acme", None).len(), 2);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_lock_is_told_with_its_place() {
+        let pack = |key: &str, digest: &str, more: &str| {
+            format!(
+                "version: 1\npacks:\n  {key}:\n    source: a.wasm\n    digest: {digest}\n    imports: []\n    nodes: {{}}\n{more}"
+            )
+        };
+        let good = format!("sha256:{}", "0".repeat(64));
+        for (text, expected) in [
+            ("version: 2\npacks: {}\n".to_owned(), vec!["line 1", "the lock has version 2"]),
+            ("packs: {}\n".to_owned(), vec!["missing field `version`"]),
+            ("version: 1\npacks: {}\nmore: 1\n".to_owned(), vec!["line 3", "more"]),
+            ("version: [\n".to_owned(), vec!["line"]),
+            (pack("acme@1.0.0", "sha256:00", ""), vec!["line 5", "is no digest"]),
+            (pack("acme", &good, ""), vec!["line 3", "is no pack with its version"]),
+            (pack("acme@1.0", &good, ""), vec!["line 3", "is no pack with its version"]),
+            (pack("acme@1.0.0", &good, "    size: 7\n"), vec!["line 8", "size"]),
+            (pack("acme@1.0.0", &good, "    signature: me\n"), vec!["line 8", "is no signature"]),
+        ] {
+            let told = yaml::parse::<Written>(Path::new("flowcell.lock"), &text).err().unwrap().to_string();
+            assert!(expected.iter().all(|part| told.contains(part)), "{text}\n{told}");
+        }
+        assert!(yaml::parse::<Written>(Path::new("flowcell.lock"), &pack("acme@1.0.0", &good, "")).is_ok());
+    }
+}

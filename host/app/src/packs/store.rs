@@ -1,0 +1,87 @@
+//! The packs themselves, in a folder, by their digests.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use flowcell_contract::Digest;
+
+use super::{InstallError, lock::write_whole};
+use crate::cache;
+
+/// A folder with packs by their digests. It may be deleted: what is pinned is brought again.
+#[derive(Clone, Debug)]
+pub struct PackStore {
+    folder: PathBuf,
+}
+
+/// What a store has under a digest.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Nothing.
+    Nothing,
+    /// Something else: the file was changed.
+    Changed(Digest),
+    /// The pack.
+    Pack(Vec<u8>),
+}
+
+impl PackStore {
+    /// The store in this folder.
+    pub fn at(folder: impl Into<PathBuf>) -> PackStore {
+        PackStore { folder: folder.into() }
+    }
+
+    /// The store of the user: `packs` in the folder for what may be deleted.
+    pub fn of_the_user() -> Result<PackStore, InstallError> {
+        cache::of_the_user().map(|folder| PackStore::at(folder.join("packs"))).ok_or(InstallError::NoStore)
+    }
+
+    /// Where the pack with this digest is.
+    pub fn file(&self, digest: &Digest) -> PathBuf {
+        self.folder.join(format!("{}.wasm", digest.0))
+    }
+
+    /// Reads a pack, and looks whether it is what it was.
+    pub(crate) fn get(&self, digest: &Digest) -> Result<Kept, InstallError> {
+        let path = self.file(digest);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::Nothing),
+            bytes => bytes.map_err(|source| InstallError::Read { path, source })?,
+        };
+        match flowcell_engine::digest(&bytes) {
+            found if found == *digest => Ok(Kept::Pack(bytes)),
+            found => Ok(Kept::Changed(found)),
+        }
+    }
+
+    /// Keeps a pack.
+    pub(super) fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), InstallError> {
+        let path = self.file(digest);
+        let written =
+            fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).and_then(|()| write_whole(&path, bytes));
+        written.map_err(|source| InstallError::Write { path, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn what_was_changed_is_not_what_was_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = PackStore::at(folder.path().join("packs"));
+        let digest = flowcell_engine::digest(b"pack");
+        assert_eq!(store.get(&digest).unwrap(), Kept::Nothing);
+        store.put(&digest, b"pack").unwrap();
+        assert_eq!(store.get(&digest).unwrap(), Kept::Pack(b"pack".into()));
+        fs::write(store.file(&digest), b"paci").unwrap();
+        assert_eq!(store.get(&digest).unwrap(), Kept::Changed(flowcell_engine::digest(b"paci")));
+        store.put(&digest, b"pack").unwrap();
+        assert_eq!(store.get(&digest).unwrap(), Kept::Pack(b"pack".into()));
+    }
+}

@@ -1,0 +1,41 @@
+//! Documents with the place of what is wrong in them.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use serde::de::DeserializeOwned;
+
+use super::{InstallError, MAX_FILE};
+
+/// Reads a document; none if there is no such file.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, InstallError> {
+    let cannot = |source| InstallError::Read { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(cannot)?,
+    };
+    let mut text = String::new();
+    file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(cannot)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(wrong(path, format!("it is larger than {MAX_FILE} bytes")));
+    }
+    parse(path, &text).map(Some)
+}
+
+pub(super) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, InstallError> {
+    serde_yaml::from_str(text).map_err(|error| {
+        let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+        let why = first.strip_prefix("error: ").unwrap_or(&first);
+        // Some say their place themselves.
+        let why = why.split_once(": ").map_or(why, |(head, rest)| if head.starts_with("line ") { rest } else { why });
+        let place = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
+        wrong(path, place.unwrap_or_default() + why)
+    })
+}
+
+fn wrong(path: &Path, why: String) -> InstallError {
+    InstallError::Document { path: path.to_owned(), why }
+}

@@ -1,0 +1,81 @@
+//! Packs that are none, that want too much, and that are not what they were.
+
+use std::fs;
+
+use crate::{
+    guests,
+    pack::{Version, acme, digest},
+    place::Place,
+};
+
+/// N21: an import that no host has is refused when the pack is installed, and when a lock that was written by hand names it.
+#[test]
+fn n21_a_pack_that_imports_what_no_host_has_is_neither_installed_nor_loaded() {
+    let place = Place::new();
+    let bytes = fs::read(guests::build("liar", "forbidden").join("liar.wasm")).unwrap();
+    place.write("liar.wasm", &bytes);
+    let words = ["imports `liar:pack/nuke@0.1.0`, which this host does not offer"];
+    place.refused(&["node", "install", "./liar.wasm"], &words);
+    assert_eq!(place.lock(), "");
+    place.pack("acme.wasm", Version::First);
+    place.done(&["node", "install", "./acme.wasm"]);
+    let stored = place.stored();
+    let old = stored.file_stem().unwrap().to_str().unwrap().to_owned();
+    let new = digest(&bytes);
+    place.write("flowcell.lock", place.lock().replace(&old, &new).as_bytes());
+    fs::write(stored.with_file_name(format!("{new}.wasm")), &bytes).unwrap();
+    place.refused(&["nodes"], &words);
+    assert!(!place.kept_by_engines().iter().any(|name| name.contains(&new)), "nothing was compiled");
+}
+
+/// N28: native code is refused as a pack, wherever it lies and whatever it is called.
+#[test]
+fn n28_native_code_is_no_pack() {
+    let place = Place::new();
+    let program = fs::read(env!("CARGO_BIN_EXE_flowcell")).unwrap();
+    let head = &program[..4096];
+    for file in ["acme.cwasm", "acme.wasm"] {
+        place.write(file, head);
+        place.refused(&["node", "install", &format!("./{file}")], &["native code, which is never taken"]);
+        place.refused(&["node", "push", file, "127.0.0.1:1/acme"], &["native code, which is never taken"]);
+    }
+    fs::create_dir(place.path().join("packs")).unwrap();
+    place.write("packs/acme.wasm", head);
+    place.refused(&["nodes", "--packs", "packs"], &["native code, which is never taken"]);
+    assert_eq!(place.lock(), "");
+}
+
+/// N29: bytes that change behind a version are refused, by the source, by the store, and where they are read.
+#[test]
+fn n29_a_version_whose_bytes_change_is_refused_with_both_digests() {
+    let place = Place::new();
+    let digests = [Version::First, Version::Altered].map(|version| digest(&acme(version)));
+    let both = digests.each_ref().map(String::as_str);
+    place.pack("acme.wasm", Version::First);
+    place.done(&["node", "install", "./acme.wasm"]);
+    let before = place.lock();
+    place.pack("acme.wasm", Version::Altered);
+    place.refused(&["node", "install", "./acme.wasm"], &[&["acme@0.1.0 has changed"][..], &both].concat());
+    // The file in the store is another one.
+    let stored = place.stored();
+    fs::write(&stored, acme(Version::Altered)).unwrap();
+    place.refused(&["nodes"], &[&["acme@0.1.0 was changed in the store"][..], &both].concat());
+    place.refused(&["node", "install"], &[&["acme@0.1.0 has changed"][..], &both].concat());
+    assert_eq!(place.lock(), before);
+    place.pack("acme.wasm", Version::First);
+    place.done(&["node", "install"]);
+    assert_eq!(fs::read(stored).unwrap(), acme(Version::First));
+    // Another pack under the same name.
+    place.pack("acme.wasm", Version::Second);
+    fs::remove_file(place.stored()).unwrap();
+    place.refused(&["node", "install"], &["acme@0.1.0 was asked for, and", "has acme@0.2.0"]);
+}
+
+#[test]
+fn packs_with_the_names_of_the_catalog_are_refused() {
+    let place = Place::new();
+    let target = std::path::Path::new(env!("CARGO_BIN_EXE_flowcell")).parent().unwrap().parent().unwrap();
+    let data = target.join("guests/wasm32-wasip2/guest/flowcell_data.wasm");
+    fs::copy(data, place.path().join("data.wasm")).unwrap();
+    place.refused(&["node", "install", "./data.wasm"], &["the prefix `data.` is reserved"]);
+}

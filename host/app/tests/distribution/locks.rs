@@ -1,0 +1,172 @@
+//! Packs from files and URLs, and the lock that pins them.
+
+use std::fs;
+
+use flowcell::{
+    Error, Host,
+    packs::{InstallError, PackStore},
+};
+use serde_json::json;
+
+use crate::{
+    pack::{Version, acme},
+    place::Place,
+    server::{Server, answer},
+};
+
+#[test]
+fn a_pack_from_a_file_is_pinned_and_runs_from_the_lock_alone() {
+    let place = Place::new();
+    place.pack("acme.wasm", Version::First);
+    let shown = place.done(&["node", "install", "./acme.wasm"]);
+    for part in
+        ["acme 0.1.0", "acme.greet", "asks for `log`: to say whom it greets", "imports", "sha256:", "signed by nobody"]
+    {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    let lock = place.lock();
+    for part in ["version: 1", "acme@0.1.0:", "source: ./acme.wasm", "digest: sha256:", "acme.greet:", "- log"] {
+        assert!(lock.contains(part), "{part}\n{lock}");
+    }
+    assert_eq!(place.kept_by_engines(), Vec::<String>::new(), "nothing was compiled");
+    fs::remove_file(place.path().join("acme.wasm")).unwrap();
+    assert_eq!(place.greeting("0.1"), json!({ "greet": { "text": "Hello Ada" } }));
+    // Every command that knows node types knows those of the lock.
+    assert!(place.done(&["validate", "greeting.yaml"]).contains("valid (1 node"));
+    // Once, although a folder of packs has the same.
+    fs::create_dir(place.path().join("packs")).unwrap();
+    place.pack("packs/acme.wasm", Version::First);
+    for arguments in [&["nodes"][..], &["nodes", "--packs", "packs"]] {
+        assert_eq!(place.done(arguments).matches("acme.greet@0.1.0").count(), 1, "{arguments:?}");
+    }
+    assert!(place.done(&["node", "run", "acme.greet", "-i", "name=Bo"]).contains(r#""text": "Hello Bo""#));
+    place.done(&["node", "uninstall", "acme"]);
+    place.refused(&["validate", "greeting.yaml"], &["acme.greet"]);
+    place.refused(&["node", "uninstall", "acme"], &["`acme` is not installed"]);
+}
+
+#[test]
+fn a_program_that_embeds_a_host_has_the_lock_too() {
+    let place = Place::new();
+    place.pack("acme.wasm", Version::First);
+    place.done(&["node", "install", "./acme.wasm"]);
+    let host = |store: &str| {
+        let builder = Host::builder().without_cache().instances(1).lock(place.path().join("flowcell.lock"));
+        builder.pack_store(PackStore::at(place.path().join(store))).build()
+    };
+    assert!(host("cache/packs").unwrap().catalog().names().any(|name| name == "acme.greet"));
+    let missing = host("elsewhere").err().unwrap();
+    assert!(matches!(missing, Error::Installed(InstallError::Missing { .. })), "{missing}");
+}
+
+#[test]
+fn two_versions_stand_side_by_side_in_one_flow() {
+    let place = Place::new();
+    place.pack("first.wasm", Version::First);
+    place.pack("second.wasm", Version::Second);
+    place.done(&["node", "install", "./first.wasm"]);
+    let shown = place.done(&["node", "install", "./second.wasm"]);
+    assert!(shown.contains("beside acme@0.1.0, which is installed:\n  asks for the same"), "{shown}");
+    place.write(
+        "both.yaml",
+        br#"flow: { name: both, outputs: { texts: "{{ [old.text, new.text] }}" } }
+nodes:
+  - { id: old, type: acme.greet@0.1, input: { name: Ada } }
+  - { id: new, type: acme.greet@0.2, input: { name: Bo } }
+edges: [{ from: old, to: new }]
+"#,
+    );
+    let said = place.done(&["run", "--quiet", "--store", "memory:", "both.yaml"]);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said, json!({ "texts": ["Hello Ada", "Hello Bo"] }));
+    place.done(&["node", "uninstall", "acme@0.1.0"]);
+    place.refused(&["validate", "both.yaml"], &["acme.greet"]);
+    assert!(!place.lock().contains("acme@0.1.0"));
+}
+
+#[test]
+fn a_version_that_asks_for_more_is_refused_until_somebody_approves() {
+    let place = Place::new();
+    place.pack("first.wasm", Version::First);
+    place.pack("greedy.wasm", Version::Greedy);
+    place.done(&["node", "install", "./first.wasm"]);
+    let before = place.lock();
+    let words = ["acme@0.3.0 asks for more than acme@0.1.0", "+ acme.greet: http", "- acme.greet: log", "--approve"];
+    place.refused(&["node", "install", "./greedy.wasm"], &words);
+    assert_eq!(place.lock(), before);
+    place.done(&["node", "install", "./greedy.wasm", "--approve"]);
+    assert!(place.lock().contains("acme@0.3.0"));
+    // It was approved once.
+    place.done(&["node", "install", "./greedy.wasm"]);
+}
+
+#[test]
+fn what_the_lock_names_is_brought_again_and_checked() {
+    let (place, file) = (Place::new(), "acme.wasm");
+    place.pack(file, Version::First);
+    place.done(&["node", "install", "./acme.wasm"]);
+    fs::remove_file(place.stored()).unwrap();
+    place.refused(
+        &["nodes"],
+        &["acme@0.1.0 is locked, and its bytes are not here", "`flowcell node install` brings it"],
+    );
+    place.done(&["node", "install"]);
+    place.greeting("0.1");
+    // Without a source, what is here goes on.
+    fs::remove_file(place.path().join(file)).unwrap();
+    place.done(&["node", "install"]);
+    fs::remove_file(place.stored()).unwrap();
+    place.refused(&["node", "install"], &["there is nothing at"]);
+}
+
+#[test]
+fn a_lock_that_is_wrong_is_told_with_its_place() {
+    let place = Place::new();
+    for (lock, words) in [
+        ("version: 9\npacks: {}\n", ["flowcell.lock: line 1", "this program knows 1"]),
+        ("version: 1\npacks: {}\nextra: 1\n", ["flowcell.lock: line 3", "extra"]),
+        ("version: 1\npacks:\n  acme: {}\n", ["flowcell.lock: line 3", "is no pack with its version"]),
+        ("version: [\n", ["flowcell.lock: line", "help:"]),
+    ] {
+        place.write("flowcell.lock", lock.as_bytes());
+        place.refused(&["nodes"], &words);
+        place.refused(&["node", "install"], &words);
+    }
+    place.refused(&["nodes", "--lock", "none.lock"], &["cannot read none.lock"]);
+}
+
+#[test]
+fn a_pack_from_a_url_is_pinned_by_what_it_is() {
+    let server = Server::start(|seen, _| {
+        let path = seen.head.split(' ').nth(1).unwrap();
+        let served = |bytes: Vec<u8>| {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", bytes.len());
+            [head.into_bytes(), bytes].concat()
+        };
+        match path {
+            "/acme.wasm" => served(acme(Version::First)),
+            "/moved.wasm" => answer("302 Found", &[("location", "/acme.wasm")], "").into_bytes(),
+            "/away.wasm" => answer("302 Found", &[("location", "http://10.0.0.1/acme.wasm")], "").into_bytes(),
+            "/round.wasm" => answer("302 Found", &[("location", "/round.wasm")], "").into_bytes(),
+            "/large.wasm" => b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".to_vec(),
+            _ => answer("404 Not Found", &[], "").into_bytes(),
+        }
+    });
+    let place = Place::new();
+    let url = |path: &str| format!("{}/{path}", server.origin());
+    place.done(&["node", "install", &url("acme.wasm")]);
+    assert!(place.lock().contains(&url("acme.wasm")));
+    fs::remove_file(place.stored()).unwrap();
+    place.refused(&["node", "install", "--offline"], &["is not here, and `--offline` makes no connection"]);
+    place.done(&["node", "install"]);
+    let asked = server.seen().len();
+    place.done(&["node", "install", "--offline"]);
+    place.done(&["node", "install", &url("acme.wasm"), "--offline"]);
+    place.greeting("0.1");
+    assert_eq!(server.seen().len(), asked, "nobody was asked");
+    place.done(&["node", "install", &url("moved.wasm")]);
+    place.refused(&["node", "install", &url("none.wasm")], &["there is nothing at"]);
+    place.refused(&["node", "install", &url("away.wasm")], &["without TLS"]);
+    place.refused(&["node", "install", &url("round.wasm")], &["more than 5 times"]);
+    place.refused(&["node", "install", "http://example.com/a.wasm"], &["use `https://`"]);
+}

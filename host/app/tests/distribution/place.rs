@@ -1,0 +1,103 @@
+//! A folder in which somebody installs packs, with a store of its own.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Output,
+};
+
+use serde_json::Value;
+
+use crate::{
+    kit,
+    pack::{self, Version},
+};
+
+/// A folder in which somebody installs packs. Everything that is here is gone with it.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+    environment: Vec<(String, String)>,
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        Place { folder: tempfile::tempdir().unwrap(), environment: Vec::new() }
+    }
+
+    /// The same with a variable of the environment.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Place {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a version of the pack `acme` into a file.
+    pub(crate) fn pack(&self, file: &str, version: Version) -> PathBuf {
+        self.write(file, &pack::acme(version))
+    }
+
+    pub(crate) fn write(&self, file: &str, content: &[u8]) -> PathBuf {
+        let path = self.path().join(file);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// The file of a pack in the store that has this one alone.
+    pub(crate) fn stored(&self) -> PathBuf {
+        let files = fs::read_dir(self.path().join("cache/packs")).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<_> = files.collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        files[0].clone()
+    }
+
+    /// The names of what engines keep of packs: compiled code among it, by digests.
+    pub(crate) fn kept_by_engines(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path().join("cache")).unwrap().map(|entry| entry.unwrap());
+        let kept = entries.filter(|entry| entry.path().is_file() && entry.file_name() != "key");
+        kept.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    }
+
+    pub(crate) fn lock(&self) -> String {
+        fs::read_to_string(self.path().join("flowcell.lock")).unwrap_or_default()
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = kit::flowcell(self.path());
+        command.args(arguments).env("FLOWCELL_CACHE", self.path().join("cache"));
+        // Whoever runs the tests may be known to registries.
+        command.env("DOCKER_CONFIG", self.path().join("docker"));
+        command.envs(self.environment.iter().map(|(name, value)| (name, value))).output().unwrap()
+    }
+
+    /// What the program says to programs, if it does what it was asked to.
+    #[track_caller]
+    pub(crate) fn done(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}\n{}", kit::told(&output));
+        kit::said(&output)
+    }
+
+    /// Whether the program refuses, with these words among others.
+    #[track_caller]
+    pub(crate) fn refused(&self, arguments: &[&str], words: &[&str]) -> String {
+        let output = self.run(arguments);
+        let told = kit::told(&output);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {:?}\n{told}", output.status);
+        words.iter().for_each(|word| assert!(told.contains(word), "{arguments:?}: {word}\n{told}"));
+        told
+    }
+
+    /// The outputs of a flow in which `acme.greet` of this version greets Ada.
+    #[track_caller]
+    pub(crate) fn greeting(&self, version: &str) -> Value {
+        let flow = format!(
+            "flow: {{ name: greeting }}\nnodes: [{{ id: greet, type: acme.greet@{version}, input: {{ name: Ada }} }}]\n"
+        );
+        self.write("greeting.yaml", flow.as_bytes());
+        let said = self.done(&["run", "--quiet", "--store", "memory:", "greeting.yaml"]);
+        serde_json::from_str(&said).unwrap()
+    }
+}

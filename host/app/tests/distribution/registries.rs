@@ -1,0 +1,168 @@
+//! Packs in a registry.
+
+use std::{fs, io::Write as _};
+
+use serde_json::{Value, json};
+
+use crate::{
+    pack::{Version, acme, digest},
+    place::Place,
+    registry::{PASSWORD, Registry},
+};
+
+/// A place whose usual registry this is.
+fn beside(registry: &Registry) -> Place {
+    Place::new().with("FLOWCELL_REGISTRY", &format!("{}/packs", registry.address))
+}
+
+/// What a registry answers to a plain request.
+fn get(registry: &Registry, path: &str) -> Value {
+    let mut stream = std::net::TcpStream::connect(&registry.address).unwrap();
+    let accept = "application/vnd.oci.image.manifest.v1+json";
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {}\r\nAccept: {accept}\r\n\r\n", registry.address);
+    stream.write_all(request.as_bytes()).unwrap();
+    let answer = std::io::read_to_string(stream).unwrap();
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[test]
+fn packs_are_pushed_listed_pulled_and_installed() {
+    let Some(registry) = Registry::start(false) else { return };
+    let author = beside(&registry);
+    for (file, version) in [("first.wasm", Version::First), ("second.wasm", Version::Second)] {
+        author.pack(file, version);
+        author.done(&["node", "push", file, "acme"]);
+    }
+    let pushed = author.done(&["node", "push", "second.wasm", "acme@0.2.0"]);
+    assert_eq!(pushed.trim(), format!("{}/packs/acme@0.2.0", registry.address));
+    author.refused(&["node", "push", "second.wasm", "acme@0.3.0"], &["the pack is acme@0.2.0, and not version 0.3.0"]);
+
+    let user = beside(&registry);
+    assert_eq!(user.done(&["node", "pull", "acme"]).trim(), "acme.wasm");
+    assert_eq!(fs::read(user.path().join("acme.wasm")).unwrap(), acme(Version::Second), "the highest version");
+    let shown = user.done(&["node", "install", "acme@0.1.0"]);
+    assert!(shown.contains("asks for `log`: to say whom it greets"), "{shown}");
+    assert!(user.lock().contains(&format!("source: {}/packs/acme@0.1.0", registry.address)), "{}", user.lock());
+    assert_eq!(user.greeting("0.1"), json!({ "greet": { "text": "Hello Ada" } }));
+
+    // Another machine has the lock alone.
+    let other = Place::new();
+    other.write("flowcell.lock", user.lock().as_bytes());
+    other.refused(&["nodes"], &["`flowcell node install` brings it"]);
+    other.refused(&["node", "install", "--offline"], &["`--offline` makes no connection"]);
+    other.done(&["node", "install"]);
+    assert_eq!(other.lock(), user.lock());
+    drop(registry);
+    other.greeting("0.1");
+    other.done(&["node", "install", "--offline"]);
+    other.done(&["node", "install"]);
+}
+
+#[test]
+fn a_pack_is_an_artifact_as_other_tools_know_it() {
+    let Some(registry) = Registry::start(false) else { return };
+    let author = beside(&registry);
+    author.pack("acme.wasm", Version::First);
+    author.done(&["node", "push", "acme.wasm", "acme"]);
+    let manifest = get(&registry, "/v2/packs/acme/manifests/0.1.0");
+    assert_eq!(manifest["mediaType"], "application/vnd.oci.image.manifest.v1+json");
+    assert_eq!(manifest["config"]["mediaType"], "application/vnd.wasm.config.v0+json");
+    assert_eq!(manifest["layers"].as_array().unwrap().len(), 1);
+    assert_eq!(manifest["layers"][0]["mediaType"], "application/wasm");
+    let annotations = json!({
+        "org.opencontainers.image.title": "acme",
+        "org.opencontainers.image.version": "0.1.0",
+        "org.opencontainers.image.licenses": "MIT OR Apache-2.0",
+        "org.opencontainers.image.description": "What a stranger writes from the WIT alone.",
+    });
+    assert_eq!(manifest["annotations"], annotations);
+    let config = get(&registry, &format!("/v2/packs/acme/blobs/{}", manifest["config"]["digest"].as_str().unwrap()));
+    assert_eq!((&config["architecture"], &config["os"]), (&json!("wasm"), &json!("wasip2")));
+    assert_eq!(config["layerDigests"], json!([manifest["layers"][0]["digest"]]));
+    assert!(
+        config["component"]["exports"].as_array().unwrap().contains(&json!("flowcell:node/node@0.1.0")),
+        "{config}"
+    );
+}
+
+#[test]
+fn a_signature_travels_with_the_pack() {
+    let Some(registry) = Registry::start(false) else { return };
+    let author = beside(&registry);
+    let key = author.done(&["node", "keygen", "ada.key"]);
+    author.pack("acme.wasm", Version::First);
+    let user = beside(&registry);
+    user.write(
+        "flowcell.trust.yaml",
+        format!("keys: {{ ada: {{ key: \"{}\", packs: [acme] }} }}\n", key.trim()).as_bytes(),
+    );
+    author.done(&["node", "push", "acme.wasm", "acme"]);
+    user.refused(&["node", "install", "acme"], &["nobody has signed it"]);
+    author.done(&["node", "push", "acme.wasm", "acme", "--key", "file:ada.key"]);
+    assert!(user.done(&["node", "install", "acme"]).contains("signed by ada"));
+    user.done(&["node", "pull", "acme"]);
+    fs::remove_file(user.path().join("flowcell.lock")).unwrap();
+    assert!(user.done(&["node", "install", "./acme.wasm"]).contains("signed by ada"), "the file beside it");
+}
+
+#[test]
+fn n29_a_published_version_stays_what_it_is() {
+    let Some(registry) = Registry::start(false) else { return };
+    let author = beside(&registry);
+    author.pack("acme.wasm", Version::First);
+    author.done(&["node", "push", "acme.wasm", "acme"]);
+    author.pack("acme.wasm", Version::Altered);
+    author.refused(&["node", "push", "acme.wasm", "acme"], &["is published already", "a version never changes"]);
+    // Whoever owns the registry can move a tag nevertheless.
+    let user = beside(&registry);
+    user.pack("first.wasm", Version::First);
+    user.done(&["node", "push", "first.wasm", "acme:next"]);
+    user.done(&["node", "install", "acme:next"]);
+    author.done(&["node", "push", "acme.wasm", "acme:next"]);
+    let digests = [Version::First, Version::Altered].map(|version| digest(&acme(version)));
+    user.refused(&["node", "install", "acme:next"], &["acme@0.1.0 has changed", &digests[0], &digests[1]]);
+    fs::remove_file(user.stored()).unwrap();
+    user.refused(&["node", "install"], &["acme@0.1.0 has changed", &digests[0], &digests[1]]);
+}
+
+#[test]
+fn a_private_registry_lets_in_whom_it_knows() {
+    let Some(registry) = Registry::start(true) else { return };
+    let stranger = beside(&registry);
+    stranger.pack("acme.wasm", Version::First);
+    stranger.refused(
+        &["node", "push", "acme.wasm", "acme"],
+        &["is not open without credentials", "FLOWCELL_REGISTRY_USER"],
+    );
+    let wrong = beside(&registry).with("FLOWCELL_REGISTRY_USER", "ada").with("FLOWCELL_REGISTRY_PASSWORD", "guessed");
+    wrong.refused(&["node", "install", "acme"], &["is not open with these credentials"]);
+    let known = beside(&registry).with("FLOWCELL_REGISTRY_USER", "ada").with("FLOWCELL_REGISTRY_PASSWORD", PASSWORD);
+    known.pack("acme.wasm", Version::First);
+    known.done(&["node", "push", "acme.wasm", "acme"]);
+    known.done(&["node", "install", "acme"]);
+    // They are shown to the usual registry alone: this one is another, by its name.
+    let (_, port) = registry.address.rsplit_once(':').unwrap();
+    let elsewhere = format!("localhost:{port}/packs/acme");
+    known.refused(&["node", "pull", &elsewhere], &["is not open without credentials"]);
+    // What `docker login` keeps.
+    fs::create_dir(stranger.path().join("docker")).unwrap();
+    let auths = json!({ "auths": { (registry.address.clone()): { "username": "ada", "password": PASSWORD } } });
+    stranger.write("docker/config.json", auths.to_string().as_bytes());
+    stranger.done(&["node", "install", "acme@0.1.0"]);
+}
+
+#[test]
+fn what_a_registry_does_not_have_is_told() {
+    let Some(registry) = Registry::start(false) else { return };
+    let place = beside(&registry);
+    place.refused(&["node", "install", "acme"], &["there is nothing in", "packs/acme"]);
+    place.pack("acme.wasm", Version::First);
+    place.done(&["node", "push", "acme.wasm", "acme"]);
+    place.refused(&["node", "install", "acme@9.0.0"], &["there is no `9.0.0` in"]);
+    place.refused(&["node", "install", "acme@9"], &["`9` is no version"]);
+    place.refused(&["node", "pull", "./acme.wasm"], &["is in no registry"]);
+    place.refused(&["node", "install", "acme", "--offline"], &["`--offline` makes no connection"]);
+    let address = registry.address.clone();
+    drop(registry);
+    place.refused(&["node", "install", "acme"], &[&address]);
+}

@@ -1,0 +1,66 @@
+//! A real registry: `docker-registry`, started for a test on a free port, and gone with it.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+/// Who may ask a private registry: `ada`, with this password.
+pub(crate) const PASSWORD: &str = "a secret of the tests";
+const HTPASSWD: &str = "ada:$2y$05$flowcellflowcellflowceFn5Em39OngIcE5MOZlG.N6ODLakU7YO\n";
+
+/// A registry that runs.
+pub(crate) struct Registry {
+    process: Child,
+    _folder: tempfile::TempDir,
+    /// Its host and port.
+    pub(crate) address: String,
+}
+
+impl Registry {
+    /// Starts one that lets everybody in, or only those whom it knows. None: it is not installed, and the test is skipped by
+    /// name.
+    pub(crate) fn start(private: bool) -> Option<Registry> {
+        let paths = env::var_os("PATH").unwrap_or_default();
+        let Some(program) =
+            env::split_paths(&paths).map(|folder| folder.join("docker-registry")).find(|path| path.is_file())
+        else {
+            let test = thread::current().name().unwrap_or("a test").to_owned();
+            assert!(env::var_os("FLOWCELL_TEST_REGISTRY").is_none(), "{test} needs `docker-registry`");
+            eprintln!("skipped: {test}: `docker-registry` is not installed");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("htpasswd"), HTPASSWD).unwrap();
+        let auth = format!("auth: {{ htpasswd: {{ realm: tests, path: {} }} }}\n", at("htpasswd").display());
+        let config = format!(
+            "version: 0.1\nlog: {{ level: info, accesslog: {{ disabled: true }} }}\nhttp: {{ addr: '127.0.0.1:0' }}\n\
+             storage: {{ filesystem: {{ rootdirectory: {} }} }}\n{}",
+            at("data").display(),
+            if private { &auth } else { "" }
+        );
+        fs::write(at("config.yml"), config).unwrap();
+        let mut command = Command::new(program);
+        command.arg("serve").arg(at("config.yml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let said = lines.by_ref().find_map(|line| {
+            let (_, rest) = line.split_once("listening on ")?;
+            Some(rest.split(['"', ' ', ',']).next()?.to_owned())
+        });
+        // It goes on talking, and must not be stopped by that.
+        thread::spawn(move || lines.for_each(drop));
+        Some(Registry { process, _folder: folder, address: said.unwrap() })
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
