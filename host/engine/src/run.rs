@@ -216,7 +216,8 @@ impl Inner {
         store.limiter(|sandbox| &mut sandbox.meter);
         store.set_hostcall_fuel(limits.border_bytes());
         store.set_max_component_handles(limits.handles);
-        store.set_epoch_deadline(1);
+        // A short attempt that begins before a tick is not interrupted by it.
+        store.set_epoch_deadline(2);
         store.epoch_deadline_callback(move |_| {
             computes.store(true, Relaxed);
             Ok(UpdateDeadline::Yield(1))

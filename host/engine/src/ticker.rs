@@ -11,10 +11,11 @@ use std::{
 
 use wasmtime::EngineWeak;
 
-/// The longest that a guest runs without yielding.
-const TICK: Duration = Duration::from_millis(10);
+/// The longest that a guest runs without yielding, once it has run as long. Whoever waits for its turn beside guests that spin
+/// waits so long at each node.
+const TICK: Duration = Duration::from_millis(2);
 /// Idle ticks before the thread parks, so that a stream of short attempts does not wake it again and again.
-const IDLE_TICKS: u32 = 20;
+const IDLE_TICKS: u32 = 100;
 
 /// Starts its thread when the first attempt begins.
 pub(crate) struct Ticker {
