@@ -147,6 +147,8 @@ pub(super) async fn prepare(
     if request.app.is_draining() {
         return Err(Fault::draining());
     }
+    // Whoever may not start anything is told before anything is read for it.
+    request.host.check_quota_for(run.as_ref()).map_err(StartError::from)?;
     let _turn = request.app.checks.take(request.tenant(), 1).await;
     let StartRun { flow, version, input, .. } = body;
     let flow = named_or_whole(request, &flow, version).await?;
@@ -195,14 +197,12 @@ pub(super) async fn enter(request: &Request, mut runner: FlowRunner, wait: bool)
         Entered::Full => return Err(Fault::busy("too_many_runs", "too many runs wait for their turn already")),
         Entered::Closed => return Err(Fault::draining()),
     }
+    if wait && let Ok(Ok(result)) = tokio::time::timeout(WAIT, ended).await {
+        return Ok(Some(result));
+    }
     // A run that another process has taken ends without an event.
-    if begun.await.is_err() {
-        return Err(StartError::from(OpenError::Driven(run)).into());
-    }
-    if !wait {
-        return Ok(None);
-    }
-    Ok(tokio::time::timeout(WAIT, ended).await.ok().and_then(Result::ok))
+    begun.await.map_err(|_| StartError::from(OpenError::Driven(run)))?;
+    Ok(None)
 }
 
 /// Waits for a run that exists, and tells how it stands then.
