@@ -114,7 +114,7 @@ fn run(pack: &Path, node_type: &str, compiler: Compiler, limits: Limits) -> (Run
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let begun = |node_type: &str| {
         let text = format!("{{ flow: {{ name: one }}, nodes: [{{ id: a, type: {node_type} }}] }}");
-        let flow = host.load_source(Source { name: "one.yaml".into(), text: text.into() }).unwrap();
+        let flow = host.load_source(Source { name: "one.yaml".into(), text }).unwrap();
         host.runner(&flow, RunOptions::default()).unwrap().run()
     };
     let (one, canary) = (begun(node_type), begun("control.noop"));

@@ -12,6 +12,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// without it a few steps could make a value that nobody can write down.
 pub const VALUE_BYTES: u64 = 64 << 20;
 
+/// The media type of what does not say what it is.
+pub const BINARY: &str = "application/octet-stream";
+
 /// One immutable value. It knows itself as text, as a tree, or both, and makes the other form when first asked.
 #[derive(Clone)]
 pub struct Value(Arc<Forms>);
@@ -67,7 +70,7 @@ impl Value {
         Some(BlobRef {
             file_id: json.get("fileId")?.as_str()?.into(),
             size: json.get("size").and_then(Json::as_u64).unwrap_or(0),
-            mime: json.get("mime").and_then(Json::as_str).unwrap_or("application/octet-stream").into(),
+            mime: json.get("mime").and_then(Json::as_str).unwrap_or(BINARY).into(),
         })
     }
 }

@@ -21,6 +21,7 @@ mod files;
 mod meter;
 mod outside;
 pub(crate) mod ported;
+mod reply;
 mod services;
 pub(crate) mod stdio;
 

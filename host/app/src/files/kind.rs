@@ -1,9 +1,7 @@
 //! What kind of file something is, by its content and its name.
 
+use flowcell_contract::BINARY;
 use flowcell_services::images;
-
-/// What does not say what it is.
-const BINARY: &str = "application/octet-stream";
 
 /// How names end, and the media types of such files. The first ending of a type is its usual one.
 const KINDS: [(&str, &str); 28] = [

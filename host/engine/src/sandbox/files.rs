@@ -1,6 +1,6 @@
 //! `flowcell:host/files`: files of the tenant.
 
-use flowcell_contract::{Failure, Json, Value, code};
+use flowcell_contract::{BINARY, Failure, Json, Value, code};
 
 use super::{Sandbox, capability::Answer};
 use crate::{
@@ -10,8 +10,6 @@ use crate::{
 
 /// Bytes of a file that a guest reads whole; more is a file value to it.
 const WHOLE_BYTES: u64 = 1 << 20;
-/// The media type of what does not say what it is.
-const BINARY: &str = "application/octet-stream";
 
 impl files::Host for Sandbox {
     async fn read(&mut self, path: String, form: Form) -> Answer<Content> {

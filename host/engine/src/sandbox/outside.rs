@@ -1,8 +1,13 @@
 //! `flowcell:host/http` and `flowcell:host/queue`: calls that leave the host, and what arrives of them.
 
-use flowcell_contract::{Arrival, BlobRef, Call, Failure, Json, Value, code};
+use flowcell_contract::{Arrival, BINARY, BlobRef, Call, Failure, Json, Value, code};
 
-use super::{Sandbox, capability::Answer, services};
+use super::{
+    Sandbox,
+    capability::Answer,
+    reply::{Body, Reply},
+    services,
+};
 use crate::{
     bindings::{
         http::{self, Content, Request, Response},
@@ -15,8 +20,6 @@ use crate::{
 const WHOLE_BYTES: u64 = 64 << 10;
 /// The longest media type that a file is kept with.
 const MIME_BYTES: usize = 255;
-/// The media type of what does not say what it is.
-const BINARY: &str = "application/octet-stream";
 
 impl http::Host for Sandbox {
     async fn send(&mut self, request: Request) -> Answer<Response> {
@@ -138,22 +141,14 @@ impl Sandbox {
     }
 
     fn response(&self, reply: &Value) -> Result<Response, Failure> {
-        let json = reply.json();
-        let odd = || Failure::retryable(code::LOST_WORKER, "`http.send` was answered with something else");
-        let status = json.get("status").and_then(Json::as_u64).and_then(|status| u16::try_from(status).ok());
-        let headers = json.get("headers").and_then(Json::as_array).unwrap_or_default().iter();
-        let header = |pair: &Json| match pair.as_array() {
-            Some([name, value]) => Some((name.as_str()?.to_owned(), value.as_str()?.to_owned())),
-            _ => None,
+        let Reply { status, headers, body } = Reply::read(reply)?;
+        let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let body = match body {
+            Body::Empty => Content::Empty,
+            Body::Text(text) => Content::Text(text.to_owned()),
+            Body::File(blob, file) => self.file(&blob, file)?,
         };
-        let headers = headers.map(header).collect::<Option<Vec<_>>>().ok_or_else(odd)?;
-        let body = json.get("body").unwrap_or(&Json::Null);
-        let body = match (body.get("text").and_then(Json::as_str), body.get("file")) {
-            (Some(text), _) => Content::Text(text.to_owned()),
-            (None, Some(file)) => self.file(&Value::from(file.clone()).blob().ok_or_else(odd)?, file)?,
-            (None, None) => Content::Empty,
-        };
-        Ok(Response { status: status.ok_or_else(odd)?, headers, body })
+        Ok(Response { status, headers, body })
     }
 
     fn file(&self, blob: &BlobRef, file: &Json) -> Result<Content, Failure> {

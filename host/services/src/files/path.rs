@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use flowcell_contract::BINARY;
+
 /// The longest path, in bytes.
 const MAX_PATH: usize = 1024;
 /// The most names in a path.
@@ -70,7 +72,7 @@ impl FilePath {
     pub(super) fn mime(&self) -> &'static str {
         let end = self.0.last().and_then(|name| name.rsplit_once('.')).map(|(_, end)| end.to_ascii_lowercase());
         let known = MIMES.iter().find(|(own, _)| Some(*own) == end.as_deref());
-        known.map_or("application/octet-stream", |(_, mime)| mime)
+        known.map_or(BINARY, |(_, mime)| mime)
     }
 }
 
@@ -159,6 +161,4 @@ mod tests {
         let mime = |path: &str| FilePath::parse(path).unwrap_or_else(|_| FilePath::top()).mime();
         assert_eq!((mime("a/b.JSON"), mime("png"), mime("a.json/b")), ("application/json", BINARY, BINARY));
     }
-
-    const BINARY: &str = "application/octet-stream";
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use flate2::write::MultiGzDecoder;
-use flowcell_contract::{Failure, Json, Tenant, Value};
+use flowcell_contract::{BINARY, Failure, Json, Tenant, Value};
 use hyper::header::{
     CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
@@ -15,9 +15,6 @@ use crate::{
     files::Files,
     secret::Key,
 };
-
-/// The media type of what does not say what it is.
-const BINARY: &str = "application/octet-stream";
 
 /// The longest media type that a file is kept with, in bytes.
 const MAX_MIME: usize = 255;

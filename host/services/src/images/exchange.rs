@@ -1,7 +1,7 @@
 //! Attempts at a call, until one is answered.
 
 use bytes::Bytes;
-use flowcell_contract::{Effect, Failure, Json, Outgoing, Value};
+use flowcell_contract::{BINARY, Effect, Failure, Json, Outgoing, Value};
 use hyper::{
     HeaderMap, Method, StatusCode,
     header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT},
@@ -33,8 +33,6 @@ const MAX_ANSWER: usize = 64 << 20;
 const MAX_IMAGE: usize = 32 << 20;
 /// Bytes of the body of an error that are read.
 const MAX_ERROR: usize = 64 << 10;
-/// The media type of an image that nobody knows.
-const BINARY: &str = "application/octet-stream";
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 

@@ -1,7 +1,7 @@
 //! From what a tool answers to what its caller gets.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use flowcell_contract::{Failure, Json, Tenant, Value};
+use flowcell_contract::{BINARY, Failure, Json, Tenant, Value};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 use super::{
@@ -10,8 +10,6 @@ use super::{
 };
 use crate::{code, files::Files};
 
-/// The media type of what does not say what it is.
-const BINARY: &str = "application/octet-stream";
 /// The longest media type that a file is kept with, in bytes.
 const MAX_MIME: usize = 255;
 

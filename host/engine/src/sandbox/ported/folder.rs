@@ -7,7 +7,7 @@
 
 use std::vec;
 
-use flowcell_contract::{Failure, Json, Value, code};
+use flowcell_contract::{BINARY, Failure, Json, Value, code};
 use wasmtime::component::{HasData, Resource};
 use wasmtime_wasi::p2::{
     DynInputStream, DynOutputStream, FsError, FsResult,
@@ -26,9 +26,6 @@ use wasmtime_wasi::p2::{
 
 use super::content::{Budget, Opened, Reader, Writer};
 use crate::sandbox::Sandbox;
-
-/// The media type of what does not say what it is.
-const BINARY: &str = "application/octet-stream";
 
 /// What an attempt has open, or has closed and not yet written.
 #[derive(Default)]

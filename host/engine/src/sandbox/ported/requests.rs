@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use flowcell_contract::{BlobRef, Call, Calls, Failure, Json, Value, code};
+use flowcell_contract::{BINARY, Call, Calls, Failure, Json, Value, code};
 use futures_util::poll;
 use http_body_util::{BodyExt, Full};
 use hyper::{
@@ -17,12 +17,14 @@ use hyper::{
 use tokio::sync::oneshot;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
-use crate::sandbox::{Sandbox, denial, deterministic::Clock};
+use crate::sandbox::{
+    Sandbox, denial,
+    deterministic::Clock,
+    reply::{self, Body, Reply},
+};
 
 /// Bytes of a request's body: as many as the capability takes.
 const BODY_BYTES: usize = 32 << 20;
-/// The media type of what does not say what it is.
-const BINARY: &str = "application/octet-stream";
 
 /// What becomes of the requests of an attempt.
 pub(crate) struct Requests {
@@ -153,26 +155,16 @@ fn milliseconds(time: Duration) -> u32 {
 
 /// The capability's answer as the guest sees it.
 fn response(reply: &Value, calls: &dyn Calls) -> Result<Response<WasiBody>, Failure> {
-    let odd = || Failure::retryable(code::LOST_WORKER, "`http.send` was answered with something else");
-    let json = reply.json();
-    let status = json.get("status").and_then(Json::as_u64).and_then(|status| u16::try_from(status).ok());
-    let mut response = Response::builder().status(status.ok_or_else(odd)?);
-    for header in json.get("headers").and_then(Json::as_array).unwrap_or_default() {
-        let Some([name, value]) = header.as_array() else { return Err(odd()) };
-        response = response.header(name.as_str().ok_or_else(odd)?, value.as_str().ok_or_else(odd)?);
-    }
-    let body = json.get("body").unwrap_or(&Json::Null);
-    let bytes = match (body.get("text").and_then(Json::as_str), body.get("file")) {
-        (Some(text), _) => Bytes::copy_from_slice(text.as_bytes()),
-        (None, Some(file)) => Bytes::from_owner(calls.bytes(&blob(file).ok_or_else(odd)?)?),
-        (None, None) => Bytes::new(),
+    let Reply { status, headers, body } = Reply::read(reply)?;
+    let response = Response::builder().status(status);
+    let response = headers.into_iter().fold(response, |response, (name, value)| response.header(name, value));
+    let bytes = match body {
+        Body::Empty => Bytes::new(),
+        Body::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
+        Body::File(blob, _) => Bytes::from_owner(calls.bytes(&blob)?),
     };
     let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
-    response.body(body).map_err(|_| odd())
-}
-
-fn blob(file: &Json) -> Option<BlobRef> {
-    Value::from(file.clone()).blob()
+    response.body(body).map_err(|_| reply::odd())
 }
 
 /// Why a call was not made, or came to nothing, in the words of `wasi:http`. What these have no word for they quote.
