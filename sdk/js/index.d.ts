@@ -273,6 +273,26 @@ export namespace tools {
   function startCall(tool: string, input?: Json, options?: Options): CallId;
 }
 
+/** Services that the operator gives flows under a name, such as `img` and `agent`. */
+export namespace services {
+  /** Why a service has not done what it was asked for: `throw Failure.of(answer.error)` hands it on. */
+  interface Refusal {
+    /** `denied`, `service_not_found`, or the code of what has failed. */
+    code: string;
+    message: string;
+  }
+  /** What a service has answered. */
+  type Answer =
+    | { kind: "flow-service-response"; callId: string; ok: true; result: any; error?: undefined }
+    | { kind: "flow-service-response"; callId: string; ok: false; result?: undefined; error: Refusal };
+  interface Options {
+    /** Comes back with the answer; the service's name without it. */
+    callId?: string;
+  }
+  /** `queue.next` hands an `Answer` over, whatever became of the call. */
+  function startCall(service: string, args?: Json[], options?: Options): CallId;
+}
+
 /** Agent runs: invocations of an agent that people can watch and write to. */
 export namespace agent {
   /** Gives the id of the agent run. A member `inbox`, `{ capacity }`, opens an inbox. */

@@ -10,5 +10,6 @@ export * as log from "./src/calls/log.js";
 export * as metrics from "./src/calls/metrics.js";
 export * as model from "./src/calls/model.js";
 export * as queue from "./src/calls/queue.js";
+export * as services from "./src/calls/services.js";
 export * as state from "./src/calls/state.js";
 export * as tools from "./src/calls/tools.js";

@@ -9,6 +9,7 @@ use flowcell_sdk::{
     model::{self, Message, Reply},
     prelude::*,
     queue::{self, CallId, Event},
+    services::{self, Answer},
     state, tools, FanOut,
 };
 
@@ -195,6 +196,22 @@ fn called(_: Value) -> Result<Value> {
     Ok(json!({ "found": found, "called": output, "later": later }))
 }
 
+fn served(_: Value) -> Result<Value> {
+    let start = |id: &str, service: &str, args| {
+        services::start_call(&services::Call { id: id.into(), service: service.into(), args })
+    };
+    let cat = start("cat", "img", vec![json!([]), json!("A cat")])?;
+    let hello = start("agent", "agent", vec![json!("Hello?")])?;
+    let mut answers = BTreeMap::new();
+    for _ in 0..2 {
+        let Event::Ended(call, outcome) = arriving()? else { return Err(Failure::new("odd", "no call has ended")) };
+        answers.insert(call, Answer::read(outcome?)?);
+    }
+    let (cat, hello) = (&answers[&cat], &answers[&hello]);
+    let refused = hello.error.as_ref().map(|error| error.code.as_str());
+    Ok(json!({ "ids": [cat.call_id, hello.call_id], "ok": [cat.ok, hello.ok], "made": cat.result, "refused": refused }))
+}
+
 fn listening(_: Value) -> Result<Value> {
     let run = agent::open(&json!({ "inbox": { "capacity": 4 } }))?;
     agent::tell(&run, "conform.plan", &json!({ "step": 1 }))?;
@@ -228,5 +245,6 @@ flowcell_sdk::pack! {
     "conform.files" => notes,
     "conform.model" => asked,
     "conform.tools" => called,
+    "conform.services" => served,
     "conform.agent" => listening,
 }

@@ -1,6 +1,6 @@
 // The pack `conform` in JavaScript.
 import {
-  Failure, Pause, agent, cache, files, http, log, metrics, model, pack, part, queue, state, tools,
+  Failure, Pause, agent, cache, files, http, log, metrics, model, pack, part, queue, services, state, tools,
 } from "./vendor/flowcell-sdk/index.js";
 
 const DAY_MS = 86_400_000;
@@ -129,6 +129,13 @@ function called() {
   return { found, called: output, later };
 }
 
+function served() {
+  const calls = [services.startCall("img", [[], "A cat"], { callId: "cat" }), services.startCall("agent", ["Hello?"])];
+  const ends = new Map([next(), next()].map(({ call, value }) => [call, value]));
+  const [cat, hello] = calls.map((call) => ends.get(call));
+  return { ids: [cat.callId, hello.callId], ok: [cat.ok, hello.ok], made: cat.result, refused: hello.error.code };
+}
+
 function listening() {
   const run = agent.open({ inbox: { capacity: 4 } });
   agent.tell(run, "conform.plan", { step: 1 });
@@ -156,5 +163,6 @@ export const node = pack({
   "conform.files": notes,
   "conform.model": asked,
   "conform.tools": called,
+  "conform.services": served,
   "conform.agent": listening,
 });

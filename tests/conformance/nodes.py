@@ -3,8 +3,8 @@
 import random
 
 from flowcell_sdk import (
-    Choice, Failure, Pause, Question, Task, agent, cache, files, http, input_part, log, metrics, model, pack, queue, state,
-    tools, woken_part,
+    Choice, Failure, Pause, Question, Task, agent, cache, files, http, input_part, log, metrics, model, pack, queue,
+    services, state, tools, woken_part,
 )
 
 DAY_MS = 86_400_000
@@ -164,6 +164,18 @@ def called(task: Task) -> dict:
     return {"found": found, "called": output, "later": later}
 
 
+def served(task: Task) -> dict:
+    calls = [services.start_call("img", [[], "A cat"], call_id="cat"), services.start_call("agent", ["Hello?"])]
+    ends = {event.call: event.value for event in (arriving(), arriving())}
+    cat, hello = (ends[call] for call in calls)
+    return {
+        "ids": [cat["callId"], hello["callId"]],
+        "ok": [cat["ok"], hello["ok"]],
+        "made": cat["result"],
+        "refused": hello["error"]["code"],
+    }
+
+
 def listening(task: Task) -> dict:
     run = agent.open({"inbox": {"capacity": 4}})
     agent.tell(run, "conform.plan", {"step": 1})
@@ -191,5 +203,6 @@ Node = pack({
     "conform.files": notes,
     "conform.model": asked,
     "conform.tools": called,
+    "conform.services": served,
     "conform.agent": listening,
 })

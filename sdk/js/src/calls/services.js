@@ -1,0 +1,7 @@
+// Services that the operator gives flows under a name, such as `img` and `agent`.
+import { startCall as start } from "flowcell:host/services@0.1.0";
+import { called } from "../failure.js";
+
+export function startCall(service, args = [], { callId = service } = {}) {
+  return called(() => start(JSON.stringify({ kind: "flow-service-call", callId, service, args })));
+}
