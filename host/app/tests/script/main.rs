@@ -4,6 +4,10 @@
 
 mod commands;
 mod examples;
+#[path = "../services/fake.rs"]
+#[allow(dead_code, reason = "not every test looks at all of it")]
+mod fake;
+mod flow_services_v1;
 mod hostile;
 #[path = "../kit/mod.rs"]
 mod kit;
