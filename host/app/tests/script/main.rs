@@ -11,3 +11,4 @@ mod flow_services_v1;
 mod hostile;
 #[path = "../kit/mod.rs"]
 mod kit;
+mod replayed;
