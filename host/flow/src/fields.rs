@@ -103,6 +103,16 @@ pub(crate) fn present(tree: &Tree, key: &str, what: &str, findings: &mut Finding
     text(tree, key, findings).unwrap_or((String::new(), tree.span))
 }
 
+/// The member `name` of a flow that has it at its top; empty, or no flow's name, and a finding, if it is wrong.
+pub(crate) fn flow_name(tree: &Tree, findings: &mut Findings<'_>) -> String {
+    let (name, span) = required(tree, "name", "flow", findings);
+    if !name.is_empty() && !is_flow_name(&name) {
+        let help = Some("use letters, digits, `_` and `-`, at most 64".into());
+        findings.error("bad_name", span, format!("`{}` is not a flow's name", shown(&name)), help);
+    }
+    name
+}
+
 /// A member that is a map.
 pub(crate) fn map<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) -> Option<&'t Tree> {
     let value = tree.member(key)?;

@@ -68,6 +68,7 @@ pub use diagnostic::{Diagnostic, Place, Severity, similar};
 pub use graph::Graph;
 use outline::{Fault, Outline};
 pub use schema::schema;
+use script::written;
 
 /// A flow's text.
 #[derive(Clone, Debug)]
@@ -178,6 +179,12 @@ pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &
             return Checked { graph: None, diagnostics: findings.finish() };
         }
     };
+    if written::is_written(&tree) {
+        return match written::read(&tree, &mut findings) {
+            Some(script) => load_from(&script, catalog, files, start),
+            None => Checked { graph: None, diagnostics: findings.finish() },
+        };
+    }
     let steps = steps::is_steps(&tree);
     if !steps && !opening::is_flow(&tree, &mut findings) {
         return Checked { graph: None, diagnostics: findings.finish() };

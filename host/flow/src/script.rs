@@ -1,7 +1,9 @@
-//! The script dialect: a file `NAME.flow.js`, which is one node that runs it.
+//! The script dialect: a file `NAME.flow.js`, or [`written`] as `{ name, script }`, which is one node that runs it.
 //!
 //! What the script says of itself in `setup(flow)` is the flow's description and the schema of its input. The flow's outputs
 //! are the node's: `{ "result", "outputs" }`.
+
+pub(crate) mod written;
 
 use flowcell_contract::{Catalog, Json};
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use flowcell_contract::{Catalog, Json};
 use flowcell_expr::NoRoots;
 use flowcell_flow::{
-    Checked, Files, NoFiles, Source, about,
+    Checked, Files, Graph, NoFiles, Source, about,
     outline::{Fault, Outline, Port, PortKind},
     packs,
     script::script_label,
@@ -113,6 +113,37 @@ fn a_script_that_is_wrong_is_told_where() {
     assert!(printed(&checked.diagnostics).contains("nobody here can read a script"));
     let unknown = flowcell_flow::load(&unread, &Catalog::default(), &Reader);
     assert!(printed(&unknown.diagnostics).contains("there is no node type `script.run`"));
+}
+
+#[test]
+fn a_script_may_be_written_with_its_name_as_json_or_yaml() {
+    let script = "function run() {\n  return `{{ flow.input }}`;\n}\n";
+    let json = json!({ "name": "logo", "script": script }).to_string();
+    let yaml = "name: logo\nscript: |\n  function run() {\n    return `{{ flow.input }}`;\n  }\n";
+    let file = load("logo.flow.js", script).graph.unwrap();
+    for (name, text) in [("any.json", json.as_str()), ("any.yaml", yaml)] {
+        let checked = load(name, text);
+        assert_eq!(printed(&checked.diagnostics), "");
+        let graph = checked.graph.unwrap();
+        let given = |graph: &Graph| graph.nodes[0].input.expr.render_members(&Json::Null).get("file").cloned().unwrap();
+        assert_eq!((&graph.name, &graph.input_schema), (&file.name, &file.input_schema), "{name}");
+        assert_eq!((script_label(&graph), given(&graph)), (script_label(&file), given(&file)), "{name}");
+        assert_eq!(about(&Source { name: name.into(), text: text.into() }).name.as_deref(), Some("logo"));
+    }
+    for (text, code, file, place) in [
+        ("{ name: logo, script: \"let a;\\n  wrong\" }", "bad_script", "logo.flow.js", (2, 3)),
+        ("{ name: lo go, script: let a }", "bad_name", "any.yaml", (1, 9)),
+        ("script: let a", "missing_key", "any.yaml", (1, 1)),
+        ("{ name: logo, script: '' }", "empty_value", "any.yaml", (1, 23)),
+        ("{ name: logo, script: [] }", "wrong_type", "any.yaml", (1, 23)),
+        ("{ name: logo, script: let a, title: x }", "unknown_key", "any.yaml", (1, 30)),
+    ] {
+        let checked = load("any.yaml", text);
+        assert!(checked.graph.is_none());
+        let [finding] = checked.diagnostics.as_slice() else { panic!("{}", printed(&checked.diagnostics)) };
+        let found = (finding.code, finding.place.file.as_str(), (finding.place.line, finding.place.column));
+        assert_eq!(found, (code, file, place), "{finding}");
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::{CheckedFlow, folder::is_flow_name, shape};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Unchecked {
-    /// A whole flow: an object, or its text in YAML or JSON.
+    /// A whole flow: an object, or its text in YAML or JSON. A script is `{ "name", "script" }`.
     #[schema(value_type = serde_json::Value)]
     flow: Box<RawValue>,
 }

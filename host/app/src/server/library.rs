@@ -69,7 +69,7 @@ pub(super) struct Versions {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewFlow {
-    /// A whole flow with a name: an object, or its text in YAML or JSON.
+    /// A whole flow with a name: an object, or its text in YAML or JSON. A script is `{ "name", "script" }`.
     #[schema(value_type = Object)]
     flow: Box<RawValue>,
 }

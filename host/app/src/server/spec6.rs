@@ -76,7 +76,7 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it is here for the document; bodies are read member by member")]
 pub(super) struct CreateFlow {
-    /// A flow of the `steps` dialect.
+    /// A flow of the `steps` dialect, or a script, `{ "name", "script" }`.
     #[schema(value_type = Object)]
     flow: serde_json::Value,
 }

@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct StartRun {
-    /// The name of a flow of the tenant's; or a whole flow: an object, or its text in YAML or JSON.
+    /// The name of a flow of the tenant's; or a whole flow: an object, or its text in YAML or JSON. A script is `{ "name", "script" }`.
     #[schema(value_type = serde_json::Value)]
     flow: Box<RawValue>,
     /// Which version of a flow that is named; by default the newest.

@@ -232,3 +232,31 @@ fn without_a_session_a_gate_is_named() {
     assert_eq!((answer.status, answer.header("mcp-session-id")), (200, None), "{answer:?}");
     assert!(answer.body.contains("\"status\":\"parked\"") && answer.body.contains("Go on?"), "{answer:?}");
 }
+
+#[test]
+fn a_script_is_checked_tested_kept_and_called() {
+    let (served, tokens) = served(&[("a", &ALL)]);
+    let client = Client::begin(&served, &tokens[0]);
+    let script = "export const setup = flow => { flow.title('Asks'); flow.inText('who'); flow.outText('said') };
+        export async function run(services) {
+            services.outputs('said', (await services.agent(`Hello ${services.inputs.who}`)).value);
+        }";
+    let flow = json!({ "name": "asks", "script": script });
+    let call = |tool: &str, arguments: Value| client.call(tool, arguments)["structuredContent"].clone();
+    assert_eq!(call("flowcell_validate_flow", json!({ "flow": flow })), json!({ "valid": true, "diagnostics": [] }));
+    let inspected = call("flowcell_inspect_flow", json!({ "flow": flow }));
+    assert_eq!((&inspected["name"], &inspected["script"]["title"]), (&json!("asks"), &json!("Asks")), "{inspected}");
+    let tested = call("flowcell_test_flow", json!({ "flow": flow, "input": { "who": "Ada" } }));
+    assert_eq!(tested["outputs"], json!({ "said": "simulated reply to: Hello Ada" }), "{tested}");
+    assert_eq!(call("flowcell_create_flow", json!({ "flow": flow }))["version"], 1);
+    assert!(client.tools().contains(&"asks".to_owned()));
+    let missing = client.call("asks", json!({}));
+    assert_eq!(missing["structuredContent"]["error"]["code"], "invalid_input", "{missing}");
+    let broken = json!({ "flow": { "name": "asks", "script": "function run() {\n  return 1 +;\n}" } });
+    let told = call("flowcell_validate_flow", broken)["diagnostics"][0].clone();
+    assert_eq!(
+        (&told["code"], &told["line"], &told["column"]),
+        (&json!("bad_script"), &json!(2), &json!(13)),
+        "{told}"
+    );
+}

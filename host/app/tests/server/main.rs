@@ -18,6 +18,7 @@ mod metrics;
 mod process;
 mod quotas;
 mod runs;
+mod scripts;
 mod secrets;
 mod session;
 mod spec6;

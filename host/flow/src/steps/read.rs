@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::reference::is_word;
 use crate::{
     diagnostic::Findings,
-    fields::{entries, is_flow_name, is_id, known, known_or, list, map, required, shown, text},
+    fields::{entries, flow_name, is_flow_name, is_id, known, known_or, list, map, required, shown, text},
     habits,
     yaml::{Kind, Span, Tree},
 };
@@ -74,11 +74,7 @@ pub(crate) fn is_steps(tree: &Tree) -> bool {
 /// Reads a flow.
 pub(super) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawSteps<'t> {
     known(entries(tree, "a flow", findings), &TOP, findings);
-    let (name, name_span) = required(tree, "name", "flow", findings);
-    if !name.is_empty() && !is_flow_name(&name) {
-        let help = Some("use letters, digits, `_` and `-`, at most 64".into());
-        findings.error("bad_name", name_span, format!("`{}` is not a flow's name", shown(&name)), help);
-    }
+    let name = flow_name(tree, findings);
     let written = list(tree, "steps", findings);
     if let (Some(steps), true) = (tree.member("steps"), written.is_empty()) {
         let help = "write `steps:` and a list of `{ id, tool, params }`";

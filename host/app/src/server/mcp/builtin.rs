@@ -175,7 +175,10 @@ impl Builtin {
             DescribeNodeType => {
                 (json!({ "type": text("Such as control.if, or with a version acme.greet@1.2") }), &["type"])
             }
-            ValidateFlow | CreateFlow => (json!({ "flow": flow("A whole flow: an object, or its text") }), &["flow"]),
+            ValidateFlow | CreateFlow => (
+                json!({ "flow": flow("A whole flow: an object, or its text. A script is { name, script }") }),
+                &["flow"],
+            ),
             DescribeFlow => {
                 (json!({ "name": text("The flow's name"), "version": number("The newest by default") }), &["name"])
             }
@@ -259,7 +262,10 @@ fn text(what: &str) -> Value {
 
 /// A flow that is named, in a version, or a whole one.
 fn either() -> (Value, Value) {
-    (flow("The name of a flow, or a whole one"), number("Of a flow that is named; the newest by default"))
+    (
+        flow("The name of a flow, or a whole one: an object, or its text. A script is { name, script }"),
+        number("Of a flow that is named; the newest by default"),
+    )
 }
 
 fn flow(what: &str) -> Value {
