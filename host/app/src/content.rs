@@ -19,6 +19,7 @@ use crate::{
     granted::{self, Granting},
     inspector::Inspector,
     schedule,
+    simulate::SERVICES,
 };
 
 /// Everything that a flow was checked from.
@@ -41,6 +42,9 @@ pub(crate) struct Content {
     /// What the flow says of itself, if it is a script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     outline: Option<Outline>,
+    /// The services that it may call at most, if the operator limits that and it is a script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    services: Option<Vec<String>>,
     /// The packs that its nodes need, and the blobs that they are kept in, if they are.
     pub(crate) packs: BTreeMap<String, Option<Arc<str>>>,
     /// Those of them that came with the program that began the run.
@@ -86,6 +90,7 @@ impl<'a> Reading<'a> {
             files: self.files.into_inner(),
             flows: self.flows.into_inner(),
             agents: self.agents.into_inner(),
+            services: self.granting.policy.most_granted(SERVICES).filter(|_| self.outline.borrow().is_some()),
             outline: self.outline.into_inner(),
             packs: packs.map(|digest| (digest.0.to_string(), None)).collect(),
             built_in: BTreeSet::new(),
@@ -124,6 +129,10 @@ impl Files for Reading<'_> {
         granted::check(&self.granting, capability, item)
     }
 
+    fn most_granted(&self, capability: &str) -> Option<Vec<String>> {
+        self.granting.policy.most_granted(capability)
+    }
+
     fn outline(&self, script: &Source) -> Result<Outline, Fault> {
         let outline = self.inspector.outline(script)?;
         *self.outline.borrow_mut() = Some(outline.clone());
@@ -154,6 +163,10 @@ impl Files for Content {
 
     fn agent(&self, name: &str) -> Option<Source> {
         self.agents.get(name).map(|(name, text)| Source { name: name.clone(), text: text.clone() })
+    }
+
+    fn most_granted(&self, capability: &str) -> Option<Vec<String>> {
+        self.services.clone().filter(|_| capability == SERVICES)
     }
 
     fn outline(&self, _: &Source) -> Result<Outline, Fault> {

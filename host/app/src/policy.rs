@@ -77,10 +77,15 @@ impl Policy {
         engine.bound(tenant, self.max_concurrency, self.max_memory_mib.map(|mib| mib << 20));
     }
 
+    /// What flows may grant of a capability at most, as patterns; none: it is not limited.
+    pub(crate) fn most_granted(&self, capability: &str) -> Option<Vec<String>> {
+        Some(self.grants.as_ref()?.get(capability).cloned().unwrap_or_default())
+    }
+
     /// What is wrong about an item of a grant.
     pub(crate) fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
         let Some(grants) = &self.grants else { return Ok(()) };
-        let Some(most) = grants.get(capability) else {
+        let Some(most) = grants.get(capability).filter(|most| !most.is_empty()) else {
             return Err("the operator lets no flow of this tenant grant it".into());
         };
         // A pattern that matches another one as text matches whatever that one does: its star takes in the other's.

@@ -22,7 +22,7 @@ use futures_util::future::{BoxFuture, ready};
 use self::setting::Service;
 pub(crate) use self::setting::{AGENT, IMAGES, Settings};
 pub(crate) use crate::simulate::SERVICES as INTERFACE;
-use crate::{simulate::Simulate, tools::Tools};
+use crate::{policy::Policy, simulate::Simulate, tools::Tools};
 
 /// There is no service of a name.
 const SERVICE_NOT_FOUND: &str = "service_not_found";
@@ -39,6 +39,8 @@ pub(crate) struct Services {
     pub(crate) models: Arc<dyn Capability>,
     /// Where simulated services keep files.
     pub(crate) blobs: Arc<dyn Blobs>,
+    /// What the operator lets the tenant use.
+    pub(crate) policy: Arc<Policy>,
     pub(crate) simulate: Arc<Simulate>,
 }
 
@@ -81,10 +83,19 @@ impl Services {
         }
     }
 
+    fn not_granted(&self, caller: &Caller, service: &str) -> Failure {
+        let why = match self.policy.check_grant(INTERFACE, &Json::from(service)) {
+            Ok(()) => format!("to allow it, add `grants: {{ services: [\"{service}\"] }}`"),
+            Err(why) => why,
+        };
+        let message = format!("the service `{service}` is not granted to `{}`; {why}", caller.node_id);
+        Failure::new(code::DENIED, message)
+    }
+
     fn begin(&self, outgoing: Outgoing) -> Result<BoxFuture<'static, Result<Value, Failure>>, Failure> {
         let Request { service, args } = Request::read(&outgoing.call)?;
         if !is_granted(&outgoing.caller, service) {
-            return Err(not_granted(&outgoing.caller, service));
+            return Err(self.not_granted(&outgoing.caller, service));
         }
         if self.simulate.covers_service(service) {
             let kind = self.settings.find(service);
@@ -137,14 +148,6 @@ fn is_granted(caller: &Caller, service: &str) -> bool {
     let grant = caller.grants.0.get(INTERFACE);
     let listed = grant.and_then(Json::as_array).unwrap_or_default();
     listed.iter().chain(grant).filter_map(Json::as_str).any(|granted| pattern::matches(granted, service))
-}
-
-fn not_granted(caller: &Caller, service: &str) -> Failure {
-    let message = format!(
-        "the service `{service}` is not granted to `{}`; to allow it, add `grants: {{ services: [\"{service}\"] }}`",
-        caller.node_id
-    );
-    Failure::new(code::DENIED, message)
 }
 
 fn wrong(message: &str) -> Failure {

@@ -107,6 +107,11 @@ pub trait Files {
         Ok(())
     }
 
+    /// What may be granted of a capability at most, as patterns; none: nobody limits it.
+    fn most_granted(&self, _capability: &str) -> Option<Vec<String>> {
+        None
+    }
+
     /// What a script says of itself. Somebody else has to run its first lines for that.
     fn outline(&self, _script: &Source) -> Result<Outline, Fault> {
         Err(Fault { message: "nobody here can read a script".into(), place: None })

@@ -26,6 +26,8 @@ const LABEL: &str = "script";
 const NODE: &str = "script";
 /// The node type that runs it.
 const TYPE: &str = "script.run";
+/// The capability that it is granted.
+const SERVICES: &str = "services";
 
 /// Whether a file is of this dialect, by its name.
 pub fn is_script(name: &str) -> bool {
@@ -62,7 +64,7 @@ pub(crate) fn lower(
             ("inputs", literal::text("{{ flow.input }}".into(), start)),
         ],
     );
-    let grants = literal::tree(&Json::object([("services", Json::array([Json::from("*")]))]), start);
+    let grants = literal::tree(&grants(files), start);
     let (schema, outputs) = (schema(&outline, start), literal::text(format!("{{{{ {NODE} }}}}"), start));
     let flow = RawFlow {
         name,
@@ -80,6 +82,12 @@ pub(crate) fn lower(
     let mut graph = lower::lower(&flow, catalog, files, findings)?;
     graph.labels.insert(LABEL.to_owned(), label(&outline));
     Some(graph)
+}
+
+/// A script may call all services that a flow may be granted.
+fn grants(files: &dyn Files) -> Json {
+    let services = files.most_granted(SERVICES).unwrap_or_else(|| vec!["*".into()]);
+    Json::object([(SERVICES, Json::array(services.into_iter().map(Json::from)))])
 }
 
 /// The flow's name: the file's, without its ending.

@@ -147,6 +147,37 @@ fn a_script_may_be_written_with_its_name_as_json_or_yaml() {
 }
 
 #[test]
+fn a_script_is_granted_the_services_that_may_be_granted() {
+    /// Whose flows may grant some services.
+    struct Limited(&'static [&'static str]);
+
+    impl Files for Limited {
+        fn read(&self, path: &str) -> Result<String, String> {
+            Reader.read(path)
+        }
+
+        fn flow(&self, name: &str) -> Option<Source> {
+            Reader.flow(name)
+        }
+
+        fn most_granted(&self, capability: &str) -> Option<Vec<String>> {
+            (capability == "services").then(|| self.0.iter().map(|&name| name.to_owned()).collect())
+        }
+
+        fn outline(&self, script: &Source) -> Result<Outline, Fault> {
+            Reader.outline(script)
+        }
+    }
+
+    let source = Source { name: "a.flow.js".into(), text: "function run() {}".into() };
+    for (most, granted) in [(&["img", "b*"][..], r#"["img","b*"]"#), (&[], "[]")] {
+        let checked = flowcell_flow::load(&source, &catalog(), &Limited(most));
+        assert_eq!(printed(&checked.diagnostics), "");
+        assert_eq!(checked.graph.unwrap().nodes[0].grants.0["services"].to_text(), granted);
+    }
+}
+
+#[test]
 fn nothing_is_read_from_a_script_as_if_it_were_yaml() {
     let source = Source { name: "a.flow.js".into(), text: "flow: { name: b, packs: [x.wasm] }".into() };
     assert!(about(&source).name.is_none() && packs(&source).is_empty());

@@ -1,8 +1,12 @@
-//! Scripts that are posted, as `{ name, script }`.
+//! Scripts that are posted, as `{ name, script }`, and which services those of a tenant may call.
 
+use flowcell::policy::Policy;
 use serde_json::{Value, json};
 
-use crate::client::Served;
+use crate::{
+    client::Served,
+    tenants::{call, served_with},
+};
 
 const GREET: &str = "export const setup = flow => flow.inText('who');
 export const run = services => `Hello ${services.inputs.who}`;
@@ -63,5 +67,41 @@ fn what_is_wrong_about_a_posted_script_is_told_with_its_place() {
         assert!(column == 0 || found["column"] == column, "{checked}");
         let kept = served.post("/v1/flows", &json!({ "flow": flow }));
         assert_eq!(kept.status, 422, "{flow}: {kept:?}");
+    }
+}
+
+/// A script that asks two services, and tells what came.
+const ASKS: &str = "export async function run(services) {
+  const told = async (name, args) => services[name](...args).then(() => 'answered', e => `${e.code}: ${e.message}`);
+  return [await told('pick', [{ object: {}, keys: [] }]), await told('agent', ['Hello?'])];
+}
+";
+
+#[test]
+fn a_script_of_a_tenant_calls_the_services_that_its_policy_lets_it_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("services.yaml");
+    std::fs::write(&file, "pick: { tool: data.pick }").unwrap();
+    let grants = |services: &[&str]| {
+        let services = services.iter().map(|&service| service.to_owned()).collect();
+        Policy { grants: Some([("services".to_owned(), services)].into()), ..Policy::default() }
+    };
+    let flow = json!({ "flow": { "name": "asks", "script": ASKS } });
+    let denied =
+        |service: &str, why: &str| format!("denied: the service `{service}` is not granted to `script`; {why}");
+    let (more, none) =
+        ("`agent` is more than the operator allows this tenant: ", "the operator lets no flow of this tenant grant it");
+    for (policy, expected) in [
+        (grants(&["pick"]), json!(["answered", denied("agent", &format!("{more}`pick`"))])),
+        (grants(&["p*", "agen"]), json!(["answered", denied("agent", &format!("{more}`p*`, `agen`"))])),
+        (grants(&[]), json!([denied("pick", none), denied("agent", none)])),
+    ] {
+        let (served, [a, _]) = served_with(&policy, |builder| builder.services_file(&file));
+        let ended = call(&served, &a, "POST", "/v1/runs?wait=true", &flow).json();
+        assert_eq!(ended["outputs"]["result"], expected, "{ended}");
+        let refused = json!({ "flow": { "flow": { "name": "graph" }, "nodes": [{
+            "id": "a", "type": "script.run", "input": { "source": ASKS }, "grants": { "services": ["*"] } }] } });
+        let refused = call(&served, &a, "POST", "/v1/runs", &refused);
+        assert_eq!(refused.fault(), (422, "invalid_flow".to_owned()), "what a flow writes is not changed");
     }
 }
