@@ -119,11 +119,9 @@ pub enum QuotaError {
         /// Seconds until the day is over.
         seconds: u64,
     },
-    /// Nobody knows what a turn of a model costs.
-    #[error(
-        "the operator limits what the tenant spends, and nobody knows what this model costs at most: its profile needs `prices` and `maxTokens`"
-    )]
-    NoPrice,
+    /// Nobody knows what a turn of a model costs, or an image; and what has to be configured for that.
+    #[error("the operator limits what the tenant spends, and nobody knows what this costs at most: {0}")]
+    NoPrice(&'static str),
     /// Nobody can say how much there is.
     #[error(transparent)]
     Store(#[from] StoreError),

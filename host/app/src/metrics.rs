@@ -130,7 +130,7 @@ impl Families {
         registry.register_with_unit("call_duration", help, Unit::Seconds, self.calls.clone());
         let help = "Tokens that turns of models used, by provider, model and kind";
         registry.register("model_tokens", help, self.tokens.clone());
-        let help = "What turns of models cost as far as it is known, by tenant";
+        let help = "What turns of models and images cost as far as it is known, by tenant";
         registry.register_with_unit("model_cost", help, Unit::Other("usd".into()), self.cost.clone());
         let help = "Until the answer to a request begins, by method, route and status";
         registry.register_with_unit("http_request_duration", help, Unit::Seconds, self.requests.clone());
@@ -170,7 +170,7 @@ impl Metrics {
     }
 
     /// A turn of a model has ended.
-    pub(crate) fn turn(&self, tenant: &Tenant, reply: &Result<Value, Failure>) {
+    pub(crate) fn turn(&self, reply: &Result<Value, Failure>) {
         let told = match reply {
             Ok(value) => Some(value.json()),
             Err(failure) => failure.details.as_ref(),
@@ -184,8 +184,12 @@ impl Metrics {
                 self.0.tokens.get_or_create(&labels).inc_by(count);
             }
         }
-        if let Some(cost) = usage.get("costUsd").and_then(Json::as_f64).filter(|cost| *cost >= 0.0) {
-            self.0.cost.get_or_create(&[("tenant", self.0.tenants.of(tenant.as_str()))]).inc_by(cost);
+    }
+
+    /// A tenant has spent this, in USD.
+    pub(crate) fn spent(&self, tenant: &Tenant, usd: f64) {
+        if usd > 0.0 {
+            self.0.cost.get_or_create(&[("tenant", self.0.tenants.of(tenant.as_str()))]).inc_by(usd);
         }
     }
 

@@ -49,7 +49,7 @@ pub struct PerDay {
     /// What the store gets of its runs, in MiB: events, and files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_mib: Option<u64>,
-    /// What models cost, in USD. Models whose prices are not known are not asked then.
+    /// What models and images cost, in USD. Models are not asked, and images not made, whose prices are not known then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_usd: Option<f64>,
 }

@@ -22,12 +22,20 @@ use futures_util::future::{BoxFuture, ready};
 use self::setting::Service;
 pub(crate) use self::setting::{AGENT, IMAGES, Settings};
 pub(crate) use crate::simulate::SERVICES as INTERFACE;
-use crate::{policy::Policy, simulate::Simulate, tools::Tools};
+use crate::{
+    policy::Policy,
+    simulate::Simulate,
+    tools::Tools,
+    usage::{Usage, counted::Paid},
+};
 
 /// There is no service of a name.
 const SERVICE_NOT_FOUND: &str = "service_not_found";
 /// Characters of a call's arguments that people are shown.
 const SHOWN_CHARS: usize = 500;
+
+/// Images of a service.
+const PICTURES: Paid = Paid { needs: "the service needs `usdPerImage`", cost: Images::cost };
 
 /// The services that flows may call.
 #[derive(Clone)]
@@ -39,6 +47,8 @@ pub(crate) struct Services {
     pub(crate) models: Arc<dyn Capability>,
     /// Where simulated services keep files.
     pub(crate) blobs: Arc<dyn Blobs>,
+    /// Who counts what images cost.
+    pub(crate) usage: Usage,
     /// What the operator lets the tenant use.
     pub(crate) policy: Arc<Policy>,
     pub(crate) simulate: Arc<Simulate>,
@@ -103,7 +113,7 @@ impl Services {
             return Ok(Box::pin(ready(Ok(answer))));
         }
         match self.find(service)? {
-            Service::Images(images) => Ok(Images::make(images, args, &outgoing)),
+            Service::Images(images) => Ok(self.pictures(images.clone(), args.to_vec(), outgoing)),
             Service::Model(model) => {
                 let turn = model.turn(args, &outgoing)?;
                 let reply = self.models.perform(turn);
@@ -115,6 +125,20 @@ impl Services {
                 Ok(Box::pin(async move { tools.call_named(&tool, input, &outgoing).await.map(Value::from) }))
             }
         }
+    }
+
+    /// Images, which are paid from what their tenant may spend.
+    fn pictures(
+        &self,
+        images: Box<Images>,
+        args: Vec<Json>,
+        outgoing: Outgoing,
+    ) -> BoxFuture<'static, Result<Value, Failure>> {
+        let usage = self.usage.clone();
+        Box::pin(async move {
+            let (most, made) = (|| images.most_it_costs(&args), images.make(&args, &outgoing));
+            usage.pay(&outgoing.caller.tenant, &PICTURES, most, made).await
+        })
     }
 }
 

@@ -6,8 +6,8 @@
 //!
 //! What happens is counted in memory. [`Usage::settle`] adds it, about once a second, to what the registry has of the day, and
 //! reads there what others have added and what the operator allows: so processes that share a store know within a second or
-//! two what the others count. What a model may cost is added before it is asked, and corrected when the bill is there; a
-//! process that dies in between leaves the day with what the turn would have cost at most. A day is one of UTC.
+//! two what the others count. What a model or an image may cost is added before it is asked for, and corrected when the bill
+//! is there; a process that dies in between leaves the day with what that would have cost at most. A day is one of UTC.
 
 pub(crate) mod counted;
 
@@ -51,7 +51,7 @@ pub struct Used {
     pub events: u64,
     /// Bytes of these events and of files, about, as the store got them.
     pub written_bytes: u64,
-    /// What models cost, in USD, as far as it is known.
+    /// What models and images cost, in USD, as far as it is known.
     pub model_usd: f64,
 }
 

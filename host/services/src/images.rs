@@ -44,6 +44,9 @@ use crate::{
     secret,
 };
 
+/// What says what an image has cost, in its `meta`, or in the details of a failure.
+const COST_USD: &str = "costUsd";
+
 /// An endpoint that makes images. Clones share their connections.
 #[derive(Clone)]
 pub struct Images {
@@ -84,6 +87,23 @@ impl Images {
         Request::read(args, &self.profile).map(drop)
     }
 
+    /// What a call with these arguments costs at most, in USD; none if nobody knows. Attempts that broke off are not reckoned.
+    pub fn most_it_costs(&self, args: &[Json]) -> Result<Option<f64>, Failure> {
+        Ok(self.profile.price_of(Request::read(args, &self.profile)?.count()))
+    }
+
+    /// What a call has cost, in USD, as far as it is known.
+    pub fn cost(ended: &Result<Value, Failure>) -> f64 {
+        let told = |json: &Json| json.get(COST_USD).and_then(Json::as_f64);
+        let of_image = |image: &Json| image.get("meta").and_then(told).unwrap_or_default();
+        match ended {
+            Ok(made) => {
+                made.json().as_array().map_or_else(|| of_image(made.json()), |all| all.iter().map(of_image).sum())
+            }
+            Err(failure) => failure.details.as_ref().and_then(told).unwrap_or_default(),
+        }
+    }
+
     /// Makes what a call with these arguments asks for: a file value, or a list of them where `n` is more than 1.
     pub fn make(&self, args: &[Json], outgoing: &Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
         let (images, request, outgoing) = (self.clone(), Request::read(args, &self.profile), outgoing.clone());
@@ -112,6 +132,7 @@ impl Images {
 
 fn ambiguous(failure: Failure) -> Failure {
     let message = format!("the images may have been made: {}", failure.message);
-    let details = Some(Json::object([("code", Json::from(failure.code))]));
+    let cost = failure.details.as_ref().and_then(|details| Some((COST_USD, details.get(COST_USD)?.clone())));
+    let details = Some(Json::object([("code", Json::from(failure.code))].into_iter().chain(cost)));
     Failure { details, ..Failure::new(codes::AMBIGUOUS, message) }
 }

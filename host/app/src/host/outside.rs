@@ -39,6 +39,7 @@ impl Host {
                 tools: self.tools(&self.shared.services_folder, false),
                 models,
                 blobs: blobs.clone(),
+                usage: self.shared.usage.clone(),
                 policy: self.policy.clone(),
                 simulate: self.simulate.clone(),
             })

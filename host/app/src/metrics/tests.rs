@@ -32,8 +32,9 @@ fn what_has_happened_is_in_the_text() {
     };
     metrics.ended(&RunId::from("r"), &ended("a", What::Call { task, agent: None, call }));
     metrics.computed(&Tenant::from("a"), Duration::from_millis(1_500));
-    let reply = r#"{"provider":"p","model":"m","usage":{"input":3,"output":4,"costUsd":0.25}}"#;
-    metrics.turn(&Tenant::from("a"), &Ok(Value::from(Json::parse(reply).unwrap())));
+    let reply = r#"{"provider":"p","model":"m","usage":{"input":3,"output":4}}"#;
+    metrics.turn(&Ok(Value::from(Json::parse(reply).unwrap())));
+    metrics.spent(&Tenant::from("a"), 0.25);
     metrics.request("GET", "/v1/runs/{id}", 404, Duration::from_millis(2));
     let _driven = metrics.drives();
     let text = metrics.render(&Now { commits: Some(7), runs_waiting: 3, ..NOTHING });

@@ -18,7 +18,7 @@ pub(super) struct UsageView {
     events: u64,
     /// Bytes of these events and of files, about.
     written_bytes: u64,
-    /// What models cost, in USD, as far as it is known.
+    /// What models and images cost, in USD, as far as it is known.
     model_usd: f64,
     /// The most of each, as the policy has it: `computeMs`, `events`, `writtenMib`, `modelUsd`.
     #[schema(value_type = Object)]

@@ -1,4 +1,5 @@
-//! The doors of a run at which things are counted: its journal and blobs, the runner of its nodes, and the models.
+//! The doors of a run at which things are counted: its journal and blobs, the runner of its nodes, the models, and whatever
+//! else costs money.
 
 use std::{future::ready, sync::Arc};
 
@@ -106,36 +107,24 @@ impl Capability for CountedModels {
         let (models, usage) = (self.models.clone(), self.usage.clone());
         Box::pin(async move {
             let tenant = outgoing.caller.tenant.clone();
-            let reply = match usage.counts() {
-                true => paid(models, &usage, &tenant, outgoing).await,
-                false => models.perform(outgoing).await,
-            };
-            usage.0.metrics.turn(&tenant, &reply);
+            let most = || models.most_it_costs(&outgoing.call, &outgoing.caller);
+            let reply = usage.pay(&tenant, &TURN, most, models.perform(outgoing.clone())).await;
+            usage.0.metrics.turn(&reply);
             reply
         })
     }
 }
 
-/// Makes a turn that is paid from what its tenant may spend.
-async fn paid(models: ModelCapability, usage: &Usage, tenant: &Tenant, outgoing: Outgoing) -> Result<Value, Failure> {
-    let most = models.most_it_costs(&outgoing.call, &outgoing.caller)?;
-    let reserved = at_the_store({
-        let (usage, tenant) = (usage.clone(), tenant.clone());
-        move || usage.reserve(&tenant, most)
-    })
-    .await??;
-    let reply = models.perform(outgoing).await;
-    let (cost, usage, tenant) = (cost(&reply), usage.clone(), tenant.clone());
-    // What could not be corrected stays with the tenant until the day is over.
-    at_the_store(move || usage.correct(&tenant, reserved, cost)).await??;
-    reply
+/// Something that costs money.
+pub(crate) struct Paid {
+    /// What has to be configured for its price to be known.
+    pub(crate) needs: &'static str,
+    /// What it has cost, in USD, as far as that is known.
+    pub(crate) cost: fn(&Result<Value, Failure>) -> f64,
 }
 
-/// Does what reads and writes the store where it holds nobody up.
-async fn at_the_store<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| StoreError(error.to_string().into()).into())
-}
+/// A turn of a model.
+const TURN: Paid = Paid { needs: "the profile of the model needs `prices` and `maxTokens`", cost };
 
 /// What a turn has cost, or the attempts that came to nothing.
 fn cost(reply: &Result<Value, Failure>) -> f64 {
@@ -153,12 +142,48 @@ struct Reserved {
 }
 
 impl Usage {
-    /// Takes what a turn costs at most, if the operator limits what the tenant spends. Nothing is left to chance then: a turn
-    /// whose price nobody knows is not made.
-    fn reserve(&self, tenant: &Tenant, most: Option<f64>) -> Result<Option<Reserved>, QuotaError> {
+    /// Does something that is paid from what a tenant may spend, and costs at most so much, or nobody knows how much.
+    pub(crate) async fn pay(
+        &self,
+        tenant: &Tenant,
+        what: &Paid,
+        most: impl FnOnce() -> Result<Option<f64>, Failure>,
+        work: impl Future<Output = Result<Value, Failure>>,
+    ) -> Result<Value, Failure> {
+        let reserved = match self.counts() {
+            true => {
+                let most = most()?.ok_or(QuotaError::NoPrice(what.needs));
+                Some(self.at_the_store(tenant, |usage, tenant| usage.reserve(tenant, most)).await??)
+            }
+            false => None,
+        };
+        let ended = work.await;
+        let cost = (what.cost)(&ended);
+        self.0.metrics.spent(tenant, cost);
+        if let Some(reserved) = reserved {
+            // What could not be corrected stays with the tenant until the day is over.
+            self.at_the_store(tenant, move |usage, tenant| usage.correct(tenant, reserved, cost)).await??;
+        }
+        ended
+    }
+
+    /// Does what reads and writes the store where it holds nobody up.
+    async fn at_the_store<T: Send + 'static>(
+        &self,
+        tenant: &Tenant,
+        work: impl FnOnce(&Usage, &Tenant) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (usage, tenant) = (self.clone(), tenant.clone());
+        let done = tokio::task::spawn_blocking(move || work(&usage, &tenant)).await;
+        done.map_err(|error| StoreError(error.to_string().into()).into())
+    }
+
+    /// Takes what something costs at most, if the operator limits what the tenant spends. Nothing is left to chance then: what
+    /// has a price that nobody knows is not done.
+    fn reserve(&self, tenant: &Tenant, most: Result<f64, QuotaError>) -> Result<Option<Reserved>, QuotaError> {
         let policy = Policy::of(&*self.0.registry, tenant)?;
         let Some(limit) = policy.per_day.model_usd else { return Ok(None) };
-        let usd = most.ok_or(QuotaError::NoPrice)?;
+        let usd = most?;
         let (day, seconds) = self.today();
         let sum = |used: &Used| match used.model_usd + usd > limit {
             true => Err(QuotaError::Day { what: "modelUsd", most: limit, seconds }),
@@ -168,7 +193,7 @@ impl Usage {
         Ok(Some(Reserved { day, usd }))
     }
 
-    /// Puts what a turn did cost in the place of what was taken.
+    /// Puts what something did cost in the place of what was taken.
     fn correct(&self, tenant: &Tenant, reserved: Option<Reserved>, cost: f64) -> Result<(), StoreError> {
         match reserved {
             Some(Reserved { day, usd }) => {

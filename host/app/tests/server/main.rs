@@ -10,6 +10,9 @@ mod access;
 mod client;
 mod config;
 mod document;
+#[path = "../services/fake.rs"]
+#[allow(dead_code, reason = "not every test looks at all of it")]
+mod fake;
 mod files;
 mod hostile;
 mod library;

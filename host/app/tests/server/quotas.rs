@@ -14,6 +14,7 @@ use flowcell::{
 use serde_json::{Value, json};
 
 use crate::{
+    fake::{Fake, Reply},
     runs::{asks, hello},
     tenants::{call, served, served_with},
 };
@@ -83,6 +84,40 @@ profiles:
     let ended = run(&a, &free).json();
     assert_eq!(ended["error"]["code"], "quota_exceeded", "a model whose price nobody knows: {ended}");
     assert_eq!(run(&b, &free).json()["status"], "succeeded");
+}
+
+#[test]
+fn t5_images_are_not_made_when_they_may_cost_more_than_is_left() {
+    let fake = Fake::start(|_, _| Reply::Image(flowcell_services::images::sample([1, 2, 3])));
+    let setting = json!({ "baseUrl": format!("http://{}/v1", fake.address), "auth": "none",
+        "allowPrivate": [fake.address.to_string()] });
+    let mut priced = setting.clone();
+    priced["usdPerImage"] = json!(3);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("services.yaml");
+    let services = json!({ "img": { "images": priced }, "free": { "images": setting } });
+    std::fs::write(&file, services.to_string()).unwrap();
+    let per_day = PerDay { model_usd: Some(8.0), ..PerDay::default() };
+    let policy = Policy { per_day, ..Policy::default() };
+    let (served, [a, b]) = served_with(&policy, |builder| builder.services_file(&file));
+    let run = |token: &str, body: &str| {
+        let script = format!("export const run = async services => {{ {body} }}");
+        let flow = json!({ "flow": { "name": "images", "script": script } });
+        call(&served, token, "POST", "/v1/runs?wait=true", &flow).json()
+    };
+    // Two that are asked for cost at most 6, and the one that comes costs 3. After another one 2 are left.
+    let asks = "const [first] = await services.img(null, 'a', { n: 2 });
+        await services.img(null, 'b');
+        const third = await services.img(null, 'c').catch(e => e.code);
+        return [first.meta.costUsd, third];";
+    assert_eq!(run(&a, asks)["outputs"]["result"], json!([3, "quota_exceeded"]));
+    assert_eq!(fake.seen().len(), 2, "the third was not asked for");
+    assert_eq!(call(&served, &a, "GET", "/v1/usage", &Value::Null).json()["modelUsd"], 6.0);
+    let free = "return (await services.free(null, 'a')).kind";
+    let ended = run(&a, free);
+    assert_eq!(ended["error"]["details"]["code"], "quota_exceeded", "{ended}");
+    assert!(ended["error"]["message"].as_str().unwrap().contains("needs `usdPerImage`"), "{ended}");
+    assert_eq!(run(&b, free)["outputs"]["result"], "file");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{BlobRef, Json, Value};
 
+use super::COST_USD;
 use crate::{code, model::trouble::Trouble};
 
 /// An image of an answer.
@@ -20,7 +21,8 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn read(bytes: &[u8], count: u64) -> Result<Answer, Trouble> {
+    /// Of an answer that is to have so many images, each of which costs so much.
+    pub(super) fn read(bytes: &[u8], count: u64, usd: Option<f64>) -> Result<Answer, Trouble> {
         let text = std::str::from_utf8(bytes).map_err(|_| Trouble::nonsense("the answer is not JSON"))?;
         let json = Json::parse(text).map_err(|error| Trouble::nonsense(format!("the answer is not JSON: {error}")))?;
         let data = json.get("data").and_then(Json::as_array).filter(|data| !data.is_empty());
@@ -29,7 +31,7 @@ impl Answer {
             return Err(Trouble::nonsense(format!("the answer has {} images, and {count} were asked for", data.len())));
         }
         let made = data.iter().map(made).collect::<Result<_, _>>()?;
-        let about = data.iter().map(|one| about(&json, one)).collect();
+        let about = data.iter().map(|one| about(&json, one, usd)).collect();
         Ok(Answer { made, about })
     }
 
@@ -59,11 +61,12 @@ fn made(one: &Json) -> Result<Made, Trouble> {
     }
 }
 
-fn about(answer: &Json, one: &Json) -> Json {
+fn about(answer: &Json, one: &Json, usd: Option<f64>) -> Json {
     let whole = ["model", "usage"].into_iter().filter_map(|name| Some((name, answer.get(name)?.clone())));
     let prompt = one.get("revised_prompt").filter(|prompt| !prompt.is_null());
     let prompt = prompt.map(|prompt| ("revisedPrompt", prompt.clone()));
-    Json::object(whole.chain(prompt))
+    let cost = usd.map(|usd| (COST_USD, Json::from(serde_json::Value::from(usd))));
+    Json::object(whole.chain(prompt).chain(cost))
 }
 
 /// An answer, or an image, is larger than it may be.

@@ -8,7 +8,7 @@ use hyper::{
 };
 
 use super::{
-    Images,
+    COST_USD, Images,
     answer::{Answer, Made, too_large},
     form::Form,
     picture,
@@ -122,9 +122,10 @@ impl<'a> Exchange<'a> {
             return Err(self.refused(answer, hide).await);
         }
         let bytes = whole(answer.body, MAX_ANSWER, "the answer").await?;
-        let kept = self.kept(Answer::read(&bytes, self.request.count())?, &to).await;
+        let answer = Answer::read(&bytes, self.request.count(), images.profile.price_of(1))?;
+        let cost = images.profile.price_of(answer.made.len() as u64);
         // The images are made: asking again would make others.
-        kept.map_err(|trouble| Failure { retryable: false, ..trouble.failure }.into())
+        self.kept(answer, &to).await.map_err(|trouble| lost(trouble.failure, cost).into())
     }
 
     fn message(&self, key: Option<&Key>, kind: &str, body: &Bytes) -> Result<Message, Trouble> {
@@ -190,6 +191,12 @@ impl<'a> Exchange<'a> {
         }
         whole(answer.body, MAX_IMAGE, "the image").await
     }
+}
+
+/// Why images are lost that are made, and paid for.
+fn lost(failure: Failure, cost: Option<f64>) -> Failure {
+    let told = cost.map(|usd| Json::object([(COST_USD, Json::from(serde_json::Value::from(usd)))]));
+    Failure { retryable: false, details: told.or(failure.details), ..failure }
 }
 
 fn plain_headers(accept: &'static str) -> HeaderMap {

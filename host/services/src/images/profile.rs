@@ -37,6 +37,7 @@ const MAX_RETRIES: u32 = 10;
 /// | `headers` | more headers, without secrets | none |
 /// | `maxRetries` | attempts at a call after the first, 0 to 10 | 2 |
 /// | `timeoutMs` | milliseconds for a call with all its attempts, 1 to 3,600,000 | 300,000 |
+/// | `usdPerImage` | what an image that is made costs, in USD | not known |
 /// | `allowPrivate` | addresses that are not public and may be connected to | none |
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -63,6 +64,7 @@ pub(super) struct Written {
     pub(super) max_retries: u32,
     #[serde(default = "timeout_ms")]
     timeout_ms: u64,
+    usd_per_image: Option<f64>,
     #[serde(default)]
     allow_private: Vec<String>,
 }
@@ -88,6 +90,9 @@ impl Profile {
         }
         if !written.options.is_null() && written.options.as_object().is_none() {
             return Err(format!("options is an object, not {}", written.options.type_name()));
+        }
+        if written.usd_per_image.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
+            return Err("usdPerImage is a number that is not below 0".into());
         }
         let parts = Parts {
             base_url: Some(&written.base_url),
@@ -120,6 +125,11 @@ impl Profile {
     /// The address of a function, such as `images/edits`.
     pub(super) fn address(&self, function: &str) -> String {
         format!("{}/{function}", self.written.base_url.trim_end_matches('/'))
+    }
+
+    /// What so many images cost; none if nobody knows.
+    pub(super) fn price_of(&self, images: u64) -> Option<f64> {
+        Some(self.written.usd_per_image? * images as f64)
     }
 
     /// Milliseconds for a call with all its attempts.

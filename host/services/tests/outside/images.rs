@@ -76,16 +76,21 @@ impl World {
     }
 
     async fn make(&self, args: serde_json::Value) -> Result<Value, Failure> {
-        let profile = json!({ "baseUrl": self.server.url("/v1"), "keyEnv": "KEY" });
+        self.images().make(Json::parse(&args.to_string()).unwrap().as_array().unwrap(), &self.outgoing()).await
+    }
+
+    fn images(&self) -> Images {
+        let profile = json!({ "baseUrl": self.server.url("/v1"), "keyEnv": "KEY", "usdPerImage": 0.25 });
         let profile = Profile::read(&Json::parse(&profile.to_string()).unwrap(), "".as_ref()).unwrap();
         let client = Client::new(Egress::new(policy(&[LOCAL])).unwrap());
         let images = Images::new(profile, &client, self.kit.blobs.clone()).timed_by(self.clock.clone());
-        let images = images.with_environment(Arc::new(|_| Some("test-key".into())));
+        images.with_environment(Arc::new(|_| Some("test-key".into())))
+    }
+
+    fn outgoing(&self) -> Outgoing {
         let call = Call { interface: "services".into(), function: "start-call".into(), args: Value::null() };
         let (caller, key) = (self.kit.caller.clone(), "key-1".into());
-        let outgoing = Outgoing { caller, call, effect: self.effect, key, progress: Progress::default() };
-        let args = Json::parse(&args.to_string()).unwrap();
-        images.make(args.as_array().unwrap(), &outgoing).await
+        Outgoing { caller, call, effect: self.effect, key, progress: Progress::default() }
     }
 }
 
@@ -164,4 +169,26 @@ async fn an_answer_that_is_none_is_a_failure_and_not_asked_for_again() {
 async fn an_image_behind_a_private_address_is_not_fetched() {
     let world = World::new(|_, _| images(&json!([{ "url": "https://10.0.0.1/a.png" }]))).await;
     assert_eq!(world.make(json!([null, "a"])).await.unwrap_err().code, code::DENIED);
+}
+
+#[tokio::test]
+async fn images_cost_what_the_operator_says_also_when_they_are_lost() {
+    let no_png = json!({ "b64_json": STANDARD.encode("text") });
+    for (effect, answered, n, cost) in [
+        (Effect::AtLeastOnce, images(&json!([one()])), 1, 0.25),
+        (Effect::AtLeastOnce, images(&json!([one(), one()])), 2, 0.5),
+        // One came, of two that were asked for.
+        (Effect::AtLeastOnce, images(&json!([one()])), 2, 0.25),
+        (Effect::AtLeastOnce, images(&json!([one(), no_png])), 2, 0.5),
+        (Effect::Once, images(&json!([no_png])), 1, 0.25),
+        (Effect::AtLeastOnce, refused("400 Bad Request", &[]), 1, 0.0),
+    ] {
+        let answered = Mutex::new(Some(answered));
+        let world = World::new(move |_, _| answered.lock().unwrap().take().unwrap()).await;
+        let world = World { effect, ..world };
+        let made = world.make(json!([null, "a", { "n": n }])).await;
+        assert_eq!(Images::cost(&made), cost, "{made:?}");
+        let args = [Json::Null, Json::from("a"), Json::parse(&json!({ "n": n }).to_string()).unwrap()];
+        assert_eq!(world.images().most_it_costs(&args).unwrap(), Some(0.25 * f64::from(n)));
+    }
 }
