@@ -108,6 +108,11 @@ fn explain(failure: Failure, name: &str) -> Fault {
     let number = |key: &str| usize::try_from(details.get(key)?.as_u64()?).ok();
     let place = number("line").zip(number("column"));
     let shown = place.map(|(line, column)| format!(" ({name}:{line}:{column})")).unwrap_or_default();
+    if failure.code == code::STACK_OVERFLOW {
+        return fault(
+            "the script is too deep for the sandbox's stack: its text, or what its first lines and `setup` call",
+        );
+    }
     let message = failure.message.strip_suffix(shown.as_str()).unwrap_or(&failure.message);
     Fault { message: message.to_owned(), place }
 }

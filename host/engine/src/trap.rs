@@ -48,6 +48,9 @@ fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<
         Some(Trap::StackOverflow) => {
             return Some(Failure::new(code::STACK_OVERFLOW, "the node recursed deeper than its stack"));
         }
+        Some(trap @ Trap::MemoryOutOfBounds) => {
+            return Some(trapped(&format!("{trap}; recursion deeper than the guest's own stack ends so"), last_words));
+        }
         Some(trap) => return Some(trapped(&trap.to_string(), last_words)),
         None => {}
     }

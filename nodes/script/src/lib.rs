@@ -4,6 +4,7 @@
 //! |---|---|
 //! | input | which script is meant, and what it is given |
 //! | script | a script that was loaded, and its functions, each followed until it has settled |
+//! | text | the text of a script, which is read no deeper than the sandbox's stack allows |
 //! | syntax | where a text is no JavaScript, and where it uses a name |
 //! | session | what a script and the host's side of it share while it runs |
 //! | outline | what a script says of itself in `setup(flow)` |
@@ -25,6 +26,7 @@ mod session;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod text;
 mod trouble;
 mod value;
 

@@ -18,7 +18,9 @@ use crate::{
     rejections::Rejections,
     services,
     session::Session,
-    syntax, trouble, value,
+    syntax,
+    text::Depth,
+    trouble, value,
 };
 
 /// Calls of functions inside each other. Each takes memory of the sandbox; calls that pass through the engine itself, such
@@ -45,9 +47,11 @@ impl Script {
         let (rejections, session) = (Rc::<Rejections>::default(), Rc::<Session>::default());
         let mut context = context(&rejections, &session).map_err(|error| broken(&error))?;
         let text = format!("{}\n{}", input.text, epilogue());
-        let source = Source::from_bytes(&text).with_path(Path::new(&input.name));
-        let module = Module::parse(source, None, &mut context)
-            .map_err(|error| syntax::explain(&input, error.to_string().as_str()))?;
+        let depth = Depth::default();
+        let source = Source::from_reader(depth.watch(&text), Some(Path::new(&input.name)));
+        let parsed = Module::parse(source, None, &mut context);
+        depth.check(&input)?;
+        let module = parsed.map_err(|error| syntax::explain(&input, error.to_string().as_str()))?;
         let mut script = Script { context, session, rejections, input, module };
         script.evaluate()?;
         script.entry()?;

@@ -70,9 +70,7 @@ fn j8_harm_ends_with_whoever_means_it() {
 #[test]
 fn j9_scripts_are_looked_through_without_harm() {
     let folder = tempfile::tempdir().unwrap();
-    let deep = format!("const a = {}0{};\nfunction run() {{}}", "(".repeat(50_000), ")".repeat(50_000));
     for (text, why) in [
-        (deep.as_str(), "the node trapped"),
         ("const a = 'x'.repeat(100e6); function run() {}", "MiB of memory"),
         ("export function setup() { throw new Error('no') }\nexport function run() {}", "Error: no"),
         ("export const setup = () => services.img(1);\nexport function run() {}", "services is not defined"),
@@ -82,5 +80,63 @@ fn j9_scripts_are_looked_through_without_harm() {
         let output = done(folder.path(), &["validate", "a.flow.js"]);
         assert_eq!(output.status.code(), Some(2));
         assert!(told(&output).contains(why) && told(&output).contains("bad_script"), "{why}: {}", told(&output));
+    }
+}
+
+/// What scripts are nested with: brackets, whose place is told, and what takes less stack of one kind than of the other.
+const NESTED: [(&str, &str, &str); 8] = [
+    ("(", ")", "limit_exceeded"),
+    ("[", "]", "limit_exceeded"),
+    ("{ a: ", " }", "limit_exceeded"),
+    ("`${", "}`", "limit_exceeded"),
+    ("f(", ")", "limit_exceeded"),
+    ("!", "", "limit_exceeded"),
+    ("() => {", "}", "stack_overflow"),
+    ("a => ", "", "stack_overflow"),
+];
+
+#[test]
+fn j10_a_script_that_is_too_deep_to_be_read_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    for (open, close, code) in NESTED {
+        let deep = format!("{}0{}", open.repeat(100_000), close.repeat(100_000));
+        let text = format!("function run() {{\n  return {deep};\n}}");
+        let (why, place) = match code {
+            "limit_exceeded" => ("too deep to be read", "--> a.flow.js:2:"),
+            _ => ("too deep for the sandbox's stack", "--> a.flow.js:1:1"),
+        };
+        write("a.flow.js", &text);
+        for command in ["validate", "inspect", "run"] {
+            let output = done(folder.path(), &[command, "a.flow.js"]);
+            let told = told(&output);
+            assert_eq!(output.status.code(), Some(2), "{command} {open}: {told}");
+            for part in ["bad_script", why, place] {
+                assert!(told.contains(part), "{command} {open}: {told}");
+            }
+        }
+        // One that is computed is looked at when it runs.
+        let node = json!({ "id": "a", "type": "script.run", "input": { "source": "{{ flow.input.text }}" } });
+        let flow = json!({ "flow": { "name": "computes", "input": { "text": text } }, "nodes": [node] });
+        write("computes.json", &flow.to_string());
+        let output = done(folder.path(), &["run", "--quiet", "--json", "--store", "memory:", "computes.json"]);
+        let error = serde_json::from_str::<Value>(&said(&output)).unwrap()["error"].clone();
+        assert_eq!(error["code"], code, "{open}: {error}");
+        if code == "limit_exceeded" {
+            assert_eq!(error["details"]["line"], 2, "{open}: {error}");
+            assert!(error["message"].as_str().unwrap().contains(why), "{open}: {error}");
+        }
+    }
+}
+
+#[test]
+fn scripts_are_as_deep_as_people_write_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for (open, close, _) in NESTED {
+        let nested = format!("({}0{})", open.repeat(64), close.repeat(64));
+        let text = format!("const deep = f => {nested};\nexport const run = () => 'it runs';\n");
+        fs::write(folder.path().join("a.flow.js"), text).unwrap();
+        let output = done(folder.path(), &["run", "--quiet", "--store", "memory:", "a.flow.js"]);
+        assert!(output.status.success() && said(&output).contains("it runs"), "{open}: {}", told(&output));
     }
 }

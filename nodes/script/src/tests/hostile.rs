@@ -102,3 +102,27 @@ fn j7_the_object_services_is_changed_for_nobody_else() {
     let result: Value = output(&play(source, json!({ "a": 1 })))["result"].clone();
     assert_eq!(result, json!(["mine", 1, ["a"]]));
 }
+
+#[test]
+fn j10_a_text_that_is_too_deep_is_not_read_to_its_end() {
+    for (open, close) in [("(", ")"), ("[", "]"), ("{ a: ", "}"), ("`${", "}`"), ("f(", ")"), ("- ", ""), ("a => ", "")]
+    {
+        let nested = |deep: usize| {
+            format!("function run() {{\n  const f = ü => (\n{}0{});\n}}", open.repeat(deep), close.repeat(deep))
+        };
+        let read = move || {
+            assert_eq!(output(&play(&nested(20), json!({})))["outputs"], json!({}), "{open}");
+            failure(&play(&nested(100_000), json!({})))
+        };
+        // What is read takes more of the stack of this machine than a test has.
+        let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(read);
+        let failure = thread.unwrap().join().unwrap();
+        assert_eq!(failure.code, "limit_exceeded", "{open}: {}", failure.message);
+        assert!(failure.message.starts_with("the script is too deep to be read"), "{open}: {}", failure.message);
+        let details = failure.details.unwrap();
+        let (line, column) = (details["line"].as_u64().unwrap(), details["column"].as_u64().unwrap());
+        assert_eq!(line, 3, "{open}");
+        assert!((20..50_000).contains(&column), "{open}: {column}");
+        assert!(failure.message.ends_with(&format!("(source:3:{column})")), "{open}: {}", failure.message);
+    }
+}
