@@ -100,7 +100,7 @@ pub(super) fn execute(command: SecretCommand, terminal: Terminal) -> Result<Exit
             (Operation::RotateSecretKey { key }, keys, store)
         }
     };
-    let packs = PackArgs { keys, ..PackArgs::default() };
+    let packs = PackArgs::of_keys(keys);
     put_json(&operate_with(&packs, operation, &store)?)?;
     warn_if_exposed(&store, terminal)?;
     Ok(Exit::Good)

@@ -1,0 +1,158 @@
+//! What arguments say of the host: node types beside the built-in catalog, and what these may reach.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use clap::{Args, ValueHint};
+use flowcell::{AddressRange, Host, HostBuilder, OpenStoreError, Reader, Simulate, vault::KeySource};
+
+use super::{
+    compile,
+    locked::LockArgs,
+    place::{Place, StoreArgs},
+    watch::WatchArgs,
+};
+use crate::problem::Problem;
+
+/// One process runs one flow, and starting fast matters more to it than room for a thousand attempts at a time. Flows
+/// run 16 unless they say otherwise.
+const INSTANCES: u32 = 64;
+
+/// Where node types come from, beside the built-in catalog.
+#[derive(Args, Default)]
+pub(crate) struct PackArgs {
+    /// Also use the packs (*.wasm) in this folder; may be repeated
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
+    pub(super) packs: Vec<PathBuf>,
+    #[command(flatten)]
+    lock: LockArgs,
+    /// Let nodes reach this private address if their flow grants it, such as 127.0.0.1:8080 or 10.0.0.0/8; may be repeated
+    #[arg(long, value_name = "ADDRESS", env = "FLOWCELL_ALLOW_PRIVATE", value_delimiter = ',')]
+    allow_private: Vec<AddressRange>,
+    /// Let nodes read and write files in this folder if their flow grants it
+    #[arg(long, value_name = "DIR", env = "FLOWCELL_FILES", value_hint = ValueHint::DirPath)]
+    files: Option<PathBuf>,
+    /// Which models nodes may reach: a YAML file; by default `providers.yaml` in `flowcell` of the user's folder for settings
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_PROVIDERS", value_hint = ValueHint::FilePath)]
+    providers: Option<PathBuf>,
+    /// Which MCP servers agents may have tools of: a YAML file; by default `mcp.yaml` beside `providers.yaml`
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_MCP", value_hint = ValueHint::FilePath)]
+    mcp: Option<PathBuf>,
+    /// Where secrets are that nodes may have sent: a YAML file; by default `secrets.yaml` beside `providers.yaml`
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_SECRETS", value_hint = ValueHint::FilePath)]
+    secrets: Option<PathBuf>,
+    #[command(flatten)]
+    keys: KeyArgs,
+    /// Which services flows may have: a YAML file; by default `services.yaml` beside `providers.yaml`
+    #[arg(long, value_name = "FILE", env = "FLOWCELL_SERVICES", value_hint = ValueHint::FilePath)]
+    services: Option<PathBuf>,
+    /// Let no call of these leave, but answer it with a stand-in: http, model, tools, services, all, or services by their
+    /// names, such as img,agent
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    simulate: Vec<String>,
+}
+
+/// Where the key of the secrets is that a store keeps.
+#[derive(Args, Clone, Default)]
+pub(crate) struct KeyArgs {
+    /// The key that encrypts the secrets of the store: `env:NAME` or `file:PATH`; of several, separated by commas, the first
+    /// encrypts. A store in a folder makes its own
+    #[arg(long, value_name = "KEY", env = "FLOWCELL_SECRET_KEY", value_delimiter = ',')]
+    pub(super) secret_key: Vec<KeySource>,
+}
+
+/// The store beside which flows are checked.
+#[derive(Args, Default)]
+pub(crate) struct BesideArgs {
+    /// The folder of the store whose secrets flows may name
+    #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
+    pub(super) state: PathBuf,
+}
+
+impl PackArgs {
+    /// Nothing but keys.
+    pub(super) fn of_keys(keys: KeyArgs) -> PackArgs {
+        PackArgs { keys, ..PackArgs::default() }
+    }
+
+    pub(super) fn host(&self) -> Result<Host, Problem> {
+        Ok(self.builder().build()?)
+    }
+
+    /// A host that checks flows, which may name the secrets of a store. It is read beside its owner, and need not be there.
+    pub(super) fn checking_host(&self, beside: &BesideArgs) -> Result<Host, Problem> {
+        self.host_beside(&beside.state)
+    }
+
+    /// A host that runs nothing, for a flow that would be run with a store.
+    pub(super) fn dry_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
+        match store.place()? {
+            Place::Folder(folder) => self.host_beside(folder),
+            place => Ok(self.host_at(place)?),
+        }
+    }
+
+    fn host_beside(&self, folder: &Path) -> Result<Host, Problem> {
+        match Reader::open(folder) {
+            Ok(reader) => Ok(self.builder().reads(Arc::new(reader)).build()?),
+            Err(OpenStoreError::Missing(_)) => self.host(),
+            Err(error) => Err(flowcell::Error::Store(error).into()),
+        }
+    }
+
+    pub(super) fn host_with(&self, store: &StoreArgs) -> Result<Host, Problem> {
+        Ok(self.host_at(store.place()?)?)
+    }
+
+    /// A host of which somebody is told what happens.
+    pub(super) fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, Problem> {
+        Ok(store.place()?.hold(watch.told(self.builder())).build()?)
+    }
+
+    pub(super) fn host_at(&self, place: Place<'_>) -> Result<Host, flowcell::Error> {
+        place.hold(self.builder()).build()
+    }
+
+    /// A host that only reads a store, beside its owner if there is one.
+    pub(super) fn reading_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
+        match store.place()? {
+            Place::Server(url) => Ok(self.builder().server(url).build()?),
+            _ => Ok(self.builder().reads(Arc::new(store.beside()?)).build()?),
+        }
+    }
+
+    pub(super) fn builder(&self) -> HostBuilder {
+        let mut builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
+        builder = builder.simulate(Simulate::of(&self.simulate));
+        if let Some(compiler) = compile::compiler() {
+            builder = builder.compiler(compiler);
+        }
+        if let Some(folder) = &self.files {
+            builder = builder.files(folder);
+        }
+        if let Some(file) = self.providers.clone().or_else(|| own_setting("providers.yaml")) {
+            builder = builder.providers_file(file);
+        }
+        if let Some(file) = self.mcp.clone().or_else(|| own_setting("mcp.yaml")) {
+            builder = builder.mcp_file(file);
+        }
+        if let Some(file) = self.secrets.clone().or_else(|| own_setting("secrets.yaml")) {
+            builder = builder.secrets_file(file);
+        }
+        if let Some(file) = self.services.clone().or_else(|| own_setting("services.yaml")) {
+            builder = builder.services_file(file);
+        }
+        let builder = self.lock.add_to(builder.secret_keys(self.keys.secret_key.iter().cloned()));
+        self.packs.iter().fold(builder, |builder, path| builder.packs(path))
+    }
+}
+
+/// A file of the user's settings, if there is one.
+fn own_setting(file: &str) -> Option<PathBuf> {
+    let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let settings = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(settings.join("flowcell").join(file)).filter(|file| file.is_file())
+}

@@ -1,0 +1,92 @@
+//! What arguments say of the place where runs are kept.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use flowcell::{HostBuilder, Options, Reader, Runs, ServerStore};
+
+use crate::problem::Problem;
+
+/// Where runs are kept.
+#[derive(Args, Clone, Default)]
+pub(crate) struct StoreArgs {
+    /// Keep runs, state and events in this folder
+    #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
+    pub(super) state: PathBuf,
+    /// Keep them elsewhere: `memory:` forgets them with the process; `mysql://…` and `postgres://…` name a server that
+    /// processes share
+    #[arg(long, value_name = "URL", env = "FLOWCELL_STORE")]
+    pub(super) store: Option<String>,
+}
+
+/// Where a store is.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// Gone with the process.
+    Memory,
+    /// In a folder, with one owner.
+    Folder(&'a Path),
+    /// On a server, by its URL.
+    Server(&'a str),
+}
+
+impl<'a> Place<'a> {
+    /// A host with its store there.
+    pub(super) fn hold(self, builder: HostBuilder) -> HostBuilder {
+        match self {
+            Place::Folder(folder) => builder.state_dir(folder),
+            Place::Server(url) => builder.server(url),
+            Place::Memory => builder,
+        }
+    }
+
+    /// What an argument names: `memory:`, the URL of a server, or a folder.
+    pub(crate) fn named(text: &'a str) -> Place<'a> {
+        let server = ["mysql://", "mariadb://", "postgres://", "postgresql://"];
+        match text {
+            "memory:" => Place::Memory,
+            _ if server.iter().any(|scheme| text.starts_with(scheme)) => Place::Server(text),
+            _ => Place::Folder(Path::new(text)),
+        }
+    }
+}
+
+impl StoreArgs {
+    /// The store of somebody who keeps nothing.
+    pub(super) fn none() -> StoreArgs {
+        StoreArgs { store: Some("memory:".into()), ..StoreArgs::default() }
+    }
+
+    /// Where the store is.
+    pub(super) fn place(&self) -> Result<Place<'_>, Problem> {
+        match self.store.as_deref() {
+            None | Some("") => Ok(Place::Folder(&self.state)),
+            Some(named) => match Place::named(named) {
+                Place::Folder(_) => Err(Problem::wrong(format!("`{named}` is no store")).hint(
+                    "`--store memory:` keeps nothing, `--store mysql://…` and `postgres://…` keep runs on a server, \
+                     `--state DIR` keeps them in a folder",
+                )),
+                place => Ok(place),
+            },
+        }
+    }
+
+    /// The store in a folder as a reader sees it, beside its owner if there is one.
+    pub(super) fn beside(&self) -> Result<Reader, Problem> {
+        match self.place()? {
+            Place::Folder(folder) => Ok(Reader::open(folder).map_err(flowcell::Error::Store)?),
+            _ => Err(Problem::wrong("a store in memory has nothing to see").hint("leave `--store memory:` away")),
+        }
+    }
+
+    /// What the store tells of its runs.
+    pub(super) fn reader(&self) -> Result<Box<dyn Runs>, Problem> {
+        match self.place()? {
+            Place::Server(url) => {
+                let store = ServerStore::open(url, Options::default()).map_err(flowcell::Error::Server)?;
+                Ok(Box::new(store))
+            }
+            _ => Ok(Box::new(self.beside()?)),
+        }
+    }
+}
