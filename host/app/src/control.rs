@@ -19,6 +19,7 @@ use std::{
 use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{HubError, OpenError, PolicyOverride, Request, RunOptions, fact::Resolution};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 pub use self::watch::{Events, watch_owner};
 use crate::{
@@ -32,6 +33,9 @@ const SOCKET: &str = "control.sock";
 const MAX_BYTES: u64 = 72 * 1024 * 1024;
 /// Somebody who connects and says nothing keeps nobody waiting for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A run that somebody in this process has open without driving it is asked again for so long, and so often.
+const OPENING: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// What is asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -320,17 +324,22 @@ impl Host {
     /// Asks something of a run: of whoever drives it in this process, or else it is recorded for whoever drives it next.
     pub async fn ask(&self, run: &RunId, request: Request) -> Result<(), AskError> {
         let driven = || self.hubs().get(self.tenant(), run);
-        if let Some(hub) = driven() {
-            return Ok(hub.request(request).await?);
-        }
-        match self.resume(run, RunOptions::default()) {
-            Ok(runner) => Ok(runner.ask(request).await?),
-            // It began to be driven meanwhile.
-            Err(StartError::Open(OpenError::Driven(_))) => match driven() {
-                Some(hub) => Ok(hub.request(request).await?),
-                None => self.ask_elsewhere(run, request).await,
-            },
-            Err(error) => Err(error.into()),
+        let until = Instant::now() + OPENING;
+        loop {
+            if let Some(hub) = driven() {
+                return Ok(hub.request(request).await?);
+            }
+            match self.resume(run, RunOptions::default()) {
+                Ok(runner) => return Ok(runner.ask(request).await?),
+                Err(StartError::Open(OpenError::Driven(_))) if self.shared().is_some() && driven().is_none() => {
+                    return self.ask_elsewhere(run, request).await;
+                }
+                // Somebody in this process has it open at this moment, and drives it in the next, or lets it go.
+                Err(StartError::Open(OpenError::Driven(_))) if Instant::now() < until => {
+                    tokio::time::sleep(AGAIN).await
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
