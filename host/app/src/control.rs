@@ -331,8 +331,11 @@ impl Host {
             }
             match self.resume(run, RunOptions::default()) {
                 Ok(runner) => return Ok(runner.ask(request).await?),
-                Err(StartError::Open(OpenError::Driven(_))) if self.shared().is_some() && driven().is_none() => {
-                    return self.ask_elsewhere(run, request).await;
+                Err(StartError::Open(OpenError::Driven(_))) if driven().is_some() => {}
+                // Another process drives it.
+                Err(StartError::Open(OpenError::Driven(_))) if let Some(store) = self.shared() => {
+                    let outcome = store.ask(self.tenant(), run, &store.new_message(), &request).await;
+                    return Ok(outcome.map_err(|error| StartError::Open(OpenError::Store(error)))??);
                 }
                 // Somebody in this process has it open at this moment, and drives it in the next, or lets it go.
                 Err(StartError::Open(OpenError::Driven(_))) if Instant::now() < until => {
@@ -341,12 +344,5 @@ impl Host {
                 Err(error) => return Err(error.into()),
             }
         }
-    }
-
-    /// Asks something of a run that another process drives.
-    async fn ask_elsewhere(&self, run: &RunId, request: Request) -> Result<(), AskError> {
-        let Some(store) = self.shared() else { return Err(HubError::RunEnded.into()) };
-        let outcome = store.ask(self.tenant(), run, &store.new_message(), &request).await;
-        Ok(outcome.map_err(|error| StartError::Open(OpenError::Store(error)))??)
     }
 }
