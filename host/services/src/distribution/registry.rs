@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use flowcell_contract::Failure;
+use flowcell_contract::{BINARY, Failure};
 use hyper::{
     Method, StatusCode,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LINK, LOCATION},
@@ -160,7 +160,7 @@ impl Registry {
         let mut place = place.ok_or_else(|| refused(&begin, "says no place for an upload"))?;
         place.query_pairs_mut().append_pair("digest", &digest);
         let mut ask = Ask::new(Method::PUT, place.as_str(), MAX_DOCUMENT);
-        ask.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        ask.headers.insert(CONTENT_TYPE, HeaderValue::from_static(BINARY));
         ask.body = bytes;
         let reply = self.ask(ask).await?;
         self.expect(reply, &[StatusCode::CREATED, StatusCode::ACCEPTED]).map(drop)

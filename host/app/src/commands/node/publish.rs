@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use flowcell::{
     Inspection,
     distribution::{Artifact, Wanted},
-    packs::{Carrier, InstallError, PackId, PackKey, Source, signature_file},
+    packs::{InstallError, PackId, PackKey, Source, signature_file},
     vault::KeySource,
 };
 
@@ -83,12 +83,10 @@ pub(super) fn push(args: &PushArgs) -> Result<Exit, Problem> {
 }
 
 pub(super) fn pull(args: &PullArgs) -> Result<Exit, Problem> {
-    let source = match args.registry.source(&args.reference)? {
-        source @ Source::Registry(_) => source,
-        _ => return Err(no_registry(&args.reference)),
+    let source @ Source::Registry(_) = args.registry.source(&args.reference)? else {
+        return Err(no_registry(&args.reference));
     };
-    let carrier: Carrier = args.registry.carrier()?;
-    let arrival = block_on(carrier.bring(&source))??;
+    let arrival = block_on(args.registry.carrier()?.bring(&source))??;
     let name = arrival.inspect()?.manifest.name;
     let out = args.out.clone().unwrap_or_else(|| format!("{name}.wasm").into());
     let write =
