@@ -113,7 +113,7 @@ pub use control::AskError;
 pub use error::{Error, InputError, LoadError, QuotaError, StartError};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId};
-pub use flowcell_engine::{Compiler, Inspection, Limits, Refusal, compile, embed, inspect, is_reserved};
+pub use flowcell_engine::{Inspection, Limits, Refusal, compile, embed, inspect, is_reserved};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, outline, schema, script, similar};
 pub use flowcell_runtime::{

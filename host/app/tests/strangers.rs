@@ -2,32 +2,28 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+#[path = "../../engine/tests/engine/guests.rs"]
+#[allow(dead_code, reason = "the engine's tests use the rest")]
 mod guests;
 mod kit;
 
-use std::{fs, path::Path, sync::LazyLock};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use flowcell::{Compiler, Host, Limits, RunOptions, RunResult, RunStatus, Source};
+use flowcell::{Host, Limits, RunOptions, RunResult, RunStatus, Source};
 use serde_json::Value;
 
-use crate::kit::{done, events, told};
+use crate::{
+    guests::{HOSTILE, with_manifest},
+    kit::{done, events, told},
+};
 
-/// The pack whose node types misbehave.
-static HOSTILE: LazyLock<Vec<u8>> =
-    LazyLock::new(|| fs::read(guests::build("hostile", "").join("hostile.wasm")).unwrap());
-
-/// A component made by hand, whose `run` is none that a host could call.
+/// A pack made by hand, of which only what happens before it runs can be tested.
 fn by_hand(name: &str, fields: &str) -> Vec<u8> {
-    let text = format!(
-        r#"(component
-             (core module $m {fields} (func (export "run")))
-             (core instance $i (instantiate $m))
-             (func $run (canon lift (core func $i "run")))
-             (instance $node (export "run" (func $run)))
-             (export "flowcell:node/node@0.1.0" (instance $node)))"#
-    );
     let manifest = format!("{{ name: {name}, version: 1.0.0, nodes: [{{ type: {name}.x, title: X }}] }}");
-    flowcell::embed(wat::parse_str(text).unwrap(), &manifest).unwrap()
+    with_manifest(guests::by_hand(fields, ""), &manifest)
 }
 
 /// A folder with packs and a flow.
@@ -101,14 +97,12 @@ nodes:
     assert_eq!(about(&events, "canary", "task:complete")["result"], serde_json::json!({ "a": 1 }));
 }
 
-/// This program as a compiler.
-fn compiler() -> Compiler {
-    let environment = vec![("MIMALLOC_ARENA_RESERVE".into(), "65536".into())];
-    Compiler { program: env!("CARGO_BIN_EXE_flowcell").into(), arguments: vec!["compile".into()], environment }
+fn program() -> PathBuf {
+    env!("CARGO_BIN_EXE_flowcell").into()
 }
 
 /// Runs one node of a pack on a host that compiles so, beside one of the catalog.
-fn run(pack: &Path, node_type: &str, compiler: Compiler, limits: Limits) -> (RunResult, RunResult) {
+fn run(pack: &Path, node_type: &str, compiler: PathBuf, limits: Limits) -> (RunResult, RunResult) {
     let host = Host::builder().without_cache().instances(32).packs(pack).compiler(compiler).limits(limits);
     let host = host.build().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -125,9 +119,9 @@ fn run(pack: &Path, node_type: &str, compiler: Compiler, limits: Limits) -> (Run
 fn what_a_stranger_made_is_compiled_elsewhere() {
     let folder = place(&[("hostile.wasm", &HOSTILE)], "");
     let pack = folder.path().join("packs/hostile.wasm");
-    let (one, canary) = run(&pack, "hostile.echo", compiler(), Limits::default());
+    let (one, canary) = run(&pack, "hostile.echo", program(), Limits::default());
     assert_eq!((one.status, canary.status), (RunStatus::Succeeded, RunStatus::Succeeded), "{:?}", one.error);
-    let nobody = Compiler { program: folder.path().join("nobody"), arguments: Vec::new(), environment: Vec::new() };
+    let nobody = folder.path().join("nobody");
     let (one, canary) = run(&pack, "hostile.echo", nobody, Limits::default());
     assert_eq!(canary.status, RunStatus::Succeeded, "the catalog needs no compiler");
     let error = one.error.unwrap().failure;
@@ -144,7 +138,7 @@ fn n26_a_bomb_takes_no_more_than_a_compiler_may_have() {
         (Limits { compile_memory: 256 << 20, ..Limits::default() }, "compiling it takes more than 256 MiB of memory"),
     ];
     for (limits, expected) in cases {
-        let (bomb, canary) = run(&pack, "bomb.x", compiler(), limits);
+        let (bomb, canary) = run(&pack, "bomb.x", program(), limits);
         let error = bomb.error.unwrap().failure;
         assert_eq!((error.code.as_str(), error.retryable), ("bad_pack", false), "{error}");
         assert!(error.message.contains(expected), "{error}");

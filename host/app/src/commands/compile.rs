@@ -2,18 +2,13 @@
 
 use std::{io, path::PathBuf};
 
-use flowcell::Compiler;
-
 use crate::problem::{Exit, Problem};
 
-/// This program as a compiler.
-pub(super) fn compiler() -> Option<Compiler> {
+/// This program, as it was started.
+pub(super) fn program() -> Option<PathBuf> {
     // The file may be replaced while this process runs; the link leads to what it was started from.
     let itself = PathBuf::from("/proc/self/exe");
-    let program = if itself.exists() { itself } else { std::env::current_exe().ok()? };
-    // The allocator would take a GiB of the compiler's memory at once.
-    let environment = vec![("MIMALLOC_ARENA_RESERVE".into(), "65536".into())];
-    Some(Compiler { program, arguments: vec!["compile".into()], environment })
+    if itself.exists() { Some(itself) } else { std::env::current_exe().ok() }
 }
 
 pub(super) fn execute() -> Result<Exit, Problem> {

@@ -127,8 +127,8 @@ impl PackArgs {
     pub(super) fn builder(&self) -> HostBuilder {
         let mut builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
         builder = builder.simulate(Simulate::of(&self.simulate));
-        if let Some(compiler) = compile::compiler() {
-            builder = builder.compiler(compiler);
+        if let Some(program) = compile::program() {
+            builder = builder.compiler(program);
         }
         if let Some(folder) = &self.files {
             builder = builder.files(folder);

@@ -125,10 +125,13 @@ impl HostBuilder {
         self
     }
 
-    /// Has what strangers made compiled by this program, in a process that has so much memory and time as the limits say. By
-    /// default this process compiles all, which is fine for packs that one has made oneself.
-    pub fn compiler(mut self, compiler: Compiler) -> HostBuilder {
-        self.compiler = Some(compiler);
+    /// Has what strangers made compiled by this program, a `flowcell`, in a process that has so much memory and time as the
+    /// limits say. By default this process compiles all, which is fine for packs that one has made oneself.
+    pub fn compiler(mut self, program: impl Into<PathBuf>) -> HostBuilder {
+        // The allocator would take a GiB of the compiler's memory at once.
+        let environment = vec![("MIMALLOC_ARENA_RESERVE".into(), "65536".into())];
+        let (program, arguments) = (program.into(), vec!["compile".into()]);
+        self.compiler = Some(Compiler { program, arguments, environment });
         self
     }
 
