@@ -122,6 +122,9 @@ struct Shared {
     claims: Claims,
     queue: Queue,
     visible: Mutex<Visible>,
+    /// Held by whoever may find that the lease is over, until this process is an owner again: what is claimed after that is
+    /// not lost to somebody who finds the same later.
+    entering: tokio::sync::Mutex<()>,
     options: Options,
 }
 
@@ -282,7 +285,14 @@ async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenServerE
     let owner = heartbeat::enter(&mut link, &options.name, options.lease.as_millis() as u64).await?;
     drop(link);
     let claims = Claims::new(owner, asked, options.unfenced);
-    Ok(Arc::new(Shared { links, claims, queue: Queue::default(), visible: Mutex::default(), options }))
+    Ok(Arc::new(Shared {
+        links,
+        claims,
+        queue: Queue::default(),
+        visible: Mutex::default(),
+        entering: Default::default(),
+        options,
+    }))
 }
 
 /// What the store's thread does until the store is dropped.

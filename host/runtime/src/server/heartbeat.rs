@@ -34,9 +34,8 @@ pub(super) async fn beat(shared: Arc<Shared>) {
             shared.claims.lose_all();
         }
         let left = options.give_up().saturating_sub(shared.claims.age()).max(options.renew());
-        let asked = Instant::now();
         match tokio::time::timeout(left, renew(&shared)).await {
-            Ok(Ok(owner)) => shared.claims.renewed(owner, asked),
+            Ok(Ok(())) => {}
             Ok(Err(trouble)) => tracing::warn!("the lease could not be renewed: {trouble}"),
             Err(_) => tracing::warn!("the lease could not be renewed: the server does not answer"),
         }
@@ -46,26 +45,35 @@ pub(super) async fn beat(shared: Arc<Shared>) {
     }
 }
 
-async fn renew(shared: &Shared) -> Result<i64, Trouble> {
+async fn renew(shared: &Shared) -> Result<(), Trouble> {
     let options = &shared.options;
     let lease = options.lease.as_millis() as u64;
     let mut link = shared.links.link(options.patience).await?;
-    let owner = shared.claims.owner();
+    let _entering = shared.entering.lock().await;
+    let (asked, owner) = (Instant::now(), shared.claims.owner());
     let sql = "UPDATE flowcell_owners SET until = {now} + ? WHERE id = ? AND until > {now}";
     if link.run(sql, args![lease, owner]).await? == 1 {
-        sweep::old_messages(&mut link).await?;
-        return Ok(owner);
+        shared.claims.renewed(owner, asked);
+        return sweep::old_messages(&mut link).await;
     }
-    // Others may have taken what this process had.
-    shared.claims.lose_all();
-    enter(&mut link, &options.name, lease).await
+    begin_again(shared, &mut link).await
 }
 
 /// Sees to it that what is claimed now is claimed for a whole lease, also by a process that has stood still.
 pub(super) async fn ensure(shared: &Shared, link: &mut Link) -> Result<(), Trouble> {
-    if shared.claims.age() <= shared.options.give_up() {
+    let is_held = || shared.claims.age() <= shared.options.give_up();
+    if is_held() {
         return Ok(());
     }
+    let _entering = shared.entering.lock().await;
+    if is_held() {
+        return Ok(());
+    }
+    begin_again(shared, link).await
+}
+
+/// Others may have taken what this process had: it drives nothing any more, and is a new owner.
+async fn begin_again(shared: &Shared, link: &mut Link) -> Result<(), Trouble> {
     shared.claims.lose_all();
     let asked = Instant::now();
     let owner = enter(link, &shared.options.name, shared.options.lease.as_millis() as u64).await?;

@@ -98,7 +98,13 @@ fn prepare(folder: &Path, program: &Path, arguments: &[String]) -> Result<(), St
     let words = unprivileged();
     let log = File::create(folder.join("prepare.log")).unwrap();
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).arg(program).args(arguments).env("HOME", folder).current_dir(folder);
+    command
+        .args(&words[1..])
+        .arg(program)
+        .args(arguments)
+        .env("HOME", folder)
+        .env("TMPDIR", folder)
+        .current_dir(folder);
     let done = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).status();
     match done {
         Ok(status) if status.success() => Ok(()),
@@ -112,7 +118,13 @@ fn prepare(folder: &Path, program: &Path, arguments: &[String]) -> Result<(), St
 fn watch(folder: &Path, signal: &str, program: &Path, arguments: &[String]) -> Child {
     let mut command = Command::new("sh");
     command.args(["-c", WATCHER, "sh"]).arg(folder).arg(signal).args(unprivileged()).arg(program).args(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).env("HOME", folder).current_dir(folder);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .env("HOME", folder)
+        .env("TMPDIR", folder)
+        .current_dir(folder);
     command.spawn().unwrap()
 }
 
