@@ -68,8 +68,10 @@ impl HostMonotonicClock for Clock {
         1_000_000
     }
 
+    /// It begins at a millisecond: Go takes a clock that shows zero for broken, and does not start.
     fn now(&self) -> u64 {
-        self.now_ms.load(Ordering::Relaxed).saturating_sub(self.began_ms).saturating_mul(1_000_000)
+        let elapsed_ms = self.now_ms.load(Ordering::Relaxed).saturating_sub(self.began_ms);
+        elapsed_ms.saturating_add(1).saturating_mul(1_000_000)
     }
 }
 
@@ -124,5 +126,18 @@ impl TryRng for Stream {
     fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
         self.fill(bytes);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elapsed_time_is_shown_from_a_millisecond_on() {
+        let clock = Clock::new(5);
+        assert_eq!(HostMonotonicClock::now(&clock), 1_000_000);
+        clock.show(12);
+        assert_eq!(HostMonotonicClock::now(&clock), 8_000_000);
     }
 }
