@@ -16,10 +16,14 @@ pub(crate) enum Language {
     Rust,
     Js,
     Python,
+    C,
+    Go,
 }
 
 impl Language {
-    pub(crate) const ALL: [Language; 3] = [Language::Rust, Language::Js, Language::Python];
+    pub(crate) const ALL: [Language; 5] = [Language::Rust, Language::Js, Language::Python, Language::C, Language::Go];
+    /// Those that have an SDK.
+    pub(crate) const WITH_SDK: [Language; 3] = [Language::Rust, Language::Js, Language::Python];
 
     /// As `--lang` has it.
     pub(crate) fn name(self) -> &'static str {
@@ -27,6 +31,8 @@ impl Language {
             Language::Rust => "rust",
             Language::Js => "js",
             Language::Python => "python",
+            Language::C => "c",
+            Language::Go => "go",
         }
     }
 
@@ -36,22 +42,27 @@ impl Language {
             Language::Rust => "src/lib.rs",
             Language::Js => "nodes.js",
             Language::Python => "nodes.py",
+            Language::C => "nodes.c",
+            Language::Go => "exports/export_flowcell_node_node/nodes.go",
         }
     }
 
     /// Whether its toolchain is there. If it is not, whoever asks is skipped.
     pub(crate) fn is_there(self, test: &str) -> bool {
-        let tool = match self {
+        let tools: &[&str] = match self {
             Language::Rust => return true,
-            Language::Js => "componentize-qjs",
-            Language::Python => "componentize-py",
+            Language::Js => &["componentize-qjs"],
+            Language::Python => &["componentize-py"],
+            Language::C => &["wit-bindgen", "python-zig"],
+            Language::Go => &["wit-bindgen", "go"],
         };
         let paths = env::var_os("PATH").unwrap_or_default();
-        let there = env::split_paths(&paths).any(|folder| folder.join(tool).is_file());
-        if !there {
+        let missing = tools.iter().find(|tool| !env::split_paths(&paths).any(|folder| folder.join(tool).is_file()));
+        if let Some(tool) = missing {
+            assert!(env::var_os("FLOWCELL_TEST_TOOLCHAINS").is_none(), "{test} needs `{tool}`");
             eprintln!("skipped: {test} in {}: `{tool}` is missing", self.name());
         }
-        there
+        missing.is_none()
     }
 }
 

@@ -79,6 +79,8 @@ fn what_cannot_be_made_or_built_is_told_with_a_way_out() {
         (Language::Rust, "install Rust through rustup"),
         (Language::Js, "npm install --save-dev componentize-qjs"),
         (Language::Python, "pip install componentize-py"),
+        (Language::C, "`sh` is missing"),
+        (Language::Go, "`sh` is missing"),
     ] {
         done(flowcell(folder.path()).args([
             "node",

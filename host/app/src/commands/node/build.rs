@@ -13,7 +13,7 @@ use clap::{Args, ValueHint};
 use flowcell::{Inspection, contract::Digest, embed, inspect};
 
 use self::{staged::staged, tool::Tool};
-use super::project::{Language, MANIFEST, Project};
+use super::project::{Builder, MANIFEST, Project};
 use crate::{
     commands::run::duration,
     output::put_line,
@@ -39,6 +39,7 @@ const CPYTHON: Tool = Tool {
     beside: &[".venv/bin", ".venv/Scripts"],
     install: "python3 -m venv .venv && .venv/bin/pip install componentize-py==0.25.1",
 };
+const SHELL: Tool = Tool { program: "sh", beside: &[], install: "`build.sh` is run by the shell of the system" };
 
 /// Which project is built, and how.
 #[derive(Args)]
@@ -85,10 +86,11 @@ impl BuildArgs {
     pub(super) fn build(&self, terminal: Terminal) -> Result<Built, Problem> {
         let began = Instant::now();
         let project = Project::open(&self.folder)?;
-        let component = match project.language {
-            Language::Rust => rust(&project)?,
-            Language::Js => embedded(&project, self.javascript(&project)?)?,
-            Language::Python => embedded(&project, self.python(&project)?)?,
+        let component = match project.builder {
+            Builder::Cargo => rust(&project)?,
+            Builder::QuickJs => embedded(&project, self.javascript(&project)?)?,
+            Builder::CPython => embedded(&project, self.python(&project)?)?,
+            Builder::Script => embedded(&project, script(&project)?)?,
         };
         let Inspection { size, digest, .. } = inspect(&component)
             .map_err(|error| Problem::wrong("what was built is no pack that a host takes").because(&error))?;
@@ -149,7 +151,7 @@ fn rust(project: &Project) -> Result<Vec<u8>, Problem> {
     let said = CARGO
         .listen(command)
         .map_err(|problem| problem.hint(format!("if the target is missing: rustup target add {TARGET}")))?;
-    let manifest = project.folder.join(Language::Rust.mark());
+    let manifest = project.folder.join(Builder::Cargo.mark());
     let messages = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let made =
         messages.filter(|message| message["manifest_path"].as_str().is_some_and(|path| Path::new(path) == manifest));
@@ -163,13 +165,28 @@ fn rust(project: &Project) -> Result<Vec<u8>, Problem> {
     read(&component)
 }
 
+/// Runs the project's own script, which is told the file that it has to write the component into.
+fn script(project: &Project) -> Result<Vec<u8>, Problem> {
+    let component = scratch()?;
+    let mark = Builder::Script.mark();
+    let mut command = SHELL.command(&project.folder)?;
+    command.arg(mark).arg(component.path());
+    SHELL.run(command)?;
+    let written = read(component.path())?;
+    if written.is_empty() {
+        return Err(Problem::wrong(format!("`{mark}` has written nothing"))
+            .hint("it is to write the component into the file that is its argument, \"$1\""));
+    }
+    Ok(written)
+}
+
 fn embedded(project: &Project, component: Vec<u8>) -> Result<Vec<u8>, Problem> {
     embed(component, &project.manifest_text)
-        .map_err(|error| Problem::internal(format!("cannot put {MANIFEST} into the component")).because(&error))
+        .map_err(|error| Problem::wrong(format!("cannot put {MANIFEST} into what was built")).because(&error))
 }
 
 fn main_of(project: &Project) -> Result<String, Problem> {
-    let file = project.folder.join(Language::Js.mark());
+    let file = project.folder.join(Builder::QuickJs.mark());
     let wrong = |error: &dyn std::error::Error| {
         Problem::wrong(format!("cannot read {}", file.display())).cause(&error.to_string())
     };

@@ -5,11 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use flowcell::is_reserved;
 use include_dir::{Dir, DirEntry, include_dir};
 
-use super::project::Language;
 use crate::{
     output::put_line,
     problem::{Exit, Problem},
@@ -21,6 +20,8 @@ static COMMON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/c
 static RUST: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/rust");
 static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/js");
 static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/python");
+static C: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/c");
+static GO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/templates/go");
 /// The border, and what makes it comfortable. A project has copies of them, so that it builds wherever it lies.
 static WIT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
 static RUST_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/rust/src");
@@ -28,11 +29,28 @@ static RUST_README: &str = include_str!("../../../../../sdk/rust/README.md");
 static JS_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/js");
 static PYTHON_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/python/flowcell_sdk");
 static PYTHON_README: &str = include_str!("../../../../../sdk/python/README.md");
+static C_README: &str = include_str!("../../../../../sdk/c/README.md");
+static GO_README: &str = include_str!("../../../../../sdk/go/README.md");
 
 /// The pack's name in the templates.
 const NAME: &str = "acme";
 /// Letters of a pack's name.
 const MAX_NAME: usize = 32;
+
+/// A language that packs are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Language {
+    /// Compiled by cargo.
+    Rust,
+    /// Run by QuickJS, which the pack brings along.
+    Js,
+    /// Run by CPython, which the pack brings along.
+    Python,
+    /// Compiled by zig, or another clang; there is no SDK.
+    C,
+    /// Compiled by Go; there is no SDK.
+    Go,
+}
 
 /// Arguments of `flowcell node new`.
 #[derive(Args)]
@@ -92,6 +110,16 @@ fn make(folder: &Path, name: &str, language: Language) -> io::Result<()> {
             copy(&PYTHON_SDK, &vendor.join("flowcell_sdk"))?;
             fs::write(vendor.join("README.md"), PYTHON_README)?;
             &PYTHON
+        }
+        Language::C => {
+            fs::create_dir_all(folder)?;
+            fs::write(folder.join("README.md"), C_README)?;
+            &C
+        }
+        Language::Go => {
+            fs::create_dir_all(folder)?;
+            fs::write(folder.join("README.md"), GO_README)?;
+            &GO
         }
     };
     copy(&WIT, &folder.join("wit"))?;

@@ -1,0 +1,82 @@
+//! The recipes for languages without an SDK, as their READMEs print them, from an empty folder on.
+
+use std::{env, fs, path::Path, process::Command};
+
+use crate::{
+    kit,
+    language::{Language, flowcell, project},
+};
+
+/// What whoever reads it types: to install something, and after that.
+fn printed(language: Language) -> (Vec<String>, Vec<String>) {
+    let readme = fs::read_to_string(kit::root().join("sdk").join(language.name()).join("README.md")).unwrap();
+    let (_, block) = readme.split_once("```sh\n").unwrap();
+    let (block, _) = block.split_once("```\n").unwrap();
+    block.lines().map(str::to_owned).partition(|line| line.contains(" install "))
+}
+
+#[test]
+fn the_recipes_for_c_and_go_are_what_happens() {
+    for language in [Language::C, Language::Go].into_iter().filter(|language| language.is_there("the recipe")) {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, typed) = printed(language);
+        assert!(typed.len() > 3, "the recipe is gone: {typed:?}");
+        let told = follow(folder.path(), &typed.join("\n"));
+        assert!(told.contains("6 cases, 0 failed"), "{language:?}: {told}");
+        assert!(told.contains(r#""text": "Hello Ada""#), "{language:?}: {told}");
+    }
+}
+
+/// Runs commands as somebody does who has installed the program, and answers all that is said.
+fn follow(folder: &Path, commands: &str) -> String {
+    let like = flowcell(folder);
+    let program = Path::new(like.get_program()).parent().unwrap().to_owned();
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let paths = env::join_paths([program].into_iter().chain(env::split_paths(&paths))).unwrap();
+    let mut shell = Command::new("sh");
+    shell.current_dir(folder).args(["-e", "-c", commands]);
+    for (name, value) in like.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let output = shell.env("PATH", paths).output().unwrap();
+    let told = kit::said(&output) + &kit::told(&output);
+    assert!(output.status.success(), "{commands}\n{told}");
+    told
+}
+
+#[test]
+fn what_the_recipes_install_is_what_they_are_tested_with() {
+    let ci = fs::read_to_string(kit::root().join(".ci/run")).unwrap();
+    for language in [Language::C, Language::Go] {
+        let workflow = format!("sdk/templates/{}/.github/workflows/ci.yml", language.name());
+        let workflow = fs::read_to_string(kit::root().join(workflow)).unwrap();
+        let (installed, _) = printed(language);
+        assert_eq!(installed.len(), 2, "{installed:?}");
+        for line in installed {
+            let pinned = line.split_whitespace().find(|word| word.contains("==") || word.contains('@')).unwrap();
+            assert!(ci.contains(pinned) && workflow.contains(&line), "{language:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_script_that_builds_no_pack_is_told_what_is_wrong() {
+    let (_folder, project) = project("shop", Language::C);
+    let built = |script: &str| {
+        fs::write(project.join("build.sh"), script).unwrap();
+        let output = flowcell(&project).args(["node", "build"]).output().unwrap();
+        (output.status.code(), kit::told(&output))
+    };
+    for (script, code, expected) in [
+        ("echo 'nodes.c:1: no C'; exit 1", 1, "nodes.c:1: no C"),
+        ("exit 0", 2, "`build.sh` has written nothing"),
+        ("echo text > \"$1\"", 2, "cannot put node.yaml into what was built"),
+    ] {
+        let (ended, told) = built(script);
+        assert_eq!(ended, Some(code), "{told}");
+        assert!(told.contains(expected), "{told}");
+    }
+}
