@@ -9,5 +9,7 @@ mod guests;
 mod honest;
 mod hostile;
 mod packs;
+#[cfg(target_os = "linux")]
+mod resident;
 mod support;
 mod tenants;

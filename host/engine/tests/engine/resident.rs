@@ -1,0 +1,51 @@
+//! The memory that a guest really takes, in a process that does nothing else.
+
+use std::{env, fs, process::Command};
+
+use flowcell_contract::code;
+use flowcell_engine::{Config, Limits};
+
+use crate::support::{attempt, engine, run};
+
+/// Set where the test is alone.
+const ALONE: &str = "FLOWCELL_TEST_ALONE";
+/// What the host may take beside the guest's own memory.
+const BESIDE: u64 = 32 << 20;
+
+/// Bytes that the process has, or had at most.
+fn resident(which: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(which)).unwrap();
+    line.trim_matches(|letter: char| !letter.is_ascii_digit()).parse::<u64>().unwrap() * 1_024
+}
+
+#[test]
+fn n4_a_guest_that_hogs_memory_takes_what_it_may_and_little_more() {
+    if env::var_os(ALONE).is_none() {
+        let alone = "resident::n4_a_guest_that_hogs_memory_takes_what_it_may_and_little_more";
+        let mut command = Command::new(env::current_exe().unwrap());
+        let done = command.args(["--exact", alone, "--nocapture"]).env(ALONE, "1").output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"), "the test is named otherwise");
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (engine, pack) = engine(Config::default());
+        let (may, echo) = (Limits::default().memory as u64, || run(&engine, attempt(&pack, "hostile.echo", "{}")));
+        echo().await.0.unwrap();
+        // What compiling has taken before does not count.
+        fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = resident("VmRSS:");
+        let failure = run(&engine, attempt(&pack, "hostile.hog", "{}")).await.0.unwrap_err();
+        let taken = resident("VmHWM:") - before;
+        assert_eq!(failure.code, code::OUT_OF_MEMORY);
+        assert!(taken > may / 2, "{taken} bytes are not what it takes");
+        assert!(taken <= may + BESIDE, "{taken} bytes were taken");
+        // A second one finds the place of the first.
+        run(&engine, attempt(&pack, "hostile.hog", "{}")).await.0.unwrap_err();
+        echo().await.0.unwrap();
+        let taken = resident("VmHWM:") - before;
+        assert!(taken <= may + BESIDE, "{taken} bytes were taken");
+    });
+}
