@@ -147,6 +147,8 @@ pub(crate) struct Driver {
     timers: TimerHeap,
     sleeping: Option<(u64, BoxFuture<'static, ()>)>,
     children: HashMap<TaskKey, Child>,
+    /// It has called something, or somebody has driven it before.
+    has_called: bool,
     entropy: SplitMix,
     next_seq: u64,
     /// Written with the first unit.
@@ -251,6 +253,7 @@ impl Driver {
             timers: TimerHeap::default(),
             sleeping: None,
             children: HashMap::new(),
+            has_called: false,
             entropy: SplitMix(random()),
             next_seq: 0,
             record: Some(record),
@@ -395,6 +398,11 @@ impl Driver {
     /// Whether the store takes nothing more from this driver.
     pub(crate) fn is_refused(&self) -> bool {
         self.trail.is_refused()
+    }
+
+    /// Whether there may be runs below this one: it has called something, or somebody has driven it before.
+    pub(crate) fn has_called(&self) -> bool {
+        self.has_called
     }
 
     /// The run that a task has called.

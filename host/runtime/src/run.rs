@@ -133,7 +133,9 @@ impl FlowRunner {
         let tenant = world.tenant.clone();
         let run_id = options.session_id.clone().unwrap_or_else(|| new_run_id(world.timers.now()));
         let lease = claim(&world, &run_id)?;
-        if let Some(record) = world.journal.find(&tenant, &run_id)? {
+        // No run has an id that was made just now.
+        let known = options.session_id.is_some().then(|| world.journal.find(&tenant, &run_id)).transpose()?;
+        if let Some(record) = known.flatten() {
             if options.request.is_some() {
                 return match record.request == options.request {
                     true => FlowRunner::reopen(record, world, run_id, options, lease),
@@ -340,7 +342,7 @@ impl FlowRunner {
     /// Runs that were made for this one end with it, at the latest. Those that a call has left when it was given up, or a
     /// process when it died, have nobody else to end them.
     fn what_is_left(&self) -> Vec<RunId> {
-        if self.driver.state.end().is_none() || self.driver.is_refused() {
+        if self.driver.state.end().is_none() || self.driver.is_refused() || !self.driver.has_called() {
             return Vec::new();
         }
         let left = self.world.journal.left_below(&self.identity.tenant, &self.identity.run_id);

@@ -80,6 +80,7 @@ impl Driver {
             return;
         };
         let effect = outgoing.effect;
+        self.has_called = true;
         // A panic in a capability is one call's.
         let performed = AssertUnwindSafe(capability.perform(outgoing)).catch_unwind();
         let ended = performed.map(move |reply| {

@@ -194,6 +194,7 @@ impl Driver {
                 return;
             }
         };
+        self.has_called = true;
         driver.parent = Some((commands.clone(), key));
         let driving = tokio::spawn(async move {
             driver.drive(begin, false).await;

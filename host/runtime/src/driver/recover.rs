@@ -15,6 +15,7 @@ impl Driver {
     /// Folds what is durable of the run into the state. Answers how a drive begins then, none if the run is new.
     pub(crate) fn recover(&mut self, by_hand: bool) -> Result<Option<Begin>, StoreError> {
         let (journal, identity) = (self.world.journal.clone(), self.identity.clone());
+        self.has_called = true;
         let mut folded = Ok(());
         each_unit(&*journal, &identity.tenant, &identity.run_id, |unit| {
             if folded.is_err() {
