@@ -135,6 +135,11 @@ impl Drive {
         }
     }
 
+    /// Whether the runs are in a store that other processes share.
+    pub(crate) fn shares_its_store(&self) -> bool {
+        self.host.shared().is_some()
+    }
+
     /// Is told when a run that nobody drives may be able to move.
     pub fn moved(&self) -> Arc<Notify> {
         self.moved.clone()

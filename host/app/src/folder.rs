@@ -12,6 +12,8 @@ use crate::agentic;
 
 /// A flow or a prompt has no business being larger; the checker refuses a flow of this size with a place.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 + 1;
+/// Most flows are smaller.
+const USUAL_BYTES: usize = 8 * 1024;
 /// How the files of flows end, in the order in which they are looked for.
 const ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
 
@@ -32,6 +34,11 @@ impl Folder {
     /// The folder of a flow that lies in none, such as one that came over the network: it reads nothing of this machine.
     pub(crate) fn nowhere() -> Folder {
         Folder { path: PathBuf::new(), nowhere: true }
+    }
+
+    /// Where it is; none: there is no such folder.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        (!self.nowhere).then(|| self.path.clone())
     }
 
     /// Whether there is no such folder.
@@ -78,7 +85,8 @@ pub(crate) fn read_source(path: &Path) -> io::Result<Source> {
 
 /// Reads a text, and of one that is too large a little more than it may have.
 pub(crate) fn limited(file: impl Read) -> io::Result<String> {
-    let mut text = String::new();
+    // Most are smaller, and read at once.
+    let mut text = String::with_capacity(USUAL_BYTES);
     file.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(text)
 }

@@ -1,6 +1,7 @@
 //! The host: the engine, the catalog, and what runs share.
 
 mod builder;
+mod checked;
 mod library;
 mod loading;
 mod outside;
@@ -40,7 +41,7 @@ use flowcell_services::{
 };
 
 pub use self::builder::HostBuilder;
-use self::{library::Library, watched::Watched};
+use self::{checked::CheckedFlows, library::Library, watched::Watched};
 use crate::{
     error::{Error, StartError},
     folder::Folder,
@@ -100,6 +101,7 @@ struct Shared {
     store: Option<Arc<SqliteStore>>,
     /// Its share of a store, if it is one of several processes.
     shared: Option<Arc<ServerStore>>,
+    checked: CheckedFlows,
     /// Packs for runs to pin.
     packs: Mutex<HashMap<Digest, KnownPack>>,
 }

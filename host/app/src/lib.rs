@@ -92,6 +92,7 @@ pub mod packs;
 pub mod policy;
 mod projection;
 mod quota;
+mod reading;
 mod rehearsal;
 pub mod schedule;
 #[cfg(unix)]

@@ -205,10 +205,30 @@ impl FlowLibrary {
 
     /// Checks a version of a flow, or its newest one, for a host to run it.
     pub fn load(&self, host: &Host, name: &str, version: Option<u32>) -> Result<LoadedFlow, LibraryError> {
-        let (stored, ending) = self.find(name, version)?;
-        let source = source(name, ending, stored.text);
+        let source = match version {
+            Some(_) => {
+                let (stored, ending) = self.find(name, version)?;
+                source(name, ending, stored.text)
+            }
+            None => self.newest(name)?.ok_or_else(|| LibraryError::Unknown(name.to_owned()))?,
+        };
         let checked = host.check_in(&source, self.surroundings(&source), &Start::default());
         checked.flow.ok_or(LibraryError::Invalid(checked.diagnostics))
+    }
+
+    /// The newest version of a flow, if the host has checked it before and nothing has to be looked at to know that it may
+    /// still be run. It takes no longer than reading its file.
+    pub(crate) fn checked_before(&self, host: &Host, name: &str) -> Result<Option<LoadedFlow>, LibraryError> {
+        let Some(source) = self.newest(name)? else { return Ok(None) };
+        let checked = host.checked_before(&source, &self.surroundings(&source));
+        Ok(checked.and_then(|checked| checked.flow))
+    }
+
+    fn newest(&self, name: &str) -> Result<Option<Source>, LibraryError> {
+        check_name(name)?;
+        let Some(files) = self.files()? else { return Ok(None) };
+        let newest = self.io(files.newest(name))?;
+        Ok(newest.map(|(ending, text)| source(name, ending, text)))
     }
 
     fn find(&self, name: &str, version: Option<u32>) -> Result<(StoredFlow, Ending), LibraryError> {

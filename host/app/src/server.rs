@@ -63,8 +63,8 @@ use std::{
 use axum::{Router, extract::DefaultBodyLimit, http::StatusCode, middleware, response::IntoResponse};
 use flowcell_contract::Tenant;
 use flowcell_runtime::{FlowRunner, RunResult, RunStatus, World, ports::StoreError};
-use futures_util::future::BoxFuture;
-use tokio::{net::TcpListener, task::JoinSet};
+use futures_util::{FutureExt, future::BoxFuture};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use self::connection::Limits;
@@ -169,23 +169,20 @@ impl Server {
     /// Serves and drives until `stop` is ready. Then new runs are turned away, those that are driven are put down where they
     /// are, and what is being answered may come to its end.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
-        let Server { listener, router, limits, app, mut drive, .. } = self;
+        let Server { listener, router, limits, app, drive, .. } = self;
         let ends = app.ends.subscribe();
         let mut settling = JoinSet::new();
         settling.spawn(settle(app.host.usage().clone()));
         let serving = tokio::spawn(connection::serve(listener, router, limits, ends));
         let triggers = app.triggers.clone();
         let starting = tokio::spawn(async move { triggers.attend().await });
-        let driven = {
-            let mut stop = std::pin::pin!(stop);
-            loop {
-                if let Err(error) = drive.refresh() {
-                    break Err(error);
-                }
-                tokio::select! {
-                    () = drive.wait() => {}
-                    () = &mut stop => break Ok(()),
-                }
+        let (halt, halted) = oneshot::channel();
+        let mut driving = driving(drive, halted);
+        let (mut drive, driven) = tokio::select! {
+            ended = &mut driving => ended,
+            () = stop => {
+                drop(halt);
+                driving.await
             }
         };
         app.drain();
@@ -199,6 +196,29 @@ impl Server {
         app.host.stop_telemetry().await;
         driven.and(app.host.usage().settle())
     }
+}
+
+/// Drives until nobody holds the other end any more, or the store cannot be read.
+fn driving(mut drive: Drive, mut halted: oneshot::Receiver<()>) -> BoxFuture<'static, (Drive, Result<(), StoreError>)> {
+    let shares = drive.shares_its_store();
+    let driving = async move {
+        loop {
+            if let Err(error) = drive.refresh() {
+                return (drive, Err(error));
+            }
+            tokio::select! {
+                () = drive.wait() => {}
+                _ = &mut halted => return (drive, Ok(())),
+            }
+        }
+    };
+    // A shared store is asked over the network for what can be driven, and that waits here. A store of its own answers at
+    // once: the drive is where the requests are that bring it runs, and no thread has to wake another for each of them.
+    if shares {
+        return driving.boxed();
+    }
+    let driving = tokio::spawn(driving);
+    async { driving.await.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic())) }.boxed()
 }
 
 /// Keeps what tenants use up, from time to time.

@@ -71,7 +71,7 @@ pub use schema::schema;
 use script::written;
 
 /// A flow's text.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The file, as messages show it.
     pub name: String,

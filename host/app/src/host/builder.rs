@@ -26,6 +26,7 @@ use flowcell_services::{
 
 use super::{
     Host, KnownPack, Shared,
+    checked::CheckedFlows,
     loading::{add_file, add_locked, pack_files, register},
     stores::{Stores, Where},
     watched::Watched,
@@ -277,6 +278,7 @@ impl HostBuilder {
             vault,
             store,
             shared,
+            checked: CheckedFlows::default(),
             packs: Mutex::new(packs),
         });
         Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate })

@@ -14,13 +14,13 @@ use flowcell_services::secrets;
 
 use super::{Host, KnownPack};
 use crate::{
-    content::Reading,
     error::{Error, LoadError},
     folder::{Folder, read_source},
     granted::{self, Granting},
     inspector::Inspector,
     loaded::{CheckedFlow, LoadedFlow},
     packs::{InstallError, LockedPack, PackId},
+    reading::{Reading, Surroundings},
 };
 
 impl Host {
@@ -61,30 +61,53 @@ impl Host {
     }
 
     pub(crate) fn check_in(&self, source: &Source, folder: Arc<Folder>, start: &Start) -> CheckedFlow {
-        let (catalog, mut diagnostics) = self.catalog_for(source, &folder);
+        let around = self.surroundings(folder);
+        let plain = *start == Start::default();
+        let known = plain.then(|| self.shared.checked.get(&self.tenant, source, &around)).flatten();
+        known.unwrap_or_else(|| self.check_anew(source, around, start))
+    }
+
+    /// What was found in a flow when it was checked before, if nothing has to be looked at to know that it still holds.
+    pub(crate) fn checked_before(&self, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
+        self.shared.checked.at_once(&self.tenant, source, folder)
+    }
+
+    fn check_anew(&self, source: &Source, around: Surroundings, start: &Start) -> CheckedFlow {
+        let folder = around.folder.clone();
+        let named = flowcell_flow::packs(source);
+        let (catalog, mut diagnostics) = self.catalog_with(&named, source, &folder);
         let sound = diagnostics.is_empty();
-        let outside = self.capabilities(&folder, &self.shared.blobs);
-        let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
-        capabilities.extend(granted::ALWAYS.map(str::to_owned));
-        capabilities.push(secrets::GRANT.to_owned());
-        let granting =
-            Granting { tenant: self.tenant.clone(), secrets: self.shared.secrets.clone(), policy: self.policy.clone() };
         let inspector = Inspector::new(self.shared.engine.clone(), catalog.clone(), self.tenant.clone());
-        let reading = Reading::of(&folder, capabilities, granting, inspector);
+        let reading = Reading::of(around, inspector);
         let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
         let graph = checked.graph.filter(|_| sound);
         diagnostics.extend(checked.diagnostics);
         diagnostics.sort_by_key(|finding| (finding.place.line, finding.place.column));
         let flow = graph.map(|graph| {
             let content = Arc::new(reading.content(source, &graph, start));
-            LoadedFlow { graph: Arc::new(graph), folder: folder.clone(), content }
+            LoadedFlow { graph: Arc::new(graph), folder, content }
         });
-        CheckedFlow { flow, diagnostics }
+        let checked = CheckedFlow { flow, diagnostics };
+        // Packs are files that may be other ones tomorrow.
+        if named.is_empty() && *start == Start::default() {
+            self.shared.checked.put(&self.tenant, source, &checked, reading.asked());
+        }
+        checked
+    }
+
+    /// Whom flows of a folder ask while they are checked.
+    fn surroundings(&self, folder: Arc<Folder>) -> Surroundings {
+        let outside = self.capabilities(&folder, &self.shared.blobs);
+        let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
+        capabilities.extend(granted::ALWAYS.map(str::to_owned));
+        capabilities.push(secrets::GRANT.to_owned());
+        let granting =
+            Granting { tenant: self.tenant.clone(), secrets: self.shared.secrets.clone(), policy: self.policy.clone() };
+        Surroundings { folder, capabilities, granting }
     }
 
     /// The catalog with the packs that a flow names, and what is wrong with these.
-    fn catalog_for(&self, source: &Source, folder: &Folder) -> (Arc<Catalog>, Vec<Diagnostic>) {
-        let named = flowcell_flow::packs(source);
+    fn catalog_with(&self, named: &[PackRef], source: &Source, folder: &Folder) -> (Arc<Catalog>, Vec<Diagnostic>) {
         if named.is_empty() {
             return (self.shared.catalog.clone(), Vec::new());
         }
@@ -93,16 +116,16 @@ impl Host {
         for PackRef { path, place } in named {
             // The files of this machine are those of whoever started the process, and of no other tenant.
             if folder.is_nowhere() || self.tenant != Tenant::local() {
-                findings.push(Error::NoFolder.at(source, place));
+                findings.push(Error::NoFolder.at(source, place.clone()));
                 continue;
             }
-            match add_file(&self.shared.engine, &mut catalog, &folder.join(&path)) {
+            match add_file(&self.shared.engine, &mut catalog, &folder.join(path)) {
                 Ok((digest, _)) if !self.policy.allows_pack(&digest.0) => {
                     let message = format!("the operator does not let this tenant bring the pack {}", digest.0);
-                    findings.push(Diagnostic::error("pack_denied", &source.text, place, &message, None));
+                    findings.push(Diagnostic::error("pack_denied", &source.text, place.clone(), &message, None));
                 }
                 Ok((digest, bytes)) => self.remember(digest, bytes),
-                Err(error) => findings.push(error.at(source, place)),
+                Err(error) => findings.push(error.at(source, place.clone())),
             }
         }
         (Arc::new(catalog), findings)

@@ -80,15 +80,21 @@ impl Request {
         self,
         work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
     ) -> Result<T, Fault> {
-        self.blocking(move |request| {
-            Ok(work(&FlowLibrary::open(request.app.flows_of(request.tenant())), &request.host)?)
-        })
-        .await
+        self.blocking(move |request| Ok(work(&request.flows(), &request.host)?)).await
+    }
+
+    fn flows(&self) -> FlowLibrary {
+        FlowLibrary::open(self.app.flows_of(self.tenant()))
     }
 }
 
 /// A version of a flow of the tenant's, or its newest one.
 pub(super) async fn load(request: Request, name: String, version: Option<u32>) -> Result<LoadedFlow, Fault> {
+    if version.is_none()
+        && let Some(flow) = request.flows().checked_before(&request.host, &name)?
+    {
+        return Ok(flow);
+    }
     request.library(move |flows, host| flows.load(host, &name, version)).await
 }
 

@@ -65,8 +65,13 @@ impl Live {
 impl Triggers {
     /// Starts what waits for the end of a run of this process. What cannot be started now is found again.
     pub(super) async fn has_ended(&self, tenant: &Tenant, end: &Ended) {
+        let known = self.known(tenant);
+        // What a tenant may is read from the store, and most ends start nothing.
+        if !known.iter().any(|live| live.waits_for(end)) {
+            return;
+        }
         let Some(host) = self.owners.host(tenant) else { return };
-        for live in self.known(tenant).iter().filter(|live| live.waits_for(end)) {
+        for live in known.iter().filter(|live| live.waits_for(end)) {
             let mark = Records(&host).mark(&live.key(), &live.cause(), end.at);
             match mark {
                 Ok((mark, _)) => _ = self.start_after(&host, live, &mark, end).await,
