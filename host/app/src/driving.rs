@@ -135,11 +135,6 @@ impl Drive {
         }
     }
 
-    /// Whether the runs are in a store that other processes share.
-    pub(crate) fn shares_its_store(&self) -> bool {
-        self.host.shared().is_some()
-    }
-
     /// Is told when a run that nobody drives may be able to move.
     pub fn moved(&self) -> Arc<Notify> {
         self.moved.clone()
@@ -153,6 +148,11 @@ impl Drive {
     /// Whether nothing is driven, and nothing is about to be.
     pub fn is_idle(&self) -> bool {
         self.driving.is_empty() && self.held.is_empty()
+    }
+
+    /// Whether something may be there to drive that was not there at the last look.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale
     }
 
     /// Begins with what can move, if anything has happened since the last time.

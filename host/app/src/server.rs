@@ -64,7 +64,12 @@ use axum::{Router, extract::DefaultBodyLimit, http::StatusCode, middleware, resp
 use flowcell_contract::Tenant;
 use flowcell_runtime::{FlowRunner, RunResult, RunStatus, World, ports::StoreError};
 use futures_util::{FutureExt, future::BoxFuture};
-use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    runtime::{Handle, RuntimeFlavor},
+    sync::oneshot,
+    task::JoinSet,
+};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use self::connection::Limits;
@@ -198,12 +203,18 @@ impl Server {
     }
 }
 
-/// Drives until nobody holds the other end any more, or the store cannot be read.
+/// Drives until nobody holds the other end any more, or the store cannot be read: among the requests that bring it runs, so
+/// that no thread has to wake another for each of them.
 fn driving(mut drive: Drive, mut halted: oneshot::Receiver<()>) -> BoxFuture<'static, (Drive, Result<(), StoreError>)> {
-    let shares = drive.shares_its_store();
+    let many_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
     let driving = async move {
         loop {
-            if let Err(error) = drive.refresh() {
+            // A store may be far away, and the packs of a run may have to be compiled before it goes on.
+            let refreshed = match many_threads && drive.is_stale() {
+                true => tokio::task::block_in_place(|| drive.refresh()),
+                false => drive.refresh(),
+            };
+            if let Err(error) = refreshed {
                 return (drive, Err(error));
             }
             tokio::select! {
@@ -212,9 +223,7 @@ fn driving(mut drive: Drive, mut halted: oneshot::Receiver<()>) -> BoxFuture<'st
             }
         }
     };
-    // A shared store is asked over the network for what can be driven, and that waits here. A store of its own answers at
-    // once: the drive is where the requests are that bring it runs, and no thread has to wake another for each of them.
-    if shares {
+    if !many_threads {
         return driving.boxed();
     }
     let driving = tokio::spawn(driving);
