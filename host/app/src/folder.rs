@@ -12,7 +12,7 @@ use crate::agentic;
 
 /// A flow or a prompt has no business being larger; the checker refuses a flow of this size with a place.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 + 1;
-/// Most flows are smaller.
+/// Most flows are smaller, and are read at once.
 const USUAL_BYTES: usize = 8 * 1024;
 /// How the files of flows end, in the order in which they are looked for.
 const ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
@@ -85,7 +85,6 @@ pub(crate) fn read_source(path: &Path) -> io::Result<Source> {
 
 /// Reads a text, and of one that is too large a little more than it may have.
 pub(crate) fn limited(file: impl Read) -> io::Result<String> {
-    // Most are smaller, and read at once.
     let mut text = String::with_capacity(USUAL_BYTES);
     file.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(text)

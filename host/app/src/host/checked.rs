@@ -39,7 +39,7 @@ struct Known {
 }
 
 /// What a flow is found by.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 struct Key {
     /// Where it lies; none: nowhere.
     folder: Option<PathBuf>,
@@ -74,6 +74,10 @@ impl CheckedFlows {
     }
 
     fn find(&self, tenant: &Tenant, source: &Source, folder: &Folder) -> Option<Arc<Remembered>> {
+        // What is too large to be remembered is not even compared.
+        if source.text.len() > TEXT_OF_ONE {
+            return None;
+        }
         let key = Key::of(source, folder);
         self.known().flows.get(tenant)?.get(&key).cloned()
     }
