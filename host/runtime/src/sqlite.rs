@@ -48,6 +48,7 @@ use crate::{
 use queue::{Item, Queue};
 pub use reader::Reader;
 use reader::Unread;
+use registry::Remembered;
 use sweep::Recent;
 use writer::Writer;
 
@@ -97,6 +98,7 @@ pub type OnFailure = fn(&StoreError);
 pub struct SqliteStore {
     queue: Arc<Queue>,
     reader: Reader,
+    remembered: Remembered,
     visible: Arc<Mutex<Visible>>,
     writer: Arc<Mutex<Writer>>,
     writing: Option<JoinHandle<()>>,
@@ -152,7 +154,17 @@ impl SqliteStore {
         let thread = std::thread::Builder::new().name("flowcell-store".into());
         let writing = (writer.clone(), queue.clone());
         let writing = thread.spawn(move || Writer::run(&writing.0, &writing.1)).map_err(|error| unusable(&error))?;
-        Ok(SqliteStore { queue, reader, visible, writer, writing: Some(writing), on_failure, _owner: owner })
+        let remembered = Remembered::default();
+        Ok(SqliteStore {
+            queue,
+            reader,
+            remembered,
+            visible,
+            writer,
+            writing: Some(writing),
+            on_failure,
+            _owner: owner,
+        })
     }
 
     /// Writes nothing any more that nobody waits for, so that a process that is killed loses all that it may lose. For

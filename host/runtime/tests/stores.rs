@@ -55,6 +55,7 @@ everywhere! {
     suite::what_is_named_in_whatever_way_stays
     registry::what_is_registered_is_found_in_the_order_of_its_keys
     registry::of_several_who_have_seen_the_same_one_wins
+    registry::whoever_has_written_reads_that_whatever_others_read_meanwhile
     registry::what_is_registered_is_there_for_the_next_process
     sessions::rows_are_written_with_their_unit
     sessions::states_go_with_their_sessions

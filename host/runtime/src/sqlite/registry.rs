@@ -1,11 +1,66 @@
 //! The registry of the embedded store. It is written beside the writer of journals, which a write here delays by no more
 //! than its own commit.
+//!
+//! Only the owner of the store writes, so it remembers what it has read until it writes that itself: who a token belongs to
+//! and what its tenant may do is asked at every request.
+
+use std::{collections::HashMap, sync::Mutex};
 
 use flowcell_contract::{Json, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 
 use super::{Reader, SqliteStore, lock, schema};
 use crate::ports::{Registered, Registry, StoreError};
+
+/// What is remembered at most. Whoever asks for what is not there, such as tokens that nobody has, fills it.
+const REMEMBERED: usize = 4_096;
+
+/// What the owner of the store has read.
+#[derive(Default)]
+pub(super) struct Remembered(Mutex<Memory>);
+
+#[derive(Default)]
+struct Memory {
+    /// Counts what was written.
+    writes: u64,
+    /// By tenant, kind and key; what is not there too.
+    known: HashMap<(Tenant, String, String), Option<Registered>>,
+}
+
+impl Remembered {
+    /// What is known of one, or what was read, which is known from then on.
+    fn or_read(
+        &self,
+        place: (Tenant, String, String),
+        read: impl FnOnce() -> Result<Option<Registered>, StoreError>,
+    ) -> Result<Option<Registered>, StoreError> {
+        let writes = {
+            let memory = lock(&self.0);
+            if let Some(known) = memory.known.get(&place) {
+                return Ok(known.clone());
+            }
+            memory.writes
+        };
+        let found = read()?;
+        let mut memory = lock(&self.0);
+        // What was read while somebody wrote may be what was there before.
+        if memory.writes == writes {
+            if memory.known.len() >= REMEMBERED {
+                memory.known.clear();
+            }
+            // Others may have read it, too: one of several answers counts until the next write.
+            return Ok(memory.known.entry(place).or_insert(found).clone());
+        }
+        Ok(found)
+    }
+
+    /// Something was written, or may have been.
+    pub(super) fn forget(&self) {
+        let mut memory = lock(&self.0);
+        memory.writes += 1;
+        memory.known.clear();
+    }
+}
 
 /// Reads key, value and version.
 pub(super) fn found(row: &Row<'_>) -> Result<Registered, rusqlite::Error> {
@@ -94,7 +149,8 @@ fn write(
 
 impl Registry for SqliteStore {
     fn registered(&self, tenant: &Tenant, kind: &str, key: &str) -> Result<Option<Registered>, StoreError> {
-        self.reader.registered(tenant, kind, key)
+        let place = (tenant.clone(), kind.to_owned(), key.to_owned());
+        self.remembered.or_read(place, || self.reader.registered(tenant, kind, key))
     }
 
     fn registered_after(
@@ -120,6 +176,9 @@ impl Registry for SqliteStore {
         seen: u64,
     ) -> Result<bool, StoreError> {
         let path = lock(&self.reader.0).path().unwrap_or_default().to_owned();
-        write(&schema::connect(path.as_ref())?, (tenant, kind, key), value, seen)
+        let written = write(&schema::connect(path.as_ref())?, (tenant, kind, key), value, seen);
+        // A write that has failed may have come through.
+        self.remembered.forget();
+        written
     }
 }

@@ -9,6 +9,9 @@ const APPLICATION: u32 = 0x466c_6f77;
 /// Older versions lost data when a checkpoint met a reset of the log.
 const LEAST_SQLITE: i32 = 3_051_003;
 
+/// Statements that a connection keeps prepared: all that there are.
+const STATEMENTS: usize = 128;
+
 /// The version that this program writes: the number of migrations.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
@@ -180,15 +183,21 @@ pub(super) fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
     }
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    ready(&connection)?;
     Ok(connection)
 }
 
 /// Opens the file for somebody who only reads.
 pub(super) fn connect_read_only(file: &Path) -> Result<Connection, rusqlite::Error> {
-    let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    let connection =
+        Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    ready(&connection)?;
     Ok(connection)
+}
+
+fn ready(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.busy_timeout(std::time::Duration::from_secs(5))
 }
 
 /// Where the units of a run are, from the one that begins with a fact: what `units.place` may be.

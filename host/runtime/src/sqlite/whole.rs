@@ -117,7 +117,9 @@ impl Whole for SqliteStore {
                 }
             }
         }
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        self.remembered.forget();
+        Ok(())
     }
 }
 

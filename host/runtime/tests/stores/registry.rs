@@ -1,6 +1,9 @@
 //! What operators keep beside the runs.
 
-use std::thread;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::Registry;
@@ -56,6 +59,37 @@ pub(crate) fn of_several_who_have_seen_the_same_one_wins(place: &Place) {
     assert!(!write(None, 5) && !write(Some(1), 5));
     assert_eq!(registry.registered(&tenant(), "token", "k").unwrap(), None);
     assert!(write(Some(1), 0));
+}
+
+pub(crate) fn whoever_has_written_reads_that_whatever_others_read_meanwhile(place: &Place) {
+    let store = place.open();
+    let registry = &*store.registry;
+    let ends = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut last = 0;
+                while !ends.load(Ordering::Acquire) {
+                    let found = registry.registered(&tenant(), "token", "k").unwrap();
+                    let version = found.map_or(0, |found| found.version);
+                    assert!(version >= last, "{version} after {last}");
+                    last = version;
+                }
+            });
+        }
+        for seen in 0..40 {
+            put_over(&store, seen);
+            let found = registry.registered(&tenant(), "token", "k").unwrap().unwrap();
+            assert_eq!((found.value, found.version), (Json::from(seen), seen + 1));
+        }
+        ends.store(true, Ordering::Release);
+    });
+    assert!(registry.register(&tenant(), "token", "k", None, 40).unwrap());
+    assert_eq!(registry.registered(&tenant(), "token", "k").unwrap(), None);
+}
+
+fn put_over(store: &Store, seen: u64) {
+    assert!(store.registry.register(&tenant(), "token", "k", Some(&Json::from(seen)), seen).unwrap());
 }
 
 pub(crate) fn what_is_registered_is_there_for_the_next_process(place: &Place) {
