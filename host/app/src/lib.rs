@@ -63,6 +63,7 @@
 //! | documents | what the registry keeps, as types |
 //! | [`vault`] | secrets of tenants, encrypted |
 //! | telemetry | traces and numbers for a collector |
+//! | [`tree`] | a run as a tree of its tasks |
 //! | [`triggers`] | flows that start by themselves |
 //! | [`files`] | files that somebody has put for a tenant's flows |
 //! | error | what can go wrong before a run |
@@ -105,6 +106,7 @@ mod telemetry;
 #[cfg(unix)]
 pub mod tenants;
 mod tools;
+pub mod tree;
 pub mod triggers;
 pub mod usage;
 pub mod vault;

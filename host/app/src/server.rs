@@ -17,7 +17,7 @@
 //! | [`spec6`] | flows by their names, as SPEC6 has them |
 //! | triggers, hooks, owners | flows that start by themselves: seen and changed, posted to, and whose they are |
 //! | metrics | numbers about the server, and its log |
-//! | tree, waiting | a run as a tree, and what it waits for |
+//! | waiting | what a run waits for |
 //! | document | OpenAPI |
 
 mod app;
@@ -46,7 +46,6 @@ mod socket;
 pub mod spec6;
 mod start;
 mod steer;
-mod tree;
 mod triggers;
 mod usage;
 mod waiting;

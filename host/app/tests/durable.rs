@@ -176,6 +176,11 @@ fn whoever_drives_takes_runs_and_answers_from_other_terminals() {
     let tree = String::from_utf8(shown.stdout).unwrap();
     let lines: Vec<_> = tree.lines().map(|line| line.split("  ").find(|part| !part.is_empty()).unwrap()).collect();
     assert_eq!(lines[..3], ["r", "ask succeeded", "after succeeded"], "{tree}");
+    let shown: serde_json::Value =
+        serde_json::from_str(&kit::said(&done(folder, &["runs", "show", "r", "--json"]))).unwrap();
+    assert_eq!((&shown["runId"], &shown["flow"], &shown["status"]), (&"r".into(), &"asks".into(), &"succeeded".into()));
+    let tasks: Vec<_> = shown["tasks"].as_array().unwrap().iter().map(|task| (&task["id"], &task["status"])).collect();
+    assert_eq!(tasks, [(&"ask".into(), &"succeeded".into()), (&"after".into(), &"succeeded".into())], "{shown}");
 }
 
 #[test]

@@ -16,7 +16,9 @@ use flowcell::{
     Filter, FlowRunner, Host, Json, OpenStoreError, Resolution, RunId, RunOptions, RunRow, StartError,
     contract::{NodeId, Value},
     control::{self, Ask, Told},
+    tree::{Tree, Twig},
 };
+use serde::Serialize;
 
 use super::{
     PackArgs, Place, StoreArgs,
@@ -77,10 +79,21 @@ pub(crate) struct ShowArgs {
     /// Which run
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
+    /// Print it as JSON: the run as `runs list --json` has it, and its `tasks`
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     packs: PackArgs,
+}
+
+/// A run and its tasks.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    run: RunRow,
+    tasks: Vec<Twig>,
 }
 
 /// Arguments of `flowcell runs events`.
@@ -293,6 +306,13 @@ fn table(rows: &[RunRow]) -> String {
 
 fn show(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let host = args.packs.reading_host(&args.store)?;
+    if args.json {
+        let tasks = Tree::of(&host, &args.run)?.tasks();
+        let found = args.store.reader()?.run(&local(), &args.run).map_err(|error| unreadable(&error))?;
+        let (run, _) = found.ok_or_else(|| Problem::wrong(format!("the run `{}` was removed", args.run)))?;
+        put_json(&Shown { run, tasks })?;
+        return Ok(Exit::Good);
+    }
     let mut tree = tree::Tree::default();
     each_event(&host, &args.run, 0, |event| {
         tree.add(&event);

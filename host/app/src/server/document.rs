@@ -12,7 +12,8 @@ use utoipa::{
     },
 };
 
-use super::{app::App, tree::Pass};
+use super::app::App;
+use crate::tree::Pass;
 
 /// The document before its routes.
 pub(super) fn head() -> OpenApi {

@@ -15,10 +15,12 @@ use super::{
     app::Request,
     fault::{Fault, FaultBody},
     intake::{Asked, Place, known_id, run_id},
-    tree::{Tree, Twig},
     waiting,
 };
-use crate::shape;
+use crate::{
+    shape,
+    tree::{Tree, Twig},
+};
 
 /// Runs in a page, unless somebody asks for fewer or more.
 const PAGE: usize = 50;

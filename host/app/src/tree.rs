@@ -13,7 +13,7 @@ use crate::{Host, StartError};
 /// A task.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Twig {
+pub struct Twig {
     /// Its node.
     id: String,
     /// `ready`, `running`, `waiting`, `blocked`, `retrying`, `succeeded`, `failed`, `skipped` or `cancelled`.
@@ -39,7 +39,7 @@ pub(super) struct Twig {
 
 /// A pass through a body.
 #[derive(Debug, Default, Serialize, ToSchema)]
-pub(super) struct Pass {
+pub struct Pass {
     /// Its number, from 0.
     index: u64,
     /// Its tasks.
@@ -53,11 +53,11 @@ fn is_zero(count: &u64) -> bool {
 
 /// The tasks of a run.
 #[derive(Default)]
-pub(super) struct Tree(Vec<Twig>);
+pub struct Tree(Vec<Twig>);
 
 impl Tree {
     /// What the store has of a run.
-    pub(super) fn of(host: &Host, run: &RunId) -> Result<Tree, StartError> {
+    pub fn of(host: &Host, run: &RunId) -> Result<Tree, StartError> {
         let mut tree = Tree::default();
         host.each_event(run, 0, |event| {
             tree.add(&event);
@@ -66,7 +66,8 @@ impl Tree {
         Ok(tree)
     }
 
-    pub(super) fn tasks(self) -> Vec<Twig> {
+    /// Its tasks, in the order in which they were first heard of.
+    pub fn tasks(self) -> Vec<Twig> {
         self.0
     }
 
