@@ -3,6 +3,7 @@
 //! | room | what it is |
 //! |---|---|
 //! | [`token`] | what lets somebody in: shown once, kept as a hash |
+//! | [`callers`] | who calls a server: tenants, or, until there is one, everybody on this machine |
 //! | [`audit`] | what was done, as a chain of hashes for each tenant |
 //! | [`policy`] | what a tenant may do, and how much |
 //! | [`operation`] | what operators ask for, from whichever process |
@@ -10,6 +11,7 @@
 //! All of it is in the registry of the store, so that every process on a shared store knows the same.
 
 pub mod audit;
+pub mod callers;
 pub mod operation;
 pub mod policy;
 pub mod token;
@@ -308,6 +310,9 @@ impl Identify for Tenants {
 
     fn tenants(&self) -> Vec<Tenant> {
         let rows = self.list().unwrap_or_default();
-        rows.into_iter().filter(|row| !row.disabled).map(|row| Tenant::from(row.name)).collect()
+        // What the operator runs beside the server goes on, too.
+        let local = rows.iter().all(|row| row.name != Tenant::local().as_str()).then(Tenant::local);
+        let enabled = rows.into_iter().filter(|row| !row.disabled).map(|row| Tenant::from(row.name));
+        local.into_iter().chain(enabled).collect()
     }
 }

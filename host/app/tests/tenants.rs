@@ -16,14 +16,18 @@ use flowcell::{
     contract::Tenant,
     policy::Policy,
     server::identity::{Identify, Refused, Scope},
-    tenants::{TenantError, Tenants, audit::Outcome},
+    tenants::{TenantError, Tenants, audit::Outcome, callers::Callers},
 };
 use kit::{done, flowcell, said, told};
 use rusqlite::Connection;
 use serde_json::Value;
 
+fn host() -> Host {
+    Host::builder().without_cache().instances(4).build().unwrap()
+}
+
 fn tenants() -> Tenants {
-    Tenants::of(&Host::builder().without_cache().instances(4).build().unwrap())
+    Tenants::of(&host())
 }
 
 fn all() -> Vec<String> {
@@ -50,6 +54,27 @@ fn a_token_lets_in_whom_it_was_made_for() {
     for shown in unknown {
         assert_eq!(tenants.identify(Some(shown)).unwrap_err(), Refused::Unknown, "{shown}");
     }
+}
+
+#[test]
+fn until_there_is_a_tenant_everybody_is_local() {
+    let host = host();
+    let (callers, tenants) = (Callers::of(&host).unwrap(), Tenants::of(&host));
+    for shown in [None, Some("fct_a_b")] {
+        assert_eq!(callers.identify(shown).unwrap().tenant, Tenant::local());
+    }
+    assert!(!callers.asks_for_tokens());
+    assert_eq!(callers.tenants(), [Tenant::local()]);
+    tenants.create("a").unwrap();
+    assert_eq!(callers.identify(Some("fct_a_b")).unwrap_err(), Refused::Unknown);
+    assert!(callers.asks_for_tokens());
+    assert_eq!(callers.identify(None).unwrap_err(), Refused::Missing);
+    assert_eq!(callers.tenants(), [Tenant::local(), "a".into()]);
+    // Nobody is `local` again, whatever becomes of the tenant.
+    tenants.enable("a", false).unwrap();
+    assert_eq!(callers.identify(None).unwrap_err(), Refused::Missing);
+    assert_eq!(callers.tenants(), [Tenant::local()]);
+    assert!(Callers::of(&host).unwrap().asks_for_tokens());
 }
 
 #[test]
@@ -84,10 +109,10 @@ fn a_token_is_over_when_its_time_is_over_or_somebody_revokes_it_or_its_tenant_is
     assert_eq!(tenants.identify(Some(&long.token)).unwrap_err(), Refused::Unknown);
     tenants.enable("a", false).unwrap();
     assert_eq!(tenants.identify(Some(&other.token)).unwrap_err(), Refused::Unknown);
-    assert!(tenants.tenants().is_empty());
+    assert_eq!(tenants.tenants(), [Tenant::local()]);
     tenants.enable("a", true).unwrap();
     assert!(tenants.identify(Some(&other.token)).is_ok());
-    assert_eq!(tenants.tenants().len(), 1);
+    assert_eq!(tenants.tenants(), [Tenant::local(), "a".into()]);
 }
 
 #[test]

@@ -6,12 +6,8 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueHint};
 use flowcell::{
-    Host,
-    server::{
-        Limits, ServeError, Server, Settings,
-        identity::{Identify, Local},
-    },
-    tenants::Tenants,
+    server::{Limits, ServeError, Server, Settings},
+    tenants::callers::Callers,
 };
 
 use super::{
@@ -69,6 +65,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Prob
         args.watch.told(args.packs.builder()).build()?;
         return Ok(Exit::Good);
     }
+    raise_descriptors();
     let host = args.packs.watched_host(&args.store, &args.watch)?;
     warn_if_exposed(&args.store, terminal)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -76,7 +73,7 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Prob
     let exit = runtime.block_on(async {
         let settings = Settings {
             listen: args.listen,
-            identity: identity(&host)?,
+            identity: Arc::new(Callers::of(&host).map_err(|error| unreadable(&error))?),
             flows: args.flows.clone(),
             names: args.names.clone(),
             limits: args.limits(),
@@ -108,11 +105,15 @@ impl ServeArgs {
     }
 }
 
-/// Where tenants are registered callers show their tokens; else everybody on this machine is `local`.
-fn identity(host: &Host) -> Result<Arc<dyn Identify>, Problem> {
-    let tenants = Tenants::of(host);
-    let listed = tenants.list().map_err(|error| unreadable(&error))?;
-    Ok(if listed.is_empty() { Arc::new(Local) } else { Arc::new(tenants) })
+/// Lets this process have as many connections open as the system lets it have at most; by default that is often 1,024.
+fn raise_descriptors() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let limit = getrlimit(Resource::Nofile);
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+        raised.unwrap_or_else(|error| tracing::warn!("this process may have few connections open: {error}"));
+    }
 }
 
 /// Serves until a signal comes, and then until everything is put down; a second signal waits for nothing.

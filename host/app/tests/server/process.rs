@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     client::ask,
-    kit::{done, flowcell, told},
+    kit::{done, flowcell, said, told},
     runs::{asks, hello},
 };
 
@@ -95,4 +95,40 @@ fn t7_a_server_without_tokens_serves_its_machine_alone() {
     assert!(told(&output).contains("asks nobody for a token"), "{}", told(&output));
     let output = done(folder.path(), &["serve", "--store", "memory:"]);
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+}
+
+#[test]
+fn a_server_asks_for_tokens_from_the_first_tenant_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (child, address) = serve(folder.path(), &[]);
+    let runs = |token: Option<&str>| {
+        let header = token.map(|token| format!("Bearer {token}"));
+        let headers: Vec<_> = header.iter().map(|header| ("Authorization", header.as_str())).collect();
+        ask(address, "GET", "/v1/runs", &headers, "")
+    };
+    assert_eq!((runs(None).status, runs(Some("fct_a_b")).status), (200, 200));
+    let made = done(folder.path(), &["tenant", "create", "a"]);
+    assert!(made.status.success(), "{}", told(&made));
+    let token = done(folder.path(), &["token", "create", "a"]);
+    let token: serde_json::Value = serde_json::from_str(&said(&token)).unwrap();
+    // Whoever shows a token is known by it at once, and from then on nobody is without one.
+    assert_eq!(runs(Some("fct_a_b")).fault(), (401, "unauthorized".into()));
+    assert_eq!(runs(None).fault(), (401, "unauthorized".into()));
+    assert_eq!(runs(token["token"].as_str()).status, 200);
+    assert_eq!(stop(child), Some(0));
+    // So does the next server, which goes on with what the operator runs, too.
+    let detached = done(folder.path(), &["run", "--detach", "--run-id", "l", &hello_file(folder.path())]);
+    assert!(detached.status.success(), "{}", told(&detached));
+    let (child, address) = serve(folder.path(), &[]);
+    assert_eq!(ask(address, "GET", "/v1/runs", &[], "").status, 401);
+    let shown = std::iter::repeat_with(|| said(&done(folder.path(), &["runs", "show", "l", "--json"])));
+    let ended = shown.take(500).find(|shown| shown.contains("\"succeeded\""));
+    assert!(ended.is_some(), "the run of `local` is not driven");
+    assert_eq!(stop(child), Some(0));
+}
+
+fn hello_file(folder: &Path) -> String {
+    let file = folder.join("hello.json");
+    std::fs::write(&file, hello().to_string()).unwrap();
+    file.display().to_string()
 }

@@ -1,0 +1,84 @@
+//! Who calls a server: until there is a tenant everybody on this machine, and from then on whoever shows a token.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use flowcell_contract::Tenant;
+
+use super::{TENANT, TenantError, Tenants};
+use crate::{
+    Host,
+    policy::Policy,
+    server::identity::{Caller, Identify, Local, Refused},
+};
+
+/// Time between two looks for the first tenant. For whoever shows a token it is looked for at once.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Those who call a server on the store of a host.
+pub struct Callers {
+    tenants: Tenants,
+    /// It stays so: tenants are disabled and not removed.
+    asks_for_tokens: AtomicBool,
+    looked: Mutex<Option<Instant>>,
+}
+
+impl Callers {
+    /// Those of a host. It reads the store.
+    pub fn of(host: &Host) -> Result<Callers, TenantError> {
+        let callers =
+            Callers { tenants: Tenants::of(host), asks_for_tokens: AtomicBool::new(false), looked: Mutex::default() };
+        callers.look()?;
+        Ok(callers)
+    }
+
+    /// Looks whether there is a tenant.
+    fn look(&self) -> Result<bool, TenantError> {
+        let is_there = !self.tenants.registry().registered_after(self.tenants.host.tenant(), TENANT, "", 1)?.is_empty();
+        if is_there {
+            self.tenants.host.usage().begin();
+            self.asks_for_tokens.store(true, Ordering::Release);
+        }
+        Ok(is_there)
+    }
+
+    fn look_is_due(&self) -> bool {
+        // A panic while the lock was held cannot have left the time half changed.
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let due = looked.is_none_or(|last| now >= last + LOOK);
+        if due {
+            *looked = Some(now);
+        }
+        due
+    }
+}
+
+impl Identify for Callers {
+    fn identify(&self, bearer: Option<&str>) -> Result<Caller, Refused> {
+        let is_asked = self.asks_for_tokens()
+            || (bearer.is_some() || self.look_is_due()) && self.look().map_err(|_| Refused::Unavailable)?;
+        if is_asked { self.tenants.identify(bearer) } else { Local.identify(bearer) }
+    }
+
+    fn asks_for_tokens(&self) -> bool {
+        self.asks_for_tokens.load(Ordering::Acquire)
+    }
+
+    fn tenants(&self) -> Vec<Tenant> {
+        Identify::tenants(&self.tenants)
+    }
+
+    fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), Refused> {
+        Identify::note(&self.tenants, caller, action, subject)
+    }
+
+    fn policy(&self, tenant: &Tenant) -> Result<Policy, Refused> {
+        Identify::policy(&self.tenants, tenant)
+    }
+}
