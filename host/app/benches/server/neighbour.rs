@@ -17,7 +17,7 @@ use flowcell::{
     },
     tenants::Tenants,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{THREE, client::Served, guests::HOSTILE, percentile, post::Connection};
 
@@ -27,6 +27,36 @@ const RUNS: usize = 400;
 const FLOOD: usize = 16;
 
 pub(crate) fn neighbour() {
+    let node = |id: usize, node_type: &str| json!({ "id": format!("n{id}"), "type": node_type, "input": {}, "policy": { "timeoutMs": 20_000 } });
+    let many = |node_type: &str| {
+        let nodes: Vec<_> = (0..16).map(|id| node(id, node_type)).collect();
+        json!({ "flow": { "name": "many", "policy": { "failFast": false } }, "nodes": nodes })
+    };
+    let parked = json!({ "flow": { "name": "asks" }, "nodes": [{ "id": "ok", "type": "control.gate", "input": { "prompt": "?" } }] });
+    let [flood, spin, hog, fill] = [json!(THREE), many("hostile.spin"), many("hostile.hog"), parked]
+        .map(|flow| json!({ "flow": flow }).to_string());
+    let floods = [
+        ("floods runs", vec![&flood]),
+        ("spins", vec![&spin]),
+        ("hogs memory", vec![&hog]),
+        ("fills its quota of runs", vec![&fill]),
+        ("does all of that", vec![&flood, &spin, &hog, &fill]),
+    ];
+    for (what, bodies) in floods {
+        // Nothing of what one has begun is left for the next.
+        let (served, tokens, _folder) = serve();
+        let quiet = measure(&served, &tokens[1]);
+        let (noisy, begun) = beside(&served, &tokens, &bodies);
+        let limit = (quiet.start.1 * 2).max(quiet.start.1 + Duration::from_millis(20));
+        let holds = if noisy.start.1 <= limit { "within" } else { "BEYOND" };
+        let limit = limit.as_secs_f64() * 1e3;
+        println!("a tenant alone: {}", quiet.shown());
+        println!("while another one {what} ({begun} runs): {}; its start is {holds} {limit:.1} ms", noisy.shown());
+    }
+}
+
+/// A server with two tenants, and their tokens.
+fn serve() -> (Served, Vec<String>, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let pack = folder.path().join("hostile.wasm");
     std::fs::write(&pack, HOSTILE.as_slice()).unwrap();
@@ -46,28 +76,7 @@ pub(crate) fn neighbour() {
         },
         Limits::default(),
     );
-    let tokens = tokens.into_inner().unwrap();
-    let quiet = measure(&served, &tokens[1]);
-    println!("a tenant alone: {}", quiet.shown());
-    let node = |id: usize, node_type: &str| json!({ "id": format!("n{id}"), "type": node_type, "input": {}, "policy": { "timeoutMs": 20_000 } });
-    let many = |node_type: &str| {
-        let nodes: Vec<_> = (0..16).map(|id| node(id, node_type)).collect();
-        json!({ "flow": { "name": "many", "policy": { "failFast": false } }, "nodes": nodes })
-    };
-    let parked = json!({ "flow": { "name": "asks" }, "nodes": [{ "id": "ok", "type": "control.gate", "input": { "prompt": "?" } }] });
-    let floods: [(&str, Value); 4] = [
-        ("floods runs", json!(THREE)),
-        ("spins", many("hostile.spin")),
-        ("hogs memory", many("hostile.hog")),
-        ("fills its quota of runs", parked),
-    ];
-    for (what, flow) in floods {
-        let (noisy, begun) = beside(&served, &tokens, &json!({ "flow": flow }));
-        let limit = (quiet.start.1 * 2).max(quiet.start.1 + Duration::from_millis(20));
-        let holds = if noisy.start.1 <= limit { "within" } else { "BEYOND" };
-        let limit = limit.as_secs_f64() * 1e3;
-        println!("while another one {what} ({begun} runs): {}; its start is {holds} {limit:.1} ms", noisy.shown());
-    }
+    (served, tokens.into_inner().unwrap(), folder)
 }
 
 /// How long a tenant waits for the start of a run, and for the end of one: half of the times, and 99 of 100.
@@ -85,14 +94,15 @@ impl Waits {
 }
 
 /// What the second tenant waits while the first one begins as many of these runs as it can.
-fn beside(served: &Served, tokens: &[String], body: &Value) -> (Waits, u64) {
-    let (ends, begun, body) = (AtomicBool::new(false), AtomicU64::new(0), body.to_string());
+fn beside(served: &Served, tokens: &[String], bodies: &[&String]) -> (Waits, u64) {
+    let (ends, begun) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
-        for _ in 0..FLOOD {
-            scope.spawn(|| {
+        let (ends, begun) = (&ends, &begun);
+        for body in bodies.iter().cycle().take(FLOOD) {
+            scope.spawn(move || {
                 let mut connection = Connection::open(served).with_token(&tokens[0]);
                 while !ends.load(Ordering::Acquire) {
-                    let (status, answer) = connection.start_only(&body);
+                    let (status, answer) = connection.start_only(body);
                     assert!(status == 201 || status == 429, "{answer}");
                     begun.fetch_add(u64::from(status == 201), Ordering::Relaxed);
                 }

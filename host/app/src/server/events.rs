@@ -102,7 +102,7 @@ impl Watching {
     /// Begins to watch a run.
     pub(super) async fn begin(request: Request, run: RunId, from: u64) -> Result<Watching, Fault> {
         let app = request.app.clone();
-        let full = || Fault::busy("too_many_subscribers", "too many streams of events are open already");
+        let full = || Fault::crowded("too_many_subscribers", "too many streams of events are open already");
         let place = app.subscribers.try_take(request.tenant(), 1).ok_or_else(full)?;
         let host = request.host.clone();
         let (run, (row, coming)) = request

@@ -39,6 +39,8 @@ pub(crate) struct Fault {
     message: String,
     details: Option<Value>,
     retry_after: Option<u32>,
+    /// The connection ends with the answer, so that its place is free for others.
+    closes: bool,
 }
 
 /// The body of every failure.
@@ -63,7 +65,7 @@ struct FaultError {
 impl Fault {
     /// A failure with this status.
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Display) -> Fault {
-        Fault { status, code, message: message.to_string(), details: None, retry_after: None }
+        Fault { status, code, message: message.to_string(), details: None, retry_after: None, closes: false }
     }
 
     /// Adds what programs may want to know.
@@ -97,6 +99,11 @@ impl Fault {
     pub(crate) fn busy(code: &'static str, why: impl Display) -> Fault {
         let fault = Fault::new(StatusCode::TOO_MANY_REQUESTS, code, why);
         Fault { retry_after: Some(RETRY_AFTER), ..fault }
+    }
+
+    /// The same, for a place that is held for long: whoever has none does not keep a connection instead.
+    pub(crate) fn crowded(code: &'static str, why: impl Display) -> Fault {
+        Fault { closes: true, ..Fault::busy(code, why) }
     }
 
     /// The server stops.
@@ -150,11 +157,14 @@ impl Fault {
 
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
-        let Fault { status, code, message, details, retry_after } = self;
+        let Fault { status, code, message, details, retry_after, closes } = self;
         let mut response = (status, Json(FaultBody { error: FaultError { code, message, details } })).into_response();
         let headers = response.headers_mut();
         if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"flowcell\""));

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod bodies;
+mod crowd;
 mod drain;
 mod flows;
 mod household;

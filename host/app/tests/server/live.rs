@@ -33,6 +33,11 @@ impl Stream {
         Stream(stream)
     }
 
+    /// One whose answer has begun.
+    pub(crate) fn over(stream: BufReader<TcpStream>) -> Stream {
+        Stream(stream)
+    }
+
     /// The next line of the body, whose chunks are lines or more.
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
