@@ -113,6 +113,7 @@ impl RunState {
             // It came to rest without harming its process.
             Fact::RunParked { reason: ParkReason::Waiting | ParkReason::NeedsAttention, .. } => self.idle_resumes = 0,
             Fact::RunParked { reason: ParkReason::CrashLoop, .. } => {}
+            Fact::RunParked { reason: ParkReason::Restored, .. } => self.restored = true,
             Fact::RunEnded { end } => self.run_ended(end),
         }
         if moves_on(fact) {
@@ -142,6 +143,7 @@ impl RunState {
 
     /// Attempts that were running begin again: the time until now was not theirs.
     fn run_resumed(&mut self, by_hand: bool, ts: u64) {
+        self.restored &= !by_hand;
         self.idle_resumes = match by_hand {
             true => 0,
             // Whoever did nothing when the process died is not why it died.

@@ -322,7 +322,7 @@ impl Driver {
             }
             Begin::Again { by_hand } => self.go_on(by_hand).await,
         }
-        while self.state.end().is_none() && !self.state.crash_loops() && !self.trail.is_refused() {
+        while self.state.end().is_none() && self.state.held().is_none() && !self.trail.is_refused() {
             if self.has_stopped() {
                 return self.put_down().await;
             }

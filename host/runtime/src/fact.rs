@@ -483,6 +483,8 @@ pub enum ParkReason {
     CrashLoop,
     /// A task of it is blocked.
     NeedsAttention,
+    /// The store was brought back from an older copy: what the run had done after that, nobody knows.
+    Restored,
 }
 
 /// Why a run is cancelled.

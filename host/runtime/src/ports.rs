@@ -18,7 +18,7 @@ pub use flowcell_contract::Blobs;
 use flowcell_contract::{Failure, NodeId, RunId, Tenant, Value, code};
 use flowcell_flow::graph::FlowPolicy;
 use futures_util::{future::BoxFuture, task::AtomicWaker};
-pub use registry::{Registered, Registry};
+pub use registry::{MARK, Registered, Registry};
 use serde::{Deserialize, Serialize};
 pub use sessions::{Change, NoProjections, Projection, Projections, Session, Sessions, StepState, StepStatus};
 

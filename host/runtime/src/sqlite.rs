@@ -6,6 +6,7 @@
 //! | `queue` | what waits for the writer |
 //! | `writer` | what writes: it commits as soon as it is idle, all that is queued |
 //! | `stored` | rows as they were written: whether they are whole, and what they say |
+//! | `epoch` | whether the database was brought back from an older copy |
 //! | `registry` | what operators keep beside the runs |
 //! | `sessions` | sessions and the states of steps, written with the facts that they follow from |
 //! | `sweep` | blobs that nothing names any more |
@@ -16,6 +17,7 @@
 //! prefix of what was appended, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit
 //! fails, nobody can say what the disk holds: the process stops, and the next one reads what is there.
 
+mod epoch;
 mod queue;
 mod reader;
 mod registry;
@@ -45,6 +47,7 @@ use crate::{
     memory::{blob_ref, number},
     ports::{Blobs, Entry, Journal, Record, StageError, Staged, StateStore, StoreError, Unit},
 };
+use epoch::Epoch;
 use queue::{Item, Queue};
 pub use reader::Reader;
 use reader::Unread;
@@ -149,7 +152,8 @@ impl SqliteStore {
         }
         let reader = Reader::open(folder)?;
         let (queue, visible) = (Arc::new(Queue::default()), Arc::new(Mutex::new(Visible::default())));
-        let writer = Writer::new(connection, queue.clone(), visible.clone(), on_failure);
+        let epoch = Epoch::open(&mut connection, folder).map_err(|error| unusable(&error))?;
+        let writer = Writer::new(connection, epoch, queue.clone(), visible.clone(), on_failure);
         let writer = Arc::new(Mutex::new(writer));
         let thread = std::thread::Builder::new().name("flowcell-store".into());
         let writing = (writer.clone(), queue.clone());
@@ -204,6 +208,11 @@ impl SqliteStore {
     /// Has every commit take so much longer, as on a slower disk: to measure what a run waits for.
     pub fn slow_down(&self, each: Duration) {
         self.queue.slow_down(each);
+    }
+
+    /// How many runs were parked when it was opened, since the database was brought back from an older copy.
+    pub fn restored(&self) -> usize {
+        lock(&self.writer).epoch.held
     }
 
     /// What is durable.

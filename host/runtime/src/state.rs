@@ -11,7 +11,7 @@ use flowcell_flow::graph::{BodyIx, EdgeIx, FlowPolicy, Graph, NodeIx};
 use crate::{
     agents::Agents,
     call_log::CallLog,
-    fact::{BlockReason, CancelReason, RunEnd, ScopeId, TaskKey, Write},
+    fact::{BlockReason, CancelReason, ParkReason, RunEnd, ScopeId, TaskKey, Write},
     limits::{MAX_IDLE_RESUMES, MAX_RUN_BYTES, MAX_RUN_EVENTS},
 };
 
@@ -44,6 +44,8 @@ pub struct RunState {
     pub(crate) cancel: Option<CancelReason>,
     /// How often the run was resumed since it last moved on.
     pub(crate) idle_resumes: u32,
+    /// The store was brought back from an older copy, and nobody has resumed the run since.
+    pub(crate) restored: bool,
     /// How the run ended.
     pub(crate) end: Option<RunEnd>,
     /// What happened so far, counted.
@@ -215,6 +217,7 @@ impl RunState {
             kept: VecDeque::new(),
             cancel: None,
             idle_resumes: 0,
+            restored: false,
             end: None,
             events: 0,
             max_events: MAX_RUN_EVENTS,
@@ -267,9 +270,12 @@ impl RunState {
         self.find(key).is_some_and(running)
     }
 
-    /// Whether its process has died so often, without the run moving on, that nobody drives it by itself any more.
-    pub(crate) fn crash_loops(&self) -> bool {
-        self.idle_resumes > MAX_IDLE_RESUMES
+    /// Why nobody drives it by itself any more: its process has died often without the run moving on, or its past is not known.
+    pub(crate) fn held(&self) -> Option<ParkReason> {
+        match self.restored {
+            true => Some(ParkReason::Restored),
+            false => (self.idle_resumes > MAX_IDLE_RESUMES).then_some(ParkReason::CrashLoop),
+        }
     }
 
     /// Whether its process has died so often, without the run moving on, that it is tried one last time.
@@ -335,6 +341,7 @@ impl PartialEq for RunState {
             kept,
             cancel,
             idle_resumes,
+            restored,
             end,
             events,
             max_events: _,
@@ -346,6 +353,7 @@ impl PartialEq for RunState {
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)
             && (cancel, idle_resumes, end) == (&other.cancel, &other.idle_resumes, &other.end)
+            && *restored == other.restored
             && (events, bytes) == (&other.events, &other.bytes)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -109,11 +110,11 @@ impl PackArgs {
 
     /// A host of which somebody is told what happens.
     pub(super) fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, Problem> {
-        Ok(store.place()?.hold(watch.told(self.builder())).build()?)
+        Ok(told(store.place()?.hold(watch.told(self.builder())).build()?))
     }
 
     pub(super) fn host_at(&self, place: Place<'_>) -> Result<Host, flowcell::Error> {
-        place.hold(self.builder()).build()
+        place.hold(self.builder()).build().map(told)
     }
 
     /// A host that only reads a store, beside its owner if there is one.
@@ -155,4 +156,17 @@ fn own_setting(file: &str) -> Option<PathBuf> {
     let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let settings = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
     Some(settings.join("flowcell").join(file)).filter(|file| file.is_file())
+}
+
+/// Says what has become of the runs of a store that was brought back from an older copy.
+fn told(host: Host) -> Host {
+    if let Some(runs) = host.store().map(|store| store.restored()).filter(|runs| *runs > 0) {
+        // Whoever has closed standard error does not want to hear it.
+        let _ = writeln!(
+            io::stderr(),
+            "warning: the store was brought back from an older copy: {runs} runs that are not over are parked, and \
+             `flowcell runs resume RUN` lets one go on"
+        );
+    }
+    host
 }

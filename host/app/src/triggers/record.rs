@@ -1,7 +1,7 @@
 //! What the registry has of triggers, by flow and id: whether one is on, what was bound to a flow beside its file, starts that
 //! somebody asked for, and how far each has come.
 
-use flowcell_runtime::ports::StoreError;
+use flowcell_runtime::ports::{MARK, StoreError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
@@ -9,8 +9,6 @@ use crate::{Host, documents::Documents};
 
 /// What people have said of a trigger.
 const SAID: &str = "trigger";
-/// How far a trigger has come.
-const MARK: &str = "trigger-mark";
 /// Times that one document is written again because somebody else has written it.
 const TRIES: usize = 16;
 

@@ -20,6 +20,7 @@ mod killed;
 mod killed_anywhere;
 mod ledger;
 mod process;
+mod restored;
 #[cfg(feature = "sabotage")]
 mod sabotaged;
 mod stopped;

@@ -6,7 +6,7 @@ use flowcell_flow::graph::{Jitter, NodeIx, Retry, RetryOn};
 use super::{Decider, Input, Refusal, check_answer};
 use crate::{
     fact::{CancelReason, Fact, ParkReason, ScopeId, TaskKey, Write},
-    limits::{MAX_IDLE_RESUMES, MAX_KEPT_EVENTS},
+    limits::MAX_KEPT_EVENTS,
     outstanding::Timer,
     state::Phase,
 };
@@ -65,8 +65,8 @@ impl Decider<'_> {
     /// A run that kills its process each time it is resumed would take all other runs with it again and again.
     fn resume(&mut self, by_hand: bool) {
         self.emit(Fact::RunResumed { by_hand });
-        if self.state.idle_resumes > MAX_IDLE_RESUMES {
-            self.emit(Fact::RunParked { due: None, reason: ParkReason::CrashLoop });
+        if let Some(reason) = self.state.held() {
+            self.emit(Fact::RunParked { due: None, reason });
         }
         self.lose_calls();
     }

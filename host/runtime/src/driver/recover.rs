@@ -53,7 +53,7 @@ impl Driver {
         }
         let _ = self.bring(Input::Resume { by_hand });
         self.leave().await;
-        if self.state.crash_loops() {
+        if self.state.held().is_some() {
             return;
         }
         for outstanding in self.state.outstanding() {

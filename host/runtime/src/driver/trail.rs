@@ -125,7 +125,7 @@ pub(super) fn standing(fact: &Fact) -> Option<Standing> {
     match fact {
         Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(Standing::Active),
         Fact::RunParked { due, reason } => {
-            let needs_attention = matches!(reason, ParkReason::NeedsAttention | ParkReason::CrashLoop);
+            let needs_attention = !matches!(reason, ParkReason::Waiting);
             Some(Standing::Parked { due: *due, needs_attention })
         }
         Fact::RunEnded { end } => Some(Standing::Ended(match **end {

@@ -5,6 +5,9 @@ use flowcell_contract::{Json, Tenant};
 
 use super::StoreError;
 
+/// The kind of what says how far something has come. It is forgotten by a store that is brought back from an older copy.
+pub const MARK: &str = "trigger-mark";
+
 /// Something that is registered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Registered {

@@ -317,13 +317,13 @@ fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Optio
 }
 
 /// The place after the last unit of a run that is there, and whether it is where the journal ends.
-fn last(connection: &Connection, id: i64) -> Result<Option<(Place, bool)>, StoreError> {
+pub(super) fn last(connection: &Connection, id: i64) -> Result<Option<(Place, bool)>, rusqlite::Error> {
     let sql = "SELECT first_seq + facts, checksum, at_end FROM units WHERE place BETWEEN ? AND ?
         ORDER BY place DESC LIMIT 1";
     let mut select = connection.prepare_cached(sql)?;
     let places = schema::places(id, 0);
     let found = |row: &Row<'_>| Ok((Place { next_seq: row.get(0)?, checksum: row.get(1)? }, row.get(2)?));
-    Ok(select.query_row([places.start(), places.end()], found).optional()?)
+    select.query_row([places.start(), places.end()], found).optional()
 }
 
 /// The place in a journal before the unit that holds a fact.

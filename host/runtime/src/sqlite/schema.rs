@@ -16,7 +16,7 @@ const STATEMENTS: usize = 128;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -166,6 +166,11 @@ CREATE INDEX parked ON runs (tenant, due) WHERE depth = 0 AND standing = 'parked
 -- Those that are over, in the order in which they ended.
 CREATE INDEX ended ON runs (tenant, updated)
     WHERE depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled');
+",
+    "
+-- Counts up while the store is written, so that an older copy of it is recognised.
+CREATE TABLE epoch (number INTEGER NOT NULL) STRICT;
+INSERT INTO epoch VALUES (0);
 ",
 ];
 

@@ -129,7 +129,10 @@ impl SqliteStore {
         std::fs::create_dir_all(folder).map_err(|error| StoreError(error.to_string().into()))?;
         let file = folder.join(super::FILE);
         let file = file.to_str().ok_or_else(|| StoreError("the folder's name is not Unicode".into()))?;
-        Ok(lock(&self.reader.0).execute("VACUUM INTO ?", [file]).map(drop)?)
+        // What is written while it is copied may be in the copy or not; what is written after it counts on.
+        let copied = lock(&self.reader.0).execute("VACUUM INTO ?", [file]).map(drop);
+        lock(&self.writer).epoch.copied();
+        Ok(copied?)
     }
 }
 

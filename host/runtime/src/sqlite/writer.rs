@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::{
     OnFailure, Visible,
     cut::Pieces,
+    epoch::Epoch,
     lock,
     queue::{Item, Queue},
     schema, sessions,
@@ -38,6 +39,7 @@ pub(super) struct Writer {
     on_failure: OnFailure,
     /// The rows of runs that were written to.
     rows: HashMap<RunKey, Row>,
+    pub(super) epoch: Epoch,
 }
 
 /// The row of a run, and where its journal ends.
@@ -53,11 +55,12 @@ pub(super) struct Row {
 impl Writer {
     pub(super) fn new(
         connection: Connection,
+        epoch: Epoch,
         queue: Arc<Queue>,
         visible: Arc<Mutex<Visible>>,
         on_failure: OnFailure,
     ) -> Writer {
-        Writer { connection, queue, visible, on_failure, rows: HashMap::new() }
+        Writer { connection, queue, visible, on_failure, rows: HashMap::new(), epoch }
     }
 
     /// Writes until the queue is closed, or a commit fails.
@@ -109,7 +112,11 @@ impl Writer {
             }
         }
         write_units(&transaction, &mut self.rows, &mut open)?;
+        let counts = self.epoch.pass(&transaction)?;
         transaction.commit()?;
+        if counts {
+            self.epoch.counted();
+        }
         self.queue.committed();
         Ok(swept)
     }
@@ -264,11 +271,11 @@ fn write_state(transaction: &Transaction<'_>, tenant: &Tenant, staged: &Staged) 
     Ok(())
 }
 
-fn text(value: &impl Serialize) -> Result<String, rusqlite::Error> {
+pub(super) fn text(value: &(impl Serialize + ?Sized)) -> Result<String, rusqlite::Error> {
     serde_json::to_string(value).map_err(unwritable)
 }
 
-fn unwritable(error: serde_json::Error) -> rusqlite::Error {
+pub(super) fn unwritable(error: serde_json::Error) -> rusqlite::Error {
     rusqlite::Error::ToSqlConversionFailure(error.into())
 }
 

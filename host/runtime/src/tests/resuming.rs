@@ -36,7 +36,7 @@ fn begun() -> RunState {
 
 fn resume(state: &mut RunState, by_hand: bool) -> bool {
     let parked = is_parked(&bring(state, Input::Resume { by_hand }));
-    assert_eq!(parked, state.crash_loops());
+    assert_eq!(parked, state.held().is_some());
     parked
 }
 
@@ -85,13 +85,13 @@ fn a_run_that_only_waits_is_not_why_its_process_died() {
         bring(Input::Answered { task, attempt: (1, 0), result, writes: Vec::new(), heard: Box::default() }, 1);
     }
     for _ in 0..=MAX_IDLE_RESUMES {
-        assert!(!bring(Input::Resume { by_hand: false }, 500).crash_loops());
+        assert!(bring(Input::Resume { by_hand: false }, 500).held().is_none());
     }
     // The timer is due: what comes of it may be what kills the process.
     for _ in 0..MAX_IDLE_RESUMES {
-        assert!(!bring(Input::Resume { by_hand: false }, 2_000).crash_loops());
+        assert!(bring(Input::Resume { by_hand: false }, 2_000).held().is_none());
     }
-    assert!(bring(Input::Resume { by_hand: false }, 2_000).crash_loops());
+    assert!(bring(Input::Resume { by_hand: false }, 2_000).held().is_some());
 }
 
 #[test]
@@ -101,6 +101,19 @@ fn a_run_that_came_to_rest_has_not_harmed_its_process() {
         assert!(!resume(&mut state, false));
         bring(&mut state, Input::Park { due: None, needs_attention: false });
     }
+}
+
+#[test]
+fn a_run_of_an_older_copy_is_left_alone_until_a_person_resumes_it() {
+    let mut state = begun();
+    state.apply(&Fact::RunParked { due: None, reason: ParkReason::Restored }, 1);
+    for _ in 0..2 {
+        let facts = bring(&mut state, Input::Resume { by_hand: false });
+        assert_eq!(facts.last(), Some(&Fact::RunParked { due: None, reason: ParkReason::Restored }));
+        assert_eq!(state.held(), Some(ParkReason::Restored));
+    }
+    assert!(!resume(&mut state, true));
+    assert!(!resume(&mut state, false));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
     fact::Write,
     limits::INLINE_BYTES,
-    ports::{Entry, Record, Standing, StepStatus},
+    ports::{Entry, MARK, Record, Standing, StepStatus},
     rows::{
         Filter,
         whole::{Amount, Whole, check, copy},
@@ -14,9 +14,10 @@ use flowcell_runtime::{
 };
 
 use super::{
-    flows::tenant,
+    flows::{COUNTS, options, tenant},
     place::{Place, Store},
     sessions::{ROOT, begun, session},
+    suite::run,
     units::{entry, everything, outputs, record, standing, text, unit},
 };
 
@@ -137,4 +138,33 @@ fn a_backup_is_a_store() {
     assert!(check(&copy).unwrap().damage.is_empty());
     assert_eq!(everything(&copy, "r"), everything(&*store.journal, "r"));
     assert!(store.sqlite.as_ref().unwrap().back_up(folder.path()).is_err());
+}
+
+#[test]
+fn t11_a_copy_that_is_brought_back_knows_not_how_far_triggers_had_come() {
+    let place = Place::sqlite();
+    let store = filled(&place);
+    let marks =
+        |store: &Store| [MARK, "token"].map(|kind| store.registry.registered(&tenant(), kind, "k").unwrap().is_some());
+    for kind in [MARK, "token"] {
+        assert!(store.registry.register(&tenant(), kind, "k", Some(&Json::Null), 0).unwrap());
+    }
+    let saved = tempfile::tempdir().unwrap();
+    store.sqlite.as_ref().unwrap().back_up(saved.path()).unwrap();
+    drop(store);
+    let Place::Folder(folder) = &place else { unreachable!() };
+    let bring_back = || std::fs::copy(saved.path().join("flowcell.db"), folder.path().join("flowcell.db")).unwrap();
+    // Nothing has come after it yet.
+    bring_back();
+    let store = place.open();
+    assert_eq!(marks(&store), [true, true]);
+    run(&store, COUNTS, options("later"));
+    drop(store);
+    bring_back();
+    let store = place.open();
+    assert_eq!(marks(&store), [false, true]);
+    assert!(check(whole(&store)).unwrap().damage.is_empty());
+    assert!(store.registry.register(&tenant(), MARK, "k", Some(&Json::Null), 0).unwrap());
+    drop(store);
+    assert_eq!(marks(&place.open()), [true, true]);
 }

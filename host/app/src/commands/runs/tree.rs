@@ -155,6 +155,7 @@ fn parked(reason: &str) -> &'static str {
     match reason {
         "needs_attention" => "parked: somebody has to decide",
         "crash_loop" => "parked: its process ended again and again",
+        "restored" => "parked: the store was brought back from an older copy",
         _ => "parked",
     }
 }

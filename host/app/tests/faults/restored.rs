@@ -1,0 +1,69 @@
+//! A database that is brought back from an older copy: what its runs have done since is not done again by itself.
+
+use std::fs;
+
+use crate::{
+    checker,
+    process::{PACKS, Place, told},
+};
+
+fn good(place: &Place, arguments: &[&str]) -> String {
+    let output = place.done(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+    told(&output) + &String::from_utf8_lossy(&output.stdout)
+}
+
+/// How the runs stand, by name: that, and whether somebody has to look at them.
+fn standing(place: &Place) -> Vec<(String, String, bool)> {
+    let runs = checker::runs(&place.store()).into_iter().filter(|run| run.parent.is_none());
+    runs.map(|run| (run.name, run.standing, run.attention)).collect()
+}
+
+fn all(runs: [&str; 3], standing: &str, attention: bool) -> Vec<(String, String, bool)> {
+    runs.map(|run| (run.to_owned(), standing.to_owned(), attention)).into()
+}
+
+#[test]
+fn t11_runs_of_an_older_copy_are_parked_and_nothing_is_done_again() {
+    let runs = ["parent", "pay", "send"];
+    let place = Place::new(1, 0);
+    let packs = PACKS.to_str().unwrap();
+    for run in runs {
+        let (flow, errand) = (format!("{run}.yaml"), format!("errand={run}"));
+        good(&place, &["run", &flow, "--run-id", run, "-i", &errand, "--detach", "--quiet", "--packs", packs]);
+    }
+    let drive = ["drive", "--once", "--packs", packs];
+    good(&place, &["store", "backup", "saved"]);
+    // A copy that nothing has come after is as good as the store.
+    let database = place.store().join("flowcell.db");
+    let bring_back = || {
+        for beside in ["-wal", "-shm"] {
+            _ = fs::remove_file(format!("{}{beside}", database.display()));
+        }
+        fs::copy(place.folder().join("saved/flowcell.db"), &database).unwrap();
+    };
+    bring_back();
+    let said = good(&place, &drive);
+    assert!(!said.contains("older copy"), "{said}");
+    assert_eq!(standing(&place), all(runs, "succeeded", false));
+    let arrived = place.ledger.arrived();
+    assert!(arrived > 0);
+    // The world has seen what the copy knows nothing of.
+    bring_back();
+    let said = good(&place, &drive);
+    assert!(said.contains("brought back from an older copy: 3 runs"), "{said}");
+    assert_eq!(standing(&place), all(runs, "parked", true));
+    // Nor does the next process go on with them, which is not told again.
+    let said = good(&place, &drive);
+    assert!(!said.contains("older copy"), "{said}");
+    assert_eq!(standing(&place), all(runs, "parked", true));
+    assert_eq!(place.ledger.arrived(), arrived, "a call was made again");
+    let shown = good(&place, &["runs", "show", "send"]);
+    assert!(shown.contains("the store was brought back from an older copy"), "{shown}");
+    assert!(good(&place, &["store", "check"]).contains("\"damage\":[]"));
+    // Somebody has looked at one of them, and it may be done again.
+    good(&place, &["runs", "resume", "send", "--quiet", "--packs", packs]);
+    assert!(place.ledger.arrived() > arrived);
+    assert_eq!(standing(&place)[2], ("send".to_owned(), "succeeded".to_owned(), false));
+    assert!(place.ledger.book().wrong.is_empty());
+}

@@ -1,0 +1,108 @@
+//! Whether the database is older than its folder: somebody has brought it back from a copy, and its runs have done more than
+//! it says.
+//!
+//! A number counts up while the store is written. It is in the database and, written after that, in a file beside it. So a
+//! database with a smaller number than the file is one that was copied before. What a crash leaves is a file that is behind.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use flowcell_contract::{RunId, Tenant};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+
+use super::{
+    cut::Pieces,
+    reader::last,
+    writer::{Row, text, unwritable},
+};
+use crate::{
+    fact::{Fact, ParkReason},
+    ports::MARK,
+};
+
+/// The file beside the database.
+const FILE: &str = "epoch";
+/// While the store is written, the number counts up so often: a copy that is older is told from what came after it.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// The number, and when it counts up.
+pub(super) struct Epoch {
+    number: u64,
+    file: PathBuf,
+    due: Option<Instant>,
+    /// Runs that were parked because the database was brought back.
+    pub(super) held: usize,
+}
+
+impl Epoch {
+    /// Looks whether the database was brought back from a copy. The runs of one that was are parked, and triggers forget how far
+    /// they had come.
+    pub(super) fn open(connection: &mut Connection, folder: &Path) -> Result<Epoch, rusqlite::Error> {
+        let number: u64 = connection.query_row("SELECT number FROM epoch", [], |row| row.get(0))?;
+        let file = folder.join(FILE);
+        let seen = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let mut epoch = Epoch { number, file, due: None, held: 0 };
+        if number < seen {
+            epoch.number = seen;
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            epoch.held = hold(&transaction)?;
+            transaction.execute("DELETE FROM registry WHERE kind = ?", [MARK])?;
+            epoch.count(&transaction)?;
+            transaction.commit()?;
+            epoch.counted();
+        }
+        Ok(epoch)
+    }
+
+    /// Counts up with what is being written, if it is time. Answers whether it did.
+    pub(super) fn pass(&mut self, transaction: &Transaction<'_>) -> Result<bool, rusqlite::Error> {
+        let is_due = self.due.is_none_or(|due| Instant::now() >= due);
+        if is_due {
+            self.count(transaction)?;
+        }
+        Ok(is_due)
+    }
+
+    fn count(&self, transaction: &Transaction<'_>) -> Result<(), rusqlite::Error> {
+        transaction.prepare_cached("UPDATE epoch SET number = ?")?.execute([self.number + 1])?;
+        Ok(())
+    }
+
+    /// The number is durable in the database.
+    pub(super) fn counted(&mut self) {
+        self.number += 1;
+        self.due = Some(Instant::now() + EVERY);
+        // Without it an older copy is not noticed; nothing else depends on it.
+        if let Err(error) = fs::write(&self.file, format!("{}\n", self.number)) {
+            tracing::warn!("cannot write {}: {error}", self.file.display());
+        }
+    }
+
+    /// The database was copied: what is written from now on is told from the copy.
+    pub(super) fn copied(&mut self) {
+        self.due = None;
+    }
+}
+
+/// Parks every run that somebody outside has started and that is not over. Answers how many.
+fn hold(transaction: &Transaction<'_>) -> Result<usize, rusqlite::Error> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let body = text(&[Fact::RunParked { due: None, reason: ParkReason::Restored }])?;
+    let body = Pieces::of_facts(body).map_err(unwritable)?;
+    let mut select =
+        transaction.prepare("SELECT tenant, run, id FROM runs WHERE depth = 0 AND standing IN ('active', 'parked')")?;
+    let found =
+        |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?));
+    let live = select.query_map([], found)?.collect::<Result<Vec<_>, _>>()?;
+    for (tenant, run, id) in &live {
+        let (tenant, run) = (Tenant::from(tenant.as_str()), RunId::from(run.as_str()));
+        let Some((end, _)) = last(transaction, *id)? else { continue };
+        Row::find(transaction, tenant.as_str(), run.as_str())?.append(transaction, end.next_seq, 1, now, &body)?;
+        let sql = "UPDATE runs SET standing = 'parked', due = NULL, attention = 1, updated = ? WHERE id = ?";
+        transaction.prepare_cached(sql)?.execute(params![now, id])?;
+    }
+    Ok(live.len())
+}
