@@ -241,7 +241,8 @@ fn converse(host: &Host, stream: &UnixStream, moved: &(dyn Fn() + Send + Sync)) 
         }
         Ok(ask) => {
             let told = runtime.block_on(answer(host, ask));
-            if matches!(told, Told::Done { .. }) {
+            // What an operator has changed may let runs go on, too.
+            if matches!(told, Told::Done { .. } | Told::Operated { .. }) {
                 moved();
             }
             tell(stream, &told);

@@ -39,6 +39,8 @@ use token::Token;
 
 /// What audit logs call operators.
 const OPERATOR: &str = "operator";
+/// What they call whoever shows a token that opens nothing.
+const NOBODY: &str = "nobody";
 const TENANT: &str = "tenant";
 const TOKEN: &str = "token";
 /// Entries of an audit log that are read at a time.
@@ -211,7 +213,7 @@ impl Tenants {
     /// Notes that a token opened nothing, once a minute at most: whoever guesses is not to fill the log.
     fn refused(&self, tenant: &str, token: &str) -> Refused {
         if self.refusals.is_due(token, self.host.now()) {
-            let noted = self.note(tenant, "token.refused", token, Outcome::Refused);
+            let noted = self.note_by(NOBODY, tenant, "token.refused", token, Outcome::Refused);
             noted.unwrap_or_else(|error| tracing::warn!("a refusal is not in the audit log: {error}"));
         }
         Refused::Unknown
@@ -297,6 +299,13 @@ impl Identify for Tenants {
         let policy = Policy::of(self.registry(), &tenant).map_err(|_| Refused::Unavailable)?;
         let token = Some(Arc::from(id));
         Ok(Caller { tenant, scopes: known.scopes(), token, policy: Arc::new(policy) })
+    }
+
+    fn still_knows(&self, caller: &Caller) -> bool {
+        let token = caller.token.as_deref().map(|id| self.get::<Token>(TOKEN, id));
+        // Who cannot be asked about now comes again.
+        let Some(Ok(Some((token, _)))) = token else { return false };
+        token.lasts(self.host.now()) && self.tenant(&token.tenant).is_ok_and(|(tenant, _)| !tenant.disabled)
     }
 
     fn note(&self, caller: &Caller, action: &str, subject: &str) -> Result<(), Refused> {

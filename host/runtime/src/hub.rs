@@ -268,19 +268,31 @@ impl HubError {
     }
 }
 
+impl HubError {
+    /// What is wrong, without the code.
+    pub fn message(&self) -> String {
+        match self {
+            HubError::SessionNotStarted => "the session was not started: `start_session` comes first".into(),
+            HubError::RunEnded => "the run has ended".into(),
+            HubError::GateClosed => {
+                "nobody is asked at this gate: the address is another one, or it was answered, or its time is over"
+                    .into()
+            }
+            HubError::AnswerRefused(why) => why.clone(),
+            HubError::NotBlocked => "no task at this address waits for a decision".into(),
+            HubError::AgentNotActive => "no agent run of this id or node is open".into(),
+            HubError::InboxFull => {
+                "too many messages wait in the inbox of the agent run; send this one again later".into()
+            }
+            HubError::TooLarge => format!("at most {MAX_REQUEST_BYTES} bytes of JSON text may be sent at a time"),
+            HubError::TooManyEvents => "too many named events that nobody has waited for are kept already".into(),
+        }
+    }
+}
+
 impl std::fmt::Display for HubError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            HubError::AnswerRefused(why) => write!(formatter, "{}: {why}", self.code()),
-            HubError::TooLarge => {
-                write!(
-                    formatter,
-                    "{}: at most {MAX_REQUEST_BYTES} bytes of JSON text may be sent at a time",
-                    self.code()
-                )
-            }
-            _ => formatter.write_str(self.code()),
-        }
+        write!(formatter, "{}: {}", self.code(), self.message())
     }
 }
 

@@ -4,6 +4,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use axum::{extract::FromRequestParts, http::request::Parts};
@@ -45,6 +46,7 @@ pub(crate) struct App {
     pub(crate) moved: Arc<Notify>,
     pub(crate) audiences: Arc<Audiences>,
     pub(crate) subscribers: Room,
+    pub(super) heartbeat: Duration,
     pub(crate) requests: Room,
     pub(super) failures: Failures,
     /// For what computes while a request waits.
@@ -74,6 +76,7 @@ impl App {
             entrance,
             audiences,
             subscribers: Room::new(limits.subscribers),
+            heartbeat: limits.heartbeat,
             requests: Room::new(REQUESTS),
             failures: Failures::default(),
             checks: Room::new(CHECKS),
@@ -124,6 +127,21 @@ impl Request {
     /// What the store tells of the tenant's runs.
     pub(crate) fn runs(&self) -> Result<&dyn Runs, Fault> {
         self.host.runs().ok_or_else(|| Fault::internal("there is no store that lasts"))
+    }
+
+    /// Whether its caller is still known, of a request that takes long.
+    pub(crate) fn is_known(&self) -> bool {
+        self.app.identity.still_knows(&self.caller)
+    }
+
+    /// Notes in the audit log what its caller has done, if it has shown a token.
+    pub(crate) async fn note(&self, action: &'static str, subject: String) -> Result<(), Fault> {
+        if self.caller.token.is_none() {
+            return Ok(());
+        }
+        let (app, caller) = (self.app.clone(), self.caller.clone());
+        let noted = tokio::task::spawn_blocking(move || app.identity.note(&caller, action, &subject));
+        Ok(noted.await.map_err(Fault::internal)??)
     }
 
     /// The tenant.

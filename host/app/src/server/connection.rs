@@ -15,6 +15,7 @@ use tower::ServiceExt;
 
 use super::{
     app::SUBSCRIBERS,
+    events::HEARTBEAT,
     failures::Peer,
     intake::{BODY_TIME, Patience},
 };
@@ -48,11 +49,19 @@ pub struct Limits {
     pub body_time: Duration,
     /// Live subscribers at a time.
     pub subscribers: u64,
+    /// Time between two signs of life to a live subscriber. With each it is looked whether it may still hear the run.
+    pub heartbeat: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { connections: CONNECTIONS, head_time: HEAD_TIME, body_time: BODY_TIME, subscribers: SUBSCRIBERS }
+        Limits {
+            connections: CONNECTIONS,
+            head_time: HEAD_TIME,
+            body_time: BODY_TIME,
+            subscribers: SUBSCRIBERS,
+            heartbeat: HEARTBEAT,
+        }
     }
 }
 

@@ -14,7 +14,10 @@ use flowcell_contract::RunId;
 use futures_util::stream::{self, Stream};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, Interval, interval_at},
+};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -95,6 +98,9 @@ pub(super) struct From {
 pub(super) struct Watching {
     pub(super) subscriber: Subscriber,
     pub(super) ends: watch::Receiver<bool>,
+    request: Request,
+    /// When it is looked whether the caller is still known.
+    looks: Interval,
     _place: flowcell_engine::Place,
 }
 
@@ -105,6 +111,7 @@ impl Watching {
         let full = || Fault::crowded("too_many_subscribers", "too many streams of events are open already");
         let place = app.subscribers.try_take(request.tenant(), 1).ok_or_else(full)?;
         let host = request.host.clone();
+        let asking = request.clone();
         let (run, (row, coming)) = request
             .blocking(move |request| {
                 let row = request.row(&run)?;
@@ -117,7 +124,8 @@ impl Watching {
         }
         let heard = from == coming && ENDED.contains(&&*row.status);
         let subscriber = Subscriber::new(host, &app.audiences, run, from, coming, heard);
-        Ok(Watching { subscriber, ends: app.ends.subscribe(), _place: place })
+        let looks = interval_at(Instant::now() + app.heartbeat, app.heartbeat);
+        Ok(Watching { subscriber, ends: app.ends.subscribe(), request: asking, looks, _place: place })
     }
 
     /// Whether all was told before.
@@ -125,11 +133,14 @@ impl Watching {
         self.subscriber.is_over()
     }
 
-    /// What is told next; none: the run has ended, or the server ends.
+    /// What is told next; none: the run has ended, or the server ends, or the caller may not hear it any more.
     pub(super) async fn next(&mut self) -> Option<Told> {
-        tokio::select! {
-            told = self.subscriber.next() => told,
-            () = over(&mut self.ends) => None,
+        loop {
+            tokio::select! {
+                told = self.subscriber.next() => return told,
+                () = over(&mut self.ends) => return None,
+                _ = self.looks.tick() => if !self.request.is_known() { return None },
+            }
         }
     }
 }
@@ -158,11 +169,12 @@ pub(super) async fn stream(
                 .ok_or_else(|| Fault::bad_request("`Last-Event-ID` is the number of an event"))?
         }
     };
+    let heartbeat = request.app.heartbeat;
     let watching = Watching::begin(request, run, from).await?;
     if watching.is_over() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(Sse::new(sent(watching)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
+    Ok(Sse::new(sent(watching)).keep_alive(KeepAlive::new().interval(heartbeat)).into_response())
 }
 
 fn sent(watching: Watching) -> impl Stream<Item = Result<Event, Infallible>> {

@@ -36,11 +36,12 @@ struct Tries {
 }
 
 impl Failures {
-    /// Whether somebody may try with this token.
-    pub(super) fn may_try(&self, from: IpAddr, token: Option<&str>, now: Instant) -> bool {
+    /// How long somebody has to wait until this token is looked at; none: not at all.
+    pub(super) fn rest(&self, from: IpAddr, token: Option<&str>, now: Instant) -> Option<Duration> {
         let tries = self.tries();
-        let Some(tries) = tries.get(&from).filter(|tries| tries.count_at(now)) else { return true };
-        tries.failed < FAILURES || token.is_some_and(|token| tries.good.contains(&hash(token)))
+        let tries = tries.get(&from).filter(|tries| tries.count_at(now))?;
+        let may_try = tries.failed < FAILURES || token.is_some_and(|token| tries.good.contains(&hash(token)));
+        (!may_try).then(|| WINDOW.saturating_sub(now.saturating_duration_since(tries.since)))
     }
 
     /// Nobody has what was shown.
@@ -98,11 +99,14 @@ mod tests {
         failures.failed(HERE, now);
         failures.succeeded(HERE, "known");
         (0..FAILURES).for_each(|_| failures.failed(HERE, now));
-        assert!(!failures.may_try(HERE, Some("guessed"), now) && !failures.may_try(HERE, None, now));
-        assert!(failures.may_try(HERE, Some("known"), now) && failures.may_try(THERE, Some("guessed"), now));
-        assert!(failures.may_try(HERE, Some("guessed"), now + WINDOW));
+        let rest = |from, token, after| failures.rest(from, token, now + after);
+        let second = Duration::from_secs(1);
+        assert_eq!(rest(HERE, Some("guessed"), Duration::ZERO), Some(WINDOW));
+        assert_eq!(rest(HERE, None, second), Some(WINDOW - second));
+        assert_eq!((rest(HERE, Some("known"), second), rest(THERE, Some("guessed"), second)), (None, None));
+        assert_eq!(rest(HERE, Some("guessed"), WINDOW), None);
         failures.failed(HERE, now + WINDOW);
-        assert!(failures.may_try(HERE, Some("guessed"), now + WINDOW));
+        assert_eq!(rest(HERE, Some("guessed"), WINDOW), None);
     }
 
     #[test]

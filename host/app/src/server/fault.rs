@@ -49,6 +49,13 @@ pub(crate) struct FaultBody {
     error: FaultError,
 }
 
+/// The same on the way out, for those who are told in another shape.
+#[derive(Clone)]
+pub(super) struct Said {
+    pub(super) code: &'static str,
+    pub(super) message: String,
+}
+
 /// What went wrong.
 #[derive(Serialize, ToSchema)]
 struct FaultError {
@@ -99,6 +106,11 @@ impl Fault {
     pub(crate) fn busy(code: &'static str, why: impl Display) -> Fault {
         let fault = Fault::new(StatusCode::TOO_MANY_REQUESTS, code, why);
         Fault { retry_after: Some(RETRY_AFTER), ..fault }
+    }
+
+    /// When to come back, in seconds.
+    pub(crate) fn after(self, seconds: u32) -> Fault {
+        Fault { retry_after: Some(seconds), ..self }
     }
 
     /// The same, for a place that is held for long: whoever has none does not keep a connection instead.
@@ -158,7 +170,9 @@ impl Fault {
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let Fault { status, code, message, details, retry_after, closes } = self;
+        let told = Said { code, message: message.clone() };
         let mut response = (status, Json(FaultBody { error: FaultError { code, message, details } })).into_response();
+        response.extensions_mut().insert(told);
         let headers = response.headers_mut();
         if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -194,10 +208,10 @@ impl From<HubError> for Fault {
         let status = match error {
             HubError::AnswerRefused(_) => StatusCode::UNPROCESSABLE_ENTITY,
             HubError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            HubError::InboxFull | HubError::TooManyEvents => return Fault::busy(error.code(), error),
+            HubError::InboxFull | HubError::TooManyEvents => return Fault::busy(error.code(), error.message()),
             _ => StatusCode::CONFLICT,
         };
-        Fault::new(status, error.code(), error)
+        Fault::new(status, error.code(), error.message())
     }
 }
 

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{connection::HEAD_BYTES, fault::Fault};
+use super::{connection::HEAD_BYTES, fault::Fault, spec6};
 
 /// The names under which the server may be asked.
 #[derive(Clone, Debug)]
@@ -46,10 +46,14 @@ impl Names {
 /// Turns away what did not mean this server.
 pub(super) async fn guard(State(names): State<Names>, request: Request, next: Next) -> Response {
     let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let is_spec6 = request.uri().path().starts_with(spec6::PREFIX);
     let mut answer = match check(&names, &request) {
         Ok(()) => next.run(request).await,
         Err(fault) => fault.into_response(),
     };
+    if is_spec6 {
+        answer = spec6::enveloped(answer);
+    }
     // Beside the pieces there may have been a length, which somebody in between has believed. So nothing that comes after
     // is taken for a request.
     if chunked {

@@ -124,6 +124,11 @@ pub trait Identify: Send + Sync {
     /// Who has this token; or, without one, who calls from this machine.
     fn identify(&self, bearer: Option<&str>) -> Result<Caller, Refused>;
 
+    /// Whether a caller who was known before still is, and what it listens to may go on.
+    fn still_knows(&self, _caller: &Caller) -> bool {
+        true
+    }
+
     /// Whether nobody is known without a token. Only then a server listens beyond its machine.
     fn asks_for_tokens(&self) -> bool {
         true

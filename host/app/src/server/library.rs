@@ -51,6 +51,13 @@ pub(super) struct FlowView {
     text: String,
 }
 
+impl FlowView {
+    /// Where it is found.
+    pub(super) fn place(&self) -> String {
+        format!("/v1/flows/{}", self.name)
+    }
+}
+
 impl From<StoredFlow> for FlowView {
     fn from(flow: StoredFlow) -> FlowView {
         FlowView { name: flow.name, version: flow.version, text: flow.text }
@@ -111,8 +118,7 @@ pub(super) async fn list(request: Request) -> Result<Json<FlowList>, Fault> {
     responses((status = 201, body = FlowView, headers(("location" = String))), (status = "default", body = FaultBody)))]
 pub(super) async fn create(request: Request, Body(body): Body<NewFlow>) -> Result<Response, Fault> {
     let flow = keep(request, body).await?;
-    let place = format!("/v1/flows/{}", flow.name);
-    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(flow)).into_response())
+    Ok((StatusCode::CREATED, [(header::LOCATION, flow.place())], Json(flow)).into_response())
 }
 
 /// Keeps a flow under the name that its text gives it.

@@ -206,7 +206,7 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
             }
         };
         if let Some(deed) = deed.filter(|_| response.status().is_success())
-            && let Err(fault) = deed.note(app).await
+            && let Err(fault) = deed.at(&response).note(app).await
         {
             response = fault.into_response();
         }
@@ -217,7 +217,7 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
     })
 }
 
-/// Something that audit logs have: flows that are changed, and what people decide.
+/// Something that audit logs have: flows, triggers and files that are changed.
 struct Deed {
     caller: Caller,
     action: String,
@@ -227,10 +227,17 @@ struct Deed {
 impl Deed {
     /// What somebody does with a token, if it is to be noted.
     fn of(caller: &Caller, scope: Scope, request: &Request) -> Option<Deed> {
-        caller.token.as_ref().filter(|_| matches!(scope, Scope::FlowWrite | Scope::GateDecide))?;
+        caller.token.as_ref().filter(|_| scope == Scope::FlowWrite)?;
         let route = request.extensions().get::<MatchedPath>()?;
         let action = format!("{} {}", request.method(), route.as_str());
         Some(Deed { caller: caller.clone(), action, subject: request.uri().path().to_owned() })
+    }
+
+    /// The same, of what was made, which is called by its own place.
+    fn at(self, response: &Response) -> Deed {
+        let place = response.headers().get(header::LOCATION).and_then(|place| place.to_str().ok());
+        let subject = place.map_or(self.subject, str::to_owned);
+        Deed { subject, ..self }
     }
 
     async fn note(self, app: Arc<App>) -> Result<(), Fault> {
@@ -243,8 +250,12 @@ impl Deed {
 fn caller(app: &App, request: &Request, scope: Scope) -> Result<(Caller, Place), Fault> {
     let (bearer, now) = (bearer(request), Instant::now());
     let from = request.extensions().get().map(|Peer(from)| *from);
-    if from.is_some_and(|from| !app.failures.may_try(from, bearer, now)) {
-        return Err(Fault::busy("too_many_failures", "too many tokens that nobody has were shown from this address"));
+    if let Some(rest) = from.and_then(|from| app.failures.rest(from, bearer, now)) {
+        let seconds = rest.as_secs() as u32 + 1;
+        let why = format!(
+            "too many tokens that nobody has were shown from this address; the next is looked at in {seconds} s"
+        );
+        return Err(Fault::busy("too_many_failures", why).after(seconds));
     }
     let caller = app.identity.identify(bearer);
     match (&caller, from, bearer) {

@@ -14,9 +14,9 @@ use utoipa::IntoParams;
 
 use super::{
     app::Request,
-    events::{HEARTBEAT, Watching},
+    events::Watching,
     fault::{Fault, FaultBody},
-    identity::Scope,
+    identity::{Refused, Scope},
     intake::{Asked, Place, known_id},
     steer,
 };
@@ -71,7 +71,7 @@ pub(super) async fn socket(
 }
 
 async fn converse(mut socket: WebSocket, request: Request, run: RunId, mut watching: Watching) {
-    let mut beat = tokio::time::interval(HEARTBEAT);
+    let mut beat = tokio::time::interval(request.app.heartbeat);
     // Whoever has gone hears nothing, and everything ends.
     loop {
         let sent = tokio::select! {
@@ -104,6 +104,7 @@ async fn obey(request: &Request, run: &RunId, line: &[u8]) -> String {
         Err(error) => Err((error.code(), error.to_string())),
         Ok(verb) => {
             let done = match needs(&verb) {
+                _ if !request.is_known() => Err(Refused::Unknown.into()),
                 scope if !request.caller.scopes.has(scope) => Err(Fault::forbidden(scope)),
                 _ => steer::tell(request, run, verb.request()).await,
             };

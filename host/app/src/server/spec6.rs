@@ -14,6 +14,9 @@
 
 mod envelope;
 
+/// What the paths of these routes begin with.
+pub(super) const PREFIX: &str = "/api/";
+
 use std::{collections::HashMap, sync::Arc};
 
 use axum::{
@@ -26,6 +29,7 @@ use flowcell_runtime::{RunOptions, RunResult, RunStatus};
 
 use utoipa::ToSchema;
 
+pub(super) use self::envelope::enveloped;
 use self::envelope::{Envelope, Refusal, refusal_of, success};
 use super::{
     app::{self, App},

@@ -81,7 +81,7 @@ pub(super) async fn start(
         (Some(_), Some(_)) => {
             return Err(Fault::bad_request("a run has a `runId` or an `Idempotency-Key`, and not both"));
         }
-        (Some(id), None) => Some(run_id(id)?),
+        (Some(id), None) => Some(own_id(id)?),
         (None, key) => key.clone(),
     };
     let conflict = if key.is_some() { "idempotency_conflict" } else { "run_exists" };
@@ -99,6 +99,19 @@ pub(super) async fn start(
         return Ok(Json(view).into_response());
     }
     begin(&request, body, Some((run, digest)), &headers, wait).await
+}
+
+/// What the ids of runs begin with that triggers and keys stand for. Whoever took such an id would take a start away.
+const RESERVED: [&str; 5] = ["cron.", "event.", "hook.", "manual.", "idem-"];
+
+/// An id that a caller has chosen.
+pub(super) fn own_id(id: &str) -> Result<RunId, Fault> {
+    match RESERVED.iter().find(|reserved| id.starts_with(*reserved)) {
+        Some(reserved) => Err(Fault::bad_request(format!(
+            "ids that begin with `{reserved}` are those of runs that a trigger or an `Idempotency-Key` stands for; choose another one"
+        ))),
+        None => run_id(id),
+    }
 }
 
 /// A run whose id is used up cannot begin again.

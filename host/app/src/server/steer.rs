@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     app::Request,
     fault::{Fault, FaultBody},
-    intake::{Asked, Body, Place, known_id, run_id},
+    intake::{Asked, Body, Place, known_id},
     runs::{RunView, view},
     start,
 };
@@ -87,9 +87,16 @@ pub(super) struct Nothing {}
 /// Tells a run something, and lets it be driven if it can move now.
 pub(super) async fn tell(request: &Request, run: &RunId, asks: runtime::Request) -> Result<(), Fault> {
     request.row(run)?;
+    let decided = match &asks {
+        runtime::Request::Reply { gate, .. } => Some(format!("{run}/{gate}")),
+        _ => None,
+    };
     request.host.ask(run, asks).await?;
     request.app.moved.notify_one();
-    Ok(())
+    match decided {
+        Some(subject) => request.note("gate.reply", subject).await,
+        None => Ok(()),
+    }
 }
 
 async fn told(request: &Request, id: &str, asks: runtime::Request) -> Result<Json<Told>, Fault> {
@@ -183,11 +190,13 @@ pub(super) async fn emit(
 pub(super) async fn resolve(
     request: Request,
     Place((id, task)): Place<(String, String)>,
-    Body(body): Body<Decision>,
+    Body(body): Body<serde_json::Map<String, serde_json::Value>>,
 ) -> Result<Json<Told>, Fault> {
-    let resolution = match body {
+    let one = || Fault::bad_request("the body has exactly one of `repeat: true`, `reply`, `output` and `fail: WHY`");
+    let decision = (body.len() == 1).then(|| serde_json::from_value(serde_json::Value::Object(body)).ok()).flatten();
+    let resolution = match decision.ok_or_else(one)? {
         Decision::Repeat(true) => Resolution::Repeat,
-        Decision::Repeat(false) => return Err(Fault::bad_request("`repeat` is true, or not there")),
+        Decision::Repeat(false) => return Err(one()),
         Decision::Reply(reply) => Resolution::Reply(reply.into()),
         Decision::Output(output) => Resolution::Output(output.into()),
         Decision::Fail(why) => Resolution::Fail(why.into()),
@@ -278,7 +287,7 @@ pub(super) async fn retry(
     if request.app.is_draining() {
         return Err(Fault::draining());
     }
-    let session_id = body.run_id.as_deref().map(run_id).transpose()?;
+    let session_id = body.run_id.as_deref().map(start::own_id).transpose()?;
     if let Some(new) = &session_id
         && request.host.record(new)?.is_some()
     {

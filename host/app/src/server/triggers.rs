@@ -1,6 +1,10 @@
 //! The tenant's triggers, as people see and change them.
 
-use axum::{Json, http::StatusCode, response::IntoResponse};
+use axum::{
+    Json,
+    http::{StatusCode, header},
+    response::IntoResponse,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -66,11 +70,12 @@ pub(super) async fn list(request: Request) -> Result<Json<TriggerList>, Fault> {
 
 /// Bind a trigger to a flow
 #[utoipa::path(post, path = "/v1/triggers", tag = "triggers", request_body = NewTrigger,
-    responses((status = 201, body = Object), (status = "default", body = FaultBody)))]
+    responses((status = 201, body = Object, headers(("location" = String))), (status = "default", body = FaultBody)))]
 pub(super) async fn create(request: Request, Body(new): Body<NewTrigger>) -> Result<impl IntoResponse, Fault> {
     let NewTrigger { flow, trigger } = new;
+    let place = format!("/v1/triggers/{flow}/{}", trigger["id"].as_str().unwrap_or_default());
     let made = request.act((flow, String::new()), Act::Create { trigger }).await?;
-    Ok((StatusCode::CREATED, Json(made)))
+    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(made)))
 }
 
 /// Show a trigger

@@ -66,6 +66,11 @@ impl Identify for Callers {
         if is_asked { self.tenants.identify(bearer) } else { Local.identify(bearer) }
     }
 
+    fn still_knows(&self, caller: &Caller) -> bool {
+        let is_asked = self.asks_for_tokens() || self.look_is_due() && self.look().unwrap_or(true);
+        !is_asked || self.tenants.still_knows(caller)
+    }
+
     fn asks_for_tokens(&self) -> bool {
         self.asks_for_tokens.load(Ordering::Acquire)
     }

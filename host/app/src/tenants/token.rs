@@ -67,8 +67,12 @@ impl Token {
     ///
     /// What is compared is hashes: how far two agree says nothing about the secret.
     pub(super) fn opens(&self, secret: &str, now: u64) -> bool {
-        let lasts = self.expires.is_none_or(|expires| now < expires) && self.revoked.is_none();
-        lasts && hash(secret) == self.hash
+        self.lasts(now) && hash(secret) == self.hash
+    }
+
+    /// Whether it is not over.
+    pub(super) fn lasts(&self, now: u64) -> bool {
+        self.expires.is_none_or(|expires| now < expires) && self.revoked.is_none()
     }
 
     pub(super) fn scopes(&self) -> Scopes {

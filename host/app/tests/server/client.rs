@@ -120,13 +120,13 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The status and the code of a failure, which has the one shape.
+    /// The status and the code of a failure, which has the one shape. The routes under `/api` have theirs, and shout.
     pub(crate) fn fault(&self) -> (u16, String) {
         let json = self.json();
         let error = json["error"].as_object().unwrap_or_else(|| panic!("no failure: {self:?}"));
         assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{self:?}");
         assert!(error.keys().all(|key| ["code", "message", "details"].contains(&key.as_str())), "{self:?}");
-        (self.status, error["code"].as_str().unwrap().to_owned())
+        (self.status, error["code"].as_str().unwrap().to_lowercase())
     }
 }
 

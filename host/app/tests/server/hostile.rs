@@ -12,5 +12,6 @@ mod places;
 mod routes;
 mod rows;
 mod slow;
+mod streams;
 mod traced;
 mod wire;

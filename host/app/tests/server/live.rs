@@ -134,13 +134,19 @@ fn many_hear_the_same() {
 }
 
 /// One end of a WebSocket, as much of it as is needed.
-struct Socket(BufReader<TcpStream>);
+pub(crate) struct Socket(BufReader<TcpStream>);
 
 impl Socket {
     fn open(served: &Served, path: &str) -> Socket {
+        Socket::with(served, path, &[])
+    }
+
+    /// One that is asked for with these headers, too.
+    pub(crate) fn with(served: &Served, path: &str, more: &[(&str, &str)]) -> Socket {
         let stream = connect(served.address);
         let key = [("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Version", "13")];
-        let headers = [("Upgrade", "websocket"), ("Connection", "Upgrade"), key[0], key[1]];
+        let mut headers = vec![("Upgrade", "websocket"), ("Connection", "Upgrade"), key[0], key[1]];
+        headers.extend(more);
         send(&stream, served.address, "GET", path, &headers, "");
         let mut stream = BufReader::new(stream);
         let answer = head(&mut stream);
@@ -148,7 +154,7 @@ impl Socket {
         Socket(stream)
     }
 
-    fn say(&mut self, message: &Value) {
+    pub(crate) fn say(&mut self, message: &Value) {
         let text = message.to_string();
         assert!(text.len() < 126);
         // A client's frames are masked; this mask changes nothing.
@@ -158,7 +164,7 @@ impl Socket {
     }
 
     /// The next text; none: the other end has closed.
-    fn hear(&mut self) -> Option<Value> {
+    pub(crate) fn hear(&mut self) -> Option<Value> {
         loop {
             let mut start = [0; 2];
             self.0.read_exact(&mut start).unwrap();

@@ -18,10 +18,10 @@ use crate::{
 #[derive(Args)]
 #[group(required = true, multiple = true, args = ["older_than", "keep"])]
 pub(crate) struct GcArgs {
-    /// Runs that ended longer ago: 12h, 30d
+    /// Remove runs that ended longer ago: 12h, 30d
     #[arg(long, value_name = "DUR", value_parser = run::duration::parse)]
     older_than: Option<Duration>,
-    /// All but so many that ended last
+    /// Remove all runs but so many that ended last, however young they are
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
     /// Print one JSON object: { "runs": [...], "blobs": N, "bytes": N }

@@ -243,7 +243,11 @@ impl Builtin {
             DescribeFlow => describe(request, parse(arguments)?).await,
             TestFlow => workbench::test(&request, parse(arguments)?).await,
             InspectFlow => workbench::inspect(&request, parse(arguments)?).await,
-            CreateFlow => written(library::keep(request, parse(arguments)?).await?),
+            CreateFlow => {
+                let kept = library::keep(request.clone(), parse(arguments)?).await?;
+                request.note("flowcell_create_flow", kept.place()).await?;
+                written(kept)
+            }
             ListRuns => written(runs::list(request, Asked(parse(arguments)?)).await?.0),
             GetRun => show(request, known_id(&parse::<OfRun>(arguments)?.run_id)?).await,
             CancelRun => {

@@ -4,14 +4,14 @@ use std::fmt::Display;
 
 use axum::{
     Json as Body,
-    http::StatusCode,
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::{flows::FlowError, library::LibraryError};
+use crate::{flows::FlowError, library::LibraryError, server::fault::Said};
 
 /// An answer.
 #[derive(Serialize, ToSchema)]
@@ -49,6 +49,15 @@ impl Refusal {
         tracing::error!(%error, "a request for flows failed");
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "the host could not do this".to_owned())
     }
+}
+
+/// The same answer, in this shape: whoever is not let in, or asks for a route that is not there, is told so by others.
+pub(in crate::server) fn enveloped(answer: Response) -> Response {
+    let Some(Said { code, message }) = answer.extensions().get().cloned() else { return answer };
+    let body = json!({ "success": false, "data": null, "error": { "code": code.to_uppercase(), "message": message } });
+    let (mut parts, _) = answer.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, body.to_string().into())
 }
 
 /// Why a flow is not there, or cannot be used.
