@@ -328,7 +328,14 @@ impl Host {
         let until = Instant::now() + OPENING;
         loop {
             if let Some(hub) = driven() {
-                return Ok(hub.request(request).await?);
+                match hub.request(request.clone()).await {
+                    // A run that is put away at this moment has not heard it; one that has ended says so when it is opened.
+                    Err(HubError::RunEnded) if Instant::now() < until => {
+                        tokio::time::sleep(AGAIN).await;
+                        continue;
+                    }
+                    told => return Ok(told?),
+                }
             }
             match self.resume(run, RunOptions::default()) {
                 Ok(runner) => return Ok(runner.ask(request).await?),

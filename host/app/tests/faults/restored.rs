@@ -60,7 +60,7 @@ fn t11_runs_of_an_older_copy_are_parked_and_nothing_is_done_again() {
     assert_eq!(place.ledger.arrived(), arrived, "a call was made again");
     let shown = good(&place, &["runs", "show", "send"]);
     assert!(shown.contains("the store was brought back from an older copy"), "{shown}");
-    assert!(good(&place, &["store", "check"]).contains("\"damage\":[]"));
+    assert!(good(&place, &["store", "check"]).contains("\"damage\": []"));
     // Somebody has looked at one of them, and it may be done again.
     good(&place, &["runs", "resume", "send", "--quiet", "--packs", packs]);
     assert!(place.ledger.arrived() > arrived);
