@@ -70,7 +70,9 @@ fn a_server_ends_in_good_order_and_the_next_goes_on() {
     assert_eq!(reply.status, 200, "{reply:?}");
     let body = json!({ "flow": asks(), "runId": "g" }).to_string();
     assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &body).json()["outputs"]["said"], "yes");
-    assert_eq!(get(address, "/v1/runs/t").json()["status"], "parked");
+    // One that was put down while it was driven is taken up again, and then put away.
+    let status = || get(address, "/v1/runs/t").json()["status"].clone();
+    assert!((0..20_000).any(|_| status() == "parked"), "{}", status());
     // Another terminal asks the server over its socket, and the server drives what was answered.
     let cancelled = done(folder.path(), &["runs", "cancel", "t"]);
     assert!(cancelled.status.success(), "{}", told(&cancelled));
