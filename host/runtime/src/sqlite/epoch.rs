@@ -10,7 +10,6 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::{
@@ -98,9 +97,8 @@ fn hold(transaction: &Transaction<'_>) -> Result<usize, rusqlite::Error> {
         |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?));
     let live = select.query_map([], found)?.collect::<Result<Vec<_>, _>>()?;
     for (tenant, run, id) in &live {
-        let (tenant, run) = (Tenant::from(tenant.as_str()), RunId::from(run.as_str()));
         let Some((end, _)) = last(transaction, *id)? else { continue };
-        Row::find(transaction, tenant.as_str(), run.as_str())?.append(transaction, end.next_seq, 1, now, &body)?;
+        Row::find(transaction, tenant, run)?.append(transaction, end.next_seq, 1, now, &body)?;
         let sql = "UPDATE runs SET standing = 'parked', due = NULL, attention = 1, updated = ? WHERE id = ?";
         transaction.prepare_cached(sql)?.execute(params![now, id])?;
     }
