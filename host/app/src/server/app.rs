@@ -97,6 +97,16 @@ impl App {
         self.host.of(caller.tenant.clone()).within(caller.policy.clone())
     }
 
+    /// Notes in the audit log what a caller has done, if it has shown a token.
+    pub(super) async fn note(self: Arc<App>, caller: &Caller, action: String, subject: String) -> Result<(), Fault> {
+        if caller.token.is_none() {
+            return Ok(());
+        }
+        let caller = caller.clone();
+        let noted = tokio::task::spawn_blocking(move || self.identity.note(&caller, &action, &subject));
+        Ok(noted.await.map_err(Fault::internal)??)
+    }
+
     /// New runs are turned away from now on.
     pub(crate) fn drain(&self) {
         self.households.draining.store(true, Ordering::Release);
@@ -134,14 +144,9 @@ impl Request {
         self.app.identity.still_knows(&self.caller)
     }
 
-    /// Notes in the audit log what its caller has done, if it has shown a token.
-    pub(crate) async fn note(&self, action: &'static str, subject: String) -> Result<(), Fault> {
-        if self.caller.token.is_none() {
-            return Ok(());
-        }
-        let (app, caller) = (self.app.clone(), self.caller.clone());
-        let noted = tokio::task::spawn_blocking(move || app.identity.note(&caller, action, &subject));
-        Ok(noted.await.map_err(Fault::internal)??)
+    /// Notes in the audit log what its caller has done.
+    pub(crate) async fn note(&self, action: &str, subject: String) -> Result<(), Fault> {
+        self.app.clone().note(&self.caller, action.to_owned(), subject).await
     }
 
     /// The tenant.

@@ -225,10 +225,9 @@ struct Deed {
 }
 
 impl Deed {
-    /// What somebody does with a token, if it is to be noted.
+    /// What somebody does, if it is to be noted.
     fn of(caller: &Caller, scope: Scope, request: &Request) -> Option<Deed> {
-        caller.token.as_ref().filter(|_| scope == Scope::FlowWrite)?;
-        let route = request.extensions().get::<MatchedPath>()?;
+        let route = request.extensions().get::<MatchedPath>().filter(|_| scope == Scope::FlowWrite)?;
         let action = format!("{} {}", request.method(), route.as_str());
         Some(Deed { caller: caller.clone(), action, subject: request.uri().path().to_owned() })
     }
@@ -241,8 +240,7 @@ impl Deed {
     }
 
     async fn note(self, app: Arc<App>) -> Result<(), Fault> {
-        let noted = tokio::task::spawn_blocking(move || app.identity.note(&self.caller, &self.action, &self.subject));
-        Ok(noted.await.map_err(Fault::internal)??)
+        app.note(&self.caller, self.action, self.subject).await
     }
 }
 

@@ -40,6 +40,13 @@ pub(crate) fn heard(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr, Jo
     (child, address, std::thread::spawn(move || lines.collect()))
 }
 
+/// What the system tells of the memory of a process, in KiB: `VmRSS`, or `VmHWM` for the most that it ever had.
+pub(crate) fn memory(process: u32, what: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
+}
+
 pub(crate) fn stop(mut child: Child) -> Option<i32> {
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     child.wait().unwrap().code()

@@ -92,6 +92,32 @@ fn many_at_once_with_one_key_are_one_run() {
 }
 
 #[test]
+fn the_ids_of_runs_that_triggers_and_keys_stand_for_are_not_chosen() {
+    let served = Served::local();
+    for id in ["cron.report.nightly.20260101T000000Z", "event.f.t.1.a", "hook.f.t.a", "manual.f.t.1", "idem-a"] {
+        let refused = served.post("/v1/runs", &json!({ "flow": hello(), "runId": id }));
+        assert_eq!(refused.fault(), (400, "bad_request".into()), "{id}");
+    }
+    assert_eq!(served.post("/v1/runs?wait=true", &json!({ "flow": hello(), "runId": "cron-1" })).status, 201);
+    let taken = json!({ "runId": "hook.f.t.a" });
+    assert_eq!(served.post("/v1/runs/cron-1/retry", &taken).fault(), (400, "bad_request".into()));
+}
+
+#[test]
+fn a_decision_is_one_of_four() {
+    let served = Served::local();
+    served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
+    let decide = |body: &Value| served.post("/v1/runs/g/tasks/ok/resolve", body);
+    for body in [json!({}), json!({ "repeat": false }), json!({ "repeat": true, "fail": "x" }), json!({ "again": 1 })] {
+        let refused = decide(&body);
+        assert_eq!(refused.fault(), (400, "bad_request".into()), "{body}");
+        assert!(refused.body.contains("exactly one of"), "{refused:?}");
+    }
+    // What is well said is refused for another reason.
+    assert_eq!(decide(&json!({ "reply": null })).fault(), (409, "not_blocked".into()));
+}
+
+#[test]
 fn a_gate_is_answered() {
     let served = Served::local();
     let parked = served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" })).json();

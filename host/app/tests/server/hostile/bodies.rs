@@ -10,15 +10,9 @@ use serde_json::json;
 
 use crate::{
     client::{Served, ask, connect},
-    process::{serve, stop},
+    process::{memory, serve, stop},
     runs::hello,
 };
-
-/// The most memory that a process ever had, in KiB.
-fn peak(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().trim_end_matches(" kB").parse().ok()
-}
 
 /// Sends pieces without end, and says how the server answers.
 fn endless(address: SocketAddr) -> String {
@@ -49,7 +43,7 @@ fn h5_bodies_without_end_are_cut_off_and_kept_nowhere() {
     let (child, address) = serve(folder.path(), &[]);
     let run = json!({ "flow": hello() }).to_string();
     assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &run).status, 201);
-    let before = peak(child.id());
+    let before = memory(child.id(), "VmHWM");
     let deep = "[".repeat(1_000_000);
     let objects = r#"{"a":"#.repeat(1_000_000);
     for _ in 0..5 {
@@ -76,7 +70,7 @@ fn h5_bodies_without_end_are_cut_off_and_kept_nowhere() {
     // A whole one that is deep is refused where it is read as a flow.
     let whole = format!("{{\"flow\":{}{}}}", "[".repeat(1_000_000), "]".repeat(1_000_000));
     assert!([400, 422].contains(&ask(address, "POST", "/v1/runs", &[], &whole).status));
-    if let (Some(before), Some(after)) = (before, peak(child.id())) {
+    if let (Some(before), Some(after)) = (before, memory(child.id(), "VmHWM")) {
         assert!(after < before + 64 * 1024, "{before} KiB became {after} KiB");
     }
     assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &run).status, 201);

@@ -1,7 +1,6 @@
 //! Thousands who listen to one run of one tenant.
 
 use std::{
-    fs,
     io::BufReader,
     net::{SocketAddr, TcpStream},
     path::Path,
@@ -14,7 +13,7 @@ use crate::{
     client::{Answer, ask, connect, head, send},
     kit::{done, said, told},
     live::Stream,
-    process::{serve, stop},
+    process::{memory, serve, stop},
     runs::{asks, hello},
 };
 
@@ -34,21 +33,14 @@ fn connections() -> u64 {
 
 /// A token of a new tenant.
 fn token(folder: &Path, tenant: &str) -> String {
-    for arguments in [&["tenant", "create", tenant][..], &["token", "create", tenant]] {
+    let ask = |arguments: &[&str]| {
         let output = done(folder, arguments);
         assert!(output.status.success(), "{}", told(&output));
-        if arguments[0] == "token" {
-            let token: Value = serde_json::from_str(&said(&output)).unwrap();
-            return format!("Bearer {}", token["token"].as_str().unwrap());
-        }
-    }
-    unreachable!()
-}
-
-/// The memory that a process has, in KiB.
-fn resident(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().trim_end_matches(" kB").parse().ok()
+        said(&output)
+    };
+    ask(&["tenant", "create", tenant]);
+    let token: Value = serde_json::from_str(&ask(&["token", "create", tenant])).unwrap();
+    format!("Bearer {}", token["token"].as_str().unwrap())
 }
 
 fn listen(address: SocketAddr, token: &str) -> (Answer, BufReader<TcpStream>) {
@@ -74,12 +66,12 @@ fn h4_r26_thousands_who_listen_cost_little_and_leave_room_for_others() {
     let parked = post(&a, "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
     assert_eq!(parked.json()["status"], "parked", "{parked:?}");
     canary();
-    let before = resident(child.id());
+    let before = memory(child.id(), "VmRSS");
     let mut all: Vec<_> = (0..come).map(|_| listen(address, &a)).collect();
     canary();
     let statuses = |status| all.iter().filter(|(answer, _)| answer.status == status).count();
     assert_eq!((statuses(200), statuses(429)), (come.min(PLACES), come.saturating_sub(PLACES)));
-    if let (Some(before), Some(after)) = (before, resident(child.id())) {
+    if let (Some(before), Some(after)) = (before, memory(child.id(), "VmRSS")) {
         assert!(after < before + EACH * PLACES as u64, "{before} KiB became {after} KiB");
     }
     // Whoever was turned away holds no connection, and whoever was let in hears all of it, once and in order.

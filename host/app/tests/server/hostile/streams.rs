@@ -14,11 +14,11 @@ use crate::{
 #[test]
 fn h1_what_a_token_has_opened_is_over_with_it() {
     let house = Household::new(Limits { heartbeat: Duration::from_millis(50), ..Limits::default() });
-    let limits = [
+    let ends = [
         ("revoked", Box::new(|id: &str| house.tenants.revoke_token(id).unwrap()) as Box<dyn Fn(&str)>),
         ("disabled", Box::new(|_: &str| house.tenants.enable("a", false).unwrap())),
     ];
-    for (run, end) in limits {
+    for (run, end) in ends {
         let body = json!({ "flow": asks(), "runId": run });
         assert_eq!(house.call(&house.a, "POST", "/v1/runs?wait=true", &body).status, 201);
         let scopes = ["run:read", "run:control", "gate:decide"].map(str::to_owned);
