@@ -13,7 +13,7 @@ use std::{
 
 use flowcell_contract::{Attempt, Calls, Digest, Failure, NodeRunner, StepResult, Tenant, code};
 use futures_util::{FutureExt, future::BoxFuture};
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::sync::oneshot;
 use wasmtime::{Store, UpdateDeadline};
 
 use crate::{
@@ -32,13 +32,13 @@ impl NodeRunner for Engine {
     fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
         let inner = self.inner().clone();
         let first = inner.attempts.fetch_add(1, Relaxed) == 0;
-        let (computes, runtime) = (Arc::new(AtomicBool::new(false)), inner.runtime().clone());
+        let computes = Arc::new(AtomicBool::new(false));
         let (turns, tenant) = (inner.turns.clone(), attempt.tenant.clone());
         let counted = Counted(inner);
         let (told, meant) = (computes.clone(), computes);
         let running = Box::pin(async move { counted.0.run(attempt, calls, told).await.with(counted) });
         match first {
-            true => Box::pin(Here { running: Some(running), computes: meant, moved: None, turns, tenant, runtime }),
+            true => Box::pin(Here { running: Some(running), computes: meant, moved: None, turns, tenant }),
             false => Box::pin(elsewhere(&turns, tenant, running)),
         }
     }
@@ -63,7 +63,7 @@ async fn prepare(engine: Engine, packs: Vec<Digest>) {
 
 type Running = BoxFuture<'static, Over>;
 
-/// An attempt that is over: what it answered, and what is to be given back, which takes as long as a short call.
+/// An attempt that is over: what it answered, and what is to be given back.
 struct Over {
     result: StepResult,
     remains: Option<(Store<Sandbox>, Place, InFlight)>,
@@ -73,13 +73,6 @@ struct Over {
 impl Over {
     fn with(self, counted: Counted) -> Over {
         Over { counted: Some(counted), ..self }
-    }
-
-    /// The answer. What is to be given back is given back elsewhere; the next attempt need not wait for it.
-    fn leave(self, runtime: &Handle) -> StepResult {
-        drop(self.counted);
-        runtime.spawn(async move { drop(self.remains) });
-        self.result
     }
 }
 
@@ -101,7 +94,6 @@ struct Here {
     moved: Option<BoxFuture<'static, StepResult>>,
     turns: Turns,
     tenant: Tenant,
-    runtime: Handle,
 }
 
 impl Future for Here {
@@ -115,7 +107,8 @@ impl Future for Here {
             match polled {
                 Ok(Poll::Ready(over)) => {
                     self.running = None;
-                    return Poll::Ready(over.leave(&self.runtime));
+                    // To wake a thread that gives the rest back takes longer than to do it.
+                    return Poll::Ready(over.result);
                 }
                 Ok(Poll::Pending) if self.computes.load(Relaxed) => {
                     let running = self.running.take();
