@@ -104,12 +104,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Checks that a journal of which nothing more is there ends here. None: its end is known to be lost.
-    pub(crate) fn check_end(self, end: Option<Place>, run: &RunId) -> Result<(), StoreError> {
-        if Some(self) == end {
-            return Ok(());
-        }
-        Err(damaged(run, &format!("what it had from event {} on is missing", self.next_seq)))
+    /// Checks that a journal of which nothing more is there ends here.
+    pub(crate) fn check_end(self, end: Place, run: &RunId) -> Result<(), StoreError> {
+        if self == end { Ok(()) } else { Err(self.lost(run)) }
+    }
+
+    /// Checks that a journal of which nothing more is there has had no fact of this number.
+    pub(crate) fn check_reaches(self, least: u64, run: &RunId) -> Result<(), StoreError> {
+        if self.next_seq >= least { Ok(()) } else { Err(self.lost(run)) }
+    }
+
+    fn lost(self, run: &RunId) -> StoreError {
+        damaged(run, &format!("what it had from event {} on is missing", self.next_seq))
     }
 }
 

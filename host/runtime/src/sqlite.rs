@@ -5,6 +5,7 @@
 //! | `schema` | the tables, and how an older file becomes a newer one |
 //! | `queue` | what waits for the writer |
 //! | `writer` | what writes: it commits as soon as it is idle, all that is queued |
+//! | `places` | where the units of a run are |
 //! | `stored` | rows as they were written: whether they are whole, and what they say |
 //! | `epoch` | whether the database was brought back from an older copy |
 //! | `registry` | what operators keep beside the runs |
@@ -18,6 +19,7 @@
 //! fails, nobody can say what the disk holds: the process stops, and the next one reads what is there.
 
 mod epoch;
+mod places;
 mod queue;
 mod reader;
 mod registry;

@@ -9,6 +9,8 @@ mod flows;
 mod large;
 #[path = "store/older.rs"]
 mod older;
+#[path = "store/places.rs"]
+mod places;
 #[path = "store/sweep.rs"]
 mod sweep;
 

@@ -53,6 +53,8 @@ pub(crate) struct Run {
     pub(crate) parent: Option<String>,
     pub(crate) standing: String,
     pub(crate) attention: bool,
+    /// Where its journal ended when it parked or was over.
+    next_seq: u64,
     units: Vec<Unit>,
 }
 
@@ -64,7 +66,9 @@ struct Unit {
     body: String,
     cuts: Option<String>,
     checksum: u32,
-    at_end: bool,
+    place: i64,
+    /// As the index has it.
+    noted: Option<i64>,
 }
 
 impl Run {
@@ -103,7 +107,7 @@ pub(crate) fn runs(store: &Path) -> Vec<Run> {
     let mut connection = open(store);
     // All of it as it is at one time.
     let reading = connection.transaction().unwrap();
-    let sql = "SELECT id, run, flow, parent, standing, attention FROM runs ORDER BY id";
+    let sql = "SELECT id, run, flow, parent, standing, attention, next_seq FROM runs ORDER BY id";
     // A process that died while it made the tables has accepted nothing.
     let Ok(mut select) = reading.prepare(sql) else { return Vec::new() };
     let rows = select.query_map([], |row| {
@@ -114,26 +118,33 @@ pub(crate) fn runs(store: &Path) -> Vec<Run> {
             parent: row.get(3)?,
             standing: row.get(4)?,
             attention: row.get(5)?,
+            next_seq: row.get(6)?,
             units: Vec::new(),
         })
     });
     let mut runs: Vec<Run> = rows.unwrap().map(Result::unwrap).collect();
-    let sql = "SELECT first_seq, facts, ts, body, cuts, checksum, at_end FROM units
-        WHERE place BETWEEN ?1 << 32 AND (?1 << 32) + 0xffffffff ORDER BY place";
+    let sql = "SELECT units.first_seq, facts, ts, body, cuts, checksum, units.place, places.place, units.run
+        FROM units LEFT JOIN places USING (run, first_seq) ORDER BY units.run, units.first_seq";
     let mut select = reading.prepare(sql).unwrap();
+    let units = select.query_map([], |row| {
+        let unit = Unit {
+            first_seq: row.get(0)?,
+            facts: row.get(1)?,
+            ts: row.get(2)?,
+            body: row.get(3)?,
+            cuts: row.get(4)?,
+            checksum: row.get(5)?,
+            place: row.get(6)?,
+            noted: row.get(7)?,
+        };
+        Ok((row.get(8)?, unit))
+    });
+    let mut of: HashMap<i64, Vec<Unit>> = HashMap::new();
+    for (run, unit) in units.unwrap().map(Result::unwrap) {
+        of.entry(run).or_default().push(unit);
+    }
     for run in &mut runs {
-        let units = select.query_map([run.id], |row| {
-            Ok(Unit {
-                first_seq: row.get(0)?,
-                facts: row.get(1)?,
-                ts: row.get(2)?,
-                body: row.get(3)?,
-                cuts: row.get(4)?,
-                checksum: row.get(5)?,
-                at_end: row.get(6)?,
-            })
-        });
-        run.units = units.unwrap().map(Result::unwrap).collect();
+        run.units = of.remove(&run.id).unwrap_or_default();
     }
     runs
 }
@@ -141,9 +152,7 @@ pub(crate) fn runs(store: &Path) -> Vec<Run> {
 /// What is wrong about a request that has just arrived: a call leaves only after it is recorded, and not once its reply is.
 pub(crate) fn check_arrival(store: &Path, key: &str) -> Option<String> {
     let connection = open(store);
-    let mut select = connection
-        .prepare("SELECT body FROM units WHERE place BETWEEN ?1 << 32 AND (?1 << 32) + 0xffffffff ORDER BY place")
-        .unwrap();
+    let mut select = connection.prepare("SELECT body FROM units WHERE run = ? ORDER BY first_seq").unwrap();
     let sql = "SELECT DISTINCT run FROM units WHERE body LIKE ?";
     let mut find = connection.prepare(sql).unwrap();
     let like = format!("%\"key\":\"{key}\"%");
@@ -241,6 +250,7 @@ pub(crate) fn check(
         check_calls(run, book, &mut found);
         wrong.extend(found.into_iter().map(|why| format!("{why} ({} of {})", run.name, run.flow)));
     }
+    check_places(&open(store), &runs, &mut wrong);
     check_effects(&runs, book, &mut wrong);
     check_answers(&runs, claims, &mut wrong);
     check_state(store, &runs, &mut wrong);
@@ -275,16 +285,33 @@ fn check_journal(run: &Run, wrong: &mut Vec<String>) {
         }
         (next, tail) = (unit.first_seq + unit.facts, unit.checksum);
     }
-    match run.units.split_last() {
-        None => wrong.push("I1 nothing is kept of it".into()),
-        Some((last, before)) => {
-            if !last.at_end {
-                wrong.push(format!("I5 the journal's end is missing after {next}"));
-            }
-            if let Some(end) = before.iter().find(|unit| unit.at_end) {
-                wrong.push(format!("I5 the journal goes on after its end at {}", end.first_seq));
-            }
+    if run.units.is_empty() {
+        wrong.push("I1 nothing is kept of it".into());
+    }
+    if run.next_seq > next {
+        wrong.push(format!("I5 the journal's end is missing after {next}"));
+    }
+    if run.has_ended() && run.next_seq < next {
+        wrong.push(format!("I5 the journal goes on after its end at {}", run.next_seq));
+    }
+}
+
+/// I5: what is noted of where units are is right, and what is not noted are the last ones.
+fn check_places(connection: &Connection, runs: &[Run], wrong: &mut Vec<String>) {
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    let upto = number("SELECT upto FROM noted");
+    for (run, unit) in runs.iter().flat_map(|run| run.units.iter().map(move |unit| (run, unit))) {
+        if unit.noted != (unit.place <= upto).then_some(unit.place) {
+            let (at, noted, place) = (unit.first_seq, unit.noted, unit.place);
+            wrong.push(format!("I5 {}: the unit at {at} is noted at {noted:?} and is at {place}", run.name));
         }
+    }
+    let (noted, units) = (
+        number("SELECT count(*) FROM places"),
+        number("SELECT count(*) FROM units WHERE place <= (SELECT upto FROM noted)"),
+    );
+    if noted != units {
+        wrong.push(format!("I5 {noted} places are noted of {units} units"));
     }
 }
 

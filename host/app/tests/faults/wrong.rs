@@ -52,17 +52,18 @@ fn rewrite(connection: &Connection, run: &str, change: impl FnOnce(&mut Vec<Vec<
     let bodies = select.query_map([id], |row| row.get::<_, String>(0)).unwrap();
     let mut units: Vec<Vec<Value>> = bodies.map(|body| serde_json::from_str(&body.unwrap()).unwrap()).collect();
     change(&mut units);
-    connection.execute("DELETE FROM units WHERE run = ?", [id]).unwrap();
+    for table in ["units", "places"] {
+        connection.execute(&format!("DELETE FROM {table} WHERE run = ?"), [id]).unwrap();
+    }
     let (mut next, mut tail) = (0_u64, 0);
-    let all = units.len();
-    for (at, facts) in units.into_iter().enumerate() {
+    for facts in units {
         let (body, count) = (serde_json::to_string(&facts).unwrap(), facts.len() as u64);
         tail = checksum(tail, next, 1, &body, None);
-        let sql = "INSERT INTO units (place, facts, at_end, ts, body, checksum)
-            VALUES ((?1 << 32) | ?2, ?3, ?4, 1, ?5, ?6)";
-        connection.execute(sql, (id, next, count, at + 1 == all, body, tail)).unwrap();
+        let sql = "INSERT INTO units (run, first_seq, facts, ts, body, checksum) VALUES (?, ?, ?, 1, ?, ?)";
+        connection.execute(sql, (id, next, count, body, tail)).unwrap();
         next += count;
     }
+    connection.execute("UPDATE runs SET next_seq = ? WHERE id = ?", (next, id)).unwrap();
 }
 
 /// What is found after a change.
@@ -141,8 +142,10 @@ fn what_is_wrong_about_rows_is_found() {
         sql(copy, &format!("DELETE FROM units WHERE {of_send} AND first_seq BETWEEN 1 AND 8"))
     });
     finds("I5 the checksum at 0 is wrong", |copy| sql(copy, &format!("UPDATE units SET ts = ts + 1 WHERE {of_send}")));
-    finds("I5 the journal goes on after its end", |copy| {
-        sql(copy, &format!("UPDATE units SET at_end = 1 WHERE {of_send} AND first_seq = 0"))
+    finds("I5 the journal goes on after its end", |copy| sql(copy, "UPDATE runs SET next_seq = 1 WHERE run = 'send'"));
+    finds("the unit at 0 is noted at None and is at 1", |copy| sql(copy, "UPDATE noted SET upto = 1"));
+    finds("I5 1 places are noted of 0 units", |copy| {
+        sql(copy, "INSERT INTO places (run, first_seq, place) VALUES (77, 0, 1)")
     });
     finds("I5 the journal's end is missing after", |copy| {
         let last = format!("(SELECT max(first_seq) FROM units WHERE {of_send})");

@@ -59,7 +59,7 @@ async fn units_now(link: &mut Link, tenant: &Tenant, run: &RunId, from: u64, lim
             WHERE run = ? AND first_seq >= ? ORDER BY first_seq LIMIT ?";
         let rows = link.rows(sql, args![id, at.next_seq, page as u64]).await?;
         if rows.is_empty() {
-            return Ok(at.check_end(Some(end), run).map(|()| units));
+            return Ok(at.check_end(end, run).map(|()| units));
         }
         for row in rows {
             let mut stored = unit_row(&row)?;

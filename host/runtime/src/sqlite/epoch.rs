@@ -14,7 +14,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::{
     cut::Pieces,
-    reader::last,
+    places,
     writer::{Row, text, unwritable},
 };
 use crate::{
@@ -57,16 +57,16 @@ impl Epoch {
     }
 
     /// Counts up with what is being written, if it is time. Answers whether it did.
-    pub(super) fn pass(&mut self, transaction: &Transaction<'_>) -> Result<bool, rusqlite::Error> {
+    pub(super) fn pass(&mut self, connection: &Connection) -> Result<bool, rusqlite::Error> {
         let is_due = self.due.is_none_or(|due| Instant::now() >= due);
         if is_due {
-            self.count(transaction)?;
+            self.count(connection)?;
         }
         Ok(is_due)
     }
 
-    fn count(&self, transaction: &Transaction<'_>) -> Result<(), rusqlite::Error> {
-        transaction.prepare_cached("UPDATE epoch SET number = ?")?.execute([self.number + 1])?;
+    fn count(&self, connection: &Connection) -> Result<(), rusqlite::Error> {
+        connection.prepare_cached("UPDATE epoch SET number = ?")?.execute([self.number + 1])?;
         Ok(())
     }
 
@@ -97,10 +97,11 @@ fn hold(transaction: &Transaction<'_>) -> Result<usize, rusqlite::Error> {
         |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?));
     let live = select.query_map([], found)?.collect::<Result<Vec<_>, _>>()?;
     for (tenant, run, id) in &live {
-        let Some((end, _)) = last(transaction, *id)? else { continue };
+        let Some(end) = places::end(transaction, *id)? else { continue };
         Row::find(transaction, tenant, run)?.append(transaction, end.next_seq, 1, now, &body)?;
-        let sql = "UPDATE runs SET standing = 'parked', due = NULL, attention = 1, updated = ? WHERE id = ?";
-        transaction.prepare_cached(sql)?.execute(params![now, id])?;
+        let sql =
+            "UPDATE runs SET standing = 'parked', due = NULL, attention = 1, updated = ?, next_seq = ? WHERE id = ?";
+        transaction.prepare_cached(sql)?.execute(params![now, end.next_seq + 1, id])?;
     }
     Ok(live.len())
 }

@@ -134,13 +134,13 @@ impl Queue {
         waiting.items.clear();
     }
 
-    /// Takes all that is there.
-    pub(super) fn take(&self) -> Vec<Item> {
+    /// Takes all that is there, and leaves something empty for what comes.
+    pub(super) fn take(&self, empty: Vec<Item>) -> Vec<Item> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.facts = 0;
         waiting.forced = false;
         waiting.since = None;
-        std::mem::take(&mut waiting.items)
+        std::mem::replace(&mut waiting.items, empty)
     }
 
     /// Waits until something is to be written. False: nothing comes any more.

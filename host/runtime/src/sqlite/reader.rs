@@ -9,14 +9,14 @@ use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::{
-    FILE, OpenStoreError, lock, own, schema,
+    FILE, OpenStoreError, lock, own, places, schema,
     stored::{self, CutOut},
 };
 use crate::{
     limits::READ_BYTES,
     memory::blob_ref,
     ports::{Blobs, Entry, Journal, Record, StoreError, Unit},
-    rows::{Filter, Place, RunRow, Runs, damaged, removed},
+    rows::{Filter, Place, RunRow, Runs, UnitRow, damaged, removed},
 };
 
 /// Reads a store, its own or that of another process.
@@ -83,28 +83,35 @@ impl Reader {
         let mut connection = lock(&self.0);
         // Rows and blobs as they were at one time, whatever is removed meanwhile.
         let transaction = connection.transaction()?;
-        let Some((id, end)) = end_of(&transaction, tenant, run)? else { return Ok(Vec::new()) };
-        let mut at = place_before(&transaction, id, from)?;
-        let sql = format!("SELECT {} FROM units WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?", stored::COLUMNS);
+        let Some((id, least)) = end_of(&transaction, tenant, run)? else { return Ok(Vec::new()) };
+        let late = places::late(&transaction, id)?;
+        let before = places::before(&transaction, id, &late, from)?.unwrap_or_default();
+        let mut page =
+            Page { run, at: before, cut_out: CutOut::new(&transaction, tenant), units: Vec::new(), bytes: 0 };
+        let sql = format!(
+            "SELECT {} FROM places CROSS JOIN units USING (place) WHERE places.run = ? AND places.first_seq >= ?
+            ORDER BY places.first_seq LIMIT ?",
+            stored::COLUMNS
+        );
         let mut select = transaction.prepare_cached(&sql)?;
-        let places = schema::places(id, at.next_seq);
-        let mut rows = select.query(params![places.start(), places.end(), limit as u64])?;
-        let mut cut_out = CutOut::new(&transaction, tenant);
-        let (mut units, mut bytes) = (Vec::new(), 0);
-        while units.len() < limit && bytes < READ_BYTES {
-            let Some(row) = rows.next()? else {
-                at.check_end(end, run)?;
-                break;
-            };
-            let mut stored = stored::unit_row(row)?;
-            stored.check(at, run)?;
-            at = stored.place_after();
-            let body = cut_out.put_back(std::mem::take(&mut stored.body), stored.cuts.as_deref());
-            let (unit, size) = stored.whole(body, run)?;
-            bytes += size;
-            units.push(Arc::new(unit));
+        let mut rows = select.query(params![id, before.next_seq, limit as u64])?;
+        while !page.is_full(limit)
+            && let Some(row) = rows.next()?
+        {
+            page.add(stored::unit_row(row)?)?;
         }
-        Ok(units)
+        let mut select =
+            transaction.prepare_cached(&format!("SELECT {} FROM units WHERE place = ?", stored::COLUMNS))?;
+        for late in late.iter().filter(|late| late.first_seq >= before.next_seq) {
+            if page.is_full(limit) {
+                break;
+            }
+            page.add(select.query_row([late.place], stored::unit_row)?)?;
+        }
+        if !page.is_full(limit) {
+            page.at.check_reaches(least, run)?;
+        }
+        Ok(page.units)
     }
 
     /// A run as lists have it, and the number that its next event gets.
@@ -114,7 +121,7 @@ impl Reader {
         let mut select = connection.prepare_cached(&sql)?;
         let found = |row: &Row<'_>| Ok((run_row(row)?, row.get("id")?));
         let found = select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?;
-        found.map(|(row, id)| Ok((row, last(&connection, id)?.map_or(0, |(end, _)| end.next_seq)))).transpose()
+        found.map(|(row, id)| Ok((row, places::end(&connection, id)?.map_or(0, |end| end.next_seq)))).transpose()
     }
 
     /// The runs that a run has called, in the order in which they began.
@@ -302,39 +309,40 @@ impl Blobs for Reader {
     }
 }
 
-/// The row of a run, and the place at which its journal ends, unless its end was lost.
-fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(i64, Option<Place>)>, StoreError> {
-    let sql = "SELECT id, standing = 'removed' FROM runs WHERE tenant = ? AND run = ?";
+/// Units that are read together.
+struct Page<'a> {
+    run: &'a RunId,
+    at: Place,
+    cut_out: CutOut<'a>,
+    units: Vec<Arc<Unit>>,
+    bytes: usize,
+}
+
+impl Page<'_> {
+    fn is_full(&self, limit: usize) -> bool {
+        self.units.len() >= limit || self.bytes >= READ_BYTES
+    }
+
+    fn add(&mut self, mut stored: UnitRow) -> Result<(), StoreError> {
+        stored.check(self.at, self.run)?;
+        self.at = stored.place_after();
+        let body = self.cut_out.put_back(std::mem::take(&mut stored.body), stored.cuts.as_deref());
+        let (unit, size) = stored.whole(body, self.run)?;
+        self.bytes += size;
+        self.units.push(Arc::new(unit));
+        Ok(())
+    }
+}
+
+/// The row of a run, and what its journal reaches if nothing was lost: where it ended when the run parked or was over, and
+/// beyond what is noted.
+fn end_of(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(i64, u64)>, StoreError> {
+    let sql =
+        "SELECT id, max(next_seq, (SELECT coalesce(max(first_seq) + 1, 0) FROM places WHERE places.run = runs.id))
+        FROM runs WHERE tenant = ? AND run = ?";
     let mut select = connection.prepare_cached(sql)?;
     let found = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    let found = select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?;
-    let Some((id, removed)): Option<(i64, bool)> = found else { return Ok(None) };
-    let end = match last(connection, id)? {
-        Some((end, at_end)) => at_end.then_some(end),
-        None => removed.then(Place::default),
-    };
-    Ok(Some((id, end)))
-}
-
-/// The place after the last unit of a run that is there, and whether it is where the journal ends.
-pub(super) fn last(connection: &Connection, id: i64) -> Result<Option<(Place, bool)>, rusqlite::Error> {
-    let sql = "SELECT first_seq + facts, checksum, at_end FROM units WHERE place BETWEEN ? AND ?
-        ORDER BY place DESC LIMIT 1";
-    let mut select = connection.prepare_cached(sql)?;
-    let places = schema::places(id, 0);
-    let found = |row: &Row<'_>| Ok((Place { next_seq: row.get(0)?, checksum: row.get(1)? }, row.get(2)?));
-    select.query_row([places.start(), places.end()], found).optional()
-}
-
-/// The place in a journal before the unit that holds a fact.
-fn place_before(connection: &Connection, id: i64, fact: u64) -> Result<Place, StoreError> {
-    // A unit has a fact: the question for the place is for the tree, which else would be gone through from its end.
-    let sql = "SELECT first_seq + facts, checksum FROM units
-        WHERE place >= ? AND place < ? AND first_seq + facts <= ? ORDER BY place DESC LIMIT 1";
-    let mut select = connection.prepare_cached(sql)?;
-    let found = |row: &Row<'_>| Ok(Place { next_seq: row.get(0)?, checksum: row.get(1)? });
-    let places = params![schema::place(id, 0), schema::place(id, fact), fact];
-    Ok(select.query_row(places, found).optional()?.unwrap_or_default())
+    Ok(select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?)
 }
 
 /// The ids that a question is answered with.

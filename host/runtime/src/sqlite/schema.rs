@@ -1,6 +1,6 @@
 //! The tables, and how an older file becomes a newer one.
 
-use std::{ops::RangeInclusive, path::Path};
+use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
@@ -16,7 +16,7 @@ const STATEMENTS: usize = 128;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Append only: a migration that was released is never changed.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     "
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -172,6 +172,39 @@ CREATE INDEX ended ON runs (tenant, updated)
 CREATE TABLE epoch (number INTEGER NOT NULL) STRICT;
 INSERT INTO epoch VALUES (0);
 ",
+    "
+-- Units in the order of the commits: a commit writes few pages, of however many runs it has units. Where those of a run
+-- are is noted for many at a time. Where the journal of a run ends that has parked or is over, its row tells.
+CREATE TABLE written_units (
+    place INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL,
+    facts INTEGER NOT NULL,
+    ts INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    cuts TEXT
+) STRICT;
+INSERT INTO written_units (run, first_seq, facts, ts, checksum, body, cuts)
+    SELECT run, first_seq, facts, ts, checksum, body, cuts FROM units ORDER BY place;
+ALTER TABLE runs ADD COLUMN next_seq INTEGER NOT NULL DEFAULT 0;
+UPDATE runs SET next_seq = (
+    -- A journal whose end was lost is not taken for one that ends there.
+    SELECT first_seq + facts + 1 - at_end FROM units
+    WHERE place BETWEEN runs.id << 32 AND (runs.id << 32) + 0xffffffff ORDER BY place DESC LIMIT 1
+) WHERE standing NOT IN ('active', 'removed') AND id IN (SELECT run FROM units);
+DROP TABLE units;
+ALTER TABLE written_units RENAME TO units;
+CREATE TABLE places (
+    run INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    PRIMARY KEY (run, first_seq)
+) STRICT, WITHOUT ROWID;
+INSERT INTO places SELECT run, first_seq, place FROM units ORDER BY run, first_seq;
+CREATE TABLE noted (upto INTEGER NOT NULL) STRICT;
+INSERT INTO noted SELECT coalesce(max(place), 0) FROM units;
+",
 ];
 
 /// Opens the file for its owner.
@@ -205,16 +238,6 @@ fn ready(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(std::time::Duration::from_secs(5))
 }
 
-/// Where the units of a run are, from the one that begins with a fact: what `units.place` may be.
-pub(super) fn places(id: i64, first_seq: u64) -> RangeInclusive<i64> {
-    place(id, first_seq)..=place(id, u32::MAX.into())
-}
-
-/// Where a unit is.
-pub(super) fn place(id: i64, first_seq: u64) -> i64 {
-    (id << 32) | first_seq.min(u32::MAX.into()) as i64
-}
-
 /// Makes an older file a newer one. Answers the version that the file has now.
 pub(super) fn migrate(connection: &mut Connection) -> Result<u32, rusqlite::Error> {
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -226,4 +249,39 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<u32, rusqlite::Erro
         transaction.commit()?;
     }
     Ok(found.max(VERSION))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    /// A file as the tenth version left it: two runs whose units lie apart, and one that has lost its end.
+    #[test]
+    fn units_move_into_the_order_of_the_commits_with_what_was_lost_of_them() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        for migration in &MIGRATIONS[..10] {
+            connection.execute_batch(migration).unwrap();
+        }
+        connection.pragma_update(None, "user_version", 10).unwrap();
+        for (id, name, standing) in [(1, "whole", "succeeded"), (2, "lost", "parked"), (3, "gone", "removed")] {
+            let sql = "INSERT INTO runs (id, tenant, run, flow, depth, record, standing, created, updated)
+                VALUES (?, 't', ?, 'f', 0, '', ?, 0, 0)";
+            connection.execute(sql, (id, name, standing)).unwrap();
+        }
+        for (run, first_seq, at_end) in [(1_i64, 0, 0), (1, 2, 1), (2, 0, 0)] {
+            let sql = "INSERT INTO units (place, facts, at_end, ts, checksum, body) VALUES (?, 2, ?, 0, ?, '[]')";
+            connection.execute(sql, ((run << 32) | first_seq, at_end, first_seq + 7)).unwrap();
+        }
+        assert_eq!(migrate(&mut connection).unwrap(), VERSION);
+        let all = |sql: &str| -> Vec<[i64; 3]> {
+            let mut select = connection.prepare(sql).unwrap();
+            let rows = select.query_map((), |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?])).unwrap();
+            rows.map(Result::unwrap).collect()
+        };
+        let units = "SELECT run, units.first_seq, checksum FROM places JOIN units USING (run, place) ORDER BY 1, 2";
+        assert_eq!(all(units), [[1, 0, 7], [1, 2, 9], [2, 0, 7]]);
+        assert_eq!(all("SELECT id, next_seq, upto FROM runs, noted"), [[1, 4, 3], [2, 3, 3], [3, 0, 3]]);
+    }
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The columns that a unit is read from.
-pub(super) const COLUMNS: &str = "first_seq, facts, ts, body, cuts, checksum";
+pub(super) const COLUMNS: &str = "units.first_seq, facts, ts, body, cuts, checksum";
 
 /// Reads the row of a unit.
 pub(super) fn unit_row(row: &Row<'_>) -> Result<UnitRow, rusqlite::Error> {

@@ -191,6 +191,9 @@ fn take_units(
         }
         row.append(transaction, unit.first_seq, unit.facts.len() as u64, unit.ts, &body)?;
     }
+    let next = units.last().map_or(0, |unit| unit.next_seq());
+    let sql = "UPDATE runs SET next_seq = ? WHERE tenant = ? AND run = ?";
+    transaction.prepare_cached(sql)?.execute(params![next, tenant.as_str(), run.as_str()])?;
     Ok(())
 }
 

@@ -7,16 +7,16 @@ use std::{
 };
 
 use flowcell_contract::{RunId, Tenant};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, params};
 use serde::Serialize;
 
 use super::{
     OnFailure, Visible,
     cut::Pieces,
     epoch::Epoch,
-    lock,
+    lock, places,
     queue::{Item, Queue},
-    schema, sessions,
+    sessions,
     stored::checksum,
     sweep::{Swept, sweep},
 };
@@ -29,6 +29,9 @@ use crate::{
 /// Runs whose rows the writer remembers.
 const REMEMBERED: usize = 10_000;
 
+/// Items for which there is room between two commits.
+const ROOM: usize = 1_000;
+
 /// The media type of what is cut out of rows.
 pub(super) const MIME: &str = "application/json";
 
@@ -37,17 +40,29 @@ pub(super) struct Writer {
     queue: Arc<Queue>,
     visible: Arc<Mutex<Visible>>,
     on_failure: OnFailure,
-    /// The rows of runs that were written to.
-    rows: HashMap<RunKey, Row>,
+    rows: Rows,
+    /// What was written last, empty: as much room as the next will need.
+    written: Vec<Item>,
     pub(super) epoch: Epoch,
 }
 
+/// The runs that were written to.
+#[derive(Default)]
+struct Rows {
+    of: HashMap<RunKey, Kept>,
+    /// Those that have an open unit, in order.
+    open: Vec<RunKey>,
+}
+
+/// What the writer remembers of a run.
+struct Kept {
+    row: Row,
+    open: Option<OpenUnit>,
+}
+
 /// The row of a run, and where its journal ends.
-#[derive(Clone, Copy)]
 pub(super) struct Row {
     id: i64,
-    /// Where the last unit is; none: there is no unit yet.
-    last: Option<i64>,
     /// The checksum of the last unit.
     tail: u32,
 }
@@ -60,7 +75,7 @@ impl Writer {
         visible: Arc<Mutex<Visible>>,
         on_failure: OnFailure,
     ) -> Writer {
-        Writer { connection, queue, visible, on_failure, rows: HashMap::new(), epoch }
+        Writer { connection, queue, visible, on_failure, rows: Rows::default(), written: Vec::new(), epoch }
     }
 
     /// Writes until the queue is closed, or a commit fails.
@@ -72,7 +87,7 @@ impl Writer {
 
     /// Writes all that is queued.
     pub(super) fn write(&mut self) {
-        let items = self.queue.take();
+        let mut items = self.queue.take(std::mem::take(&mut self.written));
         if items.is_empty() {
             return;
         }
@@ -84,41 +99,57 @@ impl Writer {
                 (self.on_failure)(&StoreError(error.to_string().into()));
             }
         }
+        items.clear();
+        items.shrink_to(ROOM);
+        self.written = items;
     }
 
     /// Writes all, or nothing. Answers what was swept, in order.
     fn commit(&mut self, items: &[Item]) -> Result<Vec<Swept>, rusqlite::Error> {
-        if self.rows.len() > REMEMBERED {
-            self.rows.clear();
+        if self.rows.of.len() > REMEMBERED {
+            self.rows.of.clear();
         }
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Kept prepared like all others: to read these anew for each commit takes longer than to append a unit.
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute(())?;
+        let written = self.write_items(items).and_then(|written| {
+            self.connection.prepare_cached("COMMIT")?.execute(())?;
+            Ok(written)
+        });
+        if written.is_err() {
+            // Where SQLite has done so already, it refuses.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        let (swept, counts) = written?;
+        if counts {
+            self.epoch.counted();
+        }
+        self.queue.committed();
+        Ok(swept)
+    }
+
+    /// Writes within a transaction. Answers what was swept, and whether the epoch counts.
+    fn write_items(&mut self, items: &[Item]) -> Result<(Vec<Swept>, bool), rusqlite::Error> {
+        let connection = &self.connection;
         let mut swept = Vec::new();
-        let mut open = HashMap::new();
         for item in items {
             if matches!(item, Item::Sweep { .. } | Item::Forget { .. }) {
-                write_units(&transaction, &mut self.rows, &mut open)?;
+                self.rows.close(connection)?;
             }
             match item {
                 Item::Sweep { tenant, .. } => {
                     lock(&self.visible).recent.age(Instant::now());
                     // What is put meanwhile is written after this.
                     let spared = |hash: &str| lock(&self.visible).recent.has(tenant, hash);
-                    swept.push(sweep(&transaction, tenant, spared)?);
+                    swept.push(sweep(connection, tenant, spared)?);
                 }
-                Item::Forget { tenant, run } => forget(&transaction, tenant, run)?,
-                Item::Entry(entry) => write(&transaction, &mut self.rows, &mut open, entry)?,
-                Item::Blob { tenant, hash, bytes, mime } => keep(&transaction, tenant, hash, mime, bytes)?,
+                Item::Forget { tenant, run } => forget(connection, tenant, run)?,
+                Item::Entry(entry) => self.rows.write(connection, entry)?,
+                Item::Blob { tenant, hash, bytes, mime } => keep(connection, tenant, hash, mime, bytes)?,
                 Item::Settle(_) => {}
             }
         }
-        write_units(&transaction, &mut self.rows, &mut open)?;
-        let counts = self.epoch.pass(&transaction)?;
-        transaction.commit()?;
-        if counts {
-            self.epoch.counted();
-        }
-        self.queue.committed();
-        Ok(swept)
+        self.rows.close(connection)?;
+        Ok((swept, self.epoch.pass(connection)?))
     }
 
     /// What is durable needs no other place any more, and whoever waits for it goes on.
@@ -164,40 +195,60 @@ struct OpenUnit {
 
 type RunKey = (Tenant, RunId);
 
-fn write(
-    transaction: &Transaction<'_>,
-    rows: &mut HashMap<RunKey, Row>,
-    open: &mut HashMap<RunKey, OpenUnit>,
-    entry: &Entry,
-) -> Result<(), rusqlite::Error> {
-    let key = (entry.tenant.clone(), entry.run.clone());
-    let id = match rows.get(&key) {
-        Some(row) => row.id,
-        None => {
-            let row = row(transaction, entry)?;
-            rows.insert(key.clone(), row);
-            row.id
+impl Rows {
+    fn write(&mut self, connection: &Connection, entry: &Entry) -> Result<(), rusqlite::Error> {
+        let (unit, key) = (&entry.unit, (entry.tenant.clone(), entry.run.clone()));
+        let facts = unit.facts.len() as u64;
+        let next = OpenUnit { first_seq: unit.first_seq, facts, ts: unit.ts, text: text(&unit.facts)? };
+        let id = match self.of.get_mut(&key) {
+            Some(kept) => {
+                match &mut kept.open {
+                    Some(open) if open.takes(&next) => open.extend(&next),
+                    Some(open) => kept.row.write(connection, &key.0, std::mem::replace(open, next))?,
+                    None => {
+                        kept.open = Some(next);
+                        self.open.push(key);
+                    }
+                }
+                kept.row.id
+            }
+            None => {
+                let row = row(connection, entry)?;
+                let id = row.id;
+                self.of.insert(key.clone(), Kept { row, open: Some(next) });
+                self.open.push(key);
+                id
+            }
+        };
+        if let Some(standing) = entry.standing {
+            let (name, due) = describe(standing);
+            let attention = matches!(standing, Standing::Parked { needs_attention: true, .. });
+            let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ?, next_seq = ? WHERE id = ?";
+            connection.prepare_cached(sql)?.execute(params![name, due, attention, unit.ts, unit.next_seq(), id])?;
         }
-    };
-    let unit = &entry.unit;
-    let facts = text(&unit.facts)?;
-    let next = OpenUnit { first_seq: unit.first_seq, facts: unit.facts.len() as u64, ts: unit.ts, text: facts };
-    match open.get_mut(&key) {
-        Some(open) if open.ts == unit.ts && open.text.len() + next.text.len() < INLINE_BYTES => open.extend(&next),
-        Some(open) => write_unit(transaction, rows, &key, std::mem::replace(open, next))?,
-        None => _ = open.insert(key, next),
+        sessions::write(connection, entry)?;
+        entry.writes.iter().try_for_each(|staged| write_state(connection, &entry.tenant, staged))
     }
-    if let Some(standing) = entry.standing {
-        let (name, due) = describe(standing);
-        let attention = matches!(standing, Standing::Parked { needs_attention: true, .. });
-        let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ? WHERE id = ?";
-        transaction.prepare_cached(sql)?.execute(params![name, due, attention, unit.ts, id])?;
+
+    /// Writes the units that are open.
+    fn close(&mut self, connection: &Connection) -> Result<(), rusqlite::Error> {
+        for key in self.open.drain(..) {
+            if let Some(kept) = self.of.get_mut(&key)
+                && let Some(open) = kept.open.take()
+            {
+                kept.row.write(connection, &key.0, open)?;
+            }
+        }
+        Ok(())
     }
-    sessions::write(transaction, entry)?;
-    entry.writes.iter().try_for_each(|staged| write_state(transaction, &entry.tenant, staged))
 }
 
 impl OpenUnit {
+    /// Whether the next unit becomes the same row.
+    fn takes(&self, next: &OpenUnit) -> bool {
+        self.ts == next.ts && self.text.len() + next.text.len() < INLINE_BYTES
+    }
+
     fn extend(&mut self, next: &OpenUnit) {
         self.text.pop();
         self.text.push(',');
@@ -206,67 +257,46 @@ impl OpenUnit {
     }
 }
 
-fn write_units(
-    transaction: &Transaction<'_>,
-    rows: &mut HashMap<RunKey, Row>,
-    open: &mut HashMap<RunKey, OpenUnit>,
-) -> Result<(), rusqlite::Error> {
-    open.drain().try_for_each(|(key, unit)| write_unit(transaction, rows, &key, unit))
-}
-
-fn write_unit(
-    transaction: &Transaction<'_>,
-    rows: &mut HashMap<RunKey, Row>,
-    key: &RunKey,
-    unit: OpenUnit,
-) -> Result<(), rusqlite::Error> {
-    let Some(row) = rows.get_mut(key) else { return Ok(()) };
-    let body = Pieces::of_facts(unit.text).map_err(unwritable)?;
-    keep_blobs(transaction, &key.0, &body)?;
-    row.append(transaction, unit.first_seq, unit.facts, unit.ts, &body)
-}
-
 impl Row {
     /// Finds the row of a run that has one.
-    pub(super) fn find(transaction: &Transaction<'_>, tenant: &str, run: &str) -> Result<Row, rusqlite::Error> {
+    pub(super) fn find(connection: &Connection, tenant: &str, run: &str) -> Result<Row, rusqlite::Error> {
         let sql = "SELECT id FROM runs WHERE tenant = ? AND run = ?";
-        let id = transaction.prepare_cached(sql)?.query_row(params![tenant, run], |row| row.get(0))?;
-        let places = schema::places(id, 0);
-        let sql = "SELECT place, checksum FROM units WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1";
-        let found = |row: &rusqlite::Row<'_>| Ok(Row { id, last: row.get(0)?, tail: row.get(1)? });
-        let last = transaction.prepare_cached(sql)?.query_row([places.start(), places.end()], found).optional()?;
-        Ok(last.unwrap_or(Row { id, last: None, tail: 0 }))
+        let id = connection.prepare_cached(sql)?.query_row(params![tenant, run], |row| row.get(0))?;
+        Ok(Row { id, tail: places::end(connection, id)?.unwrap_or_default().checksum })
+    }
+
+    fn write(&mut self, connection: &Connection, tenant: &Tenant, unit: OpenUnit) -> Result<(), rusqlite::Error> {
+        let body = Pieces::of_facts(unit.text).map_err(unwritable)?;
+        keep_blobs(connection, tenant, &body)?;
+        self.append(connection, unit.first_seq, unit.facts, unit.ts, &body)
     }
 
     /// Appends a unit, which from now on is the last.
     pub(super) fn append(
         &mut self,
-        transaction: &Transaction<'_>,
+        connection: &Connection,
         first_seq: u64,
         facts: u64,
         ts: u64,
         body: &Pieces,
     ) -> Result<(), rusqlite::Error> {
         let checksum = checksum(self.tail, first_seq, ts, &body.text, body.cuts.as_deref());
-        if let Some(last) = self.last {
-            transaction.prepare_cached("UPDATE units SET at_end = 0 WHERE place = ?")?.execute([last])?;
-        }
-        let place = schema::place(self.id, first_seq);
-        let sql = "INSERT INTO units (place, facts, at_end, ts, checksum, body, cuts) VALUES (?, ?, 1, ?, ?, ?, ?)";
-        transaction.prepare_cached(sql)?.execute(params![place, facts, ts, checksum, body.text, body.cuts])?;
-        (self.last, self.tail) = (Some(place), checksum);
-        Ok(())
+        let sql = "INSERT INTO units (run, first_seq, facts, ts, checksum, body, cuts) VALUES (?, ?, ?, ?, ?, ?, ?)";
+        let unit = params![self.id, first_seq, facts, ts, checksum, body.text, body.cuts];
+        let place = connection.prepare_cached(sql)?.insert(unit)?;
+        self.tail = checksum;
+        places::appended(connection, place)
     }
 }
 
-fn write_state(transaction: &Transaction<'_>, tenant: &Tenant, staged: &Staged) -> Result<(), rusqlite::Error> {
+fn write_state(connection: &Connection, tenant: &Tenant, staged: &Staged) -> Result<(), rusqlite::Error> {
     for (write, version) in &staged.writes {
         let value = Pieces::of_value(text(&write.value)?).map_err(unwritable)?;
-        keep_blobs(transaction, tenant, &value)?;
+        keep_blobs(connection, tenant, &value)?;
         let sql = "INSERT INTO state (tenant, flow, key, value, cuts, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
             ON CONFLICT DO UPDATE SET value = ?4, cuts = ?5, version = ?6";
         let values = params![tenant.as_str(), &*staged.flow, write.key, value.text, value.cuts, version];
-        transaction.prepare_cached(sql)?.execute(values)?;
+        connection.prepare_cached(sql)?.execute(values)?;
     }
     Ok(())
 }
@@ -280,30 +310,24 @@ pub(super) fn unwritable(error: serde_json::Error) -> rusqlite::Error {
 }
 
 /// Keeps what was cut out of a row, before the row.
-fn keep_blobs(transaction: &Transaction<'_>, tenant: &Tenant, pieces: &Pieces) -> Result<(), rusqlite::Error> {
-    pieces.blobs.iter().try_for_each(|(hash, text)| keep(transaction, tenant, hash, MIME, text.as_bytes()))
+fn keep_blobs(connection: &Connection, tenant: &Tenant, pieces: &Pieces) -> Result<(), rusqlite::Error> {
+    pieces.blobs.iter().try_for_each(|(hash, text)| keep(connection, tenant, hash, MIME, text.as_bytes()))
 }
 
 /// Keeps bytes, if the tenant does not have them.
-fn keep(
-    transaction: &Transaction<'_>,
-    tenant: &Tenant,
-    hash: &str,
-    mime: &str,
-    bytes: &[u8],
-) -> Result<(), rusqlite::Error> {
+fn keep(connection: &Connection, tenant: &Tenant, hash: &str, mime: &str, bytes: &[u8]) -> Result<(), rusqlite::Error> {
     // To ask first is cheaper than to hand over bytes that are there.
     let sql = "SELECT 1 FROM blobs WHERE tenant = ? AND hash = ?";
-    if transaction.prepare_cached(sql)?.exists(params![tenant.as_str(), hash])? {
+    if connection.prepare_cached(sql)?.exists(params![tenant.as_str(), hash])? {
         return Ok(());
     }
     let sql = "INSERT INTO blobs (tenant, hash, mime, bytes) VALUES (?, ?, ?, ?)";
-    transaction.prepare_cached(sql)?.execute(params![tenant.as_str(), hash, mime, bytes])?;
+    connection.prepare_cached(sql)?.execute(params![tenant.as_str(), hash, mime, bytes])?;
     Ok(())
 }
 
 /// Finds the row of a run, or makes it with the run's first unit.
-fn row(transaction: &Transaction<'_>, entry: &Entry) -> Result<Row, rusqlite::Error> {
+fn row(connection: &Connection, entry: &Entry) -> Result<Row, rusqlite::Error> {
     let (tenant, run) = (entry.tenant.as_str(), entry.run.as_str());
     if let Some(record) = &entry.record {
         let text = text(record)?;
@@ -311,27 +335,27 @@ fn row(transaction: &Transaction<'_>, entry: &Entry) -> Result<Row, rusqlite::Er
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'active', ?7, ?7)";
         let parent = record.parent.as_ref().map(RunId::as_str);
         let values = params![tenant, run, &*record.flow, record.depth, parent, text, entry.unit.ts];
-        transaction.prepare_cached(sql)?.execute(values)?;
-        return Ok(Row { id: transaction.last_insert_rowid(), last: None, tail: 0 });
+        connection.prepare_cached(sql)?.execute(values)?;
+        return Ok(Row { id: connection.last_insert_rowid(), tail: 0 });
     }
-    Row::find(transaction, tenant, run)
+    Row::find(connection, tenant, run)
 }
 
 /// Removes the facts of a run and of the runs below it. Of the run itself a tombstone is left, so that its id is not used
 /// again.
-fn forget(transaction: &Transaction<'_>, tenant: &Tenant, run: &RunId) -> Result<(), rusqlite::Error> {
+fn forget(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<(), rusqlite::Error> {
     let below = "WITH RECURSIVE below (run) AS (VALUES (?2)
         UNION SELECT runs.run FROM runs JOIN below ON runs.parent = below.run WHERE runs.tenant = ?1)";
     let run = params![tenant.as_str(), run.as_str()];
-    let mut select = transaction.prepare(&format!("{below} SELECT id FROM runs WHERE tenant = ?1 AND run IN below"))?;
+    let mut select = connection.prepare(&format!("{below} SELECT id FROM runs WHERE tenant = ?1 AND run IN below"))?;
     for id in select.query_map(run, |row| row.get(0))? {
-        let places = schema::places(id?, 0);
-        transaction.execute("DELETE FROM units WHERE place BETWEEN ? AND ?", [places.start(), places.end()])?;
+        places::remove(connection, id?)?;
     }
     let children = "DELETE FROM runs WHERE tenant = ?1 AND run IN below AND run <> ?2";
-    transaction.execute(&format!("{below} {children}"), run)?;
-    let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL WHERE tenant = ?1 AND run = ?2";
-    transaction.execute(tombstone, run).map(drop)
+    connection.execute(&format!("{below} {children}"), run)?;
+    let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL, next_seq = 0
+        WHERE tenant = ?1 AND run = ?2";
+    connection.execute(tombstone, run).map(drop)
 }
 
 fn describe(standing: Standing) -> (&'static str, Option<u64>) {
