@@ -29,7 +29,7 @@ edges: []
 fn main() {
     // This program is the bare one too: it calls the component that it is given.
     if let (Some("--bare"), Some(code)) = (env::args().nth(1).as_deref(), env::args().nth(2)) {
-        let bare = bare::Bare::precompiled(Path::new(&code), r#"{"text":"hello"}"#);
+        let bare = bare::Bare::precompiled(Path::new(&code), "hostile.copy", r#"{"text":"hello"}"#);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         return runtime.block_on(bare.call());
     }

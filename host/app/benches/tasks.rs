@@ -40,7 +40,7 @@ fn main() {
     let host = Host::builder().packs(folder.path()).build().unwrap();
     let item_value: Json = serde_json::from_str(&item).unwrap();
 
-    let bare = Arc::new(bare::Bare::new(&guests::HOSTILE, &item));
+    let bare = Arc::new(bare::Bare::new(&guests::HOSTILE, "hostile.copy", &item));
     let threads = std::thread::available_parallelism().unwrap().get();
     let guests = runtime(threads);
     let caller = runtime(1);

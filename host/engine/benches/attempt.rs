@@ -35,7 +35,7 @@ fn main() {
     let engine = Engine::new(Config::default()).unwrap();
     let pack = engine.add_pack(guests::HOSTILE.as_slice(), "hostile.wasm").unwrap();
     engine.prepare(&pack.digest).unwrap();
-    let bare = Arc::new(bare::Bare::new(&guests::HOSTILE, &input));
+    let bare = Arc::new(bare::Bare::new(&guests::HOSTILE, "hostile.copy", &input));
     let calls: Arc<dyn Calls> = Arc::new(NoCalls);
     let attempt = Attempt {
         tenant: Tenant::local(),

@@ -84,13 +84,17 @@ fn chain(length: usize) -> String {
     nodes + &edges
 }
 
+/// The component of the nodes.
+fn courier() -> Vec<u8> {
+    let manifest = guests::root().join("tests/guests/courier/Cargo.toml");
+    guests::build(&["--release", "--manifest-path", manifest.to_str().unwrap()], "release/courier.wasm")
+}
+
 /// Where the packs are.
 fn packs(folder: &Path) -> PathBuf {
-    let manifest = guests::root().join("tests/guests/courier/Cargo.toml");
-    let courier = guests::build(&["--release", "--manifest-path", manifest.to_str().unwrap()], "release/courier.wasm");
     let packs = folder.join("packs");
     std::fs::create_dir(&packs).unwrap();
-    std::fs::write(packs.join("courier.wasm"), courier).unwrap();
+    std::fs::write(packs.join("courier.wasm"), courier()).unwrap();
     packs
 }
 
@@ -123,7 +127,7 @@ impl BareStore {
     }
 }
 
-/// A chain of calls over as many bare commits and bare calls of a component; and a long one, whose steps cost the same from
+/// A chain of calls over as many bare commits and bare calls of the same component; and a long one, whose steps cost the same from
 /// the first to the last.
 pub(super) fn calls(folder: &Path) {
     let packs = packs(folder);
@@ -134,7 +138,7 @@ pub(super) fn calls(folder: &Path) {
     let memory = World::new(&packs, None);
     let short = load(&kept.host, &chain(CHAIN));
     let long = load(&kept.host, &chain(LONG_CHAIN));
-    let bare = bare::Bare::new(&guests::HOSTILE, ERRAND);
+    let bare = bare::Bare::new(&courier(), "courier.send", ERRAND);
     let store = BareStore::new(folder);
     for (disk, slower) in [("", Duration::ZERO), (", commits 1 ms longer", SLOWER)] {
         kept.slow_down(slower);

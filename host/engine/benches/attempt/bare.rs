@@ -16,11 +16,15 @@ wasmtime::component::bindgen!({
     exports: { default: async },
 });
 
-use self::flowcell::node::{context, types};
+use self::flowcell::{
+    host::{calls, http},
+    node::{context, types},
+};
 
 pub(crate) struct Bare {
     engine: Engine,
     instance: EverythingPre<Host>,
+    node_type: String,
     input: String,
 }
 
@@ -32,33 +36,38 @@ struct Host {
 }
 
 impl Bare {
-    pub(crate) fn new(component: &[u8], input: &str) -> Bare {
+    pub(crate) fn new(component: &[u8], node_type: &str, input: &str) -> Bare {
         let engine = engine();
         let component = Component::new(&engine, component).unwrap();
-        Bare::link(engine, component, input)
+        Bare::link(engine, component, node_type, input)
     }
 
     /// From a file that [`Bare::precompile`] has written.
     #[allow(unsafe_code, reason = "the benchmark has written the file itself")]
-    pub(crate) fn precompiled(code: &Path, input: &str) -> Bare {
+    pub(crate) fn precompiled(code: &Path, node_type: &str, input: &str) -> Bare {
         let engine = engine();
         // SAFETY: nobody else knows the file's place.
         let component = unsafe { Component::deserialize_file(&engine, code) }.unwrap();
-        Bare::link(engine, component, input)
+        Bare::link(engine, component, node_type, input)
     }
 
     pub(crate) fn precompile(component: &[u8], code: &Path) {
         std::fs::write(code, engine().precompile_component(component).unwrap()).unwrap();
     }
 
-    fn link(engine: Engine, component: Component, input: &str) -> Bare {
+    fn link(engine: Engine, component: Component, node_type: &str, input: &str) -> Bare {
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
         types::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host).unwrap();
         context::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host).unwrap();
+        calls::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host).unwrap();
+        http::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host).unwrap();
+        // For hash maps. What has the same name in another version counts as unknown below.
+        let mut seed = linker.instance("wasi:random/insecure-seed@0.2.6").unwrap();
+        seed.func_wrap("insecure-seed", |_, (): ()| Ok(((0_u64, 0_u64),))).unwrap();
         linker.define_unknown_imports_as_traps(&component).unwrap();
         let instance = EverythingPre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
-        Bare { engine, instance, input: input.into() }
+        Bare { engine, instance, node_type: node_type.into(), input: input.into() }
     }
 
     pub(crate) async fn call(&self) {
@@ -73,7 +82,7 @@ impl Bare {
         store.epoch_deadline_async_yield_and_update(1);
         store.set_epoch_deadline(1_000_000);
         let instance = self.instance.instantiate_async(&mut store).await.unwrap();
-        let step = instance.flowcell_node_node().call_run(&mut store, "hostile.copy").await.unwrap().unwrap();
+        let step = instance.flowcell_node_node().call_run(&mut store, &self.node_type).await.unwrap().unwrap();
         assert!(matches!(step, types::Step::Done(_)));
     }
 }
@@ -103,6 +112,28 @@ impl WasiView for Host {
 }
 
 impl types::Host for Host {}
+
+impl calls::Host for Host {}
+
+/// Answers at once.
+impl http::Host for Host {
+    async fn send(&mut self, _: http::Request) -> wasmtime::Result<Result<http::Response, calls::Error>> {
+        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        Ok(Ok(http::Response { status: 200, headers, body: http::Content::Text(r#"{"ok":true}"#.into()) }))
+    }
+
+    async fn start_send(&mut self, _: http::Request) -> wasmtime::Result<Result<u32, calls::Error>> {
+        Err(wasmtime::format_err!("nobody starts a call here"))
+    }
+
+    async fn take_response(&mut self, _: u32) -> wasmtime::Result<Result<http::Response, calls::Error>> {
+        Err(wasmtime::format_err!("nobody starts a call here"))
+    }
+
+    async fn keep(&mut self, _: Vec<u8>, _: String) -> wasmtime::Result<Result<String, calls::Error>> {
+        Err(wasmtime::format_err!("nobody keeps a file here"))
+    }
+}
 
 impl context::Host for Host {
     fn get_json(&mut self, _: context::Part, _: String) -> wasmtime::Result<Option<String>> {
