@@ -123,7 +123,7 @@ impl Egress {
         parsed.set_fragment(None);
         let origin = Origin::of(&parsed).map_err(|why| refused(unusable(&why).message))?;
         if !grants.cover(&origin, &parsed) {
-            return Err(not_granted(&origin));
+            return Err(not_granted(&origin, grants));
         }
         if let Some(address) = literal(&origin.host) {
             self.validate(&origin, address)?;
@@ -206,7 +206,14 @@ fn unusable(why: &str) -> Failure {
     Failure::new(code::INVALID_INPUT, format!("this URL is refused: {why}"))
 }
 
-fn not_granted(origin: &Origin) -> Failure {
+/// Names no path: the URL is not repeated.
+fn not_granted(origin: &Origin, grants: &OriginGrants) -> Failure {
+    let parts = grants.parts_of(origin);
+    if !parts.is_empty() {
+        let parts = parts.join("`, `");
+        let help = "to allow another path, add it to `grants.http`";
+        return refused(format!("of {origin} only `{parts}` and what is below is granted to this node; {help}"));
+    }
     refused(format!("{origin} is not granted to this node; to allow it, add `grants: {{ http: [\"{origin}\"] }}`"))
 }
 

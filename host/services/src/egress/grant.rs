@@ -58,6 +58,11 @@ impl OriginGrants {
         self.cover(&to.origin, &to.url)
     }
 
+    /// What is granted of an origin, if only some of its paths are.
+    pub(super) fn parts_of(&self, origin: &Origin) -> Vec<String> {
+        self.0.iter().filter(|grant| grant.covers_origin(origin)).map(OriginGrant::written).collect()
+    }
+
     /// Whether one of them covers this URL, which is of this origin.
     pub(super) fn cover(&self, origin: &Origin, url: &Url) -> bool {
         self.0.iter().any(|grant| grant.covers(origin, url))
@@ -85,10 +90,11 @@ fn one(item: &Json) -> Result<OriginGrant, String> {
 
 impl OriginGrant {
     fn covers(&self, origin: &Origin, url: &Url) -> bool {
-        self.origin.scheme == origin.scheme
-            && self.origin.port == origin.port
-            && self.covers_host(&origin.host)
-            && self.covers_path(url)
+        self.covers_origin(origin) && self.covers_path(url)
+    }
+
+    fn covers_origin(&self, origin: &Origin) -> bool {
+        self.origin.scheme == origin.scheme && self.origin.port == origin.port && self.covers_host(&origin.host)
     }
 
     /// Whether everything that another one covers is covered by this.

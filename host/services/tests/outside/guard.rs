@@ -115,6 +115,16 @@ fn a_path_covers_whole_segments_and_no_tricks() {
         let (grant, url) = (format!("https://a.example{prefix}"), format!("https://a.example{path}"));
         assert_eq!(verdict(&egress, &grant, &url), if expected { "ok" } else { "denied" }, "{grant} {url}");
     }
+    // Whoever has a part of an origin is not told to grant all of it.
+    let parts = grants(&["https://a.b.example/v1", "https://*.b.example/v2", "https://c.example"]).unwrap();
+    let told = egress.admit("https://a.b.example/admin?key=k", &parts).unwrap_err().message;
+    assert!(
+        told.starts_with("of https://a.b.example only `https://a.b.example/v1`, `https://*.b.example/v2` and"),
+        "{told}"
+    );
+    assert!(!told.contains("admin"), "{told}");
+    let told = egress.admit("https://c.test/v1", &parts).unwrap_err().message;
+    assert!(told.ends_with("to allow it, add `grants: { http: [\"https://c.test\"] }`"), "{told}");
     // Without a path there is nothing to get around: encoded slashes belong to many an interface.
     assert_eq!(verdict(&egress, "https://a.example", "https://a.example/projects/a%2Fb"), "ok");
 }
