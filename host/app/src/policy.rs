@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell_contract::{Json, Tenant};
 use flowcell_engine::Engine;
+use flowcell_flow::similar;
 use flowcell_runtime::ports::{Registry, StoreError};
 use flowcell_services::pattern;
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,28 @@ impl Policy {
         Err(format!("`{text}` is more than the operator allows this tenant: {}", most.join(", ")))
     }
 
+    /// What is wrong about it: what names nothing there is, or no amount, would be taken for a limit and be none, or too much
+    /// of one.
+    pub(crate) fn check(&self, capabilities: &[String]) -> Result<(), String> {
+        for name in self.grants.iter().flat_map(BTreeMap::keys) {
+            if !capabilities.contains(name) {
+                let near = similar(name, capabilities.iter().map(String::as_str));
+                let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                return Err(format!("`grants.{name}`: there is no capability `{name}`{meant}"));
+            }
+        }
+        for digest in self.packs.iter().flatten() {
+            let is_hash = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            if !is_hash {
+                return Err(format!("`packs`: `{digest}` is no SHA-256 of a file, which has 64 digits of `0-9a-f`"));
+            }
+        }
+        match self.per_day.model_usd {
+            Some(usd) if !usd.is_finite() || usd < 0.0 => Err(format!("`perDay.modelUsd`: {usd} is no amount of USD")),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a flow may bring a pack.
     pub(crate) fn allows_pack(&self, digest: &str) -> bool {
         self.packs.as_ref().is_none_or(|packs| packs.iter().any(|allowed| allowed == digest))
@@ -154,6 +177,29 @@ mod tests {
         assert!(!allows("files", r#"{ "read": "data/a", "write": "data/a" }"#));
         assert!(allows("secrets", r#"{ "name": "api-token", "header": "x" }"#));
         assert!(!allows("secrets", r#"{ "name": "other", "header": "api-token" }"#));
+    }
+
+    #[test]
+    fn what_names_nothing_there_is_is_told() {
+        let known = ["http".to_owned(), "model".to_owned()];
+        for (policy, told) in [
+            (r#"{ "grants": { "http": ["https://*"], "model": [] }, "perDay": { "modelUsd": 0.5 } }"#, None),
+            (
+                r#"{ "grants": { "htpp": [] } }"#,
+                Some("`grants.htpp`: there is no capability `htpp`; did you mean `http`?"),
+            ),
+            (r#"{ "grants": { "x": [] } }"#, Some("`grants.x`: there is no capability `x`")),
+            (
+                r#"{ "packs": ["sha256:ab"] }"#,
+                Some("`packs`: `sha256:ab` is no SHA-256 of a file, which has 64 digits of `0-9a-f`"),
+            ),
+            (r#"{ "perDay": { "modelUsd": -1 } }"#, Some("`perDay.modelUsd`: -1 is no amount of USD")),
+        ] {
+            let policy: Policy = serde_json::from_str(policy).unwrap();
+            assert_eq!(policy.check(&known).err().as_deref(), told);
+        }
+        let packs = Some(vec!["0a".repeat(32)]);
+        assert_eq!(Policy { packs, ..Policy::default() }.check(&known), Ok(()));
     }
 
     #[test]

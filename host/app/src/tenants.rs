@@ -66,6 +66,9 @@ pub enum TenantError {
     /// There is no such scope.
     #[error("there is no scope `{0}`; the scopes are {1}")]
     UnknownScope(String, String),
+    /// A policy names what there is not.
+    #[error("the policy is not set: {0}")]
+    Policy(String),
     /// Somebody else has changed it at the same time.
     #[error("`{0}` was changed by somebody else at the same time; try again")]
     Changed(String),
@@ -95,6 +98,7 @@ impl TenantError {
             TenantError::Name(_) => "invalid_name",
             TenantError::UnknownToken(_) => "token_not_found",
             TenantError::UnknownScope(..) => "unknown_scope",
+            TenantError::Policy(_) => "invalid_policy",
             TenantError::Changed(_) => "conflict",
             TenantError::Damaged(..) => "damaged",
             TenantError::Secret(error) => error.code(),

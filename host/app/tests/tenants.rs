@@ -228,6 +228,11 @@ fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
     std::fs::write(folder.path().join("policy.yaml"), "maxRuns: 5\n").unwrap();
     let wrong = done(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"]);
     assert!(told(&wrong).contains("policy.yaml") && told(&wrong).contains("maxRuns"), "{}", told(&wrong));
+    std::fs::write(folder.path().join("policy.yaml"), "grants: { htpp: ['https://*'] }\n").unwrap();
+    let wrong = done(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(told(&wrong).contains("there is no capability `htpp`; did you mean `http`?"), "{}", told(&wrong));
+    assert_eq!(ask(folder.path(), &["tenant", "policy", "b"])["maxLiveRuns"], 5, "nothing was set");
     let actions: Vec<_> = ask(folder.path(), &["audit", "list", "b"]).as_array().unwrap().clone();
     let actions: Vec<_> = actions.iter().map(|entry| entry["action"].as_str().unwrap().to_owned()).collect();
     assert_eq!(actions, ["tenant.create", "token.create", "token.revoke", "tenant.policy"]);

@@ -97,13 +97,19 @@ impl Host {
 
     /// Whom flows of a folder ask while they are checked.
     fn surroundings(&self, folder: Arc<Folder>) -> Surroundings {
-        let outside = self.capabilities(&folder, &self.shared.blobs);
-        let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
-        capabilities.extend(granted::ALWAYS.map(str::to_owned));
-        capabilities.push(secrets::GRANT.to_owned());
+        let capabilities = self.grantable(&folder);
         let granting =
             Granting { tenant: self.tenant.clone(), secrets: self.shared.secrets.clone(), policy: self.policy.clone() };
         Surroundings { folder, capabilities, granting }
+    }
+
+    /// What flows of a folder may grant.
+    pub(crate) fn grantable(&self, folder: &Arc<Folder>) -> Vec<String> {
+        let outside = self.capabilities(folder, &self.shared.blobs);
+        let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
+        capabilities.extend(granted::ALWAYS.map(str::to_owned));
+        capabilities.push(secrets::GRANT.to_owned());
+        capabilities
     }
 
     /// The catalog with the packs that a flow names, and what is wrong with these.
