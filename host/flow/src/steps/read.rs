@@ -62,13 +62,17 @@ const RENAMED: [(&str, &str); 8] = [
     ("output", "save_as"),
 ];
 
-/// Whether a text is written in this dialect: `steps` with tools at its top, and neither `flow` nor `nodes`.
+/// Whether a text is written in this dialect: `steps` with tools at its top, and neither `flow` nor `nodes`. Steps that are no
+/// list are meant so as well.
 pub(crate) fn is_steps(tree: &Tree) -> bool {
     let Some(steps) = tree.member("steps") else { return false };
     let is_own = |step: &Tree| OWN.iter().any(|key| step.member(key).is_some());
-    let none = matches!(&steps.kind, Kind::List(items) if items.is_empty());
-    let elsewhere = ["flow", "nodes"].iter().any(|key| tree.member(key).is_some());
-    !elsewhere && (none || steps.items().iter().any(is_own))
+    let own = match &steps.kind {
+        Kind::List(items) => items.is_empty() || items.iter().any(is_own),
+        Kind::Map(entries) => is_own(steps) || entries.iter().any(|entry| is_own(&entry.value)),
+        _ => false,
+    };
+    own && ["flow", "nodes"].iter().all(|key| tree.member(key).is_none())
 }
 
 /// Reads a flow.
@@ -76,7 +80,9 @@ pub(super) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawSteps<
     known(entries(tree, "a flow", findings), &TOP, findings);
     let name = flow_name(tree, findings);
     let written = list(tree, "steps", findings);
-    if let (Some(steps), true) = (tree.member("steps"), written.is_empty()) {
+    if let Some(steps) =
+        tree.member("steps").filter(|steps| matches!(&steps.kind, Kind::List(items) if items.is_empty()))
+    {
         let help = "write `steps:` and a list of `{ id, tool, params }`";
         findings.error("no_steps", steps.span, "the flow has no steps", Some(help.into()));
     }
