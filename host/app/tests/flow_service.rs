@@ -251,5 +251,5 @@ fn sound_flows_fit_the_schema_for_editors() {
         assert!(errors.is_empty(), "{}: {errors:?}", path.display());
     }
     let unfit: Vec<_> = cases("invalid").into_iter().filter(|(_, flow)| !schema.is_valid(flow)).collect();
-    assert_eq!(unfit.len(), 5, "keys, types, name, no-name, no-steps");
+    assert_eq!(unfit.len(), 7, "keys, types, name, no-name, no-steps, one-step, steps-by-name");
 }

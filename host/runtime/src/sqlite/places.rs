@@ -3,6 +3,9 @@
 //! Units lie in the order in which they were committed, those of all runs together, so that a commit writes few pages. To note
 //! with each where it is would cost as many pages as the commit has runs, so it is noted for [`AT_A_TIME`]. The few that
 //! are not noted yet are the last of the table, and are looked through.
+//!
+//! A journal that has lost its end is told by what is noted, and by the run's row once the run has parked or is over. Of a run
+//! that is active nobody can tell whether units that were not noted yet are missing.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
