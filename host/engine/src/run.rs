@@ -102,13 +102,14 @@ impl Future for Here {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<StepResult> {
         if let Some(running) = &mut self.running {
             let since = Instant::now();
-            let polled = panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
+            // What is left of an attempt is given back here, at its tenant's cost: to wake another thread for it takes longer.
+            let poll = AssertUnwindSafe(|| running.as_mut().poll(context).map(|over| over.result));
+            let polled = panic::catch_unwind(poll);
             self.turns.charge(&self.tenant, since.elapsed());
             match polled {
-                Ok(Poll::Ready(over)) => {
+                Ok(Poll::Ready(result)) => {
                     self.running = None;
-                    // To wake a thread that gives the rest back takes longer than to do it.
-                    return Poll::Ready(over.result);
+                    return Poll::Ready(result);
                 }
                 Ok(Poll::Pending) if self.computes.load(Relaxed) => {
                     let running = self.running.take();
