@@ -62,15 +62,10 @@ pub(super) fn end(connection: &Connection, run: i64) -> Result<Option<Place>, ru
 }
 
 /// The place in a journal before the unit that holds a fact.
-pub(super) fn before(
-    connection: &Connection,
-    run: i64,
-    late: &[Late],
-    fact: u64,
-) -> Result<Option<Place>, rusqlite::Error> {
+pub(super) fn before(connection: &Connection, run: i64, late: &[Late], fact: u64) -> Result<Place, rusqlite::Error> {
     match late.iter().rev().find(|late| late.after.next_seq <= fact) {
-        Some(late) => Ok(Some(late.after)),
-        None => last_noted(connection, run, fact),
+        Some(late) => Ok(late.after),
+        None => Ok(last_noted(connection, run, fact)?.unwrap_or_default()),
     }
 }
 

@@ -85,7 +85,7 @@ impl Reader {
         let transaction = connection.transaction()?;
         let Some((id, least)) = end_of(&transaction, tenant, run)? else { return Ok(Vec::new()) };
         let late = places::late(&transaction, id)?;
-        let before = places::before(&transaction, id, &late, from)?.unwrap_or_default();
+        let before = places::before(&transaction, id, &late, from)?;
         let mut page =
             Page { run, at: before, cut_out: CutOut::new(&transaction, tenant), units: Vec::new(), bytes: 0 };
         let sql = format!(

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     limits::INLINE_BYTES,
-    ports::{Entry, Staged, Standing, StoreError},
-    result::RunStatus,
+    ports::{Entry, Staged, StoreError},
+    rows::describe,
 };
 
 /// Runs whose rows the writer remembers.
@@ -221,8 +221,7 @@ impl Rows {
             }
         };
         if let Some(standing) = entry.standing {
-            let (name, due) = describe(standing);
-            let attention = matches!(standing, Standing::Parked { needs_attention: true, .. });
+            let (name, due, attention) = describe(standing);
             let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ?, next_seq = ? WHERE id = ?";
             connection.prepare_cached(sql)?.execute(params![name, due, attention, unit.ts, unit.next_seq(), id])?;
         }
@@ -356,14 +355,4 @@ fn forget(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<(), r
     let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL, next_seq = 0
         WHERE tenant = ?1 AND run = ?2";
     connection.execute(tombstone, run).map(drop)
-}
-
-fn describe(standing: Standing) -> (&'static str, Option<u64>) {
-    match standing {
-        Standing::Parked { due, .. } => ("parked", due),
-        Standing::Ended(RunStatus::Succeeded) => ("succeeded", None),
-        Standing::Ended(RunStatus::Failed) => ("failed", None),
-        Standing::Ended(RunStatus::Cancelled) => ("cancelled", None),
-        Standing::Active | Standing::Ended(_) => ("active", None),
-    }
 }
