@@ -350,7 +350,7 @@ impl Host {
 
     /// Where runs find what they have not pinned. The current folder is that of whoever started the process, and of no
     /// other tenant.
-    pub(crate) fn home(&self) -> Arc<Folder> {
+    fn home(&self) -> Arc<Folder> {
         let own = self.tenant == Tenant::local();
         Arc::new(if own { Folder::of(Path::new("")) } else { Folder::nowhere() })
     }

@@ -97,15 +97,15 @@ impl Host {
 
     /// Whom flows of a folder ask while they are checked.
     fn surroundings(&self, folder: Arc<Folder>) -> Surroundings {
-        let capabilities = self.grantable(&folder);
+        let capabilities = self.grantable();
         let granting =
             Granting { tenant: self.tenant.clone(), secrets: self.shared.secrets.clone(), policy: self.policy.clone() };
         Surroundings { folder, capabilities, granting }
     }
 
-    /// What flows of a folder may grant.
-    pub(crate) fn grantable(&self, folder: &Arc<Folder>) -> Vec<String> {
-        let outside = self.capabilities(folder, &self.shared.blobs);
+    /// What flows may grant, from whatever folder they are.
+    pub(crate) fn grantable(&self) -> Vec<String> {
+        let outside = self.capabilities(&self.home(), &self.shared.blobs);
         let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
         capabilities.extend(granted::ALWAYS.map(str::to_owned));
         capabilities.push(secrets::GRANT.to_owned());

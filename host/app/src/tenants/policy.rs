@@ -28,7 +28,7 @@ impl Tenants {
     /// Sets what a tenant may do from now on. Runs that were accepted go on as they were.
     pub fn set_policy(&self, tenant: &str, policy: &Policy) -> Result<(), TenantError> {
         self.tenant(tenant)?;
-        policy.check(&self.host.grantable(&self.host.home())).map_err(TenantError::Policy)?;
+        policy.check(&self.host.grantable()).map_err(TenantError::Policy)?;
         let seen = self.get::<Policy>(POLICY, tenant)?.map_or(0, |(_, version)| version);
         if !self.put(POLICY, tenant, Some(policy), seen)? {
             return Err(TenantError::Changed(tenant.to_owned()));
