@@ -210,6 +210,14 @@ export namespace http {
 }
 
 /** Files of the tenant. */
+/** File values: what is too large for a text, such as a body above 3 MiB. Needs no grant. */
+export namespace file {
+  /** At most 1 MiB from `offset` on; empty where the file ends. Throws `file_not_found` and `invalid_input`. */
+  function readBytes(file: FileValue, offset?: number, length?: number): Uint8Array;
+  /** The whole text, which must be UTF-8. */
+  function readText(file: FileValue): string;
+}
+
 export namespace files {
   interface Entry {
     path: string;

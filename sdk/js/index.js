@@ -4,6 +4,7 @@ export { pack } from "./src/pack.js";
 export { Part, Pause, part } from "./src/step.js";
 export * as agent from "./src/calls/agent.js";
 export * as cache from "./src/calls/cache.js";
+export * as file from "./src/file.js";
 export * as files from "./src/calls/files.js";
 export * as http from "./src/calls/http.js";
 export * as log from "./src/calls/log.js";

@@ -42,7 +42,7 @@ impl CapturedKind {
 impl Binding {
     /// A field that a component evaluates: it renders to `{ "expr" | "template": raw, "vars": { path: value } }`.
     ///
-    /// `vars` has what `raw` reads, by canonical path, without `locals` (root names that the component gives values)
+    /// Strict roots add `"strict": true`. `vars` has what `raw` reads, by canonical path, without `locals` (root names that the component gives values)
     /// and without what is missing.
     pub fn captured(kind: CapturedKind, raw: Json, locals: &[Arc<str>]) -> Result<Binding, Vec<ExprError>> {
         let mut reads = kind.places(&raw)?;
@@ -63,17 +63,38 @@ impl Binding {
 #[derive(Clone, Debug)]
 pub struct Captured {
     raw: Json,
-    roots: Json,
+    roots: Carried,
+}
+
+/// The values that travelled with a field.
+#[derive(Clone, Debug, Default)]
+struct Carried {
+    values: Json,
+    is_strict: bool,
+}
+
+impl Roots for Carried {
+    fn root(&self, name: &str) -> Option<Json> {
+        self.values.root(name)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.is_strict
+    }
 }
 
 impl Captured {
-    /// Reads `{ "expr" | "template": raw, "vars": { path: value } }`; any other value is `raw` itself, without values.
+    /// Reads `{ "expr" | "template": raw, "vars": { path: value } }`, with `"strict": true` from a strict flow; any other value
+    /// is `raw` itself, without values.
     pub fn parse(field: &Json) -> Captured {
         let raw = field.get("expr").or_else(|| field.get("template"));
         let vars = field.get("vars").and_then(Json::as_object);
+        let is_strict = field.get("strict").and_then(Json::as_bool) == Some(true);
         match (raw, vars, field.as_object().map(Object::len)) {
-            (Some(raw), Some(vars), Some(2)) => Captured { raw: raw.clone(), roots: tree(vars) },
-            _ => Captured { raw: field.clone(), roots: Json::default() },
+            (Some(raw), Some(vars), Some(length)) if length == 2 + usize::from(is_strict) => {
+                Captured { raw: raw.clone(), roots: Carried { values: tree(vars), is_strict } }
+            }
+            _ => Captured { raw: field.clone(), roots: Carried::default() },
         }
     }
 

@@ -15,12 +15,26 @@ pub struct ExprError {
     pub message: String,
     /// What to write instead.
     pub hint: Option<String>,
+    /// Whether it is about a missing value, which is an error in strict flows only.
+    pub is_missing: bool,
 }
 
 impl ExprError {
     /// A finding about the whole value.
     pub(crate) fn new(message: impl Into<String>) -> ExprError {
-        ExprError { pointer: String::new(), offset: None, is_key: false, message: message.into(), hint: None }
+        ExprError {
+            pointer: String::new(),
+            offset: None,
+            is_key: false,
+            message: message.into(),
+            hint: None,
+            is_missing: false,
+        }
+    }
+
+    /// An error about a value that a strict flow needs and that is missing.
+    pub(crate) fn missing(message: impl Into<String>) -> ExprError {
+        ExprError { is_missing: true, ..ExprError::new(message) }
     }
 
     /// A finding about the key that the pointer ends with.
@@ -36,6 +50,11 @@ impl ExprError {
     /// The same finding, about these bytes; a closer place that is already known stays.
     pub(crate) fn at(self, offset: Range<usize>) -> ExprError {
         ExprError { offset: self.offset.or(Some(offset)), ..self }
+    }
+
+    /// The same finding, about bytes that lie further back in a longer text.
+    pub(crate) fn moved(self, by: usize) -> ExprError {
+        ExprError { offset: self.offset.map(|place| place.start + by..place.end + by), ..self }
     }
 
     /// The same finding, seen from a value that holds the place under `prefix`.

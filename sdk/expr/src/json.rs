@@ -1,8 +1,9 @@
 //! JSON values that share their parts: cloning any part costs one reference count.
 
+pub mod digits;
 mod measure;
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use indexmap::IndexMap;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -33,9 +34,17 @@ pub enum Json {
 }
 
 impl Json {
-    /// Parses one JSON text. Nesting deeper than [`JSON_DEPTH`](crate::limits::JSON_DEPTH) is an error.
+    /// Parses one JSON text. Nesting deeper than [`JSON_DEPTH`](crate::limits::JSON_DEPTH) is an error, and so is a whole
+    /// number whose digits cannot be kept (see [`digits::whole_number`]).
     pub fn parse(text: &str) -> Result<Json, serde_json::Error> {
-        serde_json::from_str(text)
+        let value = serde_json::from_str(text)?;
+        digits::check(text).map(|()| value)
+    }
+
+    /// Refuses a valid JSON text that holds a whole number whose digits cannot be kept. [`Json::parse`] does so itself; this
+    /// is for text that something else parses.
+    pub fn check_numbers(text: &str) -> Result<(), serde_json::Error> {
+        digits::check(text)
     }
 
     /// Puts an object together, in the given order.
@@ -163,6 +172,11 @@ impl Json {
     }
 }
 
+/// Whether these are the members of the output that the host records for a skipped node.
+pub(crate) fn is_skipped(members: &Object) -> bool {
+    members.len() == 1 && members.get("skipped").and_then(Json::as_bool) == Some(true)
+}
+
 /// RFC 6901 allows no leading zeros and no signs.
 fn array_index(token: &str) -> Option<usize> {
     let plain = token.bytes().all(|byte| byte.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
@@ -175,7 +189,7 @@ impl PartialEq for Json {
         match (self, other) {
             (Json::Null, Json::Null) => true,
             (Json::Bool(a), Json::Bool(b)) => a == b,
-            (Json::Number(a), Json::Number(b)) => compare_numbers(a, b) == Some(std::cmp::Ordering::Equal),
+            (Json::Number(a), Json::Number(b)) => compare_numbers(a, b) == Some(Ordering::Equal),
             (Json::String(a), Json::String(b)) => a == b,
             (Json::Array(a), Json::Array(b)) => Arc::ptr_eq(a, b) || a == b,
             (Json::Object(a), Json::Object(b)) => Arc::ptr_eq(a, b) || a == b,
@@ -184,12 +198,24 @@ impl PartialEq for Json {
     }
 }
 
-/// Compares two numbers by value, whole numbers exactly.
-pub fn compare_numbers(a: &Number, b: &Number) -> Option<std::cmp::Ordering> {
+/// Compares two numbers by value, without rounding either of them.
+pub fn compare_numbers(a: &Number, b: &Number) -> Option<Ordering> {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
-        _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
+        (Some(a), None) => compare_whole(a, b.as_f64()?),
+        (None, Some(b)) => compare_whole(b, a.as_f64()?).map(Ordering::reverse),
+        (None, None) => a.as_f64()?.partial_cmp(&b.as_f64()?),
     }
+}
+
+/// Compares a whole number of 64 bits with a float.
+fn compare_whole(whole: i128, float: f64) -> Option<Ordering> {
+    if float.is_nan() {
+        return None;
+    }
+    // The conversion saturates far beyond 64 bits.
+    let ordering = whole.cmp(&(float.trunc() as i128));
+    Some(ordering.then_with(|| 0.0_f64.total_cmp(&(float.fract() + 0.0))))
 }
 
 impl Serialize for Json {

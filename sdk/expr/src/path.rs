@@ -2,7 +2,12 @@
 
 use std::{fmt, ops::Range, sync::Arc};
 
-use crate::{error::ExprError, json::Json, limits, roots::Roots};
+use crate::{
+    error::ExprError,
+    json::{self, Json},
+    limits,
+    roots::Roots,
+};
 
 /// One step from a value to a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +71,36 @@ impl Path {
         Some(value.clone())
     }
 
+    /// Looks the value up for an evaluation. In a strict one the whole output of a skipped node counts as missing.
+    pub(crate) fn read(&self, roots: &dyn Roots) -> Option<Json> {
+        let value = self.resolve(roots)?;
+        let is_missing = self.is_output() && is_skipped(&value) && roots.is_strict();
+        (!is_missing).then_some(value)
+    }
+
+    /// The error about this path where nothing is behind it.
+    pub(crate) fn missing(&self, roots: &dyn Roots) -> ExprError {
+        let skipped = self.skipped(roots).map(|node| format!(": `{node}` was skipped"));
+        ExprError::missing(format!("`{}` is missing{}", short(&self.to_string()), skipped.unwrap_or_default()))
+    }
+
+    /// Whether this may be a node's whole output: `node`, or `nodes["node"]`.
+    pub(crate) fn is_output(&self) -> bool {
+        self.segments.len() == usize::from(&*self.root == "nodes")
+    }
+
+    /// The skipped node whose output this path leads into.
+    pub(crate) fn skipped(&self, roots: &dyn Roots) -> Option<Path> {
+        let length = usize::from(&*self.root == "nodes");
+        let node = Path { root: self.root.clone(), segments: self.segments.get(..length)?.into() };
+        is_skipped(&node.resolve(roots)?).then_some(node)
+    }
+
+    /// A path to a member of what this path leads to.
+    pub(crate) fn member(&self, key: &str) -> Path {
+        Path::new(self.root.clone(), self.segments.iter().cloned().chain([Segment::Key(key.into())]))
+    }
+
     /// The longest start of this path that a captured field can carry.
     pub(crate) fn capturable(&self) -> Path {
         let alone = |segment: &Segment| match segment {
@@ -75,6 +110,21 @@ impl Path {
         let length = self.segments.iter().position(|segment| !alone(segment)).unwrap_or(self.segments.len());
         Path { root: self.root.clone(), segments: self.segments[..length].into() }
     }
+}
+
+/// Characters of a path or an expression that a message repeats.
+const SHOWN: usize = 120;
+
+/// A text from the flow, short enough for a message.
+pub(crate) fn short(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn is_skipped(value: &Json) -> bool {
+    value.as_object().is_some_and(json::is_skipped)
 }
 
 /// One value under any name.

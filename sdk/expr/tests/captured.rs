@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use std::sync::Arc;
+mod world;
 
-use flowcell_expr::{Binding, Captured, CapturedKind, Condition, Json, NoRoots, Roots};
+use flowcell_expr::{Binding, Captured, CapturedKind, Condition, ExprError, Json, NoRoots, Roots, Strict};
 use proptest::prelude::*;
+use world::{condition, expression, path, world};
 
 fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
@@ -78,6 +79,21 @@ fn other_values_are_raw_themselves() {
     }
 }
 
+#[test]
+fn strictness_travels_with_the_field() {
+    let roots = json(r#"{ "a": { "skipped": true }, "b": { "c": 1 }, "nodes": { "x-y": { "skipped": true } } }"#);
+    let source = Json::from("a.value or b.c or b.d or nodes['x-y'].value");
+    let field = Binding::captured(CapturedKind::Expr, source, &[]).unwrap();
+    let vars = r#"{"a.skipped":true,"b.c":1,"nodes[\"x-y\"].skipped":true}"#;
+    let expected = format!(r#""vars":{vars},"strict":true}}"#);
+    assert!(field.render(&Strict(&roots)).unwrap().to_text().ends_with(&expected));
+    assert!(travelled(&field, &Strict(&roots)).roots().is_strict());
+    assert!(!travelled(&field, &roots).roots().is_strict());
+    for text in [r#"{"expr":"a","vars":{},"strict":false}"#, r#"{"expr":"a","vars":{},"strict":true,"x":1}"#] {
+        assert_eq!(Captured::parse(&json(text)).raw(), &json(text));
+    }
+}
+
 /// A longer path may be read before the value that it leads into.
 #[test]
 fn whole_values_win_over_their_parts() {
@@ -100,129 +116,73 @@ fn hostile_vars_are_left_out() {
     assert_eq!(root("e").unwrap(), r#"{"f":5}"#);
 }
 
-/// Values with few names, so that paths meet them.
-fn value() -> impl Strategy<Value = Json> {
-    let leaf = prop_oneof![
-        Just(Json::Null),
-        any::<bool>().prop_map(Json::from),
-        (0_u64..3).prop_map(Json::from),
-        "[ab]{0,2}".prop_map(Json::from),
-    ];
-    leaf.prop_recursive(4, 24, 3, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Json::array),
-            prop::collection::vec((key(), inner), 0..4).prop_map(|members| {
-                Json::object(members.into_iter().map(|(key, value)| (Arc::<str>::from(key), value)))
-            }),
-        ]
-    })
+/// A field as a component receives it: through JSON text.
+fn travelled(field: &Binding, roots: &dyn Roots) -> Captured {
+    Captured::parse(&json(&field.render(roots).unwrap().to_text()))
 }
 
-fn key() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec!["a", "b", "x-y"])
-}
-
-fn path() -> impl Strategy<Value = String> {
-    let segment = prop_oneof![
-        3 => key().prop_map(|key| format!("[\"{key}\"]")),
-        2 => (-2_i64..3).prop_map(|index| format!("[{index}]")),
-    ];
-    (prop::sample::select(vec!["a", "b", "c", "item"]), prop::collection::vec(segment, 0..4))
-        .prop_map(|(root, segments)| root.to_owned() + &segments.concat())
-}
-
-fn expression() -> impl Strategy<Value = String> {
-    let leaf = prop_oneof![
-        4 => path(),
-        1 => (path(), path()).prop_map(|(a, b)| format!("{a}[{b}]")),
-        1 => (0..3).prop_map(|number: i32| number.to_string()),
-        1 => Just("null".to_owned()),
-    ];
-    leaf.prop_recursive(3, 12, 2, |inner| {
-        let pair = (inner.clone(), inner.clone());
-        prop_oneof![
-            (pair.clone(), prop::sample::select(vec!["==", "!=", "and", "or", "~", "in", "+", "<"]))
-                .prop_map(|((a, b), operator)| format!("({a} {operator} {b})")),
-            (inner.clone(), prop::sample::select(vec!["length", "first", "default(1)", "tojson", "required", "list"]))
-                .prop_map(|(a, filter)| format!("({a} | {filter})")),
-            (inner, prop::sample::select(vec!["defined", "none", "string", "mapping"]))
-                .prop_map(|(a, test)| format!("({a} is {test})")),
-        ]
-    })
-}
-
-fn condition() -> impl Strategy<Value = Json> {
-    let operand = prop_oneof![value(), path().prop_map(|path| Json::from(format!("{{{{ {path} }}}}")))];
-    let ask = |operator: &'static str, key: &'static str| {
-        move |(path, operand): (String, Json)| {
-            Json::object([(operator, Json::object([("var", Json::from(path)), (key, operand)]))])
-        }
-    };
-    let leaf = prop_oneof![
-        expression().prop_map(Json::from),
-        path().prop_map(|path| Json::object([("exists", Json::from(path))])),
-        (path(), operand.clone()).prop_map(ask("equals", "value")),
-        (path(), operand.clone()).prop_map(ask("lt", "value")),
-        (path(), operand.prop_map(|operand| Json::array([operand]))).prop_map(ask("in", "values")),
-    ];
-    leaf.prop_recursive(2, 8, 3, |inner| {
-        prop_oneof![
-            inner.clone().prop_map(|inner| Json::object([("not", inner)])),
-            prop::collection::vec(inner.clone(), 0..3).prop_map(|inner| Json::object([("and", Json::array(inner))])),
-            prop::collection::vec(inner, 0..3).prop_map(|inner| Json::object([("or", Json::array(inner))])),
-        ]
-    })
-}
-
-fn world() -> impl Strategy<Value = (Json, Json)> {
-    let roots = prop::collection::vec((prop::sample::select(vec!["a", "b"]), value()), 0..4);
-    (roots.prop_map(Json::object), value().prop_map(|item| Json::object([("item", item)])))
-}
+/// Texts with and without braces that are seldom valid.
+const TEXT: &str = r#"(\{\{|\}\}|[a-c .\[\]"'+~|(){}é]|if|else|not|[0-9]){0,24}"#;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn conditions_mean_the_same_when_captured(condition in condition(), (roots, locals) in world()) {
-        let everywhere = Condition::compile(&condition).unwrap().evaluate(&(&locals, &roots));
+        let compiled = Condition::compile(&condition).unwrap();
         let field = Binding::captured(CapturedKind::Expr, condition, &["item".into()]).unwrap();
-        // Through JSON text, as it travels.
-        let captured = Captured::parse(&json(&field.render(&roots).unwrap().to_text()));
-        let inside = Condition::compile(captured.raw()).unwrap().evaluate(&captured.with_locals(locals));
-        prop_assert_eq!(everywhere, inside);
+        let evaluate = |captured: Captured| compiled.evaluate(&captured.with_locals(locals.clone()));
+        prop_assert_eq!(compiled.evaluate(&(&locals, &roots)), evaluate(travelled(&field, &roots)));
+        prop_assert_eq!(compiled.evaluate(&(&locals, Strict(&roots))), evaluate(travelled(&field, &Strict(&roots))));
     }
 
     #[test]
     fn expressions_mean_the_same_when_captured(source in expression(), (roots, locals) in world()) {
-        let everywhere = Binding::expression(&source).unwrap().render(&(&locals, &roots));
+        let compiled = Binding::expression(&source).unwrap();
         let field = Binding::captured(CapturedKind::Expr, Json::from(source.as_str()), &["item".into()]).unwrap();
-        let captured = Captured::parse(&json(&field.render(&roots).unwrap().to_text()));
-        let inside = Binding::expression(captured.raw().as_str().unwrap()).unwrap().render(&captured.with_locals(locals));
-        prop_assert_eq!(everywhere, inside);
+        let render = |captured: Captured| compiled.render(&captured.with_locals(locals.clone()));
+        prop_assert_eq!(compiled.render(&(&locals, &roots)), render(travelled(&field, &roots)));
+        prop_assert_eq!(compiled.render(&(&locals, Strict(&roots))), render(travelled(&field, &Strict(&roots))));
     }
 
     /// The shortcut for plain paths gives what the interpreter gives.
     #[test]
-    fn plain_paths_mean_the_same_as_expressions(path in path(), (roots, locals) in world()) {
-        let roots = (&locals, &roots);
+    fn plain_paths_mean_the_same_as_expressions(path in path(), (roots, locals) in world(), strict in any::<bool>()) {
+        let (everything, strictly) = ((&locals, &roots), Strict((&locals, &roots)));
+        let roots: &dyn Roots = if strict { &strictly } else { &everything };
         let plain = Binding::expression(&path).unwrap();
         prop_assert!(plain.as_path().is_some());
         let interpreted = Binding::expression(&format!("{path} if true else 0")).unwrap();
         prop_assert!(interpreted.as_path().is_none());
-        prop_assert_eq!(plain.render(&roots), interpreted.render(&roots));
-        let holds = |source: &str| Condition::compile(&Json::from(source)).unwrap().evaluate(&roots);
+        prop_assert_eq!(plain.render(roots), interpreted.render(roots));
+        let holds = |source: &str| Condition::compile(&Json::from(source)).unwrap().evaluate(roots);
         prop_assert_eq!(holds(&path), holds(&format!("{path} if true else 0")));
+    }
+
+    /// Space before a text moves the place of every error, and nothing else.
+    #[test]
+    fn space_moves_the_places_of_errors(text in TEXT, space in "[ \t\n]{1,3}") {
+        let compile = [|text: &str| Binding::compile(&Json::from(text)), Binding::expression];
+        for compile in compile {
+            let Err(errors) = compile(&text) else { continue };
+            let moved = compile(&format!("{space}{text}")).unwrap_err();
+            let places = |errors: &[ExprError], by| errors.iter().map(|error| {
+                let place = error.offset.clone().unwrap();
+                (place.start + by, place.end + by, error.to_string())
+            }).collect::<Vec<_>>();
+            prop_assert_eq!(places(&moved, 0), places(&errors, space.len()));
+        }
     }
 
     /// No text makes the compiler panic, and every error is inside the text.
     #[test]
-    fn any_text_compiles_or_is_refused(text in r#"(\{\{|\}\}|[a-c .\[\]"'+~|(){}é]|if|else|not|[0-9]){0,24}"#) {
+    fn any_text_compiles_or_is_refused(text in TEXT) {
         for result in [Binding::compile(&Json::from(text.as_str())), Binding::expression(&text)] {
             match result {
                 Ok(binding) => drop(binding.render(&NoRoots)),
                 Err(errors) => for error in errors {
                     let offset = error.offset.unwrap();
-                    prop_assert!(text.get(offset).is_some());
+                    prop_assert!(text.get(offset.clone()).is_some(), "{offset:?}: {error}");
                 },
             }
         }

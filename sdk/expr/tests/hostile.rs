@@ -21,7 +21,7 @@ fn roots() -> Json {
 
 /// What each expression ends in: part of the message of its first error, or nothing if it may succeed.
 #[test]
-fn no_expression_grows_without_end() {
+fn y5_y6_no_expression_grows_without_end() {
     let roots = roots();
     let nested = format!("{}n{}", "(".repeat(5_000), ")".repeat(5_000));
     let brackets = format!("{}{}", "[".repeat(40), "]".repeat(40));

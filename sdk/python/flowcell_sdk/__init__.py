@@ -13,13 +13,13 @@ A node type is a function and an entry in `node.yaml`:
 of theirs raises a `Failure`, and the manifest has to ask for the capability, else it is `denied`.
 """
 
-from . import agent, cache, files, http, log, metrics, model, queue, services, state, tools
+from . import agent, cache, file, files, http, log, metrics, model, queue, services, state, tools
 from .failure import Failure
 from .pack import pack
 from .step import Choice, Part, Pause, Question, input_part, woken_part
 from .task import Info, Task, Woken
 
 __all__ = [
-    "Choice", "Failure", "Info", "Part", "Pause", "Question", "Task", "Woken", "agent", "cache", "files", "http",
-    "input_part", "log", "metrics", "model", "pack", "queue", "services", "state", "tools", "woken_part",
+    "Choice", "Failure", "Info", "Part", "Pause", "Question", "Task", "Woken", "agent", "cache", "file", "files",
+    "http", "input_part", "log", "metrics", "model", "pack", "queue", "services", "state", "tools", "woken_part",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 from wit_world.imports import http
 
 from .failure import called
+from .file import read_text
 from .json import parsed, text as json_text
 
 
@@ -59,7 +60,9 @@ class Response:
     file: Any = None
 
     def json(self) -> Any:
-        """The body as JSON."""
+        """The body as JSON, read from its file if it is one."""
+        if self.file is not None:
+            return parsed(read_text(self.file))
         return parsed(self.text if self.text is not None else (self.data or b"").decode())
 
 

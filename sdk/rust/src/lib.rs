@@ -41,6 +41,7 @@
 
 mod calls;
 mod failure;
+pub mod file;
 mod node;
 mod pause;
 #[cfg(not(target_family = "wasm"))]

@@ -39,6 +39,7 @@ pub struct Script {
     services: BTreeMap<String, Box<Service>>,
     backwards: bool,
     denied: Vec<String>,
+    files: BTreeMap<String, Vec<u8>>,
     state: BTreeMap<String, Value>,
     versions: BTreeMap<String, u64>,
     runs: u32,
@@ -94,6 +95,11 @@ pub(crate) fn call(name: &str, args: impl FnOnce() -> Value) -> Option<Result<Va
     PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.call(name, args())))
 }
 
+/// A piece of a file value's bytes; none: no script is played.
+pub(crate) fn file_piece(file: &str, offset: u64, length: u32) -> Option<Result<Vec<u8>>> {
+    PLAYED.with_borrow(|played| played.as_ref().map(|script| script.file_piece(file, offset, length)))
+}
+
 /// What arrives next; none: no script is played.
 pub(crate) fn next(timeout_ms: Option<u32>) -> Option<Option<Arrival>> {
     PLAYED.with_borrow_mut(|played| played.as_mut().map(|script| script.next(timeout_ms)))
@@ -103,6 +109,22 @@ impl Script {
     /// A script in which nothing happens.
     pub fn new() -> Script {
         Script::default()
+    }
+
+    /// Gives the file value of this `fileId` these bytes.
+    #[must_use]
+    pub fn file(mut self, file_id: &str, bytes: impl Into<Vec<u8>>) -> Script {
+        self.files.insert(file_id.to_owned(), bytes.into());
+        self
+    }
+
+    fn file_piece(&self, file: &str, offset: u64, length: u32) -> Result<Vec<u8>> {
+        let file: Value = serde_json::from_str(file)?;
+        let id = file["fileId"].as_str().unwrap_or_default();
+        let missing = || Failure::new("file_not_found", format!("there is no file `{id}`"));
+        let bytes = self.files.get(id).ok_or_else(missing)?;
+        let rest = bytes.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+        Ok(rest[..rest.len().min(length as usize)].to_vec())
     }
 
     /// The turn of a model that has been under way the longest ends with this reply.

@@ -8,7 +8,7 @@ use crate::{
     json::Json,
     language::{Expression, Piece, split, whole},
     limits,
-    roots::NoRoots,
+    roots::{NoRoots, Strict},
 };
 
 /// Compiles a value; all errors at once.
@@ -93,12 +93,12 @@ impl Compiler {
     }
 }
 
-/// An expression that reads nothing is the value that it always gives; one that always fails, fails when rendered.
+/// An expression that reads nothing is the value that it always gives; one that may fail, fails when rendered.
 fn folded(expression: Expression) -> Node {
     if !expression.reads().is_empty() {
         return Node::Whole(expression);
     }
-    match expression.evaluate(&NoRoots) {
+    match expression.evaluate(&Strict(NoRoots)) {
         Ok(value) => Binding::literal(value).0,
         Err(_) => Node::Whole(expression),
     }

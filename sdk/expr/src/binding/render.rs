@@ -7,6 +7,7 @@ use crate::{
     error::ExprError,
     json::{self, Json},
     language::{TooLong, push_json},
+    path::Path,
     roots::Roots,
 };
 
@@ -63,6 +64,16 @@ pub(super) fn render_members(binding: &Binding, roots: &dyn Roots) -> json::Obje
 }
 
 fn captured(field: &CapturedField, roots: &dyn Roots) -> Json {
-    let values = field.carried.iter().filter_map(|(name, path)| Some((name.clone(), path.resolve(roots)?)));
-    Json::object([(field.tag, field.raw.clone()), ("vars", Json::object(values))])
+    let is_strict = roots.is_strict();
+    let value = |(name, path): &(Arc<str>, Path)| match path.resolve(roots) {
+        Some(value) => Some((name.clone(), value)),
+        // The error then tells why the value is missing.
+        None if is_strict => {
+            path.skipped(roots).map(|node| (node.member("skipped").to_string().into(), Json::from(true)))
+        }
+        None => None,
+    };
+    let vars = Json::object(field.carried.iter().filter_map(value));
+    let strict = is_strict.then(|| ("strict", Json::from(true)));
+    Json::object([(field.tag, field.raw.clone()), ("vars", vars)].into_iter().chain(strict))
 }

@@ -194,10 +194,7 @@ impl Compiler {
                 let place = (pointer.to_owned(), at..at + source.len());
                 Some(Term::Test(Box::new(Test { var, place, question })))
             }
-            Err(mut error) => {
-                error.offset = error.offset.map(|offset| offset.start + at..offset.end + at);
-                self.report(pointer, error)
-            }
+            Err(error) => self.report(pointer, error.moved(at)),
         }
     }
 

@@ -1,15 +1,9 @@
 //! From conditions and roots to yes or no.
 
-use std::{cell::Cell, cmp::Ordering};
+use std::cell::Cell;
 
 use super::term::{Operand, Question, Term, Test};
-use crate::{
-    error::ExprError,
-    json::{Json, compare_numbers},
-    limits,
-    pattern::Pattern,
-    roots::Roots,
-};
+use crate::{error::ExprError, json::Json, limits, order::order, path::short, pattern::Pattern, roots::Roots};
 
 /// One evaluation of a condition.
 pub(super) struct Evaluation<'a> {
@@ -47,21 +41,29 @@ impl<'a> Evaluation<'a> {
     }
 
     fn ask(&self, test: &Test) -> Result<bool, ExprError> {
-        let value = test.var.resolve(self.roots).unwrap_or_default();
         let here = |message: String| {
             let (pointer, place) = &test.place;
             ExprError::new(message).at(place.clone()).under(pointer)
+        };
+        let value = match test.var.read(self.roots) {
+            Some(value) => value,
+            None if self.roots.is_strict() && !test.question.tests_missing() => {
+                let (pointer, place) = &test.place;
+                let hint =
+                    format!("the flow is strict: test it with `exists: {}` before", short(&test.var.to_string()));
+                return Err(test.var.missing(self.roots).hint(hint).at(place.clone()).under(pointer));
+            }
+            None => Json::Null,
         };
         match &test.question {
             Question::Exists => Ok(!value.is_null()),
             Question::Equals(operand) => with(operand, self.roots, |other| Ok(value == *other)),
             Question::In(operand) => with(operand, self.roots, |list| contains(list, &value, &operand.pointer)),
-            Question::Order(order, operand) => with(operand, self.roots, |other| {
-                if value.is_null() || other.is_null() {
-                    return Ok(false);
-                }
-                let failed = || here(format!("{} and {} have no order", value.type_name(), other.type_name()));
-                compare(&value, other).map(|ordering| order.accepts(ordering)).ok_or_else(failed)
+            Question::Order(accepted, operand) => with(operand, self.roots, |other| {
+                let missing =
+                    if value.is_null() { format!("; `{}` is missing or null", test.var) } else { String::new() };
+                let ordering = order(&value, other).map_err(|message| here(message + &missing));
+                ordering.map(|ordering| accepted.accepts(ordering))
             }),
             Question::Matches(pattern) => self.matches(pattern, &value).map_err(here),
         }
@@ -98,14 +100,5 @@ fn with<T>(
     match operand.binding.as_literal() {
         Some(value) => look(value),
         None => look(&operand.binding.render(roots).map_err(|error| error.under(&operand.pointer))?),
-    }
-}
-
-/// The order of two numbers or two texts.
-fn compare(a: &Json, b: &Json) -> Option<Ordering> {
-    match (a, b) {
-        (Json::Number(a), Json::Number(b)) => compare_numbers(a, b),
-        (Json::String(a), Json::String(b)) => Some(a.cmp(b)),
-        _ => None,
     }
 }

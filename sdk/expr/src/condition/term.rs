@@ -4,6 +4,7 @@ use std::{cmp::Ordering, ops::Range};
 
 use crate::{
     binding::{Binding, Place},
+    json::Json,
     language::Expression,
     path::Path,
     pattern::Pattern,
@@ -50,6 +51,17 @@ pub(super) enum Question {
     Order(Order, Operand),
     /// Whether a pattern is found in it.
     Matches(Pattern),
+}
+
+impl Question {
+    /// Whether it asks if the value is there: `exists`, or a comparison with null.
+    pub(super) fn tests_missing(&self) -> bool {
+        match self {
+            Question::Exists => true,
+            Question::Equals(operand) => operand.binding.as_literal().is_some_and(Json::is_null),
+            _ => false,
+        }
+    }
 }
 
 /// A value that may hold `{{ }}`, and a pointer to it.

@@ -8,7 +8,10 @@ use minijinja::{
 };
 
 use crate::{
-    json::{self, Json, Number},
+    json::{
+        self, Json, Number,
+        digits::{TOO_LONG, whole_number},
+    },
     limits,
 };
 
@@ -86,6 +89,11 @@ fn number_to_value(number: &Number) -> Value {
     }
 }
 
+/// Whether this is the output that the host records for a skipped node.
+pub(super) fn is_skipped(value: &Value) -> bool {
+    value.downcast_object_ref::<Members>().is_some_and(|members| json::is_skipped(&members.0))
+}
+
 /// Takes a result back; the error is a sentence. A missing value becomes `null`.
 pub(super) fn from_value(value: &Value) -> Result<Json, String> {
     Reader { values: 0 }.read(value, 0)
@@ -145,15 +153,14 @@ impl Reader {
     }
 }
 
-/// Whole numbers stay whole as far as JSON readers agree on them (64 bits), then they become floats.
+/// Whole numbers keep their digits, or are refused.
 fn number_from_value(value: &Value) -> Result<Number, String> {
     if value.is_integer() {
         if let Ok(number) = i64::try_from(value.clone()) {
             return Ok(number.into());
         }
-        if let Ok(number) = u64::try_from(value.clone()) {
-            return Ok(number.into());
-        }
+        let digits = value.to_string();
+        return whole_number(&digits).ok_or_else(|| format!("the whole number {digits} {TOO_LONG}"));
     }
     let float = f64::try_from(value.clone()).map_err(|error| error.to_string())?;
     Number::from_f64(float).ok_or_else(|| "the result is not a finite number".to_owned())

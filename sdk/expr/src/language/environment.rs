@@ -5,8 +5,12 @@ use std::sync::LazyLock;
 use minijinja::{Environment, Error, UndefinedBehavior, Value, filters as builtin, tests};
 
 use super::{
-    filters, names,
-    names::{builtin_filters, builtin_tests},
+    arithmetic, compare,
+    decimal::round,
+    filters::{self, Prepare},
+    lists::{WITH_CASE, as_list, group_by, with_case},
+    lookup,
+    names::{self, builtin_filters, builtin_tests},
 };
 use crate::limits;
 
@@ -18,16 +22,21 @@ pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(||
     add_builtin(&mut environment);
     add_own(&mut environment);
     add_tests(&mut environment);
+    compare::add(&mut environment);
     environment
 });
 
-fn unchecked(_arguments: &[Value]) -> Result<(), Error> {
-    Ok(())
+fn as_given(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
+    Ok(arguments)
 }
 
 fn add_metered(environment: &mut Environment<'static>, name: &'static str, function: Value) {
-    let check = if matches!(name, "batch" | "slice") { filters::check_groups } else { unchecked };
-    environment.add_filter(name, filters::metered(function, check));
+    let prepare: Prepare = match name {
+        "batch" | "slice" => filters::check_groups,
+        name if WITH_CASE.contains(&name) => with_case,
+        _ => as_given,
+    };
+    environment.add_filter(name, filters::metered(name, function, prepare));
 }
 
 fn add_builtin(environment: &mut Environment<'static>) {
@@ -42,33 +51,51 @@ fn add_builtin(environment: &mut Environment<'static>) {
 }
 
 fn add_own(environment: &mut Environment<'static>) {
-    let own: [(&'static str, Value); 14] = [
+    let own: [(&'static str, Value); 23] = [
         ("batch", Value::from_function(builtin::batch)),
+        ("d", Value::from_function(filters::default)),
+        ("default", Value::from_function(filters::default)),
         ("fromjson", Value::from_function(filters::from_json)),
+        ("groupby", Value::from_function(group_by)),
         ("indent", Value::from_function(filters::indent)),
         ("join", Value::from_function(filters::join)),
         ("replace", Value::from_function(filters::replace)),
         ("required", Value::from_function(filters::required)),
+        ("round", Value::from_function(round)),
         ("slice", Value::from_function(builtin::slice)),
         ("string", Value::from_function(filters::string)),
         ("sum", Value::from_function(filters::sum)),
         ("tojson", Value::from_function(filters::to_json)),
-        (names::ADD, Value::from_function(filters::add)),
-        (names::MULTIPLY, Value::from_function(filters::multiply)),
+        (names::ADD, Value::from_function(arithmetic::add)),
+        (names::SUBTRACT, Value::from_function(arithmetic::subtract)),
+        (names::MULTIPLY, Value::from_function(arithmetic::multiply)),
+        (names::DIVIDE, Value::from_function(arithmetic::divide)),
+        (names::FLOOR_DIVIDE, Value::from_function(arithmetic::floor_divide)),
+        (names::REMAINDER, Value::from_function(arithmetic::remainder)),
+        (names::POWER, Value::from_function(arithmetic::power)),
+        (names::NEGATE, Value::from_function(arithmetic::negate)),
         (names::CONCAT, Value::from_function(filters::concat)),
-        (names::IS_NULL, Value::from_function(filters::is_null)),
     ];
     for (name, function) in own {
         add_metered(environment, name, function);
     }
+    environment.add_filter(names::LIST, as_list);
+    environment.add_filter(names::READ, lookup::read);
 }
 
 fn add_tests(environment: &mut Environment<'static>) {
     macro_rules! add {
         ($($name:literal $function:ident),*) => {
-            $(environment.add_test($name, filters::metered(Value::from_function(tests::$function), unchecked));)*
+            $(environment.add_test($name, filters::metered($name, Value::from_function(tests::$function), as_given));)*
         };
     }
     builtin_tests!(add);
-    environment.add_test("matches", filters::metered(Value::from_function(filters::matches), unchecked));
+    environment.add_test("matches", filters::metered("matches", Value::from_function(filters::matches), as_given));
+    environment.add_test("none", filters::is_null);
+    environment.add_test("undefined", filters::is_null);
+    environment.add_test("defined", |value: &Value| !filters::is_null(value));
+    environment.add_test("number", |value: &Value| value.is_number());
+    environment.add_test("even", filters::is_even);
+    environment.add_test("odd", filters::is_odd);
+    environment.add_test("divisibleby", filters::is_divisible_by);
 }

@@ -4,21 +4,29 @@ use std::{collections::HashMap, sync::Arc};
 
 use minijinja::{
     Error, ErrorKind, State, Value,
-    value::{Kwargs, Rest, ValueKind},
+    value::{Kwargs, Rest},
 };
 
 use super::{
+    arithmetic,
     bridge::{from_value, to_value},
     budget::charge,
+    lists::as_list,
+    lookup::check_attribute,
     text::{TooLong, push_compact, push_json, push_str},
 };
 use crate::{json::Json, limits, pattern::Pattern};
 
-/// `x | required`: fails if `x` is missing or null. The canonical form passes what the flow wrote as the second argument.
-pub(super) fn required(value: Value, what: Option<&str>) -> Result<Value, Error> {
-    match value.is_undefined() || value.is_none() {
-        true => Err(invalid(format!("`{}` is required, but missing or null", what.unwrap_or("the value")))),
-        false => Ok(value),
+/// `x | required`: fails if `x` is missing or null. The canonical form passes what the flow wrote as the second argument. A
+/// third argument that is true lets null through, which the references of steps do.
+pub(super) fn required(value: Value, what: Option<&str>, nullable: Option<bool>) -> Result<Value, Error> {
+    let what = what.unwrap_or("the value");
+    match nullable.unwrap_or(false) {
+        true if value.is_undefined() => Err(invalid(format!("`{what}` is required, but missing"))),
+        false if value.is_undefined() || value.is_none() => {
+            Err(invalid(format!("`{what}` is required, but missing or null")))
+        }
+        _ => Ok(value),
     }
 }
 
@@ -31,58 +39,46 @@ pub(super) fn concat(state: &mut State<'_, '_>, left: Value, right: Value) -> Re
     Ok(text)
 }
 
-/// `a + b` of numbers, texts or lists.
-pub(super) fn add(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
-    let both = |kinds: &[ValueKind]| kinds.contains(&left.kind()) && kinds.contains(&right.kind());
-    if both(&[ValueKind::String]) {
-        return concat(state, left, right).map(Value::from);
-    }
-    if both(&[ValueKind::Seq, ValueKind::Iterable]) {
-        let items = left.try_iter()?.chain(right.try_iter()?);
-        let items: Vec<Value> = items.take(limits::VALUES).collect();
-        charge(state, items.len().saturating_mul(limits::ITEM_WORK))?;
-        return Ok(Value::from(items));
-    }
-    let failed = || invalid(format!("`+` does not work on {} and {}", left.kind(), right.kind()));
-    arithmetic(&left, &right, i128::checked_add, |a, b| a + b).ok_or_else(failed)
-}
-
-/// `a * b` of numbers, or of a text and how often it is repeated.
-pub(super) fn multiply(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
-    let repeated = match (left.as_str(), right.as_str()) {
-        (Some(text), None) => Some((text, &right)),
-        (None, Some(text)) => Some((text, &left)),
-        _ => None,
-    };
-    if let Some((text, times)) = repeated.and_then(|(text, times)| Some((text, times.as_usize()?))) {
-        let length = text.len().checked_mul(times).filter(|length| *length <= limits::TEXT_BYTES);
-        charge(state, length.ok_or_else(|| too_long(TooLong))?)?;
-        return Ok(Value::from(text.repeat(times)));
-    }
-    let failed = || invalid(format!("`*` does not work on {} and {}", left.kind(), right.kind()));
-    arithmetic(&left, &right, i128::checked_mul, |a, b| a * b).ok_or_else(failed)
-}
-
-/// Whole numbers are combined exactly, others as floats; none if there is no result.
-fn arithmetic(
-    left: &Value,
-    right: &Value,
-    whole: fn(i128, i128) -> Option<i128>,
-    float: fn(f64, f64) -> f64,
-) -> Option<Value> {
-    if !left.is_number() || !right.is_number() {
-        return None;
-    }
-    if left.is_integer() && right.is_integer() {
-        let result = whole(i128::try_from(left.clone()).ok()?, i128::try_from(right.clone()).ok()?)?;
-        return Some(i64::try_from(result).map_or_else(|_| Value::from(result), Value::from));
-    }
-    Some(Value::from(float(f64::try_from(left.clone()).ok()?, f64::try_from(right.clone()).ok()?)))
-}
-
-/// `x == null`: whether `x` is null or missing.
+/// Whether a value is null or missing, which is the same everywhere.
 pub(super) fn is_null(value: &Value) -> bool {
     value.is_undefined() || value.is_none()
+}
+
+/// `x | default(other, lax)`: `other` (an empty text if it is left out) in place of a missing or null value; with a true
+/// `lax` also in place of `false`, zero and what is empty.
+pub(super) fn default(value: Value, arguments: Rest<Value>) -> Result<Value, Error> {
+    let (other, is_lax) = match arguments.as_slice() {
+        [] => (Value::from(""), false),
+        [other] => (other.clone(), false),
+        [other, lax] => (other.clone(), lax.is_true()),
+        _ => return Err(ErrorKind::TooManyArguments.into()),
+    };
+    Ok(if is_null(&value) || (is_lax && !value.is_true()) { other } else { value })
+}
+
+/// `x is divisibleby(y)`.
+pub(super) fn is_divisible_by(value: &Value, other: &Value) -> Result<bool, Error> {
+    if !value.is_number() || !other.is_number() {
+        return Ok(false);
+    }
+    let zero = || invalid("`divisibleby` divides by zero".to_owned());
+    match (i128::try_from(value.clone()), i128::try_from(other.clone())) {
+        (Ok(value), Ok(other)) => value.checked_rem_euclid(other).map(|rest| rest == 0).ok_or_else(zero),
+        _ => match f64::try_from(other.clone())? {
+            0.0 => Err(zero()),
+            other => Ok(f64::try_from(value.clone())? % other == 0.0),
+        },
+    }
+}
+
+/// `x is even`; what is no whole number is neither even nor odd.
+pub(super) fn is_even(value: &Value) -> bool {
+    value.is_number() && i128::try_from(value.clone()).is_ok_and(|value| value % 2 == 0)
+}
+
+/// `x is odd`.
+pub(super) fn is_odd(value: &Value) -> bool {
+    value.is_number() && i128::try_from(value.clone()).is_ok_and(|value| value % 2 != 0)
 }
 
 /// `x | string`: as mixed text shows it.
@@ -169,18 +165,18 @@ pub(super) fn sum(value: &Value, options: Kwargs) -> Result<Value, Error> {
             None => item,
         };
         let failed = || invalid(format!("`sum` adds numbers, not a {}", item.kind()));
-        total = arithmetic(&total, &item, i128::checked_add, |a, b| a + b).ok_or_else(failed)?;
+        total = arithmetic::sum(&total, &item).ok_or_else(failed)?;
     }
     Ok(total)
 }
 
 /// Refuses the group counts of `batch` and `slice` that would make or fill too many.
-pub(super) fn check_groups(arguments: &[Value]) -> Result<(), Error> {
+pub(super) fn check_groups(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
     match arguments.get(1).and_then(Value::as_usize) {
         Some(count) if count > limits::GROUPS => {
             Err(invalid(format!("more than {} groups or fillings", limits::GROUPS)))
         }
-        _ => Ok(()),
+        _ => Ok(arguments),
     }
 }
 
@@ -210,17 +206,22 @@ pub(super) fn matches(state: &mut State<'_, '_>, value: Value, pattern: &str) ->
     compiled.search(text).map_err(invalid)
 }
 
-/// Calls one of MiniJinja's own functions after counting what it is about to touch.
+/// What is done with the arguments of a filter before it is called.
+pub(super) type Prepare = fn(Vec<Value>) -> Result<Vec<Value>, Error>;
+
+/// Calls a function after counting what it is about to touch. The result is a list where MiniJinja computes items late.
 pub(super) fn metered(
+    name: &'static str,
     function: Value,
-    check: fn(&[Value]) -> Result<(), Error>,
+    prepare: Prepare,
 ) -> impl Fn(&mut State<'_, '_>, Rest<minijinja::value::ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static
 {
     move |state, arguments| {
         let arguments = arguments.into_values();
         charge(state, super::budget::cost(&arguments))?;
-        check(&arguments)?;
-        function.call(state, &arguments)
+        check_attribute(state, name, &arguments)?;
+        let result = function.call(state, &prepare(arguments)?)?;
+        as_list(state, result)
     }
 }
 
@@ -231,10 +232,17 @@ fn push_value(text: &mut String, value: &Value) -> Result<(), Error> {
     }
 }
 
-fn too_long(error: TooLong) -> Error {
+/// The error about a text that would be too long.
+pub(super) fn too_long(error: TooLong) -> Error {
     invalid(error.message())
 }
 
-fn invalid(message: String) -> Error {
+/// An error with a sentence.
+pub(super) fn invalid(message: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, message)
+}
+
+/// An error because of a value that is missing or null; which one it is can be told from the expression.
+pub(super) fn missing(message: String) -> Error {
+    Error::new(ErrorKind::UndefinedError, message)
 }

@@ -4,9 +4,8 @@
 macro_rules! builtin_filters {
     ($with:ident) => {
         $with! {
-            abs attr bool capitalize chain count=length d=default default dictsort first float groupby int items last
-            length lines list lower map max min reject rejectattr reverse round select selectattr sort split title trim
-            unique upper zip
+            abs attr bool capitalize chain count=length dictsort first float int items last length lines list lower map max
+            min reject rejectattr reverse select selectattr sort split title trim unique upper zip
         }
     };
 }
@@ -15,14 +14,9 @@ macro_rules! builtin_filters {
 macro_rules! builtin_tests {
     ($with:ident) => {
         $with! {
-            "!=" is_ne, "<" is_lt, "<=" is_le, "==" is_eq, ">" is_gt, ">=" is_ge, "boolean" is_boolean,
-            "defined" is_defined, "divisibleby" is_divisibleby, "endingwith" is_endingwith, "eq" is_eq,
-            "equalto" is_eq, "even" is_even, "false" is_false, "float" is_float, "ge" is_ge, "greaterthan" is_gt,
-            "gt" is_gt, "in" is_in, "int" is_integer, "integer" is_integer, "iterable" is_iterable, "le" is_le,
-            "lessthan" is_lt, "lower" is_lower, "lt" is_lt, "mapping" is_mapping, "ne" is_ne, "none" is_none,
-            "number" is_number, "odd" is_odd, "sameas" is_sameas, "sequence" is_sequence,
-            "startingwith" is_startingwith, "string" is_string, "true" is_true, "undefined" is_undefined,
-            "upper" is_upper
+            "boolean" is_boolean, "endingwith" is_endingwith, "false" is_false, "float" is_float, "int" is_integer,
+            "integer" is_integer, "iterable" is_iterable, "lower" is_lower, "mapping" is_mapping, "sameas" is_sameas,
+            "sequence" is_sequence, "startingwith" is_startingwith, "string" is_string, "true" is_true, "upper" is_upper
         }
     };
 }
@@ -30,18 +24,77 @@ macro_rules! builtin_tests {
 pub(super) use builtin_filters;
 pub(super) use builtin_tests;
 
-/// Filters written here, either new or with limits that MiniJinja's have not.
-pub(super) const OWN_FILTERS: [&str; 10] =
-    ["batch", "fromjson", "indent", "join", "replace", "required", "slice", "string", "sum", "tojson"];
+/// Filters written here: new ones, and those of MiniJinja with limits or with another meaning.
+pub(super) const OWN_FILTERS: [&str; 14] = [
+    "batch", "d", "default", "fromjson", "groupby", "indent", "join", "replace", "required", "round", "slice",
+    "string", "sum", "tojson",
+];
 
-/// Filters that only the canonical form uses: `+`, `*`, `~` and comparison with `null`.
+/// Tests written here.
+pub(super) const OWN_TESTS: [&str; 24] = [
+    "!=",
+    "<",
+    "<=",
+    "==",
+    ">",
+    ">=",
+    "defined",
+    "divisibleby",
+    "eq",
+    "equalto",
+    "even",
+    "ge",
+    "greaterthan",
+    "gt",
+    "in",
+    "le",
+    "lessthan",
+    "lt",
+    "matches",
+    "ne",
+    "none",
+    "number",
+    "odd",
+    "undefined",
+];
+
+/// Tests that tell whether a value is there.
+pub(super) const TESTS_OF_MISSING: [&str; 3] = ["defined", "none", "undefined"];
+
+/// Tests that compare with a value: with null they tell whether a value is there.
+pub(super) const EQUALITY_TESTS: [&str; 6] = ["!=", "==", "eq", "equalto", "ne", "sameas"];
+
+/// Filters that look a part of a value up.
+pub(super) const LOOKUPS: [&str; 5] = ["attr", "first", "last", "max", "min"];
+
+/// The name under which an evaluation keeps that it is strict. No expression can name it.
+pub(super) const STRICT: &str = " strict";
+
+// Filters that only the canonical form uses.
+/// Guards a lookup against missing values.
+pub(super) const READ: &str = "_read";
+/// `a + b`.
 pub(super) const ADD: &str = "_add";
-/// See [`ADD`].
+/// `a - b`.
+pub(super) const SUBTRACT: &str = "_sub";
+/// `a * b`.
 pub(super) const MULTIPLY: &str = "_mul";
-/// See [`ADD`].
+/// `a / b`.
+pub(super) const DIVIDE: &str = "_div";
+/// `a // b`.
+pub(super) const FLOOR_DIVIDE: &str = "_floor";
+/// `a % b`.
+pub(super) const REMAINDER: &str = "_rem";
+/// `a ** b`.
+pub(super) const POWER: &str = "_pow";
+/// `-a`.
+pub(super) const NEGATE: &str = "_neg";
+/// `a ~ b`.
 pub(super) const CONCAT: &str = "_concat";
-/// See [`ADD`].
-pub(super) const IS_NULL: &str = "_null";
+/// `a < b`, and every other comparison and chain of comparisons.
+pub(super) const COMPARE: &str = "_cmp";
+/// `a[b:c]` of a list.
+pub(super) const LIST: &str = "_list";
 
 macro_rules! filter_names {
     ($($name:ident $(= $function:ident)?)*) => { &[$(stringify!($name)),*] };
@@ -61,5 +114,5 @@ pub(super) fn filters() -> impl Iterator<Item = &'static str> + Clone {
 
 /// Every test that a flow may name.
 pub(super) fn tests() -> impl Iterator<Item = &'static str> + Clone {
-    BUILTIN_TESTS.iter().copied().chain(["matches"])
+    BUILTIN_TESTS.iter().copied().chain(OWN_TESTS)
 }

@@ -1,7 +1,7 @@
 //! Checking a parsed expression, collecting the paths that it reads, and writing it in the canonical form.
 //!
-//! In the canonical form `+`, `*` and `~` are filters that keep the limits, comparison with `null` includes what is
-//! missing, `required` knows what it is about, and there are no calls. Writing text instead of changing the tree keeps
+//! In the canonical form arithmetic, comparisons and `~` are filters, which keep the limits and the rules of this
+//! language, what is looked up and not tested passes a guard, `required` knows what it is about, and there are no calls. Writing text instead of changing the tree keeps
 //! this independent of how MiniJinja stores it.
 
 use std::{fmt::Write as _, ops::Range};
@@ -12,12 +12,16 @@ use minijinja::{
     value::ValueKind,
 };
 
-use super::{names, scan::too_deep};
+use super::{
+    names,
+    tokens::too_deep,
+    tree::{first_span, is_lookup, is_null, is_output, static_path},
+};
 use crate::{
     error::ExprError,
     json::Json,
     limits,
-    path::{Path, Segment},
+    path::{Path, short},
     suggest::did_you_mean,
 };
 
@@ -30,6 +34,15 @@ pub(crate) struct Read {
     pub(crate) place: Range<usize>,
 }
 
+/// A value that an expression looks up and does not test: in a strict flow it must be there.
+#[derive(Clone, Debug)]
+pub(super) struct Lookup {
+    /// The path, or what was written if it is more than a path.
+    pub(super) what: Result<Path, Box<str>>,
+    /// Its bytes in the text that holds the expression.
+    pub(super) place: Range<usize>,
+}
+
 /// Writes one expression.
 pub(super) struct Printer<'s> {
     source: &'s str,
@@ -39,6 +52,8 @@ pub(super) struct Printer<'s> {
     pub(super) printed: String,
     /// What the expression reads, in the order in which it stands there.
     pub(super) reads: Vec<Read>,
+    /// What it looks up and does not test; the guards in the canonical form have these indices.
+    pub(super) lookups: Vec<Lookup>,
     /// What is wrong with it.
     pub(super) errors: Vec<ExprError>,
 }
@@ -54,59 +69,107 @@ enum Hold {
     Tight,
 }
 
+/// What becomes of the value of an expression.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// It is computed with.
+    Needed,
+    /// It is tested: it may be missing.
+    Tested,
+    /// A part of it is looked up: if it is missing, so is the part.
+    Entered,
+}
+
 impl<'s> Printer<'s> {
     /// Prepares to write an expression that starts at `at` in its text.
     pub(super) fn new(source: &'s str, at: usize) -> Printer<'s> {
         let printed = String::with_capacity(source.len());
-        Printer { source, at, depth: 0, printed, reads: Vec::new(), errors: Vec::new() }
+        Printer { source, at, depth: 0, printed, reads: Vec::new(), lookups: Vec::new(), errors: Vec::new() }
     }
 
     /// Writes a whole expression.
     pub(super) fn expression(&mut self, expr: &Expr<'_>) {
-        if let Some((path, place)) = static_path(expr) {
-            let place = self.at + place.start..self.at + place.end;
-            let _ = write!(self.printed, "{path}");
-            self.reads.push(Read { path, place });
+        self.used(expr, Use::Needed);
+    }
+
+    /// Writes an expression, and a guard behind what is looked up.
+    fn used(&mut self, expr: &Expr<'_>, usage: Use) {
+        let path = self.path(expr);
+        if path.is_none() {
+            self.computed(expr, usage);
+        }
+        if !is_lookup(expr) || usage == Use::Entered {
             return;
         }
+        let is_output = is_output(expr);
+        let number = match usage {
+            Use::Needed => self.guarded(expr, path).to_string(),
+            _ if is_output => "none".to_owned(),
+            _ => return,
+        };
+        let _ = write!(self.printed, "|{}({number},{is_output})", names::READ);
+    }
+
+    /// Writes a path, if the expression is one.
+    fn path(&mut self, expr: &Expr<'_>) -> Option<Path> {
+        let (path, place) = static_path(expr)?;
+        let place = self.at + place.start..self.at + place.end;
+        let _ = write!(self.printed, "{path}");
+        self.reads.push(Read { path: path.clone(), place });
+        Some(path)
+    }
+
+    /// Remembers what has to be there in a strict flow. Returns its index.
+    fn guarded(&mut self, expr: &Expr<'_>, path: Option<Path>) -> usize {
+        let place = self.place(expr);
+        let source = self.source.get(place.start - self.at..place.end - self.at).unwrap_or_default();
+        let what = path.ok_or_else(|| short(source.trim()).into());
+        self.lookups.push(Lookup { what, place });
+        self.lookups.len() - 1
+    }
+
+    fn computed(&mut self, expr: &Expr<'_>, usage: Use) {
         match expr {
             Expr::Var(_) => self.printed.push_str("none"),
             Expr::Const(constant) => self.constant(&constant.value),
-            Expr::UnaryOp(unary) => {
-                let sign = if matches!(unary.op, UnaryOpKind::Not) { "not " } else { "-" };
-                self.printed.push_str(sign);
-                self.operand(&unary.expr, Hold::Tight);
-            }
+            Expr::UnaryOp(unary) => match unary.op {
+                UnaryOpKind::Not => {
+                    self.printed.push_str("not ");
+                    self.operand(&unary.expr, Hold::Tight);
+                }
+                UnaryOpKind::Neg => {
+                    self.operand(&unary.expr, Hold::Filtered);
+                    let _ = write!(self.printed, "|{}", names::NEGATE);
+                }
+            },
             Expr::BinOp(binary) => self.binary(binary.op, &binary.left, &binary.right),
             Expr::Compare(chain) => {
-                self.operand(&chain.expr, Hold::Filtered);
-                for step in &chain.ops {
-                    self.printed.push_str(comparison(step.op));
-                    self.operand(&step.expr, Hold::Filtered);
-                }
+                let steps = chain.ops.iter().map(|step| (chain_sign(step.op), &step.expr));
+                self.comparison(&chain.expr, &steps.collect::<Vec<_>>());
             }
             Expr::IfExpr(choice) => {
-                self.operand(&choice.true_expr, Hold::Filtered);
+                self.operand_for(&choice.true_expr, Hold::Filtered, usage);
                 self.printed.push_str(" if ");
                 self.operand(&choice.test_expr, Hold::Filtered);
                 if let Some(otherwise) = &choice.false_expr {
                     self.printed.push_str(" else ");
-                    self.operand(otherwise, Hold::Filtered);
+                    self.operand_for(otherwise, Hold::Filtered, usage);
                 }
             }
-            Expr::Filter(filter) => self.filter(filter),
+            Expr::Filter(filter) => self.filter(filter, usage),
             Expr::Test(test) => self.test(test),
             Expr::GetAttr(attribute) => {
-                self.operand(&attribute.expr, Hold::Tight);
+                self.operand_for(&attribute.expr, Hold::Tight, Use::Entered);
                 let _ = write!(self.printed, ".{}", attribute.name);
             }
             Expr::GetItem(item) => {
-                self.operand(&item.expr, Hold::Tight);
+                self.operand_for(&item.expr, Hold::Tight, Use::Entered);
                 self.enclosed('[', &item.subscript_expr, ']');
             }
             Expr::Slice(slice) => {
                 self.operand(&slice.expr, Hold::Tight);
                 self.slice([&slice.start, &slice.stop, &slice.step]);
+                let _ = write!(self.printed, "|{}", names::LIST);
             }
             Expr::List(list) => self.list(&list.items),
             Expr::Tuple(tuple) => self.list(&tuple.items),
@@ -120,10 +183,17 @@ impl<'s> Printer<'s> {
 
     /// Writes a part of an expression, in parentheses if it holds together less than it must.
     fn operand(&mut self, expr: &Expr<'_>, needed: Hold) {
-        match hold(expr) < needed {
-            true => self.enclosed('(', expr, ')'),
-            false => self.expression(expr),
+        self.operand_for(expr, needed, Use::Needed);
+    }
+
+    fn operand_for(&mut self, expr: &Expr<'_>, needed: Hold, usage: Use) {
+        let hold = if is_lookup(expr) && usage != Use::Entered { Hold::Filtered } else { hold(expr) };
+        if hold >= needed {
+            return self.used(expr, usage);
         }
+        self.printed.push('(');
+        self.deeper(|printer| printer.used(expr, usage));
+        self.printed.push(')');
     }
 
     fn enclosed(&mut self, open: char, expr: &Expr<'_>, close: char) {
@@ -146,32 +216,57 @@ impl<'s> Printer<'s> {
     fn binary(&mut self, op: BinOpKind, left: &Expr<'_>, right: &Expr<'_>) {
         let filter = match op {
             BinOpKind::Add => names::ADD,
+            BinOpKind::Sub => names::SUBTRACT,
             BinOpKind::Mul => names::MULTIPLY,
+            BinOpKind::Div => names::DIVIDE,
+            BinOpKind::FloorDiv => names::FLOOR_DIVIDE,
+            BinOpKind::Rem => names::REMAINDER,
+            BinOpKind::Pow => names::POWER,
             BinOpKind::Concat => names::CONCAT,
-            BinOpKind::Eq | BinOpKind::Ne if is_null(left) || is_null(right) => {
-                let other = if is_null(left) { right } else { left };
-                return self.null_comparison(matches!(op, BinOpKind::Ne), other);
-            }
-            _ => return self.operator(op, left, right),
+            BinOpKind::ScAnd => return self.logical(" and ", op, left, right),
+            BinOpKind::ScOr => return self.logical(" or ", op, left, right),
+            BinOpKind::Eq => return self.comparison(left, &[("==", right)]),
+            BinOpKind::Ne => return self.comparison(left, &[("!=", right)]),
+            BinOpKind::Lt => return self.comparison(left, &[("<", right)]),
+            BinOpKind::Lte => return self.comparison(left, &[("<=", right)]),
+            BinOpKind::Gt => return self.comparison(left, &[(">", right)]),
+            BinOpKind::Gte => return self.comparison(left, &[(">=", right)]),
+            BinOpKind::In => return self.comparison(left, &[("in", right)]),
         };
         self.operand(left, Hold::Filtered);
         let _ = write!(self.printed, "|{filter}");
         self.enclosed('(', right, ')');
     }
 
-    fn null_comparison(&mut self, negated: bool, other: &Expr<'_>) {
-        self.printed.push_str(if negated { "not " } else { "" });
-        self.operand(other, Hold::Filtered);
-        let _ = write!(self.printed, "|{}", names::IS_NULL);
-    }
-
-    /// Writes an operator as it is. A chain of one operator stays flat, since it groups from the left anyway.
-    fn operator(&mut self, op: BinOpKind, left: &Expr<'_>, right: &Expr<'_>) {
-        let sign = sign(op);
-        let flat = !is_comparison(op) && matches!(left, Expr::BinOp(inner) if self::sign(inner.op) == sign);
-        self.operand(left, if flat { Hold::Loose } else { Hold::Filtered });
+    /// Writes `and` and `or` as they are. A chain of one of them stays flat, since it groups from the left anyway.
+    fn logical(&mut self, sign: &str, op: BinOpKind, left: &Expr<'_>, right: &Expr<'_>) {
+        let is_flat =
+            matches!(left, Expr::BinOp(inner) if std::mem::discriminant(&inner.op) == std::mem::discriminant(&op));
+        self.operand(left, if is_flat { Hold::Loose } else { Hold::Filtered });
         self.printed.push_str(sign);
         self.operand(right, Hold::Filtered);
+    }
+
+    fn comparison(&mut self, first: &Expr<'_>, steps: &[(&str, &Expr<'_>)]) {
+        // A value that is compared with null alone is tested.
+        let usage = |at: usize| {
+            let values = || std::iter::once(first).chain(steps.iter().map(|(_, right)| *right));
+            let before = at.checked_sub(1).and_then(|before| Some((steps[before].0, values().nth(before)?)));
+            let behind = steps.get(at).map(|(sign, right)| (*sign, *right));
+            let is_test = |(sign, other): (&str, &Expr<'_>)| matches!(sign, "==" | "!=") && is_null(other);
+            let is_tested = before.into_iter().chain(behind).all(is_test);
+            if is_tested { Use::Tested } else { Use::Needed }
+        };
+        self.operand_for(first, Hold::Filtered, usage(0));
+        let _ = write!(self.printed, "|{}(", names::COMPARE);
+        self.deeper(|printer| {
+            for (at, (sign, right)) in steps.iter().enumerate() {
+                let _ = write!(printer.printed, "\"{sign}\",");
+                printer.used(right, usage(at + 1));
+                printer.printed.push(',');
+            }
+        });
+        self.printed.push(')');
     }
 
     fn constant(&mut self, value: &Value) {
@@ -190,9 +285,11 @@ impl<'s> Printer<'s> {
         }
     }
 
-    fn filter(&mut self, filter: &Filter<'_>) {
+    fn filter(&mut self, filter: &Filter<'_>, usage: Use) {
         let Some(operand) = &filter.expr else { return };
-        self.operand(operand, Hold::Filtered);
+        let is_default = matches!(filter.name, "d" | "default");
+        let is_tested = is_default || filter.name == "required";
+        self.operand_for(operand, Hold::Filtered, if is_tested { Use::Tested } else { Use::Needed });
         self.check_name("filter", filter.name, operand, names::filters());
         let _ = write!(self.printed, "|{}", filter.name);
         if filter.name == "required" && filter.args.is_empty() {
@@ -201,11 +298,30 @@ impl<'s> Printer<'s> {
             let _ = write!(self.printed, "({})", Json::from(subject).to_text());
             return;
         }
+        if let ([CallArg::Pos(other)], true) = (filter.args.as_slice(), is_default)
+            && is_lookup(other)
+        {
+            return self.default(other, usage);
+        }
         self.arguments(&filter.args);
     }
 
+    /// Writes the argument of `default`: what it looks up has to be there only if it is the result.
+    fn default(&mut self, other: &Expr<'_>, usage: Use) {
+        self.printed.push('(');
+        self.deeper(|printer| printer.used(other, Use::Tested));
+        self.printed.push(')');
+        if usage == Use::Needed {
+            let number = self.guarded(other, static_path(other).map(|(path, _)| path));
+            let _ = write!(self.printed, "|{}({number})", names::READ);
+        }
+    }
+
     fn test(&mut self, test: &Test<'_>) {
-        self.operand(&test.expr, Hold::Filtered);
+        let is_tested = names::TESTS_OF_MISSING.contains(&test.name)
+            || names::EQUALITY_TESTS.contains(&test.name)
+                && matches!(test.args.as_slice(), [CallArg::Pos(other)] if is_null(other));
+        self.operand_for(&test.expr, Hold::Filtered, if is_tested { Use::Tested } else { Use::Needed });
         self.check_name("test", test.name, &test.expr, names::tests());
         let _ = write!(self.printed, " is {}", test.name);
         self.arguments(&test.args);
@@ -233,7 +349,10 @@ impl<'s> Printer<'s> {
         let found = self.source.get(start..).and_then(|rest| rest.find(name)).map(|found| start + found);
         let place = found.map_or(0..self.source.len(), |found| found..found + name.len());
         let mut error = ExprError::new(format!("there is no {what} `{name}`"));
-        error.hint = did_you_mean(name, known);
+        error.hint = match (what, name) {
+            ("test", "null") => Some("write `is none`".to_owned()),
+            _ => did_you_mean(name, known.clone()).or_else(|| Some(all_names(what, known))),
+        };
         self.errors.push(error.at(self.at + place.start..self.at + place.end));
     }
 
@@ -305,89 +424,35 @@ impl<'s> Printer<'s> {
     /// The bytes of an expression in its text, as far as the tree tells.
     fn place(&self, expr: &Expr<'_>) -> Range<usize> {
         let span = expr.span();
-        let start = first_span(expr).min(span.start_offset as usize).min(self.source.len());
+        let mut start = first_span(expr).min(span.start_offset as usize).min(self.source.len());
         let end = (span.end_offset as usize).clamp(start, self.source.len());
+        // The tree does not tell of parentheses around what stands on the left.
+        let lacks_open = |text: &str| text.matches(')').count() > text.matches('(').count();
+        while self.source.get(start..end).is_some_and(lacks_open)
+            && let Some(before) = self.source[..start].trim_end().strip_suffix('(')
+        {
+            start = before.len();
+        }
         self.at + start..self.at + end
-    }
-}
-
-/// Where the leftmost part of an expression starts.
-fn first_span(expr: &Expr<'_>) -> usize {
-    let mut expr = expr;
-    loop {
-        expr = match expr {
-            Expr::GetAttr(attribute) => &attribute.expr,
-            Expr::GetItem(item) => &item.expr,
-            Expr::Slice(slice) => &slice.expr,
-            Expr::Call(call) => &call.expr,
-            Expr::BinOp(binary) => &binary.left,
-            Expr::Compare(chain) => &chain.expr,
-            Expr::Test(test) => &test.expr,
-            Expr::Filter(filter) => match &filter.expr {
-                Some(expr) => expr,
-                None => return filter.span().start_offset as usize,
-            },
-            other => return other.span().start_offset as usize,
-        };
-    }
-}
-
-/// The path that an expression is, if it is nothing else, and its bytes in the expression.
-fn static_path(expr: &Expr<'_>) -> Option<(Path, Range<usize>)> {
-    let (mut segments, mut rest) = (Vec::new(), expr);
-    let root = loop {
-        rest = match rest {
-            Expr::Var(root) if root.id == "null" => return None,
-            Expr::Var(root) => break root,
-            Expr::GetAttr(attribute) => {
-                segments.push(Segment::Key(attribute.name.into()));
-                &attribute.expr
-            }
-            Expr::GetItem(item) => {
-                segments.push(static_segment(&item.subscript_expr)?);
-                &item.expr
-            }
-            _ => return None,
-        };
-    };
-    let place = root.span().start_offset as usize..expr.span().end_offset as usize;
-    Some((Path::new(root.id, segments.into_iter().rev()), place))
-}
-
-fn static_segment(subscript: &Expr<'_>) -> Option<Segment> {
-    match subscript {
-        Expr::Const(key) => match key.value.as_str() {
-            Some(key) => Some(Segment::Key(key.into())),
-            None if key.value.is_integer() => key.value.as_i64().map(Segment::Index),
-            None => None,
-        },
-        Expr::UnaryOp(unary) if matches!(unary.op, UnaryOpKind::Neg) => match static_segment(&unary.expr)? {
-            Segment::Index(index) => Some(Segment::Index(-index)),
-            Segment::Key(_) => None,
-        },
-        _ => None,
-    }
-}
-
-fn is_null(expr: &Expr<'_>) -> bool {
-    match expr {
-        Expr::Var(name) => name.id == "null",
-        Expr::Const(constant) => constant.value.is_none(),
-        _ => false,
     }
 }
 
 fn hold(expr: &Expr<'_>) -> Hold {
     match expr {
-        Expr::BinOp(binary) => match binary.op {
-            BinOpKind::Add | BinOpKind::Mul | BinOpKind::Concat => Hold::Filtered,
-            _ => Hold::Loose,
-        },
-        Expr::Filter(_) => Hold::Filtered,
-        Expr::UnaryOp(_) | Expr::Compare(_) | Expr::IfExpr(_) | Expr::Test(_) => Hold::Loose,
+        Expr::BinOp(binary) if matches!(binary.op, BinOpKind::ScAnd | BinOpKind::ScOr) => Hold::Loose,
+        Expr::UnaryOp(unary) if matches!(unary.op, UnaryOpKind::Not) => Hold::Loose,
+        Expr::IfExpr(_) | Expr::Test(_) => Hold::Loose,
+        Expr::BinOp(_) | Expr::Compare(_) | Expr::Filter(_) | Expr::Slice(_) | Expr::UnaryOp(_) => Hold::Filtered,
         Expr::Const(constant) if constant.value.is_number() => Hold::Filtered,
         _ => Hold::Tight,
     }
+}
+
+/// All names of filters or tests, for a hint.
+fn all_names(what: &str, known: impl Iterator<Item = &'static str>) -> String {
+    let mut names: Vec<_> = known.filter(|name| name.starts_with(|sign: char| sign.is_ascii_alphabetic())).collect();
+    names.sort_unstable();
+    format!("the {what}s are {}", names.join(", "))
 }
 
 fn not_callable(callee: &Expr<'_>) -> ExprError {
@@ -399,46 +464,19 @@ fn not_callable(callee: &Expr<'_>) -> ExprError {
         Expr::GetAttr(attribute) if names::filters().any(|filter| filter == attribute.name) => {
             error.hint(format!("`{0}` is a filter: write `value | {0}`", attribute.name))
         }
-        _ => error.hint("use a filter: `value | name`"),
+        _ => error.hint("use a filter: `value | name`; `script.run` computes what no filter does"),
     }
 }
 
-fn is_comparison(op: BinOpKind) -> bool {
-    use BinOpKind::{Eq, Gt, Gte, In, Lt, Lte, Ne};
-    matches!(op, Eq | Ne | Lt | Lte | Gt | Gte | In)
-}
-
-fn sign(op: BinOpKind) -> &'static str {
+fn chain_sign(op: CompareOpKind) -> &'static str {
     match op {
-        BinOpKind::Eq => " == ",
-        BinOpKind::Ne => " != ",
-        BinOpKind::Lt => " < ",
-        BinOpKind::Lte => " <= ",
-        BinOpKind::Gt => " > ",
-        BinOpKind::Gte => " >= ",
-        BinOpKind::ScAnd => " and ",
-        BinOpKind::ScOr => " or ",
-        BinOpKind::Add => " + ",
-        BinOpKind::Sub => " - ",
-        BinOpKind::Mul => " * ",
-        BinOpKind::Div => " / ",
-        BinOpKind::FloorDiv => " // ",
-        BinOpKind::Rem => " % ",
-        BinOpKind::Pow => " ** ",
-        BinOpKind::Concat => " ~ ",
-        BinOpKind::In => " in ",
-    }
-}
-
-fn comparison(op: CompareOpKind) -> &'static str {
-    match op {
-        CompareOpKind::Eq => " == ",
-        CompareOpKind::Ne => " != ",
-        CompareOpKind::Lt => " < ",
-        CompareOpKind::Lte => " <= ",
-        CompareOpKind::Gt => " > ",
-        CompareOpKind::Gte => " >= ",
-        CompareOpKind::In => " in ",
-        CompareOpKind::NotIn => " not in ",
+        CompareOpKind::Eq => "==",
+        CompareOpKind::Ne => "!=",
+        CompareOpKind::Lt => "<",
+        CompareOpKind::Lte => "<=",
+        CompareOpKind::Gt => ">",
+        CompareOpKind::Gte => ">=",
+        CompareOpKind::In => "in",
+        CompareOpKind::NotIn => "not in",
     }
 }

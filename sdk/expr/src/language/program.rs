@@ -1,16 +1,25 @@
 //! Compiled expressions.
 
-use std::{ops::Range, slice, sync::Arc};
+use std::{error, ops::Range, slice, sync::Arc};
 
 use minijinja::{Error, ErrorKind, Value, machinery::parse_expr};
 
 use super::{
     bridge::{Scope, from_value, to_value},
     environment::ENVIRONMENT,
-    printer::{Printer, Read},
-    scan::check_size,
+    foreign::not_parsed,
+    lookup::Missing,
+    names,
+    printer::{Lookup, Printer, Read},
+    tokens,
+    tree::static_path,
 };
-use crate::{error::ExprError, json::Json, path::Path, roots::Roots};
+use crate::{
+    error::ExprError,
+    json::Json,
+    path::{Path, short},
+    roots::Roots,
+};
 
 /// One compiled expression and its place in the text that holds it.
 #[derive(Clone, Debug)]
@@ -28,6 +37,7 @@ enum Kind {
 struct Program {
     place: Range<usize>,
     reads: Vec<Read>,
+    lookups: Vec<Lookup>,
     roots: Vec<Arc<str>>,
     expression: minijinja::Expression<'static, 'static>,
 }
@@ -36,35 +46,36 @@ impl Expression {
     /// Compiles an expression that starts at byte `at` of its text.
     pub(crate) fn compile(source: &str, at: usize) -> Result<Expression, Vec<ExprError>> {
         let place = at..at + source.len();
-        let fail = |message: String| vec![ExprError::new(message).at(place.clone())];
-        check_size(source).map_err(fail)?;
-        let tree = parse_expr(source).map_err(|error| vec![syntax_error(source, &error).at(place.clone())])?;
+        let fail = |error: ExprError| vec![error.moved(at).at(place.clone())];
+        let tokens = tokens::read(source).map_err(fail)?;
+        let tree = parse_expr(source).map_err(|error| fail(not_parsed(source, &tokens, &error)))?;
+        if let Some((path, place)) = static_path(&tree) {
+            return Ok(Expression(Kind::Path(Read { path, place: at + place.start..at + place.end })));
+        }
         let mut printer = Printer::new(source, at);
         printer.expression(&tree);
-        let Printer { printed, reads, errors, .. } = printer;
+        let Printer { printed, reads, lookups, errors, .. } = printer;
         if !errors.is_empty() {
             return Err(errors.into_iter().map(|error| error.at(place.clone())).collect());
         }
-        if let [read] = reads.as_slice()
-            && read.path.to_string() == printed
-        {
-            return Ok(Expression(Kind::Path(read.clone())));
+        if !tokens::is_lexed(&printed) {
+            return Err(fail(ExprError::new("the expression cannot be compiled")));
         }
         let compiled = ENVIRONMENT.compile_expression_owned(printed);
-        let expression = compiled.map_err(|error| vec![syntax_error(source, &error).at(place.clone())])?;
+        let expression = compiled.map_err(|error| fail(ExprError::new(sentence(&error))))?;
         let mut roots: Vec<Arc<str>> = Vec::new();
         for read in &reads {
             if !roots.iter().any(|root| **root == *read.path.root()) {
                 roots.push(read.path.root().into());
             }
         }
-        Ok(Expression(Kind::Program(Arc::new(Program { place, reads, roots, expression }))))
+        Ok(Expression(Kind::Program(Arc::new(Program { place, reads, lookups, roots, expression }))))
     }
 
-    /// Evaluates; a missing value is `null`.
+    /// Evaluates; a missing value is `null`, or an error if the roots are strict.
     pub(crate) fn evaluate(&self, roots: &dyn Roots) -> Result<Json, ExprError> {
         match &self.0 {
-            Kind::Path(read) => Ok(read.path.resolve(roots).unwrap_or_default()),
+            Kind::Path(read) => read.value(roots).map(Option::unwrap_or_default),
             Kind::Program(program) => {
                 let value = program.run(roots)?;
                 from_value(&value).map_err(|message| ExprError::new(message).at(program.place.clone()))
@@ -75,7 +86,7 @@ impl Expression {
     /// Evaluates and tells whether the result counts as true.
     pub(crate) fn holds(&self, roots: &dyn Roots) -> Result<bool, ExprError> {
         match &self.0 {
-            Kind::Path(read) => Ok(read.path.resolve(roots).is_some_and(|value| is_true(&value))),
+            Kind::Path(read) => Ok(read.value(roots)?.is_some_and(|value| is_true(&value))),
             Kind::Program(program) => program.run(roots).map(|value| value.is_true()),
         }
     }
@@ -97,13 +108,67 @@ impl Expression {
     }
 }
 
+impl Read {
+    /// The value, if it is there.
+    fn value(&self, roots: &dyn Roots) -> Result<Option<Json>, ExprError> {
+        match self.path.read(roots) {
+            None if roots.is_strict() => Err(missing(Ok(&self.path), &self.place, roots)),
+            value => Ok(value),
+        }
+    }
+}
+
 impl Program {
     fn run(&self, roots: &dyn Roots) -> Result<Value, ExprError> {
         let named = self.roots.iter().filter_map(|name| Some((name.clone(), to_value(&roots.root(name)?))));
-        let scope = Value::from_object(Scope(named.collect()));
-        self.expression.eval(scope).map_err(|error| ExprError::new(sentence(&error)).at(self.place.clone()))
+        let strict = roots.is_strict().then(|| (names::STRICT.into(), Value::from(true)));
+        let scope = Value::from_object(Scope(named.chain(strict).collect()));
+        self.expression.eval(scope).map_err(|error| {
+            let source = error::Error::source(&error).and_then(|source| source.downcast_ref::<Missing>());
+            match (source.map(|Missing(number)| number.and_then(|number| self.lookups.get(number))), error.kind()) {
+                (Some(Some(found)), _) => missing(found.what.as_ref().map_err(|source| &**source), &found.place, roots),
+                (Some(None), _) => ExprError::missing(sentence(&error)).hint(OF_ITEMS).at(self.place.clone()),
+                (None, ErrorKind::UndefinedError) => self.missing(sentence(&error), roots),
+                _ => ExprError::new(sentence(&error)).at(self.place.clone()),
+            }
+        })
+    }
+
+    /// The error about a missing or null value: names the paths that it may have come from.
+    fn missing(&self, mut message: String, roots: &dyn Roots) -> ExprError {
+        let mut place = None;
+        let mut named: Vec<&Path> = Vec::new();
+        for read in &self.reads {
+            let what = match read.path.resolve(roots) {
+                None => "missing",
+                Some(Json::Null) => "null",
+                Some(_) => continue,
+            };
+            if named.len() < NAMED && !named.contains(&&read.path) {
+                named.push(&read.path);
+                message.push_str(&format!("; `{}` is {what}", read.path));
+                place = place.or_else(|| Some(read.place.clone()));
+            }
+        }
+        ExprError::new(message).at(place.unwrap_or_else(|| self.place.clone()))
     }
 }
+
+/// The error about a lookup without a value in a strict flow.
+fn missing(what: Result<&Path, &str>, place: &Range<usize>, roots: &dyn Roots) -> ExprError {
+    let (error, shown) = match what {
+        Ok(path) => (path.missing(roots), short(&path.to_string())),
+        Err(source) => (ExprError::missing(format!("`{source}` is missing")), source.to_string()),
+    };
+    let hint = format!("the flow is strict: write `{shown} | default(…)`, or test it with `{shown} is defined` before");
+    error.hint(hint).at(place.clone())
+}
+
+/// The hint about items of a list that lack an attribute.
+const OF_ITEMS: &str = "the flow is strict: keep the items that have it with `| selectattr('…', 'defined')` before";
+
+/// Paths that an error names at most.
+const NAMED: usize = 3;
 
 /// What counts as true: everything but `false`, `null`, zero and what is empty.
 fn is_true(value: &Json) -> bool {
@@ -122,15 +187,5 @@ fn sentence(error: &Error) -> String {
         (ErrorKind::OutOfFuel, _) => "the expression does too much work".to_owned(),
         (_, Some(detail)) => detail.to_owned(),
         (kind, None) => kind.to_string(),
-    }
-}
-
-/// A syntax error, with the operator to write instead of one from another language.
-fn syntax_error(source: &str, error: &Error) -> ExprError {
-    let problem = ExprError::new(format!("the expression is not valid: {}", sentence(error)));
-    let foreign = [("&&", "and"), ("||", "or"), ("===", "=="), ("?", "a if condition else b"), ("!", "not")];
-    match foreign.into_iter().find(|(sign, _)| source.contains(sign)) {
-        Some((sign, instead)) => problem.hint(format!("write `{instead}` instead of `{sign}`")),
-        None => problem,
     }
 }

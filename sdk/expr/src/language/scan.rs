@@ -1,13 +1,8 @@
-//! Finding `{{ expr }}` in texts, and refusing expressions that are too large to parse.
+//! Finding `{{ expr }}` in texts.
 
 use std::ops::Range;
 
-use minijinja::{
-    machinery::{Token, tokenize},
-    syntax::SyntaxConfig,
-};
-
-use crate::{error::ExprError, limits};
+use crate::{error::ExprError, quoted::end_of_quoted};
 
 /// A part of a text.
 #[derive(Debug, PartialEq)]
@@ -27,7 +22,7 @@ pub(crate) fn split(text: &str) -> Result<Vec<Piece<'_>>, ExprError> {
         if open > at {
             pieces.push(Piece::Text(&text[at..open]));
         }
-        let close = end_of_expression(text, open + 2).ok_or_else(|| unclosed(open..text.len()))?;
+        let close = end_of_expression(text, open + 2).ok_or_else(|| unclosed(text, open))?;
         pieces.push(expression(text, open + 2..close)?);
         at = close + 2;
     }
@@ -41,7 +36,7 @@ pub(crate) fn split(text: &str) -> Result<Vec<Piece<'_>>, ExprError> {
 pub(crate) fn whole(text: &str) -> Result<Option<(&str, usize)>, ExprError> {
     let start = text.len() - text.trim_start().len();
     match text[start..].starts_with("{{") {
-        true => match split(text[start..].trim_end())?.as_slice() {
+        true => match split(text[start..].trim_end()).map_err(|error| error.moved(start))?.as_slice() {
             [Piece::Expression(source, at)] => Ok(Some((source, start + at))),
             _ => Ok(None),
         },
@@ -49,8 +44,12 @@ pub(crate) fn whole(text: &str) -> Result<Option<(&str, usize)>, ExprError> {
     }
 }
 
-fn unclosed(place: Range<usize>) -> ExprError {
-    ExprError::new("`{{` is not closed").at(place).hint("write {{ \"{{\" }} for a literal")
+fn unclosed(text: &str, open: usize) -> ExprError {
+    let error = ExprError::new("`{{` is not closed").at(open..text.len());
+    match text[open..].contains('}') {
+        true => error.hint("close it with `}}`"),
+        false => error.hint("close it with `}}`, or write {{ \"{{\" }} for a literal `{{`"),
+    }
 }
 
 fn expression(text: &str, inside: Range<usize>) -> Result<Piece<'_>, ExprError> {
@@ -81,59 +80,6 @@ fn end_of_expression(text: &str, start: usize) -> Option<usize> {
     None
 }
 
-fn end_of_quoted(bytes: &[u8], start: usize, quote: u8) -> Option<usize> {
-    let mut at = start;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => at += 1,
-            byte if byte == quote => return Some(at),
-            _ => {}
-        }
-        at += 1;
-    }
-    None
-}
-
-/// Refuses what would make the parser or its stack work too hard. What is no token is left to the parser.
-pub(super) fn check_size(source: &str) -> Result<(), String> {
-    if source.len() > limits::EXPRESSION_BYTES {
-        return Err(format!("the expression is longer than {} bytes", limits::EXPRESSION_BYTES));
-    }
-    let (mut tokens, mut brackets, mut prefixes, mut after_operand) = (0, 0_usize, 0, false);
-    for token in tokenize(source, true, SyntaxConfig::default()) {
-        let Ok((token, _)) = token else { break };
-        tokens += 1;
-        match &token {
-            Token::ParenOpen | Token::BracketOpen | Token::BraceOpen => brackets += 1,
-            Token::ParenClose | Token::BracketClose | Token::BraceClose => brackets = brackets.saturating_sub(1),
-            Token::Minus if !after_operand => prefixes += 1,
-            Token::Ident("not" | "if") => prefixes += 1,
-            _ => {}
-        }
-        after_operand = ends_operand(&token);
-        if tokens > limits::TOKENS {
-            return Err(format!("the expression has more than {} words and signs", limits::TOKENS));
-        }
-        if brackets + prefixes > limits::NESTING {
-            return Err(too_deep());
-        }
-    }
-    Ok(())
-}
-
-/// What to tell about an expression with too much inside each other.
-pub(super) fn too_deep() -> String {
-    format!("the expression is nested deeper than {}", limits::NESTING)
-}
-
-fn ends_operand(token: &Token<'_>) -> bool {
-    match token {
-        Token::Ident(word) => !matches!(*word, "and" | "or" | "not" | "in" | "is" | "if" | "else"),
-        Token::Str(_) | Token::String(_) | Token::Int(_) | Token::Int128(_) | Token::Float(_) => true,
-        other => matches!(other, Token::ParenClose | Token::BracketClose | Token::BraceClose),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
@@ -153,6 +99,13 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(format!("{:?}", split(text).unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn counts_the_space_before_a_brace() {
+        for (text, place) in [(" {{ é", 1..6), ("\t {{ 'x }}", 2..10), (" {{ }} ", 1..6)] {
+            assert_eq!(whole(text).unwrap_err().offset, Some(place), "{text}");
         }
     }
 

@@ -1,6 +1,7 @@
 // Outbound HTTP.
 import { keep as keepBytes, send as sendNow, startSend as start, takeResponse as take } from "flowcell:host/http@0.1.0";
 import { called } from "../failure.js";
+import { decoded, readText } from "../file.js";
 
 export function send(request) {
   return answer(called(() => sendNow(asked(request))));
@@ -36,12 +37,6 @@ function answer({ status, headers, body }) {
   return { status, headers, ...content, json: () => parsed(content) };
 }
 
-function parsed({ text, bytes }) {
-  return JSON.parse(text ?? decoded(bytes ?? []));
-}
-
-// UTF-8. QuickJS has no TextDecoder.
-function decoded(bytes) {
-  const escaped = Array.from(bytes, (byte) => `%${byte.toString(16).padStart(2, "0")}`);
-  return decodeURIComponent(escaped.join(""));
+function parsed({ text, bytes, file }) {
+  return JSON.parse(text ?? (file === undefined ? decoded(bytes ?? []) : readText(file)));
 }

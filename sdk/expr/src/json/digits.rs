@@ -1,0 +1,127 @@
+//! Whole numbers keep all their digits, or are refused.
+
+use std::ops::Range;
+
+use serde::de::Error as _;
+use serde_json::{Error, Number};
+
+use crate::quoted::end_of_quoted;
+
+/// What is wrong with a whole number whose digits cannot be kept, to be written behind it.
+pub const TOO_LONG: &str = "has more digits than can be kept exactly: write it as a text";
+
+/// Digits of the shortest number that 64 bits may not hold.
+const RUN: usize = 19;
+
+/// Reads a whole number, written as digits with an optional `-`. Returns `None` if a digit would change: 64 bits hold it
+/// neither with a sign nor without, and a float is written with other digits.
+pub fn whole_number(digits: &str) -> Option<Number> {
+    if let Ok(number) = digits.parse::<i64>() {
+        return Some(number.into());
+    }
+    if let Ok(number) = digits.parse::<u64>() {
+        return Some(number.into());
+    }
+    let float = digits.parse::<f64>().ok().filter(|float| float.to_string() == digits)?;
+    Number::from_f64(float)
+}
+
+/// Refuses a valid JSON text that holds a whole number whose digits cannot be kept.
+pub(super) fn check(text: &str) -> Result<(), Error> {
+    let Some(place) = long_run(text.as_bytes()).and_then(|_| first_lossy(text)) else { return Ok(()) };
+    let before = &text[..place.start];
+    let line = before.matches('\n').count() + 1;
+    let column = before.len() - before.rfind('\n').map_or(0, |end| end + 1) + 1;
+    // `serde_json` takes the place from the end of the message.
+    Err(Error::custom(format!("the whole number {} {TOO_LONG} at line {line} column {column}", &text[place])))
+}
+
+/// Finds a run of so many digits that it may be such a number, in a text or outside. Looks at one byte in [`RUN`].
+fn long_run(bytes: &[u8]) -> Option<()> {
+    let mut at = RUN - 1;
+    while at < bytes.len() {
+        if bytes[at].is_ascii_digit() {
+            let before = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+            let behind = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if before + behind >= RUN {
+                return Some(());
+            }
+            at += behind;
+        }
+        at += RUN;
+    }
+    None
+}
+
+/// Finds the first whole number of a valid JSON text whose digits cannot be kept.
+fn first_lossy(text: &str) -> Option<Range<usize>> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => at = end_of_quoted(bytes, at + 1, b'"').unwrap_or(bytes.len()),
+            b'-' | b'0'..=b'9' => {
+                let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+                let end = at + bytes[at..].iter().take_while(is_part).count();
+                let number = &text[at..end];
+                if !number.contains(['.', 'e', 'E']) && whole_number(number).is_none() {
+                    return Some(at..end);
+                }
+                at = end - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use crate::Json;
+
+    #[test]
+    fn digits_are_kept_or_refused() {
+        let kept = [
+            "18446744073709551615",
+            "-9223372036854775808",
+            "[9007199254740993]",
+            r#"{"18446744073709551616":"18446744073709551616"}"#,
+            r#"["\\\"", "-99999999999999999999 \" 99999999999999999999"]"#,
+            "1.8446744073709551616e19",
+            "0.12345678901234567890",
+            "123456789012345678901234567890.5",
+            "1e300",
+        ];
+        for text in kept {
+            assert!(Json::parse(text).is_ok(), "{text}");
+        }
+        // A float holds these, and is written with the same digits.
+        assert_eq!(Json::parse("100000000000000000000").unwrap().to_text(), "1e+20");
+        assert!(Json::parse("[123456789012345680000]").is_ok());
+        let refused = [
+            ("18446744073709551616", 1, 1),
+            ("[1,\n -9223372036854775809]", 2, 2),
+            (r#"{"a":"1","b":[2,99999999999999999999]}"#, 1, 17),
+            ("123456789012345678901234567890", 1, 1),
+            ("[\"\",9999999999999999999999]", 1, 5),
+        ];
+        for (text, line, column) in refused {
+            let error = Json::parse(text).unwrap_err();
+            assert!(error.to_string().contains("more digits than can be kept"), "{text}: {error}");
+            assert_eq!((error.line(), error.column()), (line, column), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_long_number_is_found_wherever_it_stands() {
+        for before in 0..60 {
+            let text = format!("[{}99999999999999999999]", " ".repeat(before));
+            assert!(Json::parse(&text).is_err(), "{text}");
+            let text = format!("[{}9999999999999999999]", " ".repeat(before));
+            assert!(Json::parse(&text).is_ok(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Expressions of flows that were accepted before text that is no token became an error.
+
+use crate::{
+    captured::CapturedKind,
+    error::{ExprError, push_token},
+    json::Json,
+    language::{Piece, ignored, split, whole},
+    limits,
+};
+
+impl Json {
+    /// Blanks out what older versions ignored in expressions: text that is no token behind a quoted text, and everything
+    /// after it. The value then compiles to what it meant, and places stay the same.
+    ///
+    /// Returns the value with one error per expression; `None` if nothing was ignored. Use it only for flows that an older
+    /// version accepted: in new ones such text is an error.
+    pub fn without_ignored(&self, kind: CapturedKind) -> Option<(Json, Vec<ExprError>)> {
+        let mut blanking = Blanking { errors: Vec::new() };
+        let value = match kind {
+            CapturedKind::Expr => blanking.condition(self, "", 0),
+            CapturedKind::Template => blanking.template(self, "", 0),
+        };
+        (!blanking.errors.is_empty()).then_some((value, blanking.errors))
+    }
+}
+
+struct Blanking {
+    errors: Vec<ExprError>,
+}
+
+impl Blanking {
+    fn condition(&mut self, value: &Json, pointer: &str, depth: usize) -> Json {
+        match value {
+            _ if depth > limits::CONDITION_DEPTH => value.clone(),
+            Json::String(text) => {
+                let found = whole(text).unwrap_or_default();
+                let (source, at) = found.unwrap_or_else(|| (text.trim(), text.len() - text.trim_start().len()));
+                self.text(text, &[(source, at)], pointer)
+            }
+            Json::Array(items) => {
+                let items = items.iter().enumerate();
+                Json::array(items.map(|(at, item)| self.condition(item, &below(pointer, &at.to_string()), depth + 1)))
+            }
+            Json::Object(members) => Json::object(members.iter().map(|(key, member)| {
+                let pointer = below(pointer, key);
+                let member = match &**key {
+                    "value" | "values" => self.template(member, &pointer, depth + 1),
+                    "var" | "pattern" => member.clone(),
+                    _ => self.condition(member, &pointer, depth + 1),
+                };
+                (key.clone(), member)
+            })),
+            other => other.clone(),
+        }
+    }
+
+    fn template(&mut self, value: &Json, pointer: &str, depth: usize) -> Json {
+        match value {
+            _ if depth > limits::DEPTH => value.clone(),
+            Json::String(text) => {
+                let pieces = split(text).unwrap_or_default().into_iter();
+                let expressions: Vec<_> = pieces
+                    .filter_map(|piece| match piece {
+                        Piece::Expression(source, at) => Some((source, at)),
+                        Piece::Text(_) => None,
+                    })
+                    .collect();
+                self.text(text, &expressions, pointer)
+            }
+            Json::Array(items) => {
+                let items = items.iter().enumerate();
+                Json::array(items.map(|(at, item)| self.template(item, &below(pointer, &at.to_string()), depth + 1)))
+            }
+            Json::Object(members) => Json::object(
+                members
+                    .iter()
+                    .map(|(key, member)| (key.clone(), self.template(member, &below(pointer, key), depth + 1))),
+            ),
+            other => other.clone(),
+        }
+    }
+
+    /// Blanks out the ignored parts of a text's expressions, each given with its place.
+    fn text(&mut self, text: &str, expressions: &[(&str, usize)], pointer: &str) -> Json {
+        let mut blanked = text.to_owned();
+        for (source, at) in expressions {
+            if let Some((end, error)) = ignored(source) {
+                blanked.replace_range(at + end..at + source.len(), &" ".repeat(source.len() - end));
+                self.errors.push(error.moved(*at).under(pointer));
+            }
+        }
+        Json::from(blanked)
+    }
+}
+
+fn below(pointer: &str, token: &str) -> String {
+    let mut pointer = pointer.to_owned();
+    push_token(&mut pointer, token);
+    pointer
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+    use crate::{Binding, Condition, NoRoots};
+
+    #[test]
+    fn kept_texts_mean_what_they_meant() {
+        let cases = [
+            (r#""{{ 'a' & 'b' }}""#, r#""a""#),
+            (r#""x {{ 'é' ; ü }} {{ 1 + 1 }} {{ 'c' ? 'd' : 'e' }}""#, r#""x é 2 c""#),
+            (
+                r#"{ "a/b": ["{{ 'k' == 'k' && false }}", 1], "c": "plain & ; {{ 2 }}" }"#,
+                r#"{"a/b":[true,1],"c":"plain & ; 2"}"#,
+            ),
+        ];
+        for (written, meant) in cases {
+            let value = Json::parse(written).unwrap();
+            assert!(Binding::compile(&value).is_err(), "{written}");
+            let (blanked, errors) = value.without_ignored(CapturedKind::Template).unwrap();
+            assert!(!errors.is_empty(), "{written}");
+            assert_eq!(Binding::compile(&blanked).unwrap().render(&NoRoots).unwrap().to_text(), meant, "{written}");
+            assert!(blanked.without_ignored(CapturedKind::Template).is_none(), "{written}");
+        }
+    }
+
+    #[test]
+    fn kept_conditions_mean_what_they_meant() {
+        let cases = [
+            (r#"" 'bug' == 'bug' && 'low' == 'high'""#, true),
+            (r#""{{ 'a' == 'b' ! true }}""#, false),
+            (r#"{ "and": ["1 == 1", { "not": "'a' == 'b' ; " }] }"#, true),
+            (r#"{ "equals": { "var": "x", "value": "{{ '' & 'b' }}" } }"#, false),
+            (r#"{ "or": [{ "matches": { "var": "x", "pattern": "'a' & b" } }, "'a' # b"] }"#, true),
+        ];
+        for (written, holds) in cases {
+            let value = Json::parse(written).unwrap();
+            assert!(Condition::compile(&value).is_err(), "{written}");
+            let (blanked, _) = value.without_ignored(CapturedKind::Expr).unwrap();
+            assert_eq!(Condition::compile(&blanked).unwrap().evaluate(&NoRoots).unwrap(), holds, "{written}");
+        }
+    }
+
+    /// Older versions refused this text, too, so no kept flow has it.
+    #[test]
+    fn what_was_always_refused_stays_as_it_is() {
+        for written in ["{{ a && b }}", "{{ 'a\\n' & b }}", "{{ ['a'] & b }}", "{{ 'a'", "{{ 'a' 'b' }}", "a"] {
+            assert!(Json::from(written).without_ignored(CapturedKind::Template).is_none(), "{written}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! `+`, `-`, `*`, `/`, `//`, `%`, `**` and the sign of a number. Whole numbers are exact, booleans are no numbers.
+
+use minijinja::{Error, State, Value, value::ValueKind};
+
+use super::{
+    budget::charge,
+    filters::{concat, invalid, is_null, missing, too_long},
+    text::TooLong,
+};
+use crate::limits;
+
+/// `a + b` of numbers, texts or lists.
+pub(super) fn add(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
+    let both = |kinds: &[ValueKind]| kinds.contains(&left.kind()) && kinds.contains(&right.kind());
+    if both(&[ValueKind::String]) {
+        return concat(state, left, right).map(Value::from);
+    }
+    if both(&[ValueKind::Seq, ValueKind::Iterable]) {
+        let items = left.try_iter()?.checked().chain(right.try_iter()?.checked());
+        let items = items.take(limits::VALUES).collect::<Result<Vec<Value>, Error>>()?;
+        charge(state, items.len().saturating_mul(limits::ITEM_WORK))?;
+        return Ok(Value::from(items));
+    }
+    sum(&left, &right).ok_or_else(|| refused("+", &left, &right))
+}
+
+/// The sum of two numbers; none if they are no numbers, or if a whole sum has more than 128 bits.
+pub(super) fn sum(left: &Value, right: &Value) -> Option<Value> {
+    combine(left, right, i128::checked_add, |a, b| a + b)
+}
+
+/// `a - b` of numbers.
+pub(super) fn subtract(left: Value, right: Value) -> Result<Value, Error> {
+    combine(&left, &right, i128::checked_sub, |a, b| a - b).ok_or_else(|| refused("-", &left, &right))
+}
+
+/// `a * b` of numbers, or of a text and how often it is repeated.
+pub(super) fn multiply(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
+    let repeated = match (left.as_str(), right.as_str()) {
+        (Some(text), None) => Some((text, &right)),
+        (None, Some(text)) => Some((text, &left)),
+        _ => None,
+    };
+    if let Some((text, times)) = repeated.and_then(|(text, times)| Some((text, times.as_usize()?))) {
+        let length = text.len().checked_mul(times).filter(|length| *length <= limits::TEXT_BYTES);
+        charge(state, length.ok_or_else(|| too_long(TooLong))?)?;
+        return Ok(Value::from(text.repeat(times)));
+    }
+    combine(&left, &right, i128::checked_mul, |a, b| a * b).ok_or_else(|| refused("*", &left, &right))
+}
+
+/// `a / b` of numbers: a whole number if whole numbers divide without a rest.
+pub(super) fn divide(left: Value, right: Value) -> Result<Value, Error> {
+    let whole = |a: i128, b: i128| if a.checked_rem(b)? == 0 { a.checked_div(b) } else { None };
+    let (Some(a), Some(b)) = (float(&left), float(&right)) else { return Err(refused("/", &left, &right)) };
+    if b == 0.0 {
+        return Err(uncomputable("/", &left, &right));
+    }
+    let exact = integers(&left, &right).and_then(|(a, b)| whole(a, b));
+    Ok(exact.map_or_else(|| Value::from(a / b), integer))
+}
+
+/// `a // b` of numbers, rounded down.
+pub(super) fn floor_divide(left: Value, right: Value) -> Result<Value, Error> {
+    floored("//", left, right, |a, b| floor_parts(a, b).map(|(quotient, _)| quotient), |a, b| (a / b).floor())
+}
+
+/// `a % b` of numbers: what `//` leaves, with the sign of `b`.
+pub(super) fn remainder(left: Value, right: Value) -> Result<Value, Error> {
+    let float = |a: f64, b: f64| {
+        let rest = a % b;
+        if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
+    };
+    floored("%", left, right, |a, b| floor_parts(a, b).map(|(_, rest)| rest), float)
+}
+
+fn floored(
+    sign: &str,
+    left: Value,
+    right: Value,
+    whole: fn(i128, i128) -> Option<i128>,
+    decimal: fn(f64, f64) -> f64,
+) -> Result<Value, Error> {
+    match float(&right) {
+        Some(0.0) if left.is_number() => Err(uncomputable(sign, &left, &right)),
+        _ => combine(&left, &right, whole, decimal).ok_or_else(|| refused(sign, &left, &right)),
+    }
+}
+
+/// The quotient rounded down, and the rest.
+fn floor_parts(a: i128, b: i128) -> Option<(i128, i128)> {
+    let (quotient, rest) = (a.checked_div(b)?, a.checked_rem(b)?);
+    match rest != 0 && (rest < 0) != (b < 0) {
+        true => Some((quotient.checked_sub(1)?, rest.checked_add(b)?)),
+        false => Some((quotient, rest)),
+    }
+}
+
+/// `a ** b` of numbers.
+pub(super) fn power(left: Value, right: Value) -> Result<Value, Error> {
+    let (Some(base), Some(exponent)) = (float(&left), float(&right)) else { return Err(refused("**", &left, &right)) };
+    if base == 0.0 && exponent < 0.0 {
+        return Err(uncomputable("**", &left, &right));
+    }
+    match integers(&left, &right) {
+        Some((base, exponent)) if exponent >= 0 => {
+            let exponent = u32::try_from(exponent).ok();
+            let power = exponent.and_then(|exponent| base.checked_pow(exponent));
+            power.map(integer).ok_or_else(|| uncomputable("**", &left, &right))
+        }
+        _ => Ok(Value::from(base.powf(exponent))),
+    }
+}
+
+/// `-a` of a number.
+pub(super) fn negate(value: Value) -> Result<Value, Error> {
+    let zero = Value::from(0);
+    match value.is_number() && !value.is_integer() {
+        true => Ok(Value::from(-float(&value).unwrap_or_default())),
+        false => combine(&zero, &value, i128::checked_sub, |a, b| a - b).ok_or_else(|| {
+            let message = format!("`-` does not work on {}", kind(&value));
+            if is_null(&value) { missing(message) } else { invalid(message) }
+        }),
+    }
+}
+
+/// Combines whole numbers exactly and others as 64-bit floats; none if there is no result.
+fn combine(
+    left: &Value,
+    right: &Value,
+    whole: fn(i128, i128) -> Option<i128>,
+    decimal: fn(f64, f64) -> f64,
+) -> Option<Value> {
+    match integers(left, right) {
+        Some((left, right)) => whole(left, right).map(integer),
+        None if left.is_integer() && right.is_integer() => None,
+        None => Some(Value::from(decimal(float(left)?, float(right)?))),
+    }
+}
+
+fn integers(left: &Value, right: &Value) -> Option<(i128, i128)> {
+    if !left.is_integer() || !right.is_integer() {
+        return None;
+    }
+    Some((i128::try_from(left.clone()).ok()?, i128::try_from(right.clone()).ok()?))
+}
+
+fn float(value: &Value) -> Option<f64> {
+    if value.is_number() { f64::try_from(value.clone()).ok() } else { None }
+}
+
+fn integer(value: i128) -> Value {
+    i64::try_from(value).map_or_else(|_| Value::from(value), Value::from)
+}
+
+fn refused(sign: &str, left: &Value, right: &Value) -> Error {
+    if left.is_integer() && right.is_integer() {
+        return invalid(format!("`{sign}` does not work on whole numbers this large: {left} {sign} {right}"));
+    }
+    let message = format!("`{sign}` does not work on {} and {}", kind(left), kind(right));
+    if is_null(left) || is_null(right) { missing(message) } else { invalid(message) }
+}
+
+fn uncomputable(sign: &str, left: &Value, right: &Value) -> Error {
+    invalid(format!("unable to calculate {left} {sign} {right}"))
+}
+
+fn kind(value: &Value) -> String {
+    if is_null(value) { "null".to_owned() } else { value.kind().to_string() }
+}

@@ -1,0 +1,101 @@
+//! `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` and `not in`, as filters, tests and chains.
+
+use minijinja::{
+    Environment, Error, State, Value,
+    value::{Rest, ValueKind},
+};
+
+use super::{
+    bridge::from_value,
+    budget::{charge, cost},
+    filters::{invalid, is_null, missing},
+    names,
+};
+use crate::{json::Json, order::order};
+
+/// The tests that compare, by the sign that they mean.
+const TESTS: [(&str, &[&str]); 7] = [
+    ("==", &["==", "eq", "equalto"]),
+    ("!=", &["!=", "ne"]),
+    ("<", &["<", "lt", "lessthan"]),
+    ("<=", &["<=", "le"]),
+    (">", &[">", "gt", "greaterthan"]),
+    (">=", &[">=", "ge"]),
+    ("in", &["in"]),
+];
+
+/// Adds the tests that compare, and the filter that the canonical form uses for signs.
+pub(super) fn add(environment: &mut Environment<'static>) {
+    for (sign, tests) in TESTS {
+        for name in tests {
+            let test = move |state: &mut State<'_, '_>, left: Value, right: Value| holds(state, sign, &left, &right);
+            environment.add_test(*name, test);
+        }
+    }
+    environment.add_filter(names::COMPARE, chain);
+}
+
+/// `a < b <= c`: the first value, then signs and values in turn. It holds if every pair does.
+fn chain(state: &mut State<'_, '_>, first: Value, rest: Rest<Value>) -> Result<bool, Error> {
+    let mut left = &first;
+    for pair in rest.chunks(2) {
+        let [sign, right] = pair else { break };
+        if !holds(state, sign.as_str().unwrap_or_default(), left, right)? {
+            return Ok(false);
+        }
+        left = right;
+    }
+    Ok(true)
+}
+
+fn holds(state: &mut State<'_, '_>, sign: &str, left: &Value, right: &Value) -> Result<bool, Error> {
+    let (one, other) = (cost(std::slice::from_ref(left)), cost(std::slice::from_ref(right)));
+    let is_search = matches!(sign, "in" | "not in");
+    charge(state, if is_search { one.saturating_add(other) } else { one.min(other) })?;
+    match sign {
+        "==" => equal(left, right),
+        "!=" => equal(left, right).map(|equal| !equal),
+        "in" => contains(right, left),
+        "not in" => contains(right, left).map(|contains| !contains),
+        sign => {
+            let ordering = order(&json(left)?, &json(right)?);
+            let refuse = |message| if is_null(left) || is_null(right) { missing(message) } else { invalid(message) };
+            let ordering = ordering.map_err(refuse)?;
+            Ok(match sign {
+                "<" => ordering.is_lt(),
+                "<=" => ordering.is_le(),
+                ">" => ordering.is_gt(),
+                _ => ordering.is_ge(),
+            })
+        }
+    }
+}
+
+fn equal(left: &Value, right: &Value) -> Result<bool, Error> {
+    match (left.as_str(), right.as_str()) {
+        (Some(left), Some(right)) => Ok(left == right),
+        _ => Ok(json(left)? == json(right)?),
+    }
+}
+
+fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
+    let text = || item.as_str().ok_or_else(|| invalid(format!("`in` looks for a text here, not {}", item.kind())));
+    match container.kind() {
+        ValueKind::Undefined | ValueKind::None => Ok(false),
+        ValueKind::String => Ok(container.as_str().unwrap_or_default().contains(text()?)),
+        ValueKind::Map => Ok(!container.get_attr(text()?)?.is_undefined()),
+        ValueKind::Seq | ValueKind::Iterable => {
+            for other in container.try_iter()?.checked() {
+                if equal(item, &other?)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        other => Err(invalid(format!("`in` looks into a list, a text or an object, not {other}"))),
+    }
+}
+
+fn json(value: &Value) -> Result<Json, Error> {
+    from_value(value).map_err(invalid)
+}

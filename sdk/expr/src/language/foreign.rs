@@ -1,0 +1,120 @@
+//! Signs of other languages: names the sign that was found and what to write here.
+
+use std::ops::Range;
+
+use minijinja::{Error, machinery::Token};
+
+use super::tokens::{Lexeme, end};
+use crate::{error::ExprError, quoted::end_of_quoted};
+
+/// Signs that are no tokens, and what to write instead. Where one sign begins another, the longer one stands first.
+const SIGNS: [(&str, &str); 13] = [
+    ("&&", "write `and` instead of `&&`"),
+    ("&", "write `and` instead of `&`, or `~` to join texts"),
+    ("!", "write `not` instead of `!`"),
+    ("??", "write `a | default(b)` instead of `a ?? b`"),
+    ("?.", "write `.` instead of `?.`: a part that is missing on the way gives null"),
+    ("?", "write `a if condition else b` instead of `condition ? a : b`"),
+    ("$", "paths begin with a plain name: `flow.input.name` for the flow's input, `node.field` for a node's output"),
+    ("^", "write `a ** b` for a power"),
+    (";", "an expression is one value: leave `;` out"),
+    ("#", "write comments outside of the expression"),
+    ("\\", "`\\` stands in quoted texts only"),
+    ("@", "paths begin with a plain name: `flow.input.name` for the flow's input, `node.field` for a node's output"),
+    ("`", "write a text as 'text', and join texts with `~`"),
+];
+
+/// Signs that are read as two tokens, and what to write instead.
+const PAIRS: [(&str, &str); 6] = [
+    ("||", "write `or` instead of `||`"),
+    ("===", "write `==` instead of `===`"),
+    ("!==", "write `!=` instead of `!==`"),
+    ("<>", "write `!=` instead of `<>`"),
+    ("=>", "there are no functions: filters such as `map`, `select` and `selectattr` work on lists"),
+    ("=~", "write `x is matches('pattern')` instead of `=~`"),
+];
+
+/// Words that other languages write in capitals.
+const WORDS: [&str; 6] = ["and", "or", "not", "in", "is", "if"];
+
+/// The error about text behind the last token that is no token itself.
+pub(super) fn unreadable(source: &str, tokens: &[Lexeme<'_>]) -> ExprError {
+    let start = end(source, tokens);
+    let rest = source.get(start..).unwrap_or_default();
+    if let Some(quote @ (b'"' | b'\'')) = rest.bytes().next() {
+        let end = end_of_quoted(rest.as_bytes(), 1, quote);
+        let problem = if end.is_some() { "has an escape that is not valid" } else { "is not closed" };
+        let length = end.map_or(rest.len(), |end| end + 1);
+        return invalid(format!("the quoted text {problem}")).at(start..start + length);
+    }
+    if rest.starts_with(|sign: char| sign.is_ascii_digit()) {
+        let length = rest.find(|sign: char| !sign.is_ascii_alphanumeric() && !"._".contains(sign));
+        return not_kept(&rest[..length.unwrap_or(rest.len())], start);
+    }
+    if rest.starts_with('?') && tokens.is_empty() {
+        let hint = "write `x | default('…')` for a value that may be missing";
+        return unexpected(&rest[..1], start).hint(hint);
+    }
+    if let Some((sign, hint)) = SIGNS.into_iter().find(|(sign, _)| rest.starts_with(sign)) {
+        return unexpected(sign, start).hint(hint);
+    }
+    let Some(sign) = rest.chars().next() else { return invalid("it ends too early".to_owned()).at(0..source.len()) };
+    let error = invalid(format!("unexpected `{}`", sign.escape_debug())).at(start..start + sign.len_utf8());
+    match sign {
+        '“' | '”' | '„' | '‘' | '’' | '‚' | '«' | '»' => error.hint("quote texts with ' or \""),
+        sign if sign.is_whitespace() => error.hint("write a plain space"),
+        sign if sign.is_alphabetic() => {
+            error.hint("names have the letters a to z, digits and `_`: write `nodes[\"the name\"]` for others")
+        }
+        _ => error,
+    }
+}
+
+/// The error about a number that is too large.
+pub(super) fn not_kept(number: &str, start: usize) -> ExprError {
+    invalid(format!("`{number}` is not a number that can be kept")).at(start..start + number.len())
+}
+
+/// The error about tokens that the parser refuses.
+pub(super) fn not_parsed(source: &str, tokens: &[Lexeme<'_>], error: &Error) -> ExprError {
+    let pairs = tokens.windows(2).filter_map(|pair| match pair {
+        [(_, first), (_, second)] if first.end == second.start => Some(first.start..second.end),
+        _ => None,
+    });
+    let mut signs = pairs.filter_map(|place| {
+        let written = source.get(place.clone())?;
+        PAIRS.into_iter().find(|(sign, _)| *sign == written).map(|(sign, hint)| (sign, hint, place))
+    });
+    if let Some((sign, hint, place)) = signs.next() {
+        return unexpected(sign, place.start).hint(hint);
+    }
+    if let Some(place) = assignment(tokens) {
+        return unexpected("=", place.start).hint("write `==` to compare");
+    }
+    for (token, place) in tokens {
+        let Token::Ident(word) = token else { continue };
+        let known = WORDS.into_iter().find(|known| word.eq_ignore_ascii_case(known) && word != known);
+        if let Some(known) = known {
+            return unexpected(word, place.start).hint(format!("write `{known}` instead of `{word}`"));
+        }
+    }
+    invalid(error.detail().map_or_else(|| error.kind().to_string(), str::to_owned)).at(0..source.len())
+}
+
+/// Where a `=` stands that does not name an argument of a filter or test.
+fn assignment(tokens: &[Lexeme<'_>]) -> Option<Range<usize>> {
+    let names_argument = |at: usize| {
+        let [.., (opening, _), (Token::Ident(_), _)] = &tokens[..at] else { return false };
+        matches!(opening, Token::ParenOpen | Token::Comma)
+    };
+    let mut signs = tokens.iter().enumerate().filter(|(_, (token, _))| matches!(token, Token::Assign));
+    signs.find(|(at, _)| !names_argument(*at)).map(|(_, (_, place))| place.clone())
+}
+
+fn unexpected(sign: &str, start: usize) -> ExprError {
+    invalid(format!("unexpected `{sign}`")).at(start..start + sign.len())
+}
+
+fn invalid(problem: String) -> ExprError {
+    ExprError::new(format!("the expression is not valid: {problem}"))
+}

@@ -1,0 +1,93 @@
+//! Reads every token of an expression before the parser sees it.
+//!
+//! minijinja 3.0.5 loses errors of its lexer: behind a quoted text, `src/compiler/parser.rs:741` asks
+//! `matches!(self.stream.current(), Ok(Some(…)))`. `TokenStream::current` (line 139 of the same file) hands an error out
+//! once and then reports the end of the source, so the parser accepts `kind == 'bug' && …` as `kind == 'bug'`. Every text
+//! that goes to the parser passes [`read`] or [`is_lexed`] first. Keep both until upstream passes the error on.
+
+use std::ops::Range;
+
+use minijinja::{
+    machinery::{Token, tokenize},
+    syntax::SyntaxConfig,
+};
+
+use super::foreign;
+use crate::{error::ExprError, limits};
+
+/// One token and its bytes in the source.
+pub(super) type Lexeme<'s> = (Token<'s>, Range<usize>);
+
+/// Reads all tokens. Refuses text that is no token, and sources that would make the parser or its stack work too hard.
+pub(super) fn read(source: &str) -> Result<Vec<Lexeme<'_>>, ExprError> {
+    if source.len() > limits::EXPRESSION_BYTES {
+        return Err(ExprError::new(format!("the expression is longer than {} bytes", limits::EXPRESSION_BYTES)));
+    }
+    let mut tokens: Vec<Lexeme<'_>> = Vec::new();
+    let (mut brackets, mut prefixes) = (0_usize, 0);
+    for token in tokenize(source, true, SyntaxConfig::default()) {
+        let Ok((token, span)) = token else {
+            return Err(foreign::unreadable(source, &tokens));
+        };
+        match &token {
+            Token::ParenOpen | Token::BracketOpen | Token::BraceOpen => brackets += 1,
+            Token::ParenClose | Token::BracketClose | Token::BraceClose => brackets = brackets.saturating_sub(1),
+            Token::Minus if !tokens.last().is_some_and(|(token, _)| ends_operand(token)) => prefixes += 1,
+            Token::Ident("not" | "if") => prefixes += 1,
+            Token::Float(number) if !number.is_finite() => {
+                let place = span.start_offset as usize..span.end_offset as usize;
+                return Err(foreign::not_kept(source.get(place.clone()).unwrap_or_default(), place.start));
+            }
+            _ => {}
+        }
+        tokens.push((token, span.start_offset as usize..span.end_offset as usize));
+        if tokens.len() > limits::TOKENS {
+            return Err(ExprError::new(format!("the expression has more than {} words and signs", limits::TOKENS)));
+        }
+        if brackets + prefixes > limits::NESTING {
+            return Err(ExprError::new(too_deep()));
+        }
+    }
+    Ok(tokens)
+}
+
+/// What the parser ignores if nothing stops it: from the end of a quoted text on. Returns that end and what is wrong there.
+pub(crate) fn ignored(source: &str) -> Option<(usize, ExprError)> {
+    let mut tokens: Vec<Lexeme<'_>> = Vec::new();
+    for token in tokenize(source, true, SyntaxConfig::default()).take(limits::TOKENS) {
+        match token {
+            Ok((token, span)) => tokens.push((token, span.start_offset as usize..span.end_offset as usize)),
+            Err(_) => {
+                let Some((Token::Str(_), place)) = tokens.last() else { return None };
+                return Some((place.end, foreign::unreadable(source, &tokens)));
+            }
+        }
+    }
+    None
+}
+
+/// Whether the lexer reads a text to its end.
+pub(super) fn is_lexed(source: &str) -> bool {
+    tokenize(source, true, SyntaxConfig::default()).all(|token| token.is_ok())
+}
+
+/// Where the text begins that is no token, behind the tokens before it.
+pub(super) fn end(source: &str, tokens: &[Lexeme<'_>]) -> usize {
+    let end = tokens.last().map_or(0, |(_, place)| place.end);
+    let rest = source.get(end..).unwrap_or_default();
+    // The lexer skips no other space.
+    source.len() - rest.trim_start_matches(|sign: char| sign.is_ascii_whitespace()).len()
+}
+
+/// The message about an expression that is nested too deeply.
+pub(super) fn too_deep() -> String {
+    format!("the expression is nested deeper than {}", limits::NESTING)
+}
+
+fn ends_operand(token: &Token<'_>) -> bool {
+    match token {
+        Token::Ident(word) => !matches!(*word, "and" | "or" | "not" | "in" | "is" | "if" | "else"),
+        Token::Str(_) | Token::String(_) | Token::Int(_) | Token::Int128(_) | Token::Float(_) => true,
+        other => matches!(other, Token::ParenClose | Token::BracketClose | Token::BraceClose),
+    }
+}

@@ -1,0 +1,96 @@
+//! Questions about parsed expressions.
+
+use std::ops::Range;
+
+use minijinja::machinery::ast::{Expr, UnaryOpKind};
+
+use super::names;
+use crate::path::{Path, Segment};
+
+/// Where the leftmost part of an expression starts.
+pub(super) fn first_span(expr: &Expr<'_>) -> usize {
+    let mut expr = expr;
+    loop {
+        expr = match expr {
+            Expr::GetAttr(attribute) => &attribute.expr,
+            Expr::GetItem(item) => &item.expr,
+            Expr::Slice(slice) => &slice.expr,
+            Expr::Call(call) => &call.expr,
+            Expr::BinOp(binary) => &binary.left,
+            Expr::Compare(chain) => &chain.expr,
+            Expr::Test(test) => &test.expr,
+            Expr::Filter(filter) => match &filter.expr {
+                Some(expr) => expr,
+                None => return filter.span().start_offset as usize,
+            },
+            other => return other.span().start_offset as usize,
+        };
+    }
+}
+
+/// The path that an expression is, if it is nothing else, and its bytes in the expression.
+pub(super) fn static_path(expr: &Expr<'_>) -> Option<(Path, Range<usize>)> {
+    let (mut segments, mut rest) = (Vec::new(), expr);
+    let root = loop {
+        rest = match rest {
+            Expr::Var(root) if root.id == "null" => return None,
+            Expr::Var(root) => break root,
+            Expr::GetAttr(attribute) => {
+                segments.push(Segment::Key(attribute.name.into()));
+                &attribute.expr
+            }
+            Expr::GetItem(item) => {
+                segments.push(static_segment(&item.subscript_expr)?);
+                &item.expr
+            }
+            _ => return None,
+        };
+    };
+    let place = root.span().start_offset as usize..expr.span().end_offset as usize;
+    Some((Path::new(root.id, segments.into_iter().rev()), place))
+}
+
+fn static_segment(subscript: &Expr<'_>) -> Option<Segment> {
+    match subscript {
+        Expr::Const(key) => match key.value.as_str() {
+            Some(key) => Some(Segment::Key(key.into())),
+            None if key.value.is_integer() => key.value.as_i64().map(Segment::Index),
+            None => None,
+        },
+        Expr::UnaryOp(unary) if matches!(unary.op, UnaryOpKind::Neg) => match static_segment(&unary.expr)? {
+            Segment::Index(index) => Some(Segment::Index(-index)),
+            Segment::Key(_) => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether an expression looks up a part of a value, or a value by its name.
+pub(super) fn is_lookup(expr: &Expr<'_>) -> bool {
+    match expr {
+        Expr::Var(name) => name.id != "null",
+        Expr::GetAttr(_) | Expr::GetItem(_) => true,
+        Expr::Filter(filter) => names::LOOKUPS.contains(&filter.name),
+        _ => false,
+    }
+}
+
+/// Whether an expression may be a node's whole output: `node`, `nodes.node` or `nodes[x]`.
+pub(super) fn is_output(expr: &Expr<'_>) -> bool {
+    let is_nodes = |expr: &Expr<'_>| matches!(expr, Expr::Var(name) if name.id == "nodes");
+    match expr {
+        Expr::Var(_) => !is_nodes(expr),
+        Expr::GetAttr(attribute) => is_nodes(&attribute.expr),
+        Expr::GetItem(item) => is_nodes(&item.expr),
+        _ => false,
+    }
+}
+
+/// Whether an expression is written `null` or `none`.
+pub(super) fn is_null(expr: &Expr<'_>) -> bool {
+    match expr {
+        Expr::Var(name) => name.id == "null",
+        Expr::Const(constant) => constant.value.is_none(),
+        _ => false,
+    }
+}

@@ -1,0 +1,15 @@
+//! Quoted texts, in expressions and in JSON.
+
+/// Finds the quote that ends a quoted text.
+pub(crate) fn end_of_quoted(bytes: &[u8], start: usize, quote: u8) -> Option<usize> {
+    let mut at = start;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 1,
+            byte if byte == quote => return Some(at),
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}

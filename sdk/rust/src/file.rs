@@ -1,0 +1,84 @@
+//! Reads file values: what is too large for a text, such as `{ "kind": "file", "fileId": … }` in an input or an answer.
+
+use std::io;
+
+use serde_json::Value;
+
+use crate::{
+    failure::{Failure, Result},
+    wit::flowcell::node::context,
+};
+
+/// Bytes that one call to the host fetches.
+const PIECE: u32 = 1 << 20;
+
+/// A file value, read in pieces of at most 1 MiB. Needs no grant.
+///
+/// A failure of the host ends reading with an [`io::Error`]; [`Reader::take_failure`] gives it back whole.
+#[derive(Debug)]
+pub struct Reader {
+    file: String,
+    piece: Vec<u8>,
+    /// The bytes of the piece that were read.
+    used: usize,
+    /// Where the next piece begins.
+    offset: u64,
+    failure: Option<Failure>,
+}
+
+/// Returns whether a value is a file value.
+pub fn is_file(value: &Value) -> bool {
+    value["kind"] == "file" && value["fileId"].is_string()
+}
+
+impl Reader {
+    /// Opens a file value; the first read looks for the file.
+    pub fn new(file: &Value) -> Reader {
+        Reader { file: file.to_string(), piece: Vec::new(), used: 0, offset: 0, failure: None }
+    }
+
+    /// The host's failure that ended reading, once.
+    pub fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
+    }
+
+    fn fetch(&mut self) -> Result<Vec<u8>> {
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(given) = crate::script::file_piece(&self.file, self.offset, PIECE) {
+            return given;
+        }
+        context::read_file(&self.file, self.offset, PIECE).map_err(Failure::of_call)
+    }
+}
+
+impl io::Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut rest = io::BufRead::fill_buf(self)?;
+        let count = io::Read::read(&mut rest, buffer)?;
+        io::BufRead::consume(self, count);
+        Ok(count)
+    }
+}
+
+impl io::BufRead for Reader {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.used == self.piece.len() {
+            match self.fetch() {
+                Ok(piece) => {
+                    self.offset += piece.len() as u64;
+                    (self.piece, self.used) = (piece, 0);
+                }
+                Err(failure) => {
+                    let told = io::Error::other(failure.message.clone());
+                    self.failure = Some(failure);
+                    return Err(told);
+                }
+            }
+        }
+        Ok(&self.piece[self.used..])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.used += count;
+    }
+}
