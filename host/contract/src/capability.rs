@@ -45,6 +45,9 @@ pub struct Admission {
     pub effect: Effect,
     /// What people are shown of it, such as `{ "method", "url" }`. No secrets, and short.
     pub about: Json,
+    /// What it sends, with long texts cut: kept in the journal for those who may read the inputs of tasks, and in no event.
+    /// No secrets. `null`: `about` says it all.
+    pub preview: Json,
     /// A person has to allow it first.
     pub ask: Option<Ask>,
 }
@@ -52,10 +55,12 @@ pub struct Admission {
 /// A call that a person has to allow before it leaves. Without an answer in time it is denied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// What the person is asked.
+    /// What the person is asked: everything that the call would do, or parts of it that are marked as cut.
     pub prompt: String,
     /// How long the question stays open.
     pub expires_ms: u64,
+    /// The whole arguments, if the prompt shows only a part of them.
+    pub arguments: Option<Json>,
 }
 
 /// A call that leaves the host.

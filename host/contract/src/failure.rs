@@ -23,6 +23,8 @@ pub mod code {
     pub const INVALID_OUTPUT: &str = "invalid_output";
     /// The output is larger than its limit.
     pub const OUTPUT_TOO_LARGE: &str = "output_too_large";
+    /// Checking a value against a schema, or compiling the schema, takes more work than a check may do.
+    pub const SCHEMA_TOO_COSTLY: &str = "schema_too_costly";
     /// A limit on host calls, handles or volume was reached.
     pub const LIMIT_EXCEEDED: &str = "limit_exceeded";
     /// The node used a capability that it was not granted.
@@ -31,12 +33,16 @@ pub mod code {
     pub const BINDING_ERROR: &str = "binding_error";
     /// A `when` could not be evaluated.
     pub const CONDITION_ERROR: &str = "condition_error";
+    /// A strict flow reads a value that is missing and that nothing tests.
+    pub const MISSING_VALUE: &str = "missing_value";
     /// The pack could not be loaded, or does not do what its manifest says.
     pub const BAD_PACK: &str = "bad_pack";
     /// A child flow could not be started.
     pub const FLOW_NOT_FOUND: &str = "flow_not_found";
     /// Subflows are nested too deep.
     pub const TOO_DEEP: &str = "too_deep";
+    /// More runs below one run than there may be.
+    pub const TOO_MANY_CHILDREN: &str = "too_many_children";
     /// A run has more events than a run may have, or larger ones.
     pub const RUN_TOO_LARGE: &str = "run_too_large";
     /// The tenant has used up what its operator lets it.

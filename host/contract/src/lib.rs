@@ -11,7 +11,9 @@ mod failure;
 mod grant;
 mod ids;
 mod manifest;
+pub mod places;
 mod step;
+pub mod text;
 mod value;
 
 pub use attempt::{Attempt, NodeRunner, StepResult};

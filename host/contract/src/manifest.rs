@@ -124,6 +124,10 @@ pub struct BodyTrait {
     /// Whether the node makes no sense without a body.
     #[serde(default)]
     pub required: bool,
+    /// The output member into which the host puts what each pass gave, in order, if the input field that is marked
+    /// `collect` is `true`. The node itself never holds the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collects: Option<Arc<str>>,
 }
 
 /// A capability and why it is needed.
@@ -179,7 +183,8 @@ pub struct Mark {
     pub path: Vec<Arc<str>>,
     /// What it is.
     pub kind: MarkKind,
-    /// Root names that the node itself provides when it evaluates the field; `*` allows any.
+    /// Root names that the node itself provides when it evaluates the field; `*` allows any, and `values.*` the members
+    /// of the input's field `values`.
     pub locals: Vec<Arc<str>>,
     /// Captured again by the event that wakes the node.
     pub rebind: bool,
@@ -189,9 +194,9 @@ pub struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MarkKind {
-    /// A `when`: reaches the node as `{ "expr": …, "vars": { path: value } }`.
+    /// A `when`: reaches the node as `{ "expr": …, "vars": { path: value } }`, with `"strict": true` from a strict flow.
     Condition,
-    /// A template: reaches the node as `{ "template": …, "vars": { path: value } }`.
+    /// A template: reaches the node as `{ "template": …, "vars": { path: value } }`, with `"strict": true` from a strict flow.
     Template,
     /// A literal `all`, `any` or `settled` that sets the node's join.
     Join,
@@ -199,6 +204,10 @@ pub enum MarkKind {
     Alias,
     /// The name of a flow to run as a child.
     Flow,
+    /// A literal `true` or `false`: whether the host keeps what each pass of the body gives, see [`BodyTrait::collects`].
+    Collect,
+    /// A URL that the node sends requests to through `http`.
+    Url,
     /// A script, which means itself, `{{` and all, unless it is wholly one binding.
     Script,
     /// The literal path of a script beside the flow: reaches the node as `{ "path": …, "text": … }`.

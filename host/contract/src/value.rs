@@ -1,7 +1,7 @@
 //! Values: immutable JSON, shared, or blobs that nodes see as file references.
 
 use std::{
-    fmt,
+    fmt, io,
     sync::{Arc, OnceLock},
 };
 
@@ -59,6 +59,14 @@ impl Value {
     /// The value as compact JSON text.
     pub fn text(&self) -> &str {
         self.0.text.get_or_init(|| self.0.tree.get().unwrap_or(&Json::Null).to_text().into())
+    }
+
+    /// Writes the value as compact JSON text. It does not keep the text.
+    pub fn write_to(&self, mut out: impl io::Write) -> io::Result<()> {
+        match self.0.text.get() {
+            Some(text) => out.write_all(text.as_bytes()),
+            None => Ok(serde_json::to_writer(out, self.json())?),
+        }
     }
 
     /// The blob that this value refers to, if it is a file reference `{ "kind": "file", "fileId": … }`.

@@ -1,7 +1,8 @@
 //! Findings: what is wrong, where, why, and what to write instead.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
+use flowcell_contract::text::judged;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{limits, yaml::Span};
@@ -14,6 +15,19 @@ pub enum Severity {
     Error,
     /// The flow runs, but probably not as meant.
     Warning,
+}
+
+/// The rules that a check applies. A rule that is newer than a kept flow must not stop that flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rules {
+    /// All rules: for a flow that is validated, or run from a file.
+    #[default]
+    New,
+    /// All rules, and what triggers name must exist: for a flow that is added to a library.
+    Keeping,
+    /// The rules of earlier versions: for a flow that a library keeps, its triggers, and accepted runs. Newer rules
+    /// give warnings.
+    Kept,
 }
 
 /// Where something stands, counted from 1.
@@ -44,6 +58,9 @@ pub struct Diagnostic {
     pub message: String,
     /// What to write instead.
     pub help: Option<String>,
+    /// Whether the rule is newer than flows that are kept: an error under [`Rules::New`], a warning under
+    /// [`Rules::Kept`].
+    pub new_rule: bool,
     /// Characters of the excerpt before the place.
     indent: usize,
 }
@@ -54,7 +71,7 @@ impl Diagnostic {
         let line = text.lines().nth(place.line.saturating_sub(1)).unwrap_or_default();
         let (excerpt, indent) = excerpt(line, place.column.saturating_sub(1));
         let (message, help) = (inert(message), help.map(inert));
-        Diagnostic { code, severity: Severity::Error, place, excerpt, message, help, indent }
+        Diagnostic { code, severity: Severity::Error, place, excerpt, message, help, new_rule: false, indent }
     }
 }
 
@@ -74,14 +91,14 @@ impl Serialize for Diagnostic {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Diagnostic { code, severity, place, excerpt, message, help, indent } = self;
+        let Diagnostic { code, severity, place, excerpt, message, help, indent, .. } = self;
         let severity = match severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
         let margin = " ".repeat(place.line.to_string().len());
         writeln!(formatter, "{severity}[{code}]: {message}")?;
-        writeln!(formatter, "{margin}--> {}:{}:{}", place.file, place.line, place.column)?;
+        writeln!(formatter, "{margin}--> {}:{}:{}", inert(&place.file), place.line, place.column)?;
         writeln!(formatter, "{margin} |")?;
         writeln!(formatter, "{} | {excerpt}", place.line)?;
         let room = excerpt.chars().count().saturating_sub(*indent).max(1);
@@ -97,10 +114,13 @@ impl fmt::Display for Diagnostic {
 pub(crate) struct Findings<'a> {
     file: &'a str,
     lines: Vec<&'a str>,
+    rules: Rules,
     found: Vec<Diagnostic>,
     errors: usize,
     /// Findings that are only counted.
     more: usize,
+    /// Time spent on schemas.
+    pub(crate) schema_time: Duration,
 }
 
 /// Characters of an excerpt.
@@ -109,8 +129,41 @@ const EXCERPT: usize = 160;
 const BEFORE: usize = 40;
 
 impl<'a> Findings<'a> {
-    pub(crate) fn new(file: &'a str, text: &'a str) -> Findings<'a> {
-        Findings { file, lines: text.lines().collect(), found: Vec::new(), errors: 0, more: 0 }
+    pub(crate) fn new(file: &'a str, text: &'a str, rules: Rules) -> Findings<'a> {
+        Findings {
+            file,
+            lines: text.lines().collect(),
+            rules,
+            found: Vec::new(),
+            errors: 0,
+            more: 0,
+            schema_time: Duration::ZERO,
+        }
+    }
+
+    /// Returns the rules that this check applies.
+    pub(crate) fn rules(&self) -> Rules {
+        self.rules
+    }
+
+    /// Reports a violation of a rule that kept flows may break: an error in a new flow, a warning in a kept one.
+    pub(crate) fn new_rule(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
+        let (severity, message) = match self.rules {
+            Rules::New | Rules::Keeping => (Severity::Error, message.into()),
+            Rules::Kept => (Severity::Warning, format!("{}; a new version of this flow is refused", message.into())),
+        };
+        self.errors += usize::from(severity == Severity::Error);
+        if self.add(severity, code, span, message, help)
+            && let Some(added) = self.found.last_mut()
+        {
+            added.new_rule = true;
+        }
     }
 
     pub(crate) fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>, help: Option<String>) {
@@ -122,10 +175,18 @@ impl<'a> Findings<'a> {
         self.add(Severity::Warning, code, span, message.into(), help);
     }
 
-    fn add(&mut self, severity: Severity, code: &'static str, span: Span, message: String, help: Option<String>) {
+    /// Adds a finding, unless there are too many already.
+    fn add(
+        &mut self,
+        severity: Severity,
+        code: &'static str,
+        span: Span,
+        message: String,
+        help: Option<String>,
+    ) -> bool {
         if self.is_full() {
             self.more += 1;
-            return;
+            return false;
         }
         let line = self.lines.get(span.line.saturating_sub(1)).copied().unwrap_or_default();
         let (excerpt, indent) = excerpt(line, span.column.saturating_sub(1));
@@ -137,7 +198,8 @@ impl<'a> Findings<'a> {
             len: span.len.clamp(1, left.max(1)),
         };
         let (message, help) = (inert(&message), help.map(|help| inert(&help)));
-        self.found.push(Diagnostic { code, severity, place, excerpt, message, help, indent });
+        self.found.push(Diagnostic { code, severity, place, excerpt, message, help, new_rule: false, indent });
+        true
     }
 
     /// Whether further findings are only counted, so that nobody reads what they say.
@@ -164,6 +226,7 @@ impl<'a> Findings<'a> {
                 excerpt,
                 message: format!("{} more findings are not shown", self.more),
                 help: Some("correct those that are, and check again".into()),
+                new_rule: false,
                 indent,
             });
         }
@@ -182,13 +245,12 @@ fn excerpt(line: &str, at: usize) -> (String, usize) {
 
 /// The text without characters that steer a terminal or change the order of what is shown.
 pub(crate) fn inert(text: &str) -> String {
-    let replace = |c: char| match c {
+    let replace = |(c, deceptive): (char, bool)| match c {
         '\n' | '\r' | '\t' => ' ',
-        c if c.is_control() => '\u{fffd}',
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => '\u{fffd}',
+        c if deceptive || c.is_control() => '\u{fffd}',
         c => c,
     };
-    text.chars().map(replace).collect()
+    judged(text).map(replace).collect()
 }
 
 /// The name that was probably meant.

@@ -1,35 +1,75 @@
 //! Whether literal values fit the schemas of node types.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use flowcell_contract::{MarkKind, NodeType};
-use jsonschema::{ValidationError, Validator, error::ValidationErrorKind};
+use flowcell_contract::{Json, MarkKind, NodeType};
+use flowcell_schema::{Budget, Schema, SchemaError, TooCostly, ValidationError, ValidationErrorKind};
 
 use crate::{
     diagnostic::{Findings, did_you_mean},
     fields::shown,
-    numbers,
+    habits, numbers,
     patterns::{self, Trouble},
     yaml::{Kind, Span, Tree},
 };
 
-/// Bytes of a compiled pattern.
-const PATTERN_BYTES: usize = 1 << 20;
 /// Characters of a validator's message that are repeated.
 const MESSAGE: usize = 200;
+/// Time that checking one flow may spend on all its schemas.
+pub(crate) const SCHEMA_TIME: Duration = Duration::from_secs(10);
+
+/// Why a schema cannot be used.
+#[derive(Clone, Debug)]
+pub(crate) enum Unusable {
+    /// It is no schema, or needs what the validator does not do.
+    Bad(String),
+    /// It exceeds a limit.
+    TooCostly(TooCostly),
+}
 
 /// Compiles a schema. It cannot leave its document, and its patterns take linear time.
-pub(crate) fn compile(schema: &serde_json::Value) -> Result<Validator, String> {
-    let patterns = jsonschema::PatternOptions::regex().size_limit(PATTERN_BYTES);
-    let options = jsonschema::options().offline().with_pattern_options(patterns);
-    options.build(schema).map_err(|error| {
+pub(crate) fn compile(schema: &serde_json::Value) -> Result<Schema, Unusable> {
+    Schema::compile(schema).map_err(|error| {
         // With several references the library names any of them; the same text gives the same finding.
-        let message = match (error.kind(), outer_reference(schema)) {
-            (ValidationErrorKind::Referencing(_), Some(outer)) => format!("`{}` leaves the schema", shown(outer)),
+        let message = match (&error, outer_reference(schema)) {
+            (SchemaError::TooCostly(error), _) => return Unusable::TooCostly(*error),
+            (SchemaError::Invalid(invalid), Some(outer))
+                if matches!(invalid.kind(), ValidationErrorKind::Referencing(_)) =>
+            {
+                format!("`{}` leaves the schema", shown(outer))
+            }
             _ => error.to_string(),
         };
-        message.chars().take(MESSAGE).collect()
+        Unusable::Bad(message.chars().take(MESSAGE).collect())
     })
+}
+
+/// Reports a schema whose use exceeds a limit. Flows that are kept may have one; their runs fail with the same code.
+fn tell_cost(what: &str, error: &dyn std::fmt::Display, span: Span, findings: &mut Findings<'_>) {
+    let message = format!("{what} cannot be used: {error}");
+    let help = Some("a schema is measured with its references unfolded; check details in a node instead".into());
+    findings.new_rule("schema_too_costly", span, message, help);
+}
+
+/// Works with schemas unless the flow has used up its [`SCHEMA_TIME`], which is reported once.
+fn timed<T>(span: Span, findings: &mut Findings<'_>, work: impl FnOnce(&mut Findings<'_>) -> T) -> Option<T> {
+    if findings.schema_time > SCHEMA_TIME {
+        return None;
+    }
+    let since = Instant::now();
+    let done = work(findings);
+    findings.schema_time += since.elapsed();
+    if findings.schema_time > SCHEMA_TIME {
+        let message = format!("checking the schemas of this flow takes more than {} s", SCHEMA_TIME.as_secs());
+        findings.new_rule("schema_too_costly", span, message, Some("use fewer or smaller schemas".into()));
+    }
+    Some(done)
 }
 
 /// The first `$ref` that is not to a part of the schema itself.
@@ -70,11 +110,11 @@ impl Part {
 /// A schema as it is checked, ready to use.
 struct Checker {
     schema: serde_json::Value,
-    validator: Validator,
+    compiled: Schema,
 }
 
 /// A schema, or why it cannot be used.
-type Compiled = Result<Rc<Checker>, String>;
+type Compiled = Result<Rc<Checker>, Unusable>;
 
 /// The compiled schemas of node types: each is compiled once, however many nodes use it.
 #[derive(Default)]
@@ -91,17 +131,27 @@ impl Schemas {
         part: Part,
         findings: &mut Findings<'_>,
     ) {
+        timed(type_span, findings, |findings| self.check_now(tree, (kind, type_span), part, findings));
+    }
+
+    fn check_now(&self, tree: &Tree, (kind, type_span): (&NodeType, Span), part: Part, findings: &mut Findings<'_>) {
         let key = (kind.full_name(), part);
         let compiled = self.compiled.borrow_mut().entry(key).or_insert_with(|| checker(kind, part)).clone();
+        let what = format!("the {} schema of `{}`", part.name(), kind.name);
         let checker = match compiled {
             Ok(checker) => checker,
-            Err(error) => {
-                let message = format!("the {} schema of `{}` cannot be used: {error}", part.name(), kind.name);
+            Err(Unusable::TooCostly(error)) => return tell_cost(&what, &error, type_span, findings),
+            Err(Unusable::Bad(error)) => {
+                let message = format!("{what} cannot be used: {error}");
                 return findings.error("bad_schema", type_span, message, Some("the pack needs a correction".into()));
             }
         };
-        let value = tree.json().to_serde();
-        for error in checker.validator.iter_errors(&value) {
+        let value = tree.json();
+        let errors = match checker.compiled.errors(&value, Budget::FULL) {
+            Ok(errors) => errors,
+            Err(error) => return tell_cost(&what, &error, tree.span, findings),
+        };
+        for error in errors {
             let at = tree.nearest(error.instance_path().as_str());
             if !depends_on_bindings(&error, at) {
                 tell(&error, tree, &checker.schema, part, findings);
@@ -119,11 +169,13 @@ fn checker(kind: &NodeType, part: Part) -> Compiled {
     for mark in marks.filter(|mark| matches!(mark.kind, MarkKind::Condition | MarkKind::Template)) {
         open(&mut schema, &mark.path);
     }
-    let validator = compile(&schema).map_err(|error| match troubles(&schema).into_iter().next() {
-        Some(trouble) => format!("{} (at `{}`)", trouble.message, shown(&trouble.pointer)),
-        None => error,
+    let compiled = compile(&schema).map_err(|error| match (error, troubles(&schema).into_iter().next()) {
+        (Unusable::Bad(_), Some(trouble)) => {
+            Unusable::Bad(format!("{} (at `{}`)", trouble.message, shown(&trouble.pointer)))
+        }
+        (error, _) => error,
     })?;
-    Ok(Rc::new(Checker { schema, validator }))
+    Ok(Rc::new(Checker { schema, compiled }))
 }
 
 /// Replaces the schema of a field with one that admits everything.
@@ -212,7 +264,8 @@ fn unknown_field(
     };
     let known = schema.and_then(|schema| schema.get("properties")).and_then(|known| known.as_object());
     let names = || known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-    let help = did_you_mean(key, names()).or_else(|| {
+    let beside = habits::in_input(key).filter(|_| part == Part::Input && whole == part.name());
+    let help = beside.or_else(|| did_you_mean(key, names())).or_else(|| {
         let names: Vec<_> = names().collect();
         (!names.is_empty()).then(|| format!("known here: {}", names.join(", ")))
     });
@@ -222,7 +275,7 @@ fn unknown_field(
 
 /// The patterns of a schema that keep it from being used.
 fn troubles(schema: &serde_json::Value) -> Vec<Trouble> {
-    patterns::troubles(schema, |schema| compile(schema).is_ok())
+    patterns::troubles(schema, |schema| Schema::compile(schema).is_ok())
 }
 
 /// Tells of patterns where they stand.
@@ -236,12 +289,25 @@ fn tell_patterns(troubles: Vec<Trouble>, schema: &Tree, findings: &mut Findings<
     }
 }
 
-/// Compiles a schema that a flow holds; that it cannot be used is a finding, which calls it `what`.
-pub(crate) fn check_schema(schema: &Tree, what: &str, findings: &mut Findings<'_>) -> Option<Validator> {
+/// Compiles a schema that a flow holds. One that cannot be used is a finding, which calls it `what`.
+pub(crate) fn check_schema(schema: &Tree, what: &str, findings: &mut Findings<'_>) -> Option<Schema> {
+    timed(schema.span, findings, |findings| check_schema_now(schema, what, findings)).flatten()
+}
+
+fn check_schema_now(schema: &Tree, what: &str, findings: &mut Findings<'_>) -> Option<Schema> {
     let written = schema.json().to_serde();
     let error = match compile(&written) {
-        Ok(validator) => return Some(validator),
-        Err(error) => error,
+        Ok(compiled) => {
+            if let Err(error) = compiled.check_new() {
+                tell_cost(what, &error, schema.span, findings);
+            }
+            return Some(compiled);
+        }
+        Err(Unusable::TooCostly(error)) => {
+            tell_cost(what, &error, schema.span, findings);
+            return None;
+        }
+        Err(Unusable::Bad(error)) => error,
     };
     let troubles = troubles(&written);
     if troubles.is_empty() {
@@ -255,10 +321,18 @@ pub(crate) fn check_schema(schema: &Tree, what: &str, findings: &mut Findings<'_
 
 /// Checks a flow's `inputSchema`, and the defaults of its input against it. What is missing may come from the caller.
 pub(crate) fn check_defaults(schema: &Tree, input: Option<&Tree>, findings: &mut Findings<'_>) {
-    let Some(validator) = check_schema(schema, "`inputSchema`", findings) else { return };
+    let Some(compiled) = check_schema(schema, "`inputSchema`", findings) else { return };
     let Some(input) = input else { return };
-    let value = input.json().to_serde();
-    for error in validator.iter_errors(&value) {
+    timed(input.span, findings, |findings| check_defaults_now(&compiled, input, findings));
+}
+
+fn check_defaults_now(schema: &Schema, input: &Tree, findings: &mut Findings<'_>) {
+    let value: Json = input.json();
+    let errors = match schema.errors(&value, Budget::FULL) {
+        Ok(errors) => errors,
+        Err(error) => return tell_cost("`inputSchema`", &error, input.span, findings),
+    };
+    for error in errors {
         let (pointer, keyword) = (error.instance_path().as_str(), error.kind().keyword());
         let incomplete = ["required", "minProperties", "dependentRequired", "anyOf", "oneOf", "not"];
         if pointer.is_empty() && incomplete.contains(&keyword) {

@@ -43,6 +43,8 @@ pub struct Graph {
     pub input_schema: Option<serde_json::Value>,
     /// The result; none: the outputs of every node of the flow itself, by id.
     pub outputs: Option<Bound<Binding>>,
+    /// Whether a missing value that no expression tests fails its node. Otherwise it is null.
+    pub strict: bool,
     /// When it starts by itself.
     pub triggers: Vec<Trigger>,
     /// Policies of the whole.
@@ -162,6 +164,8 @@ pub struct Node {
     pub on_cycle: bool,
     /// Keys of the input that are captured again whenever the node is woken.
     pub rebinds: bool,
+    /// The output member that lists what each pass of the body gave; none: passes are not kept.
+    pub collects: Option<Arc<str>>,
     /// What a dialect needs later, opaque.
     pub labels: IndexMap<String, Json>,
 }

@@ -21,6 +21,40 @@ const RENAMED: [(&str, &str); 7] = [
     ("condition", "when"),
     ("uses", "type"),
 ];
+/// Keys of a node that are written beside its `input`.
+const BESIDE: [&str; 8] = ["body", "bodyOutput", "when", "join", "policy", "grants", "config", "promptFile"];
+/// Node types of other tools, and what does here what they do.
+const TYPES: [(&[&str], &str); 14] = [
+    (
+        &["try", "trycatch", "catch", "onerror", "errortrigger"],
+        "write an edge with `on: error`, or `policy: { continueOnError: true }`",
+    ),
+    (
+        &["parallel", "fork", "concurrent", "fanout"],
+        "lead an edge to each node: independent nodes run in parallel; `control.foreach` runs a body per item",
+    ),
+    (&["code", "function", "javascript", "js", "python", "functionitem"], "write a script with `script.run`"),
+    (&["http", "httprequest", "fetch", "request", "webhookcall", "curl"], "use `http.request`"),
+    (
+        &["splitinbatches", "each", "map", "itemlists", "iterate", "iteration"],
+        "use `control.foreach` with a body, or `data.map`",
+    ),
+    (&["while", "repeat", "until", "dowhile"], "use `control.loop` with a body"),
+    (
+        &["case", "choice", "router", "condition", "branch", "ifelse"],
+        "use `control.switch` or `control.if`, and edges with `when`",
+    ),
+    (&["delay", "sleep", "timer", "pause"], "use `control.wait`"),
+    (&["approval", "human", "humaninput", "manual", "usertask", "ask", "form"], "use `control.gate`"),
+    (&["set", "assign", "variable", "pass", "nop", "variables"], "use `control.noop` with a `value`, or `data.set`"),
+    (&["llm", "openai", "chat", "model", "aiagent", "agent", "prompt"], "use `agent.run`"),
+    (&["executeworkflow", "workflow", "call", "subworkflow", "flow"], "use `control.subflow`"),
+    (&["trigger", "cron", "schedule", "webhook"], "write `flow: { triggers: [ … ] }`: a trigger is no node"),
+    (
+        &["join", "wait_all", "waitall", "gather", "aggregate"],
+        "use `control.merge`, or `join: all` on the node where branches meet",
+    ),
+];
 /// Edges that a help shows.
 const EDGES: usize = 3;
 
@@ -35,7 +69,21 @@ pub(crate) fn of_node(node: &Tree, entry: &Entry) -> Option<String> {
         let value = value.unwrap_or_else(|| format!("{key}: …"));
         return Some(format!("write `policy: {{ {value} }}`"));
     }
+    if key == "strict" {
+        return Some("write `strict: true` in `flow`: it counts for the whole flow".to_owned());
+    }
     renamed(entry, &RENAMED)
+}
+
+/// What to write in place of a key that stands in a node's input and belongs beside it.
+pub(crate) fn in_input(key: &str) -> Option<String> {
+    BESIDE.contains(&key).then(|| format!("write `{key}` beside `input`, not inside it"))
+}
+
+/// What does here what a node type of another tool does, by the last part of its name.
+pub(crate) fn of_type(name: &str) -> Option<String> {
+    let last = name.rsplit(['.', '/']).next().unwrap_or(name).to_lowercase().replace(['-', '_', ' '], "");
+    TYPES.iter().find(|(names, _)| names.contains(&&*last)).map(|(_, help)| (*help).to_owned())
 }
 
 /// What a key is called here, by a list of names elsewhere and here.

@@ -22,8 +22,42 @@ pub(crate) struct Compiled {
 /// What one field reads.
 pub(crate) struct Read {
     pub(crate) paths: Vec<(Path, Span)>,
-    pub(crate) locals: Vec<Arc<str>>,
+    pub(crate) locals: Locals,
     pub(crate) rebind: bool,
+}
+
+/// The names that a node itself gives to a field.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Locals {
+    pub(crate) names: Vec<Arc<str>>,
+    /// Whether there may be any others.
+    pub(crate) any: bool,
+    /// Whether members of another field are among them.
+    pub(crate) from_input: bool,
+}
+
+impl Locals {
+    /// Reads the locals of a mark: names, `*` for any, and `field.*` for the members of another field of the input.
+    fn new(mark: &Mark, input: &Tree) -> Locals {
+        let mut locals = Locals::default();
+        for local in &mark.locals {
+            let Some(field) = local.strip_suffix('*') else {
+                locals.names.push(local.clone());
+                continue;
+            };
+            let Some(field) = field.strip_suffix('.') else {
+                locals.any = true;
+                continue;
+            };
+            locals.from_input = true;
+            match input.member(field).map(|tree| &tree.kind) {
+                None if matches!(input.kind, Kind::Map(_)) => {}
+                Some(Kind::Map(entries)) => locals.names.extend(entries.iter().map(|entry| entry.key.clone())),
+                _ => locals.any = true,
+            }
+        }
+        locals
+    }
 }
 
 /// Compiles a value without marks.
@@ -36,9 +70,14 @@ pub(crate) fn compile(tree: &Tree, findings: &mut Findings<'_>) -> Compiled {
 /// Compiles an input; a field under a mark is captured as the mark says, and files are read.
 pub(crate) fn compile_marked(tree: &Tree, marks: &[Mark], files: &dyn Files, findings: &mut Findings<'_>) -> Compiled {
     let marks: Vec<_> = marks.iter().map(|mark| (mark, mark.path.as_slice())).collect();
-    let mut compiling = Compiling { files, reads: Vec::new(), findings };
+    let mut compiling = Compiling { files, input: tree, reads: Vec::new(), findings };
     let binding = compiling.part(tree, &marks);
     Compiled { binding, reads: compiling.reads }
+}
+
+/// Whether a field under the mark reaches the node in another form than an input without marks.
+fn is_treated(kind: MarkKind) -> bool {
+    !matches!(kind, MarkKind::Join | MarkKind::Alias | MarkKind::Flow | MarkKind::Collect | MarkKind::Url)
 }
 
 /// Marks, each with what is left of the way to its field.
@@ -46,6 +85,8 @@ pub(crate) type OpenMarks<'m> = Vec<(&'m Mark, &'m [Arc<str>])>;
 
 struct Compiling<'a, 'f> {
     files: &'a dyn Files,
+    /// The whole input.
+    input: &'a Tree,
     reads: Vec<Read>,
     findings: &'a mut Findings<'f>,
 }
@@ -53,7 +94,7 @@ struct Compiling<'a, 'f> {
 impl Compiling<'_, '_> {
     fn part(&mut self, tree: &Tree, marks: &OpenMarks<'_>) -> Binding {
         let mut here = marks.iter().filter(|(_, rest)| rest.is_empty()).map(|(mark, _)| *mark);
-        if let Some(mark) = here.find(|mark| !matches!(mark.kind, MarkKind::Join | MarkKind::Alias | MarkKind::Flow)) {
+        if let Some(mark) = here.find(|mark| is_treated(mark.kind)) {
             return self.marked(tree, mark);
         }
         match &tree.kind {
@@ -75,7 +116,9 @@ impl Compiling<'_, '_> {
                 Binding::literal(outline::inline(tree, self.files, self.findings))
             }
             MarkKind::File => Binding::literal(outline::beside(tree, self.files, self.findings)),
-            MarkKind::Condition | MarkKind::Template => capture(tree, mark, &mut self.reads, self.findings),
+            MarkKind::Condition | MarkKind::Template => {
+                capture(tree, mark, Locals::new(mark, self.input), &mut self.reads, self.findings)
+            }
             _ => plain(tree, &mut self.reads, self.findings),
         }
     }
@@ -92,19 +135,41 @@ pub(crate) fn below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
 
 fn plain(tree: &Tree, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
     warn_of_statements(tree, findings);
-    match Binding::compile(&tree.json()) {
-        Ok(binding) => {
-            let paths = places(tree, binding.paths_with_places());
-            if !paths.is_empty() {
-                reads.push(Read { paths, locals: Vec::new(), rebind: false });
-            }
-            binding
-        }
-        Err(errors) => {
-            report(tree, "bad_expression", errors, findings);
-            Binding::literal(Json::Null)
-        }
+    let Some(binding) = compiled(tree, CapturedKind::Template, findings, Binding::compile) else {
+        return Binding::literal(Json::Null);
+    };
+    let paths = places(tree, binding.paths_with_places());
+    if !paths.is_empty() {
+        reads.push(Read { paths, locals: Locals::default(), rebind: false });
     }
+    binding
+}
+
+/// Compiles a value. Text that versions before this rule ignored in expressions is a finding of a new rule, and the rest
+/// is compiled: so a kept flow means what it meant.
+fn compiled<T>(
+    tree: &Tree,
+    kind: CapturedKind,
+    findings: &mut Findings<'_>,
+    compile: impl Fn(&Json) -> Result<T, Vec<ExprError>>,
+) -> Option<T> {
+    let code = match kind {
+        CapturedKind::Expr => "bad_condition",
+        CapturedKind::Template => "bad_expression",
+    };
+    let value = tree.json();
+    let mut result = compile(&value);
+    // Older versions refused what does not compile without the ignored text either.
+    if result.is_err()
+        && let Some((blanked, ignored)) = value.without_ignored(kind)
+        && let Ok(old) = compile(&blanked)
+    {
+        for error in ignored {
+            findings.new_rule(code, place(tree, &error.pointer, error.offset), error.message, error.hint);
+        }
+        result = Ok(old);
+    }
+    result.map_err(|errors| report(tree, code, errors, findings)).ok()
 }
 
 /// Statements of Jinja are plain text, in templates too. One warning a text is enough.
@@ -134,42 +199,28 @@ fn in_place_of(word: Option<&str>) -> String {
     help.to_owned()
 }
 
-fn capture(tree: &Tree, mark: &Mark, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
-    let raw = tree.json();
-    let (kind, code) = match mark.kind {
-        MarkKind::Condition => (CapturedKind::Expr, "bad_condition"),
-        _ => (CapturedKind::Template, "bad_expression"),
-    };
-    let checked = match kind {
-        CapturedKind::Expr => Condition::compile(&raw).map(|condition| condition.paths_with_places()),
-        CapturedKind::Template => {
-            warn_of_statements(tree, findings);
-            Binding::compile(&raw).map(|binding| binding.paths_with_places())
-        }
-    };
-    let captured = checked.and_then(|found| {
-        let binding = Binding::captured(kind, raw, &mark.locals)?;
-        reads.push(Read { paths: places(tree, found), locals: mark.locals.clone(), rebind: mark.rebind });
-        Ok(binding)
+fn capture(tree: &Tree, mark: &Mark, locals: Locals, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
+    let kind = if mark.kind == MarkKind::Condition { CapturedKind::Expr } else { CapturedKind::Template };
+    if kind == CapturedKind::Template {
+        warn_of_statements(tree, findings);
+    }
+    let captured = compiled(tree, kind, findings, |raw| {
+        let found = match kind {
+            CapturedKind::Expr => Condition::compile(raw)?.paths_with_places(),
+            CapturedKind::Template => Binding::compile(raw)?.paths_with_places(),
+        };
+        Ok((Binding::captured(kind, raw.clone(), &locals.names)?, found))
     });
-    captured.unwrap_or_else(|errors| {
-        report(tree, code, errors, findings);
-        Binding::literal(Json::Null)
-    })
+    let Some((binding, found)) = captured else { return Binding::literal(Json::Null) };
+    reads.push(Read { paths: places(tree, found), locals, rebind: mark.rebind });
+    binding
 }
 
 /// Compiles a `when`.
-pub(crate) fn compile_condition(tree: &Tree, findings: &mut Findings<'_>) -> Option<(Condition, Vec<(Path, Span)>)> {
-    match Condition::compile(&tree.json()) {
-        Ok(condition) => {
-            let paths = places(tree, condition.paths_with_places());
-            Some((condition, paths))
-        }
-        Err(errors) => {
-            report(tree, "bad_condition", errors, findings);
-            None
-        }
-    }
+pub(crate) fn compile_condition(tree: &Tree, findings: &mut Findings<'_>) -> Option<(Condition, Read)> {
+    let condition = compiled(tree, CapturedKind::Expr, findings, Condition::compile)?;
+    let paths = places(tree, condition.paths_with_places());
+    Some((condition, Read { paths, locals: Locals::default(), rebind: false }))
 }
 
 type Found = Vec<(Path, String, Option<std::ops::Range<usize>>)>;

@@ -12,9 +12,12 @@
 //! | policy | policies and their bounds |
 //! | shape | bodies, edges, cycles |
 //! | ancestry | what comes before what |
+//! | types | node types by name, and what other tools call them |
 //! | names | what expressions may name |
+//! | members | members that values have, and cannot have |
 //! | input | bindings, marked fields |
 //! | fit, patterns | literals against schemas, and patterns in those |
+//! | grants | what nodes may reach, and the URLs that they name |
 //! | joins | branches that exclude each other |
 //! | calls | flows that call flows |
 //! | literal | texts that mean themselves |
@@ -35,6 +38,7 @@ pub mod diagnostic;
 pub mod draw;
 mod fields;
 mod fit;
+mod grants;
 pub mod graph;
 mod habits;
 mod indentation;
@@ -44,6 +48,7 @@ pub mod limits;
 mod lines;
 mod literal;
 mod lower;
+mod members;
 mod names;
 mod numbers;
 mod opening;
@@ -57,14 +62,16 @@ mod shape;
 mod slips;
 pub mod steps;
 pub mod triggers;
+mod types;
 mod yaml;
 
 use agentic::Surroundings;
 use flowcell_contract::{Catalog, Json};
+use flowcell_expr::json::digits::TOO_LONG;
 
 pub use agentic::{Begin, Start};
 use diagnostic::Findings;
-pub use diagnostic::{Diagnostic, Place, Severity, similar};
+pub use diagnostic::{Diagnostic, Place, Rules, Severity, similar};
 pub use graph::Graph;
 use outline::{Fault, Outline};
 pub use schema::schema;
@@ -81,11 +88,26 @@ pub struct Source {
 
 /// What a flow refers to. The crate itself reads nothing.
 pub trait Files {
+    /// Returns the rules to check by; by default all of them.
+    fn rules(&self) -> Rules {
+        Rules::New
+    }
+
     /// Reads a file, by its path relative to the flow's own.
     fn read(&self, path: &str) -> Result<String, String>;
 
     /// Finds another flow by its name.
     fn flow(&self, name: &str) -> Option<Source>;
+
+    /// Tells whether there is a flow of this name; also true if nobody can tell.
+    fn has_flow(&self, name: &str) -> bool {
+        self.flow(name).is_some()
+    }
+
+    /// What keeps posts that are signed with a secret from being taken, as a sentence.
+    fn check_signing_secret(&self, _name: &str) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Finds an agent's file by the agent's name. What the crate brings along is not asked for here.
     fn agent(&self, _name: &str) -> Option<Source> {
@@ -105,6 +127,11 @@ pub trait Files {
     /// What is wrong about one item of a grant, as a sentence: of a list each is asked for by itself.
     fn check_grant(&self, _capability: &str, _item: &Json) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Tells where a URL leads and whether a grant of `http` covers it; none if it is no URL, or if nobody can tell.
+    fn reach(&self, _url: &str, _grant: &Json) -> Option<Reach> {
+        None
     }
 
     /// What may be granted of a capability at most, as patterns; none: nobody limits it.
@@ -131,6 +158,19 @@ pub trait Files {
     fn check_time_zone(&self, _name: &str) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// Where a URL leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// Its scheme, host and port, as a grant is written.
+    pub origin: String,
+    /// The same with its path.
+    pub path: String,
+    /// Whether the grant covers some of the origin.
+    pub covers_origin: bool,
+    /// Whether the grant covers the URL.
+    pub covers_url: bool,
 }
 
 /// Nothing to refer to.
@@ -171,7 +211,7 @@ pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
 
 /// Checks a flow. One of the agentic dialect begins as `start` says; on others it has no influence.
 pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &Start) -> Checked {
-    let mut findings = Findings::new(&source.name, &source.text);
+    let mut findings = Findings::new(&source.name, &source.text, files.rules());
     if script::is_script(&source.name) {
         let graph = script::lower(source, catalog, files, &mut findings).filter(|_| !findings.has_errors());
         return Checked { graph, diagnostics: findings.finish() };
@@ -199,6 +239,12 @@ pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &
     for (span, written, number) in ambiguous {
         let help = Some(format!("write \"{written}\" for a text, or the number without leading zeros and `_`"));
         findings.error("ambiguous_number", span, format!("`{written}` would be read as the number {number}"), help);
+    }
+    let mut long = Vec::new();
+    yaml::long_numbers(&tree, &source.text, &mut long);
+    for (span, written) in long {
+        let help = Some(format!("write \"{written}\" for a text"));
+        findings.new_rule("number_too_long", span, format!("the whole number {written} {TOO_LONG}"), help);
     }
     let graph = if steps {
         steps::lower(&tree, catalog, files, &mut findings)

@@ -2,33 +2,26 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Catalog, Grants, Json, Lookup, MarkKind, NodeType, Trait, TypeRef};
+use flowcell_contract::{Catalog, Json, MarkKind, NodeType, Trait};
 use flowcell_expr::Binding;
 
 use crate::{
     Files,
     calls::{Calls, Trouble},
-    diagnostic::{Findings, did_you_mean},
+    diagnostic::Findings,
     fields::{entries, is_id, not_a_map, shown},
     fit::{self, Part, Schemas},
+    grants,
     graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
     joins, limits, literal,
-    names::{OwnerNames, Viewpoint, Visible},
+    names::{Given, OwnerNames, Viewpoint, Visible},
     read::{RESERVED, RawBody, RawFlow, RawNode, parse_join},
     shape::Shape,
     triggers,
+    types::node_type,
     yaml::{Entry, Kind, Span, Tree},
 };
-
-/// Capabilities that need no grant line.
-const GRANTED: [&str; 5] = ["log", "metrics", "state", "cache", "agent"];
-
-/// What is granted beside `http`: secrets that the host adds to requests.
-const SECRETS: &str = "secrets";
-
-/// Types of which a finding asks whether they were meant.
-const SHOWN_TYPES: usize = 4;
 
 /// Checks a flow and builds its graph. The graph is of use only if nothing was found.
 pub(crate) fn lower(
@@ -50,15 +43,26 @@ pub(crate) fn lower(
     shape.check_cycles(flow, &joins, findings);
     let owners: Vec<_> = flow.nodes.iter().zip(&types).map(|(node, kind)| owner_names(node, kind.as_deref())).collect();
     let (calls, schemas) = (Calls::new(&flow.name, catalog, files), Schemas::default());
-    let lowering =
-        Lowering { flow, shape: &shape, types: &types, owners: &owners, files, calls: &calls, schemas: &schemas };
+    let given = given(flow);
+    let lowering = Lowering {
+        flow,
+        shape: &shape,
+        types: &types,
+        owners: &owners,
+        given: &given,
+        flow_input: flow.input.map(Tree::json).unwrap_or_default(),
+        files,
+        calls: &calls,
+        schemas: &schemas,
+    };
     lowering.check_joins(&joins, findings);
     lowering.check_aliases(findings);
     if let Some(schema) = flow.input_schema {
         fit::check_defaults(schema, flow.input, findings);
         flow.triggers.iter().for_each(|_| triggers::check_schema(schema, findings));
     }
-    let triggers = flow.triggers.map(|tree| triggers::read(tree, files, findings)).unwrap_or_default();
+    let triggers =
+        flow.triggers.map(|tree| triggers::read(tree, Some(&flow.name), files, findings)).unwrap_or_default();
     let mut nodes = Vec::new();
     for (index, join) in joins.iter().enumerate() {
         nodes.extend(lowering.node(index, *join, findings));
@@ -80,6 +84,7 @@ pub(crate) fn lower(
         input: flow.input.map_or_else(|| Json::object::<&str>([]), Tree::json),
         input_schema: flow.input_schema.map(|tree| tree.json().to_serde()),
         outputs,
+        strict: flow.strict,
         triggers,
         policy: flow.policy.clone(),
         nodes,
@@ -89,39 +94,17 @@ pub(crate) fn lower(
     })
 }
 
-fn node_type(node: &RawNode<'_>, catalog: &Catalog, findings: &mut Findings<'_>) -> Option<Arc<NodeType>> {
-    if node.type_name.is_empty() {
-        return None;
-    }
-    let wanted = TypeRef::parse(&node.type_name);
-    match catalog.lookup(&wanted) {
-        Lookup::Found(found) => Some(found),
-        Lookup::OtherVersions(versions) => {
-            let versions: Vec<_> = versions.iter().map(ToString::to_string).collect();
-            let message =
-                format!("`{}` has no version `{}`", wanted.name, wanted.version.as_deref().unwrap_or_default());
-            let help = Some(format!("there is {}", versions.join(", ")));
-            findings.error("unknown_version", node.type_span, message, help);
-            None
+/// What the flow tells of its input: its schema, else its defaults. Triggers add a member to the defaults.
+fn given(flow: &RawFlow<'_>) -> Given {
+    match (flow.input_schema, flow.input.map(Tree::json)) {
+        (Some(schema), _) => Given::Schema(schema.json().to_serde()),
+        (None, Some(Json::Object(members))) if !members.is_empty() => {
+            let members = members.iter().map(|(key, value)| (key.clone(), value.clone()));
+            let trigger = flow.triggers.map(|_| (triggers::MEMBER.into(), Json::Null));
+            Given::Defaults(Json::object(members.chain(trigger)))
         }
-        Lookup::Unknown => {
-            let help = meant_type(&wanted.name, catalog)
-                .or_else(|| did_you_mean(&wanted.name, catalog.names()))
-                .or_else(|| Some("`flowcell nodes` lists all types; `flow.packs` and `--packs DIR` add more".into()));
-            let message = format!("there is no node type `{}`", shown(&wanted.name));
-            findings.error("unknown_type", node.type_span, message, help);
-            None
-        }
+        _ => Given::Unknown,
     }
-}
-
-/// "did you mean …?" for a name without its pack, however its words are joined: `noop`, `If`, `for-each`.
-pub(crate) fn meant_type(wanted: &str, catalog: &Catalog) -> Option<String> {
-    let letters = |name: &str| name.to_lowercase().replace(['-', '_'], "");
-    let wanted = letters(wanted);
-    let is_meant = |name: &&str| name.rsplit('.').next().is_some_and(|last| letters(last) == wanted);
-    let names: Vec<_> = catalog.names().filter(is_meant).take(SHOWN_TYPES).map(|name| format!("`{name}`")).collect();
-    (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
 }
 
 /// The join that is written, or that the type's marked field sets.
@@ -140,6 +123,22 @@ fn join(node: &RawNode<'_>, kind: Option<&NodeType>, findings: &mut Findings<'_>
     })
 }
 
+/// The output member for what each pass gave, if the type's marked field says so.
+fn collects(node: &RawNode<'_>, kind: &NodeType, findings: &mut Findings<'_>) -> Option<Arc<str>> {
+    let member = kind.body.as_ref()?.collects.clone()?;
+    let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Collect)?;
+    let written = mark.path.iter().try_fold(node.input?, |at, step| at.member(step))?;
+    match written.kind {
+        Kind::Scalar(Json::Bool(wanted)) => wanted.then_some(member),
+        _ => {
+            let field = mark.path.join(".");
+            let help = Some(format!("write `{field}: true` or `{field}: false`; an expression cannot choose it"));
+            findings.error("bad_value", written.span, format!("`{field}` must be literal"), help);
+            None
+        }
+    }
+}
+
 fn owner_names(node: &RawNode<'_>, kind: Option<&NodeType>) -> OwnerNames {
     let body = kind.and_then(|kind| kind.body.as_ref());
     OwnerNames {
@@ -153,7 +152,7 @@ fn bound(compiled: Compiled, view: &Viewpoint<'_>, findings: &mut Findings<'_>) 
     let mut references: Vec<Reference> = Vec::new();
     for read in &compiled.reads {
         let view = Viewpoint { own: view.own.filter(|_| read.rebind), ..*view };
-        for reference in view.resolve(&read.paths, &read.locals, findings) {
+        for reference in view.resolve(read, findings) {
             let merged = references.iter_mut().find_map(|known| match (known, &reference) {
                 (Reference::Nodes(known), Reference::Nodes(more)) => {
                     known.extend(more);
@@ -176,6 +175,9 @@ struct Lowering<'a> {
     shape: &'a Shape,
     types: &'a [Option<Arc<NodeType>>],
     owners: &'a [OwnerNames],
+    given: &'a Given,
+    /// The flow's default input.
+    flow_input: Json,
     files: &'a dyn Files,
     calls: &'a Calls<'a>,
     schemas: &'a Schemas,
@@ -183,8 +185,8 @@ struct Lowering<'a> {
 
 impl<'a> Lowering<'a> {
     fn view(&self, scope: usize, visible: Visible, inbound: bool, own: Option<usize>) -> Viewpoint<'a> {
-        let Lowering { flow, shape, owners, .. } = *self;
-        Viewpoint { flow, shape, owners, scope, visible, inbound, own }
+        let Lowering { flow, shape, owners, types, given, .. } = *self;
+        Viewpoint { flow, shape, owners, types, given, scope, visible, inbound, own }
     }
 
     fn view_of(&self, node: usize) -> Viewpoint<'a> {
@@ -209,13 +211,14 @@ impl<'a> Lowering<'a> {
             None => Bound { expr: Binding::literal(Json::object::<&str>([])), references: Vec::new() },
         };
         let when = raw.when.and_then(|tree| {
-            let (expr, paths) = input::compile_condition(tree, findings)?;
+            let (expr, read) = input::compile_condition(tree, findings)?;
             let view = Viewpoint { own: None, ..view };
-            Some(Bound { expr, references: view.resolve(&paths, &[], findings) })
+            Some(Bound { expr, references: view.resolve(&read, findings) })
         });
         let kind = kind?;
         self.check_body(index, kind, findings);
-        let grants = self.grants(raw, kind, findings);
+        let url = grants::url(raw, kind, &input.expr, &self.flow_input);
+        let grants = grants::read(raw, kind, url.as_ref(), self.files, findings);
         let scope = self.shape.scope_of[index];
         let edges = |edges: &[usize]| edges.iter().map(|edge| EdgeIx(*edge as u32)).collect();
         Some(Node {
@@ -234,6 +237,7 @@ impl<'a> Lowering<'a> {
             outgoing: edges(&self.shape.outgoing[index]),
             on_cycle: self.shape.ancestry.on_cycle(index),
             rebinds,
+            collects: collects(raw, kind, findings),
             labels: Default::default(),
         })
     }
@@ -349,49 +353,6 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn grants(&self, raw: &RawNode<'_>, kind: &NodeType, findings: &mut Findings<'_>) -> Grants {
-        let mut grants = Grants::default();
-        let known = self.files.capabilities();
-        for entry in raw.grants.map(|tree| entries(tree, "`grants`", findings)).unwrap_or_default() {
-            self.check_grant(entry, findings);
-            let is_known = known.as_ref().is_none_or(|known| known.iter().any(|name| **name == *entry.key));
-            if !is_known && !kind.asks_for(&entry.key) {
-                let names = known.iter().flatten().map(String::as_str);
-                let help = did_you_mean(&entry.key, names);
-                let message = format!("there is no capability `{}`", shown(&entry.key));
-                findings.error("unknown_capability", entry.key_span, message, help);
-            } else if !(kind.asks_for(&entry.key) || *entry.key == *SECRETS && kind.asks_for("http")) {
-                let message = format!("`{}` does not ask for `{}`", kind.name, shown(&entry.key));
-                findings.warning("unused_grant", entry.key_span, message, Some("leave it out".into()));
-            }
-            grants.0.insert(entry.key.to_string(), entry.value.json());
-        }
-        for request in &kind.capabilities {
-            let needed = !request.optional && !GRANTED.contains(&&*request.name);
-            if needed && !grants.covers(&request.name) {
-                let message = format!("`{}` asks for `{}`: {}", kind.name, request.name, request.reason);
-                let help =
-                    Some(format!("add `grants: {{ {}: {} }}` to the node", request.name, grant_shape(&request.name)));
-                findings.error("missing_grant", raw.type_span, message, help);
-            }
-        }
-        grants
-    }
-
-    /// Whoever hands calls on reads grants when a node calls; what cannot be read then is told now.
-    fn check_grant(&self, entry: &Entry, findings: &mut Findings<'_>) {
-        let items = match &entry.value.kind {
-            Kind::List(items) => items.as_slice(),
-            _ => std::slice::from_ref(&entry.value),
-        };
-        for item in items {
-            if let Err(why) = self.files.check_grant(&entry.key, &item.json()) {
-                let help = Some("what a node may reach is listed in the README, under the capability".into());
-                findings.error("wrong_grant", item.span, format!("`grants.{}`: {why}", shown(&entry.key)), help);
-            }
-        }
-    }
-
     fn check_joins(&self, joins: &[Join], findings: &mut Findings<'_>) {
         for (index, raw) in self.flow.nodes.iter().enumerate() {
             let mut ends = self.shape.outgoing[index].iter().map(|edge| &self.flow.edges[self.shape.edges[*edge].0]);
@@ -423,15 +384,39 @@ impl<'a> Lowering<'a> {
         for (raw, from, to) in &self.shape.edges {
             let scope = self.shape.scope_of[*from];
             let when = self.flow.edges[*raw].when.and_then(|tree| {
-                let (expr, paths) = input::compile_condition(tree, findings)?;
+                let (expr, read) = input::compile_condition(tree, findings)?;
+                self.check_constant(tree, *from, findings);
                 let view = self.view(scope, Visible::Through(*from), true, None);
-                Some(Bound { expr, references: view.resolve(&paths, &[], findings) })
+                Some(Bound { expr, references: view.resolve(&read, findings) })
             });
             let ix = |node: &usize| NodeIx(*node as u32);
             edges.push(Edge { from: ix(from), to: ix(to), on: self.flow.edges[*raw].on, when, slot: slots[scope] });
             slots[scope] += 1;
         }
         edges
+    }
+
+    /// Warns of an edge whose condition looks at nothing: it always fires, or never.
+    fn check_constant(&self, when: &Tree, from: usize, findings: &mut Findings<'_>) {
+        let written = when.json();
+        let constant = written.as_bool().or_else(|| written.as_str().and_then(|text| text.trim().parse().ok()));
+        let Some(constant) = constant else { return };
+        let id = &self.flow.nodes[from].id;
+        let has = |member: &str| {
+            let output = self.types[from].as_ref().map(|kind| &kind.output);
+            output.and_then(|output| output.get("properties")?.get(member)).is_some()
+        };
+        let help = match constant {
+            _ if has("condition") => {
+                format!("write `when: {{ equals: {{ var: {id}.condition, value: {constant} }} }}`")
+            }
+            _ if has("route") => format!("write `when: {{ equals: {{ var: {id}.route, value: … }} }}`"),
+            true => "leave `when` out, or name what it looks at".to_owned(),
+            false => "leave the edge out, or name what the condition looks at".to_owned(),
+        };
+        let fires = if constant { "always fires" } else { "never fires" };
+        let message = format!("`when` is always {constant}, so the edge {fires}, whatever `{id}` gives");
+        findings.warning("constant_condition", when.span, message, Some(help));
     }
 
     fn bodies(&self, findings: &mut Findings<'_>) -> Vec<Body> {
@@ -465,14 +450,6 @@ impl<'a> Lowering<'a> {
             }
         };
         shape.scopes.iter().enumerate().map(body).collect()
-    }
-}
-
-/// How a grant of a capability is written.
-fn grant_shape(capability: &str) -> &'static str {
-    match capability {
-        "files" => "{ read: […], write: […] }",
-        _ => "[…]",
     }
 }
 

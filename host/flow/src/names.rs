@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use flowcell_contract::{Json, NodeType};
 use flowcell_expr::{Path, Segment};
 
 use crate::{
     diagnostic::{Findings, did_you_mean},
     fields::shown,
-    graph::{NodeIx, Reference},
+    graph::{NodeIx, On, Reference},
+    input::Read,
+    members::{self, Absent},
     read::RawFlow,
     shape::Shape,
     yaml::Span,
@@ -21,6 +24,16 @@ pub(crate) struct OwnerNames {
     pub(crate) variables: Vec<Arc<str>>,
     /// The other name of the item.
     pub(crate) alias: Option<Arc<str>>,
+}
+
+/// What is known of a run's input before the run.
+pub(crate) enum Given {
+    /// Nothing.
+    Unknown,
+    /// Its schema.
+    Schema(serde_json::Value),
+    /// The defaults, to which callers may add.
+    Defaults(Json),
 }
 
 /// Which nodes of its own scope an expression may name.
@@ -40,6 +53,10 @@ pub(crate) struct Viewpoint<'a> {
     pub(crate) flow: &'a RawFlow<'a>,
     pub(crate) shape: &'a Shape,
     pub(crate) owners: &'a [OwnerNames],
+    /// The types of all nodes, where they are known.
+    pub(crate) types: &'a [Option<Arc<NodeType>>],
+    /// The run's input.
+    pub(crate) given: &'a Given,
     /// The scope of the expression.
     pub(crate) scope: usize,
     /// Nodes of that scope that may be named.
@@ -51,19 +68,18 @@ pub(crate) struct Viewpoint<'a> {
 }
 
 impl Viewpoint<'_> {
-    /// Resolves paths to references; what may not be named is a finding. `locals` are names that the node provides.
-    pub(crate) fn resolve(
-        &self,
-        paths: &[(Path, Span)],
-        locals: &[Arc<str>],
-        findings: &mut Findings<'_>,
-    ) -> Vec<Reference> {
+    /// Resolves the paths of a field to references; what may not be named is a finding.
+    pub(crate) fn resolve(&self, read: &Read, findings: &mut Findings<'_>) -> Vec<Reference> {
         let mut references: Vec<Reference> = Vec::new();
-        for (path, span) in paths {
-            if locals.iter().any(|local| &**local == path.root()) {
+        for (path, span) in &read.paths {
+            let locals = &read.locals;
+            if locals.names.iter().any(|local| &**local == path.root()) {
                 continue;
             }
-            if locals.iter().any(|local| &**local == "*") && !self.knows(path.root()) {
+            if !self.knows(path.root()) && (locals.any || locals.from_input) {
+                if !locals.any {
+                    self.unknown_local(path.root(), &locals.names, *span, findings);
+                }
                 continue;
             }
             match self.reference(path, *span, findings) {
@@ -73,6 +89,15 @@ impl Viewpoint<'_> {
             }
         }
         references
+    }
+
+    /// A name that neither the flow nor the node's own input gives.
+    fn unknown_local(&self, root: &str, locals: &[Arc<str>], span: Span, findings: &mut Findings<'_>) {
+        let ids = self.shape.by_id.keys().map(String::as_str).chain(["flow", "nodes", "inbound", "inbounds"]);
+        let help = did_you_mean(root, locals.iter().map(|name| &**name).chain(ids));
+        let help =
+            help.unwrap_or_else(|| format!("add `{}` to `values`, or name `flow.input.…` or a node", shown(root)));
+        findings.new_rule("unknown_name", span, format!("there is no `{}`", shown(root)), Some(help));
     }
 
     /// Whether a root means something here without the node's own names.
@@ -94,25 +119,90 @@ impl Viewpoint<'_> {
                 if member.is_some_and(|member| member != "input") {
                     let message = format!("`{path}` does not exist: `flow` has only `input`");
                     findings.error("unknown_name", span, message, Some("write `flow.input.…`".into()));
+                } else {
+                    self.check_given(path, span, findings);
                 }
                 Some(Reference::Flow)
             }
             "nodes" => Some(Reference::Nodes(match member {
-                Some(id) => vec![self.node(id, span, findings)?],
+                Some(id) => {
+                    let node = self.node(id, false, span, findings)?;
+                    self.check_output(node, (path, 1), span, findings);
+                    vec![node]
+                }
                 None => self.all_nodes(),
             })),
             name @ ("inbound" | "inbounds") => {
                 if !self.inbound {
                     let message = format!("`{name}` means nothing here: no edge leads to an output");
                     findings.error("unknown_name", span, message, Some("name a node's id".into()));
+                } else {
+                    self.check_inbound(path, span, findings);
                 }
                 Some(if name == "inbound" { Reference::Inbound } else { Reference::Inbounds })
             }
             root => self.owner(root, member, span, findings).or_else(|| {
-                let node = self.node(root, span, findings)?;
+                let alone = path.segments().is_empty();
+                let node = self.node(root, alone, span, findings)?;
+                self.check_output(node, (path, 0), span, findings);
                 Some(Reference::Node(node))
             }),
         }
+    }
+
+    /// Reports a member of `flow.input` that cannot exist, and warns of one without a default.
+    fn check_given(&self, path: &Path, span: Span, findings: &mut Findings<'_>) {
+        let Some(segments) = path.segments().get(1..).filter(|_| !self.flow.of_agents) else { return };
+        match self.given {
+            Given::Unknown => {}
+            Given::Schema(schema) => tell(members::in_schema(schema, segments), (path, 1), span, findings),
+            Given::Defaults(defaults) => {
+                if let Some(absent) = members::in_default(defaults, segments) {
+                    let (message, help) = absent.describe(path, 1);
+                    let message = format!("{message} by default");
+                    findings.warning("unknown_member", span, message, Some(help));
+                }
+            }
+        }
+    }
+
+    /// Reports a member of a node's recorded output that cannot exist; it stands after `start` segments.
+    fn check_output(&self, node: NodeIx, (path, start): (&Path, usize), span: Span, findings: &mut Findings<'_>) {
+        if let Some(kind) = &self.types[node.0 as usize] {
+            tell(members::in_output(kind, &path.segments()[start..]), (path, start), span, findings);
+        }
+    }
+
+    /// Reports a member of `inbound` or `inbounds` that no edge to the node can bring.
+    fn check_inbound(&self, path: &Path, span: Span, findings: &mut Findings<'_>) {
+        let (Visible::Before(node) | Visible::Through(node)) = self.visible else { return };
+        let mut edges: Vec<_> = self.shape.incoming[node].iter().map(|edge| self.shape.edges[*edge]).collect();
+        let mut start = 0;
+        if path.root() == "inbounds" {
+            let Some(Segment::Key(source)) = path.segments().first() else { return };
+            let id = |(_, from, _): &(usize, usize, usize)| self.flow.nodes[*from].id.as_str();
+            if !edges.is_empty() && !edges.iter().any(|edge| id(edge) == &**source) {
+                let help = did_you_mean(source, edges.iter().map(id));
+                let help = help.unwrap_or_else(|| "name the source of an edge to this node".to_owned());
+                let message = format!("no edge leads here from `{}`", shown(source));
+                return findings.new_rule("unknown_member", span, message, Some(help));
+            }
+            edges.retain(|edge| id(edge) == &**source);
+            start = 1;
+        }
+        let segments = &path.segments()[start..];
+        let mut first = None;
+        for (raw, from, _) in edges {
+            let Some(kind) = &self.types[from] else { return };
+            let on = self.flow.edges[raw].on;
+            let output = if on == On::Error { None } else { Some(members::in_output(kind, segments)) };
+            let failure = if on == On::Success { None } else { Some(members::in_failure(segments)) };
+            for absent in [output, failure].into_iter().flatten() {
+                let Some(absent) = absent else { return };
+                first.get_or_insert(absent);
+            }
+        }
+        tell(first, (path, start), span, findings);
     }
 
     /// An owner's variables, or the item under its other name.
@@ -177,16 +267,44 @@ impl Viewpoint<'_> {
         all.into_iter().map(|node| NodeIx(node as u32)).collect()
     }
 
-    fn node(&self, id: &str, span: Span, findings: &mut Findings<'_>) -> Option<NodeIx> {
+    /// What to write for a name that has another form here.
+    fn meant(&self, root: &str) -> Option<String> {
+        let part_of = |id: &&String| {
+            let (before, after) = (id.strip_prefix(root), id.strip_suffix(root));
+            before.is_some_and(|rest| rest.starts_with('-')) || after.is_some_and(|rest| rest.ends_with('-'))
+        };
+        if let Some(id) = self.shape.by_id.keys().find(part_of) {
+            return Some(format!("a name with a dash is written `nodes[\"{id}\"]`"));
+        }
+        let help = match root {
+            "secrets" | "secret" | "credentials" | "env" => {
+                "no expression sees a secret; grant it to the node that sends it: \
+                 `grants: { secrets: [{ name: …, header: authorization, prefix: \"Bearer \" }] }`"
+            }
+            "input" | "inputs" | "params" | "parameters" | "args" | "vars" => "the run's input is `flow.input`",
+            "steps" | "node" | "outputs" | "tasks" | "jobs" => "a node's output is named by the node's id",
+            "json" | "data" | "prev" | "previous" | "result" => "the output of the node before is `inbound`",
+            "item" | "index" | "loop" => "inside a body write the owner's id: `each.item`, `each.index`",
+            _ => return None,
+        };
+        Some(help.to_owned())
+    }
+
+    /// The node with an id. A name that stands `alone`, without a path behind it, may be meant as a text.
+    fn node(&self, id: &str, alone: bool, span: Span, findings: &mut Findings<'_>) -> Option<NodeIx> {
         let Some(node) = self.shape.by_id.get(id).copied() else {
             // It may be the item of an owner of an unknown type, which is a finding already.
             if self.owners_around().any(|owner| !self.owners[owner].is_known) {
                 return None;
             }
             let ids = self.shape.by_id.keys().map(String::as_str).chain(["flow", "nodes", "inbound", "inbounds"]);
-            let help =
-                did_you_mean(id, ids).or_else(|| Some("name `flow.input.…`, or the id of an earlier node".into()));
-            findings.error("unknown_name", span, format!("there is no `{}`", shown(id)), help);
+            let help = self.meant(id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| match alone {
+                true => {
+                    format!("quote a text: `'{}'`; or name `flow.input.…`, or the id of an earlier node", shown(id))
+                }
+                false => "name `flow.input.…`, or the id of an earlier node".into(),
+            });
+            findings.error("unknown_name", span, format!("there is no `{}`", shown(id)), Some(help));
             return None;
         };
         let visible = self.sees(node);
@@ -211,6 +329,14 @@ impl Viewpoint<'_> {
             return None;
         }
         Some(NodeIx(node as u32))
+    }
+}
+
+/// Reports a member that cannot exist.
+fn tell(absent: Option<Absent>, (path, start): (&Path, usize), span: Span, findings: &mut Findings<'_>) {
+    if let Some(absent) = absent {
+        let (message, help) = absent.describe(path, start);
+        findings.new_rule("unknown_member", span, message, Some(help));
     }
 }
 

@@ -21,7 +21,7 @@ const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
 /// Members of schemas that hold schemas by names of any kind.
 const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Patterns of a schema that are looked at.
-const LOOKED_AT: usize = 1_000;
+const LOOKED_AT: usize = 100;
 
 /// The patterns of a schema that cannot be used; `compiles` tells whether a schema can.
 pub(crate) fn troubles(schema: &Value, compiles: impl Fn(&Value) -> bool) -> Vec<Trouble> {

@@ -4,7 +4,7 @@ use flowcell_contract::Json;
 
 use crate::{
     diagnostic::{Findings, did_you_mean},
-    fields::{entries, is_flow_name, is_id, known, known_or, list, map, required, shown, text},
+    fields::{entries, flag, is_flow_name, is_id, known, known_or, list, map, required, shown, text},
     graph::{FlowPolicy, Join, NodePolicy, On},
     habits,
     opening::StandIns,
@@ -20,12 +20,16 @@ pub(crate) struct RawFlow<'t> {
     pub(crate) input: Option<&'t Tree>,
     pub(crate) input_schema: Option<&'t Tree>,
     pub(crate) outputs: Option<&'t Tree>,
+    pub(crate) strict: bool,
     pub(crate) triggers: Option<&'t Tree>,
     pub(crate) policy: FlowPolicy,
     /// All nodes, of every body, in the order in which they are written.
     pub(crate) nodes: Vec<RawNode<'t>>,
     /// All edges.
     pub(crate) edges: Vec<RawEdge<'t>>,
+    /// Whether it is written from a flow of agents, which checks its own names, and drops later arrivals at a node by
+    /// intent, so that cycles are allowed.
+    pub(crate) of_agents: bool,
     pub(crate) head: Span,
 }
 
@@ -68,8 +72,19 @@ pub(crate) struct RawEdge<'t> {
 }
 
 const TOP: [&str; 3] = ["flow", "nodes", "edges"];
-const FLOW: [&str; 10] =
-    ["name", "version", "description", "input", "inputSchema", "outputs", "triggers", "policy", "packs", "nodePacks"];
+const FLOW: [&str; 11] = [
+    "name",
+    "version",
+    "description",
+    "input",
+    "inputSchema",
+    "outputs",
+    "strict",
+    "triggers",
+    "policy",
+    "packs",
+    "nodePacks",
+];
 const NODE: [&str; 11] =
     ["id", "type", "input", "config", "promptFile", "when", "join", "policy", "grants", "body", "bodyOutput"];
 const EDGE: [&str; 4] = ["from", "to", "on", "when"];
@@ -83,10 +98,12 @@ pub(crate) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawFlow<'
         input: None,
         input_schema: None,
         outputs: None,
+        strict: false,
         triggers: None,
         policy: FlowPolicy::default(),
         nodes: Vec::new(),
         edges: Vec::new(),
+        of_agents: false,
         head: tree.span,
     };
     let top = entries(tree, "a flow", findings);
@@ -145,6 +162,7 @@ fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, findings: &mut Findings
     flow.input = map(head, "input", findings);
     flow.input_schema = map(head, "inputSchema", findings);
     flow.outputs = head.member("outputs");
+    flow.strict = flag(head, "strict", findings).unwrap_or(false);
     flow.triggers = head.member("triggers");
     if let Some(tree) = map(head, "policy", findings) {
         policy::read_flow(tree, &mut flow.policy, findings);

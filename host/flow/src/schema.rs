@@ -128,6 +128,11 @@ fn flow() -> Value {
             "input": { "type": "object", "description": "Defaults of the input; the caller's members win" },
             "inputSchema": { "type": "object", "description": "JSON Schema of the input" },
             "outputs": { "description": "The result; without it the outputs of every node, by id" },
+            "strict": {
+                "type": "boolean",
+                "default": false,
+                "description": "Whether a missing value that no expression tests fails its node; otherwise it is null",
+            },
             "triggers": {
                 "type": "array",
                 "maxItems": 16,

@@ -73,10 +73,12 @@ pub(crate) fn lower(
         input: None,
         input_schema: Some(&schema),
         outputs: Some(&outputs),
+        strict: false,
         triggers: None,
         policy: FlowPolicy::default(),
         nodes: vec![node(&input, &grants, start)],
         edges: Vec::new(),
+        of_agents: false,
         head: start,
     };
     let mut graph = lower::lower(&flow, catalog, files, findings)?;

@@ -137,7 +137,8 @@ impl Shape {
         self.incoming[node].iter().map(|edge| self.edges[*edge].1)
     }
 
-    /// A cycle without an `any` join, and what nothing leads to, are findings.
+    /// Reports cycles. A node runs once, so a cycle repeats nothing: without an `any` join it never starts, and with one
+    /// its last edge fires without effect. Flows of agents may have cycles that `any` joins open.
     pub(crate) fn check_cycles(&self, flow: &RawFlow<'_>, joins: &[Join], findings: &mut Findings<'_>) {
         let waits = |node: &usize| joins[*node] != Join::Any;
         let successors = |node: usize| self.successors(node).filter(waits).collect();
@@ -149,20 +150,40 @@ impl Shape {
                 continue;
             }
             ring.iter().for_each(|node| stuck[*node] = true);
-            let message = format!("{} on a cycle of edges that no `any` join opens", lie(flow, &ring));
-            let help =
-                "a node runs once: repeat with `control.loop` and a body, or give one node of the cycle `join: any`";
-            findings.error("cycle", flow.nodes[ring[0]].id_span, message, Some(help.into()));
+            let message =
+                format!("{} on a cycle of edges; a node runs once, so the cycle cannot start", lie(flow, &ring));
+            findings.error("cycle", flow.nodes[ring[0]].id_span, message, Some(loop_for(flow, &ring)));
         }
         for ring in self.ancestry.components().iter().filter(|ring| self.ancestry.on_cycle(ring[0])) {
             let entered = |node: &usize| self.predecessors(*node).any(|before| ring.binary_search(&before).is_err());
-            if !ring.iter().any(entered) && !ring.iter().any(|node| stuck[*node]) {
+            let span = flow.nodes[ring[0]].id_span;
+            if ring.iter().any(|node| stuck[*node]) {
+                continue;
+            }
+            if !ring.iter().any(entered) {
                 let message = format!("{} on a cycle that nothing leads to, so it never starts", lie(flow, ring));
                 let help = Some("lead an edge to it from a node that runs".into());
-                findings.error("unreachable", flow.nodes[ring[0]].id_span, message, help);
+                findings.error("unreachable", span, message, help);
+            } else if !flow.of_agents {
+                let message =
+                    format!("{} on a cycle of edges; a node runs once, so nothing is repeated", lie(flow, ring));
+                findings.new_rule("cycle", span, message, Some(loop_for(flow, ring)));
             }
         }
     }
+}
+
+/// The loop to write in place of a cycle.
+fn loop_for(flow: &RawFlow<'_>, ring: &[usize]) -> String {
+    let mut body: Vec<_> = ring.iter().take(NAMED).map(|node| shown(&flow.nodes[*node].id)).collect();
+    if ring.len() > NAMED {
+        body.push("…".to_owned());
+    }
+    format!(
+        "repeat them in a loop, lead the edges from outside to the loop, and leave out the edge back: \
+         `{{ id: again, type: control.loop, input: {{ while: \"again.iteration < 3\" }}, body: [{}] }}`",
+        body.join(", ")
+    )
 }
 
 /// Names of a cycle that a message repeats.

@@ -17,7 +17,9 @@ pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
     }
     let Some(at) = offset(text, error.span) else { return error };
     let told = error.message.as_str();
-    let slip = if told.contains("tab") {
+    let slip = if told.starts_with("cannot deserialize null into string") {
+        null_key(text, at, error.span)
+    } else if told.contains("tab") {
         indentation::tab(text, error.span)
     } else if told.contains("expected ','") || told.starts_with("illegal placement of ':'") {
         unseparated(text, at).or_else(|| unquoted_colon(text, at))
@@ -57,6 +59,13 @@ fn advice(text: &str, at: usize, told: &str) -> Option<String> {
         _ => return None,
     };
     Some(advice)
+}
+
+/// A key that YAML reads as null.
+fn null_key(text: &str, at: usize, span: Span) -> Option<SyntaxError> {
+    let (word, rest) = rest_of_line(text, at).split_once(':')?;
+    let help = Some(write(&format!("\"{word}\":{rest}")));
+    Some(SyntaxError { span, message: format!("the key `{}` is null, and a key is a text", inert(word)), help })
 }
 
 fn closing(bracket: char) -> char {

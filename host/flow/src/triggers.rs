@@ -7,7 +7,7 @@ use flowcell_contract::Json;
 use serde::Serialize;
 
 use crate::{
-    Files, Source,
+    Files, Rules, Source,
     diagnostic::{Diagnostic, Findings, did_you_mean},
     fields::{entries, is_flow_name, is_id, known, map, required, shown, text},
     limits::{SIGNING_KEYS, TRIGGERS},
@@ -108,16 +108,16 @@ pub fn triggers(source: &Source, files: &dyn Files) -> Vec<Trigger> {
     }
     let Ok(tree) = yaml::parse(&source.text) else { return Vec::new() };
     let Some(head) = tree.member("flow") else { return Vec::new() };
-    let mut findings = Findings::new(&source.name, &source.text);
-    let read = head.member("triggers").map(|list| read(list, files, &mut findings)).unwrap_or_default();
+    let mut findings = Findings::new(&source.name, &source.text, files.rules());
+    let read = head.member("triggers").map(|list| read(list, None, files, &mut findings)).unwrap_or_default();
     if findings.has_errors() { Vec::new() } else { read }
 }
 
 /// Reads one trigger that stands alone, outside of a flow.
 pub fn trigger(source: &Source, files: &dyn Files) -> Result<Trigger, Vec<Diagnostic>> {
-    let mut findings = Findings::new(&source.name, &source.text);
+    let mut findings = Findings::new(&source.name, &source.text, files.rules());
     let read = match yaml::parse(&source.text) {
-        Ok(tree) => read_one(&tree, files, &mut findings),
+        Ok(tree) => read_one(&tree, None, files, &mut findings),
         Err(error) => {
             findings.error("syntax", error.span, error.message, error.help);
             None
@@ -129,8 +129,8 @@ pub fn trigger(source: &Source, files: &dyn Files) -> Result<Trigger, Vec<Diagno
     }
 }
 
-/// Reads `flow.triggers`.
-pub(crate) fn read(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Vec<Trigger> {
+/// Reads `flow.triggers` of the flow that is called `own`, if its name is known.
+pub(crate) fn read(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut Findings<'_>) -> Vec<Trigger> {
     if !matches!(tree.kind, Kind::List(_)) {
         let message = format!("`triggers` is a list, this is {}", tree.type_name());
         findings.error("wrong_type", tree.span, message, Some("write one `- { id: …, cron: … }` a line".into()));
@@ -143,7 +143,7 @@ pub(crate) fn read(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) 
     }
     let mut all: Vec<Trigger> = Vec::new();
     for item in items.iter().take(TRIGGERS) {
-        let Some(trigger) = read_one(item, files, findings) else { continue };
+        let Some(trigger) = read_one(item, own, files, findings) else { continue };
         if all.iter().any(|known| known.id == trigger.id) {
             let span = item.member("id").map_or(item.span, |id| id.span);
             let message = format!("there is another trigger `{}`", trigger.id);
@@ -165,7 +165,7 @@ pub(crate) fn check_schema(schema: &Tree, findings: &mut Findings<'_>) {
     }
 }
 
-fn read_one(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Trigger> {
+fn read_one(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Trigger> {
     if !matches!(tree.kind, Kind::Map(_)) {
         let message = format!("a trigger is a map, this is {}", tree.type_name());
         findings.error("wrong_type", tree.span, message, Some("write `{ id: nightly, cron: \"0 2 * * *\" }`".into()));
@@ -178,7 +178,7 @@ fn read_one(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Opti
         findings.error("bad_id", span, format!("`{}` is not an id", shown(&id)), help);
     }
     let input = read_input(tree, findings);
-    let cause = read_cause(tree, files, findings)?;
+    let cause = read_cause(tree, own, files, findings)?;
     Some(Trigger { id, cause, input })
 }
 
@@ -191,7 +191,7 @@ fn read_input(tree: &Tree, findings: &mut Findings<'_>) -> Json {
     input.json()
 }
 
-fn read_cause(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Cause> {
+fn read_cause(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Cause> {
     let ways = ["cron", "webhook", "event"].map(|key| tree.member(key));
     if ways.iter().flatten().count() != 1 {
         let several = ways.iter().flatten().count() > 1;
@@ -207,8 +207,8 @@ fn read_cause(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Op
     }
     match ways {
         [Some(_), ..] => read_time(tree, files, findings),
-        [_, Some(webhook), _] => read_webhook(webhook, findings),
-        [_, _, Some(event)] => read_event(event, findings),
+        [_, Some(webhook), _] => read_webhook(webhook, files, findings),
+        [_, _, Some(event)] => read_event(event, own, files, findings),
         _ => None,
     }
 }
@@ -235,7 +235,15 @@ fn read_time(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Opt
     Some(Cause::Time { cron, time_zone, missed: missed.unwrap_or(Some(Missed::Latest))? })
 }
 
-fn read_webhook(tree: &Tree, findings: &mut Findings<'_>) -> Option<Cause> {
+/// Reports what a trigger names and what does not exist. It is an error only where the trigger is to start something.
+fn missing(code: &'static str, span: Span, (message, help): (String, Option<String>), findings: &mut Findings<'_>) {
+    match findings.rules() {
+        Rules::New => findings.warning(code, span, message, help),
+        Rules::Keeping | Rules::Kept => findings.new_rule(code, span, message, help),
+    }
+}
+
+fn read_webhook(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Cause> {
     known(entries(tree, "`webhook`", findings), &["secret"], findings);
     let Some(secret) = tree.member("secret") else {
         let help = Some("write `webhook: { secret: NAME }`: whoever posts signs with it".into());
@@ -245,6 +253,7 @@ fn read_webhook(tree: &Tree, findings: &mut Findings<'_>) -> Option<Cause> {
     let named = texts(secret);
     match named {
         Some(names) if (1..=SIGNING_KEYS).contains(&names.len()) => {
+            check_secrets(&names, files, findings);
             Some(Cause::Webhook { secret: names.into_iter().map(|(name, _)| name).collect() })
         }
         _ => {
@@ -255,12 +264,28 @@ fn read_webhook(tree: &Tree, findings: &mut Findings<'_>) -> Option<Cause> {
     }
 }
 
-fn read_event(tree: &Tree, findings: &mut Findings<'_>) -> Option<Cause> {
+/// While secrets change, one of several may be missing; without any the webhook takes no post.
+fn check_secrets(names: &[(String, Span)], files: &dyn Files, findings: &mut Findings<'_>) {
+    let refused = |(name, span): &(String, Span)| Some((*span, files.check_signing_secret(name).err()?));
+    let refused: Vec<_> = names.iter().filter_map(refused).collect();
+    for (span, why) in &refused {
+        match refused.len() == names.len() {
+            true => missing("missing_secret", *span, (format!("the webhook takes no post: {why}"), None), findings),
+            false => findings.warning("missing_secret", *span, why.clone(), None),
+        }
+    }
+}
+
+fn read_event(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Cause> {
     known(entries(tree, "`event`", findings), &["flow", "status"], findings);
     let (flow, span) = required(tree, "flow", "event", findings);
     if !flow.is_empty() && !is_flow_name(&flow) {
         let help = Some("use letters, digits, `_` and `-`, at most 64".into());
         findings.error("bad_name", span, format!("`{}` is not a flow's name", shown(&flow)), help);
+    } else if !flow.is_empty() && own != Some(&flow) && !files.has_flow(&flow) {
+        let message = format!("there is no flow `{0}`, so no run of `{0}` starts this one", shown(&flow));
+        let help = Some(format!("add the flow `{}` first, or correct its name", shown(&flow)));
+        missing("unknown_flow", span, (message, help), findings);
     }
     let status = match tree.member("status") {
         None => End::ALL.iter().map(|(_, end)| *end).collect(),

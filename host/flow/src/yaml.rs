@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use flowcell_contract::Json;
-use flowcell_expr::json::Number;
+use flowcell_expr::json::{Number, digits::whole_number};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Options, Spanned};
 
@@ -158,13 +158,35 @@ fn is_bare_binding(text: &str, span: Span) -> bool {
     around.contains("{{") && before % 2 == 0
 }
 
+/// The text of a scalar that was read as a number.
+fn written_number<'t>(tree: &Tree, text: &'t str) -> &'t str {
+    let written = text.get(tree.span.start..).unwrap_or_default();
+    let length = written.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '+' | '-' | '.'));
+    &written[..length.unwrap_or(written.len())]
+}
+
+/// Whole numbers whose digits cannot be kept, as they are written.
+pub(crate) fn long_numbers<'t>(tree: &Tree, text: &'t str, found: &mut Vec<(Span, &'t str)>) {
+    match &tree.kind {
+        Kind::Scalar(Json::Number(number)) if number.is_f64() => {
+            let written = written_number(tree, text);
+            let digits = written.strip_prefix('+').unwrap_or(written);
+            let is_whole = digits.strip_prefix('-').unwrap_or(digits).bytes().all(|byte| byte.is_ascii_digit());
+            if is_whole && !digits.is_empty() && whole_number(digits).is_none() {
+                found.push((tree.span, written));
+            }
+        }
+        Kind::Scalar(_) => {}
+        Kind::List(items) => items.iter().for_each(|item| long_numbers(item, text, found)),
+        Kind::Map(entries) => entries.iter().for_each(|entry| long_numbers(&entry.value, text, found)),
+    }
+}
+
 /// Numbers that not everybody reads as the same value, with what they were read as.
 pub(crate) fn ambiguous_numbers<'t>(tree: &'t Tree, text: &'t str, found: &mut Vec<(Span, &'t str, String)>) {
     match &tree.kind {
         Kind::Scalar(Json::Number(number)) => {
-            let written = text.get(tree.span.start..).unwrap_or_default();
-            let length = written.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '+' | '-' | '.'));
-            let written = &written[..length.unwrap_or(written.len())];
+            let written = written_number(tree, text);
             let digits = written.trim_start_matches(['+', '-']).as_bytes();
             let leading_zero = digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit();
             if leading_zero || written.contains('_') {

@@ -10,8 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flowcell_contract::Catalog;
-use flowcell_flow::{Checked, Files, Severity, Source, draw};
+use flowcell_contract::{Catalog, Json};
+use flowcell_flow::{Checked, Diagnostic, Files, Reach, Rules, Severity, Source, draw};
 use golden::{cases, compare, printed, source};
 use proptest::prelude::*;
 
@@ -24,9 +24,13 @@ fn catalog() -> Catalog {
 }
 
 /// The cases themselves are the library of flows.
-struct Beside;
+struct Beside(Rules);
 
 impl Files for Beside {
+    fn rules(&self) -> Rules {
+        self.0
+    }
+
     fn read(&self, path: &str) -> Result<String, String> {
         match path {
             "prompt.md" => Ok("Say {{ flow.input.word }}".into()),
@@ -40,10 +44,27 @@ impl Files for Beside {
         let text = fs::read_to_string(folder("invalid").join(format!("{name}.yaml"))).ok()?;
         Some(Source { name: format!("{name}.yaml"), text })
     }
+
+    fn has_flow(&self, name: &str) -> bool {
+        name == "build"
+    }
+
+    fn reach(&self, url: &str, grant: &Json) -> Option<Reach> {
+        let host = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
+        let origin = url[..url.find(host)? + host.len()].to_owned();
+        let granted = grant.as_array()?.iter().filter_map(Json::as_str).collect::<Vec<_>>();
+        let covers_origin = granted.iter().any(|granted| granted.starts_with(&origin));
+        let covers_url = granted.iter().any(|granted| url.starts_with(granted));
+        Some(Reach { origin, path: url.split(['?', '#']).next()?.to_owned(), covers_origin, covers_url })
+    }
+
+    fn check_signing_secret(&self, name: &str) -> Result<(), String> {
+        if name.starts_with("missing") { Err(format!("there is no secret `{name}`")) } else { Ok(()) }
+    }
 }
 
 fn load(path: &Path) -> Checked {
-    flowcell_flow::load(&source(path), &catalog(), &Beside)
+    flowcell_flow::load(&source(path), &catalog(), &Beside(Rules::New))
 }
 
 #[test]
@@ -61,6 +82,43 @@ fn bad_flows_are_told_what_is_wrong() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A rule that is newer than a kept flow gives that flow a warning with the same place.
+#[test]
+fn kept_flows_go_on_under_newer_rules() {
+    let mut kept = 0;
+    for case in cases(&folder("invalid")) {
+        let new = load(&case);
+        let old = flowcell_flow::load(&source(&case), &catalog(), &Beside(Rules::Kept));
+        let is_error = |finding: &&Diagnostic| finding.severity == Severity::Error;
+        let newer: Vec<_> = new.diagnostics.iter().filter(|finding| finding.new_rule).collect();
+        assert!(newer.iter().all(is_error), "{}", case.display());
+        if newer.is_empty() || new.diagnostics.iter().filter(is_error).any(|finding| !finding.new_rule) {
+            continue;
+        }
+        kept += 1;
+        assert!(old.graph.is_some(), "{}: {}", case.display(), printed(&old.diagnostics));
+        for finding in newer {
+            let same = |old: &&Diagnostic| (&old.place, old.code) == (&finding.place, finding.code);
+            let old = old.diagnostics.iter().find(same).unwrap();
+            assert_eq!(old.severity, Severity::Warning, "{old}");
+            assert_eq!(old.message, format!("{}; a new version of this flow is refused", finding.message));
+        }
+    }
+    assert!(kept >= 1, "no case breaks newer rules only");
+}
+
+/// What triggers name has to exist where they start something; elsewhere a warning says so.
+#[test]
+fn triggers_of_a_flow_to_keep_name_what_exists() {
+    let case = folder("invalid").join("triggers-missing.yaml");
+    for (rules, errors) in [(Rules::New, 0), (Rules::Keeping, 2), (Rules::Kept, 0)] {
+        let checked = flowcell_flow::load(&source(&case), &catalog(), &Beside(rules));
+        let is_error = |finding: &&Diagnostic| finding.severity == Severity::Error;
+        assert_eq!(checked.diagnostics.iter().filter(is_error).count(), errors, "{}", printed(&checked.diagnostics));
+        assert_eq!(checked.diagnostics.len(), 3, "{}", printed(&checked.diagnostics));
+    }
+}
+
 #[test]
 fn good_flows_have_no_findings_and_this_shape() {
     let mut wrong = Vec::new();
@@ -69,6 +127,7 @@ fn good_flows_have_no_findings_and_this_shape() {
         assert_eq!(printed(&checked.diagnostics), "", "{}", case.display());
         let graph = checked.graph.unwrap();
         let mut shape = draw::draw(&graph, draw::Format::Text);
+        shape += if graph.strict { "strict\n" } else { "" };
         for node in &graph.nodes {
             let references: Vec<_> = node.input.references.iter().map(|reference| format!("{reference:?}")).collect();
             shape += &format!("{}: {:?} {}\n", node.id, node.join, references.join(" "));
@@ -90,7 +149,7 @@ fn good_flows_have_no_findings_and_this_shape() {
 
 /// Hostile documents end in a finding, not in a panic or an endless wait.
 #[test]
-fn hostile_documents_are_refused() {
+fn y1_y2_hostile_documents_are_refused() {
     let laughs: String = (1..20).map(|n| format!("l{n}: &l{n} [*l{0}, *l{0}, *l{0}]\n", n - 1)).collect();
     let documents = [
         format!("l0: &l0 [lol]\n{laughs}"),
@@ -107,7 +166,7 @@ fn hostile_documents_are_refused() {
     let catalog = catalog();
     for text in documents {
         let head: String = text.chars().take(40).collect();
-        let checked = flowcell_flow::load(&Source { name: "hostile.yaml".into(), text }, &catalog, &Beside);
+        let checked = flowcell_flow::load(&Source { name: "hostile.yaml".into(), text }, &catalog, &Beside(Rules::New));
         assert!(checked.graph.is_none(), "{head}");
         assert!(!checked.diagnostics.is_empty(), "{head}");
     }
@@ -133,10 +192,19 @@ fn large_flows_are_checked() {
         ("too many edges", numbered(100, (0..60_000).map(|n| (n % 100, n / 100 % 100))), false),
     ];
     for (name, text, sound) in cases {
-        let checked = flowcell_flow::load(&Source { name: "large.yaml".into(), text }, &catalog(), &Beside);
+        let checked = flowcell_flow::load(&Source { name: "large.yaml".into(), text }, &catalog(), &Beside(Rules::New));
         assert_eq!(checked.graph.is_some(), sound, "{name}: {}", printed(&checked.diagnostics));
         assert!(printed(&checked.diagnostics).len() < 500_000, "{name}");
     }
+}
+
+#[test]
+fn y9_a_fan_out_to_a_hundred_thousand_nodes_is_refused() {
+    let text = numbered(100_001, (1..100_001).map(|n| (0, n)));
+    let checked = flowcell_flow::load(&Source { name: "wide.yaml".into(), text }, &catalog(), &Beside(Rules::New));
+    assert!(checked.graph.is_none());
+    // The text alone is too long.
+    assert_eq!(checked.diagnostics[0].code, "syntax", "{}", printed(&checked.diagnostics));
 }
 
 /// However much is wrong, and however long the lines are, what is printed stays short.
@@ -144,7 +212,7 @@ fn large_flows_are_checked() {
 fn many_findings_are_counted() {
     let nodes: Vec<_> = (0..3_000).map(|n| format!(r#"{{"id":"n{n}","type":"test.noop","typ":1}}"#)).collect();
     let text = format!(r#"{{"flow":{{"name":"many"}},"nodes":[{}]}}"#, nodes.join(","));
-    let checked = flowcell_flow::load(&Source { name: "many.json".into(), text }, &catalog(), &Beside);
+    let checked = flowcell_flow::load(&Source { name: "many.json".into(), text }, &catalog(), &Beside(Rules::New));
     let last = checked.diagnostics.last().unwrap();
     assert_eq!((last.code, &*last.message), ("too_many_findings", "2800 more findings are not shown"));
     assert!(printed(&checked.diagnostics).len() < 100_000);
@@ -156,8 +224,8 @@ proptest! {
     #[test]
     fn no_text_makes_the_checker_panic(text in "[a-zé0{}\\[\\]:,\"'\\\\#&*!|>%@ \t\r\n-]{0,200}") {
         let source = Source { name: "random.yaml".into(), text };
-        let first = flowcell_flow::load(&source, &Catalog::default(), &Beside);
-        let again = flowcell_flow::load(&source, &Catalog::default(), &Beside);
+        let first = flowcell_flow::load(&source, &Catalog::default(), &Beside(Rules::New));
+        let again = flowcell_flow::load(&source, &Catalog::default(), &Beside(Rules::New));
         prop_assert_eq!(first.diagnostics, again.diagnostics);
     }
 
@@ -168,7 +236,7 @@ proptest! {
         let at = at.index(text.len());
         text.splice(at..(at + 3).min(text.len()), with.chars());
         let source = Source { name: "mutated.yaml".into(), text: text.into_iter().collect() };
-        let first = flowcell_flow::load(&source, &catalog(), &Beside);
-        prop_assert_eq!(first.diagnostics, flowcell_flow::load(&source, &catalog(), &Beside).diagnostics);
+        let first = flowcell_flow::load(&source, &catalog(), &Beside(Rules::New));
+        prop_assert_eq!(first.diagnostics, flowcell_flow::load(&source, &catalog(), &Beside(Rules::New)).diagnostics);
     }
 }

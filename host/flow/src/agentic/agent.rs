@@ -4,7 +4,7 @@ use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Source,
+    Rules, Source,
     agentic::{
         name::{self, is_kebab_case},
         permission::{self, Permission},
@@ -99,7 +99,12 @@ const FENCE: &str = "---";
 
 /// Reads an agent's file: front matter in YAML between two lines `---`, then the system prompt.
 pub fn agent(source: &Source) -> CheckedAgent {
-    let mut findings = Findings::new(&source.name, &source.text);
+    agent_by(source, Rules::New)
+}
+
+/// Reads an agent's file by the rules of the flow that names the agent.
+pub(crate) fn agent_by(source: &Source, rules: Rules) -> CheckedAgent {
+    let mut findings = Findings::new(&source.name, &source.text, rules);
     let start = Span { line: 1, column: 1, len: 1, start: 0 };
     let id = name::of_file(&source.name);
     if !is_kebab_case(id) {

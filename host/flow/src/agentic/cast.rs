@@ -67,7 +67,7 @@ fn find(name: &str, files: &dyn Files) -> Found {
             _ => Ok(None),
         };
     };
-    let checked = agent::agent(&source);
+    let checked = agent::agent_by(&source, files.rules());
     let trouble = |severity, message, help: &str| Trouble { severity, message, help: help.to_owned() };
     match checked.agent {
         Some(agent) if agent.disabled => {

@@ -95,9 +95,14 @@ impl Predicate {
         format!("({value} != null) and ({test})")
     }
 
-    /// The right side is plain text, so quotes are part of it.
+    /// The right side is plain text, so quotes and signs are part of it.
     fn warn_of_quotes(&self, tree: &Tree, findings: &mut Findings<'_>) {
         let (Test::Equals(text) | Test::Differs(text)) = &self.test else { return };
+        if let Some(sign) = [" && ", " || "].into_iter().find(|sign| text.contains(sign)) {
+            let message = format!("`{}` is compared as it is written, `{}` and all", shown(text), sign.trim());
+            let help = "a rule compares one argument with plain text: lead over two steps";
+            findings.warning("joined_value", tree.span, message, Some(help.into()));
+        }
         let inside = ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
         if let Some(inside) = inside {
             let message = format!("`{}` is compared as it is written, quotes and all", shown(text));

@@ -18,13 +18,15 @@ use crate::{
     limits::STEP_TIMEOUT_MS,
     literal,
     read::{RawBody, RawEdge, RawFlow, RawNode},
-    yaml::{Span, Tree},
+    yaml::{Entry, Kind, Span, Tree},
 };
 
 /// The node type of every step.
 const NODE_TYPE: &str = "agent.run";
 /// Parameters of a model that the node type has names for.
 const SAMPLING: [&str; 6] = ["temperature", "topP", "maxTokens", "stop", "seed", "effort"];
+/// Keywords that refuse or restrict arguments that are not declared.
+const CLOSING: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 /// Capabilities of it that an agent's definition grants.
 const GRANTED: [&str; 2] = ["model", "tools"];
 
@@ -46,6 +48,8 @@ pub(crate) struct Writer<'a> {
 /// Nodes and edges, ready to be lowered.
 pub(crate) struct Written<'a> {
     writer: Writer<'a>,
+    /// The schema of the arguments.
+    args: Option<Tree>,
     nodes: Vec<WrittenNode>,
     edges: Vec<WrittenEdge<'a>>,
 }
@@ -70,7 +74,8 @@ impl<'a> Writer<'a> {
         let edges = edges.map(|link| WrittenEdge { link, when: self.when(link) }).collect();
         let steps = (0..self.flow.steps.len()).filter(|step| reached.contains(step));
         let nodes = steps.map(|step| self.node(step, &reached)).collect();
-        Written { writer: self, nodes, edges }
+        let args = self.flow.args.filter(|_| self.at_first).map(with_prompt);
+        Written { writer: self, args, nodes, edges }
     }
 
     /// Whether a way can ever bring somebody to its end: none leads back to where the run began, or to its own step.
@@ -195,12 +200,14 @@ impl Written<'_> {
             version: None,
             description: flow.description.clone(),
             input: None,
-            input_schema: flow.args.filter(|_| self.writer.at_first),
+            input_schema: self.args.as_ref(),
             outputs: None,
+            strict: false,
             triggers: None,
             policy: FlowPolicy { fail_fast: false, ..FlowPolicy::default() },
             nodes: self.nodes.iter().map(|node| self.raw_node(node)).collect(),
             edges: self.edges.iter().map(|edge| self.raw_edge(edge)).collect(),
+            of_agents: true,
             head: flow.head,
         }
     }
@@ -244,6 +251,27 @@ impl Written<'_> {
         let steps = self.nodes.iter().map(|node| self.writer.step_label(node.step));
         (self.writer.flow_label(), steps)
     }
+}
+
+/// The schema of the arguments with `prompt` let in: every flow of agents may be given one, whether it is declared or not.
+fn with_prompt(schema: &Tree) -> Tree {
+    let mut schema = schema.clone();
+    let span = schema.span;
+    let Kind::Map(entries) = &mut schema.kind else { return schema };
+    if !entries.iter().any(|entry| CLOSING.contains(&&*entry.key)) {
+        return schema;
+    }
+    let any = || Entry { key: "prompt".into(), key_span: span, value: literal::map(span, []) };
+    match entries.iter_mut().find(|entry| &*entry.key == "properties").map(|entry| &mut entry.value.kind) {
+        Some(Kind::Map(declared)) if declared.iter().any(|entry| &*entry.key == "prompt") => {}
+        Some(Kind::Map(declared)) => declared.push(any()),
+        Some(_) => {}
+        None => {
+            let value = Tree { span, kind: Kind::Map(vec![any()]) };
+            entries.push(Entry { key: "properties".into(), key_span: span, value });
+        }
+    }
+    schema
 }
 
 fn rule<'s>(step: &'s RawStep<'_>, link: &Link) -> Option<&'s RawRule> {

@@ -29,6 +29,38 @@ pub(super) fn parse(text: &str) -> Option<Reference<'_>> {
     all_words.then_some(Reference { root, name, path })
 }
 
+/// Roots of other spellings, and how they are written here.
+const OTHERS: [(&str, &str); 8] = [
+    ("$input.", "$inputs."),
+    ("$args.", "$inputs."),
+    ("$params.", "$inputs."),
+    ("$context.", "$ctx."),
+    ("$steps.", "$ctx."),
+    ("${inputs.", "$inputs."),
+    ("${ctx.", "$ctx."),
+    ("$json.", "$ctx."),
+];
+
+/// A reference that was probably meant in a text that means itself, and what to write.
+pub(super) fn meant(text: &str) -> Option<(&str, String)> {
+    let word = |from: usize| {
+        let rest = &text[from..];
+        let end = rest.char_indices().skip(1).find(|(_, c)| !(c.is_alphanumeric() || "_-.{}".contains(*c)));
+        rest[..end.map_or(rest.len(), |(at, _)| at)].trim_end_matches('.')
+    };
+    if let Some((at, other, root)) = OTHERS.iter().find_map(|(other, root)| Some((text.find(other)?, other, root))) {
+        let found = word(at);
+        let rest = found.strip_prefix(other).unwrap_or_default().trim_end_matches('}');
+        return Some((found, format!("write `{root}{rest}`, with nothing else in the text")));
+    }
+    let at = text.find("$inputs.").or_else(|| text.find("$ctx."))?;
+    let found = word(at);
+    let whole = parse(found).is_some();
+    whole.then(|| {
+        (found, "a reference is the whole text; put a text with values together with `data.template`".to_owned())
+    })
+}
+
 /// Whether a reference can name it.
 pub(super) fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'))
@@ -82,6 +114,20 @@ mod tests {
         ];
         for literal in literals {
             assert_eq!(parse(literal), None, "{literal}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_holds_a_reference_tells_what_to_write() {
+        let found = |text| meant(text).map(|(found, help)| format!("{found}: {help}"));
+        let write = |found: &str, name: &str| Some(format!("{found}: write `{name}`, with nothing else in the text"));
+        assert_eq!(found("$input.a"), write("$input.a", "$inputs.a"));
+        assert_eq!(found("${ctx.rows.0}!"), write("${ctx.rows.0}", "$ctx.rows.0"));
+        assert!(
+            found("Total $inputs.a.").is_some_and(|told| told.starts_with("$inputs.a: a reference is the whole text"))
+        );
+        for text in ["", "$5", "costs $ctx", "$ctx.", "a $inputs. b", "$ctx..a", "é$"] {
+            assert_eq!(found(text), None, "{text}");
         }
     }
 }

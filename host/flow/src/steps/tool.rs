@@ -5,7 +5,7 @@ use flowcell_contract::{Catalog, TypeRef};
 use crate::{
     diagnostic::{Findings, did_you_mean},
     fields::shown,
-    lower::meant_type,
+    types::meant_type,
     yaml::Span,
 };
 

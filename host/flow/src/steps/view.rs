@@ -44,6 +44,13 @@ pub(super) struct View<'a> {
     pub(super) before: usize,
 }
 
+/// Warns of a text that looks like a reference, or holds one: only a text that is nothing else is one.
+fn warn_of_literal(text: &str, span: Span, findings: &mut Findings<'_>) {
+    let Some((found, help)) = reference::meant(text) else { return };
+    let message = format!("`{}` is text here, not a reference", shown(found));
+    findings.warning("reference_as_text", span, message, Some(help));
+}
+
 impl View<'_> {
     /// A value with its references as bindings, and everything else meaning itself.
     pub(super) fn value(&self, tree: &Tree, marks: &OpenMarks<'_>, findings: &mut Findings<'_>) -> Tree {
@@ -54,7 +61,10 @@ impl View<'_> {
             Kind::Scalar(Json::String(text)) => match reference::parse(text) {
                 Some(reference) => Kind::Scalar(self.expression(&reference, text, tree.span, findings)),
                 None if marks.iter().any(is_evaluated) => tree.kind.clone(),
-                None => Kind::Scalar(literal::escaped(text).into()),
+                None => {
+                    warn_of_literal(text, tree.span, findings);
+                    Kind::Scalar(literal::escaped(text).into())
+                }
             },
             _ if marks.iter().any(is_evaluated) => tree.kind.clone(),
             Kind::Scalar(_) => tree.kind.clone(),
@@ -87,7 +97,7 @@ impl View<'_> {
             return whole(&path).into();
         }
         // A null that is there is a value, and what is not there is named as the flow names it.
-        whole(&format!("{path} if {path} is defined else none | required(\"{text}\")")).into()
+        whole(&format!("{path} | required(\"{text}\", true)")).into()
     }
 
     /// Whether every caller has to give an input. Others may: then the run fails for those who do not.

@@ -67,10 +67,12 @@ impl<'a> Written<'a> {
             input: None,
             input_schema: Some(&self.schema),
             outputs: self.output.as_ref(),
+            strict: false,
             triggers: None,
             policy: FlowPolicy::default(),
             nodes: steps.iter().zip(&self.nodes).map(|(step, node)| raw_node(step, node)).collect(),
             edges: steps.windows(2).map(|pair| raw_edge(&pair[0], &pair[1])).collect(),
+            of_agents: false,
             head: self.flow.head,
         }
     }

@@ -1,0 +1,69 @@
+//! Characters that make a text look like another one.
+
+/// Whether a person who reads a text does not see this character, or sees the characters around it in another order.
+///
+/// | characters | judged |
+/// |---|---|
+/// | embeddings, overrides and isolates of direction, zero-width spaces, invisible operators, tags, line separators | always |
+/// | zero-width joiners and marks of direction | only between ASCII characters; scripts and emoji need them |
+pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> bool {
+    match letter {
+        '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => true,
+        '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
+        '\u{61c}' | '\u{200c}'..='\u{200f}' => [before, after].into_iter().flatten().all(|letter| letter.is_ascii()),
+        _ => false,
+    }
+}
+
+/// The characters of a text, each with whether it is deceptive.
+pub fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
+    let mut before = None;
+    let mut letters = text.chars().peekable();
+    std::iter::from_fn(move || {
+        let letter = letters.next()?;
+        let deceptive = is_deceptive(before, letter, letters.peek().copied());
+        before = Some(letter);
+        Some((letter, deceptive))
+    })
+}
+
+/// Whether a text has a deceptive character.
+pub fn has_deceptive(text: &str) -> bool {
+    !text.is_ascii() && judged(text).any(|(_, deceptive)| deceptive)
+}
+
+/// The text with each deceptive character written as `\u{…}`, so that a person sees it.
+pub fn revealed(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (letter, deceptive) in judged(text) {
+        if deceptive { shown.extend(letter.escape_unicode()) } else { shown.push(letter) }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_deceives_is_shown() {
+        for (text, shown) in [
+            ("plain", "plain"),
+            ("pay \u{202e}001$", "pay \\u{202e}001$"),
+            ("\u{2066}x\u{2069}", "\\u{2066}x\\u{2069}"),
+            ("pay\u{200b}pal", "pay\\u{200b}pal"),
+            ("pay\u{200d}pal", "pay\\u{200d}pal"),
+            ("a\u{200e}", "a\\u{200e}"),
+            ("\u{feff}a\u{2060}b\u{ad}c", "\\u{feff}a\\u{2060}b\\u{ad}c"),
+            ("a\u{e0041}\u{e007f}", "a\\u{e0041}\\u{e007f}"),
+            ("one\u{2028}two", "one\\u{2028}two"),
+            // A family, Persian with a non-joiner, and Hebrew with a mark.
+            ("\u{1f469}\u{200d}\u{1f467}", "\u{1f469}\u{200d}\u{1f467}"),
+            ("\u{645}\u{6cc}\u{200c}\u{62e}", "\u{645}\u{6cc}\u{200c}\u{62e}"),
+            ("\u{5d0}\u{200f}!", "\u{5d0}\u{200f}!"),
+        ] {
+            assert_eq!(revealed(text), shown);
+            assert_eq!(has_deceptive(text), text != shown, "{shown}");
+        }
+    }
+}

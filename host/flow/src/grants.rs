@@ -1,0 +1,146 @@
+//! What a node may reach: its grants, and the URL that it names.
+
+use flowcell_contract::{Grants, Json, MarkKind, NodeType};
+use flowcell_expr::Binding;
+
+use crate::{
+    Files, Reach,
+    diagnostic::{Findings, did_you_mean},
+    fields::{entries, shown},
+    input,
+    read::RawNode,
+    yaml::{Entry, Kind, Span},
+};
+
+/// Capabilities that need no grant line.
+const GRANTED: [&str; 5] = ["log", "metrics", "state", "cache", "agent"];
+
+/// What is granted beside `http`: secrets that the host adds to requests.
+const SECRETS: &str = "secrets";
+
+/// The capability that URLs are granted for.
+const HTTP: &str = "http";
+
+/// The URL that a node sends to, as far as it is known before the run.
+pub(crate) struct Url {
+    text: String,
+    span: Span,
+    known: Known,
+}
+
+/// How much of a URL is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// All of it is written.
+    Whole,
+    /// The beginning is written, with the whole host.
+    Origin,
+    /// The defaults of the flow's input give it, and a caller may give another.
+    Default,
+}
+
+/// Finds the URL in the field that the node type marks as one.
+pub(crate) fn url(raw: &RawNode<'_>, kind: &NodeType, input: &Binding, defaults: &Json) -> Option<Url> {
+    let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Url)?;
+    let (written, tree) = input::marked_text(raw.input, kind, MarkKind::Url)?;
+    let span = tree?.span;
+    let Some((before, _)) = written.split_once("{{") else {
+        return Some(Url { text: written, span, known: Known::Whole });
+    };
+    let has_host = before.split_once("://").is_some_and(|(_, rest)| rest.contains(['/', '?', '#']));
+    if has_host {
+        return Some(Url { text: before.to_owned(), span, known: Known::Origin });
+    }
+    let field = mark.path.iter().try_fold(input, |field, step| field.member(step))?;
+    let roots = Json::object([("flow", Json::object([("input", defaults.clone())]))]);
+    let known = field.paths().iter().all(|path| path.root() == "flow" && path.resolve(&roots).is_some());
+    let text = field.render(&roots).ok().filter(|_| known)?.as_str()?.to_owned();
+    Some(Url { text, span, known: Known::Default })
+}
+
+/// Reads and checks the grants of a node.
+pub(crate) fn read(
+    raw: &RawNode<'_>,
+    kind: &NodeType,
+    url: Option<&Url>,
+    files: &dyn Files,
+    findings: &mut Findings<'_>,
+) -> Grants {
+    let mut grants = Grants::default();
+    let known = files.capabilities();
+    let mut is_right = true;
+    for entry in raw.grants.map(|tree| entries(tree, "`grants`", findings)).unwrap_or_default() {
+        is_right &= check(entry, files, findings);
+        let is_known = known.as_ref().is_none_or(|known| known.iter().any(|name| **name == *entry.key));
+        if !is_known && !kind.asks_for(&entry.key) {
+            let names = known.iter().flatten().map(String::as_str);
+            let help = did_you_mean(&entry.key, names);
+            let message = format!("there is no capability `{}`", shown(&entry.key));
+            findings.error("unknown_capability", entry.key_span, message, help);
+        } else if !(kind.asks_for(&entry.key) || *entry.key == *SECRETS && kind.asks_for(HTTP)) {
+            let message = format!("`{}` does not ask for `{}`", kind.name, shown(&entry.key));
+            findings.warning("unused_grant", entry.key_span, message, Some("leave it out".into()));
+        }
+        grants.0.insert(entry.key.to_string(), entry.value.json());
+    }
+    for request in &kind.capabilities {
+        let needed = !request.optional && !GRANTED.contains(&&*request.name);
+        if needed && !grants.covers(&request.name) {
+            let origin = url.filter(|_| *request.name == *HTTP).and_then(|url| {
+                files.reach(&url.text, &Json::Array(Default::default())).map(|reach| format!("[\"{}\"]", reach.origin))
+            });
+            let shape = origin.as_deref().unwrap_or(shape(&request.name));
+            let message = format!("`{}` asks for `{}`: {}", kind.name, request.name, request.reason);
+            let help = Some(format!("add `grants: {{ {}: {shape} }}` to the node", request.name));
+            findings.error("missing_grant", raw.type_span, message, help);
+        }
+    }
+    if let (Some(url), Some(grant), true) = (url, grants.0.get(HTTP), is_right) {
+        check_url(url, grant, files, findings);
+    }
+    grants
+}
+
+/// Reports a URL that the node's own grants do not cover: its requests would fail.
+fn check_url(url: &Url, grant: &Json, files: &dyn Files, findings: &mut Findings<'_>) {
+    let Some(Reach { origin, covers_origin, covers_url, path }) = files.reach(&url.text, grant) else { return };
+    let what = match (covers_origin, url.known) {
+        (false, _) => shown(&origin),
+        (true, Known::Origin) => return,
+        (true, _) if covers_url => return,
+        (true, _) => shown(&path),
+    };
+    let help = Some(format!("add `{what}` to `grants: {{ http: […] }}` of the node"));
+    match url.known {
+        Known::Default => {
+            let message = format!("with the flow's default input this is `{what}`, which `grants.http` does not cover");
+            findings.warning("not_granted", url.span, message, help);
+        }
+        _ => findings.new_rule("not_granted", url.span, format!("`grants.http` does not cover `{what}`"), help),
+    }
+}
+
+/// Checks the form of a grant, which the capability reads when the node calls it. Tells whether it is right.
+fn check(entry: &Entry, files: &dyn Files, findings: &mut Findings<'_>) -> bool {
+    let items = match &entry.value.kind {
+        Kind::List(items) if !items.is_empty() => items.as_slice(),
+        _ => std::slice::from_ref(&entry.value),
+    };
+    let mut is_right = true;
+    for item in items {
+        if let Err(why) = files.check_grant(&entry.key, &item.json()) {
+            is_right = false;
+            let help = Some("what a node may reach is listed in the README, under the capability".into());
+            findings.error("wrong_grant", item.span, format!("`grants.{}`: {why}", shown(&entry.key)), help);
+        }
+    }
+    is_right
+}
+
+/// How a grant of a capability is written.
+fn shape(capability: &str) -> &'static str {
+    match capability {
+        "files" => "{ read: […], write: […] }",
+        _ => "[…]",
+    }
+}

@@ -1,0 +1,336 @@
+//! Members of values that expressions name: what is known before a run, and findings about members that cannot exist.
+//!
+//! A closed schema (`additionalProperties: false`, or a type without members) tells which members there are. Where a
+//! schema is open, or says more than this room reads, nothing is reported.
+
+use flowcell_contract::{Json, NodeType};
+use flowcell_expr::{Path, Segment};
+use serde_json::{Value, json};
+
+use crate::{
+    diagnostic::{did_you_mean, similar},
+    fields::shown,
+};
+
+/// References that are followed within one schema.
+const REFERENCES: usize = 16;
+/// Members that a help lists.
+const LISTED: usize = 12;
+/// Members that other languages and tools use for the number of items.
+const LENGTHS: [&str; 5] = ["length", "size", "count", "len", "Count"];
+/// Members that the host records of a node that gave no output, or failed under `continueOnError`.
+const RECORDED: [&str; 5] = ["skipped", "cancelled", "failed", "error", "attempts"];
+/// Members of a recorded error.
+const ERROR: [&str; 4] = ["code", "message", "retryable", "details"];
+/// Keywords that may add members to those of `properties`.
+const COMPOSED: [&str; 9] = [
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "if",
+    "not",
+    "patternProperties",
+    "dependentSchemas",
+    "$dynamicRef",
+    "unevaluatedProperties",
+];
+
+/// A path that cannot lead to a value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Absent {
+    /// The number of segments that can exist.
+    at: usize,
+    /// The value that they lead to.
+    of: Of,
+}
+
+/// The value that lacks a member.
+#[derive(Clone, Debug, PartialEq)]
+enum Of {
+    /// An object with these members; those of them that are lists.
+    Object(Vec<String>, Vec<String>),
+    /// A list.
+    List,
+    /// A value without parts, by the name of its type.
+    Plain(&'static str),
+}
+
+impl Absent {
+    /// The finding's message and help. `path` is the whole path, and the value begins after `start` of its segments.
+    pub(crate) fn describe(&self, path: &Path, start: usize) -> (String, String) {
+        let at = start + self.at;
+        let (whole, rest) = path.segments().split_at(at.min(path.segments().len()));
+        let before = Path::new(path.root(), whole.iter().cloned()).to_string();
+        let (value, key) = (shown(&before), rest.first().map(written).unwrap_or_default());
+        let counts = LENGTHS.contains(&key.as_str());
+        match &self.of {
+            Of::Object(members, lists) => {
+                let inner = rest.get(1).map(written).filter(|next| members.contains(next));
+                let help = match (did_you_mean(&key, members.iter().map(String::as_str)), lists.as_slice(), inner) {
+                    (Some(meant), ..) => meant,
+                    (None, [list], _) if counts => format!("write `{value}.{list} | length`"),
+                    (None, _, Some(next)) => format!("leave `{key}` out: `{value}.{next}`"),
+                    _ => listed(members),
+                };
+                (format!("`{value}` has no member `{}`", shown(&key)), help)
+            }
+            Of::List if counts => {
+                (format!("`{value}` is a list, and a list has no member `{key}`"), format!("write `{value} | length`"))
+            }
+            Of::List => {
+                let help = format!("name an item, such as `{value}[0]`");
+                (format!("`{value}` is a list, and a list has no member `{}`", shown(&key)), help)
+            }
+            Of::Plain(kind) if counts && *kind == "a text" => {
+                (format!("`{value}` is a text, and a text has no member `{key}`"), format!("write `{value} | length`"))
+            }
+            Of::Plain(kind) => {
+                (format!("`{value}` is {kind}, and has no member `{}`", shown(&key)), format!("write `{value}`"))
+            }
+        }
+    }
+}
+
+fn written(segment: &Segment) -> String {
+    match segment {
+        Segment::Key(key) => key.to_string(),
+        Segment::Index(index) => index.to_string(),
+    }
+}
+
+fn listed(members: &[String]) -> String {
+    let mut names: Vec<_> = members.iter().take(LISTED).map(|name| shown(name)).collect();
+    if members.len() > LISTED {
+        names.push("…".to_owned());
+    }
+    match names.is_empty() {
+        true => "it has no members".to_owned(),
+        false => format!("known here: {}", names.join(", ")),
+    }
+}
+
+/// Looks for members that the recorded output of a node cannot have.
+pub(crate) fn in_output(kind: &NodeType, segments: &[Segment]) -> Option<Absent> {
+    let absent = in_schema(&kind.output, segments)?;
+    let Some(Segment::Key(first)) = segments.first() else { return Some(absent) };
+    if RECORDED.contains(&&**first) {
+        let recorded = match &**first {
+            "error" => in_schema(&error(), &segments[1..]),
+            "attempts" => in_schema(&json!({ "type": "integer" }), &segments[1..]),
+            _ => in_schema(&json!({ "type": "boolean" }), &segments[1..]),
+        };
+        return recorded.map(|absent| Absent { at: absent.at + 1, ..absent });
+    }
+    // A near name among the recorded ones is offered, the rest of them is not listed.
+    match absent {
+        Absent { at: 0, of: Of::Object(mut members, lists) } => {
+            if similar(first, members.iter().map(String::as_str)).is_none() {
+                members.extend(similar(first, RECORDED).map(str::to_owned));
+            }
+            Some(Absent { at: 0, of: Of::Object(members, lists) })
+        }
+        absent => Some(absent),
+    }
+}
+
+/// Looks for members that `inbound` cannot have behind an edge that fired for a failure.
+pub(crate) fn in_failure(segments: &[Segment]) -> Option<Absent> {
+    let schema = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": { "failed": { "type": "boolean" }, "error": error(), "input": true },
+    });
+    in_schema(&schema, segments)
+}
+
+fn error() -> Value {
+    let members: serde_json::Map<_, _> = ERROR.iter().map(|name| ((*name).to_owned(), Value::Bool(true))).collect();
+    json!({ "type": "object", "additionalProperties": false, "properties": members })
+}
+
+/// Looks for the first member on a way that a value of a schema cannot have.
+pub(crate) fn in_schema(schema: &Value, segments: &[Segment]) -> Option<Absent> {
+    let (mut at, mut here, mut followed) = (0, schema, 0);
+    loop {
+        let segment = segments.get(at)?;
+        if here == &Value::Bool(false) {
+            return Some(Absent { at, of: Of::Object(Vec::new(), Vec::new()) });
+        }
+        let members = here.as_object()?;
+        if let Some(target) = members.get("$ref").and_then(Value::as_str) {
+            followed += 1;
+            here = target.strip_prefix('#').and_then(|pointer| schema.pointer(pointer))?;
+            if followed > REFERENCES {
+                return None;
+            }
+            continue;
+        }
+        if COMPOSED.iter().any(|keyword| members.contains_key(*keyword)) {
+            return None;
+        }
+        here = match step(members, segment) {
+            Step::To(next) => next,
+            Step::Open => return None,
+            Step::Absent(of) => return Some(Absent { at, of }),
+        };
+        at += 1;
+    }
+}
+
+enum Step<'s> {
+    To(&'s Value),
+    Open,
+    Absent(Of),
+}
+
+/// One step from a schema to that of a part.
+fn step<'s>(schema: &'s serde_json::Map<String, Value>, segment: &Segment) -> Step<'s> {
+    let types: Vec<&str> = match schema.get("type") {
+        Some(Value::String(name)) => vec![name],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let may_be = |name: &str| types.is_empty() || types.contains(&name);
+    match segment {
+        Segment::Key(key) if may_be("object") => member(schema, key),
+        Segment::Key(_) if may_be("array") => Step::Absent(Of::List),
+        Segment::Key(_) => types.iter().find_map(|name| plain(name)).map_or(Step::Open, Step::Absent),
+        Segment::Index(_) if may_be("array") && !schema.contains_key("prefixItems") => {
+            schema.get("items").map_or(Step::Open, Step::To)
+        }
+        Segment::Index(_) => Step::Open,
+    }
+}
+
+fn member<'s>(schema: &'s serde_json::Map<String, Value>, key: &str) -> Step<'s> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    if let Some(found) = properties.and_then(|properties| properties.get(key)) {
+        return Step::To(found);
+    }
+    match schema.get("additionalProperties") {
+        Some(Value::Bool(false)) => {
+            let is_list = |schema: &Value| schema.get("type").and_then(Value::as_str) == Some("array");
+            let lists = properties.into_iter().flatten().filter(|(_, schema)| is_list(schema));
+            let lists = lists.map(|(name, _)| name.clone()).collect();
+            Step::Absent(Of::Object(properties.into_iter().flatten().map(|(name, _)| name.clone()).collect(), lists))
+        }
+        Some(more @ Value::Object(_)) => Step::To(more),
+        _ => Step::Open,
+    }
+}
+
+/// A type whose values have no parts.
+fn plain(name: &str) -> Option<Of> {
+    Some(Of::Plain(match name {
+        "string" => "a text",
+        "integer" | "number" => "a number",
+        "boolean" => "true or false",
+        _ => return None,
+    }))
+}
+
+/// Looks for the first member on a way that a default value has not. Null, and what is empty, tells nothing.
+pub(crate) fn in_default(value: &Json, segments: &[Segment]) -> Option<Absent> {
+    let mut here = value;
+    for (at, segment) in segments.iter().enumerate() {
+        let of = match (here, segment) {
+            (Json::Object(members), Segment::Key(key)) => match members.get(key) {
+                Some(member) => {
+                    here = member;
+                    continue;
+                }
+                None if members.is_empty() => return None,
+                None => {
+                    let lists = members.iter().filter(|(_, member)| member.as_array().is_some());
+                    let lists = lists.map(|(name, _)| name.to_string()).collect();
+                    Of::Object(members.keys().map(|name| name.to_string()).collect(), lists)
+                }
+            },
+            (Json::Array(_), Segment::Key(_)) => Of::List,
+            (Json::Array(items), Segment::Index(_)) => {
+                here = items.first()?;
+                continue;
+            }
+            (Json::String(_), Segment::Key(_)) => Of::Plain("a text"),
+            (Json::Number(_), Segment::Key(_)) => Of::Plain("a number"),
+            (Json::Bool(_), Segment::Key(_)) => Of::Plain("true or false"),
+            _ => return None,
+        };
+        return Some(Absent { at, of });
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn only_closed_schemas_tell_of_members() {
+        let schema = json!({
+            "type": "object", "additionalProperties": false,
+            "properties": {
+                "open": { "type": "object" },
+                "any": {},
+                "list": { "type": "array", "items": { "$ref": "#/$defs/row" } },
+                "either": { "anyOf": [{ "type": "string" }, { "type": "object" }] },
+                "null": { "type": ["string", "null"] },
+                "map": { "type": "object", "additionalProperties": { "type": "string" } },
+                "ring": { "$ref": "#/$defs/ring" },
+            },
+            "$defs": {
+                "row": { "type": "object", "properties": { "id": { "type": "integer" } }, "additionalProperties": false },
+                "ring": { "$ref": "#/$defs/ring" },
+            },
+        });
+        let cases = [
+            ("v.open.x", "open"),
+            ("v.any.x.y", "open"),
+            ("v.either.x", "open"),
+            ("v.ring.x", "open"),
+            ("v.null[0]", "open"),
+            ("v.list[0].id", "open"),
+            ("v.map.any", "open"),
+            ("v.lits", "`v` has no member `lits`: did you mean `list`?"),
+            ("v.length", "`v` has no member `length`: write `v.list | length`"),
+            ("v.output.list", "`v` has no member `output`: leave `output` out: `v.list`"),
+            ("v.list.length", "`v.list` is a list, and a list has no member `length`: write `v.list | length`"),
+            ("v.list.id", "`v.list` is a list, and a list has no member `id`: name an item, such as `v.list[0]`"),
+            ("v.list[3].name", "`v.list[3]` has no member `name`: known here: id"),
+            ("v.list[-1].id.x", "`v.list[-1].id` is a number, and has no member `x`: write `v.list[-1].id`"),
+            ("v.null.length", "`v.null` is a text, and a text has no member `length`: write `v.null | length`"),
+            ("v.map.any.x", "`v.map.any` is a text, and has no member `x`: write `v.map.any`"),
+        ];
+        for (path, expected) in cases {
+            let path = Path::parse(path).unwrap();
+            let absent = in_schema(&schema, path.segments());
+            let told = absent.map_or("open".to_owned(), |absent| {
+                let (message, help) = absent.describe(&path, 0);
+                format!("{message}: {help}")
+            });
+            assert_eq!(told, expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn defaults_tell_of_members_that_they_have() {
+        let value = Json::parse(r#"{"user":{"name":"Ada"},"rows":[{"id":1}],"none":null,"empty":{},"no":[]}"#).unwrap();
+        let cases = [
+            ("v.user.name", true),
+            ("v.usr", false),
+            ("v.user.nam", false),
+            ("v.rows[7].id", true),
+            ("v.rows[0].nam", false),
+            ("v.rows.length", false),
+            ("v.none.x", true),
+            ("v.empty.x", true),
+            ("v.no[0].x", true),
+            ("v.user.name[0]", true),
+        ];
+        for (path, fits) in cases {
+            let path = Path::parse(path).unwrap();
+            assert_eq!(in_default(&value, path.segments()).is_none(), fits, "{path}");
+        }
+    }
+}

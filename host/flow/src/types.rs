@@ -1,0 +1,52 @@
+//! Node types by the names that flows write.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Catalog, Lookup, NodeType, TypeRef};
+
+use crate::{
+    diagnostic::{Findings, did_you_mean},
+    fields::shown,
+    habits,
+    read::RawNode,
+};
+
+/// Types of which a finding asks whether they were meant.
+const SHOWN_TYPES: usize = 4;
+
+/// Looks the type of a node up; an unknown one is a finding.
+pub(crate) fn node_type(node: &RawNode<'_>, catalog: &Catalog, findings: &mut Findings<'_>) -> Option<Arc<NodeType>> {
+    if node.type_name.is_empty() {
+        return None;
+    }
+    let wanted = TypeRef::parse(&node.type_name);
+    match catalog.lookup(&wanted) {
+        Lookup::Found(found) => Some(found),
+        Lookup::OtherVersions(versions) => {
+            let versions: Vec<_> = versions.iter().map(ToString::to_string).collect();
+            let message =
+                format!("`{}` has no version `{}`", wanted.name, wanted.version.as_deref().unwrap_or_default());
+            let help = Some(format!("there is {}", versions.join(", ")));
+            findings.error("unknown_version", node.type_span, message, help);
+            None
+        }
+        Lookup::Unknown => {
+            let help = meant_type(&wanted.name, catalog)
+                .or_else(|| habits::of_type(&wanted.name))
+                .or_else(|| did_you_mean(&wanted.name, catalog.names()))
+                .or_else(|| Some("`flowcell nodes` lists all types; `flow.packs` and `--packs DIR` add more".into()));
+            let message = format!("there is no node type `{}`", shown(&wanted.name));
+            findings.error("unknown_type", node.type_span, message, help);
+            None
+        }
+    }
+}
+
+/// "did you mean …?" for a name without its pack, however its words are joined: `noop`, `If`, `for-each`.
+pub(crate) fn meant_type(wanted: &str, catalog: &Catalog) -> Option<String> {
+    let letters = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+    let wanted = letters(wanted);
+    let is_meant = |name: &&str| name.rsplit('.').next().is_some_and(|last| letters(last) == wanted);
+    let names: Vec<_> = catalog.names().filter(is_meant).take(SHOWN_TYPES).map(|name| format!("`{name}`")).collect();
+    (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
+}

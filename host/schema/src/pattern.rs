@@ -1,0 +1,103 @@
+//! Regular expressions: they take linear time, but the factor may be tens of thousands.
+
+use jsonschema::{Keyword, ValidationError, json::Node, paths::Location};
+use regex::{Regex, RegexBuilder};
+use regex_syntax::hir::{Class, Hir, HirKind};
+use serde_json::{Map, Value};
+
+use crate::{PATTERN_BYTES, meter, tree::Tree};
+
+/// Bytes of a text that an error shows.
+const SHOWN: usize = 120;
+
+/// The size of a pattern.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// The states that may be active for one byte of text, about.
+    pub(crate) positions: u64,
+    /// The memory that its compiled form takes, in units of about 30 bytes.
+    pub(crate) weight: u64,
+}
+
+/// The size of a pattern; none if it cannot be parsed.
+pub(crate) fn size(pattern: &str) -> Option<Size> {
+    let translated = jsonschema_regex::to_rust_regex(pattern).ok()?;
+    let (positions, weight) = size_of(&regex_syntax::parse(&translated).ok()?);
+    Some(Size { positions: positions.max(1), weight })
+}
+
+fn size_of(hir: &Hir) -> (u64, u64) {
+    let sum = |parts: &[Hir]| {
+        let sizes = parts.iter().map(size_of);
+        sizes.fold((0_u64, 0_u64), |sum, size| (sum.0.saturating_add(size.0), sum.1.saturating_add(size.1)))
+    };
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => (0, 1),
+        HirKind::Literal(text) => (text.0.len() as u64, text.0.len() as u64),
+        HirKind::Class(Class::Unicode(class)) => (1, class.ranges().len() as u64),
+        HirKind::Class(Class::Bytes(class)) => (1, class.ranges().len() as u64),
+        HirKind::Capture(group) => size_of(&group.sub),
+        HirKind::Repetition(repetition) => {
+            let times = u64::from(repetition.max.unwrap_or(repetition.min)).max(1);
+            let (positions, weight) = size_of(&repetition.sub);
+            (positions.saturating_mul(times), weight.saturating_mul(times))
+        }
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => sum(parts),
+    }
+}
+
+/// A `pattern` of a schema.
+struct Pattern {
+    regex: Regex,
+    source: Box<str>,
+    positions: u64,
+    /// The length from which on `maxLength` tells what is wrong.
+    max_length: usize,
+}
+
+impl Pattern {
+    fn matches(&self, text: &str) -> bool {
+        // A longer text is refused by `maxLength` beside it. A character has at most four bytes.
+        if text.len() / 4 > self.max_length {
+            return true;
+        }
+        meter::spend_match(text.len(), self.positions);
+        self.regex.is_match(text)
+    }
+}
+
+impl<'i> Keyword<'i, Tree> for Pattern {
+    fn validate(&self, instance: &'i flowcell_contract::Json) -> Result<(), ValidationError<'i>> {
+        let Some(text) = instance.as_string().filter(|text| !self.matches(text)) else { return Ok(()) };
+        let source = &self.source;
+        let message = match text.len() > SHOWN {
+            true => format!("the text does not match \"{source}\""),
+            false => format!("{} does not match \"{source}\"", Value::from(&*text)),
+        };
+        Err(ValidationError::custom(message))
+    }
+
+    fn is_valid(&self, instance: &'i flowcell_contract::Json) -> bool {
+        instance.as_string().is_none_or(|text| self.matches(&text))
+    }
+}
+
+/// Compiles a `pattern`.
+pub(crate) fn compile<'a>(
+    parent: &'a Map<String, Value>,
+    pattern: &'a Value,
+    _: Location,
+) -> Result<Box<dyn for<'i> Keyword<'i, Tree>>, ValidationError<'a>> {
+    meter::look_at_clock();
+    let source = pattern.as_str().unwrap_or_default();
+    let unusable = || ValidationError::custom(format!("`{source}` is not a usable regular expression"));
+    let translated = jsonschema_regex::to_rust_regex(source).map_err(|()| unusable())?;
+    let regex = RegexBuilder::new(&translated).size_limit(PATTERN_BYTES).build().map_err(|_| unusable())?;
+    let max_length = parent.get("maxLength").and_then(Value::as_u64);
+    Ok(Box::new(Pattern {
+        regex,
+        source: source.into(),
+        positions: size(source).unwrap_or_default().positions,
+        max_length: max_length.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX),
+    }))
+}
