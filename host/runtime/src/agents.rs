@@ -79,6 +79,11 @@ impl Agents {
         letters.filter_map(|letter| letter.id.as_ref())
     }
 
+    /// The bytes of all messages that were not applied, as JSON text.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.letters.iter().filter(|letter| !letter.applied).map(|letter| letter.value.text().len()).sum()
+    }
+
     /// The attempt goes on from here, with another instance.
     pub(crate) fn checkpoint(&mut self) {
         self.marks_before = self.marks;

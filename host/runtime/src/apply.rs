@@ -9,12 +9,12 @@ use flowcell_contract::{Failure, Json, Pause, ScopePath, Value, Wake};
 use flowcell_flow::graph::{BodyIx, EdgeIx, Graph};
 
 use crate::{
-    capture,
+    capture::{self, with_last},
     fact::{
         AgentFact, BlockReason, Fact, ParkReason, PassOutcome, Resolution, RunEnd, ScopeId, SkipReason, TaskKey, Write,
     },
     outcome,
-    state::{Each, EdgeState, Phase, RunState, Scope, Task},
+    state::{Deaths, Each, EdgeState, Phase, RunState, Scope, Task},
 };
 
 impl RunState {
@@ -23,23 +23,26 @@ impl RunState {
         self.events += 1;
         self.bytes = self.bytes.saturating_add(fact.size());
         match fact {
-            Fact::RunStarted { input, seed, deadline } => self.run_started(input, *seed, *deadline),
+            Fact::RunStarted { input, seed, deadline } => {
+                self.began = ts;
+                self.run_started(input, *seed, *deadline);
+            }
             Fact::TaskReady { task, deadline } => self.task_ready(*task, *deadline),
             Fact::TaskSkipped { task, reason } => self.task_skipped(*task, *reason),
             Fact::AttemptStarted { task } => self.attempt_started(*task, ts),
             Fact::TaskResumed { task } => self.task_resumed(*task, ts),
-            Fact::TaskPaused { task, pause, writes } => self.task_paused(*task, pause, writes, ts),
+            Fact::TaskPaused { task, pause, writes, .. } => self.task_paused(*task, pause, writes, ts),
             Fact::TaskWoken { task, index, outcome } => self.task_woken(*task, *index, outcome),
             Fact::TaskRetrying { task, delay_ms, .. } => self.task_retrying(*task, ts + delay_ms),
             Fact::RetryDue { task } => self.enqueue(*task, Phase::Ready),
-            Fact::TaskSucceeded { task, output } => self.task_ended(*task, Phase::Succeeded, output.json().clone()),
-            Fact::TaskFailed { task, failure, input } => {
+            Fact::TaskSucceeded { task, output, .. } => self.task_ended(*task, Phase::Succeeded, output.json().clone()),
+            Fact::TaskFailed { task, failure, input, .. } => {
                 let output = outcome::failed(failure, self.task(*task).attempt);
                 self.task_ended(*task, Phase::Failed, output);
                 self.task_mut(*task).failed_input = input.clone();
             }
-            Fact::TaskCancelled { task } => self.task_ended(*task, Phase::Cancelled, outcome::cancelled()),
-            Fact::TaskClosing { task, failure } => {
+            Fact::TaskCancelled { task, .. } => self.task_ended(*task, Phase::Cancelled, outcome::cancelled()),
+            Fact::TaskClosing { task, failure, .. } => {
                 self.set_phase(*task, Phase::Closing);
                 let task = self.task_mut(*task);
                 task.since = ts;
@@ -69,7 +72,10 @@ impl RunState {
             Fact::EdgeSettled { scope, edge, fired } => self.edge_settled(*scope, *edge, *fired),
             Fact::FailureUnhandled { task } => self.failure_unhandled(*task),
             Fact::ScopeClosing { scope } => self.scope_mut(*scope).closing = true,
-            Fact::PassStarted { scope, owner, index, variables } => {
+            Fact::PassStarted { scope, owner, index, variables, own } => {
+                let last = || self.task(*owner).rest.as_ref().map_or(Json::Null, |rest| rest.last.clone());
+                let whole = || with_last(own.as_ref().unwrap_or(&Json::Null), last());
+                let variables = variables.clone().unwrap_or_else(whole);
                 self.pass_started(*scope, *owner, *index, variables)
             }
             Fact::PassEnded { scope, outcome } => self.pass_ended(*scope, outcome),
@@ -98,26 +104,33 @@ impl RunState {
                 self.running -= 1;
             }
             Fact::TaskBusy { task } => self.go_on_from(*task, ts),
-            Fact::CallDecided { task, attempt, ordinal, allowed: true, .. } => {
-                self.go_on_from(*task, ts);
-                self.task_mut(*task).calls().leave_again((*attempt, *ordinal));
+            Fact::CallDecided { task, attempt, ordinal, allowed, answer, .. } => {
+                if *allowed {
+                    self.go_on_from(*task, ts);
+                }
+                self.task_mut(*task).calls().decide((*attempt, *ordinal), *allowed, answer.is_some());
             }
             Fact::PhaseStarted
             | Fact::PhaseEnded { .. }
             | Fact::MessageSent { .. }
-            | Fact::CallDecided { allowed: false, .. }
             | Fact::Replied { .. }
             | Fact::Noted { .. } => {}
             Fact::CancelRequested { reason } => self.cancel = Some(*reason),
-            Fact::RunResumed { by_hand } => self.run_resumed(*by_hand, ts),
+            Fact::RunResumed { by_hand, alone } => self.run_resumed(*by_hand, *alone, ts),
+            Fact::RunAccompanied => self.deaths.alone = false,
             // It came to rest without harming its process.
-            Fact::RunParked { reason: ParkReason::Waiting | ParkReason::NeedsAttention, .. } => self.idle_resumes = 0,
+            Fact::RunParked { reason: ParkReason::Waiting | ParkReason::NeedsAttention, .. } => {
+                self.deaths = Deaths::default();
+            }
             Fact::RunParked { reason: ParkReason::CrashLoop, .. } => {}
             Fact::RunParked { reason: ParkReason::Restored, .. } => self.restored = true,
-            Fact::RunEnded { end } => self.run_ended(end),
+            Fact::RunEnded { end } => {
+                self.ended = Some(ts);
+                self.run_ended(end);
+            }
         }
         if moves_on(fact) {
-            self.idle_resumes = 0;
+            self.deaths = Deaths::default();
         }
     }
 
@@ -142,13 +155,18 @@ impl RunState {
     }
 
     /// Attempts that were running begin again: the time until now was not theirs.
-    fn run_resumed(&mut self, by_hand: bool, ts: u64) {
+    fn run_resumed(&mut self, by_hand: bool, alone: bool, ts: u64) {
         self.restored &= !by_hand;
-        self.idle_resumes = match by_hand {
-            true => 0,
-            // Whoever did nothing when the process died is not why it died.
-            false => self.idle_resumes + u32::from(self.is_busy(ts)),
-        };
+        let busy = self.is_busy(ts);
+        if by_hand {
+            self.deaths = Deaths::default();
+        } else if busy {
+            // A run that did nothing when the process died is not why it died.
+            self.deaths.resumed += 1;
+            self.deaths.lone += u32::from(self.deaths.alone);
+        }
+        self.deaths.tried += u32::from(alone);
+        self.deaths.alone = alone && busy;
         let tasks = self.scopes.values_mut().flat_map(|scope| &mut scope.tasks);
         tasks.filter(|task| task.phase == Phase::Running && !task.idle).for_each(|task| task.since = ts);
     }
@@ -224,6 +242,7 @@ impl RunState {
         let task = self.task_mut(key);
         task.attempt += 1;
         task.resumes = 0;
+        task.answered = None;
         task.ran_ms = 0;
         task.since = ts;
         task.clock = ts;
@@ -244,6 +263,7 @@ impl RunState {
     fn task_paused(&mut self, key: TaskKey, pause: &Pause, writes: &[Write], ts: u64) {
         self.set_phase(key, Phase::Paused);
         let task = self.task_mut(key);
+        task.answered = None;
         task.ran_ms += ts.saturating_sub(task.since);
         task.since = ts;
         task.calls.iter_mut().for_each(|calls| calls.checkpoint());
@@ -263,13 +283,18 @@ impl RunState {
     fn task_woken(&mut self, key: TaskKey, index: u32, outcome: &Result<Value, Box<Failure>>) {
         self.enqueue(key, Phase::Woken);
         let rest = self.task_mut(key).rest();
-        let wake = rest.pause.take().and_then(|pause| pause.until.get(index as usize).map(Wake::name)).unwrap_or("now");
+        let pause = rest.pause.take();
+        let asked = pause.iter().flat_map(|pause| &pause.until).any(|wake| matches!(wake, Wake::Answer(_)));
+        let wake = pause.and_then(|pause| pause.until.get(index as usize).map(Wake::name)).unwrap_or("now");
         rest.each = None;
         rest.woken = Some(Value::from(outcome::woken(index, wake, outcome)));
         if wake == "body"
             && let Ok(value) = outcome
         {
             rest.last = value.json().clone();
+        }
+        if asked {
+            self.task_mut(key).answered = Some(wake == "answer");
         }
         if self.graph.node(key.node).rebinds {
             let captured = capture::recapture(self, key);
@@ -351,7 +376,7 @@ impl RunState {
         self.scope_mut(key.scope).failure.get_or_insert((key, failure));
     }
 
-    fn pass_started(&mut self, id: ScopeId, owner: TaskKey, index: u32, variables: &Json) {
+    fn pass_started(&mut self, id: ScopeId, owner: TaskKey, index: u32, variables: Json) {
         let graph = self.graph.clone();
         let node = graph.node(owner.node);
         let Some(body) = node.body else { panic!("the journal gives `{}` a pass, but it owns no body", node.id) };
@@ -366,7 +391,7 @@ impl RunState {
         let rest = self.task_mut(owner).rest();
         rest.passes.insert(id);
         rest.passes_begun += 1;
-        rest.variables = variables.clone();
+        rest.variables = variables;
         if let Some(each) = &mut rest.each {
             each.next += 1;
         }
@@ -375,9 +400,15 @@ impl RunState {
     fn pass_ended(&mut self, id: ScopeId, ended: &PassOutcome) {
         let Some(scope) = self.scopes.remove(&id) else { panic!("the journal ends pass {} which is not live", id.0) };
         let Some(owner) = scope.owner else { panic!("the journal ends the flow itself as a pass") };
+        let collects = self.graph.node(owner.node).collects.is_some();
         let rest = self.task_mut(owner).rest();
         rest.passes.remove(&id);
-        let Some(each) = &mut rest.each else { return };
+        let Some(each) = &mut rest.each else {
+            if let (true, PassOutcome::Done(value)) = (collects, ended) {
+                rest.collected.push(value.clone());
+            }
+            return;
+        };
         each.done += 1;
         let result = match ended {
             PassOutcome::Done(value) => value.clone(),

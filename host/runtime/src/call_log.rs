@@ -17,7 +17,7 @@ pub(crate) type Reply = Result<Value, Box<Failure>>;
 
 /// The answers to the question whether a call may leave.
 pub(crate) const ALLOW: &str = "allow";
-const DENY: &str = "deny";
+pub(crate) const DENY: &str = "deny";
 
 /// The question whether a call may leave.
 pub(crate) fn permission(prompt: String) -> Question {
@@ -38,6 +38,8 @@ pub(crate) struct CallLog {
     pub(crate) ended: Vec<Ended>,
     /// Replies of calls that must not be made twice, of whichever attempt, by key.
     pub(crate) once: HashMap<Arc<str>, Reply>,
+    /// Calls of this attempt that somebody was asked about, by number: whether there was an answer in time.
+    pub(crate) decided: BTreeMap<u32, bool>,
     /// Calls that are under way, and those of which nobody knows how they ended; by attempt and ordinal.
     open: BTreeMap<(u32, u32), Open>,
 }
@@ -63,6 +65,7 @@ pub(crate) struct Ended {
 struct Open {
     effect: Effect,
     key: Arc<str>,
+    digest: CallDigest,
     interface: Arc<str>,
     function: Arc<str>,
     about: Json,
@@ -90,6 +93,7 @@ impl CallLog {
         self.checkpoint();
         self.begun = 0;
         self.asked.clear();
+        self.decided.clear();
         self.open.retain(|_, open| open.effect == Effect::Once && !matches!(open.way, Way::Asked(_)));
     }
 
@@ -115,6 +119,7 @@ impl CallLog {
         let open = Open {
             effect: call.effect,
             key: call.key.clone(),
+            digest: call.digest.clone(),
             interface: call.interface.clone(),
             function: call.function.clone(),
             about: call.about.clone(),
@@ -158,6 +163,19 @@ impl CallLog {
         if let Some(open) = self.open.get_mut(&call) {
             open.way = Way::Out;
         }
+    }
+
+    /// A person has decided about a call, or nobody has in time.
+    pub(crate) fn decide(&mut self, call: (u32, u32), allowed: bool, answered: bool) {
+        self.decided.insert(call.1, answered);
+        if allowed {
+            self.leave_again(call);
+        }
+    }
+
+    /// The digest of what an open call asks for.
+    pub(crate) fn digest_of(&self, call: (u32, u32)) -> Option<&CallDigest> {
+        self.open.get(&call).map(|open| &open.digest)
     }
 
     /// A person says what the reply of a call was.

@@ -213,18 +213,40 @@ impl AttemptCalls {
         let command = match new {
             None => Command::CallAgain { task, attempt: attempt.0, ordinal, outgoing },
             Some(before) => {
-                let about = admission.about;
+                let (about, preview) = (admission.about, admission.preview);
                 let now = self.site.timers.now();
-                let asked =
-                    |ask: Ask| Box::new(Asked { prompt: ask.prompt, expires: now.saturating_add(ask.expires_ms) });
-                let ask = admission.ask.map(asked);
-                let record =
-                    CallRecord { ordinal, interface, function, digest, effect, key, about, agent, ask, before };
+                let ask = admission.ask.map(|ask| Box::new(self.asked(ask, ordinal, now)));
+                let record = CallRecord {
+                    ordinal,
+                    interface,
+                    function,
+                    digest,
+                    effect,
+                    key,
+                    about,
+                    preview,
+                    agent,
+                    ask,
+                    before,
+                };
                 Command::Call { task, attempt, record: Box::new(record), outgoing, reply }
             }
         };
         self.send(command).await;
         Ok(ordinal)
+    }
+
+    /// The question about a call. If it shows only a part of the arguments, it says where the whole is.
+    fn asked(&self, ask: Ask, ordinal: u32, now: u64) -> Asked {
+        let Ask { mut prompt, expires_ms, arguments } = ask;
+        if arguments.is_some() {
+            let node = &self.site.graph.node(self.attempting.task.node).id;
+            let (run, address) = (&self.site.run_id, self.attempting.scope.address(node));
+            prompt.push_str(&format!(
+                " Parts marked by ⟨cut⟩ are not shown whole: `flowcell answer {run} '{address}#{ordinal}' --show` shows them."
+            ));
+        }
+        Asked { prompt, expires: now.saturating_add(expires_ms), arguments: arguments.map(Value::from) }
     }
 
     /// The attempt does not go the way that it went before. It is about to be dropped.

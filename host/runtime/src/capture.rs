@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Failure, Json, VALUE_BYTES, code};
-use flowcell_expr::{Binding, Condition, Roots};
+use flowcell_expr::{Binding, Condition, ExprError, Roots};
 use flowcell_flow::graph::{Bound, EdgeIx, Graph, Reference};
 
 use crate::{
@@ -27,7 +27,7 @@ pub(crate) fn recapture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>>
     let node = state.graph.node(key.node);
     let captured = state.task(key).captured.as_deref()?;
     let viewpoint = Viewpoint { state, scope: key.scope, task: Some(key) };
-    let again = |(reference, before): (&Reference, &Json)| match reference {
+    let again = |(reference, before): (&Reference, &Option<Json>)| match reference {
         Reference::Owner(owner) if *owner == key.node => viewpoint.value(reference),
         _ => before.clone(),
     };
@@ -39,15 +39,21 @@ pub(crate) fn recapture(state: &RunState, key: TaskKey) -> Option<Arc<Captured>>
 pub(crate) fn render(state: &RunState, key: TaskKey) -> Result<(Json, Json), Failure> {
     let node = state.graph.node(key.node);
     let captured = state.task(key).captured.as_deref();
-    let one = |bound: &Bound<Binding>, values: &[Json], field: &str| {
+    let one = |bound: &Bound<Binding>, values: &[Option<Json>], field: &str| {
         let roots = Named { graph: &state.graph, references: &bound.references, values };
-        bound.expr.render(&roots).map_err(|error| {
-            Failure::new(code::BINDING_ERROR, format!("{} of `{}`{}: {}", field, node.id, error.pointer, error.message))
-        })
+        let place = |error: &ExprError| format!("{field} of `{}`{}", node.id, error.pointer);
+        bound.expr.render(&roots).map_err(|error| failed(code::BINDING_ERROR, &place(&error), &error))
     };
     let input = one(&node.input, captured.map_or(&[], |captured| &captured.input), "input")?;
     let config = one(&node.config, captured.map_or(&[], |captured| &captured.config), "config")?;
     Ok((input, config))
+}
+
+/// The failure of a binding or a condition, with its place.
+fn failed(code: &str, place: &str, error: &ExprError) -> Failure {
+    let code = if error.is_missing { code::MISSING_VALUE } else { code };
+    let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    Failure::new(code, format!("{place}: {}{hint}", error.message))
 }
 
 /// Renders those members of a task's input that can be rendered.
@@ -57,24 +63,27 @@ pub(crate) fn render_members(state: &RunState, key: TaskKey) -> Json {
     input.expr.render_members(&Named { graph: &state.graph, references: &input.references, values })
 }
 
-/// Evaluates a condition as seen from a scope; `task` is the one whose edges `inbound` means.
+/// Evaluates a condition as seen from a task, whose edges `inbound` means; `place` is where the condition stands.
 pub(crate) fn holds(
     state: &RunState,
-    scope: ScopeId,
-    task: Option<TaskKey>,
+    task: TaskKey,
     condition: &Bound<Condition>,
+    place: &str,
 ) -> Result<bool, Failure> {
-    let roots = Live { viewpoint: Viewpoint { state, scope, task }, references: &condition.references };
-    condition.expr.evaluate(&roots).map_err(|error| Failure::new(code::CONDITION_ERROR, error.message))
+    let viewpoint = Viewpoint { state, scope: task.scope, task: Some(task) };
+    let roots = Live { viewpoint, references: &condition.references };
+    let place = |error: &ExprError| format!("{place}{}", error.pointer);
+    condition.expr.evaluate(&roots).map_err(|error| failed(code::CONDITION_ERROR, &place(&error), &error))
 }
 
 /// Renders a binding as seen from a scope.
 pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Binding>) -> Result<Json, Failure> {
     let roots = Live { viewpoint: Viewpoint { state, scope, task: None }, references: &binding.references };
-    let value = binding
-        .expr
-        .render(&roots)
-        .map_err(|error| Failure::new(code::BINDING_ERROR, format!("output{}: {}", error.pointer, error.message)))?;
+    let owner = state.graph.body(state.scope(scope).body).owner;
+    let what = owner.map_or("outputs".to_owned(), |owner| format!("bodyOutput of `{}`", state.graph.node(owner).id));
+    let place = |error: &ExprError| format!("{what}{}", error.pointer);
+    let value = binding.expr.render(&roots);
+    let value = value.map_err(|error| failed(code::BINDING_ERROR, &place(&error), &error))?;
     fits(value, "what the output names")
 }
 
@@ -90,13 +99,17 @@ pub(crate) fn fits(value: Json, what: &str) -> Result<Json, Failure> {
 struct Named<'a> {
     graph: &'a Graph,
     references: &'a [Reference],
-    values: &'a [Json],
+    values: &'a [Option<Json>],
 }
 
 impl Roots for Named<'_> {
     fn root(&self, name: &str) -> Option<Json> {
         let at = self.references.iter().position(|reference| names(self.graph, reference, name))?;
-        self.values.get(at).cloned()
+        self.values.get(at).cloned()?
+    }
+
+    fn is_strict(&self) -> bool {
+        self.graph.strict
     }
 }
 
@@ -110,7 +123,11 @@ impl Roots for Live<'_> {
     fn root(&self, name: &str) -> Option<Json> {
         let graph = &self.viewpoint.state.graph;
         let reference = self.references.iter().find(|reference| names(graph, reference, name))?;
-        Some(self.viewpoint.value(reference))
+        self.viewpoint.value(reference)
+    }
+
+    fn is_strict(&self) -> bool {
+        self.viewpoint.state.graph.strict
     }
 }
 
@@ -134,23 +151,25 @@ struct Viewpoint<'a> {
 }
 
 impl Viewpoint<'_> {
-    fn value(&self, reference: &Reference) -> Json {
+    /// The value behind a reference. What is missing is null, unless the flow is strict.
+    fn value(&self, reference: &Reference) -> Option<Json> {
         let state = self.state;
-        match reference {
-            Reference::Flow => state.flow_root.clone(),
-            Reference::Node(node) => self.output(*node).unwrap_or_default(),
+        let value = match reference {
+            Reference::Flow => Some(state.flow_root.clone()),
+            Reference::Node(node) => self.output(*node),
             Reference::Nodes(nodes) => {
                 let outputs = nodes.iter().filter_map(|node| Some((*node, self.output(*node)?)));
-                Json::object(outputs.map(|(node, output)| (state.graph.node(node).id.0.clone(), output)))
+                Some(Json::object(outputs.map(|(node, output)| (state.graph.node(node).id.0.clone(), output))))
             }
             Reference::Owner(owner) => self.owner(*owner),
             Reference::Alias(owner, _) => {
                 let pass = state.pass_of(self.scope, *owner);
-                pass.and_then(|pass| pass.variables.get("item").cloned()).unwrap_or_default()
+                pass.and_then(|pass| pass.variables.get("item").cloned())
             }
-            Reference::Inbound => self.inbound().unwrap_or_default(),
+            Reference::Inbound => self.inbound(),
             Reference::Inbounds => self.inbounds(),
-        }
+        };
+        if state.graph.strict { value } else { Some(value.unwrap_or_default()) }
     }
 
     fn output(&self, node: flowcell_flow::graph::NodeIx) -> Option<Json> {
@@ -159,13 +178,13 @@ impl Viewpoint<'_> {
     }
 
     /// The variables of the owner's pass around this scope; for the owner itself those of its latest pass.
-    fn owner(&self, owner: flowcell_flow::graph::NodeIx) -> Json {
+    fn owner(&self, owner: flowcell_flow::graph::NodeIx) -> Option<Json> {
         if let Some(key) = self.task.filter(|key| key.node == owner) {
             let rest = self.state.task(key).rest.as_ref();
             let variables = rest.map(|rest| rest.variables.clone()).unwrap_or_default();
-            return with_last(&variables, rest.map(|rest| rest.last.clone()).unwrap_or_default());
+            return Some(with_last(&variables, rest.map(|rest| rest.last.clone()).unwrap_or_default()));
         }
-        self.state.pass_of(self.scope, owner).map(|pass| pass.variables.clone()).unwrap_or_default()
+        self.state.pass_of(self.scope, owner).map(|pass| pass.variables.clone())
     }
 
     fn inbound(&self) -> Option<Json> {
@@ -179,13 +198,12 @@ impl Viewpoint<'_> {
         Some(self.brought(key.scope, edge))
     }
 
-    fn inbounds(&self) -> Json {
-        let Some(key) = self.task else { return Json::Null };
+    fn inbounds(&self) -> Option<Json> {
+        let key = self.task?;
         let graph = &self.state.graph;
         let fired = graph.node(key.node).incoming.iter().filter(|edge| self.fired(key.scope, **edge));
-        Json::object(
-            fired.map(|edge| (graph.node(graph.edge(*edge).from).id.0.clone(), self.brought(key.scope, *edge))),
-        )
+        let source = |edge: &EdgeIx| graph.node(graph.edge(*edge).from).id.0.clone();
+        Some(Json::object(fired.map(|edge| (source(edge), self.brought(key.scope, *edge)))))
     }
 
     fn fired(&self, scope: ScopeId, edge: EdgeIx) -> bool {

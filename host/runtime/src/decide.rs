@@ -20,6 +20,7 @@ use crate::{
     call_log::Reply,
     fact::{AgentFact, CallRecord, CancelReason, Fact, Note, Observed, Resolution, ScopeId, TaskKey, Write},
     outstanding::Timer,
+    question::{Closed, QuestionRef},
     state::{Phase, RunState},
 };
 
@@ -37,7 +38,11 @@ pub enum Input {
     Resume {
         /// A person asked for it.
         by_hand: bool,
+        /// Nothing else is driven in the process.
+        alone: bool,
     },
+    /// Other runs begin in the process.
+    Accompanied,
     /// What can begin may begin, after the run was resumed.
     Proceed,
     /// Nobody drives the run any more, until something moves it on.
@@ -68,6 +73,8 @@ pub enum Input {
         gate: String,
         /// `{ "content", "choice"? }`.
         answer: Json,
+        /// The question that it is for.
+        question: QuestionRef,
     },
     /// A named event came.
     Emit {
@@ -192,8 +199,8 @@ pub enum Input {
 /// Why something that came in was refused. Nothing happened then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No such gate is open.
-    GateClosed,
+    /// No such question is open.
+    GateClosed(Closed),
     /// The answer is not among what the question allows.
     AnswerRefused(String),
     /// No such task is blocked.
@@ -208,6 +215,12 @@ pub enum Refusal {
     TooManyEvents,
     /// The run has ended.
     RunEnded,
+}
+
+impl From<Closed> for Refusal {
+    fn from(closed: Closed) -> Refusal {
+        Refusal::GateClosed(closed)
+    }
 }
 
 /// A source of random numbers, owned by whoever calls.

@@ -28,6 +28,8 @@ mod doze;
 mod leave;
 mod obey;
 mod perform;
+mod places;
+mod received;
 mod recover;
 mod rest;
 mod rows;
@@ -36,7 +38,7 @@ mod trail;
 mod wait;
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
 };
 
@@ -55,9 +57,10 @@ use crate::{
     calls::{AttemptCalls, CallSite},
     decide::{Entropy, Input, Refusal, decide},
     event::Event,
-    fact::{Observed, TaskKey, Write},
+    fact::{Observed, Received, TaskKey, Write},
     hub::{Channel, Command, Hub, HubError, Request},
-    limits::{COMMAND_QUEUE, READ_UNITS},
+    limits::{COMMAND_QUEUE, MAX_RUN_BYTES, READ_UNITS},
+    live::{Place, Starting},
     outstanding::Timer,
     ports::{Again, Change, Entry, Journal, Pin, Projection, Record, StageError, Staged, Standing, StoreError, Unit},
     publish::Projector,
@@ -69,6 +72,8 @@ use crate::{
 };
 use doze::Dozing;
 use leave::{CallKey, Ended};
+use places::Queued;
+use received::Remembered;
 use trail::{Deferred, Trail};
 
 /// Outputs of nodes of the flow itself, which are not run.
@@ -81,6 +86,8 @@ struct Answered {
     result: StepResult,
     writes: Vec<Write>,
     heard: Box<[Observed]>,
+    /// What it was given, if telling that took long.
+    received: Option<Option<Received>>,
 }
 
 /// An attempt that is running.
@@ -138,6 +145,8 @@ pub(crate) struct Driver {
     /// An answer, until what its attempt asked for before has been dealt with.
     answer: Option<Answered>,
     live: HashMap<TaskKey, Live>,
+    /// What the attempts were given that have not ended.
+    received: HashMap<TaskKey, Remembered>,
     /// Calls that have left, and those that wait for the journal.
     leaving: HashMap<CallKey, Option<AbortHandle>>,
     calls: FuturesUnordered<BoxFuture<'static, Result<Ended, Aborted>>>,
@@ -147,8 +156,18 @@ pub(crate) struct Driver {
     timers: TimerHeap,
     sleeping: Option<(u64, BoxFuture<'static, ()>)>,
     children: HashMap<TaskKey, Child>,
+    /// Runs that tasks call and that wait for a place.
+    queued: HashMap<TaskKey, Queued>,
+    /// Its own place among the live runs, while it is driven.
+    place: Option<Place>,
+    /// Counts the run until the store shows it.
+    starting: Option<Starting>,
+    /// The run that this one repeats.
+    repeats: Option<RunId>,
     /// It has called something, or somebody has driven it before.
     has_called: bool,
+    /// Nothing else is driven in the process when it begins.
+    alone: bool,
     entropy: SplitMix,
     next_seq: u64,
     /// Written with the first unit.
@@ -217,6 +236,9 @@ impl Driver {
             parent: identity.parent.clone(),
             root: identity.root.clone(),
             again: None,
+            called: None,
+            repeats: None,
+            answers: BTreeMap::new(),
             request: None,
         };
         let projection = world.projections.of(&flow.graph);
@@ -246,6 +268,7 @@ impl Driver {
             attempts: FuturesUnordered::new(),
             answer: None,
             live: HashMap::new(),
+            received: HashMap::new(),
             leaving: HashMap::new(),
             calls: FuturesUnordered::new(),
             asked: HashMap::new(),
@@ -253,7 +276,12 @@ impl Driver {
             timers: TimerHeap::default(),
             sleeping: None,
             children: HashMap::new(),
+            queued: HashMap::new(),
+            place: None,
+            starting: None,
+            repeats: None,
             has_called: false,
+            alone: false,
             entropy: SplitMix(random()),
             next_seq: 0,
             record: Some(record),
@@ -300,8 +328,51 @@ impl Driver {
         }
     }
 
+    /// Takes answers to questions that are still to be asked. A new run records them.
+    pub(crate) fn answer_with(&mut self, answers: HashMap<String, Json>) {
+        if let Some(record) = &mut self.record {
+            record.answers.extend(answers.clone());
+        }
+        self.answers.extend(answers);
+    }
+
+    /// Whether a question may still be asked at an address: its task, or the one that it is below, has not ended.
+    pub(crate) fn may_ask(&self, address: &str) -> bool {
+        let here = address.split(['/', '#']).next().unwrap_or(address);
+        let mut path = Some(here);
+        // A pass that has not begun is inside of a task that has.
+        while let Some(task) = path {
+            if let Some(key) = self.state.task_at(task) {
+                return !self.state.task(key).phase.is_end();
+            }
+            path = task.rsplit_once('.').map(|(owner, _)| owner.rsplit_once('[').map_or(owner, |(owner, _)| owner));
+        }
+        // It is meant for the node of this id in every pass.
+        true
+    }
+
+    /// The run was called by this name, and repeats this run.
+    fn called_as(&mut self, name: &Arc<str>, repeats: Option<RunId>) {
+        if let Some(record) = &mut self.record {
+            record.called = Some(name.clone());
+        }
+        self.repeat(repeats);
+    }
+
+    /// The run repeats another one.
+    pub(crate) fn repeat(&mut self, repeats: Option<RunId>) {
+        if let Some(record) = &mut self.record {
+            record.repeats.clone_from(&repeats);
+        }
+        self.repeats = repeats;
+    }
+
     pub(crate) fn channels(&self) -> &[Arc<dyn Channel>] {
         &self.channels
+    }
+
+    pub(crate) fn set_alone(&mut self) {
+        self.alone = true;
     }
 
     pub(crate) fn set_channels(&mut self, channels: Vec<Arc<dyn Channel>>) {
@@ -337,7 +408,7 @@ impl Driver {
             let incoming = self.next().await;
             if !matches!(incoming, Incoming::Durable) {
                 // Whatever it is, the run may move now.
-                self.told = None;
+                self.moves();
             }
             match incoming {
                 Incoming::Durable => self.catch_up(),
@@ -429,8 +500,13 @@ impl Driver {
     /// Decides, records, performs.
     fn bring(&mut self, input: Input) -> Result<(), Refusal> {
         let now = self.world.timers.now();
-        let facts = decide(&mut self.state, input, now, &mut self.entropy)?;
+        if let Some(budget) = &self.world.budget {
+            self.state.max_bytes = MAX_RUN_BYTES.min(self.state.bytes.saturating_add(budget.left()));
+            self.state.shares_budget = true;
+        }
+        let mut facts = decide(&mut self.state, input, now, &mut self.entropy)?;
         if !facts.is_empty() {
+            self.stamp(&mut facts);
             self.record(Unit { first_seq: self.next_seq, ts: now, facts });
         }
         Ok(())
@@ -438,6 +514,9 @@ impl Driver {
 
     fn record(&mut self, unit: Unit) {
         let unit = Arc::new(unit);
+        if let Some(budget) = &self.world.budget {
+            budget.take(unit.size());
+        }
         self.next_seq = unit.next_seq();
         // Of a run that another driver drives along nobody else waits for the end.
         let top = self.parent.is_none();
@@ -481,7 +560,10 @@ impl Driver {
     fn catch_up(&mut self) {
         while let Some(deferred) = self.trail.next() {
             match deferred {
-                Deferred::Tell(unit) => self.tell(&unit),
+                Deferred::Tell(unit) => {
+                    self.starting = None;
+                    self.tell(&unit);
+                }
                 Deferred::Follow(_) => {}
                 Deferred::Leave(call, outgoing) => self.leaves(call, *outgoing),
                 // Whoever asked may be gone.
@@ -535,10 +617,13 @@ impl Driver {
     }
 
     fn answered(&mut self, answered: Answered) {
-        let Answered { task, attempt, result, writes, heard } = answered;
+        let Answered { task, attempt, result, writes, heard, received } = answered;
         self.live.remove(&task);
         if !self.state.is_running(task, attempt) {
             return;
+        }
+        if let Some(received) = received {
+            self.received.insert(task, Remembered::Known(received));
         }
         let (result, writes) = match result {
             Ok(Step::Done(output)) => (self.stage(writes).map(|()| Step::Done(output)), Vec::new()),

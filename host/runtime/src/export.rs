@@ -1,12 +1,19 @@
 //! Whole runs as documents, to keep or to look at elsewhere.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    ops::ControlFlow,
+    sync::Arc,
+};
 
-use flowcell_contract::{RunId, Tenant};
+use flowcell_contract::{Failure, RunId, Tenant};
+use flowcell_flow::graph::Graph;
 use serde::Serialize;
 
 use crate::{
     each_unit,
+    inputs::{AttemptInput, Visited, each_attempt},
+    limits::EXPORTED_INPUT_BYTES,
     ports::{Record, StoreError},
     publish::Projector,
     rows::Runs,
@@ -40,11 +47,14 @@ impl From<serde_json::Error> for ExportError {
 ///
 /// ```json
 /// { "v": 1, "run": { "runId", "flow", "status", "created", "updated", "due"? }, "record": { "flow", "pin", … },
-///   "units": [ { "first_seq", "ts", "facts": [ … ] } ], "events": [ { "seq", "type", … } ], "children": [ … ] }
+///   "units": [ { "first_seq", "ts", "facts": [ … ] } ], "events": [ { "seq", "type", … } ],
+///   "inputs": [ { "task", "attempt", "resumes", "began", "status", "input", "config"?, "inputDigest" } ], "children": [ … ] }
 /// ```
 ///
-/// Units are as the journal has them, and events as they are published, both with their large values. If the flow that the
-/// run has pinned cannot be loaded, there are no events, and `eventsMissing` says why. Children are documents of the same
+/// Units are as the journal has them, and events as they are published, both with their large values. Inputs are rendered
+/// from the journal again, in the order in which their attempts ended; `inputDigest` compares each with the digest in the
+/// journal. Once they have [`EXPORTED_INPUT_BYTES`], `inputsLeftOut` counts the others. If the flow that the run has pinned
+/// cannot be loaded, there are no events and no inputs, and `eventsMissing` says why. Children are documents of the same
 /// shape, but for `v`.
 pub fn export(
     reader: &dyn Runs,
@@ -74,7 +84,9 @@ impl Exporter<'_> {
         self.member("\"run\"", &row)?;
         self.member(",\"record\"", &record)?;
         self.units(run, end)?;
-        self.events(run, &record, end)?;
+        let graph = self.flows.pinned(&record.pin);
+        self.events(run, &graph, end)?;
+        self.inputs(run, &record, &graph, end)?;
         self.children(run)?;
         Ok(self.out.write_all(b"}")?)
     }
@@ -95,9 +107,8 @@ impl Exporter<'_> {
         })
     }
 
-    fn events(&mut self, run: &RunId, record: &Record, end: u64) -> Result<(), ExportError> {
+    fn events(&mut self, run: &RunId, graph: &Result<Arc<Graph>, Failure>, end: u64) -> Result<(), ExportError> {
         let (reader, tenant) = (self.reader, self.tenant);
-        let graph = self.flows.pinned(&record.pin);
         let mut projector = graph.as_ref().ok().map(|graph| Projector::new(tenant.clone(), run.clone(), graph.clone()));
         self.list("events", |items| {
             let Some(projector) = &mut projector else { return Ok(()) };
@@ -109,6 +120,41 @@ impl Exporter<'_> {
         match graph {
             Ok(_) => Ok(()),
             Err(failure) => self.member(",\"eventsMissing\"", &failure.to_string()),
+        }
+    }
+
+    fn inputs(
+        &mut self,
+        run: &RunId,
+        record: &Record,
+        graph: &Result<Arc<Graph>, Failure>,
+        end: u64,
+    ) -> Result<(), ExportError> {
+        let (reader, tenant) = (self.reader, self.tenant);
+        let (mut room, mut left_out) = (EXPORTED_INPUT_BYTES, 0_u64);
+        self.list("inputs", |items| {
+            let Ok(graph) = graph else { return Ok(()) };
+            let mut visit = |visited: &Visited<'_>| {
+                // What is rendered takes time, too: parts that are shared may be many times the journal.
+                if room == 0 {
+                    left_out += 1;
+                    return ControlFlow::Continue(());
+                }
+                let attempt = AttemptInput::new(visited, visited.render());
+                match room.checked_sub(attempt.bytes()) {
+                    Some(rest) => {
+                        room = rest;
+                        items.add(&OfTask { task: visited.address(), attempt });
+                    }
+                    None => (room, left_out) = (0, left_out + 1),
+                }
+                ControlFlow::Continue(())
+            };
+            each_attempt(reader, graph.clone(), record, (tenant, run), (None, end), &mut visit)
+        })?;
+        match left_out {
+            0 => Ok(()),
+            left_out => self.member(",\"inputsLeftOut\"", &left_out),
         }
     }
 
@@ -132,6 +178,14 @@ impl Exporter<'_> {
         items.written?;
         Ok(self.out.write_all(b"]")?)
     }
+}
+
+/// The input of an attempt, with the address of its task.
+#[derive(Serialize)]
+struct OfTask {
+    task: String,
+    #[serde(flatten)]
+    attempt: AttemptInput,
 }
 
 /// The items of a list, one after another.

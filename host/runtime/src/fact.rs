@@ -4,6 +4,7 @@
 //! that the run has pinned. What subscribers see is made from facts in [`crate::publish`].
 
 mod agent;
+mod received;
 mod size;
 
 use std::{fmt, sync::Arc};
@@ -13,6 +14,7 @@ use flowcell_flow::graph::{EdgeIx, NodeIx};
 use serde::{Deserialize, Serialize};
 
 pub use agent::AgentFact;
+pub(crate) use size::value_bytes;
 
 /// One pass through a body, or the flow itself; unique within a run and never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -49,7 +51,12 @@ pub enum Fact {
     RunResumed {
         /// A person asked for it.
         by_hand: bool,
+        /// Nothing else was driven in the process when it began.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        alone: bool,
     },
+    /// Other runs began in the process of a run that was alone there.
+    RunAccompanied,
     /// Nobody drives the run any more, until something moves it on.
     RunParked {
         /// When its next timer is due.
@@ -97,6 +104,9 @@ pub enum Fact {
         /// The state that its attempt has written so far, for nobody else to see yet.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         writes: Box<[Write]>,
+        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        received: Option<Received>,
     },
     /// A paused task's pause ended; it waits for a permit.
     TaskWoken {
@@ -115,6 +125,9 @@ pub enum Fact {
         failure: Box<Failure>,
         /// The delay that was chosen.
         delay_ms: u64,
+        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        received: Option<Received>,
     },
     /// A task's delay is over; it waits for a permit.
     RetryDue {
@@ -127,6 +140,9 @@ pub enum Fact {
         task: TaskKey,
         /// Its output.
         output: Value,
+        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        received: Option<Received>,
     },
     /// A task failed for good.
     TaskFailed {
@@ -136,11 +152,17 @@ pub enum Fact {
         failure: Box<Failure>,
         /// The input that it had, if an edge may carry it on.
         input: Option<Json>,
+        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        received: Option<Received>,
     },
     /// A task was cancelled.
     TaskCancelled {
         /// Which.
         task: TaskKey,
+        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        received: Option<Received>,
     },
     /// A task is over, but passes or a child of it have to end first.
     TaskClosing {
@@ -148,6 +170,9 @@ pub enum Fact {
         task: TaskKey,
         /// What it ends with; none: cancelled.
         failure: Option<Box<Failure>>,
+        /// What its attempt was given; none: a version that did not record it has written the fact, or the attempt was lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        received: Option<Received>,
     },
     /// A running attempt begins a call that leaves the host.
     CallStarted {
@@ -222,8 +247,12 @@ pub enum Fact {
         owner: TaskKey,
         /// Which pass, from 0.
         index: u32,
-        /// The owner's variables in this pass, an object.
-        variables: Json,
+        /// The owner's variables in this pass, an object: all of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        variables: Option<Json>,
+        /// Those without `last`, which is what the pass before gave.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        own: Option<Json>,
     },
     /// A pass ended, and what is inside it leaves memory.
     PassEnded {
@@ -255,6 +284,12 @@ pub enum Fact {
         task: TaskKey,
         /// `{ "content", "choice"? }`.
         answer: Json,
+        /// The attempt that had asked; none: a version that did not record it has written the fact.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attempt: Option<u32>,
+        /// The digest of the question.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<Box<str>>,
     },
     /// A task wrote to the log, or measured something.
     Noted {
@@ -297,6 +332,9 @@ pub enum Fact {
         allowed: bool,
         /// What was answered; none: the time was up.
         answer: Option<Json>,
+        /// The digest of the question; none: a version that did not record it has written the fact.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<Box<str>>,
     },
     /// The run is to end.
     CancelRequested {
@@ -308,6 +346,17 @@ pub enum Fact {
         /// How, and with what.
         end: Box<RunEnd>,
     },
+}
+
+/// What an attempt was given, as the record of its end tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Received {
+    /// SHA-256 of its input and its config as compact JSON texts, each followed by a zero byte: the first 128 bits in
+    /// hexadecimal.
+    Digest(Box<str>),
+    /// Nothing: the node did not run, since its output was kept from the run that this one repeats.
+    Nothing,
 }
 
 /// A call as it is recorded before it leaves.
@@ -327,6 +376,9 @@ pub struct CallRecord {
     pub key: Arc<str>,
     /// What people are shown of it.
     pub about: Json,
+    /// What it sends, with long texts cut, for those who may read the inputs of tasks.
+    #[serde(default, skip_serializing_if = "Json::is_null")]
+    pub preview: Json,
     /// The agent run that it is made for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Box<ForAgent>>,
@@ -356,6 +408,9 @@ pub struct Asked {
     pub prompt: String,
     /// When it is taken as denied.
     pub expires: u64,
+    /// The whole arguments, if the question shows only a part of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
 }
 
 /// SHA-256 of what a call asks for, the first 128 bits in hexadecimal.

@@ -17,7 +17,9 @@ use crate::{
     decide::{Input, Refusal},
     event::{Event, LiveEvent},
     fact::{CallRecord, Resolution, TaskKey},
-    limits::MAX_REQUEST_BYTES,
+    limits::{COMMAND_QUEUE, MAX_INBOX_BYTES, MAX_KEPT_EVENT_BYTES, MAX_KEPT_EVENTS, MAX_REQUEST_BYTES},
+    live::Place,
+    question::{Closed, QuestionRef},
     result::{Rest, RunResult},
 };
 
@@ -74,6 +76,12 @@ pub(crate) enum Command {
         attempt: u32,
         result: Result<Value, Failure>,
     },
+    /// A run that a task calls has a place, or will get none.
+    ChildPlaced {
+        task: TaskKey,
+        attempt: u32,
+        place: Result<Place, Failure>,
+    },
     /// A child does not move by itself, or again does.
     ChildRests {
         task: TaskKey,
@@ -92,6 +100,9 @@ pub enum Request {
         gate: String,
         /// `{ "content", "choice"? }`.
         answer: Json,
+        /// The question that it is for. Without a name it is for the one that is open when the run takes it in.
+        #[serde(default)]
+        question: QuestionRef,
     },
     /// Send a named event.
     Emit {
@@ -126,17 +137,18 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether somebody sends more than may be sent at a time.
+    /// Whether it is larger than what may be sent at a time: its names and texts together.
     pub(crate) fn is_too_large(&self) -> bool {
         let bytes = match self {
-            Request::Send(value) | Request::Emit { payload: value, .. } | Request::Write { value, .. } => {
-                value.text().len()
+            Request::Send(value) => value.text().len(),
+            Request::Emit { name, payload } => name.len() + payload.text().len(),
+            Request::Write { to, message, value } => {
+                to.len() + message.as_ref().map_or(0, String::len) + value.text().len()
             }
-            Request::Reply { answer, .. } => answer.to_text().len(),
-            Request::Resolve { resolution: Resolution::Reply(value) | Resolution::Output(value), .. } => {
-                value.text().len()
-            }
-            Request::Resolve { .. } | Request::CloseAgent { .. } | Request::Cancel => 0,
+            Request::Reply { gate, answer, question: _ } => gate.len() + answer.to_text().len(),
+            Request::Resolve { task, resolution } => task.len() + resolution.bytes(),
+            Request::CloseAgent { to } => to.len(),
+            Request::Cancel => 0,
         };
         bytes > MAX_REQUEST_BYTES
     }
@@ -162,7 +174,7 @@ impl Request {
         match self {
             Request::Resolve { .. } => HubError::NotBlocked,
             Request::Write { .. } | Request::CloseAgent { .. } => HubError::AgentNotActive,
-            _ => HubError::GateClosed,
+            _ => HubError::NotOpen(Closed::NoNode),
         }
     }
 }
@@ -235,8 +247,10 @@ pub enum HubError {
     SessionNotStarted,
     /// The run has ended.
     RunEnded,
-    /// No such gate is open: the address is wrong, or it was answered, or its time is over.
+    /// No such question is open. A process of an older version does not give the reason.
     GateClosed,
+    /// No such question is open, for this reason.
+    NotOpen(Closed),
     /// The answer is not among what the question allows, and the gate stays open.
     AnswerRefused(String),
     /// No such task is blocked.
@@ -257,7 +271,7 @@ impl HubError {
         match self {
             HubError::SessionNotStarted => "session_not_started",
             HubError::RunEnded => "run_not_active",
-            HubError::GateClosed => "gate_closed",
+            HubError::GateClosed | HubError::NotOpen(_) => "gate_closed",
             HubError::AnswerRefused(_) => "answer_refused",
             HubError::NotBlocked => "not_blocked",
             HubError::AgentNotActive => "run_not_active",
@@ -269,23 +283,42 @@ impl HubError {
 }
 
 impl HubError {
+    /// Reads what another process has refused: the code, and the text that this displays.
+    pub fn parse(code: &str, text: &str) -> HubError {
+        let all = [
+            HubError::SessionNotStarted,
+            HubError::GateClosed,
+            HubError::NotBlocked,
+            HubError::InboxFull,
+            HubError::TooLarge,
+            HubError::TooManyEvents,
+        ];
+        match all.into_iter().find(|error| error.code() == code) {
+            Some(error) => error,
+            None if code == HubError::RunEnded.code() => HubError::RunEnded,
+            None => HubError::AnswerRefused(text.strip_prefix(&format!("{code}: ")).unwrap_or(text).to_owned()),
+        }
+    }
+
     /// What is wrong, without the code.
     pub fn message(&self) -> String {
         match self {
             HubError::SessionNotStarted => "the session was not started: `start_session` comes first".into(),
             HubError::RunEnded => "the run has ended".into(),
-            HubError::GateClosed => {
-                "nobody is asked at this gate: the address is another one, or it was answered, or its time is over"
-                    .into()
-            }
+            HubError::GateClosed => "no question is open at this address".into(),
+            HubError::NotOpen(closed) => closed.message(),
             HubError::AnswerRefused(why) => why.clone(),
             HubError::NotBlocked => "no task at this address waits for a decision".into(),
             HubError::AgentNotActive => "no agent run of this id or node is open".into(),
-            HubError::InboxFull => {
-                "too many messages wait in the inbox of the agent run; send this one again later".into()
-            }
+            HubError::InboxFull => format!(
+                "the inbox of the agent run is full: as many messages wait as it takes, or {MAX_INBOX_BYTES} bytes of \
+                 JSON text for all agent runs of the task; send this one again later"
+            ),
             HubError::TooLarge => format!("at most {MAX_REQUEST_BYTES} bytes of JSON text may be sent at a time"),
-            HubError::TooManyEvents => "too many named events that nobody has waited for are kept already".into(),
+            HubError::TooManyEvents => format!(
+                "the run keeps as many named events for later waits as it may: {MAX_KEPT_EVENTS}, or \
+                 {MAX_KEPT_EVENT_BYTES} bytes of JSON text; send this one again after a node has waited for some"
+            ),
         }
     }
 }
@@ -301,7 +334,7 @@ impl std::error::Error for HubError {}
 impl From<Refusal> for HubError {
     fn from(refusal: Refusal) -> HubError {
         match refusal {
-            Refusal::GateClosed => HubError::GateClosed,
+            Refusal::GateClosed(closed) => HubError::NotOpen(closed),
             Refusal::AnswerRefused(why) => HubError::AnswerRefused(why),
             Refusal::TooLarge => HubError::TooLarge,
             Refusal::NotBlocked => HubError::NotBlocked,
@@ -316,6 +349,29 @@ impl From<Refusal> for HubError {
 impl Hub {
     pub(crate) fn new(run_id: RunId, commands: mpsc::Sender<Command>) -> Hub {
         Hub { run_id, commands, session: Arc::default() }
+    }
+
+    /// Makes the hub of a run that another process drives. The future hands each request to `ask`; it ends when all hubs are
+    /// gone, or when the run is to be left alone.
+    pub fn remote<F: Future<Output = Result<(), HubError>>>(
+        run_id: RunId,
+        ask: impl Fn(Request) -> F,
+    ) -> (Hub, impl Future<Output = ()>) {
+        let (sender, mut commands) = mpsc::channel(COMMAND_QUEUE);
+        let hub = Hub::new(run_id, sender);
+        hub.start_session();
+        let forward = async move {
+            while let Some(command) = commands.recv().await {
+                match command {
+                    // Whoever asked may be gone.
+                    Command::Request(request, answer) => _ = answer.send(ask(request).await),
+                    Command::Settle(answer) => _ = answer.send(Ok(())),
+                    Command::Stop => return,
+                    _ => {}
+                }
+            }
+        };
+        (hub, forward)
     }
 
     /// Which run.
@@ -336,7 +392,12 @@ impl Hub {
     /// Answers a question, by the address of the node that asks: `approve`, `process[3].approve`, and in a child run
     /// `review/approve`, where `review` is the node that called it. `answer` is `{ "content", "choice"? }`.
     pub async fn reply(&self, gate: &str, answer: Json) -> Result<(), HubError> {
-        self.request(Request::Reply { gate: gate.to_owned(), answer }).await
+        self.reply_to(gate, answer, QuestionRef::default()).await
+    }
+
+    /// Answers one certain question: if another one is open at the address, the answer is refused.
+    pub async fn reply_to(&self, gate: &str, answer: Json, question: QuestionRef) -> Result<(), HubError> {
+        self.request(Request::Reply { gate: gate.to_owned(), answer, question }).await
     }
 
     /// Sends a named event: it wakes whoever waits for it, or is kept for a wait that comes later.
@@ -383,6 +444,9 @@ impl Hub {
         if !self.session.load(Ordering::Acquire) {
             return Err(HubError::SessionNotStarted);
         }
+        if request.is_too_large() {
+            return Err(HubError::TooLarge);
+        }
         let (answer, answered) = oneshot::channel();
         let sent = self.commands.send(Command::Request(request, answer)).await;
         sent.map_err(|_| HubError::RunEnded)?;
@@ -407,6 +471,12 @@ impl Hub {
     pub async fn leave_unattended(&self) {
         // A run that is over needs nobody.
         let _ = self.commands.send(Command::Unattended).await;
+    }
+
+    /// Notes that other runs begin in the process of a run that was [tried alone](crate::FlowRunner::try_alone).
+    pub async fn accompany(&self) {
+        // A run that is over needs no note.
+        let _ = self.commands.send(Command::Bring(Box::new(Input::Accompanied))).await;
     }
 
     /// Attaches another channel. It is told of everything that happened so far first, in the run and in those below it that

@@ -11,7 +11,10 @@
 //! | [`memory`], [`sqlite`], [`server`] | what stands behind them: gone with the process, in a file, or shared by processes |
 //! | [`rows`] | what stores that keep rows have in common |
 //! | [`hub`], [`publish`], [`event`] | commands in, events out |
+//! | [`question`] | which question an answer is for |
+//! | [`inputs`] | the inputs of attempts |
 //! | [`export`](mod@export) | whole runs as documents |
+//! | [`live`] | places for the runs that a process drives, and for those below them |
 //! | [`world`] | what runs share |
 //! | [`run`], [`result`] | starting runs, and what they give |
 //! | sabotage | ways to break the promise, for tests that must notice |
@@ -27,12 +30,15 @@ pub mod event;
 pub mod export;
 pub mod fact;
 pub mod hub;
+pub mod inputs;
 pub mod limits;
+pub mod live;
 pub mod memory;
 mod outcome;
 pub mod outstanding;
 pub mod ports;
 pub mod publish;
+pub mod question;
 pub mod result;
 pub mod rows;
 pub mod run;
@@ -48,7 +54,9 @@ pub mod world;
 pub use driver::each_unit;
 pub use event::{Event, LiveEvent};
 pub use hub::{Channel, Hub, HubError, Hubs, Request};
+pub use live::LiveRuns;
+pub use question::{Closed, QuestionRef};
 pub use result::{RunError, RunResult, RunStatus, Waiting};
-pub use run::{FlowRunner, OpenError, PolicyOverride, RunOptions};
+pub use run::{FlowRunner, OpenError, PolicyOverride, Repeat, RunOptions};
 pub use state::RunState;
-pub use world::{Flows, NoFlows, Pinned, World};
+pub use world::{Flows, MemoryBudget, NoFlows, Pinned, World};

@@ -4,16 +4,31 @@
 pub const MAX_KEY_BYTES: usize = 512;
 /// Values that a tenant's cache holds; the oldest goes first.
 pub const MAX_CACHE_ENTRIES: usize = 10_000;
+/// Bytes of their keys and of their JSON texts together; the oldest goes first.
+pub const MAX_CACHE_BYTES: u64 = 64 << 20;
 /// Named events kept for waits that come later, per run.
 pub const MAX_KEPT_EVENTS: usize = 1_000;
+/// Bytes of their names and JSON texts together, per run.
+pub const MAX_KEPT_EVENT_BYTES: usize = 4 << 20;
 /// Passes of a fan-out at a time, where the node does not say.
 pub const DEFAULT_FAN_OUT: u32 = 8;
 /// Runs below a run, below a run …
 pub const MAX_DEPTH: u32 = 16;
+/// Runs below a root run at a time: sub-flows, tools and whatever else a run calls, on all levels.
+pub const MAX_TREE_CHILDREN: u64 = 256;
+/// Runs that may begin below a root run from the moment it is begun or resumed until it ends or is put down.
+pub const MAX_TREE_RUNS: u64 = 100_000;
+/// Runs below root runs that a process drives at a time, shared: no tenant takes more than is left after that, but for 16.
+pub const MAX_LIVE_CHILDREN: u64 = 1_024;
+/// The maximum number of retries of retries that are searched for the flow that was called at a place.
+pub const MAX_REPEATS: u32 = 16;
 /// Commands that wait for a run's driver; whoever sends more waits.
 pub const COMMAND_QUEUE: usize = 1_024;
-/// Times that a run is resumed by itself without having moved on; then it is parked, and a person has to look.
-pub const MAX_IDLE_RESUMES: u32 = 3;
+/// Times that a run is resumed by itself without having moved on; after that it is tried alone.
+pub const MAX_IDLE_RESUMES: u32 = 2;
+/// Times that the process dies while it executes a run alone which does not move on; then the run is parked, and a person has
+/// to look.
+pub const MAX_LONE_DEATHS: u32 = 2;
 /// Calls of one attempt that are under way at a time.
 pub const MAX_OPEN_CALLS: usize = 64;
 /// Milliseconds that a task that was cancelled, or whose time is over, waits for the ends of its calls.
@@ -30,20 +45,31 @@ pub const MAX_AGENT_RUNS: usize = 64;
 pub const INBOX_MESSAGES: u64 = 64;
 /// Messages that may wait in an inbox at most.
 pub const MAX_INBOX_MESSAGES: u64 = 1_024;
+/// Bytes of JSON text of the messages that wait in the inboxes of a task's agent runs together.
+pub const MAX_INBOX_BYTES: usize = 4 << 20;
 /// Ids of messages to an agent run by which a message that is sent twice is recognised, the latest ones.
 pub const REMEMBERED_MESSAGES: usize = 1_024;
 /// Bytes, as JSON text, of what a component tells of an agent run at a time.
 pub const MAX_TOLD_BYTES: usize = 64 << 10;
 /// Milliseconds for which a waiting attempt keeps its instance; then it is dropped, and repeated when something arrives.
 pub const EVICT_MS: u64 = 5_000;
+/// Bytes of the inputs, as JSON text, that the document of a run has.
+pub const EXPORTED_INPUT_BYTES: u64 = 16 << 20;
 /// Units of a journal that are read at a time.
 pub const READ_UNITS: usize = 1_000;
 /// Milliseconds after which facts are written that nobody waits for.
 pub const FLUSH_MS: u64 = 50;
+/// Bytes, about, of the JSON text of an item that a failure inside a body names; of a larger one it says that it is too large.
+pub const FAILED_ITEM_BYTES: u64 = 1_024;
+/// Milliseconds after which a waiting timer compares the wall clock again: a clock that was set ahead, or a machine that was
+/// suspended, delays it by no more.
+pub const CLOCK_LOOK_MS: u64 = 1_000;
 /// Facts that are written without waiting longer.
 pub const FLUSH_FACTS: usize = 256;
 /// Bytes of a value's text that stay in a row of the store; what is larger is kept beside it, once for each content.
 pub const INLINE_BYTES: usize = 64 << 10;
+/// Least bytes of a value's text that a row of the store writes once, however often the row has it.
+pub const REPEATED_BYTES: usize = 1 << 10;
 /// Bytes of units that are read at a time, large values included; one unit is read however large it is.
 pub const READ_BYTES: usize = 16 << 20;
 /// Connections of a process to a shared store.
@@ -57,8 +83,6 @@ pub const RENEW_MS: u64 = 5_000;
 pub const GIVE_UP_MS: u64 = 10_000;
 /// Milliseconds after which a server that does not answer counts as gone.
 pub const SERVER_PATIENCE_MS: u64 = 10_000;
-/// Times that a run is claimed without that anything is appended to it; then it is parked, and a person has to look.
-pub const MAX_IDLE_CLAIMS: u64 = 3;
 /// Milliseconds between two looks for messages that other processes have sent.
 pub const INBOX_POLL_MS: u64 = 200;
 /// Milliseconds for which a process waits for what comes of a message that it has sent.

@@ -2,24 +2,24 @@
 
 mod registry;
 mod sessions;
+mod timers;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
-use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
 pub use registry::MemoryRegistry;
 use sessions::Tables;
+pub use timers::SystemTimers;
 
-use crate::fact::Write;
-use crate::limits::MAX_CACHE_ENTRIES;
+use crate::fact::{Write, value_bytes};
+use crate::limits::{MAX_CACHE_BYTES, MAX_CACHE_ENTRIES};
 use crate::ports::{
-    Blobs, CacheStore, Entry, Journal, Lease, Leases, Record, StageError, Staged, StateStore, StoreError, Timers, Unit,
+    Blobs, CacheStore, Entry, Journal, Lease, Leases, Record, StageError, Staged, StateStore, StoreError, Unit,
 };
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -56,6 +56,13 @@ impl Journal for MemoryJournal {
 
     fn force(&self) {}
 
+    fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        let is_below = |record: &Record| record.parent.as_ref() == Some(run);
+        let runs = lock(&self.runs);
+        let below = runs.iter().filter(|((of, _), kept)| of == tenant && kept.record.as_ref().is_some_and(is_below));
+        Ok(below.map(|((_, id), _)| id.clone()).collect())
+    }
+
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         let runs = lock(&self.runs);
         Ok(runs.get(&(tenant.clone(), run.clone())).and_then(|kept| kept.record.clone()))
@@ -66,29 +73,6 @@ impl Journal for MemoryJournal {
         let units = runs.get(&(tenant.clone(), run.clone())).map(|kept| kept.units.as_slice()).unwrap_or_default();
         let first = units.partition_point(|unit| unit.next_seq() <= from);
         Ok(units[first..].iter().take(limit).cloned().collect())
-    }
-}
-
-/// Real time: the wall clock as it was at the start, moved on by the monotonic clock.
-pub struct SystemTimers {
-    started: Instant,
-    started_ms: u64,
-}
-
-impl Default for SystemTimers {
-    fn default() -> SystemTimers {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        SystemTimers { started: Instant::now(), started_ms: since.as_millis() as u64 }
-    }
-}
-
-impl Timers for SystemTimers {
-    fn now(&self) -> u64 {
-        self.started_ms + self.started.elapsed().as_millis() as u64
-    }
-
-    fn wait(&self, due: u64) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep(Duration::from_millis(due.saturating_sub(self.now()))))
     }
 }
 
@@ -195,10 +179,32 @@ pub(crate) fn blob_ref(bytes: &[u8], mime: &str) -> BlobRef {
     BlobRef { file_id: hash.into(), size: bytes.len() as u64, mime: mime.into() }
 }
 
+/// A value that may be forgotten.
+struct Cached {
+    value: Value,
+    expires: Option<u64>,
+    bytes: u64,
+}
+
 #[derive(Default)]
 struct TenantCache {
-    values: HashMap<String, (Value, Option<u64>)>,
+    values: HashMap<String, Cached>,
     order: VecDeque<String>,
+    bytes: u64,
+}
+
+impl TenantCache {
+    fn insert(&mut self, key: &str, cached: Cached) {
+        self.bytes += cached.bytes;
+        match self.values.insert(key.to_owned(), cached) {
+            Some(before) => self.bytes -= before.bytes,
+            None => self.order.push_back(key.to_owned()),
+        }
+        while self.order.len() > MAX_CACHE_ENTRIES || self.bytes > MAX_CACHE_BYTES {
+            let Some(oldest) = self.order.pop_front() else { return };
+            self.bytes -= self.values.remove(&oldest).map_or(0, |cached| cached.bytes);
+        }
+    }
 }
 
 /// A cache in memory.
@@ -210,20 +216,12 @@ pub struct MemoryCache {
 impl CacheStore for MemoryCache {
     fn get(&self, tenant: &Tenant, key: &str, now: u64) -> Option<Value> {
         let tenants = lock(&self.tenants);
-        let (value, expires) = tenants.get(tenant)?.values.get(key)?;
-        expires.is_none_or(|expires| now < expires).then(|| value.clone())
+        let cached = tenants.get(tenant)?.values.get(key)?;
+        cached.expires.is_none_or(|expires| now < expires).then(|| cached.value.clone())
     }
 
     fn set(&self, tenant: &Tenant, key: &str, value: Value, expires: Option<u64>) {
-        let mut tenants = lock(&self.tenants);
-        let cache = tenants.entry(tenant.clone()).or_default();
-        if cache.values.insert(key.to_owned(), (value, expires)).is_none() {
-            cache.order.push_back(key.to_owned());
-        }
-        if cache.order.len() > MAX_CACHE_ENTRIES
-            && let Some(oldest) = cache.order.pop_front()
-        {
-            cache.values.remove(&oldest);
-        }
+        let bytes = key.len() as u64 + value_bytes(&value);
+        lock(&self.tenants).entry(tenant.clone()).or_default().insert(key, Cached { value, expires, bytes });
     }
 }

@@ -1,5 +1,7 @@
 //! The recorded outputs of tasks that did not succeed, and what a woken node reads.
 
+use std::sync::Arc;
+
 use flowcell_contract::{Failure, Json, Value, code};
 
 /// `{ "skipped": true }`.
@@ -20,6 +22,28 @@ pub(crate) fn failed(failure: &Failure, attempts: u32) -> Json {
 /// The item of a collecting fan-out whose pass failed.
 pub(crate) fn failed_item(failure: &Failure) -> Json {
     Json::object([("failed", Json::from(true)), ("error", failure.to_json())])
+}
+
+/// Adds a place to the details of a failure that leaves a body (`body`) or a run below (`child`). What the failing node has
+/// noted there stays beside it, and the place of a failure that came from further inside is its `inner`.
+pub(crate) fn placed(failure: Failure, member: &'static str, place: Vec<(&'static str, Json)>) -> Failure {
+    let mut place: Vec<(Arc<str>, Json)> = place.into_iter().map(|(key, value)| (key.into(), value)).collect();
+    let mut details = Vec::new();
+    match failure.details.as_ref().map(|details| (details, details.as_object())) {
+        Some((_, Some(members))) => {
+            for (key, value) in members {
+                if **key == *member {
+                    place.push(("inner".into(), value.clone()));
+                } else {
+                    details.push((key.clone(), value.clone()));
+                }
+            }
+        }
+        Some((other, None)) => details.push(("details".into(), other.clone())),
+        None => {}
+    }
+    details.push((member.into(), Json::object(place)));
+    Failure { details: Some(Json::object(details)), ..failure }
 }
 
 /// The failure inside a recorded output.

@@ -7,6 +7,7 @@ mod registry;
 mod sessions;
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,7 +16,7 @@ use std::{
 };
 
 pub use flowcell_contract::Blobs;
-use flowcell_contract::{Failure, NodeId, RunId, Tenant, Value, code};
+use flowcell_contract::{Failure, Json, NodeId, RunId, Tenant, Value, code};
 use flowcell_flow::graph::FlowPolicy;
 use futures_util::{future::BoxFuture, task::AtomicWaker};
 pub use registry::{MARK, Registered, Registry};
@@ -59,11 +60,15 @@ pub struct Pin(pub Arc<str>);
 /// Of which run, and from which node on, a run does again what was done. The other nodes have the outputs that they had
 /// then.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Again {
     /// Which run.
     pub run: RunId,
     /// A node of the flow itself.
     pub from: NodeId,
+    /// Whether people are asked again what the repeated nodes depend on. Runs of older versions keep the answers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asks_again: bool,
 }
 
 /// What is known of a run beside its facts, written with its first unit.
@@ -88,6 +93,15 @@ pub struct Record {
     /// What it does again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<Again>,
+    /// The name by which the calling run asked for the flow. Runs that older versions began have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called: Option<Arc<str>>,
+    /// The run that it repeats, as a whole or in part: it calls the flows that this one called at the same places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<RunId>,
+    /// Answers to questions that were still to be asked when it was accepted, by the address of the node that asks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub answers: BTreeMap<String, Json>,
     /// The digest of the request that began it, by which the same one is recognised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<str>>,
@@ -194,6 +208,9 @@ pub trait Journal: Send + Sync {
     fn left_below(&self, _tenant: &Tenant, _run: &RunId) -> Result<Vec<RunId>, StoreError> {
         Ok(Vec::new())
     }
+
+    /// Returns the runs that were made for a run, or called by it, also those that are over.
+    fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError>;
 
     /// Returns what is known of a run beside its facts.
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError>;

@@ -7,17 +7,18 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_contract::{Choice, Json, RunId, ScopePath, Tenant, Wake};
+use flowcell_contract::{Choice, Json, Question, RunId, ScopePath, Tenant, Wake, text::revealed};
 use flowcell_flow::graph::Graph;
 
 pub(crate) use agents::FLOW_STEP;
 use agents::Said;
 
 use crate::{
-    call_log::Reply,
+    call_log::{ALLOW, DENY, Reply},
     event::Event,
-    fact::{CallRecord, CancelReason, Fact, Note, PassOutcome, RunEnd, ScopeId, TaskKey},
+    fact::{Asked, CallRecord, CancelReason, Fact, Note, PassOutcome, RunEnd, ScopeId, TaskKey},
     ports::Unit,
+    question::QuestionRef,
 };
 
 /// The phase that every run has.
@@ -32,9 +33,10 @@ pub struct Projector {
     run_id: RunId,
     graph: Arc<Graph>,
     started: u64,
+    /// From which the digests of questions are made.
+    seed: u64,
     scopes: HashMap<ScopeId, ScopePath>,
-    /// Attempts begun, and when the latest began.
-    tasks: HashMap<TaskKey, (u32, u64)>,
+    tasks: HashMap<TaskKey, Attempts>,
     /// Calls of agent runs that are under way.
     said: HashMap<(TaskKey, u32), Said>,
     /// Calls of services that are under way. They have events of their own names.
@@ -43,12 +45,23 @@ pub struct Projector {
 
 type Members = Vec<(&'static str, Json)>;
 
+/// The attempts of a task.
+#[derive(Clone, Copy, Default)]
+struct Attempts {
+    /// Attempts begun.
+    begun: u32,
+    /// Resumes of the latest.
+    resumes: u32,
+    /// When the latest began, in milliseconds since 1970.
+    since: u64,
+}
+
 impl Projector {
     /// A projector that has seen nothing yet.
     pub fn new(tenant: Tenant, run_id: RunId, graph: Arc<Graph>) -> Projector {
         let scopes = HashMap::from([(ScopeId::ROOT, ScopePath::root())]);
         let (tasks, said, served) = (HashMap::new(), HashMap::new(), HashSet::new());
-        Projector { tenant, run_id, graph, started: 0, scopes, tasks, said, served }
+        Projector { tenant, run_id, graph, started: 0, seed: 0, scopes, tasks, said, served }
     }
 
     /// Turns a unit into events.
@@ -61,10 +74,11 @@ impl Projector {
     pub fn pass_over(&mut self, unit: &Unit) {
         for fact in &unit.facts {
             match fact {
-                Fact::RunStarted { .. } => self.started = unit.ts,
+                Fact::RunStarted { seed, .. } => (self.started, self.seed) = (unit.ts, *seed),
                 Fact::PassStarted { scope, owner, index, .. } => self.pass_started(*scope, *owner, *index),
                 Fact::PassEnded { scope, .. } => _ = self.scopes.remove(scope),
                 Fact::AttemptStarted { task } => self.attempt_started(*task, unit.ts),
+                Fact::TaskResumed { task } => self.task_resumed(*task),
                 Fact::CallStarted { task, call } => {
                     self.agent_calls(*task, call);
                     self.service_called(*task, call);
@@ -76,7 +90,7 @@ impl Projector {
                 Fact::TaskBlocked { task, reason } => self.agent_blocked(*task, reason),
                 Fact::TaskResolved { task, resolution } => self.agent_resolved(*task, resolution),
                 Fact::Agent { task, told, .. } => _ = self.agent_event(*task, told),
-                Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } => {
+                Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task, .. } => {
                     self.tasks.remove(task);
                 }
                 _ => {}
@@ -91,7 +105,11 @@ impl Projector {
 
     fn attempt_started(&mut self, task: TaskKey, ts: u64) {
         let entry = self.tasks.entry(task).or_default();
-        *entry = (entry.0 + 1, ts);
+        *entry = Attempts { begun: entry.begun + 1, resumes: 0, since: ts };
+    }
+
+    fn task_resumed(&mut self, task: TaskKey) {
+        self.tasks.entry(task).or_default().resumes += 1;
     }
 
     fn event(&mut self, seq: u64, ts: u64, fact: &Fact) -> Event {
@@ -102,11 +120,12 @@ impl Projector {
 
     fn describe(&mut self, fact: &Fact, ts: u64) -> (&'static str, Members) {
         match fact {
-            Fact::RunStarted { input, .. } => {
-                self.started = ts;
+            Fact::RunStarted { input, seed, .. } => {
+                (self.started, self.seed) = (ts, *seed);
                 ("harness:start", vec![("name", Json::from(self.graph.name.clone())), ("input", input.clone())])
             }
             Fact::RunResumed { .. } => ("harness:resumed", Vec::new()),
+            Fact::RunAccompanied => ("harness:accompanied", Vec::new()),
             Fact::RunParked { due, reason } => {
                 let mut members = vec![("reason", name_of(reason))];
                 members.extend(due.map(|due| ("due", Json::from(due))));
@@ -164,14 +183,17 @@ impl Projector {
                 let node_type = Json::from(self.graph.node(task.node).node_type.name.clone());
                 ("task:start", self.with(*task, [("nodeType", node_type)]))
             }
-            Fact::TaskResumed { task } => ("task:resumed", self.task(*task)),
+            Fact::TaskResumed { task } => {
+                self.task_resumed(*task);
+                ("task:resumed", self.task(*task))
+            }
             Fact::TaskPaused { task, pause, .. } => ("task:paused", self.paused(*task, &pause.until)),
             Fact::TaskWoken { task, index, .. } => ("task:woken", self.with(*task, [("index", Json::from(*index))])),
-            Fact::TaskRetrying { task, failure, delay_ms } => {
+            Fact::TaskRetrying { task, failure, delay_ms, .. } => {
                 ("task:retry", self.with(*task, [("delayMs", Json::from(*delay_ms)), ("error", failure.to_json())]))
             }
             Fact::RetryDue { task } => ("task:due", self.task(*task)),
-            Fact::TaskSucceeded { task, output } => {
+            Fact::TaskSucceeded { task, output, .. } => {
                 let members = self.ended(*task, ts, [("result", output.json().clone())]);
                 ("task:complete", members)
             }
@@ -190,12 +212,7 @@ impl Projector {
                 ];
                 let mut members = self.with(*task, members);
                 if let Some(ask) = &call.ask {
-                    let question = Json::object([
-                        ("address", Json::from(self.permission_address(*task, call.ordinal))),
-                        ("prompt", Json::from(ask.prompt.as_str())),
-                        ("expires", Json::from(ask.expires)),
-                    ]);
-                    members.push(("question", question));
+                    members.push(("question", Json::object(self.permission(*task, call, ask))));
                 }
                 (if self.service_called(*task, call) { "service:call" } else { "call:start" }, members)
             }
@@ -206,10 +223,13 @@ impl Projector {
                 self.agent_hears(*task, *ordinal, reply);
                 self.call_ended(*task, *attempt, *ordinal, reply)
             }
-            Fact::CallDecided { task, ordinal, allowed, answer, .. } => {
+            Fact::CallDecided { task, attempt, ordinal, allowed, answer, digest } => {
                 let decision = if *allowed { "allow" } else { "deny" };
                 let mut members =
                     self.with(*task, [("call", Json::from(*ordinal)), ("decision", Json::from(decision))]);
+                members.retain(|(name, _)| *name != "attempt");
+                members.push(("attempt", Json::from(*attempt)));
+                members.extend(digest.as_deref().map(|digest| ("digest", Json::from(digest))));
                 members.push(("expired", Json::from(answer.is_none())));
                 members.extend(self.step_of(*task));
                 ("agent:tool:decision", members)
@@ -231,10 +251,14 @@ impl Projector {
                 ("task:resolved", self.with(*task, [("resolution", name_of(resolution))]))
             }
             Fact::AttemptRepeated { task } => ("task:repeated", self.task(*task)),
-            Fact::TaskCancelled { task } => ("task:cancelled", self.ended(*task, ts, [])),
+            Fact::TaskCancelled { task, .. } => ("task:cancelled", self.ended(*task, ts, [])),
             Fact::TaskClosing { task, .. } => ("task:closing", self.task(*task)),
             Fact::FailureUnhandled { task } => ("task:unhandled", self.task(*task)),
-            Fact::Replied { task, answer } => ("session:reply", self.with(*task, [("answer", answer.clone())])),
+            Fact::Replied { task, answer, digest, .. } => {
+                let mut members = self.with(*task, [("answer", answer.clone())]);
+                members.extend(digest.as_deref().map(|digest| ("digest", Json::from(digest))));
+                ("session:reply", members)
+            }
             Fact::Noted { task, note } => self.noted(*task, note),
             // Everything else is about the run or a scope, and `describe` has dealt with it.
             _ => ("unknown", Vec::new()),
@@ -303,21 +327,44 @@ impl Projector {
         for wake in until {
             match wake {
                 Wake::Answer(question) => {
-                    let choice = |choice: &Choice| Json::from(choice.value.as_str());
-                    let address = self.path(task.scope).address(&self.graph.node(task.node).id);
-                    let question = Json::object([
-                        ("address", Json::from(address)),
-                        ("prompt", Json::from(question.prompt.as_str())),
-                        ("choices", Json::array(question.choices.iter().map(choice))),
-                        ("allowText", Json::from(question.allow_text)),
-                    ]);
-                    members.push(("question", question));
+                    members.push(("question", Json::object(self.question(task, question))));
                 }
                 Wake::Event(name) => members.push(("event", Json::from(name.clone()))),
                 Wake::Flow(call) => members.push(("flow", Json::from(call.name.clone()))),
                 _ => {}
             }
         }
+        members
+    }
+
+    /// A gate's question, and what an answer names to be for it alone.
+    fn question(&self, task: TaskKey, question: &Question) -> Members {
+        let choice = |choice: &Choice| Json::from(choice.value.as_str());
+        let Attempts { begun, resumes, .. } = self.tasks.get(&task).copied().unwrap_or_default();
+        let asked = QuestionRef::of_gate(self.seed, task, begun, resumes, question);
+        let mut members = vec![
+            ("address", Json::from(self.path(task.scope).address(&self.graph.node(task.node).id))),
+            ("prompt", Json::from(revealed(&question.prompt))),
+            ("choices", Json::array(question.choices.iter().map(choice))),
+            ("allowText", Json::from(question.allow_text)),
+        ];
+        members.extend(named(asked));
+        members
+    }
+
+    /// The question whether a call may leave. `arguments` is there if the prompt shows only a part of them.
+    fn permission(&self, task: TaskKey, call: &CallRecord, ask: &Asked) -> Members {
+        let attempt = self.tasks.get(&task).map_or(0, |attempts| attempts.begun);
+        let asked = QuestionRef::of_call(self.seed, task, (attempt, call.ordinal), &call.digest);
+        let mut members = vec![
+            ("address", Json::from(self.permission_address(task, call.ordinal))),
+            ("prompt", Json::from(revealed(&ask.prompt))),
+            ("choices", Json::array([ALLOW, DENY].map(Json::from))),
+            ("allowText", Json::from(false)),
+            ("expires", Json::from(ask.expires)),
+        ];
+        members.extend(named(asked));
+        members.extend(ask.arguments.as_ref().map(|arguments| ("arguments", arguments.json().clone())));
         members
     }
 
@@ -345,8 +392,8 @@ impl Projector {
         let id = Json::from(self.graph.node(key.node).id.0.clone());
         let mut members = vec![("taskId", id.clone()), ("nodeId", id)];
         self.scope(key.scope, &mut members);
-        if let Some((attempt, _)) = self.tasks.get(&key) {
-            members.push(("attempt", Json::from(*attempt)));
+        if let Some(attempts) = self.tasks.get(&key) {
+            members.push(("attempt", Json::from(attempts.begun)));
         }
         members.extend(more);
         members
@@ -354,11 +401,16 @@ impl Projector {
 
     fn ended<const N: usize>(&mut self, key: TaskKey, ts: u64, more: [(&'static str, Json); N]) -> Members {
         let mut members = self.with(key, more);
-        if let Some((_, since)) = self.tasks.remove(&key) {
-            members.push(("durationMs", Json::from(ts.saturating_sub(since))));
+        if let Some(attempts) = self.tasks.remove(&key) {
+            members.push(("durationMs", Json::from(ts.saturating_sub(attempts.since))));
         }
         members
     }
+}
+
+fn named(asked: QuestionRef) -> impl Iterator<Item = (&'static str, Json)> {
+    let digest = asked.digest.map(|digest| ("digest", Json::from(&*digest)));
+    asked.attempt.map(|attempt| ("attempt", Json::from(attempt))).into_iter().chain(digest)
 }
 
 /// What the journal calls a choice of few.

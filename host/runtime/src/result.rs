@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use flowcell_contract::{Failure, Json, Question, RunId};
 
-use crate::{event::Event, fact::BlockReason};
+use crate::{event::Event, fact::BlockReason, question::QuestionRef};
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -63,6 +63,8 @@ pub enum Waiting {
         address: String,
         /// The question.
         question: Box<Question>,
+        /// What an answer names to be for this question alone.
+        asked: QuestionRef,
     },
     /// A decision: a task of it is blocked.
     Decision {
@@ -97,8 +99,8 @@ pub(crate) struct Rest {
 }
 
 impl Waiting {
-    pub(crate) fn answer(address: String, question: &Question) -> Waiting {
-        Waiting::Answer { address, question: Box::new(question.clone()) }
+    pub(crate) fn answer(address: String, question: Question, asked: QuestionRef) -> Waiting {
+        Waiting::Answer { address, question: Box::new(question), asked }
     }
 
     /// The address of the task that waits.

@@ -1,8 +1,10 @@
 //! Starting runs: what a caller chooses, and the run that is about to begin.
 
 mod again;
+mod decided;
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
@@ -12,6 +14,7 @@ use flowcell_contract::{Failure, Json, NodeId, RunId};
 use flowcell_flow::graph::{FlowPolicy, Graph};
 use futures_util::future::BoxFuture;
 
+pub use again::Repeat;
 use again::given;
 
 use crate::{
@@ -20,6 +23,7 @@ use crate::{
     fact::{RunEnd, Write},
     hub::{Channel, Hub, HubError, Request},
     limits::MAX_DEPTH,
+    live::Starting,
     ports::{Change, Lease, Pin, Record, StoreError},
     publish::Projector,
     result::{RunError, RunResult, RunStatus, Waiting},
@@ -37,7 +41,8 @@ pub struct RunOptions {
     pub channels: Vec<Arc<dyn Channel>>,
     /// What wins over the flow's policy.
     pub policy: PolicyOverride,
-    /// Answers to questions that are still to be asked, by the address of the asking node.
+    /// Answers to questions that are still to be asked, by the address of the asking node or by its id, and by
+    /// `ADDRESS#CALL` for a call that an agent asks about in its first attempt. A new run records them.
     pub answers: HashMap<String, Json>,
     /// Stay while only people or events from outside can move the run on, instead of parking it.
     pub wait_for_answers: bool,
@@ -103,6 +108,14 @@ pub enum OpenError {
     /// The flow has no such node.
     #[error("the flow itself has no node `{0}`")]
     NoNode(NodeId),
+    /// The run was called by another one, so it cannot be repeated alone.
+    #[error("the run `{run}` was called by the run `{parent}`: repeat the run that a person or a trigger has started")]
+    Called {
+        /// The run that was asked for.
+        run: RunId,
+        /// The run that called it.
+        parent: RunId,
+    },
     /// The run is below too many others.
     #[error("runs may be at most {MAX_DEPTH} deep below one another")]
     TooDeep,
@@ -201,6 +214,8 @@ impl FlowRunner {
         let given = record.again.as_ref().map(|again| given(&world, &flow.graph, again)).transpose()?;
         let (mut driver, hub) = Driver::new(&world, identity.clone(), flow, record.policy);
         driver.given = given.unwrap_or_default();
+        driver.repeat(record.repeats);
+        driver.answer_with(record.answers.into_iter().collect());
         let begin = driver.recover(options.by_hand)?;
         let begin = begin.ok_or_else(|| OpenError::Unknown(identity.run_id.clone()))?;
         Ok(FlowRunner::with(driver, hub, world, begin, options, lease))
@@ -215,7 +230,7 @@ impl FlowRunner {
         lease: Lease,
     ) -> FlowRunner {
         let (identity, pin) = (driver.identity().clone(), driver.pin().clone());
-        driver.answers = options.answers;
+        driver.answer_with(options.answers);
         driver.patience_ms = options.patience.map(|patience| patience.as_millis() as u64);
         FlowRunner {
             driver,
@@ -234,6 +249,11 @@ impl FlowRunner {
     /// The checked flow that it runs.
     pub fn graph(&self) -> &Arc<Graph> {
         &self.driver.state.graph
+    }
+
+    /// Whether something may still be asked at an address such as `approve`, `process[3].approve` or `assistant#3`.
+    pub fn may_ask(&self, address: &str) -> bool {
+        self.ended().is_none() && self.driver.may_ask(address)
     }
 
     /// Of which flow it is.
@@ -255,10 +275,24 @@ impl FlowRunner {
         })
     }
 
-    /// Whether its process has died so often, without the run moving on, that it is tried one last time before it is
-    /// parked. Whoever drives several runs lets such a one move on, or end its process, before others begin.
+    /// Whether its process has died so often, without the run moving on, that it is tried alone: a driver of several runs
+    /// lets such a one move on, or end its process, before others begin.
     pub fn is_suspect(&self) -> bool {
         matches!(self.begin, Begin::Again { by_hand: false }) && self.driver.state.is_suspect()
+    }
+
+    /// Which of several suspects is tried first, the least: one whose process has died before while it was alone, then one
+    /// that was tried less often. So each of them is tried, whatever the others do.
+    pub fn suspicion(&self) -> (Reverse<u32>, u32) {
+        let deaths = self.driver.state.deaths;
+        // A death while it was alone is counted when it is resumed.
+        (Reverse(deaths.lone + u32::from(deaths.alone)), deaths.tried)
+    }
+
+    /// Notes with the resume that nothing else is driven in this process. Deaths of the process while that holds are evidence
+    /// against the run; [`Hub::accompany`] ends it.
+    pub fn try_alone(&mut self) {
+        self.driver.set_alone();
     }
 
     /// Attaches a front end before the run begins; it sees the first event.
@@ -317,11 +351,34 @@ impl FlowRunner {
         Ok(())
     }
 
+    /// Whether the run is made for another one.
+    pub fn is_below(&self) -> bool {
+        self.identity.parent.is_some()
+    }
+
+    /// Counts a new run with a tenant's live runs until the store shows it.
+    pub fn count_as(&mut self, starting: Starting) {
+        self.driver.count_as(starting);
+    }
+
+    /// Waits for a place for a run that is made for another one. A run that is refused has not begun.
+    pub async fn enter(&mut self) -> Result<(), Failure> {
+        if let (Some(parent), false) = (&self.identity.parent, self.driver.has_place()) {
+            let Identity { tenant, run_id, .. } = &self.identity;
+            let place = self.world.live.enter_below(tenant, parent, run_id).await?;
+            self.driver.take(place);
+        }
+        Ok(())
+    }
+
     /// Runs the flow until it ends or parks.
     pub async fn run(mut self) -> RunResult {
         let began = Instant::now();
         let flow = self.driver.state.graph.name.clone();
         let _entered = self.world.hubs.enter(&self.identity.tenant, &self.hub);
+        if !self.driver.has_place() {
+            self.driver.take(self.world.live.enter(&self.identity.tenant, &self.identity.run_id));
+        }
         self.driver.set_channels(self.channels.clone());
         for channel in &self.channels {
             channel.on_start(&self.hub);
@@ -331,7 +388,7 @@ impl FlowRunner {
         self.driver.leave().await;
         end(self.what_is_left(), self.world.clone()).await;
         let mut result = self.result(flow);
-        result.duration = began.elapsed();
+        result.duration = self.driver.state.took().map_or_else(|| began.elapsed(), Duration::from_millis);
         // Those that were attached meanwhile too.
         for channel in self.driver.channels() {
             channel.on_complete(&result);

@@ -247,8 +247,8 @@ impl ServerStore {
     }
 
     /// Claims up to so many runs that somebody should drive and nobody does, the longest waiting first: active ones, and
-    /// parked ones with a timer that is due at `now`. Runs that were claimed
-    /// [again and again](crate::limits::MAX_IDLE_CLAIMS) without that anything came of it are parked instead.
+    /// parked ones with a timer that is due at `now`. A claim of which nothing came is no evidence against a run: its driver
+    /// parks it when the process has died while the run was alone there.
     pub fn work(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<Offer>, StoreError> {
         let found = self.door.turn(|told| Turn::Work { tenant: tenant.clone(), now, limit, told })?;
         let offer = |(run, grant): (Key, Grant)| Offer { tenant: run.0, run: run.1, lease: self.lease(None, grant) };

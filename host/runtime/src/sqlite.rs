@@ -20,6 +20,7 @@
 
 mod epoch;
 mod places;
+mod private;
 mod queue;
 mod reader;
 mod registry;
@@ -40,7 +41,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
+use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value, places::STORE_FILE as FILE};
 
 use crate::rows::cut;
 pub use crate::rows::{Filter, RunRow, Swept};
@@ -57,8 +58,6 @@ use registry::Remembered;
 use sweep::Recent;
 use writer::Writer;
 
-/// The name of the database in the store's folder.
-const FILE: &str = "flowcell.db";
 /// The name of the file that its owner holds locked.
 const LOCK: &str = "owner.lock";
 
@@ -143,10 +142,11 @@ impl SqliteStore {
             path: folder.to_owned(),
             error: error.to_string(),
         };
-        std::fs::create_dir_all(folder).map_err(|error| unusable(&error))?;
+        private::make_folder(folder).map_err(|error| unusable(&error))?;
         let owner = own(folder)?;
         let file = folder.join(FILE);
-        make_private(&file).map_err(|error| unusable(&error))?;
+        // The files that SQLite puts beside it have the same mode.
+        private::make_file(&file).map_err(|error| unusable(&error))?;
         let mut connection = schema::connect(&file).map_err(|error| unusable(&error))?;
         let found = schema::migrate(&mut connection).map_err(|error| unusable(&error))?;
         if found > schema::VERSION {
@@ -223,25 +223,12 @@ impl SqliteStore {
     }
 }
 
-/// Makes the database's file, if it is not there, so that nobody but its owner reads what runs are given. What SQLite puts
-/// beside it has the same mode.
-fn make_private(file: &Path) -> std::io::Result<()> {
-    let mut options = File::options();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(file) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
-}
-
 /// Locks the owner's file, and says in it who the owner is.
 fn own(folder: &Path) -> Result<File, OpenStoreError> {
     let path = folder.join(LOCK);
     let unusable =
         |error: std::io::Error| OpenStoreError::Unusable { path: folder.to_owned(), error: error.to_string() };
-    let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(unusable)?;
+    let mut file = private::open_lock(&path).map_err(unusable)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -286,6 +273,10 @@ impl Journal for SqliteStore {
 
     fn left_below(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
         self.reader.left_below(tenant, run)
+    }
+
+    fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        self.reader.children(tenant, run)
     }
 
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {

@@ -12,8 +12,21 @@ use crate::{
     agents::Agents,
     call_log::CallLog,
     fact::{BlockReason, CancelReason, ParkReason, RunEnd, ScopeId, TaskKey, Write},
-    limits::{MAX_IDLE_RESUMES, MAX_RUN_BYTES, MAX_RUN_EVENTS},
+    limits::{MAX_IDLE_RESUMES, MAX_LONE_DEATHS, MAX_RUN_BYTES, MAX_RUN_EVENTS},
 };
+
+/// The deaths of the process of a run that has not moved on meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Deaths {
+    /// How often the run was resumed by itself while it had something to do.
+    pub(crate) resumed: u32,
+    /// Those at which nothing else was driven in the process.
+    pub(crate) lone: u32,
+    /// How often the run was resumed alone.
+    pub(crate) tried: u32,
+    /// Nothing else is driven in the process now.
+    pub(crate) alone: bool,
+}
 
 /// A run, folded from its facts by [`RunState::apply`].
 #[derive(Clone, Debug)]
@@ -28,6 +41,9 @@ pub struct RunState {
     pub(crate) seed: u64,
     /// When the run is over at the latest.
     pub(crate) deadline: Option<u64>,
+    /// When it began and when it ended, in milliseconds since 1970.
+    pub(crate) began: u64,
+    pub(crate) ended: Option<u64>,
     /// Live scopes.
     pub(crate) scopes: HashMap<ScopeId, Scope>,
     /// The next scope's id.
@@ -42,8 +58,8 @@ pub struct RunState {
     pub(crate) kept: VecDeque<(Box<str>, Value)>,
     /// Why the run is being cancelled.
     pub(crate) cancel: Option<CancelReason>,
-    /// How often the run was resumed since it last moved on.
-    pub(crate) idle_resumes: u32,
+    /// The deaths of its process since it last moved on.
+    pub(crate) deaths: Deaths,
     /// The store was brought back from an older copy, and nobody has resumed the run since.
     pub(crate) restored: bool,
     /// How the run ended.
@@ -56,6 +72,8 @@ pub struct RunState {
     pub(crate) bytes: u64,
     /// How large they may be together.
     pub(crate) max_bytes: u64,
+    /// The limit is what other runs have left of a budget that they share.
+    pub(crate) shares_budget: bool,
 }
 
 /// One pass through a body, or the flow itself.
@@ -109,6 +127,8 @@ pub(crate) struct Task {
     pub(crate) rest: Option<Box<TaskRest>>,
     /// Its calls that leave the host.
     pub(crate) calls: Option<Box<CallLog>>,
+    /// How its last question ended: with an answer, or without.
+    pub(crate) answered: Option<bool>,
     /// It waits for people alone.
     pub(crate) idle: bool,
     /// When the wait is over that its attempt was last in.
@@ -131,6 +151,8 @@ pub(crate) struct TaskRest {
     /// The variables of the latest pass.
     pub(crate) variables: Json,
     pub(crate) each: Option<Each>,
+    /// The outcomes of the passes of this attempt, in order, if the node collects them.
+    pub(crate) collected: Vec<Json>,
     /// What the component left when it paused.
     pub(crate) state: Option<Value>,
     /// The state that it had written by then.
@@ -155,11 +177,11 @@ pub(crate) struct Each {
     pub(crate) failure: Option<Failure>,
 }
 
-/// What a task's input and config name, as it was when the task became ready.
+/// What a task's input and config name, as it was when the task became ready. In a strict flow it may be missing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Captured {
-    pub(crate) input: Box<[Json]>,
-    pub(crate) config: Box<[Json]>,
+    pub(crate) input: Box<[Option<Json>]>,
+    pub(crate) config: Box<[Option<Json>]>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -209,6 +231,8 @@ impl RunState {
             flow_root: Json::Null,
             seed: 0,
             deadline: None,
+            began: 0,
+            ended: None,
             scopes: HashMap::new(),
             next_scope: 0,
             queue: VecDeque::new(),
@@ -216,19 +240,25 @@ impl RunState {
             paused: BTreeSet::new(),
             kept: VecDeque::new(),
             cancel: None,
-            idle_resumes: 0,
+            deaths: Deaths::default(),
             restored: false,
             end: None,
             events: 0,
             max_events: MAX_RUN_EVENTS,
             bytes: 0,
             max_bytes: MAX_RUN_BYTES,
+            shares_budget: false,
         }
     }
 
     /// The whole input of the run, once it has begun.
     pub(crate) fn input(&self) -> Option<&Json> {
         self.flow_root.get("input")
+    }
+
+    /// How long the run took, in milliseconds, once it has ended: what its last event says.
+    pub(crate) fn took(&self) -> Option<u64> {
+        self.ended.map(|ended| ended.saturating_sub(self.began))
     }
 
     /// The outputs of every node of the flow itself, by id.
@@ -270,17 +300,22 @@ impl RunState {
         self.find(key).is_some_and(running)
     }
 
-    /// Why nobody drives it by itself any more: its process has died often without the run moving on, or its past is not known.
+    /// Why nobody drives it by itself any more: its process died while it was alone there, or its past is not known.
     pub(crate) fn held(&self) -> Option<ParkReason> {
         match self.restored {
             true => Some(ParkReason::Restored),
-            false => (self.idle_resumes > MAX_IDLE_RESUMES).then_some(ParkReason::CrashLoop),
+            false => (self.deaths.lone >= MAX_LONE_DEATHS).then_some(ParkReason::CrashLoop),
         }
     }
 
-    /// Whether its process has died so often, without the run moving on, that it is tried one last time.
+    /// Whether its process has died so often, without the run moving on, that it is tried alone.
     pub(crate) fn is_suspect(&self) -> bool {
-        self.idle_resumes + 1 == MAX_IDLE_RESUMES
+        self.deaths.resumed >= MAX_IDLE_RESUMES
+    }
+
+    /// Whether nothing else is driven in its process, as far as the run knows.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.deaths.alone
     }
 
     /// The address of a task: `approve`, or `process[3].approve`.
@@ -333,6 +368,8 @@ impl PartialEq for RunState {
             flow_root,
             seed,
             deadline,
+            began,
+            ended,
             scopes,
             next_scope,
             queue,
@@ -340,19 +377,21 @@ impl PartialEq for RunState {
             paused,
             kept,
             cancel,
-            idle_resumes,
+            deaths,
             restored,
             end,
             events,
             max_events: _,
             bytes,
             max_bytes: _,
+            shares_budget: _,
         } = self;
         Arc::ptr_eq(graph, &other.graph)
             && (policy, flow_root, seed, deadline) == (&other.policy, &other.flow_root, &other.seed, &other.deadline)
+            && (began, ended) == (&other.began, &other.ended)
             && (scopes, next_scope, queue) == (&other.scopes, &other.next_scope, &other.queue)
             && (running, paused, kept) == (&other.running, &other.paused, &other.kept)
-            && (cancel, idle_resumes, end) == (&other.cancel, &other.idle_resumes, &other.end)
+            && (cancel, deaths, end) == (&other.cancel, &other.deaths, &other.end)
             && *restored == other.restored
             && (events, bytes) == (&other.events, &other.bytes)
     }

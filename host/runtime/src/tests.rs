@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod bounds;
+mod children;
 mod clocks;
 mod crashes;
 mod disk;
 mod driving;
 mod graphs;
 mod outside;
+mod questions;
 mod readiness;
 mod reference;
 mod resuming;

@@ -1,12 +1,19 @@
 //! What runs share: the ports, and where flows are found.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use flowcell_contract::{Blobs, Capability, Failure, Json, NodeRunner, Tenant, code};
 use flowcell_flow::graph::Graph;
 
 use crate::{
     hub::Hubs,
+    live::LiveRuns,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
     ports::{CacheStore, Journal, Leases, NoProjections, Pin, Projections, StateStore, Timers},
 };
@@ -73,6 +80,32 @@ pub struct World {
     pub projections: Arc<dyn Projections>,
     /// The hubs of the runs that are being driven.
     pub hubs: Arc<Hubs>,
+    /// The places of the runs that are being driven.
+    pub live: Arc<LiveRuns>,
+    /// What its runs may keep in memory together; `None`: each as much as a run may have.
+    pub budget: Option<Arc<MemoryBudget>>,
+}
+
+/// Bytes that the runs of a world may keep in memory together. A run that finds nothing left ends as `run_too_large`.
+pub struct MemoryBudget(AtomicU64);
+
+impl MemoryBudget {
+    /// A budget of so many bytes.
+    pub fn new(bytes: u64) -> MemoryBudget {
+        MemoryBudget(AtomicU64::new(bytes))
+    }
+
+    /// The bytes that are left.
+    pub fn left(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Takes bytes that are kept from now on.
+    pub fn take(&self, bytes: u64) {
+        let less = |left: u64| Some(left.saturating_sub(bytes));
+        // It always has a next value.
+        _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
 }
 
 impl World {
@@ -91,6 +124,8 @@ impl World {
             capabilities: Arc::default(),
             projections: Arc::new(NoProjections),
             hubs: Arc::default(),
+            live: Arc::default(),
+            budget: None,
         }
     }
 }

@@ -53,7 +53,7 @@ on_both! {
     doubt::who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards
     together::of_many_that_begin_the_same_run_one_does
     together::work_is_shared_out_once
-    together::a_run_that_kills_whoever_claims_it_is_parked
+    together::r25_a_run_that_was_claimed_in_vain_is_offered_again
     together::events_are_read_in_any_process
     inbox::a_message_that_is_sent_a_hundred_times_is_taken_in_once
     inbox::a_run_that_nobody_drives_takes_messages_in_too

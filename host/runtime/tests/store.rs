@@ -11,6 +11,9 @@ mod large;
 mod older;
 #[path = "store/places.rs"]
 mod places;
+#[cfg(unix)]
+#[path = "store/private.rs"]
+mod private;
 #[path = "store/sweep.rs"]
 mod sweep;
 
@@ -106,7 +109,7 @@ fn the_same_id_with_another_input_is_refused() {
 }
 
 #[test]
-fn a_second_owner_is_refused_at_once_and_a_reader_is_not() {
+fn r13_a_second_owner_is_refused_at_once_and_a_reader_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     run(&store, COUNTS, options("r"));
@@ -135,7 +138,7 @@ fn a_store_of_a_later_version_and_one_that_is_none_are_refused() {
 
 /// Every byte of a journal's row is covered: a run that was damaged is told, and others are as they were.
 #[test]
-fn damage_is_noticed_and_harms_no_other_run() {
+fn r6_damage_is_noticed_and_harms_no_other_run() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a", "b"] {
         run(&open(folder.path()), COUNTS, options(name));
@@ -206,7 +209,7 @@ fn a_journal_that_has_lost_its_end_is_noticed() {
 
 /// The log of the database, cut at every byte of its end: what is left is a prefix of what was there.
 #[test]
-fn a_torn_log_leaves_a_prefix() {
+fn r5_a_torn_log_leaves_a_prefix() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     for name in ["a", "b", "c"] {

@@ -12,6 +12,8 @@ mod damage;
 #[path = "stores/differential.rs"]
 mod differential;
 mod flows;
+#[path = "stores/many.rs"]
+mod many;
 #[path = "stores/place.rs"]
 mod place;
 #[path = "stores/registry.rs"]
@@ -61,7 +63,7 @@ everywhere! {
     sessions::states_go_with_their_sessions
     sessions::rows_are_there_for_the_next_process
     sessions::what_a_state_names_is_not_swept
-    damage::damage_is_noticed_and_harms_no_other_run
+    damage::r6_damage_is_noticed_and_harms_no_other_run
     damage::a_journal_that_has_lost_its_end_is_noticed
     damage::large_values_that_are_damaged_are_told
 }

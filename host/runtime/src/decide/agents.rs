@@ -9,7 +9,7 @@ use crate::{
     agents::Letter,
     call_log::Reply,
     fact::{AgentFact, CallRecord, Fact, Observed, TaskKey},
-    limits::MAX_INBOX_MESSAGES,
+    limits::{MAX_INBOX_BYTES, MAX_INBOX_MESSAGES},
 };
 
 impl Decider<'_> {
@@ -127,7 +127,8 @@ impl Decider<'_> {
         }
         let capacity = run.capacity.filter(|_| !run.closing).ok_or(Refusal::AgentNotActive)?;
         let capacity = u64::from(capacity).min(MAX_INBOX_MESSAGES);
-        if agents.waiting(&id).count() as u64 >= capacity {
+        let fits = agents.waiting_bytes() + value.text().len() <= MAX_INBOX_BYTES;
+        if agents.waiting(&id).count() as u64 >= capacity || !fits {
             return Err(Refusal::InboxFull);
         }
         self.tell(task, AgentFact::Written { id, message, value });

@@ -6,8 +6,9 @@ use flowcell_flow::graph::{Jitter, NodeIx, Retry, RetryOn};
 use super::{Decider, Input, Refusal, check_answer};
 use crate::{
     fact::{CancelReason, Fact, ParkReason, ScopeId, TaskKey, Write},
-    limits::MAX_KEPT_EVENTS,
+    limits::{MAX_KEPT_EVENT_BYTES, MAX_KEPT_EVENTS},
     outstanding::Timer,
+    question::{Closed, QuestionRef},
     state::Phase,
 };
 
@@ -18,7 +19,12 @@ impl Decider<'_> {
         }
         match input {
             Input::Start { input, seed } => self.start(input, seed),
-            Input::Resume { by_hand } => self.resume(by_hand),
+            Input::Resume { by_hand, alone } => self.resume(by_hand, alone),
+            Input::Accompanied => {
+                if self.state.is_alone() {
+                    self.emit(Fact::RunAccompanied);
+                }
+            }
             Input::Proceed => {}
             Input::Park { due, needs_attention } => {
                 let reason = if needs_attention { ParkReason::NeedsAttention } else { ParkReason::Waiting };
@@ -36,7 +42,7 @@ impl Decider<'_> {
                 }
             }
             Input::Due(timer) => self.due(&timer),
-            Input::Reply { gate, answer } => return self.reply(&gate, &answer),
+            Input::Reply { gate, answer, question } => return self.reply(&gate, &answer, &question),
             Input::Emit { name, payload } => return self.named_event(name, payload),
             Input::ChildEnded { task, attempt, result } => self.child_ended(task, attempt, result),
             Input::Send { content } => self.emit(Fact::MessageSent { content }),
@@ -63,8 +69,8 @@ impl Decider<'_> {
     }
 
     /// A run that kills its process each time it is resumed would take all other runs with it again and again.
-    fn resume(&mut self, by_hand: bool) {
-        self.emit(Fact::RunResumed { by_hand });
+    fn resume(&mut self, by_hand: bool, alone: bool) {
+        self.emit(Fact::RunResumed { by_hand, alone });
         if let Some(reason) = self.state.held() {
             self.emit(Fact::RunParked { due: None, reason });
         }
@@ -75,8 +81,12 @@ impl Decider<'_> {
         self.abandon_calls(key);
         match result {
             Ok(Step::Done(output)) => {
+                let output = match self.with_collected(key, output) {
+                    Ok(output) => output,
+                    Err(failure) => return self.attempt_failed(key, failure),
+                };
                 self.end_agents(key, None);
-                self.emit(Fact::TaskSucceeded { task: key, output });
+                self.emit(Fact::TaskSucceeded { task: key, output, received: None });
                 self.ended.push_back(key);
             }
             Ok(Step::Pause(pause)) => self.paused(key, pause, writes),
@@ -98,7 +108,7 @@ impl Decider<'_> {
             }
             _ => None,
         });
-        self.emit(Fact::TaskPaused { task: key, pause: Box::new(pause), writes: writes.into() });
+        self.emit(Fact::TaskPaused { task: key, pause: Box::new(pause), writes: writes.into(), received: None });
         match first {
             Some(Wake::Now) => self.wake(key, 0, Ok(Value::null())),
             Some(Wake::Body(variables)) => self.start_pass(key, variables.json().clone()),
@@ -123,7 +133,7 @@ impl Decider<'_> {
             let delay_ms = delay(retry, attempt, &failure, self.entropy.draw());
             self.abandon_calls(key);
             self.end_agents(key, Some(&failure));
-            self.emit(Fact::TaskRetrying { task: key, failure: Box::new(failure), delay_ms });
+            self.emit(Fact::TaskRetrying { task: key, failure: Box::new(failure), delay_ms, received: None });
             if delay_ms == 0 && !self.state.task(key).calls_out() {
                 self.emit(Fact::RetryDue { task: key });
             }
@@ -163,21 +173,18 @@ impl Decider<'_> {
         }
     }
 
-    fn reply(&mut self, gate: &str, answer: &Json) -> Result<(), Refusal> {
+    fn reply(&mut self, gate: &str, answer: &Json, named: &QuestionRef) -> Result<(), Refusal> {
         if let Some((task, ordinal)) = gate.rsplit_once('#') {
-            return self.reply_to_call(task, ordinal, answer);
+            return self.reply_to_call(task, ordinal, answer, named);
         }
-        let open = self.state.task_at(gate).filter(|key| self.state.task(*key).phase == Phase::Paused);
-        let key = open.ok_or(Refusal::GateClosed)?;
-        let rest = self.state.task(key).rest.as_ref();
-        let until = rest.and_then(|rest| rest.pause.as_ref()).map(|pause| pause.until.as_slice()).unwrap_or_default();
-        let question = until.iter().enumerate().find_map(|(index, wake)| match wake {
-            Wake::Answer(question) => Some((index, question)),
-            _ => None,
-        });
-        let (index, question) = question.ok_or(Refusal::GateClosed)?;
+        let key = self.state.task_at(gate).ok_or(Closed::NoNode)?;
+        let Some((index, question, asked)) = self.state.gate(key) else {
+            return Err(self.state.closed(key, None, named).into());
+        };
+        named.check(&asked)?;
         let answer = check_answer(question, answer).map_err(Refusal::AnswerRefused)?;
-        self.emit(Fact::Replied { task: key, answer: answer.clone() });
+        let QuestionRef { attempt, digest } = asked;
+        self.emit(Fact::Replied { task: key, answer: answer.clone(), attempt, digest });
         self.wake(key, index as u32, Ok(Value::from(answer)));
         Ok(())
     }
@@ -191,7 +198,10 @@ impl Decider<'_> {
         };
         let woken: Vec<_> = self.state.paused.iter().filter_map(|key| Some((*key, waits(key)?))).collect();
         if woken.is_empty() {
-            if self.state.kept.len() >= MAX_KEPT_EVENTS {
+            let bytes = |name: &str, payload: &Value| name.len() + payload.text().len();
+            let kept: usize = self.state.kept.iter().map(|(name, payload)| bytes(name, payload)).sum();
+            let fits = kept + bytes(&name, &payload) <= MAX_KEPT_EVENT_BYTES;
+            if self.state.kept.len() >= MAX_KEPT_EVENTS || !fits {
                 return Err(Refusal::TooManyEvents);
             }
             self.emit(Fact::EventKept { name: name.into(), payload });
@@ -212,13 +222,15 @@ impl Decider<'_> {
         }
     }
 
-    /// The rendered input of a task that failed, if an edge may carry it on: of one that failed because it cannot be
-    /// rendered, the members that can.
+    /// The input of a task that failed, as the task got it, if an edge may carry it on: of one that failed because it cannot
+    /// be rendered, the members that can. A task that never became ready got none.
     pub(super) fn input_for_edges(&self, node: NodeIx, key: TaskKey) -> Option<Json> {
         use flowcell_flow::graph::On;
         let graph = &self.state.graph;
         let carries = graph.node(node).outgoing.iter().any(|edge| graph.edge(*edge).on != On::Success);
-        self.state.task(key).captured.as_ref().filter(|_| carries)?;
+        if !carries || self.state.task(key).phase == Phase::Waiting {
+            return None;
+        }
         let whole = crate::capture::render(self.state, key).map(|(input, _)| input);
         Some(whole.unwrap_or_else(|_| crate::capture::render_members(self.state, key)))
     }
@@ -245,4 +257,27 @@ fn delay(retry: &Retry, attempt: u32, failure: &Failure, random: u64) -> u64 {
         Jitter::Full => random % (whole + 1),
     };
     failure.retry_after_ms.map_or(spread, |wish| wish.max(spread).min(retry.max_backoff_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thousand runs whose server is down at the same moment do not ask again at the same moment.
+    #[test]
+    fn r29_the_next_tries_of_many_runs_are_spread() {
+        let retry = Retry { backoff_ms: 1_000, ..Retry::default() };
+        let failure = Failure::retryable("down", "the server is down");
+        for attempt in 1..4 {
+            let most = 1_000 << (attempt - 1);
+            let mut tenths = [0_u32; 10];
+            for run in 0..1_000_u64 {
+                let random = run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11;
+                let delay = delay(&retry, attempt, &failure, random);
+                assert!(delay <= most, "{delay}");
+                tenths[(delay * 10 / (most + 1)) as usize] += 1;
+            }
+            assert!(tenths.iter().all(|count| (50..200).contains(count)), "{tenths:?}");
+        }
+    }
 }

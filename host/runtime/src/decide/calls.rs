@@ -8,6 +8,7 @@ use super::{Decider, Refusal, check_answer};
 use crate::{
     call_log::{self, ALLOW, Reply, permission},
     fact::{BlockReason, CallRecord, Fact, Resolution, TaskKey},
+    question::{Closed, QuestionRef},
     state::Phase,
 };
 
@@ -69,11 +70,21 @@ impl Decider<'_> {
         Some((agent.agent_run.clone(), interface == "tools"))
     }
 
-    /// Somebody has answered whether a call may leave.
-    pub(super) fn reply_to_call(&mut self, task: &str, ordinal: &str, answer: &Json) -> Result<(), Refusal> {
-        let key = self.state.task_at(task).ok_or(Refusal::GateClosed)?;
-        let asked = self.state.task(key).calls.iter().flat_map(|calls| calls.asked()).map(|(call, ..)| call);
-        let call = asked.into_iter().find(|call| call.1.to_string() == ordinal).ok_or(Refusal::GateClosed)?;
+    /// A person has answered whether a call may leave.
+    pub(super) fn reply_to_call(
+        &mut self,
+        task: &str,
+        ordinal: &str,
+        answer: &Json,
+        named: &QuestionRef,
+    ) -> Result<(), Refusal> {
+        let key = self.state.task_at(task).ok_or(Closed::NoNode)?;
+        let number =
+            ordinal.parse::<u32>().ok().filter(|number| number.to_string() == ordinal).ok_or(Closed::NoCall)?;
+        let Some((call, asked)) = self.state.permission(key, number) else {
+            return Err(self.state.closed(key, Some(number), named).into());
+        };
+        named.check(&asked)?;
         let answer = check_answer(&permission(String::new()), answer).map_err(Refusal::AnswerRefused)?;
         let allowed = answer.get("choice").and_then(Json::as_str) == Some(ALLOW);
         self.decide_call(key, call, allowed, Some(answer));
@@ -83,7 +94,9 @@ impl Decider<'_> {
     /// A call that waits to be allowed leaves, or ends as denied.
     pub(super) fn decide_call(&mut self, task: TaskKey, call: (u32, u32), allowed: bool, answer: Option<Json>) {
         let expired = answer.is_none();
-        self.emit(Fact::CallDecided { task, attempt: call.0, ordinal: call.1, allowed, answer });
+        let (attempt, ordinal) = call;
+        let digest = self.state.permission(task, ordinal).and_then(|(_, asked)| asked.digest);
+        self.emit(Fact::CallDecided { task, attempt, ordinal, allowed, answer, digest });
         if !allowed {
             let why = if expired { "nobody has allowed the call in time" } else { "a person has denied the call" };
             self.end_call(task, call, Err(Box::new(Failure::new(code::TOOL_DENIED, why))));
@@ -193,7 +206,7 @@ impl Decider<'_> {
             Resolution::Repeat => self.ask_about_calls(key),
             Resolution::Output(output) => {
                 self.give_up_calls(key);
-                self.emit(Fact::TaskSucceeded { task: key, output });
+                self.emit(Fact::TaskSucceeded { task: key, output, received: None });
                 self.ended.push_back(key);
             }
             Resolution::Fail(message) => self.close_task(key, Some(Failure::new(code::RESOLVED, message))),

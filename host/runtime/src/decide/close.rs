@@ -38,7 +38,7 @@ impl Decider<'_> {
         if !below && !task.calls_out() {
             return self.end_closed(key, failure);
         }
-        self.emit(Fact::TaskClosing { task: key, failure: failure.map(Box::new) });
+        self.emit(Fact::TaskClosing { task: key, failure: failure.map(Box::new), received: None });
         for pass in passes {
             self.close_scope(pass);
         }
@@ -55,7 +55,7 @@ impl Decider<'_> {
         match failure {
             Some(failure) => self.fail(key, failure),
             None => {
-                self.emit(Fact::TaskCancelled { task: key });
+                self.emit(Fact::TaskCancelled { task: key, received: None });
                 self.ended.push_back(key);
             }
         }

@@ -13,14 +13,13 @@ use crate::{
 impl Decider<'_> {
     /// Begins one pass with these variables.
     pub(super) fn start_pass(&mut self, owner: TaskKey, variables: Json) {
-        let rest = self.state.task(owner).rest.as_deref();
-        let (index, last) = rest.map_or((0, Json::Null), |rest| (rest.passes_begun, rest.last.clone()));
-        self.begin_pass(owner, index, with_last(&variables, last));
+        let index = self.state.task(owner).rest.as_deref().map_or(0, |rest| rest.passes_begun);
+        self.begin_pass(owner, index, None, Some(variables));
     }
 
-    fn begin_pass(&mut self, owner: TaskKey, index: u32, variables: Json) {
+    fn begin_pass(&mut self, owner: TaskKey, index: u32, variables: Option<Json>, own: Option<Json>) {
         let scope = ScopeId(self.state.next_scope);
-        self.emit(Fact::PassStarted { scope, owner, index, variables });
+        self.emit(Fact::PassStarted { scope, owner, index, variables, own });
         self.begin_scope(scope);
     }
 
@@ -43,14 +42,11 @@ impl Decider<'_> {
             }
             let index = each.next;
             let item = each.fan_out.items.json().at(index as usize).cloned().unwrap_or_default();
-            let last = if concurrency == 1 { rest.last.clone() } else { Json::Null };
-            let variables = Json::object([
-                ("item", item),
-                ("index", Json::from(index)),
-                ("count", Json::from(count)),
-                ("last", last),
-            ]);
-            self.begin_pass(owner, index, variables);
+            let own = Json::object([("item", item), ("index", Json::from(index)), ("count", Json::from(count))]);
+            // Of passes that run beside each other none comes before another.
+            let (variables, own) =
+                if concurrency == 1 { (None, Some(own)) } else { (Some(with_last(&own, Json::Null)), None) };
+            self.begin_pass(owner, index, variables, own);
         }
     }
 
@@ -71,6 +67,17 @@ impl Decider<'_> {
             }
             _ => {}
         }
+    }
+
+    /// The output of a node, with what its passes gave if it collects that.
+    pub(super) fn with_collected(&self, owner: TaskKey, output: Value) -> Result<Value, Failure> {
+        let node = self.state.graph.node(owner.node);
+        let (Some(member), Some(members)) = (&node.collects, output.json().as_object()) else { return Ok(output) };
+        let rest = self.state.task(owner).rest.as_deref();
+        let items = Json::array(rest.map(|rest| rest.collected.as_slice()).unwrap_or_default().iter().cloned());
+        let members = members.iter().map(|(key, value)| (key.clone(), value.clone()));
+        let whole = Json::object(members.chain([(member.clone(), items)]));
+        fits(whole, "what the passes have given, together,").map(Value::from)
     }
 
     fn fan_out_went_on(&mut self, owner: TaskKey) {

@@ -7,6 +7,8 @@ use super::Decider;
 use crate::{
     capture,
     fact::{CancelReason, Fact, PassOutcome, RunEnd, ScopeId, SkipReason, TaskKey},
+    limits::FAILED_ITEM_BYTES,
+    outcome,
     state::Phase,
 };
 
@@ -72,14 +74,13 @@ impl Decider<'_> {
         let graph = self.state.graph.clone();
         let line = graph.edge(edge);
         let Some(when) = &line.when else { return true };
-        match capture::holds(self.state, source.scope, Some(source), when) {
+        let place = format!("`when` of the edge from `{}`", graph.node(line.from).id);
+        match capture::holds(self.state, source, when, &place) {
             Ok(holds) => holds,
             Err(failure) => {
                 let target = TaskKey { scope: source.scope, node: line.to };
                 if self.state.task(target).phase == Phase::Waiting {
-                    let from = &graph.node(line.from).id;
-                    let message = format!("`when` of the edge from `{from}`: {}", failure.message);
-                    self.fail(target, Failure::new(code::CONDITION_ERROR, message));
+                    self.fail(target, failure);
                 }
                 false
             }
@@ -109,7 +110,7 @@ impl Decider<'_> {
         let graph = self.state.graph.clone();
         let node = graph.node(key.node);
         let holds = match &node.when {
-            Some(when) => capture::holds(self.state, key.scope, Some(key), when),
+            Some(when) => capture::holds(self.state, key, when, &format!("`when` of `{}`", node.id)),
             None => Ok(true),
         };
         match holds {
@@ -129,7 +130,7 @@ impl Decider<'_> {
 
     pub(super) fn fail(&mut self, key: TaskKey, failure: Failure) {
         let input = self.input_for_edges(key.node, key);
-        self.emit(Fact::TaskFailed { task: key, failure: Box::new(failure), input });
+        self.emit(Fact::TaskFailed { task: key, failure: Box::new(failure), input, received: None });
         self.ended.push_back(key);
     }
 
@@ -165,8 +166,8 @@ impl Decider<'_> {
 
     fn pass_outcome(&self, id: ScopeId) -> PassOutcome {
         let scope = self.state.scope(id);
-        if let Some((_, failure)) = &scope.failure {
-            return PassOutcome::Failed(Box::new(failure.clone()));
+        if let Some((task, failure)) = &scope.failure {
+            return PassOutcome::Failed(Box::new(self.placed_in_body(id, Some(*task), failure.clone())));
         }
         if scope.closing {
             return PassOutcome::Cancelled;
@@ -181,9 +182,24 @@ impl Decider<'_> {
             }
             Outcome::Output(binding) => match capture::render_in(self.state, id, binding) {
                 Ok(value) => PassOutcome::Done(value),
-                Err(failure) => PassOutcome::Failed(Box::new(failure)),
+                Err(failure) => PassOutcome::Failed(Box::new(self.placed_in_body(id, None, failure))),
             },
         }
+    }
+
+    /// Notes in a failure which node of which pass it comes from, and with which item.
+    fn placed_in_body(&self, id: ScopeId, task: Option<TaskKey>, failure: Failure) -> Failure {
+        let scope = self.state.scope(id);
+        let mut place = vec![("pass", Json::from(scope.index))];
+        if let Some(task) = task {
+            place.push(("node", Json::from(&*self.state.graph.node(task.node).id.0)));
+            place.push(("task", Json::from(self.state.address(task))));
+        }
+        if let Some(item) = scope.variables.get("item") {
+            let fits = item.measure(FAILED_ITEM_BYTES).is_ok();
+            place.push(if fits { ("item", item.clone()) } else { ("itemTooLarge", Json::from(true)) });
+        }
+        outcome::placed(failure, "body", place)
     }
 
     fn end_run(&mut self) {
@@ -200,13 +216,21 @@ impl Decider<'_> {
             Some(CancelReason::TooLarge) => {
                 let what = match state.events > state.max_events {
                     true => format!("has more than {} events; let it call flows (`control.subflow`)", state.max_events),
+                    false if state.shares_budget => {
+                        "and the other runs of this test have more events and files than a \
+                         test keeps in memory; test with smaller values"
+                            .to_owned()
+                    }
                     false => format!(
                         "has events of more than {} MiB; hand large values on as files, or let it call flows \
                          (`control.subflow`)",
                         state.max_bytes >> 20
                     ),
                 };
-                let message = format!("the run {what}, each of which is a run of its own");
+                let message = match state.shares_budget {
+                    true => format!("the run {what}"),
+                    false => format!("the run {what}, each of which is a run of its own"),
+                };
                 let failure = Failure::new(code::RUN_TOO_LARGE, message);
                 return RunEnd::Failed { outputs: self.outputs(), failure, task: None };
             }

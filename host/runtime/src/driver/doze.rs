@@ -51,6 +51,7 @@ impl Driver {
             let waits = self.live.get(&task).is_some_and(|live| live.calls.is_blocked());
             if waits && self.state.is_running(task, attempt) {
                 self.withdraw(task);
+                self.condense(task);
                 self.dozing.dropped.insert(task, attempt);
             }
         }

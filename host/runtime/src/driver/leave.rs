@@ -41,6 +41,7 @@ impl Driver {
                 true => {
                     self.asked.insert(key, outgoing);
                     self.add_timers(task);
+                    self.allow_early(task, key.2);
                 }
                 false => self.let_leave(key, outgoing),
             }

@@ -38,6 +38,7 @@ impl Driver {
                 self.child_leaves(task);
                 let _ = self.bring(Input::ChildEnded { task, attempt, result });
             }
+            Command::ChildPlaced { task, attempt, place } => self.child_placed(task, attempt, place),
             Command::ChildRests { task, rest } => {
                 if let Some(child) = self.children.get_mut(&task) {
                     child.rest = rest;
@@ -63,7 +64,7 @@ impl Driver {
         }
         let input = match request {
             Request::Send(content) => Input::Send { content },
-            Request::Reply { gate, answer } => Input::Reply { gate, answer },
+            Request::Reply { gate, answer, question } => Input::Reply { gate, answer, question },
             Request::Resolve { task, resolution } => Input::Resolve { task, resolution },
             Request::Emit { name, payload } => Input::Emit { name, payload },
             Request::Write { to, message, value } => Input::Write { to, message, value },

@@ -10,9 +10,12 @@ use crate::{
     calls::{AttemptCalls, Attempting},
     fact::{Fact, RunEnd, ScopeId, TaskKey},
     hub::{Command, Hub, Request},
-    limits::MAX_DEPTH,
+    limits::MAX_REPEATS,
+    live::Place,
+    outcome,
     outstanding::Timer,
     ports::{Record, Unit},
+    question::QuestionRef,
     result::Rest,
     sabotage,
     state::Phase,
@@ -45,7 +48,7 @@ impl Driver {
                     self.add_timers(*task);
                     self.rouse(*task);
                 }
-                Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } | Fact::TaskBlocked { task, .. } => {
+                Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task, .. } | Fact::TaskBlocked { task, .. } => {
                     self.withdraw(*task);
                 }
                 Fact::TaskClosing { task, .. } => {
@@ -55,12 +58,14 @@ impl Driver {
                 }
                 Fact::RunEnded { .. } => {
                     self.live.clear();
+                    self.received.clear();
                     // Runs that calls were making are free for whoever ends them.
                     self.leaving.clear();
                     self.calls.clear();
                     self.dozing = Dozing::default();
                     self.asked.clear();
                     self.children.clear();
+                    self.queued.clear();
                 }
                 _ => {}
             }
@@ -101,9 +106,10 @@ impl Driver {
         ));
         calls.wait_until(task.wait_until);
         self.add_timers(key);
-        let given = self.given.get(&key.node).filter(|_| key.scope == ScopeId::ROOT);
+        let given = self.given.get(&key.node).filter(|_| key.scope == ScopeId::ROOT).cloned();
+        let long = self.remember(key, &attempt, given.is_some());
         let answer = match attempt {
-            Ok(_) if given.is_some() => std::future::ready(Ok(Step::Done(given.cloned().unwrap_or_default()))).boxed(),
+            Ok(_) if given.is_some() => std::future::ready(Ok(Step::Done(given.unwrap_or_default()))).boxed(),
             Ok(attempt) => self.world.runner.run(attempt, calls.clone()),
             Err(failure) => std::future::ready(StepResult::Err(failure)).boxed(),
         };
@@ -111,7 +117,12 @@ impl Driver {
         let (answered, abort) = abortable(async move {
             let result = answer.await;
             done.finish(&result).await;
-            Answered { task: key, attempt: number, result, writes: done.take_writes(), heard: done.take_heard() }
+            let received = match long {
+                Some(long) => Some(long.await),
+                None => None,
+            };
+            let (writes, heard) = (done.take_writes(), done.take_heard());
+            Answered { task: key, attempt: number, result, writes, heard, received }
         });
         self.live.insert(key, Live { abort, calls });
         self.attempts.push(answered.boxed());
@@ -155,7 +166,7 @@ impl Driver {
         self.add_timers(key);
         for wake in until {
             match wake {
-                Wake::Flow(call) => self.start_child(key, call),
+                Wake::Flow(call) => self.place_child(key, call),
                 Wake::Answer(_) => self.answer_early(key),
                 _ => {}
             }
@@ -167,11 +178,26 @@ impl Driver {
         let address = self.state.address(key);
         let id = self.state.graph.node(key.node).id.as_str();
         let Some(answer) = self.answers.get(&address).or_else(|| self.answers.get(id)).cloned() else { return };
+        let question = self.state.gate(key).map(|(_, _, asked)| asked).unwrap_or_default();
         let (told, _) = tokio::sync::oneshot::channel();
-        self.notes_to_self.push_back(Command::Request(Request::Reply { gate: address, answer }, told));
+        self.notes_to_self.push_back(Command::Request(Request::Reply { gate: address, answer, question }, told));
+    }
+
+    /// Uses an answer that was given before an agent asked whether a call may leave. It counts for the first attempt.
+    pub(super) fn allow_early(&mut self, key: TaskKey, ordinal: u32) {
+        if self.state.find(key).is_none_or(|task| task.attempt != 1) {
+            return;
+        }
+        let gate = format!("{}#{ordinal}", self.state.address(key));
+        let of_node = format!("{}#{ordinal}", self.state.graph.node(key.node).id);
+        let Some(answer) = self.answers.get(&gate).or_else(|| self.answers.get(&of_node)).cloned() else { return };
+        let (told, _) = tokio::sync::oneshot::channel();
+        let question = QuestionRef::default();
+        self.notes_to_self.push_back(Command::Request(Request::Reply { gate, answer, question }, told));
     }
 
     pub(super) fn cancel_child(&mut self, key: TaskKey) {
+        self.cancel_queued(key);
         if let Some(child) = self.children.get_mut(&key) {
             // Whatever it waited for, it moves now.
             child.rest = None;
@@ -180,10 +206,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn start_child(&mut self, key: TaskKey, call: &FlowCall) {
-        if self.stopping.is_some() {
-            return;
-        }
+    /// Starts the run that a task calls, in its place.
+    pub(super) fn start_child(&mut self, key: TaskKey, call: &FlowCall, place: Place) {
         let attempt = self.state.task(key).attempt;
         let commands = self.site.commands.clone();
         let end = move |result| Command::ChildEnded { task: key, attempt, result };
@@ -195,6 +219,7 @@ impl Driver {
             }
         };
         self.has_called = true;
+        driver.take(place);
         driver.parent = Some((commands.clone(), key));
         let driving = tokio::spawn(async move {
             driver.drive(begin, false).await;
@@ -202,7 +227,10 @@ impl Driver {
                 // Whoever drives the tree now goes on with this run too.
                 return;
             }
-            let _ = commands.send(end(child_result(driver.state.end()))).await;
+            let ended = child_result(&driver.identity.run_id, driver.state.end());
+            // The next child may begin while this one waits for the journal.
+            driver.place = None;
+            let _ = commands.send(end(ended)).await;
             driver.leave().await;
         });
         self.children.insert(key, Child { hub, rest: None, driving: Some(driving) });
@@ -210,8 +238,13 @@ impl Driver {
 
     /// The id of the run that a task calls, the same whenever it is asked for.
     pub(super) fn child_id(&self, key: TaskKey, attempt: u32) -> RunId {
+        self.child_of_run(&self.identity.run_id, key, attempt)
+    }
+
+    /// The id of the child that a run of this flow has at a task.
+    fn child_of_run(&self, run: &RunId, key: TaskKey, attempt: u32) -> RunId {
         let call = self.nth_call(key);
-        RunId::from(format!("{}.{}.{attempt}{call}", self.identity.run_id, self.state.address(key)))
+        RunId::from(format!("{run}.{}.{attempt}{call}", self.state.address(key)))
     }
 
     /// An attempt may call one flow after the other.
@@ -232,17 +265,16 @@ impl Driver {
             parent: Some(self.identity.run_id.clone()),
             root: format!("{}/{address}{}", self.identity.root, self.nth_call(key)).into(),
         };
-        if identity.depth > MAX_DEPTH {
-            return Err(Failure::new(code::TOO_DEEP, format!("flows may call flows at most {MAX_DEPTH} deep")));
-        }
         let known = self.world.journal.find(&identity.tenant, &identity.run_id)?;
         let new = known.is_none();
-        let (flow, policy) = match known {
-            Some(Record { pin, policy, .. }) => (Pinned { graph: self.world.flows.pinned(&pin)?, pin }, policy),
+        let (flow, policy, repeats) = match known {
+            Some(Record { pin, policy, repeats, .. }) => {
+                (Pinned { graph: self.world.flows.pinned(&pin)?, pin }, policy, repeats)
+            }
             None => {
-                let flow = self.world.flows.resolve(&call.name)?;
+                let (flow, repeats) = self.callee(key, attempt, &call.name)?;
                 let policy = flow.graph.policy.clone();
-                (flow, policy)
+                (flow, policy, repeats)
             }
         };
         let input = merge(&flow.graph.input, call.input.json());
@@ -250,6 +282,7 @@ impl Driver {
             self.world.flows.check_input(&flow.graph, &input)?;
         }
         let (mut driver, hub) = Driver::new(&self.world, identity, flow, policy);
+        driver.called_as(&call.name, repeats);
         let prefix = format!("{address}/");
         let below = |(gate, answer): (&String, &Json)| Some((gate.strip_prefix(&prefix)?.to_owned(), answer.clone()));
         driver.answers = self.answers.iter().filter_map(below).collect();
@@ -258,6 +291,27 @@ impl Driver {
         hub.start_session();
         let again = driver.recover(true)?;
         Ok((driver, hub, again.unwrap_or(Begin::New(input))))
+    }
+
+    /// Finds the flow of a new child. In a run that repeats another one it is the flow that this one called at the same place,
+    /// if that was by the same name; the run that it made there is returned, too.
+    fn callee(&self, key: TaskKey, attempt: u32, name: &Arc<str>) -> Result<(Pinned, Option<RunId>), Failure> {
+        let (mut repeats, mut left) = (self.repeats.clone(), MAX_REPEATS);
+        while let Some(before) = repeats.take().filter(|_| left > 0) {
+            left -= 1;
+            for attempt in [attempt, 1] {
+                let run = self.child_of_run(&before, key, attempt);
+                let record = self.world.journal.find(&self.identity.tenant, &run)?;
+                let Some(record) = record.filter(|record| record.called.as_ref().unwrap_or(&record.flow) == name)
+                else {
+                    continue;
+                };
+                let graph = self.world.flows.pinned(&record.pin)?;
+                return Ok((Pinned { graph, pin: record.pin }, Some(run)));
+            }
+            repeats = self.world.journal.find(&self.identity.tenant, &before)?.and_then(|record| record.repeats);
+        }
+        Ok((self.world.flows.resolve(name)?, None))
     }
 
     /// A child has ended. What this run tells of that comes after what the child still has to tell.
@@ -269,6 +323,7 @@ impl Driver {
 
     /// Tells the parent, once for each change, that this run does not move by itself.
     pub(super) async fn tell_parent(&mut self, rest: Rest) {
+        self.rests();
         let Some((commands, task)) = &self.parent else { return };
         if self.told.as_ref() != Some(&rest) {
             self.told = Some(rest.clone());
@@ -277,10 +332,20 @@ impl Driver {
     }
 }
 
-fn child_result(end: Option<&RunEnd>) -> Result<Value, Failure> {
+fn child_result(run: &RunId, end: Option<&RunEnd>) -> Result<Value, Failure> {
     match end {
         Some(RunEnd::Succeeded { outputs }) => Ok(Value::from(Json::object([("outputs", outputs.clone())]))),
-        Some(RunEnd::Failed { failure, .. }) => Err(failure.clone()),
+        // The id of the run furthest below names all that are above it.
+        Some(RunEnd::Failed { failure, .. })
+            if failure.details.as_ref().is_some_and(|details| details.get("child").is_some()) =>
+        {
+            Err(failure.clone())
+        }
+        Some(RunEnd::Failed { failure, task, .. }) => {
+            let mut place = vec![("run", Json::from(run.as_str()))];
+            place.extend(task.as_ref().map(|task| ("task", Json::from(task.as_str()))));
+            Err(outcome::placed(failure.clone(), "child", place))
+        }
         Some(RunEnd::Cancelled { .. }) | None => Err(Failure::new(code::CANCELLED, "the child run was cancelled")),
     }
 }

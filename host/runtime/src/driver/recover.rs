@@ -51,7 +51,7 @@ impl Driver {
         if self.state.end().is_some() {
             return;
         }
-        let _ = self.bring(Input::Resume { by_hand });
+        let _ = self.bring(Input::Resume { by_hand, alone: self.alone });
         self.leave().await;
         if self.state.held().is_some() {
             return;
@@ -65,15 +65,15 @@ impl Driver {
                 Outstanding::Attempt { task, .. } => self.start(task),
                 Outstanding::Timer(timer, _) => self.timers.add(&self.state, timer),
                 Outstanding::Child { task, name, input, cancelled, .. } => {
-                    self.start_child(task, &FlowCall { name, input });
+                    self.place_child(task, &FlowCall { name, input });
                     if cancelled {
                         self.cancel_child(task);
                     }
                 }
                 Outstanding::Question { task, .. } => self.answer_early(task),
+                Outstanding::Permission { task, ordinal, .. } => self.allow_early(task, ordinal),
                 // A call is made again when its attempt is back at it.
                 Outstanding::Event { .. }
-                | Outstanding::Permission { .. }
                 | Outstanding::Messages { .. }
                 | Outstanding::Decision { .. }
                 | Outstanding::Call { .. } => {}

@@ -13,6 +13,7 @@ impl Driver {
         let idle = |task: &TaskKey| self.state.find(*task).is_some_and(|task| task.idle);
         let busy = !self.live.keys().chain(self.dozing.dropped.keys()).all(idle)
             || !self.leaving.is_empty()
+            || !self.queued.is_empty()
             || !self.notes_to_self.is_empty()
             || !self.commands.is_empty();
         if busy || self.children.values().any(|child| child.rest.is_none()) {
@@ -38,10 +39,13 @@ impl Driver {
         for outstanding in self.state.outstanding() {
             match outstanding {
                 Outstanding::Question { task, question } => {
-                    waiting.push(Waiting::answer(self.state.address(task), &question));
+                    let asked = self.state.gate(task).map(|(_, _, asked)| asked).unwrap_or_default();
+                    waiting.push(Waiting::answer(self.state.address(task), question, asked));
                 }
                 Outstanding::Permission { task, ordinal, question } => {
-                    waiting.push(Waiting::answer(format!("{}#{ordinal}", self.state.address(task)), &question));
+                    let asked = self.state.permission(task, ordinal).map(|(_, asked)| asked).unwrap_or_default();
+                    let address = format!("{}#{ordinal}", self.state.address(task));
+                    waiting.push(Waiting::answer(address, question, asked));
                 }
                 Outstanding::Messages { task, agent_run } => {
                     waiting.push(Waiting::Message { address: self.state.address(task), agent_run });

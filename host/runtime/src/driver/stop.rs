@@ -26,6 +26,7 @@ impl Driver {
                 let until = now.saturating_add(CALL_GRACE_MS);
                 self.stopping = Some(Stopping::Until(until));
                 self.stand_still();
+                self.queued.clear();
                 let (wait, commands) = (self.world.timers.wait(until), self.site.commands.clone());
                 tokio::spawn(async move {
                     wait.await;

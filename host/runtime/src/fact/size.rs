@@ -18,12 +18,16 @@ impl Fact {
             Fact::TaskRetrying { failure, .. } => of_failure(failure),
             Fact::TaskSucceeded { output, .. } => of_value(output),
             Fact::TaskFailed { failure, input, .. } => of_failure(failure) + input.as_ref().map_or(0, of),
-            Fact::CallStarted { call, .. } => of(&call.about) + call.before.iter().map(of_observed).sum::<u64>(),
+            Fact::CallStarted { call, .. } => {
+                let arguments = call.ask.as_ref().and_then(|ask| ask.arguments.as_ref());
+                let before = call.before.iter().map(of_observed).sum::<u64>();
+                of(&call.about) + of(&call.preview) + arguments.map_or(0, of_value) + before
+            }
             Fact::TaskResolved { resolution, .. } => match &**resolution {
                 Resolution::Reply(value) | Resolution::Output(value) => of_value(value),
                 Resolution::Repeat | Resolution::Fail(_) => 0,
             },
-            Fact::PassStarted { variables, .. } => of(variables),
+            Fact::PassStarted { variables, own, .. } => variables.iter().chain(own).map(of).sum(),
             Fact::PassEnded { outcome: PassOutcome::Done(value), .. } => of(value),
             Fact::EventKept { payload: value, .. } | Fact::MessageSent { content: value } => of_value(value),
             Fact::Replied { answer, .. } => of(answer),
@@ -45,6 +49,11 @@ impl Fact {
 
 fn of(json: &Json) -> u64 {
     json.measure(MAX_RUN_BYTES).unwrap_or(MAX_RUN_BYTES)
+}
+
+/// The bytes, about, of a value's JSON text.
+pub(crate) fn value_bytes(value: &Value) -> u64 {
+    of_value(value)
 }
 
 fn of_value(value: &Value) -> u64 {
@@ -90,5 +99,16 @@ fn of_agent(told: &AgentFact) -> u64 {
         AgentFact::Used { usage: json, .. } | AgentFact::Closed { outcome: Ok(json), .. } => of(json),
         AgentFact::Written { value, .. } => of_value(value),
         _ => 0,
+    }
+}
+
+impl Resolution {
+    /// The bytes of what a person sends, as JSON text.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Resolution::Repeat => 0,
+            Resolution::Reply(value) | Resolution::Output(value) => value.text().len(),
+            Resolution::Fail(why) => why.len(),
+        }
     }
 }

@@ -120,10 +120,7 @@ impl Projector {
         let mut members = self.tool(task, ordinal);
         let call = self.said.get(&(task, ordinal)).and_then(|said| said.call.as_deref());
         if let Some((call, ask)) = call.and_then(|call| Some((call, call.ask.as_ref()?))) {
-            members.push(("address", Json::from(self.permission_address(task, ordinal))));
-            members.push(("prompt", Json::from(ask.prompt.as_str())));
-            members.push(("digest", Json::from(&*call.digest.0)));
-            members.push(("expires", Json::from(ask.expires)));
+            members.extend(self.permission(task, call, ask).into_iter().filter(|(name, _)| *name != "attempt"));
         }
         members
     }

@@ -1,5 +1,8 @@
 //! Large values: cut out of the text of a row, kept once by their content, and put back where they were.
 //!
+//! Values that a row repeats are written once in it: a pass that ends hands its value to its owner in the same row. See
+//! [`Repeat`].
+//!
 //! A value is cut if its text is larger than [`INLINE_BYTES`], not counting what was cut inside of it. So what is cut is as
 //! small as can be, and a large part is the same blob wherever it stands: in an output, in the input of the next node, in an
 //! item of a list. Blobs hold plain JSON, with `null` in the place of what was cut inside of them; where that is, the row
@@ -7,17 +10,30 @@
 //!
 //! Texts are cut and put together as text: nothing is parsed, and what is put together is the same to the byte.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{limits::INLINE_BYTES, memory::blob_ref};
+use crate::{
+    limits::{INLINE_BYTES, REPEATED_BYTES},
+    memory::blob_ref,
+};
+
+/// The hash of a content, and the content.
+type Blob = (Arc<str>, String);
 
 /// What stands in a text where something was cut out.
 const HOLE: &str = "null";
 
 /// The list of facts, each fact, and its members stand around a value: `[{"TaskSucceeded":{"output":…}}]`.
 const LEVELS_OF_FACTS: usize = 3;
+/// Levels below those of facts that are searched for repeated values, so that deep values cost no more than flat ones.
+const LEVELS_OF_REPEATS: usize = 16;
 
 /// What is written of a text.
 #[derive(Debug, PartialEq)]
@@ -27,7 +43,7 @@ pub(crate) struct Pieces {
     /// What was cut out of it and where, as JSON; none: nothing was.
     pub(crate) cuts: Option<String>,
     /// What was cut out, each once.
-    pub(crate) blobs: Vec<(Arc<str>, String)>,
+    pub(crate) blobs: Vec<Blob>,
 }
 
 /// One cut. A row has all of its cuts in one list: each is followed by those inside of it.
@@ -42,47 +58,160 @@ struct Cut {
     inside: usize,
 }
 
+/// A value that the row has at an earlier place. All positions but `at` are those of the text with its repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Repeat {
+    /// The byte of the text without repeats at which the hole begins.
+    at: usize,
+    /// The byte at which the first copy begins.
+    from: usize,
+    /// The length of each copy.
+    bytes: usize,
+}
+
+/// The content of a row's column `cuts`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Missing {
+    /// A row that repeats nothing.
+    Cuts(Vec<Cut>),
+    /// The repeats come back first, then the cuts.
+    Both { repeats: Vec<Repeat>, cuts: Vec<Cut> },
+}
+
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
 impl Pieces {
-    /// Cuts a text of JSON without spaces, which may be cut as a whole.
-    pub(crate) fn of_value(text: String) -> Result<Pieces, serde_json::Error> {
-        Pieces::of(text, 0)
-    }
-
     /// Cuts a list of facts, of which only members of facts leave the row.
     pub(crate) fn of_facts(text: String) -> Result<Pieces, serde_json::Error> {
-        Pieces::of(text, LEVELS_OF_FACTS)
+        let (text, cuts, blobs) = cut(text, LEVELS_OF_FACTS);
+        let repeats = find_repeats(&text, &cuts);
+        if repeats.is_empty() {
+            return Pieces::new(text, cuts, blobs);
+        }
+        let mut left = String::with_capacity(text.len());
+        let mut end = 0;
+        let repeats = repeats.into_iter().map(|(start, from, bytes)| {
+            left.push_str(&text[end..start]);
+            end = start + bytes;
+            let at = left.len();
+            left.push_str(HOLE);
+            Repeat { at, from, bytes }
+        });
+        let missing = Missing::Both { repeats: repeats.collect(), cuts };
+        left.push_str(&text[end..]);
+        Ok(Pieces { text: left, cuts: Some(serde_json::to_string(&missing)?), blobs })
     }
 
-    /// Cuts what stands at least so deep.
-    fn of(text: String, depth: usize) -> Result<Pieces, serde_json::Error> {
-        if text.len() <= INLINE_BYTES {
-            return Ok(Pieces { text, cuts: None, blobs: Vec::new() });
-        }
-        let mut cutter = Cutter { text: &text, open: Vec::new(), holes: Vec::new(), blobs: Vec::new() };
-        cutter.cut_all(depth);
-        let (holes, mut blobs) = (std::mem::take(&mut cutter.holes), std::mem::take(&mut cutter.blobs));
-        if holes.is_empty() {
-            return Ok(Pieces { text, cuts: None, blobs });
-        }
-        let (left, cuts) = without(&text, 0, text.len(), holes);
-        let mut seen = HashSet::new();
-        blobs.retain(|(hash, _)| seen.insert(hash.clone()));
-        Ok(Pieces { text: left, cuts: Some(serde_json::to_string(&cuts)?), blobs })
+    /// Cuts a text of JSON without spaces, which may be cut as a whole.
+    pub(crate) fn of_value(text: String) -> Result<Pieces, serde_json::Error> {
+        let (text, cuts, blobs) = cut(text, 0);
+        Pieces::new(text, cuts, blobs)
+    }
+
+    fn new(text: String, cuts: Vec<Cut>, blobs: Vec<Blob>) -> Result<Pieces, serde_json::Error> {
+        let cuts = if cuts.is_empty() { None } else { Some(serde_json::to_string(&Missing::Cuts(cuts))?) };
+        Ok(Pieces { text, cuts, blobs })
     }
 }
 
-/// Walks over a text once and cuts what it has walked over.
+/// Cuts the large values that stand at least so deep out of a text.
+fn cut(text: String, depth: usize) -> (String, Vec<Cut>, Vec<Blob>) {
+    if text.len() <= INLINE_BYTES {
+        return (text, Vec::new(), Vec::new());
+    }
+    let mut cutter = Cutter { text: &text, holes: Vec::new(), blobs: Vec::new() };
+    walk(&text, |start, end, found| {
+        if found >= depth {
+            cutter.close(start, end);
+        }
+    });
+    let Cutter { holes, mut blobs, .. } = cutter;
+    if holes.is_empty() {
+        return (text, Vec::new(), blobs);
+    }
+    let (left, cuts) = without(&text, 0, text.len(), holes);
+    let mut seen = HashSet::new();
+    blobs.retain(|(hash, _)| seen.insert(hash.clone()));
+    (left, cuts, blobs)
+}
+
+/// Finds the values of at least [`REPEATED_BYTES`] that have an equal value before them. Returns the place of each, the
+/// place of the first copy, and their length, in order. A value with a hole is none of them: holes look alike.
+fn find_repeats(text: &str, cuts: &[Cut]) -> Vec<(usize, usize, usize)> {
+    if text.len() < 2 * REPEATED_BYTES {
+        return Vec::new();
+    }
+    let mut holes = Vec::new();
+    let mut rest = cuts;
+    while let Some((cut, after)) = rest.split_first() {
+        holes.push(cut.at);
+        rest = after.get(cut.inside..).unwrap_or_default();
+    }
+    let has_hole = |start: usize, end: usize| {
+        holes.get(holes.partition_point(|hole| *hole < start)).is_some_and(|hole| *hole < end)
+    };
+    let mut values = Vec::new();
+    let mut lengths: HashMap<usize, usize> = HashMap::new();
+    walk(text, |start, end, depth| {
+        let searched = (LEVELS_OF_FACTS..LEVELS_OF_FACTS + LEVELS_OF_REPEATS).contains(&depth);
+        if searched && end - start >= REPEATED_BYTES && !has_hole(start, end) {
+            values.push((start, Reverse(end)));
+            *lengths.entry(end - start).or_default() += 1;
+        }
+    });
+    // The outer one of two values comes first, so that as much as possible is one repeat.
+    values.retain(|(start, Reverse(end))| lengths.get(&(end - start)).is_some_and(|count| *count > 1));
+    values.sort_unstable();
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    let mut repeats: Vec<(usize, usize, usize)> = Vec::new();
+    for (start, Reverse(end)) in values {
+        if repeats.last().is_some_and(|(before, _, bytes)| start < before + bytes) {
+            continue;
+        }
+        let value = &text[start..end];
+        match seen.get(value) {
+            Some(from) => repeats.push((start, *from, end - start)),
+            None => drop(seen.insert(value, start)),
+        }
+    }
+    repeats
+}
+
+/// Calls `close` with the start, the end and the depth of each text, list and object of a JSON text that is no key. Inner
+/// values come before outer ones.
+fn walk(text: &str, mut close: impl FnMut(usize, usize, usize)) {
+    let bytes = text.as_bytes();
+    let mut open = Vec::new();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let start = at;
+        at += 1;
+        match byte {
+            b'"' => {
+                at = end_of_string(bytes, at);
+                if bytes.get(at) != Some(&b':') {
+                    close(start, at, open.len());
+                }
+            }
+            b'{' | b'[' => open.push(start),
+            b'}' | b']' => {
+                let Some(start) = open.pop() else { return };
+                close(start, at, open.len());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Cuts values of which the end is found.
 struct Cutter<'a> {
     text: &'a str,
-    /// The lists and objects around the current place: where each begins, and how many holes there were before it.
-    open: Vec<(usize, usize)>,
     /// What was cut and is in no other hole, in order.
     holes: Vec<Hole>,
-    blobs: Vec<(Arc<str>, String)>,
+    blobs: Vec<Blob>,
 }
 
 /// A part of the text that was cut out.
@@ -94,37 +223,12 @@ struct Hole {
 }
 
 impl Cutter<'_> {
-    fn cut_all(&mut self, depth: usize) {
-        let bytes = self.text.as_bytes();
-        let mut at = 0;
-        while let Some(byte) = bytes.get(at) {
-            let start = at;
-            at += 1;
-            match byte {
-                b'"' => {
-                    at = end_of_string(bytes, at);
-                    let is_key = bytes.get(at) == Some(&b':');
-                    if !is_key && self.open.len() >= depth {
-                        self.close(start, at, self.holes.len());
-                    }
-                }
-                b'{' | b'[' => self.open.push((start, self.holes.len())),
-                b'}' | b']' => {
-                    let Some((start, before)) = self.open.pop() else { return };
-                    if self.open.len() >= depth {
-                        self.close(start, at, before);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// A value ends. It is cut if it is large without the holes inside of it, which are those from `before` on.
-    fn close(&mut self, start: usize, end: usize, before: usize) {
+    /// Cuts a value that is large without the holes inside of it.
+    fn close(&mut self, start: usize, end: usize) {
         if end - start <= INLINE_BYTES {
             return;
         }
+        let before = self.holes.partition_point(|hole| hole.start < start);
         let holes: usize = self.holes[before..].iter().map(|hole| hole.end - hole.start - HOLE.len()).sum();
         if end - start - holes <= INLINE_BYTES {
             return;
@@ -167,17 +271,44 @@ fn without(text: &str, start: usize, end: usize, holes: Vec<Hole>) -> (String, V
     (left, cuts)
 }
 
-/// Puts back into a text what was cut out of it.
+/// Puts back into a text what was left out of it.
 pub(crate) fn fill(
     text: &str,
     cuts: &str,
     mut blob: impl FnMut(&str) -> Result<Arc<str>, String>,
 ) -> Result<String, String> {
-    let cuts: Vec<Cut> = serde_json::from_str(cuts).map_err(|error| format!("its list of large values: {error}"))?;
+    let missing = serde_json::from_str(cuts).map_err(|error| format!("its list of large values: {error}"))?;
+    let (repeats, cuts) = match missing {
+        Missing::Cuts(cuts) => (Vec::new(), cuts),
+        Missing::Both { repeats, cuts } => (repeats, cuts),
+    };
+    let text = repeat(text, &repeats).ok_or_else(does_not_fit)?;
     let mut whole = String::new();
     let mut cuts = cuts.as_slice();
-    fill_part(&mut whole, text, &mut cuts, usize::MAX, &mut blob)?;
+    fill_part(&mut whole, &text, &mut cuts, usize::MAX, &mut blob)?;
     Ok(whole)
+}
+
+fn does_not_fit() -> String {
+    "its list of large values does not fit".to_owned()
+}
+
+/// Puts back what the row repeats. None: the places are not those of the text.
+fn repeat<'a>(text: &'a str, repeats: &[Repeat]) -> Option<Cow<'a, str>> {
+    if repeats.is_empty() {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut whole = String::new();
+    let mut rest = 0;
+    for Repeat { at, from, bytes } in repeats {
+        whole.push_str(text.get(rest..*at)?);
+        let copy = whole.get(*from..from.checked_add(*bytes)?)?.to_owned();
+        whole.push_str(&copy);
+        rest = at.checked_add(HOLE.len())?;
+        text.get(*at..rest).filter(|hole| *hole == HOLE)?;
+    }
+    whole.push_str(text.get(rest..)?);
+    Some(Cow::Owned(whole))
 }
 
 /// Puts back so many cuts, and those inside of them, and takes them from the list.
@@ -188,20 +319,112 @@ fn fill_part(
     count: usize,
     blob: &mut impl FnMut(&str) -> Result<Arc<str>, String>,
 ) -> Result<(), String> {
-    let no_hole = || "its list of large values does not fit".to_owned();
     let all = cuts.len();
     let mut at = 0;
     while let Some((cut, rest)) = cuts.split_first().filter(|_| all - cuts.len() < count) {
         *cuts = rest;
-        let before = text.get(at..cut.at).ok_or_else(no_hole)?;
+        let before = text.get(at..cut.at).ok_or_else(does_not_fit)?;
         whole.push_str(before);
         at = cut.at + HOLE.len();
         if text.get(cut.at..at) != Some(HOLE) {
-            return Err(no_hole());
+            return Err(does_not_fit());
         }
         let inner = blob(&cut.blob)?;
         fill_part(whole, &inner, cuts, cut.inside, blob)?;
     }
-    whole.push_str(text.get(at..).ok_or_else(no_hole)?);
+    whole.push_str(text.get(at..).ok_or_else(does_not_fit)?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Writes a row and reads it. Returns the length of its text and the length of its list of cuts.
+    fn round_trip(facts: &Value) -> (usize, usize) {
+        let text = serde_json::to_string(facts).unwrap();
+        let pieces = Pieces::of_facts(text.clone()).unwrap();
+        let cuts = pieces.cuts.clone().unwrap_or_else(|| "[]".to_owned());
+        let blobs: HashMap<_, _> = pieces.blobs.into_iter().collect();
+        let blob = |hash: &str| Ok(Arc::from(blobs.get(hash).unwrap().as_str()));
+        assert!(fill(&pieces.text, &cuts, blob).unwrap() == text, "{cuts}");
+        (pieces.text.len(), cuts.len())
+    }
+
+    fn pass(value: &Value) -> Value {
+        json!([
+            { "TaskSucceeded": { "output": { "list": value } } },
+            { "PassEnded": { "outcome": { "Done": value } } },
+            { "TaskWoken": { "outcome": { "Ok": value } } },
+        ])
+    }
+
+    #[test]
+    fn a_row_has_a_repeated_value_once() {
+        let once = json!([{ "id": 1, "name": "x".repeat(REPEATED_BYTES) }]);
+        let (text, cuts) = round_trip(&pass(&once));
+        assert!(text < REPEATED_BYTES + 200 && cuts < 150, "{text} {cuts}");
+        let small = json!("x".repeat(REPEATED_BYTES - 3));
+        assert_eq!(round_trip(&pass(&small)), (serde_json::to_string(&pass(&small)).unwrap().len(), 2));
+    }
+
+    #[test]
+    fn what_differs_by_a_character_or_by_a_hole_is_no_repeat() {
+        let (a, b) = ("a".repeat(5_000), format!("{}b", "a".repeat(4_999)));
+        let (text, _) = round_trip(&json!([{ "F": { "a": a, "b": b } }]));
+        assert!(text > 10_000);
+        // Both lists look alike once their large texts are cut out.
+        let list = |letter: &str| json!(["same".repeat(500), letter.repeat(INLINE_BYTES + 1)]);
+        round_trip(&json!([{ "F": { "a": list("x"), "b": list("y"), "c": list("x"), "d": list("y") } }]));
+    }
+
+    #[test]
+    fn deep_values_cost_no_more_than_flat_ones() {
+        let deep = format!("{}1{}", "[".repeat(30_000), "]".repeat(30_000));
+        let facts = format!(r#"[{{"F":{{"a":{deep},"b":{deep}}}}}]"#);
+        let pieces = Pieces::of_facts(facts.clone()).unwrap();
+        assert!(pieces.text.len() < facts.len() / 2 + 100);
+        let whole = fill(&pieces.text, &pieces.cuts.unwrap(), |_| Err("no blob".into())).unwrap();
+        assert!(whole == facts);
+    }
+
+    #[test]
+    fn places_that_are_not_there_are_refused() {
+        for (at, from, bytes) in [(6, 0, 9), (6, 1, usize::MAX), (5, 0, 1), (usize::MAX, 0, 1), (6, 0, 7)] {
+            let missing = Missing::Both { repeats: vec![Repeat { at, from, bytes }], cuts: Vec::new() };
+            let cuts = serde_json::to_string(&missing).unwrap();
+            assert_eq!(fill(r#"["ab",null]"#, &cuts, |_| Err("no blob".into())), Err(does_not_fit()), "{cuts}");
+        }
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            "[a-z\\\"{}é\u{1F600}]{0,8}".prop_map(Value::from),
+            (1_000..3_000_usize, "[xyé\"]").prop_map(|(length, letter)| letter.repeat(length).into()),
+            Just(Value::from("z".repeat(INLINE_BYTES + 10))),
+            any::<i32>().prop_map(Value::from),
+            Just(Value::Null),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-z\"]{0,3}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn every_row_comes_back_to_the_byte(some in prop::collection::vec(values(), 1..4), order in prop::collection::vec(0..4_usize, 0..8)) {
+            let facts: Vec<_> = order.iter().filter_map(|at| some.get(*at)).map(|value| json!({ "F": { "v": value } })).collect();
+            round_trip(&Value::from(facts));
+        }
+    }
 }

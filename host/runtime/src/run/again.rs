@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use flowcell_contract::{NodeId, RunId};
 use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
 
-use super::{FlowRunner, OpenError, RunOptions};
+use super::{FlowRunner, OpenError, RunOptions, decided::decided};
 use crate::{
     driver::{Given, each_unit},
     fact::{Fact, ScopeId},
@@ -13,22 +13,36 @@ use crate::{
     world::{Pinned, World},
 };
 
+/// What a new run does again.
+#[derive(Clone, Debug, Default)]
+pub struct Repeat {
+    /// A node of the flow itself: only it and what comes after it; none: everything.
+    pub from: Option<NodeId>,
+    /// Keep the answers of people that the repeated nodes depend on, instead of asking again.
+    pub keep_answers: bool,
+}
+
 impl FlowRunner {
     /// Prepares a new run that does again what another did: the same flow, as it was pinned, with the same input. From a
-    /// node on, if one is named: what neither is that node nor comes after it, and succeeded, is not run again.
-    pub fn again(
-        world: Arc<World>,
-        run: &RunId,
-        from: Option<NodeId>,
-        options: RunOptions,
-    ) -> Result<FlowRunner, OpenError> {
+    /// node on, if one is named: what neither is that node nor comes after it, and succeeded, is not run again. A gate or
+    /// an agent whose answer such a node depends on is run again, too, and so is what comes after it.
+    pub fn again(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
+        // A called run does what a person may have allowed above it: repeated alone, it would do that without being asked.
+        let called = world.journal.find(&world.tenant, run)?.and_then(|record| record.parent);
+        if let Some(parent) = called {
+            return Err(OpenError::Called { run: run.clone(), parent });
+        }
         let before = FlowRunner::resume(world.clone(), run.clone(), RunOptions::default())?;
         let input = before.driver.state.input().cloned().unwrap_or_default();
         let flow = Pinned { graph: before.driver.state.graph.clone(), pin: before.pin.clone() };
         drop(before);
-        let again = from.map(|from| Again { run: run.clone(), from });
+        let Repeat { from, keep_answers } = repeat;
+        let again = from.map(|from| Again { run: run.clone(), from, asks_again: !keep_answers });
         let given = again.as_ref().map(|again| given(&world, &flow.graph, again)).transpose()?;
         let mut runner = FlowRunner::new(flow, world, RunOptions { input, ..options })?;
+        if runner.is_new() {
+            runner.driver.repeat(Some(run.clone()));
+        }
         if let (Some(again), Some(given)) = (again, given) {
             runner.driver.do_again(again, given);
         }
@@ -41,11 +55,14 @@ pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<Given
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let from = of_flow.iter().copied().find(|node| graph.node(*node).id == again.from);
     let from = from.ok_or_else(|| OpenError::NoNode(again.from.clone()))?;
-    let anew = behind(graph, from);
+    let mut anew = behind(graph, from);
+    if again.asks_again {
+        ask_again(graph, decided(world, graph, &again.run)?, &mut anew);
+    }
     let mut given = Given::new();
     each_unit(&*world.journal, &world.tenant, &again.run, |unit| {
         for fact in &unit.facts {
-            if let Fact::TaskSucceeded { task, output } = fact
+            if let Fact::TaskSucceeded { task, output, .. } = fact
                 && task.scope == ScopeId::ROOT
                 && !anew.contains(&task.node)
             {
@@ -55,6 +72,19 @@ pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<Given
     })
     .map_err(|StoreError(why)| StoreError(format!("the run `{}` that is done again: {why}", again.run).into()))?;
     Ok(given)
+}
+
+/// Adds the nodes at which a person has decided something that others among these depend on, and all that comes after them.
+fn ask_again(graph: &Graph, decided: HashSet<NodeIx>, anew: &mut HashSet<NodeIx>) {
+    let mut open: Vec<_> = decided.into_iter().map(|node| behind(graph, node)).collect();
+    loop {
+        let (depended, rest): (Vec<_>, Vec<_>) = open.into_iter().partition(|after| !after.is_disjoint(anew));
+        if depended.is_empty() {
+            return;
+        }
+        depended.into_iter().for_each(|after| anew.extend(after));
+        open = rest;
+    }
 }
 
 /// A node, and all that an edge leads to from it.

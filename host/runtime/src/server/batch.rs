@@ -224,6 +224,7 @@ impl Batch<'_> {
             entry.unit.ts,
             Arg::Int(owner),
             epoch,
+            // The column is not read any more.
             0_i64,
         ])
     }
@@ -289,8 +290,7 @@ impl Batch<'_> {
         }
         let cases = |count: usize| "WHEN ? THEN ? ".repeat(count);
         let all = cases(changes.len());
-        let mut sets =
-            vec![format!("next_seq = CASE id {all}END"), format!("tail = CASE id {all}END"), "claims = 0".into()];
+        let mut sets = vec![format!("next_seq = CASE id {all}END"), format!("tail = CASE id {all}END")];
         let mut args: Vec<Arg> = Vec::new();
         args.extend(changes.iter().flat_map(|(id, change)| args![*id, change.at.place.next_seq]));
         args.extend(changes.iter().flat_map(|(id, change)| args![*id, u64::from(change.at.place.checksum)]));

@@ -35,6 +35,10 @@ impl Journal for ServerStore {
         self.door.read(async move |link| reader::left_below(link, &tenant, &run).await)
     }
 
+    fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Runs::children(self, tenant, run)
+    }
+
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         let key = (tenant.clone(), run.clone());
         let of = key.clone();

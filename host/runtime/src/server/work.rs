@@ -10,13 +10,12 @@ use super::{
     claims::{Grant, Key},
     link::{Arg, Link, Row, Trouble, args, holes},
 };
-use crate::limits::MAX_IDLE_CLAIMS;
 
 /// Owners whose time is not over, by the server's clock.
 const LIVE: &str = "SELECT id FROM flowcell_owners WHERE until > {now}";
 
 /// The columns that a claim is made from.
-const COLUMNS: &str = "id, run, flow, epoch, claims, owner";
+const COLUMNS: &str = "id, run, flow, epoch, owner";
 
 /// Claims the tree of a run; none: another process drives it.
 pub(super) async fn claim(shared: &Shared, link: &mut Link, run: &Key) -> Result<Option<Grant>, Trouble> {
@@ -30,7 +29,7 @@ pub(super) async fn claim(shared: &Shared, link: &mut Link, run: &Key) -> Result
     let sql = format!("SELECT {COLUMNS} FROM flowcell_runs WHERE id = ? FOR UPDATE");
     let Some(row) = link.row(&sql, args![top]).await? else { return Err(Trouble::Again) };
     let top_run: Key = (run.0.clone(), RunId::from(row.text(1)?));
-    let owner = row.maybe_number(5)?.map(|owner| owner as i64);
+    let owner = row.maybe_number(4)?.map(|owner| owner as i64);
     if owner == Some(shared.claims.owner())
         && let Some(grant) = shared.claims.join(run, &top_run)
     {
@@ -70,22 +69,13 @@ pub(super) async fn take(
             found.extend(link.rows(&sql, args).await?);
         }
     }
-    let (mut ids, mut poisoned, mut claimed) = (Vec::new(), Vec::new(), Vec::new());
-    for row in found {
-        if row.number(4)? >= MAX_IDLE_CLAIMS {
-            poisoned.push(row.int(0)?);
-            continue;
-        }
-        ids.push(row.int(0)?);
-        claimed.push(row);
-    }
-    park(link, &poisoned).await?;
+    let ids: Vec<i64> = found.iter().map(|row| row.int(0)).collect::<Result<_, _>>()?;
     own(shared, link, &ids).await?;
     let grant = |row: &Row| {
         let run: Key = (tenant.clone(), RunId::from(row.text(1)?));
         Ok((run.clone(), note(shared, &run, &run, row)?))
     };
-    claimed.iter().map(grant).collect()
+    found.iter().map(grant).collect()
 }
 
 /// Makes rows this process's, under their next epoch.
@@ -93,10 +83,7 @@ async fn own(shared: &Shared, link: &mut Link, ids: &[i64]) -> Result<(), Troubl
     if ids.is_empty() {
         return Ok(());
     }
-    let sql = format!(
-        "UPDATE flowcell_runs SET owner = ?, epoch = epoch + 1, claims = claims + 1 WHERE id IN ({})",
-        holes(ids.len())
-    );
+    let sql = format!("UPDATE flowcell_runs SET owner = ?, epoch = epoch + 1 WHERE id IN ({})", holes(ids.len()));
     let ids = ids.iter().map(|id| Arg::from(*id));
     link.run(&sql, args![shared.claims.owner()].into_iter().chain(ids).collect()).await.map(drop)
 }
@@ -106,18 +93,4 @@ fn note(shared: &Shared, run: &Key, top: &Key, row: &Row) -> Result<Grant, Troub
     let epoch = row.int(3)? + 1;
     shared.claims.claimed(run, top, Some(row.int(0)?), epoch, Some(Arc::from(row.text(2)?)));
     Ok(Grant { top: top.clone(), epoch })
-}
-
-/// Parks runs that were claimed again and again without that anything came of it: a person has to look.
-async fn park(link: &mut Link, ids: &[i64]) -> Result<(), Trouble> {
-    if ids.is_empty() {
-        return Ok(());
-    }
-    tracing::warn!(runs = ids.len(), "runs are parked that were claimed again and again, and nothing came of it");
-    let sql = format!(
-        "UPDATE flowcell_runs SET standing = 'parked', attention = 1, due = NULL, owner = NULL, claims = 0
-            WHERE id IN ({})",
-        holes(ids.len())
-    );
-    link.run(&sql, ids.iter().map(|id| Arg::from(*id)).collect()).await.map(drop)
 }

@@ -14,7 +14,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::{
     cut::Pieces,
-    places,
+    places, private,
     writer::{Row, text, unwritable},
 };
 use crate::{
@@ -75,7 +75,7 @@ impl Epoch {
         self.number += 1;
         self.due = Some(Instant::now() + EVERY);
         // Without it an older copy is not noticed; nothing else depends on it.
-        if let Err(error) = fs::write(&self.file, format!("{}\n", self.number)) {
+        if let Err(error) = private::write(&self.file, &format!("{}\n", self.number)) {
             tracing::warn!("cannot write {}: {error}", self.file.display());
         }
     }

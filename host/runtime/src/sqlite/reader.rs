@@ -249,6 +249,10 @@ impl Journal for Reader {
 
     fn force(&self) {}
 
+    fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Reader::children(self, tenant, run)
+    }
+
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         Reader::find(self, tenant, run)
     }

@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{SqliteStore, lock, registry, schema, sessions, writer};
+use super::{SqliteStore, lock, private, registry, schema, sessions, writer};
 use crate::{
     ports::{Registered, Session, StepState, StoreError, Unit},
     rows::{
@@ -126,12 +126,18 @@ impl Whole for SqliteStore {
 impl SqliteStore {
     /// Writes a copy of the store, as it is at this time, into a folder that has none.
     pub fn back_up(&self, folder: &std::path::Path) -> Result<(), StoreError> {
-        std::fs::create_dir_all(folder).map_err(|error| StoreError(error.to_string().into()))?;
-        let file = folder.join(super::FILE);
-        let file = file.to_str().ok_or_else(|| StoreError("the folder's name is not Unicode".into()))?;
+        let unwritable = |error: std::io::Error| StoreError(error.to_string().into());
+        private::make_folder(folder).map_err(unwritable)?;
+        let path = folder.join(super::FILE);
+        let file = path.to_str().ok_or_else(|| StoreError("the folder's name is not Unicode".into()))?;
+        // SQLite writes into an empty file, and refuses one that has anything.
+        private::make_file(&path).map_err(unwritable)?;
         // What is written while it is copied may be in the copy or not; what is written after it counts on.
         let copied = lock(&self.reader.0).execute("VACUUM INTO ?", [file]).map(drop);
         lock(&self.writer).epoch.copied();
+        if copied.is_err() && path.metadata().is_ok_and(|file| file.len() == 0) {
+            let _ = std::fs::remove_file(&path);
+        }
         Ok(copied?)
     }
 }

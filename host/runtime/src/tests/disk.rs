@@ -148,6 +148,13 @@ impl Journal for Disk {
         disk.waker.iter().for_each(Waker::wake_by_ref);
     }
 
+    fn children_of(&self, _: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        let disk = self.lock();
+        let is_below =
+            |record: &Option<Record>| record.as_ref().is_some_and(|record| record.parent.as_ref() == Some(run));
+        Ok(disk.runs.iter().filter(|(_, (record, _))| is_below(record)).map(|(id, _)| id.clone()).collect())
+    }
+
     fn find(&self, _tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
         Ok(self.lock().runs.get(run).and_then(|(record, _)| record.clone()))
     }

@@ -15,7 +15,7 @@ use futures_util::future::{self, BoxFuture};
 
 use super::graphs::{Plan, Planned, PlannedBody, Scripted, lower, perform};
 use crate::{
-    Channel, Event, FlowRunner, Flows, Hub, HubError, NoFlows, Pinned, RunOptions, RunResult, RunStatus, World,
+    Channel, Closed, Event, FlowRunner, Flows, Hub, HubError, NoFlows, Pinned, RunOptions, RunResult, RunStatus, World,
     decide::{Input, decide},
     fact::RunEnd,
     outstanding::Outstanding,
@@ -236,7 +236,7 @@ fn the_hub_refuses_what_makes_no_sense() {
         runner.start_session();
         let talk = async {
             hub.emit("go", Json::from("early")).await.unwrap();
-            while hub.reply("nobody", reply("yes")).await != Err(HubError::GateClosed) {}
+            while hub.reply("nobody", reply("yes")).await != Err(HubError::NotOpen(Closed::NoNode)) {}
             let refused = hub.reply("n0", reply("perhaps")).await;
             assert_eq!(refused, Err(HubError::AnswerRefused("the answer must be one of: yes, no".into())));
             hub.reply("n0", reply("yes")).await.unwrap();
@@ -335,9 +335,34 @@ fn a_run_with_too_large_events_is_ended() {
     assert!(state.events < 200, "{}", state.events);
 }
 
+/// A list of ten million items is never unfolded: few passes are live at a time, and the run ends at its limit of events.
+#[test]
+fn y9_a_fan_out_over_ten_million_items_ends_and_stays_small() {
+    const CONCURRENCY: u32 = 8;
+    let (mut scopes, mut queue) = (0, 0);
+    let look = |state: &RunState| {
+        scopes = scopes.max(state.scopes.len());
+        queue = queue.max(state.queue.len());
+    };
+    let (state, failure) = ended_with(10_000_000, CONCURRENCY, |_| {}, look);
+    assert!(failure.message.contains("more than 5000000 events"), "{failure}");
+    assert!(state.events < 5_000_100, "{}", state.events);
+    assert!(scopes <= CONCURRENCY as usize + 1 && queue <= CONCURRENCY as usize, "{scopes} scopes, {queue} queued");
+}
+
 /// A run that meets a limit, and what it ends with.
 fn ended_by(limit: impl FnOnce(&mut RunState)) -> (RunState, flowcell_contract::Failure) {
-    let mut owner = Planned::new(Plan::Each { items: 100, concurrency: 1, stop: true });
+    ended_with(100, 1, limit, |_| {})
+}
+
+/// A run over so many items that meets a limit. `look` sees it after each answer.
+fn ended_with(
+    items: u32,
+    concurrency: u32,
+    limit: impl FnOnce(&mut RunState),
+    mut look: impl FnMut(&RunState),
+) -> (RunState, flowcell_contract::Failure) {
+    let mut owner = Planned::new(Plan::Each { items, concurrency, stop: true });
     owner.body = Some(chain(vec![Plan::Done]));
     let scripted = lower(&flow(vec![owner], vec![]), FlowPolicy::default());
     let mut state = RunState::new(Arc::new(scripted.graph), FlowPolicy::default());
@@ -361,6 +386,7 @@ fn ended_by(limit: impl FnOnce(&mut RunState)) -> (RunState, flowcell_contract::
             &mut dice,
         )
         .unwrap();
+        look(&state);
     }
     let Some(RunEnd::Failed { failure, .. }) = state.end().cloned() else { panic!("{:?}", state.end()) };
     assert_eq!(failure.code, "run_too_large");

@@ -88,6 +88,7 @@ pub(crate) fn lower(flow: &PlannedBody, policy: FlowPolicy) -> Scripted {
         input_schema: None,
         triggers: Vec::new(),
         outputs: None,
+        strict: false,
         policy,
         nodes: Vec::new(),
         edges: Vec::new(),
@@ -105,7 +106,7 @@ fn lower_body(scripted: &mut Scripted, body: &PlannedBody, owner: Option<NodeIx>
     let nodes: Vec<_> = (0..body.nodes.len()).map(|slot| NodeIx((first + slot) as u32)).collect();
     for (slot, planned) in body.nodes.iter().enumerate() {
         scripted.plans.push(planned.plan.clone());
-        scripted.graph.nodes.push(node(nodes[slot], slot, body_ix, planned, node_type));
+        scripted.graph.nodes.push(node(nodes[slot], slot, (body_ix, owner), planned, node_type));
     }
     let mut edges = Vec::new();
     for (slot, (from, to, on)) in body.edges.iter().enumerate() {
@@ -149,7 +150,28 @@ pub(crate) fn reaches(body: &PlannedBody, from: usize, to: usize) -> bool {
     false
 }
 
-fn node(ix: NodeIx, slot: usize, body_of: BodyIx, planned: &Planned, node_type: &Arc<NodeType>) -> Node {
+/// What a node names: the flow's input, what its edges bring, the pass that it is in, and the passes of its own body.
+fn names(ix: NodeIx, owner: Option<NodeIx>, planned: &Planned) -> Bound<Binding> {
+    let mut references = vec![Reference::Flow, Reference::Inbound, Reference::Inbounds];
+    let mut members = vec![
+        ("flow".to_owned(), Json::from("{{ flow.input }}")),
+        ("inbound".to_owned(), Json::from("{{ inbound }}")),
+        ("text".to_owned(), Json::from("from {{ inbounds }}")),
+    ];
+    for owner in owner.into_iter().chain(planned.body.is_some().then_some(ix)) {
+        references.push(Reference::Owner(owner));
+        members.push((format!("of{}", owner.0), Json::from(format!("{{{{ n{} }}}}", owner.0))));
+    }
+    Bound { expr: Binding::compile(&Json::object(members)).unwrap(), references }
+}
+
+fn node(
+    ix: NodeIx,
+    slot: usize,
+    (body_of, owner): (BodyIx, Option<NodeIx>),
+    planned: &Planned,
+    node_type: &Arc<NodeType>,
+) -> Node {
     let nothing = || Bound { expr: Binding::literal(Json::object::<&str>([])), references: Vec::<Reference>::new() };
     let mut policy = NodePolicy { continue_on_error: planned.continue_on_error, ..NodePolicy::default() };
     if let Plan::FailTimes(times) = planned.plan {
@@ -163,7 +185,7 @@ fn node(ix: NodeIx, slot: usize, body_of: BodyIx, planned: &Planned, node_type: 
         node_type: node_type.clone(),
         body_of,
         slot: slot as u32,
-        input: nothing(),
+        input: names(ix, owner, planned),
         config: nothing(),
         when: None,
         join: planned.join,
@@ -173,7 +195,8 @@ fn node(ix: NodeIx, slot: usize, body_of: BodyIx, planned: &Planned, node_type: 
         incoming: Vec::new(),
         outgoing: Vec::new(),
         on_cycle: false,
-        rebinds: false,
+        rebinds: planned.body.is_some(),
+        collects: None,
         labels: Default::default(),
     }
 }

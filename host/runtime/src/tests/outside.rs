@@ -74,8 +74,12 @@ impl Capability for Outside {
             "at-least-once" => Effect::AtLeastOnce,
             _ => Effect::Idempotent,
         };
-        let ask = (&*call.function == "asked").then(|| Ask { prompt: "May it?".into(), expires_ms: u64::MAX });
-        Ok(Admission { effect, about: Json::Null, ask })
+        let ask = (&*call.function == "asked").then(|| Ask {
+            prompt: "May it?".into(),
+            expires_ms: u64::MAX,
+            arguments: None,
+        });
+        Ok(Admission { effect, about: Json::Null, preview: Json::Null, ask })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
@@ -212,7 +216,7 @@ pub(super) fn check_ends(facts: &[&Fact]) {
         match fact {
             Fact::CallStarted { task, call } => _ = open.insert((*task, call.ordinal)),
             Fact::CallEnded { task, ordinal, .. } => _ = open.remove(&(*task, *ordinal)),
-            Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task } => {
+            Fact::TaskSucceeded { task, .. } | Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task, .. } => {
                 assert!(open.iter().all(|(open, _)| open != task), "a task ended before its calls");
             }
             _ => {}

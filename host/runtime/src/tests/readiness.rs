@@ -142,7 +142,7 @@ impl Bench {
             Fact::TaskPaused { task, .. } | Fact::TaskRetrying { task, .. } => Some((*task, None)),
             Fact::TaskSucceeded { task, .. } => Some((*task, Some(Phase::Succeeded))),
             Fact::TaskFailed { task, .. } => Some((*task, Some(Phase::Failed))),
-            Fact::TaskCancelled { task } => Some((*task, Some(Phase::Cancelled))),
+            Fact::TaskCancelled { task, .. } => Some((*task, Some(Phase::Cancelled))),
             Fact::TaskSkipped { task, .. } => Some((*task, Some(Phase::Skipped))),
             _ => None,
         };
@@ -205,7 +205,7 @@ proptest! {
     #![proptest_config(Config { cases: GRAPHS * scale(), failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn every_node_ends_as_the_naive_reference_says(flow in scope(2), seed: u64, permits in 1..6u32) {
+    fn r19_r33_every_node_ends_as_the_naive_reference_says(flow in scope(2), seed: u64, permits in 1..6u32) {
         let policy = FlowPolicy { fail_fast: false, max_concurrency: permits, ..FlowPolicy::default() };
         let mut bench = Bench::new(&flow, policy, seed);
         bench.run();
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn fail_fast_and_cancel_end_every_run(flow in scope(2), seed: u64, cancel_after in 0..40usize) {
+    fn r19_r33_fail_fast_and_cancel_end_every_run(flow in scope(2), seed: u64, cancel_after in 0..40usize) {
         let mut bench = Bench::new(&flow, FlowPolicy::default(), seed);
         bench.bring(Input::Start { input: Json::Null, seed: 7 });
         for _ in 0..cancel_after {

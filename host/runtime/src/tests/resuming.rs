@@ -12,7 +12,7 @@ use super::{
 use crate::{
     decide::{Input, decide},
     fact::{Fact, ParkReason, ScopeId, TaskKey},
-    limits::MAX_IDLE_RESUMES,
+    limits::{MAX_IDLE_RESUMES, MAX_LONE_DEATHS},
     state::RunState,
 };
 
@@ -23,6 +23,9 @@ fn bring(state: &mut RunState, input: Input) -> Vec<Fact> {
 fn is_parked(facts: &[Fact]) -> bool {
     facts.iter().any(|fact| matches!(fact, Fact::RunParked { reason: ParkReason::CrashLoop, .. }))
 }
+
+/// Resumes after which a run that gets nowhere is parked by the next.
+const LIVES: u32 = MAX_IDLE_RESUMES + MAX_LONE_DEATHS;
 
 /// A run of two nodes, of which the first is running.
 fn begun() -> RunState {
@@ -35,7 +38,13 @@ fn begun() -> RunState {
 }
 
 fn resume(state: &mut RunState, by_hand: bool) -> bool {
-    let parked = is_parked(&bring(state, Input::Resume { by_hand }));
+    // A driver tries suspects alone, and the others together.
+    let alone = state.is_suspect();
+    resume_as(state, by_hand, alone)
+}
+
+fn resume_as(state: &mut RunState, by_hand: bool, alone: bool) -> bool {
+    let parked = is_parked(&bring(state, Input::Resume { by_hand, alone }));
     assert_eq!(parked, state.held().is_some());
     parked
 }
@@ -43,7 +52,7 @@ fn resume(state: &mut RunState, by_hand: bool) -> bool {
 #[test]
 fn a_run_that_gets_nowhere_is_parked_until_a_person_resumes_it() {
     let mut state = begun();
-    for _ in 0..MAX_IDLE_RESUMES {
+    for _ in 0..LIVES {
         assert!(!resume(&mut state, false));
     }
     assert!(resume(&mut state, false));
@@ -52,15 +61,36 @@ fn a_run_that_gets_nowhere_is_parked_until_a_person_resumes_it() {
 }
 
 #[test]
+fn r25_a_run_that_was_never_alone_when_its_process_died_is_never_parked() {
+    let mut state = begun();
+    for _ in 0..100 {
+        assert!(!resume_as(&mut state, false, false));
+    }
+    assert!(state.is_suspect());
+    // It was tried alone, and others began before the process died.
+    for tried in 1..100 {
+        assert!(!resume_as(&mut state, false, true));
+        assert_eq!(bring(&mut state, Input::Accompanied), [Fact::RunAccompanied]);
+        assert_eq!(bring(&mut state, Input::Accompanied), []);
+        assert_eq!((state.deaths.tried, state.deaths.lone), (tried, 0));
+    }
+    // Twice alone is enough.
+    for _ in 0..MAX_LONE_DEATHS {
+        assert!(!resume_as(&mut state, false, true));
+    }
+    assert!(resume_as(&mut state, false, true));
+}
+
+#[test]
 fn a_run_that_moves_on_is_resumed_again_and_again() {
     let mut state = begun();
-    for _ in 0..MAX_IDLE_RESUMES {
+    for _ in 0..LIVES {
         assert!(!resume(&mut state, false));
     }
     let task = TaskKey { scope: ScopeId::ROOT, node: flowcell_flow::graph::NodeIx(0) };
     let result = Ok(Step::Done(Value::null()));
     bring(&mut state, Input::Answered { task, attempt: (1, 0), result, writes: Vec::new(), heard: Box::default() });
-    for _ in 0..MAX_IDLE_RESUMES {
+    for _ in 0..LIVES {
         assert!(!resume(&mut state, false));
     }
     assert!(resume(&mut state, false));
@@ -84,20 +114,20 @@ fn a_run_that_only_waits_is_not_why_its_process_died() {
         let result = super::graphs::perform(&plan, 1, None, None).unwrap();
         bring(Input::Answered { task, attempt: (1, 0), result, writes: Vec::new(), heard: Box::default() }, 1);
     }
-    for _ in 0..=MAX_IDLE_RESUMES {
-        assert!(bring(Input::Resume { by_hand: false }, 500).held().is_none());
+    for _ in 0..=LIVES {
+        assert!(bring(Input::Resume { by_hand: false, alone: true }, 500).held().is_none());
     }
     // The timer is due: what comes of it may be what kills the process.
-    for _ in 0..MAX_IDLE_RESUMES {
-        assert!(bring(Input::Resume { by_hand: false }, 2_000).held().is_none());
+    for _ in 0..MAX_LONE_DEATHS {
+        assert!(bring(Input::Resume { by_hand: false, alone: true }, 2_000).held().is_none());
     }
-    assert!(bring(Input::Resume { by_hand: false }, 2_000).held().is_some());
+    assert!(bring(Input::Resume { by_hand: false, alone: true }, 2_000).held().is_some());
 }
 
 #[test]
 fn a_run_that_came_to_rest_has_not_harmed_its_process() {
     let mut state = begun();
-    for _ in 0..2 * MAX_IDLE_RESUMES {
+    for _ in 0..2 * LIVES {
         assert!(!resume(&mut state, false));
         bring(&mut state, Input::Park { due: None, needs_attention: false });
     }
@@ -108,7 +138,7 @@ fn a_run_of_an_older_copy_is_left_alone_until_a_person_resumes_it() {
     let mut state = begun();
     state.apply(&Fact::RunParked { due: None, reason: ParkReason::Restored }, 1);
     for _ in 0..2 {
-        let facts = bring(&mut state, Input::Resume { by_hand: false });
+        let facts = bring(&mut state, Input::Resume { by_hand: false, alone: true });
         assert_eq!(facts.last(), Some(&Fact::RunParked { due: None, reason: ParkReason::Restored }));
         assert_eq!(state.held(), Some(ParkReason::Restored));
     }
@@ -125,6 +155,16 @@ fn nothing_begins_before_the_resume_is_recorded() {
     bring(&mut state, Input::Answered { task, attempt: (1, 0), result, writes: Vec::new(), heard: Box::default() });
     state.policy.max_concurrency = 4;
     let starts = |facts: &[Fact]| facts.iter().filter(|fact| matches!(fact, Fact::AttemptStarted { .. })).count();
-    assert_eq!(starts(&bring(&mut state, Input::Resume { by_hand: false })), 0);
+    assert_eq!(starts(&bring(&mut state, Input::Resume { by_hand: false, alone: true })), 0);
     assert_eq!(starts(&bring(&mut state, Input::Proceed)), 1);
+}
+
+#[test]
+fn passes_of_older_journals_keep_their_variables() {
+    let old = r#"{"PassStarted":{"scope":1,"owner":{"scope":0,"node":0},"index":2,"variables":{"last":7}}}"#;
+    let Fact::PassStarted { index: 2, variables: Some(variables), own: None, .. } = serde_json::from_str(old).unwrap()
+    else {
+        panic!("not read as a pass with all of its variables");
+    };
+    assert_eq!(variables.to_string(), r#"{"last":7}"#);
 }

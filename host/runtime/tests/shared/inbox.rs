@@ -3,7 +3,9 @@
 use std::{sync::Arc, thread};
 
 use flowcell_contract::{Json, Value};
-use flowcell_runtime::{FlowRunner, Pinned, Request, RunOptions, RunStatus, fact::Fact, ports::Pin, server::Options};
+use flowcell_runtime::{
+    FlowRunner, Pinned, QuestionRef, Request, RunOptions, RunStatus, fact::Fact, ports::Pin, server::Options,
+};
 
 use super::{
     flows::{ASKS, graph, options, tenant},
@@ -35,7 +37,11 @@ fn hello() -> Request {
 }
 
 fn answer() -> Request {
-    Request::Reply { gate: "ask".into(), answer: Json::object([("content", Json::from("yes"))]) }
+    reply_to("ask", Json::object([("content", Json::from("yes"))]))
+}
+
+fn reply_to(gate: &str, answer: Json) -> Request {
+    Request::Reply { gate: gate.into(), answer, question: QuestionRef::default() }
 }
 
 /// R18: the same message, and the same answer, from everywhere.
@@ -62,7 +68,7 @@ pub(crate) fn a_message_that_is_sent_a_hundred_times_is_taken_in_once(place: &Pl
     let sent: Vec<_> = (0..100).map(|index| send(index, "m", hello())).collect();
     assert!(sent.into_iter().all(|thread| thread.join().unwrap().is_ok()));
     assert_eq!(said(&stores[1]), 1);
-    let refused = send(0, "n", Request::Reply { gate: "none".into(), answer: Json::Null }).join().unwrap();
+    let refused = send(0, "n", reply_to("none", Json::Null)).join().unwrap();
     assert_eq!(refused.unwrap_err().code(), "gate_closed");
     assert_eq!(send(1, "o", answer()).join().unwrap(), Ok(()));
     assert_eq!(driver.join().unwrap().status, RunStatus::Succeeded);

@@ -46,6 +46,8 @@ fn a_document_has_the_record_the_units_the_events_and_the_children() {
     let children = ["/children/0/run/runId", "/children/0/children/0/run/runId", "/children/1/run/runId"];
     assert_eq!(children.map(at), ["r/1", "r/1/1", "r/2"].map(Json::from));
     assert_eq!(at("/children/1/children"), Json::array([]));
+    assert_eq!([at("/inputs/0/task"), at("/inputs/0/inputDigest")], ["count", "matches"].map(Json::from));
+    assert_eq!(at("/inputs/0/input"), Json::object::<&str>([]));
     assert_eq!(at("/children/1/events/0/runId"), Json::from("r/2"));
     assert_eq!(at("/children/0/record/parent"), Json::from("r"));
 }
@@ -56,7 +58,7 @@ fn a_run_whose_flow_is_lost_is_exported_without_events() {
     let store = open(folder.path());
     run(&store, COUNTS, options("r"));
     let whole = document(store.reader(), &NoFlows, "r").unwrap();
-    assert_eq!(whole.get("events"), Some(&Json::array([])));
+    assert_eq!([whole.get("events"), whole.get("inputs")], [Some(&Json::array([])); 2]);
     let why = whole.get("eventsMissing").and_then(Json::as_str).unwrap();
     assert!(why.contains("there is no flow with the pin `f`"), "{why}");
     assert!(!whole.get("units").unwrap().as_array().unwrap().is_empty());

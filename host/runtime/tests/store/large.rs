@@ -24,6 +24,9 @@ pub(super) fn entry(run: &str, unit: Unit) -> Entry {
         parent: None,
         root: run.into(),
         again: None,
+        called: None,
+        repeats: None,
+        answers: Default::default(),
         request: None,
     };
     Entry {
@@ -44,7 +47,7 @@ pub(super) fn entry(run: &str, unit: Unit) -> Entry {
 pub(super) fn outputs(values: impl IntoIterator<Item = Json>) -> Vec<Unit> {
     let task = TaskKey { scope: ScopeId::ROOT, node: flowcell_flow::graph::NodeIx(0) };
     let unit = |(seq, value)| {
-        let fact = Fact::TaskSucceeded { task, output: Value::from(value) };
+        let fact = Fact::TaskSucceeded { task, output: Value::from(value), received: None };
         Unit { first_seq: seq, ts: seq, facts: vec![fact] }
     };
     (0..).zip(values).map(unit).collect()

@@ -46,7 +46,7 @@ fn version(folder: &Path) -> u32 {
 }
 
 #[test]
-fn a_store_of_version_1_is_upgraded_and_its_runs_go_on() {
+fn r24_a_store_of_version_1_is_upgraded_and_its_runs_go_on() {
     let (new, old) = version_1();
     assert_eq!(version(old.path()), 1);
     let store = open(old.path());

@@ -129,7 +129,7 @@ fn damage_is_found_wherever_it_is() {
 }
 
 #[test]
-fn a_backup_is_a_store() {
+fn r31_a_backup_is_a_store() {
     let place = Place::sqlite();
     let store = filled(&place);
     let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use super::{
     units::{entry, everything, outputs, text},
 };
 
-pub(crate) fn damage_is_noticed_and_harms_no_other_run(place: &Place) {
+pub(crate) fn r6_damage_is_noticed_and_harms_no_other_run(place: &Place) {
     if !place.lasts() {
         return;
     }

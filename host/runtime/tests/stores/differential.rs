@@ -231,7 +231,7 @@ fn compare(operations: &[Operation]) {
     }
 }
 
-fn scale() -> u32 {
+pub(crate) fn scale() -> u32 {
     std::env::var("FLOWCELL_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 

@@ -21,6 +21,9 @@ pub(crate) fn record(run: &str) -> Record {
         parent: None,
         root: run.into(),
         again: None,
+        called: None,
+        repeats: None,
+        answers: Default::default(),
         request: None,
     }
 }
@@ -50,7 +53,7 @@ pub(crate) fn standing(run: &str, unit: Unit, standing: Standing) -> Entry {
 pub(crate) fn outputs(values: impl IntoIterator<Item = Json>) -> Vec<Unit> {
     let task = TaskKey { scope: ScopeId::ROOT, node: NodeIx(0) };
     let unit = |(seq, value)| {
-        let fact = Fact::TaskSucceeded { task, output: Value::from(value) };
+        let fact = Fact::TaskSucceeded { task, output: Value::from(value), received: None };
         Unit { first_seq: seq, ts: seq, facts: vec![fact] }
     };
     (0..).zip(values).map(unit).collect()

@@ -1,0 +1,47 @@
+//! Digests of what attempts are given.
+
+use std::io::{BufWriter, Write};
+
+use flowcell_contract::{VALUE_BYTES, Value};
+use sha2::{Digest, Sha256};
+
+use super::{Fact, Received, TaskKey};
+
+/// Bytes of JSON text that are hashed at a time.
+const PIECE: usize = 4 * 1024;
+/// Bytes of JSON text, about, whose digest takes no longer than a millisecond.
+const SHORT: u64 = 256 * 1024;
+
+impl Received {
+    /// Computes the digest of an input and a config; none if one of them is too large to be written down.
+    pub(crate) fn digest_of(input: &Value, config: &Value) -> Option<Received> {
+        let mut out = BufWriter::with_capacity(PIECE, Sha256::new());
+        for part in [input, config] {
+            // Parts are shared, so that the text may be far larger than what is in memory.
+            part.json().measure(VALUE_BYTES).ok()?;
+            part.write_to(&mut out).and_then(|()| out.write_all(&[0])).ok()?;
+        }
+        let hash = out.into_inner().ok()?.finalize();
+        Some(Received::Digest(hex::encode(&hash[..16]).into()))
+    }
+
+    /// Whether the digest takes so long that it is computed where that holds nobody up.
+    pub(crate) fn takes_long(input: &Value, config: &Value) -> bool {
+        [input, config].iter().any(|part| part.json().measure(SHORT).is_err())
+    }
+}
+
+impl Fact {
+    /// The task whose attempt this fact ends or pauses, if it does that to one, and the place for what the attempt was given.
+    pub(crate) fn end_of_attempt(&mut self) -> Option<(TaskKey, &mut Option<Received>)> {
+        match self {
+            Fact::TaskPaused { task, received, .. }
+            | Fact::TaskRetrying { task, received, .. }
+            | Fact::TaskSucceeded { task, received, .. }
+            | Fact::TaskFailed { task, received, .. }
+            | Fact::TaskCancelled { task, received }
+            | Fact::TaskClosing { task, received, .. } => Some((*task, received)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The inputs of attempts: rendered again from the values that the journal has, and compared with the digests
+//! that it has.
+//!
+//! No input is kept by itself. [`RunState::apply`] folds the journal once, and at the end of each attempt the state renders the
+//! input by the same function that rendered it for the attempt. That takes as long as the journal is, and as much memory as
+//! the run itself took.
+
+mod page;
+
+use std::{
+    collections::HashMap,
+    ops::ControlFlow,
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+};
+
+use flowcell_contract::{Failure, Json, RunId, Tenant, Value};
+use flowcell_flow::graph::Graph;
+use serde::Serialize;
+
+pub use self::page::{AttemptInput, Input, TaskInputs, Window};
+
+use crate::{
+    capture,
+    fact::{Fact, Received, TaskKey},
+    limits::READ_UNITS,
+    ports::{Journal, Record, StoreError, Unit},
+    state::RunState,
+};
+
+/// How an input that was rendered again compares with the digest that the journal has of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputDigest {
+    /// It is what the attempt was given.
+    Matches,
+    /// The attempt was given something else: the journal or the flow was changed, or another version renders it otherwise.
+    Differs,
+    /// The journal has no digest: an older version wrote it, the attempt was lost, or the input is too large for one.
+    NotRecorded,
+    /// The attempt has not ended.
+    NotEnded,
+    /// The node did not run: its output was kept from the run that this one repeats.
+    NotRun,
+}
+
+/// A call that left the host.
+#[derive(Clone, Debug, Serialize)]
+pub struct MadeCall {
+    /// Its number within the attempt, from 1.
+    pub call: u32,
+    /// The capability.
+    pub interface: Arc<str>,
+    /// Its function.
+    pub function: Arc<str>,
+    /// What people are shown of it.
+    pub about: Json,
+    /// What it sent, with long texts cut.
+    #[serde(skip_serializing_if = "Json::is_null")]
+    pub preview: Json,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Json>,
+}
+
+/// An attempt up to its end or its next pause, as it is visited.
+pub struct Visited<'a> {
+    state: &'a RunState,
+    key: TaskKey,
+    /// What came of it: `succeeded`, `failed`, `cancelled`, `paused`, `retried`, `abandoned` or `running`.
+    pub status: &'static str,
+    recorded: Option<&'a Received>,
+    ended: bool,
+    /// Its calls that left the host.
+    pub calls: &'a [MadeCall],
+}
+
+/// The input of an attempt, rendered again.
+pub struct Rendered {
+    /// Its input and its config; or why it was given nothing, with the members of the input that can be rendered.
+    pub parts: Result<(Value, Value), (Failure, Value)>,
+    /// The digest of what was rendered; none: it is too large to be written down.
+    pub received: Option<Received>,
+    /// How that compares.
+    pub digest: InputDigest,
+}
+
+impl Visited<'_> {
+    /// The address of the task.
+    pub fn address(&self) -> String {
+        self.state.address(self.key)
+    }
+
+    /// The type of the node.
+    pub fn node_type(&self) -> &Arc<str> {
+        &self.state.graph.node(self.key.node).node_type.name
+    }
+
+    /// Which attempt, from 1, and how often it was resumed before.
+    pub fn number(&self) -> (u32, u32) {
+        let task = self.state.task(self.key);
+        (task.attempt, task.resumes)
+    }
+
+    /// When it began, or was resumed, in milliseconds since 1970.
+    pub fn began(&self) -> u64 {
+        self.state.task(self.key).clock
+    }
+
+    /// Renders what it was given, and compares that with the journal.
+    pub fn render(&self) -> Rendered {
+        let parts = capture::render(self.state, self.key)
+            .map(|(input, config)| (Value::from(input), Value::from(config)))
+            .map_err(|failure| (failure, Value::from(capture::render_members(self.state, self.key))));
+        let received = parts.as_ref().ok().and_then(|(input, config)| Received::digest_of(input, config));
+        let digest = match self.recorded {
+            Some(Received::Nothing) => InputDigest::NotRun,
+            Some(recorded) if received.as_ref() == Some(recorded) => InputDigest::Matches,
+            Some(_) => InputDigest::Differs,
+            None if self.ended => InputDigest::NotRecorded,
+            None => InputDigest::NotEnded,
+        };
+        Rendered { parts, received, digest }
+    }
+
+    fn is_at(&self, place: &Place<'_>) -> bool {
+        self.state.scope(self.key.scope).path.as_str() == place.scope
+    }
+}
+
+/// A task's place: a node, in a pass.
+struct Place<'a> {
+    scope: &'a str,
+    node: &'a str,
+}
+
+impl<'a> Place<'a> {
+    fn of(address: &'a str) -> Place<'a> {
+        let (scope, node) = address.rsplit_once('.').unwrap_or(("", address));
+        Place { scope, node }
+    }
+}
+
+/// Visits every attempt of a run that the store has, in the order of their ends, until the visitor has enough. With a node,
+/// it visits the attempts of this node only, and collects their calls. `end` is the number of the first event that does not
+/// count.
+pub fn each_attempt(
+    journal: &dyn Journal,
+    graph: Arc<Graph>,
+    record: &Record,
+    (tenant, run): (&Tenant, &RunId),
+    (node, end): (Option<&str>, u64),
+    visit: &mut dyn FnMut(&Visited<'_>) -> ControlFlow<()>,
+) -> Result<(), StoreError> {
+    let state = RunState::new(graph, record.policy.clone());
+    let mut walk = Walk { state, node, open: HashMap::new(), visit };
+    let mut from = 0;
+    while from < end {
+        let units = journal.read(tenant, run, from, READ_UNITS)?;
+        let Some(last) = units.last() else { break };
+        from = last.next_seq();
+        for unit in units.iter().filter(|unit| unit.first_seq < end) {
+            // The fold panics where facts do not fit, rather than invent history.
+            let folded = panic::catch_unwind(AssertUnwindSafe(|| walk.unit(unit)));
+            match folded {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => return Ok(()),
+                Err(_) => {
+                    let why = format!("the journal of run `{run}` does not fit its flow");
+                    return Err(StoreError(why.into()));
+                }
+            }
+        }
+    }
+    walk.rest();
+    Ok(())
+}
+
+/// The fold of a journal, with the attempts that have begun and not ended.
+struct Walk<'a> {
+    state: RunState,
+    node: Option<&'a str>,
+    open: HashMap<TaskKey, Vec<MadeCall>>,
+    visit: &'a mut dyn FnMut(&Visited<'_>) -> ControlFlow<()>,
+}
+
+impl Walk<'_> {
+    fn unit(&mut self, unit: &Unit) -> ControlFlow<()> {
+        for fact in &unit.facts {
+            self.before(fact)?;
+            self.state.apply(fact, unit.ts);
+            self.after(fact);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Visits the attempt that a fact ends, while the state still has what it was given.
+    fn before(&mut self, fact: &Fact) -> ControlFlow<()> {
+        let (task, status, received) = match fact {
+            Fact::TaskPaused { task, received, .. } => (task, "paused", received),
+            Fact::TaskRetrying { task, received, .. } => (task, "retried", received),
+            Fact::TaskSucceeded { task, received, .. } => (task, "succeeded", received),
+            Fact::TaskFailed { task, received, .. } => (task, "failed", received),
+            Fact::TaskCancelled { task, received } => (task, "cancelled", received),
+            Fact::TaskClosing { task, failure: Some(_), received } => (task, "failed", received),
+            Fact::TaskClosing { task, received, .. } => (task, "cancelled", received),
+            // An attempt that was not deterministic ends without a record of its own.
+            Fact::AttemptStarted { task } => (task, "abandoned", &None),
+            _ => return ControlFlow::Continue(()),
+        };
+        match self.open.remove(task) {
+            Some(calls) => self.visit(*task, status, (received.as_ref(), true), &calls),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn after(&mut self, fact: &Fact) {
+        match fact {
+            Fact::AttemptStarted { task } | Fact::TaskResumed { task } if self.is_wanted(*task) => {
+                self.open.insert(*task, Vec::new());
+            }
+            Fact::CallStarted { task, call } if self.node.is_some() => {
+                if let Some(calls) = self.open.get_mut(task) {
+                    let (interface, function) = (call.interface.clone(), call.function.clone());
+                    calls.push(MadeCall {
+                        call: call.ordinal,
+                        interface,
+                        function,
+                        about: call.about.clone(),
+                        preview: call.preview.clone(),
+                        error: None,
+                    });
+                }
+            }
+            Fact::CallEnded { task, ordinal, reply: Err(failure), .. } => {
+                let calls = self.open.get_mut(task).into_iter().flatten();
+                calls.filter(|call| call.call == *ordinal).for_each(|call| call.error = Some(failure.to_json()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Visits the attempts that have not ended.
+    fn rest(&mut self) {
+        let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
+        open.sort_unstable_by_key(|(task, _)| *task);
+        for (task, calls) in open {
+            if self.state.find(task).is_some() && self.visit(task, "running", (None, false), &calls).is_break() {
+                return;
+            }
+        }
+    }
+
+    fn is_wanted(&self, task: TaskKey) -> bool {
+        self.node.is_none_or(|node| self.state.graph.node(task.node).id.as_str() == node)
+    }
+
+    fn visit(
+        &mut self,
+        key: TaskKey,
+        status: &'static str,
+        (recorded, ended): (Option<&Received>, bool),
+        calls: &[MadeCall],
+    ) -> ControlFlow<()> {
+        (self.visit)(&Visited { state: &self.state, key, status, recorded, ended, calls })
+    }
+}

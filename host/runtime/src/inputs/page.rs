@@ -1,0 +1,238 @@
+//! The inputs of one task, a page at a time.
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use flowcell_contract::{Failure, Json, RunId, Tenant, VALUE_BYTES, Value};
+use flowcell_flow::graph::Graph;
+use serde::Serialize;
+
+use super::{InputDigest, MadeCall, Place, Rendered, Visited, each_attempt};
+use crate::{
+    fact::Received,
+    ports::{Journal, Record, StoreError},
+};
+
+/// Addresses that are named of a node that ran in other passes than the one that was asked for.
+const NAMED: usize = 5;
+
+/// The part of a task's attempts that a page has.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// The first attempt, counted from 0; one that was resumed after a pause counts again.
+    pub from: u64,
+    /// At most so many.
+    pub limit: usize,
+    /// At most so many bytes of JSON text, about; a page has one attempt at least.
+    pub bytes: u64,
+}
+
+/// The inputs of one task.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskInputs {
+    /// Which run.
+    pub run_id: RunId,
+    /// The address of the task.
+    pub task: String,
+    /// The type of its node; none: it made no attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_type: Option<Arc<str>>,
+    /// Its attempts, in order. One that was resumed after a pause is there again.
+    pub attempts: Vec<AttemptInput>,
+    /// Where the next page begins; none: this is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+    /// Some addresses at which the same node made attempts, if it made none at this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<String>,
+}
+
+/// The input of one attempt.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptInput {
+    /// Which attempt, from 1.
+    pub attempt: u32,
+    /// How often it had been resumed after a pause.
+    pub resumes: u32,
+    /// When it began or was resumed, in milliseconds since 1970.
+    pub began: u64,
+    /// What came of it: `succeeded`, `failed`, `cancelled`, `paused`, `retried`, `abandoned` or `running`.
+    pub status: &'static str,
+    /// The input.
+    #[serde(flatten)]
+    pub input: Input,
+    /// How it compares with the digest in the journal.
+    pub input_digest: InputDigest,
+    /// The calls that left the host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<MadeCall>,
+}
+
+/// The input of an attempt, as far as it is shown.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", untagged)]
+pub enum Input {
+    /// The whole.
+    Whole {
+        /// The input.
+        input: Value,
+        /// The config, if there is one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        config: Option<Value>,
+    },
+    /// The same as that of the attempt right before it on this page.
+    Same {
+        /// Always true.
+        same_input: bool,
+    },
+    /// It could not be rendered, and the attempt failed for that.
+    Failed {
+        /// Why.
+        input_error: Json,
+        /// The members that can be rendered.
+        input: Value,
+    },
+    /// Its parts are shared, and as text it would be larger than a value may be.
+    TooLarge {
+        /// What to read instead.
+        input_error: Json,
+    },
+}
+
+impl TaskInputs {
+    /// The answer about a task that made no attempt.
+    pub fn none(run: RunId, address: &str) -> TaskInputs {
+        TaskInputs {
+            run_id: run,
+            task: address.to_owned(),
+            node_type: None,
+            attempts: Vec::new(),
+            next: None,
+            elsewhere: Vec::new(),
+        }
+    }
+
+    /// Reads the inputs of the task at an address of a run. It takes as long as the run's journal is.
+    pub fn read(
+        journal: &dyn Journal,
+        graph: Arc<Graph>,
+        record: &Record,
+        (tenant, run): (&Tenant, &RunId),
+        (address, window): (&str, Window),
+    ) -> Result<TaskInputs, StoreError> {
+        let place = Place::of(address);
+        let inputs = TaskInputs::none(run.clone(), address);
+        let mut page = Page { inputs, window, seen: 0, bytes: 0, last: None };
+        let mut visit = |visited: &Visited<'_>| match visited.is_at(&place) {
+            true => page.add(visited),
+            false => page.note(visited),
+        };
+        each_attempt(journal, graph, record, (tenant, run), (Some(place.node), u64::MAX), &mut visit)?;
+        if page.inputs.node_type.is_some() {
+            page.inputs.elsewhere.clear();
+        }
+        Ok(page.inputs)
+    }
+}
+
+struct Page {
+    inputs: TaskInputs,
+    window: Window,
+    seen: u64,
+    bytes: u64,
+    /// The digest of the last input.
+    last: Option<Received>,
+}
+
+impl Page {
+    fn add(&mut self, visited: &Visited<'_>) -> ControlFlow<()> {
+        let index = self.seen;
+        self.seen += 1;
+        self.inputs.node_type.get_or_insert_with(|| visited.node_type().clone());
+        if index < self.window.from {
+            return ControlFlow::Continue(());
+        }
+        if self.inputs.attempts.len() >= self.window.limit {
+            self.inputs.next = Some(index);
+            return ControlFlow::Break(());
+        }
+        let rendered = visited.render();
+        let received = rendered.received.clone();
+        let is_same = received.is_some() && received == self.last;
+        let mut attempt = AttemptInput::new(visited, rendered);
+        if is_same {
+            attempt.input = Input::Same { same_input: true };
+        }
+        let bytes = attempt.bytes();
+        if !self.inputs.attempts.is_empty() && self.bytes + bytes > self.window.bytes {
+            self.inputs.next = Some(index);
+            return ControlFlow::Break(());
+        }
+        (self.bytes, self.last) = (self.bytes + bytes, received);
+        self.inputs.attempts.push(attempt);
+        ControlFlow::Continue(())
+    }
+
+    /// Notes where else the node made an attempt.
+    fn note(&mut self, visited: &Visited<'_>) -> ControlFlow<()> {
+        let elsewhere = &mut self.inputs.elsewhere;
+        if elsewhere.len() < NAMED {
+            let address = visited.address();
+            if !elsewhere.contains(&address) {
+                elsewhere.push(address);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl AttemptInput {
+    /// The input of an attempt, as it was rendered again.
+    pub(crate) fn new(visited: &Visited<'_>, rendered: Rendered) -> AttemptInput {
+        let input = match rendered.parts {
+            Ok(_) if rendered.received.is_none() => too_large(),
+            Ok((input, config)) => {
+                Input::Whole { input, config: Some(config).filter(|config| !config.json().is_null()) }
+            }
+            Err((failure, input)) if input.json().measure(VALUE_BYTES).is_ok() => {
+                Input::Failed { input_error: failure.to_json(), input }
+            }
+            Err((failure, _)) => Input::TooLarge { input_error: failure.to_json() },
+        };
+        let (attempt, resumes) = visited.number();
+        AttemptInput {
+            attempt,
+            resumes,
+            began: visited.began(),
+            status: visited.status,
+            input,
+            input_digest: rendered.digest,
+            calls: visited.calls.to_vec(),
+        }
+    }
+
+    /// Its bytes, about, as JSON text.
+    pub(crate) fn bytes(&self) -> u64 {
+        let input = match &self.input {
+            Input::Whole { input, config } => {
+                measured(input.json()) + config.as_ref().map_or(0, |config| measured(config.json()))
+            }
+            Input::Failed { input, .. } => measured(input.json()),
+            Input::Same { .. } | Input::TooLarge { .. } => 0,
+        };
+        input + self.calls.iter().map(|call| measured(&call.about) + measured(&call.preview)).sum::<u64>()
+    }
+}
+
+fn measured(json: &Json) -> u64 {
+    json.measure(VALUE_BYTES).unwrap_or(VALUE_BYTES)
+}
+
+fn too_large() -> Input {
+    let message = format!(
+        "the input is larger than {} MiB as text, since its parts are repeated; the outputs that it names show the parts",
+        VALUE_BYTES >> 20
+    );
+    Input::TooLarge { input_error: Failure::new(flowcell_contract::code::INVALID_INPUT, message).to_json() }
+}

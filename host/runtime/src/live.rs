@@ -1,0 +1,205 @@
+//! The runs that a process drives, and places for the runs below them.
+//!
+//! Each driven run holds a [`Place`]. A run that nobody called (the root of a tree) always gets one: the caller limits how
+//! many of these it drives. A run that another run called, as a sub-flow or as a tool, waits for a place. Waiting takes a
+//! few hundred bytes: the flow is not loaded and nothing is recorded before the place is there.
+//!
+//! | limit | on what | failure |
+//! |---|---|---|
+//! | [`MAX_TREE_CHILDREN`] | runs below one root at a time | [`code::TOO_MANY_CHILDREN`] |
+//! | [`MAX_TREE_RUNS`] | runs below one root altogether, since the root was last begun or resumed | [`code::TOO_MANY_CHILDREN`] |
+//! | [`MAX_LIVE_CHILDREN`] | runs below roots at a time, shared by tenants | [`code::TOO_MANY_CHILDREN`] |
+//! | [`LiveRuns::bound`] | driven runs of a tenant, roots included | [`code::QUOTA_EXCEEDED`] |
+//!
+//! **Fairness.** A free place goes to the tenant with the fewest children, there to the tree with the fewest, there to the
+//! deepest run, there to the one that waits longest.
+//!
+//! **No deadlock.** A run cannot end before the runs below it have ended. So when every driven run of a tenant (or tree) has
+//! a run below it, waits for a place for one, or rests, no place becomes free by itself. Then the deepest waiting run gets
+//! one of [`MAX_DEPTH`] spare places, so that one branch goes on to its end; if a limit leaves no spare place, that run fails.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashSet,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use flowcell_contract::{Failure, RunId, Tenant, code};
+use tokio::sync::oneshot;
+
+use self::table::{Key, Order, Table};
+#[cfg(doc)]
+use crate::limits::{MAX_DEPTH, MAX_LIVE_CHILDREN, MAX_TREE_CHILDREN, MAX_TREE_RUNS};
+
+/// The runs that a process drives.
+#[derive(Default)]
+pub struct LiveRuns {
+    table: Mutex<Table>,
+    starting: Mutex<Vec<(u64, Tenant, RunId)>>,
+}
+
+impl LiveRuns {
+    /// Limits the driven runs of a tenant, children included. `None` removes the limit.
+    pub fn bound(&self, tenant: &Tenant, most: Option<u32>) {
+        self.change(|table| table.bound(tenant, most.map(u64::from)));
+    }
+
+    /// Returns the number of driven runs that other runs called, of one tenant.
+    pub fn children(&self, tenant: &Tenant) -> u64 {
+        self.table().children(tenant)
+    }
+
+    /// Returns the number of driven runs that other runs called, of all tenants.
+    pub fn all_children(&self) -> u64 {
+        self.table().all_children()
+    }
+
+    /// Takes a place for a run without waiting: the root of a tree, or a run below one that is only to be ended.
+    pub(crate) fn enter(self: &Arc<LiveRuns>, tenant: &Tenant, run: &RunId) -> Place {
+        let key = self.table().enter(tenant, run);
+        Place { live: self.clone(), key, rests: false }
+    }
+
+    /// Waits for a place for a run below another one, which is found by its id. A run whose parent is not driven in this
+    /// process is a root.
+    pub(crate) fn enter_below(self: &Arc<LiveRuns>, tenant: &Tenant, parent: &RunId, run: &RunId) -> Waiting {
+        let parent = self.table().find(tenant, parent);
+        match parent {
+            Some(parent) => self.wait(parent, run),
+            None => Waiting { live: self.clone(), place: None, answer: Answer::Now(Some(Ok(self.enter(tenant, run)))) },
+        }
+    }
+
+    fn wait(self: &Arc<LiveRuns>, parent: Key, run: &RunId) -> Waiting {
+        let (give, answer) = oneshot::channel();
+        let place = self.change(|table| table.wait(parent, run, give));
+        Waiting { live: self.clone(), place, answer: Answer::Later(answer) }
+    }
+
+    /// Counts a run as started until the returned value is dropped: from the check of a quota until a store shows the run.
+    pub fn start(self: &Arc<LiveRuns>, tenant: &Tenant, run: &RunId) -> Starting {
+        let mut starting = self.starting();
+        let number = starting.last().map_or(0, |(last, ..)| last + 1);
+        starting.push((number, tenant.clone(), run.clone()));
+        Starting { live: self.clone(), number }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // A panic while the lock was held cannot have left the counts half changed.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn starting(&self) -> MutexGuard<'_, Vec<(u64, Tenant, RunId)>> {
+        // A panic while the lock was held cannot have left the list half changed.
+        self.starting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the table, and hands out the places that this makes free.
+    fn change<T>(self: &LiveRuns, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.table();
+        let changed = change(&mut table);
+        table.settle();
+        changed
+    }
+}
+
+/// A driven run's place. Dropping it makes the place free.
+pub(crate) struct Place {
+    live: Arc<LiveRuns>,
+    key: Key,
+    rests: bool,
+}
+
+impl Place {
+    /// Waits for a place for a run that this run calls.
+    pub(crate) fn below(&self, run: &RunId) -> Waiting {
+        self.live.wait(self.key, run)
+    }
+
+    /// Notes whether only people, events or timers move the run on.
+    pub(crate) fn rests(&mut self, rests: bool) {
+        if self.rests != rests {
+            self.rests = rests;
+            self.live.change(|table| table.rests(self.key, rests));
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.live.change(|table| table.leave(self.key));
+    }
+}
+
+/// A run that waits for a place: a future of the place, or of the failure if there will be none. Dropping it gives up.
+pub(crate) struct Waiting {
+    live: Arc<LiveRuns>,
+    /// Where it waits; `None`: it did not have to.
+    place: Option<(Key, Order)>,
+    answer: Answer,
+}
+
+enum Answer {
+    Now(Option<Result<Place, Failure>>),
+    Later(oneshot::Receiver<Result<Key, Failure>>),
+}
+
+impl Future for Waiting {
+    type Output = Result<Place, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Place, Failure>> {
+        let lost = || Err(Failure::retryable(code::LOST_WORKER, "the run's parent is not driven any more"));
+        let live = self.live.clone();
+        match &mut self.answer {
+            Answer::Now(place) => Poll::Ready(place.take().unwrap_or_else(lost)),
+            Answer::Later(answer) => Pin::new(answer).poll(context).map(|answer| {
+                self.place = None;
+                let place = |key| Place { live, key, rests: false };
+                answer.map_or_else(|_| lost(), |key| key.map(place))
+            }),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Some((tree, order)) = self.place else { return };
+        let Answer::Later(answer) = &mut self.answer else { return };
+        answer.close();
+        let granted = answer.try_recv().ok().and_then(Result::ok);
+        self.live.change(|table| {
+            table.give_up(tree, order);
+            if let Some(key) = granted {
+                table.leave(key);
+            }
+        });
+    }
+}
+
+/// A run that was started and that the store may not show yet.
+pub struct Starting {
+    live: Arc<LiveRuns>,
+    number: u64,
+}
+
+impl Starting {
+    /// Returns the runs of the same tenant that were started before this one and that the store may not show yet.
+    pub fn before(&self) -> HashSet<RunId> {
+        let starting = self.live.starting();
+        let tenant = starting.iter().find(|(number, ..)| *number == self.number).map(|(_, tenant, _)| tenant);
+        let before = starting.iter().filter(|(number, of, _)| *number < self.number && Some(of) == tenant);
+        before.map(|(.., run)| run.clone()).collect()
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.live.starting().retain(|(number, ..)| *number != self.number);
+    }
+}

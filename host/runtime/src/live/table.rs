@@ -1,0 +1,348 @@
+//! Counts driven runs by tenant and tree, and decides which waiting run gets a free place.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
+
+use flowcell_contract::{Failure, RunId, Tenant, code};
+use tokio::sync::oneshot;
+
+use crate::limits::{MAX_DEPTH, MAX_LIVE_CHILDREN, MAX_TREE_CHILDREN, MAX_TREE_RUNS};
+
+/// Identifies a driven run.
+pub(super) type Key = u64;
+/// The order of waiting runs: the deepest first, then the one that came first.
+pub(super) type Order = (Reverse<u32>, u64);
+
+const SPARE: u64 = MAX_DEPTH as u64;
+
+/// All driven and waiting runs of a process.
+#[derive(Default)]
+pub(super) struct Table {
+    runs: HashMap<Key, Live>,
+    ids: HashMap<(Tenant, RunId), Key>,
+    tenants: HashMap<Tenant, Share>,
+    children: u64,
+    waiting: u64,
+    next: u64,
+}
+
+/// A driven run.
+struct Live {
+    tenant: Tenant,
+    run: RunId,
+    /// The root of its tree.
+    tree: Key,
+    parent: Option<Key>,
+    depth: u32,
+    /// Driven runs that it called.
+    below: u32,
+    /// Runs that it called and that wait for a place.
+    waiting: u32,
+    rests: bool,
+    spare: bool,
+}
+
+impl Live {
+    /// Whether the run may end without another run getting a place.
+    fn may_end(&self) -> bool {
+        self.below == 0 && self.waiting == 0 && !self.rests
+    }
+}
+
+/// The runs of a tenant.
+#[derive(Default)]
+struct Share {
+    most: Option<u64>,
+    runs: u64,
+    children: u64,
+    spare: u64,
+    /// Runs that may end.
+    free: u64,
+    trees: HashMap<Key, Tree>,
+}
+
+/// The runs of a tree.
+#[derive(Default)]
+struct Tree {
+    runs: u64,
+    children: u64,
+    /// Children that got a place since the root was begun or resumed.
+    begun: u64,
+    /// Runs that may end.
+    free: u64,
+    waiting: BTreeMap<Order, Waiter>,
+}
+
+struct Waiter {
+    parent: Key,
+    run: RunId,
+    give: oneshot::Sender<Result<Key, Failure>>,
+}
+
+impl Share {
+    /// Whether the policy leaves a place; some of them are spare ones.
+    fn has_place(&self, spare: bool) -> bool {
+        let kept = |most: u64| if spare { 0 } else { SPARE.min(most / 2) };
+        self.most.is_none_or(|most| self.runs < most - kept(most))
+    }
+
+    fn may_take(&self, tree: &Tree, all: u64) -> bool {
+        // No tenant takes more than is left after that; a few are always there.
+        let is_fair = self.children < SPARE || self.children < MAX_LIVE_CHILDREN.saturating_sub(all + 1);
+        tree.children < MAX_TREE_CHILDREN && is_fair && self.has_place(false)
+    }
+
+    fn may_take_spare(&self) -> bool {
+        self.spare < SPARE && self.has_place(true)
+    }
+
+    fn deepest(&self) -> Option<(Key, Order)> {
+        let first = |(key, tree): (&Key, &Tree)| tree.waiting.keys().next().map(|order| (*key, *order));
+        self.trees.iter().filter_map(first).min_by_key(|(_, order)| *order)
+    }
+
+    /// A run that gets no place unless it gets a spare one: every run waits for the runs below it, or rests.
+    fn stuck(&self) -> Option<(Key, Order)> {
+        if self.free == 0 {
+            return self.deepest();
+        }
+        let stuck = |tree: &&Tree| tree.free == 0 && tree.children >= MAX_TREE_CHILDREN;
+        let mut trees = self.trees.iter().filter(|(_, tree)| stuck(tree));
+        trees.find_map(|(key, tree)| tree.waiting.keys().next().map(|order| (*key, *order)))
+    }
+}
+
+impl Table {
+    pub(super) fn bound(&mut self, tenant: &Tenant, most: Option<u64>) {
+        if most.is_some() || self.tenants.contains_key(tenant) {
+            self.tenants.entry(tenant.clone()).or_default().most = most;
+            self.forget(tenant);
+        }
+    }
+
+    pub(super) fn children(&self, tenant: &Tenant) -> u64 {
+        self.tenants.get(tenant).map_or(0, |share| share.children)
+    }
+
+    pub(super) fn all_children(&self) -> u64 {
+        self.children
+    }
+
+    pub(super) fn find(&self, tenant: &Tenant, run: &RunId) -> Option<Key> {
+        self.ids.get(&(tenant.clone(), run.clone())).copied()
+    }
+
+    /// Adds the root of a tree.
+    pub(super) fn enter(&mut self, tenant: &Tenant, run: &RunId) -> Key {
+        let tree = self.next;
+        self.add(Live {
+            tenant: tenant.clone(),
+            run: run.clone(),
+            tree,
+            parent: None,
+            depth: 0,
+            below: 0,
+            waiting: 0,
+            rests: false,
+            spare: false,
+        })
+    }
+
+    fn add(&mut self, live: Live) -> Key {
+        let key = self.next;
+        self.next += 1;
+        let share = self.tenants.entry(live.tenant.clone()).or_default();
+        let tree = share.trees.entry(live.tree).or_default();
+        (share.runs, tree.runs) = (share.runs + 1, tree.runs + 1);
+        (share.free, tree.free) = (share.free + 1, tree.free + 1);
+        if live.parent.is_some() {
+            self.children += 1;
+            share.children += 1;
+            tree.children += 1;
+            tree.begun += 1;
+        }
+        share.spare += u64::from(live.spare);
+        self.ids.insert((live.tenant.clone(), live.run.clone()), key);
+        self.runs.insert(key, live);
+        key
+    }
+
+    /// Adds a run that waits for a place below another one. Returns where it waits, or nothing if it will get no place.
+    pub(super) fn wait(
+        &mut self,
+        parent: Key,
+        run: &RunId,
+        give: oneshot::Sender<Result<Key, Failure>>,
+    ) -> Option<(Key, Order)> {
+        let (tenant, tree, depth) = self.runs.get(&parent).map(|live| (live.tenant.clone(), live.tree, live.depth))?;
+        let order = (Reverse(depth + 1), self.next);
+        self.next += 1;
+        let waits = self.tenants.get_mut(&tenant)?.trees.get_mut(&tree)?;
+        if waits.begun + waits.waiting.len() as u64 >= MAX_TREE_RUNS {
+            _ = give.send(Err(too_many_runs(run)));
+            return None;
+        }
+        waits.waiting.insert(order, Waiter { parent, run: run.clone(), give });
+        self.waiting += 1;
+        self.update(parent, |live| live.waiting += 1);
+        Some((parent, order))
+    }
+
+    /// A run waits no more.
+    pub(super) fn give_up(&mut self, parent: Key, order: Order) {
+        let Some(live) = self.runs.get(&parent) else { return };
+        let (tenant, tree) = (live.tenant.clone(), live.tree);
+        self.take_waiter(&tenant, tree, order);
+    }
+
+    pub(super) fn rests(&mut self, key: Key, rests: bool) {
+        self.update(key, |live| live.rests = rests);
+    }
+
+    /// Removes a run.
+    pub(super) fn leave(&mut self, key: Key) {
+        self.update(key, |live| live.rests = true);
+        let Some(live) = self.runs.remove(&key) else { return };
+        let id = (live.tenant.clone(), live.run.clone());
+        if self.ids.get(&id) == Some(&key) {
+            self.ids.remove(&id);
+        }
+        if let Some(share) = self.tenants.get_mut(&live.tenant) {
+            share.runs -= 1;
+            share.spare -= u64::from(live.spare);
+            let child = u64::from(live.parent.is_some());
+            self.children -= child;
+            share.children -= child;
+            if let Some(tree) = share.trees.get_mut(&live.tree) {
+                (tree.runs, tree.children) = (tree.runs - 1, tree.children - child);
+                // Runs that wait below one that has gone are not wanted any more.
+                let gone: Vec<_> =
+                    tree.waiting.iter().filter(|(_, waiter)| waiter.parent == key).map(|(order, _)| *order).collect();
+                self.waiting -= gone.len() as u64;
+                gone.iter().for_each(|order| _ = tree.waiting.remove(order));
+                if tree.runs == 0 {
+                    share.trees.remove(&live.tree);
+                }
+            }
+        }
+        if let Some(parent) = live.parent {
+            self.update(parent, |live| live.below -= 1);
+        }
+        self.forget(&live.tenant);
+    }
+
+    /// Changes a run, and counts whether it may end.
+    fn update(&mut self, key: Key, change: impl FnOnce(&mut Live)) {
+        let Some(live) = self.runs.get_mut(&key) else { return };
+        let before = live.may_end();
+        change(live);
+        let after = live.may_end();
+        if before == after {
+            return;
+        }
+        let Some(share) = self.tenants.get_mut(&live.tenant) else { return };
+        let tree = share.trees.get_mut(&live.tree).map(|tree| &mut tree.free);
+        for free in [Some(&mut share.free), tree].into_iter().flatten() {
+            *free = if after { *free + 1 } else { *free - 1 };
+        }
+    }
+
+    fn take_waiter(&mut self, tenant: &Tenant, tree: Key, order: Order) -> Option<Waiter> {
+        let waiter = self.tenants.get_mut(tenant)?.trees.get_mut(&tree)?.waiting.remove(&order)?;
+        self.waiting -= 1;
+        self.update(waiter.parent, |live| live.waiting -= 1);
+        Some(waiter)
+    }
+
+    /// Gives free places to waiting runs, until none may have one.
+    pub(super) fn settle(&mut self) {
+        while self.waiting > 0 {
+            if let Some((tenant, tree, order)) = self.next_place() {
+                self.give(&tenant, tree, order, false);
+            } else if let Some((tenant, (tree, order))) = self.next_stuck() {
+                match self.tenants.get(&tenant).is_some_and(Share::may_take_spare) {
+                    true => self.give(&tenant, tree, order, true),
+                    false => self.refuse(&tenant, tree, order),
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// The waiting run that gets the next free place: of the tenant, and there of the tree, with the fewest children.
+    fn next_place(&self) -> Option<(Tenant, Key, Order)> {
+        let mut best: Option<((u64, u64, Order), &Tenant, Key)> = None;
+        for (tenant, share) in &self.tenants {
+            for (key, tree) in &share.trees {
+                let Some(order) = tree.waiting.keys().next() else { continue };
+                let rank = (share.children, tree.children, *order);
+                if share.may_take(tree, self.children) && best.as_ref().is_none_or(|(least, ..)| rank < *least) {
+                    best = Some((rank, tenant, *key));
+                }
+            }
+        }
+        best.map(|((.., order), tenant, key)| (tenant.clone(), key, order))
+    }
+
+    fn next_stuck(&self) -> Option<(Tenant, (Key, Order))> {
+        self.tenants.iter().find_map(|(tenant, share)| Some((tenant.clone(), share.stuck()?)))
+    }
+
+    fn give(&mut self, tenant: &Tenant, tree: Key, order: Order, spare: bool) {
+        let Some(Waiter { parent, run, give }) = self.take_waiter(tenant, tree, order) else { return };
+        let (tenant, parent_key) = (tenant.clone(), Some(parent));
+        let depth = order.0.0;
+        let (below, waiting, rests) = (0, 0, false);
+        let key = self.add(Live { tenant, run, tree, parent: parent_key, depth, below, waiting, rests, spare });
+        self.update(parent, |live| live.below += 1);
+        if give.send(Ok(key)).is_err() {
+            self.leave(key);
+        }
+    }
+
+    fn refuse(&mut self, tenant: &Tenant, tree: Key, order: Order) {
+        let Some(share) = self.tenants.get(tenant) else { return };
+        let most = share.most.filter(|_| !share.has_place(true));
+        let Some(Waiter { run, give, .. }) = self.take_waiter(tenant, tree, order) else { return };
+        // A run that is not wanted any more needs no answer.
+        _ = give.send(Err(no_place(&run, most)));
+    }
+
+    /// Forgets a tenant without runs and without a limit.
+    fn forget(&mut self, tenant: &Tenant) {
+        if self.tenants.get(tenant).is_some_and(|share| share.trees.is_empty() && share.most.is_none()) {
+            self.tenants.remove(tenant);
+        }
+    }
+}
+
+fn no_place(run: &RunId, most: Option<u64>) -> Failure {
+    match most {
+        Some(most) => Failure::new(
+            code::QUOTA_EXCEEDED,
+            format!(
+                "the run `{run}` cannot begin: the tenant may have {most} runs at a time, with the runs that these call \
+                 (`maxLiveRuns`), and all of them wait for runs below them; ask the operator for more, or call fewer flows"
+            ),
+        ),
+        None => Failure::new(
+            code::TOO_MANY_CHILDREN,
+            format!(
+                "the run `{run}` cannot begin: {MAX_TREE_CHILDREN} runs at a time may be below one run, a tenant's runs \
+                 share {MAX_LIVE_CHILDREN} such places with others, and all of them wait for runs below them; call fewer \
+                 flows at a time"
+            ),
+        ),
+    }
+}
+
+fn too_many_runs(run: &RunId) -> Failure {
+    let message = format!(
+        "the run `{run}` cannot begin: {MAX_TREE_RUNS} runs were begun below the same run already; split the work into \
+         several runs"
+    );
+    Failure::new(code::TOO_MANY_CHILDREN, message)
+}

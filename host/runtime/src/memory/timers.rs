@@ -1,0 +1,55 @@
+//! Timers by the clocks of this machine.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::{limits::CLOCK_LOOK_MS, ports::Timers};
+
+/// Shows the later one of two times: the wall clock, and the wall clock of the start moved on by the monotonic one. So a
+/// clock that is set back delays no timer, and one that is set ahead wakes those that are due by then. The monotonic clock
+/// stands still while the machine is suspended, and the wall clock does not.
+#[derive(Clone)]
+pub struct SystemTimers {
+    started: Instant,
+    started_ms: u64,
+    wall: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Default for SystemTimers {
+    fn default() -> SystemTimers {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+        SystemTimers::with_wall_clock(Arc::new(now))
+    }
+}
+
+impl SystemTimers {
+    /// Timers with another wall clock, in milliseconds since 1970.
+    pub fn with_wall_clock(wall: Arc<dyn Fn() -> u64 + Send + Sync>) -> SystemTimers {
+        SystemTimers { started: Instant::now(), started_ms: wall(), wall }
+    }
+}
+
+impl Timers for SystemTimers {
+    fn now(&self) -> u64 {
+        let steady = self.started_ms + self.started.elapsed().as_millis() as u64;
+        steady.max((self.wall)())
+    }
+
+    fn wait(&self, due: u64) -> BoxFuture<'static, ()> {
+        let timers = self.clone();
+        Box::pin(async move {
+            loop {
+                let left = due.saturating_sub(timers.now());
+                tokio::time::sleep(Duration::from_millis(left.min(CLOCK_LOOK_MS))).await;
+                if left <= CLOCK_LOOK_MS {
+                    return;
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,174 @@
+//! The identity of a question: an answer that names it counts for no other question.
+//!
+//! A gate's address and a call's number stay the same when an attempt is repeated, a pass begins again or a child run is
+//! started anew. The attempt and the digest tell such questions apart.
+
+use flowcell_contract::{Json, Question, Wake};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    fact::{CallDigest, TaskKey},
+    state::{Phase, RunState, Task},
+};
+
+/// The question that an answer is meant for. A member that is missing fits every question.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuestionRef {
+    /// The attempt of the node that asked, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// The digest of the question: 32 hexadecimal digits, made of the run, the pass, the attempt and everything that is
+    /// asked. For a call that is the tool with its exact arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Box<str>>,
+}
+
+/// The reason why an answer was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Closed {
+    /// The run has no node at this address, or its pass is over.
+    NoNode,
+    /// The node has not made this call.
+    NoCall,
+    /// The node asks nothing at present.
+    NotAsked,
+    /// Somebody has answered before.
+    Answered,
+    /// The time for an answer is over.
+    Expired,
+    /// The node has ended.
+    Ended,
+    /// The answer names one attempt, and the node is at another.
+    OtherAttempt {
+        /// The attempt that the answer names.
+        named: u32,
+        /// The attempt of the node.
+        current: u32,
+    },
+    /// The answer names one question, and another one is open.
+    OtherQuestion {
+        /// The digest that the answer names.
+        named: Box<str>,
+        /// The digest of the open question.
+        open: Box<str>,
+    },
+}
+
+impl Closed {
+    /// Says what happened and what to do.
+    pub fn message(&self) -> String {
+        match self {
+            Closed::NoNode => "the run has no node at this address at present; check the address".into(),
+            Closed::NoCall => "the node has made no call of this number; check the address".into(),
+            Closed::NotAsked => "the node asks nothing at present".into(),
+            Closed::Answered => "the question was answered before".into(),
+            Closed::Expired => "the time for an answer is over".into(),
+            Closed::Ended => "the node has ended and asks nothing any more".into(),
+            Closed::OtherAttempt { named, current } => format!(
+                "the answer is for attempt {named}, and the node is at attempt {current}; read its question and answer that"
+            ),
+            Closed::OtherQuestion { named, open } => format!(
+                "the answer is for the question `{named}`, and the question `{open}` is open; read it and answer that"
+            ),
+        }
+    }
+}
+
+impl QuestionRef {
+    /// Reads the members `attempt` and `digest` of a question as events and the HTTP interface show it.
+    pub fn of_json(question: &Json) -> QuestionRef {
+        let attempt = question.get("attempt").and_then(Json::as_u64).and_then(|attempt| u32::try_from(attempt).ok());
+        QuestionRef { attempt, digest: question.get("digest").and_then(Json::as_str).map(Into::into) }
+    }
+
+    /// Whether it names no question.
+    pub fn is_empty(&self) -> bool {
+        *self == QuestionRef::default()
+    }
+
+    /// The reference to a gate's question. `resumes` tells the questions of one attempt apart.
+    pub(crate) fn of_gate(seed: u64, key: TaskKey, attempt: u32, resumes: u32, question: &Question) -> QuestionRef {
+        let whole = serde_json::to_value(question).map(Json::from).unwrap_or_default();
+        QuestionRef::of(seed, key, (attempt, resumes), &CallDigest::of("gate", "ask", &whole))
+    }
+
+    /// The reference to the question whether a call may leave.
+    pub(crate) fn of_call(seed: u64, key: TaskKey, call: (u32, u32), digest: &CallDigest) -> QuestionRef {
+        QuestionRef::of(seed, key, call, digest)
+    }
+
+    fn of(seed: u64, key: TaskKey, (attempt, index): (u32, u32), content: &CallDigest) -> QuestionRef {
+        let place = [seed, key.scope.0.into(), key.node.0.into(), attempt.into(), index.into()];
+        let digest = CallDigest::of("question", &content.0, &Json::array(place.map(Json::from)));
+        QuestionRef { attempt: Some(attempt), digest: Some(digest.0) }
+    }
+
+    /// Refuses an open question that is not the one which this reference names.
+    pub fn check(&self, open: &QuestionRef) -> Result<(), Closed> {
+        if let (Some(named), Some(current)) = (self.attempt, open.attempt)
+            && named != current
+        {
+            return Err(Closed::OtherAttempt { named, current });
+        }
+        match (&self.digest, &open.digest) {
+            (Some(named), Some(open)) if named != open => {
+                Err(Closed::OtherQuestion { named: named.clone(), open: open.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl RunState {
+    /// The question that a paused task asks, with the index of its wake.
+    pub(crate) fn gate(&self, key: TaskKey) -> Option<(usize, &Question, QuestionRef)> {
+        let task = self.find(key).filter(|task| task.phase == Phase::Paused)?;
+        let until = &task.rest.as_ref()?.pause.as_ref()?.until;
+        until.iter().enumerate().find_map(|(index, wake)| match wake {
+            Wake::Answer(question) => {
+                let asked = QuestionRef::of_gate(self.seed, key, task.attempt, task.resumes, question);
+                Some((index, question, asked))
+            }
+            _ => None,
+        })
+    }
+
+    /// The question whether a call of a task may leave, by the call's number.
+    pub(crate) fn permission(&self, key: TaskKey, ordinal: u32) -> Option<((u32, u32), QuestionRef)> {
+        let calls = self.find(key)?.calls.as_ref()?;
+        let (call, ..) = calls.asked().find(|(call, ..)| call.1 == ordinal)?;
+        Some((call, QuestionRef::of_call(self.seed, key, call, calls.digest_of(call)?)))
+    }
+
+    /// The reason why a task has no open question: about one of its calls if there is a number.
+    pub(crate) fn closed(&self, key: TaskKey, ordinal: Option<u32>, named: &QuestionRef) -> Closed {
+        let Some(task) = self.find(key) else { return Closed::NoNode };
+        match named.attempt {
+            Some(named) if named != task.attempt => Closed::OtherAttempt { named, current: task.attempt },
+            _ => ordinal.map_or_else(|| closed_gate(task), |ordinal| closed_call(task, ordinal)),
+        }
+    }
+}
+
+fn closed_gate(task: &Task) -> Closed {
+    match task.answered {
+        Some(true) => Closed::Answered,
+        Some(false) => Closed::Expired,
+        None if task.phase.is_end() => Closed::Ended,
+        None => Closed::NotAsked,
+    }
+}
+
+fn closed_call(task: &Task, ordinal: u32) -> Closed {
+    if task.phase.is_end() {
+        return Closed::Ended;
+    }
+    let calls = task.calls.as_ref();
+    match calls.and_then(|calls| calls.decided.get(&ordinal)) {
+        Some(true) => Closed::Answered,
+        Some(false) => Closed::Expired,
+        None if calls.is_some_and(|calls| (1..=calls.begun).contains(&ordinal)) => Closed::NotAsked,
+        None => Closed::NoCall,
+    }
+}

@@ -1,0 +1,65 @@
+//! Files and folders that only their owner may use.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write},
+    path::Path,
+};
+
+/// The mode of a file that only its owner may read and write.
+#[cfg(unix)]
+const FILE_MODE: u32 = 0o600;
+/// The mode of a folder that only its owner may enter.
+#[cfg(unix)]
+const FOLDER_MODE: u32 = 0o700;
+
+/// Makes a folder that is missing. One that is there keeps its mode: its owner may share it on purpose.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::create_dir_all(parent)?;
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, FOLDER_MODE);
+    match builder.create(folder) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+/// Makes an empty file. One that is there stays as it is.
+pub(super) fn make_file(file: &Path) -> io::Result<()> {
+    match options().write(true).create_new(true).open(file) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Replaces the content of a file, which is made if it is missing.
+pub(super) fn write(file: &Path, text: &str) -> io::Result<()> {
+    options().write(true).create(true).truncate(true).open(file)?.write_all(text.as_bytes())
+}
+
+/// Opens a file to be locked, which is made if it is missing. Whoever may open a file may lock it, so a file that others
+/// may open is closed to them.
+pub(super) fn open_lock(file: &Path) -> io::Result<File> {
+    let file = options().read(true).write(true).create(true).truncate(false).open(file)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        if file.metadata()?.permissions().mode() & 0o077 != 0 {
+            file.set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
+        }
+    }
+    Ok(file)
+}
+
+fn options() -> OpenOptions {
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE_MODE);
+    options
+}

@@ -1,0 +1,77 @@
+//! What a run keeps in memory of what others send it, and what the runs of a test keep together.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Json, Value, code};
+use flowcell_flow::graph::FlowPolicy;
+
+use super::{
+    driving::{block, chain, world},
+    graphs::{Plan, lower},
+};
+use crate::{
+    FlowRunner, MemoryBudget, Pinned, RunOptions, RunStatus,
+    decide::{Input, Refusal, decide},
+    fact::{AgentFact, TaskKey},
+    limits::{MAX_INBOX_BYTES, MAX_KEPT_EVENT_BYTES, MAX_REQUEST_BYTES},
+    outstanding::Outstanding,
+    ports::Pin,
+    state::RunState,
+};
+
+#[test]
+fn runs_of_a_world_with_a_budget_end_when_it_is_used_up() {
+    for (budget, status) in [(1 << 20, RunStatus::Succeeded), (500, RunStatus::Failed)] {
+        let scripted = lower(&chain(vec![Plan::Call("child"), Plan::Done]), FlowPolicy::default());
+        let mut world = world(&scripted, Some(lower(&chain(vec![Plan::Done]), FlowPolicy::default())));
+        world.budget = Some(Arc::new(MemoryBudget::new(budget)));
+        let flow = Pinned { graph: Arc::new(scripted.graph), pin: Pin("planned".into()) };
+        let result = block(FlowRunner::new(flow, Arc::new(world), RunOptions::default()).unwrap().run());
+        assert_eq!(result.status, status, "{:?}", result.error);
+        let code = result.error.as_ref().map(|error| error.failure.code.as_str());
+        assert!(code.is_none_or(|code| code == code::RUN_TOO_LARGE), "{:?}", result.error);
+    }
+}
+
+/// A run with one attempt that runs, and what comes of more input to it.
+fn begun() -> (RunState, TaskKey, impl FnMut(&mut RunState, Input) -> Result<(), Refusal>) {
+    let scripted = lower(&chain(vec![Plan::Hang]), FlowPolicy::default());
+    let mut state = RunState::new(Arc::new(scripted.graph), FlowPolicy::default());
+    let mut dice = super::readiness::Counter(1);
+    let mut bring = move |state: &mut RunState, input: Input| decide(state, input, 0, &mut dice).map(drop);
+    bring(&mut state, Input::Start { input: Json::object::<&str>([]), seed: 1 }).unwrap();
+    let task = state.outstanding().into_iter().find_map(|outstanding| match outstanding {
+        Outstanding::Attempt { task, .. } => Some(task),
+        _ => None,
+    });
+    (state, task.unwrap(), bring)
+}
+
+/// As much as may be sent at a time, with a name of one letter.
+fn large() -> Value {
+    Value::from(Json::from("x".repeat(MAX_REQUEST_BYTES - 3)))
+}
+
+#[test]
+fn named_events_are_kept_by_number_and_by_bytes() {
+    let (mut state, _, mut bring) = begun();
+    let mut emit = |payload: Value| bring(&mut state, Input::Emit { name: "e".into(), payload });
+    let kept = (0..100).take_while(|_| emit(large()).is_ok()).count();
+    assert_eq!(kept, MAX_KEPT_EVENT_BYTES / (MAX_REQUEST_BYTES));
+    assert_eq!(emit(large()), Err(Refusal::TooManyEvents));
+}
+
+#[test]
+fn an_inbox_is_full_by_number_and_by_bytes() {
+    let (mut state, task, mut bring) = begun();
+    for (mark, id) in [(1, "one"), (2, "two")] {
+        let about = Json::object([("inbox", Json::object([("capacity", Json::from(1_000u64))]))]);
+        let told = AgentFact::Opened { mark, id: id.into(), about };
+        bring(&mut state, Input::Told { task, attempt: (1, 0), told, before: Box::default() }).unwrap();
+    }
+    let mut write = |to: &str, value: Value| bring(&mut state, Input::Write { to: to.into(), message: None, value });
+    let taken = (0..100).take_while(|index| write(["one", "two"][index % 2], large()).is_ok()).count();
+    assert_eq!(taken, MAX_INBOX_BYTES / MAX_REQUEST_BYTES, "the agent runs of a task share it");
+    assert_eq!(write("one", large()), Err(Refusal::InboxFull));
+    assert!(write("two", Value::null()).is_ok(), "a small one fits");
+}

@@ -1,0 +1,212 @@
+//! Which question an answer counts for.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Choice, Effect, Failure, Json, Pause, Question, RunId, Step, StepResult, Tenant, Value, Wake};
+use flowcell_flow::graph::{FlowPolicy, NodeIx};
+
+use super::{
+    graphs::{Plan, Planned, PlannedBody, lower},
+    readiness::Counter,
+};
+use crate::{
+    call_log::permission,
+    decide::{Input, Refusal, decide},
+    fact::{Asked, CallDigest, CallRecord, Fact, ScopeId, TaskKey},
+    hub::{HubError, Request},
+    ports::Unit,
+    publish::Projector,
+    question::{Closed, QuestionRef},
+    state::RunState,
+};
+
+const TASK: TaskKey = TaskKey { scope: ScopeId::ROOT, node: NodeIx(0) };
+
+/// A run of one node that is tried often, and everything that happened in it.
+struct Run {
+    state: RunState,
+    facts: Vec<Fact>,
+}
+
+impl Run {
+    fn begin(seed: u64) -> Run {
+        let nodes = vec![Planned::new(Plan::Hang)];
+        let mut graph = lower(&PlannedBody { nodes, edges: Vec::new() }, FlowPolicy::default()).graph;
+        graph.nodes[0].policy.retry.max_attempts = 9;
+        graph.nodes[0].policy.retry.backoff_ms = 0;
+        let mut run = Run { state: RunState::new(Arc::new(graph), FlowPolicy::default()), facts: Vec::new() };
+        run.bring(Input::Start { input: Json::Null, seed }).unwrap();
+        run
+    }
+
+    fn bring(&mut self, input: Input) -> Result<Vec<Fact>, Refusal> {
+        let facts = decide(&mut self.state, input, 1, &mut Counter(1))?;
+        self.facts.extend(facts.iter().cloned());
+        Ok(facts)
+    }
+
+    fn answers(&mut self, attempt: (u32, u32), result: StepResult) {
+        self.bring(Input::Answered { task: TASK, attempt, result, writes: vec![], heard: Box::default() }).unwrap();
+    }
+
+    fn fails(&mut self, attempt: (u32, u32)) {
+        self.answers(attempt, Err(Failure::retryable("timeout", "too long")));
+    }
+
+    fn asks(&mut self, attempt: (u32, u32)) -> QuestionRef {
+        let choice = |value: &str| Choice { value: value.into(), label: None };
+        let question =
+            Question { prompt: "Pay?".into(), choices: vec![choice("yes"), choice("no")], ..Question::default() };
+        let pause = Pause { until: vec![Wake::Answer(question)], state: Value::null() };
+        self.answers(attempt, Ok(Step::Pause(pause)));
+        self.state.gate(TASK).unwrap().2
+    }
+
+    /// An attempt asks whether its third call may leave.
+    fn calls(&mut self, attempt: (u32, u32), args: &str) -> QuestionRef {
+        let digest = CallDigest::of("tools", "call", &Json::parse(args).unwrap());
+        let ask = Asked { prompt: args.into(), expires: u64::MAX, arguments: None };
+        let call = Box::new(CallRecord {
+            ordinal: 3,
+            interface: "tools".into(),
+            function: "call".into(),
+            digest,
+            effect: Effect::Idempotent,
+            key: "k".into(),
+            about: Json::Null,
+            preview: Json::Null,
+            agent: None,
+            ask: Some(Box::new(ask)),
+            before: Box::default(),
+        });
+        self.bring(Input::Call { task: TASK, attempt, call, reply: None }).unwrap();
+        self.state.permission(TASK, 3).unwrap().1
+    }
+
+    fn reply(&mut self, gate: &str, choice: &str, question: &QuestionRef) -> Result<Vec<Fact>, Refusal> {
+        let answer = Json::object([("content", Json::from(choice))]);
+        self.bring(Input::Reply { gate: gate.into(), answer, question: question.clone() })
+    }
+
+    /// The question of the latest event that has one.
+    fn told(&self) -> QuestionRef {
+        let mut projector = Projector::new(Tenant::local(), RunId::from("r"), self.state.graph.clone());
+        let events = projector.project(&Unit { first_seq: 0, ts: 1, facts: self.facts.clone() });
+        let mut questions = events.iter().rev().filter_map(|event| event.data.get("question"));
+        QuestionRef::of_json(questions.next().unwrap())
+    }
+}
+
+fn only_digest(question: &QuestionRef) -> QuestionRef {
+    QuestionRef { attempt: None, ..question.clone() }
+}
+
+fn refused(outcome: Result<Vec<Fact>, Refusal>) -> Closed {
+    match outcome {
+        Err(Refusal::GateClosed(closed)) => closed,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn w2_an_approval_of_one_attempts_call_is_none_of_the_next_ones() {
+    let mut run = Run::begin(7);
+    let first = run.calls((1, 0), r#"{"amount":1,"to":"alice"}"#);
+    run.fails((1, 0));
+    assert!(matches!(refused(run.reply("n0#3", "allow", &first)), Closed::OtherAttempt { named: 1, current: 2 }));
+    for args in [r#"{"amount":1000000,"to":"mallory"}"#, r#"{"to":"alice","amount":1}"#] {
+        let attempt = run.state.task(TASK).attempt;
+        let open = run.calls((attempt, 0), args);
+        let told = run.told();
+        assert_eq!(told, open, "the event names the question by what the decider asks for");
+        let other = Closed::OtherAttempt { named: 1, current: attempt };
+        assert_eq!(refused(run.reply("n0#3", "allow", &first)), other);
+        assert!(matches!(refused(run.reply("n0#3", "allow", &only_digest(&first))), Closed::OtherQuestion { .. }));
+        let facts = run.reply("n0#3", "allow", &told).unwrap();
+        let decided = facts.iter().find_map(|fact| match fact {
+            Fact::CallDecided { attempt, digest, allowed: true, .. } => Some((Some(*attempt), digest.clone())),
+            _ => None,
+        });
+        assert_eq!(decided, Some((open.attempt, open.digest.clone())));
+        assert_eq!(refused(run.reply("n0#3", "allow", &open)), Closed::Answered);
+        run.fails((attempt, 0));
+    }
+}
+
+#[test]
+fn w2_an_answer_without_a_digest_is_recorded_for_the_open_question_alone() {
+    let mut run = Run::begin(7);
+    run.calls((1, 0), "{}");
+    run.fails((1, 0));
+    assert_eq!(refused(run.reply("n0#3", "allow", &QuestionRef::default())), Closed::NoCall);
+    let open = run.calls((2, 0), r#"{"amount":2}"#);
+    let facts = run.reply("n0#3", "deny", &QuestionRef::default()).unwrap();
+    let named = |fact: &Fact| matches!(fact, Fact::CallDecided { attempt: 2, digest, .. } if *digest == open.digest);
+    assert!(facts.iter().any(named), "{facts:?}");
+}
+
+#[test]
+fn w2_the_same_prompt_asked_again_is_another_question() {
+    let mut run = Run::begin(7);
+    let first = run.asks((1, 0));
+    assert_eq!(run.told(), first);
+    let facts = run.reply("n0", "yes", &first).unwrap();
+    assert!(facts.iter().any(|fact| matches!(fact, Fact::Replied { attempt: Some(1), digest: Some(_), .. })));
+    assert_eq!(refused(run.reply("n0", "yes", &first)), Closed::Answered);
+    let second = run.asks((1, 1));
+    assert_eq!(run.told(), second);
+    assert!(matches!(refused(run.reply("n0", "yes", &first)), Closed::OtherQuestion { .. }));
+    run.reply("n0", "yes", &QuestionRef::default()).unwrap();
+    run.fails((1, 2));
+    run.asks((2, 0));
+    assert!(matches!(refused(run.reply("n0", "yes", &second)), Closed::OtherAttempt { named: 1, current: 2 }));
+}
+
+#[test]
+fn w2_questions_of_other_runs_and_passes_differ() {
+    let open = Run::begin(7).asks((1, 0));
+    assert_ne!(Run::begin(8).asks((1, 0)).digest, open.digest, "a child that is started anew has a seed of its own");
+    let pass = TaskKey { scope: ScopeId(4), ..TASK };
+    let call = CallDigest::of("tools", "call", &Json::Null);
+    let of = |key, attempt| QuestionRef::of_call(7, key, (attempt, 3), &call).digest;
+    assert!(of(TASK, 1) != of(pass, 1) && of(TASK, 1) != of(TASK, 2));
+}
+
+#[test]
+fn a_refusal_says_why() {
+    let mut run = Run::begin(7);
+    let any = QuestionRef::default();
+    assert_eq!(refused(run.reply("nobody", "yes", &any)), Closed::NoNode);
+    assert_eq!(refused(run.reply("n0", "yes", &any)), Closed::NotAsked);
+    for wrong in ["n0#3", "n0#03", "n0#", "n0#-1", "n0#x"] {
+        assert_eq!(refused(run.reply(wrong, "allow", &any)), Closed::NoCall, "{wrong}");
+    }
+    run.asks((1, 0));
+    assert!(matches!(run.reply("n0", "perhaps", &any), Err(Refusal::AnswerRefused(_))));
+    run.reply("n0", "yes", &any).unwrap();
+    run.answers((1, 1), Ok(Step::Pause(Pause { until: vec![Wake::Event("go".into())], state: Value::null() })));
+    assert_eq!(refused(run.reply("n0", "yes", &any)), Closed::NotAsked);
+    for closed in [Closed::Answered, Closed::Expired, Closed::Ended, Closed::OtherAttempt { named: 1, current: 2 }] {
+        let error = HubError::from(Refusal::from(closed.clone()));
+        assert_eq!((error.code(), error.message()), ("gate_closed", closed.message()));
+    }
+}
+
+/// What older versions have written.
+#[test]
+fn answers_without_attempt_and_digest_are_read() {
+    let replied = r#"{"Replied":{"task":{"scope":0,"node":0},"answer":{"content":"yes"}}}"#;
+    let decided =
+        r#"{"CallDecided":{"task":{"scope":0,"node":0},"attempt":1,"ordinal":3,"allowed":true,"answer":null}}"#;
+    for text in [replied, decided] {
+        let fact: Fact = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&fact).unwrap(), text);
+    }
+    let asked: Asked = serde_json::from_str(r#"{"prompt":"May it?","expires":5}"#).unwrap();
+    assert_eq!(asked.arguments, None);
+    let request: Request = serde_json::from_str(r#"{"Reply":{"gate":"a","answer":null}}"#).unwrap();
+    assert!(matches!(request, Request::Reply { question, .. } if question.is_empty()));
+    let refused: HubError = serde_json::from_str("\"GateClosed\"").unwrap();
+    assert_eq!(refused.code(), "gate_closed");
+    assert_eq!(permission("x".into()).choices.len(), 2);
+}

@@ -1,0 +1,44 @@
+//! Nobody but its owner may enter, read or lock what a store writes.
+
+use std::{
+    fs::{self, File, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
+
+use super::{COUNTS, open, options, run};
+
+/// The modes of a folder and of what is in it that let others in.
+fn open_to_others(folder: &Path) -> Vec<(String, u32)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let modes = entries.chain([folder.to_owned()]).map(|path| {
+        let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+        (path.display().to_string(), mode)
+    });
+    modes.filter(|(_, mode)| mode & 0o077 != 0).collect()
+}
+
+#[test]
+fn a_store_and_its_copies_are_its_owners_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let (folder, copy) = (place.path().join("new/state"), place.path().join("copy"));
+    let store = open(&folder);
+    run(&store, COUNTS, options("r"));
+    assert!(["flowcell.db", "owner.lock", "epoch"].iter().all(|file| folder.join(file).exists()));
+    assert_eq!(open_to_others(&folder), []);
+    store.back_up(&copy).unwrap();
+    assert_eq!(open_to_others(&copy), []);
+    assert!(store.back_up(&copy).is_err(), "a copy is not written over");
+    let copied = open(&copy);
+    assert_eq!(copied.reader().units(&super::tenant(), &"r".into(), 0, 1).unwrap().len(), 1);
+}
+
+#[test]
+fn a_lock_that_others_may_open_is_closed_to_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = folder.path().join("owner.lock");
+    File::create(&lock).unwrap();
+    fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
+    let _store = open(folder.path());
+    assert_eq!(lock.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}

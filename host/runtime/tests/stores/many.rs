@@ -1,0 +1,56 @@
+//! As many runs as a store has after a flood: what waits is found piece by piece.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use flowcell_runtime::{ports::Standing, rows::Filter};
+
+use super::{
+    differential::scale,
+    flows::tenant,
+    place::Place,
+    units::{standing, unit},
+};
+
+/// Runs, times `FLOWCELL_TEST_SCALE`; of each eleven ten are active and one is parked.
+const RUNS: u32 = 11_000;
+/// Runs of one question.
+const PAGE: usize = 500;
+/// A generous bound for opening a store and one question, whatever the scale.
+const BOUND: Duration = Duration::from_secs(10);
+
+#[test]
+fn r27_a_hundred_thousand_runs_that_wait_are_found_piece_by_piece() {
+    let place = Place::sqlite();
+    let store = place.open();
+    let runs = RUNS * scale().max(1);
+    for run in 0..runs {
+        let parked = Standing::Parked { due: Some(u64::from(run)), needs_attention: false };
+        let waits = if run % 11 == 0 { parked } else { Standing::Active };
+        store.append(standing(&format!("r{run}"), unit(0), waits));
+    }
+    store.settle();
+    store.let_go();
+    drop(store);
+    let begun = Instant::now();
+    let store = place.open();
+    let store = store.runs();
+    let runnable = store.runnable(&tenant(), u64::MAX >> 1, PAGE).unwrap();
+    assert_eq!(runnable.len(), PAGE, "as many as were asked for");
+    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    assert_eq!(store.next_due(&tenant()).unwrap(), Some(0));
+    assert_eq!(store.live(&tenant(), 1_000).unwrap(), 1_000, "it counts no further");
+    let (mut seen, mut after) = (BTreeSet::new(), None);
+    loop {
+        let filter = Filter { after, limit: PAGE, ..Filter::default() };
+        let begun = Instant::now();
+        let page = store.runs(&tenant(), &filter).unwrap();
+        assert!(page.len() <= PAGE && begun.elapsed() < BOUND, "{} in {:?}", page.len(), begun.elapsed());
+        let Some(last) = page.last() else { break };
+        after = Some(last.run_id.clone());
+        seen.extend(page.into_iter().map(|row| row.run_id));
+    }
+    assert_eq!(seen.len(), runs as usize, "each run is in one page");
+}
