@@ -26,7 +26,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{
     HeaderMap, Method, Request, StatusCode, Version,
     body::Incoming,
-    header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING},
 };
 
 use self::{
@@ -117,7 +117,7 @@ impl Client {
             used = idle.is_some();
             let mut connection = match idle {
                 Some(connection) => connection,
-                None => Connection::open(self.egress.connect(to).await?).await?,
+                None => Connection::open(self.egress.connect(tenant, to).await?).await?,
             };
             *progress = Progress::Sent;
             match connection.exchange(request).await {
@@ -186,6 +186,17 @@ impl Body {
         }
         Ok(None)
     }
+}
+
+/// Returns the encodings of an answer's body but `identity`, as its headers name them: `gzip`, or `gzip, br`.
+pub(crate) fn encodings(headers: &HeaderMap) -> String {
+    let named = |name, plain: &'static str| {
+        let lines = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let lines: Vec<String> = lines.collect();
+        let each = lines.iter().flat_map(|line| line.split(',')).map(|one| one.trim().to_ascii_lowercase());
+        each.filter(|one| !one.is_empty() && one != plain).collect::<Vec<_>>()
+    };
+    [named(CONTENT_ENCODING, "identity"), named(TRANSFER_ENCODING, "chunked")].concat().join(", ")
 }
 
 /// These say how a message is sent, which is the host's to decide. `proxy-*` is refused beside them.

@@ -8,7 +8,8 @@
 //!
 //! Everything passes the [guard](crate::egress). What somebody has named may be at a private address, since it is their word;
 //! where it leads (redirects, servers of tokens, places for uploads) may be there only at the same host. Loopback is spoken to
-//! without TLS, everything else with it. Credentials go to the origin of the registry, and to the server of tokens that it names.
+//! without TLS, everything else with it. Credentials go to the origin of the registry, and to a server of tokens at that origin or in
+//! the list of [`Realm`]s. A registry that names another server of tokens is refused (`registry_denied`).
 //!
 //! | what | limit |
 //! |---|---|
@@ -23,6 +24,7 @@
 mod access;
 mod artifact;
 mod credentials;
+mod realm;
 mod reference;
 mod registry;
 mod wire;
@@ -35,6 +37,7 @@ use self::wire::{Ask, Wire};
 pub use self::{
     artifact::Artifact,
     credentials::Credentials,
+    realm::Realm,
     reference::{Reference, Wanted},
     registry::Registry,
 };

@@ -28,6 +28,7 @@ mod address;
 mod connect;
 mod grant;
 mod origin;
+mod policy;
 mod resolve;
 
 use std::{
@@ -37,7 +38,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Failure, code};
+use flowcell_contract::{Failure, Tenant, code};
 use tokio_rustls::TlsConnector;
 pub use tokio_rustls::rustls::pki_types::CertificateDer;
 use url::{Host, Url};
@@ -45,7 +46,7 @@ use url::{Host, Url};
 pub use self::{
     address::AddressRange,
     connect::{Connection, Wire},
-    grant::{OriginGrant, OriginGrants},
+    grant::{OriginGrant, OriginGrants, Reach},
     origin::{Origin, Scheme},
     resolve::{Resolve, SystemResolver},
 };
@@ -137,11 +138,11 @@ impl Egress {
             || literal(&to.origin.host).is_some_and(|address| address::not_public(address).is_some())
     }
 
-    /// Connects to a destination, if all its addresses are public or listed. It ends within [`CONNECT_TIMEOUT`].
-    pub async fn connect(&self, to: &Destination) -> Result<Connection, Failure> {
+    /// Connects to a destination for a tenant, if all its addresses are public or listed. It ends within [`CONNECT_TIMEOUT`].
+    pub async fn connect(&self, tenant: &Tenant, to: &Destination) -> Result<Connection, Failure> {
         let origin = &to.origin;
         let connecting = async {
-            let addresses = self.addresses(origin).await?;
+            let addresses = self.addresses(tenant, origin).await?;
             let stream = connect::first_to_answer(addresses, origin).await?;
             match origin.scheme {
                 Scheme::Http => Ok(Box::new(stream) as Connection),
@@ -152,9 +153,9 @@ impl Egress {
     }
 
     /// Every address of a host, each of them validated.
-    async fn addresses(&self, origin: &Origin) -> Result<Vec<SocketAddr>, Failure> {
+    async fn addresses(&self, tenant: &Tenant, origin: &Origin) -> Result<Vec<SocketAddr>, Failure> {
         let addresses = match (&origin.host, literal(&origin.host)) {
-            (Host::Domain(name), _) => self.resolve(origin, name).await?,
+            (Host::Domain(name), _) => self.resolve(tenant, origin, name).await?,
             (_, literal) => literal.into_iter().collect(),
         };
         for address in &addresses {
@@ -165,8 +166,8 @@ impl Egress {
         Ok(canonical.take(TRIED_ADDRESSES).collect())
     }
 
-    async fn resolve(&self, origin: &Origin, name: &str) -> Result<Vec<IpAddr>, Failure> {
-        let answer = self.resolver.resolve(name).await;
+    async fn resolve(&self, tenant: &Tenant, origin: &Origin, name: &str) -> Result<Vec<IpAddr>, Failure> {
+        let answer = self.resolver.resolve(tenant, name).await;
         let addresses = answer.map_err(|error| connect::no_connection(origin, &error))?;
         match addresses.is_empty() {
             true => Err(Failure::retryable(crate::code::CONNECT, format!("{name} has no address"))),

@@ -17,8 +17,9 @@
 //!   64 KiB,
 //! * otherwise a file.
 //!
-//! A body that was compressed with gzip is unpacked, and `content-encoding` and `content-length` are left out. A node
-//! that sends its own `accept-encoding` gets what comes.
+//! The host asks for gzip at most. It unpacks such a body, and leaves `content-encoding` and `content-length` out. It refuses a
+//! body with any other content or transfer encoding (`http_protocol`). A node that sends its own `accept-encoding`, and no
+//! secrets, gets the body as it comes.
 //!
 //! **A status of 400 or more is an answer, not a failure, and so is a redirect:** none is followed. A node that follows one
 //! makes a second call, and that is checked like the first.
@@ -31,7 +32,7 @@
 //! | body of a request | 32 MiB |
 //! | headers of an answer | 100, 64 KiB |
 //! | body of an answer, as it comes and unpacked | 32 MiB |
-//! | body as text in the reply | 64 KiB |
+//! | body as text in the reply | 3 MiB, and 3.5 MiB as JSON |
 //! | connecting | 10 s |
 //! | the whole call | 30 s unless `timeoutMs` says otherwise; at most 10 min (more is cut to that) |
 //!
@@ -78,7 +79,8 @@ use crate::{
     code,
     egress::{Destination, OriginGrants},
     files::Files,
-    secret::Key,
+    preview::cut,
+    redaction::Redaction,
     secrets::{self, SecretGrant, SecretGrants, Secrets},
 };
 
@@ -89,6 +91,10 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// People are shown this much of a URL, in bytes.
 const SHOWN_URL: usize = 200;
+/// The preview has this much of a query, in characters.
+const SHOWN_QUERY: usize = 2_000;
+/// The preview has this much of a body, in characters.
+const SHOWN_BODY: usize = 1_000;
 
 /// The capability `http`. Clones share their connections.
 #[derive(Clone)]
@@ -161,9 +167,9 @@ impl HttpCapability {
             // What is packed as the node wishes could not be searched.
             request.headers.remove(ACCEPT_ENCODING);
         }
-        let keys: Vec<Key> = keys.into_iter().map(|(_, key)| key).collect();
-        let answered = self.answered(outgoing, request, &to, &keys, progress).await;
-        answered.map_err(|failure| keys.iter().fold(failure, hidden))
+        let redaction: Redaction = keys.into_iter().map(|(_, key)| key).collect();
+        let answered = self.answered(outgoing, request, &to, &redaction, progress).await;
+        answered.map_err(|failure| redaction.failure(failure))
     }
 
     async fn answered(
@@ -171,7 +177,7 @@ impl HttpCapability {
         outgoing: &Outgoing,
         request: Request,
         to: &Destination,
-        keys: &[Key],
+        redaction: &Redaction,
         progress: &mut Progress,
     ) -> Result<Value, Failure> {
         let tenant = &outgoing.caller.tenant;
@@ -179,7 +185,7 @@ impl HttpCapability {
         let has_body = request.method != hyper::Method::HEAD;
         let message = self.message(outgoing, request).await?;
         let answer = self.client.send(tenant, to, message, progress).await?;
-        let reading = Reading { limits: &self.limits, files: &self.files, tenant, has_body, unpack, keys };
+        let reading = Reading { limits: &self.limits, files: &self.files, tenant, has_body, unpack, redaction };
         reading.reply(answer).await
     }
 
@@ -247,6 +253,7 @@ impl Capability for HttpCapability {
         Ok(Admission {
             effect: caller.effect_of(request::changes(&request.method)),
             about: about(&request, &to, &self.granted(&request, caller, &to)?),
+            preview: preview(&request, &to),
             ask: None,
         })
     }
@@ -256,7 +263,7 @@ impl Capability for HttpCapability {
     }
 }
 
-/// What people are shown of a request: no query, since keys are sent in queries.
+/// What people are shown of a request everywhere: no query, since keys are sent in queries.
 fn about(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
     let mut url = format!("{}{}", to.origin(), to.url().path());
     if url.len() > SHOWN_URL {
@@ -271,11 +278,18 @@ fn about(request: &Request, to: &Destination, secrets: &[SecretGrant]) -> Json {
     Json::object(about)
 }
 
-/// A failure without a key.
-fn hidden(failure: Failure, key: &Key) -> Failure {
-    let details = failure.details.map(|details| key.hide_in(&details.to_text()));
-    let details = details.map(|text| Json::parse(&text).unwrap_or_else(|_| Json::from(text)));
-    Failure { message: key.hide_in(&failure.message), details, ..failure }
+/// What a request sends beside that: its query, and its body. Headers are left out, since keys are sent in them.
+fn preview(request: &Request, to: &Destination) -> Json {
+    let query = to.url().query().map(|query| ("query", Json::from(cut(query, SHOWN_QUERY).as_ref())));
+    let body = match &request.content {
+        Content::None => None,
+        Content::Text(text) => Some(Json::from(cut(text, SHOWN_BODY).as_ref())),
+        Content::File(file) => Some(Value::from(file.clone()).json().clone()),
+    };
+    match (&query, &body) {
+        (None, None) => Json::Null,
+        _ => Json::object(query.into_iter().chain(body.map(|body| ("body", body)))),
+    }
 }
 
 fn too_slow(within: Duration) -> Failure {

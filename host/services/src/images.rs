@@ -82,14 +82,20 @@ impl Images {
         Images { environment, ..self }
     }
 
+    /// What the operator says about the endpoint.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
     /// Checks the arguments of a call: a file, a list of files, or `null`; the prompt; and options.
     pub fn check(&self, args: &[Json]) -> Result<(), Failure> {
         Request::read(args, &self.profile).map(drop)
     }
 
-    /// What a call with these arguments costs at most, in USD; none if nobody knows. Attempts that broke off are not reckoned.
-    pub fn most_it_costs(&self, args: &[Json]) -> Result<Option<f64>, Failure> {
-        Ok(self.profile.price_of(Request::read(args, &self.profile)?.count()))
+    /// What a call with these arguments and this effect costs at most with all its attempts, in USD; none if nobody knows.
+    pub fn most_it_costs(&self, args: &[Json], effect: Effect) -> Result<Option<f64>, Failure> {
+        let attempts = if effect == Effect::Once { 1 } else { u64::from(self.profile.max_retries()) + 1 };
+        Ok(self.profile.price_of(Request::read(args, &self.profile)?.count() * attempts))
     }
 
     /// What a call has cost, in USD, as far as it is known.
@@ -116,16 +122,20 @@ impl Images {
         let ended = {
             let attempts = pin!(exchange.attempts());
             match select(attempts, self.clock.sleep(Wait::Total, within)).await {
-                Either::Left((ended, _)) => ended,
-                Either::Right(_) => {
-                    let message = format!("the images took longer than {} ms", within.as_millis());
-                    Err(Failure::retryable(code::MODEL_TIMEOUT, message))
-                }
+                Either::Left((ended, _)) => Some(ended),
+                Either::Right(_) => None,
             }
         };
-        ended.map_err(|failure| match outgoing.effect == Effect::Once && exchange.may_have_happened() {
-            true => ambiguous(failure),
-            false => failure,
+        let ended = ended.unwrap_or_else(|| {
+            exchange.break_off();
+            let message = format!("the images took longer than {} ms", within.as_millis());
+            Err(Failure::retryable(code::MODEL_TIMEOUT, message))
+        });
+        ended.map_err(|failure| exchange.costing(failure)).map_err(|failure| {
+            match outgoing.effect == Effect::Once && exchange.may_have_happened() {
+                true => ambiguous(failure),
+                false => failure,
+            }
         })
     }
 }

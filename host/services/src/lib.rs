@@ -9,7 +9,7 @@
 //! * [`mcp`] is what the operator's servers of tools offer.
 //! * [`distribution`] is how packs travel: registries, and files behind URLs.
 //! * [`webhook`] posts what happens to the operator's URLs.
-//! * [`program`] speaks with the operator's programs, in [`lines`].
+//! * [`program`] speaks with the operator's programs, in [`lines`]; [`watchdog`] ends them if this process is killed.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -40,9 +40,12 @@ pub mod lines;
 pub mod mcp;
 pub mod model;
 pub mod pattern;
+mod preview;
 mod process_group;
 pub mod program;
+mod redaction;
 mod secret;
 pub mod secrets;
 mod sse;
+pub mod watchdog;
 pub mod webhook;

@@ -10,7 +10,8 @@
 //! of a model, questions to a person, folders and tasks are refused.
 //!
 //! A program runs in its own process group with the environment that the configuration names, and nothing else of the
-//! host's; the group is killed with the connection. What it writes to its standard error is logged at the level `debug`.
+//! host's; it is killed with the connection, and so is what it has started. The [watchdog](crate::watchdog) does so if the host is
+//! killed. What it writes to its standard error is logged at the level `debug`.
 //!
 //! The output of a call is
 //!
@@ -32,7 +33,7 @@
 //! | schema | [`MAX_SCHEMA`] |
 //! | time until a server is ready | [`DEFAULT_START_MS`] unless the operator says |
 //! | time of a call | the caller's, [`DEFAULT_TIMEOUT_MS`] at most unless the operator says |
-//! | calls of a server at once | [`DEFAULT_MAX_CALLS`] unless the operator says; others wait |
+//! | calls of a server at once, of all tenants | [`DEFAULT_MAX_CALLS`] unless the operator says; others wait |
 //!
 //! | code | when | retryable |
 //! |---|---|---|
@@ -48,8 +49,8 @@
 //! | `mcp_error` | the server refused; `details.mcpCode` is its code | no |
 //! | `tool_failed` | the tool says that it failed; the message is its own | no |
 //!
-//! [`certainly_not_called`] tells after which of them the tool certainly did not run. What servers say has no keys of theirs
-//! in it: those are replaced by `[key]`.
+//! [`certainly_not_called`] tells after which of them the tool certainly did not run. `[key]` replaces
+//! the keys of a server in everything that it says, however it encodes them.
 
 mod answer;
 mod child;
@@ -113,6 +114,11 @@ impl McpTools {
         self.links.keys().map(AsRef::as_ref)
     }
 
+    /// Calls of a server at once, and how long one may take; none if there is no such server.
+    pub fn places(&self, server: &str) -> Option<(usize, Duration)> {
+        self.links.get(server).map(|link| (link.server.max_calls, link.server.timeout))
+    }
+
     /// The tools of a server, in its order. They are remembered until it says that they changed, or as long as it says that
     /// they count. It takes the time of a start at most, and again that of a call.
     pub async fn list(&self, server: &str) -> Result<Vec<Tool>, Failure> {
@@ -170,7 +176,7 @@ impl McpTools {
         telling: watch::Telling,
     ) -> Result<Json, Failure> {
         let result = connection.call(tool, input, telling).await?;
-        Reading { files: &self.files, tenant, secrets: connection.secrets() }.output(result).await
+        Reading { files: &self.files, tenant, redaction: connection.redaction() }.output(result).await
     }
 
     fn link(&self, server: &str) -> Result<&Link, Failure> {

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | body of a request | 32 MiB, images included |
 //! | line, event and whole of a stream | 4 MiB, 8 MiB, 64 MiB |
+//! | texts, thoughts and inputs of tools of a reply | 16 MiB |
 //! | silence within a stream | 90 s ([`Profile::idle_ms`]) |
 //! | a turn with all its attempts | 10 min ([`Profile::timeout_ms`]) |
 //! | attempts | 3 ([`Profile::max_retries`] and the first) |
@@ -24,7 +25,8 @@
 //!
 //! `usage` counts all attempts together: `input` has the tokens of the cache in it, `output` those of thoughts. What a
 //! provider did not say is guessed, four bytes a token, and `estimated` is true. `costUsd` comes from the provider (basis
-//! `managed`) or from the prices of its profile (`list`); without both the basis is `unknown`.
+//! `managed`) or from the prices of its profile (`list`); without both the basis is `unknown`. A provider is not believed that
+//! says more than 1,000,000 USD, or 0 for a model that has a price.
 //!
 //! Members that a provider does not know are left out if they are hints (`seed`); `stop` is refused where it is not known.
 //! Blocks of type `raw`, and `raw` beside a block, go back to the provider that wrote them, and are left out for others.
@@ -64,30 +66,37 @@ mod telling;
 pub(crate) mod trouble;
 mod turn;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
-use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Failure, Json, Outgoing, Value};
+use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Value};
 use futures_util::future::BoxFuture;
 
 pub use self::{
     clock::{Clock, SystemClock, Wait},
-    price::Price,
-    profile::{Auth, DEFAULT_IDLE_MS, DEFAULT_MAX_RETRIES, DEFAULT_MAX_TOKENS, DEFAULT_TIMEOUT_MS, Dialect, Profile},
+    price::{IMAGE_TOKENS, Price},
+    profile::{
+        Auth, DEFAULT_IDLE_MS, DEFAULT_MAX_CALLS, DEFAULT_MAX_RETRIES, DEFAULT_MAX_TOKENS, DEFAULT_TIMEOUT_MS, Dialect,
+        Profile,
+    },
     providers::Providers,
     script::{Entry, ScriptedCall, ScriptedError, ScriptedUsage},
 };
 use self::{
-    price::Usage,
     providers::Provider,
-    request::Request,
+    request::{Block, Request},
     shape::{instead, wrong},
     turn::Turn,
 };
 pub use crate::secret::Environment;
-use crate::{client::Client, files::Files, secret};
+use crate::{client::Client, files::Files, preview::cut, secret};
 
 /// The name of the capability, in calls and in grants.
 pub const INTERFACE: &str = "model";
+
+/// Characters of a text of a request that are shown.
+const SHOWN_TEXT: usize = 4_000;
+/// Messages of a request that are shown.
+const SHOWN_MESSAGES: usize = 8;
 
 /// The capability `model`. Clones share their connections.
 #[derive(Clone)]
@@ -140,25 +149,31 @@ impl ModelCapability {
         let provider = self.providers.find(request.provider.as_deref())?.clone();
         let own = provider.profile.model.as_deref();
         let model = request.model.as_deref().filter(|model| !model.is_empty()).or(own).map(Arc::from);
-        let model: Arc<str> = model
-            .ok_or_else(|| wrong(format!("no `model` is named, and the profile of `{}` has none", provider.name)))?;
+        let model: Arc<str> = model.ok_or_else(|| wrong(no_model(&provider.name)))?;
         grant::check(caller, &provider.name, &model)?;
         check_params(&request, &provider)?;
         provider.profile.dialect.check(&request)?;
         Ok((request, provider, model))
     }
 
-    /// What a turn costs at most, in USD, reckoned with a token for every byte of the request; none if nobody knows its price, or
-    /// how long a reply may be.
-    /// Images are not reckoned, and neither are attempts that broke off.
-    pub fn most_it_costs(&self, call: &Call, caller: &Caller) -> Result<Option<f64>, Failure> {
+    /// The provider of a turn, its turns at once, and how long one may take.
+    pub fn place(&self, call: &Call) -> Result<(Arc<str>, usize, Duration), Failure> {
+        let provider = self.providers.find(call.args.json().get("provider").and_then(Json::as_str))?;
+        Ok((provider.name.clone(), provider.profile.max_calls, provider.profile.timeout()))
+    }
+
+    /// What a turn costs at most with all its attempts, in USD; none if nobody knows its price, or how long a reply may be. Every
+    /// byte of the request counts as a token, and every image as [`Price::image_tokens`]. A turn that is made once has one attempt
+    /// that costs something.
+    pub fn most_it_costs(&self, call: &Call, caller: &Caller, effect: Effect) -> Result<Option<f64>, Failure> {
         let (request, provider, model) = self.resolve(call, caller)?;
         let profile = &provider.profile;
         let usual = (profile.dialect == Dialect::Messages).then_some(DEFAULT_MAX_TOKENS);
         let output = request.max_tokens.or(profile.max_tokens).or(usual);
         let (Some(price), Some(output)) = (profile.price_of(&model), output) else { return Ok(None) };
-        let input = call.args.text().len() as u64;
-        Ok(Some(price.of(&Usage { input, output, ..Usage::default() })))
+        let images = request.blocks().filter(|block| matches!(block, Block::Image(_))).count() as u64;
+        let attempts = if effect == Effect::Once { 1.0 } else { f64::from(profile.max_retries) + 1.0 };
+        Ok(Some(price.most(call.args.text().len() as u64, images, output) * attempts))
     }
 
     async fn perform_resolved(self, outgoing: Outgoing) -> Result<Value, Failure> {
@@ -168,6 +183,24 @@ impl ModelCapability {
         let ModelCapability { clock, environment, files, .. } = self;
         Turn { provider, model, request, outgoing, client, clock, environment, files }.make().await
     }
+}
+
+/// Shows what a turn adds to its conversation: the system's text, and the messages since the model spoke last.
+fn preview(args: &Value) -> Json {
+    let shown = |json: &Json| {
+        let text = json.as_str().map_or_else(|| json.to_text().into(), Cow::Borrowed);
+        Json::from(cut(&text, SHOWN_TEXT).as_ref())
+    };
+    let args = args.json();
+    let messages = args.get("messages").and_then(Json::as_array).unwrap_or_default();
+    let member = |message: &Json, name: &str| message.get(name).cloned().unwrap_or_default();
+    let is_new = |message: &&Json| member(message, "role").as_str() != Some("assistant");
+    let first = messages.len() - messages.iter().rev().take_while(is_new).take(SHOWN_MESSAGES).count();
+    let asked = messages[first..].iter().map(|message| {
+        Json::object([("role", member(message, "role")), ("content", shown(&member(message, "content")))])
+    });
+    let system = args.get("system").filter(|system| !system.is_null()).map(|system| ("system", shown(system)));
+    Json::object(system.into_iter().chain([("messages", Json::array(asked))]))
 }
 
 /// Refuses what a request wants to pass on, and the operator did not list.
@@ -194,10 +227,17 @@ impl Capability for ModelCapability {
             ("messages", Json::from(request.messages.len() as u64)),
             ("tools", Json::from(request.tools.len() as u64)),
         ]);
-        Ok(Admission { effect: caller.effect_of(true), about, ask: None })
+        Ok(Admission { effect: caller.effect_of(true), about, preview: preview(&call.args), ask: None })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
         Box::pin(self.clone().perform_resolved(outgoing))
     }
+}
+
+fn no_model(provider: &str) -> String {
+    format!(
+        "no `model` is named, and the profile of `{provider}` has none: write `config: {{ model: … }}` on the node, or \
+         `model` in the profile (`--providers`); `--simulate model` needs neither"
+    )
 }

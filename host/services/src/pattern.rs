@@ -40,4 +40,28 @@ mod tests {
             assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
         }
     }
+
+    /// Policies rely on this: what a grant says as text is compared with what the policy says.
+    #[test]
+    fn a_pattern_that_matches_another_one_matches_all_that_this_one_does() {
+        let words = |letters: &[char], most: usize| {
+            let mut words = vec![String::new()];
+            let mut from = 0;
+            for _ in 0..most {
+                let until = words.len();
+                for word in from..until {
+                    words.extend(letters.iter().map(|letter| format!("{}{letter}", words[word])).collect::<Vec<_>>());
+                }
+                from = until;
+            }
+            words
+        };
+        let (patterns, texts) = (words(&['a', '/', '*'], 4), words(&['a', '/'], 4));
+        for policy in &patterns {
+            for grant in patterns.iter().filter(|grant| matches(policy, grant)) {
+                let reached = texts.iter().find(|text| matches(grant, text) && !matches(policy, text));
+                assert_eq!(reached, None, "{policy} {grant}");
+            }
+        }
+    }
 }

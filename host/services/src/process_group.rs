@@ -1,6 +1,7 @@
-//! Processes that were started together end together.
+//! Processes that end together: a program of the operator's, and what it has started.
 
-/// The processes of one group, by the number of the first. They are killed when this is dropped.
+/// The processes of a program, which was started as the first of a group of its own. They are killed when this is dropped, and
+/// by the [watchdog](crate::watchdog) if this process ends before.
 pub(crate) struct ProcessGroup(
     #[cfg_attr(not(unix), allow(dead_code, reason = "there are no process groups"))] Option<u32>,
 );
@@ -8,20 +9,18 @@ pub(crate) struct ProcessGroup(
 impl ProcessGroup {
     /// The group of a process that was started as the first of its own.
     pub(crate) fn of(first: Option<u32>) -> ProcessGroup {
+        if let Some(first) = first {
+            crate::watchdog::begin(first);
+        }
         ProcessGroup(first)
     }
 }
 
 impl Drop for ProcessGroup {
-    #[cfg(unix)]
     fn drop(&mut self) {
-        use rustix::process::{Pid, Signal, kill_process_group};
-
-        let id = self.0.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        // If they are gone already there is nothing to do.
-        let _ = id.map(|id| kill_process_group(id, Signal::KILL));
+        if let Some(first) = self.0 {
+            crate::watchdog::kill(&[first]);
+            crate::watchdog::end(first);
+        }
     }
-
-    #[cfg(not(unix))]
-    fn drop(&mut self) {}
 }

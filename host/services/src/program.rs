@@ -1,7 +1,8 @@
 //! Programs on this machine that are spoken with in lines.
 //!
 //! Only the operator names one. It inherits the operator's environment and folder, and is the first of a process group of its
-//! own: Ctrl-C is not for it, and when it is ended, whatever it has started ends with it.
+//! own: Ctrl-C is not for it, and when it is ended, whatever it has started ends with it. It also ends with the host, even if that
+//! is killed and a [watchdog](crate::watchdog) is armed.
 
 use std::{ffi::OsStr, io, process::Stdio};
 

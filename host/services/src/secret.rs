@@ -1,20 +1,13 @@
-//! Keys of the servers that an operator has: where they are, and how they stay out of everything that is told.
+//! Keys of the servers that an operator has: where they are, and how they are shown.
 
 use std::{env, fmt, fs, path::PathBuf, sync::Arc};
 
-use base64::{
-    Engine as _,
-    engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD},
-};
 use flowcell_contract::Failure;
 use hyper::header::HeaderValue;
 use zeroize::Zeroizing;
 
 /// Bytes of a file with a key, at most.
 const MAX_KEY: usize = 16 * 1024;
-
-/// What stands where a key was.
-const HIDDEN: &str = "[key]";
 
 /// Shorter keys are not looked for in texts: they would be found in everything.
 const MIN_HIDDEN: usize = 4;
@@ -104,84 +97,13 @@ impl Key {
         self.0.len()
     }
 
-    /// A text of the server's without the key, however it is encoded there.
-    pub(crate) fn hide_in(&self, text: &str) -> String {
-        self.forms().iter().fold(text.to_owned(), |text, form| text.replace(&**form, HIDDEN))
+    /// A password or another key that a peer may send back; it need not fit into a header.
+    pub(crate) fn unchecked(text: Zeroizing<String>) -> Key {
+        Key(text)
     }
 
-    /// The same of bytes.
-    pub(crate) fn hide_in_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
-        self.forms().iter().fold(bytes, |bytes, form| without(bytes, form.as_bytes()))
-    }
-
-    /// How the key may stand in what a server says: as it is, in a URL, in JSON, and in base64, also where something stands
-    /// before it.
-    fn forms(&self) -> Vec<Zeroizing<String>> {
-        let key = self.0.as_bytes();
-        if key.len() < MIN_HIDDEN {
-            return Vec::new();
-        }
-        let mut forms = vec![
-            self.0.to_string(),
-            url::form_urlencoded::byte_serialize(key).collect(),
-            self.0.replace('\\', "\\\\").replace('"', "\\\""),
-            STANDARD_NO_PAD.encode(key),
-            URL_SAFE_NO_PAD.encode(key),
-        ];
-        for skipped in 1..3 {
-            let whole = &key[skipped..key.len() - (key.len() - skipped) % 3];
-            if whole.len() > MIN_HIDDEN {
-                forms.extend([STANDARD_NO_PAD.encode(whole), URL_SAFE_NO_PAD.encode(whole)]);
-            }
-        }
-        forms.sort();
-        forms.dedup();
-        // What a longer form is made of is not looked for first.
-        forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
-        forms.into_iter().map(Zeroizing::new).collect()
-    }
-}
-
-/// Bytes with something else where these were.
-fn without(bytes: Vec<u8>, found: &[u8]) -> Vec<u8> {
-    let mut kept = Vec::new();
-    let mut rest = bytes.as_slice();
-    while let Some(at) = rest.windows(found.len()).position(|window| window == found) {
-        kept.extend_from_slice(&rest[..at]);
-        kept.extend_from_slice(HIDDEN.as_bytes());
-        rest = &rest[at + found.len()..];
-    }
-    if rest.len() == bytes.len() {
-        return bytes;
-    }
-    kept.extend_from_slice(rest);
-    kept
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_hidden_however_it_is_written() {
-        let key = Key(Zeroizing::new("s3cr3t/+\"k=ey".into()));
-        let encoded = |text: &str| STANDARD_NO_PAD.encode(text);
-        let shown = [
-            "s3cr3t/+\"k=ey".to_owned(),
-            "s3cr3t%2F%2B%22k%3Dey".into(),
-            r#"s3cr3t/+\"k=ey"#.into(),
-            encoded("s3cr3t/+\"k=ey"),
-            URL_SAFE_NO_PAD.encode("s3cr3t/+\"k=ey"),
-        ];
-        for form in shown {
-            let text = format!("a {form} b {form}");
-            assert_eq!(key.hide_in(&text), "a [key] b [key]");
-            assert_eq!(key.hide_in_bytes(text.into_bytes()), b"a [key] b [key]");
-        }
-        for before in ["a:", "Bearer ", "xyz"] {
-            let text = encoded(&key.text(before));
-            assert!(key.hide_in(&text).contains(HIDDEN), "{text}");
-        }
-        assert_eq!(key.hide_in_bytes(b"nothing".to_vec()), b"nothing");
+    /// Returns the bytes that answers are searched for; none if the key is so short that it would be found in everything.
+    pub(crate) fn searchable(&self) -> Option<&[u8]> {
+        Some(self.0.as_bytes()).filter(|key| key.len() >= MIN_HIDDEN)
     }
 }

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A flow names one in the grants of a node that sends requests ([`SecretGrants`]). It is read when the request leaves, is
-//! put into that header alone, and is taken out again of everything that comes back: plain, in base64, as in a URL, as in
-//! JSON. It is sent over TLS only, or to a private address that the operator has listed.
+//! put into that header alone, and is taken out again of everything that comes back, however it is encoded there. It is sent over TLS
+//! only, or to a private address that the operator has listed.
 
 mod grant;
 mod operator;
@@ -108,11 +108,18 @@ impl Secrets {
     /// nothing.
     pub async fn signing_key(&self, tenant: &Tenant, name: &str) -> Result<SigningKey, Failure> {
         let denied = |why: String| Failure::new(codes::DENIED, format!("the secret `{name}`: {why}"));
-        if !self.meant_for(tenant, name)?.is_some_and(|origins| origins.is_nowhere()) {
-            let help = format!("`flowcell secret set {name}{} --for {WEBHOOK}` adds it", of(tenant));
-            return Err(denied(format!("there is none with which posts are signed; {help}")));
-        }
+        self.check_signing(tenant, name).map_err(|why| Failure::new(codes::DENIED, why))?;
         SigningKey::new(&self.read(tenant, name).await?.text("")).map_err(denied)
+    }
+
+    /// What keeps a secret from signing posts, with what mends it. Looks at its name, and what it is for.
+    pub fn check_signing(&self, tenant: &Tenant, name: &str) -> Result<(), String> {
+        let known = self.meant_for(tenant, name).map_err(|failure| failure.message)?;
+        if known.is_some_and(|origins| origins.is_nowhere()) {
+            return Ok(());
+        }
+        let help = format!("`flowcell secret set {name}{} --for {WEBHOOK}` adds it", of(tenant));
+        Err(format!("the secret `{name}`: there is none with which posts are signed; {help}"))
     }
 
     /// Reads a secret, for whom it is meant.
@@ -146,7 +153,7 @@ impl Secrets {
 /// Of another tenant's secret nothing else is said than of one that nobody has.
 fn missing(tenant: &Tenant, name: &str) -> String {
     format!(
-        "there is no secret `{name}`; add it with `flowcell secret set {name}{} --for https://api.example.com`",
+        "there is no secret `{name}`; add it with `flowcell secret set {name}{} --for ORIGIN`, with the server that it is sent to",
         of(tenant)
     )
 }

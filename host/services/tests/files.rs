@@ -357,6 +357,36 @@ fn the_hosts_own_files_are_not_seen() {
 }
 
 #[test]
+fn n17_the_folders_of_stores_and_of_flows_are_not_seen_wherever_they_are() {
+    let kit = Kit::open();
+    for file in ["kept/flowcell.db", "kept/deep/x", "flows/.tenants/b/flows/plan.json", "flows/.versions/plan/1.json"] {
+        let file = kit.root().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, CANARY).unwrap();
+    }
+    for (path, expected) in [
+        ("kept/flowcell.db", "denied"),
+        ("kept/deep/x", "denied"),
+        ("flows/.tenants/b/flows/plan.json", "invalid_input"),
+        ("flows/.Versions/plan/1.json", "invalid_input"),
+    ] {
+        assert_eq!(code(kit.read(path)), expected, "{path}");
+        assert_eq!(code(kit.write(path, "x")), expected, "{path}");
+    }
+    assert_eq!(code(kit.list("kept")), "denied");
+    assert_eq!(kit.list("flows").unwrap(), Vec::<String>::new());
+    // The folder of files is the folder of a store itself.
+    for file in ["flowcell.db", "flowcell.db-wal", "secret.key"] {
+        fs::write(kit.root().join(file), CANARY).unwrap();
+    }
+    for path in ["flowcell.db", "flowcell.db-wal", "secret.key", "epoch"] {
+        assert_eq!(code(kit.read(path)), "denied", "{path}");
+        assert_eq!(code(kit.write(path, "x")), "denied", "{path}");
+    }
+    kit.write("mine", "x").unwrap();
+}
+
+#[test]
 fn a_write_that_fails_leaves_nothing() {
     let kit = Kit::open();
     kit.write("d/a", "old").unwrap();

@@ -12,6 +12,7 @@ use url::Url;
 
 use super::{
     credentials::Credentials,
+    realm::Realm,
     wire::{Ask, Wire, refused, shown},
 };
 use crate::code;
@@ -26,18 +27,27 @@ struct Given {
     token: String,
 }
 
+/// Who asks a registry, and where.
+pub(super) struct Access<'a> {
+    pub(super) wire: &'a Wire,
+    /// The registry, as references name it.
+    pub(super) registry: &'a str,
+    pub(super) credentials: Option<&'a Credentials>,
+    /// The servers of tokens that may see the credentials, beside the registry.
+    pub(super) realms: &'a [Realm],
+}
+
 /// The header that answers the challenges of a registry, for a repository; none if nothing that is known would.
 pub(super) async fn answer(
-    wire: &Wire,
+    access: &Access<'_>,
     challenges: &HeaderMap,
-    credentials: Option<&Credentials>,
     scope: &str,
 ) -> Result<Option<HeaderValue>, Failure> {
     for header in challenges.get_all(WWW_AUTHENTICATE).iter().filter_map(|header| header.to_str().ok()) {
         for challenge in http_auth::parse_challenges(header).unwrap_or_default() {
-            match (challenge.scheme.to_ascii_lowercase().as_str(), credentials) {
+            match (challenge.scheme.to_ascii_lowercase().as_str(), access.credentials) {
                 ("basic", Some(credentials)) => return basic(credentials).map(Some),
-                ("bearer", _) => return bearer(wire, &challenge, credentials, scope).await.map(Some),
+                ("bearer", _) => return bearer(access, &challenge, scope).await.map(Some),
                 _ => {}
             }
         }
@@ -50,12 +60,7 @@ fn basic(credentials: &Credentials) -> Result<HeaderValue, Failure> {
     sensitive(&format!("Basic {}", STANDARD.encode(format!("{user}:{}", password.as_str()))))
 }
 
-async fn bearer(
-    wire: &Wire,
-    challenge: &ChallengeRef<'_>,
-    credentials: Option<&Credentials>,
-    scope: &str,
-) -> Result<HeaderValue, Failure> {
+async fn bearer(access: &Access<'_>, challenge: &ChallengeRef<'_>, scope: &str) -> Result<HeaderValue, Failure> {
     let param = |name: &str| {
         let found = challenge.params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.to_unescaped())
@@ -67,10 +72,11 @@ async fn bearer(
         url.query_pairs_mut().append_pair("service", &service);
     }
     let mut ask = Ask::get(url.as_str(), MAX_TOKEN);
-    if let Some(credentials) = credentials {
+    if let Some(credentials) = access.credentials {
+        access.check_realm(&url)?;
         ask.headers.insert(AUTHORIZATION, basic(credentials)?);
     }
-    let reply = wire.ask(ask).await?;
+    let reply = access.wire.ask(ask).await?;
     if reply.status != StatusCode::OK {
         let why = format!("{} gives no token for {scope}: it answers {}", shown(&realm), reply.status.as_u16());
         return Err(Failure::new(code::REGISTRY_DENIED, why));
@@ -78,6 +84,23 @@ async fn bearer(
     let given: Given =
         serde_json::from_slice(&reply.body).map_err(|why| refused(&realm, &format!("gives no token: {why}")))?;
     sensitive(&format!("Bearer {}", given.token))
+}
+
+impl Access<'_> {
+    /// Refuses a server of tokens that is neither at the registry nor in the list.
+    fn check_realm(&self, url: &Url) -> Result<(), Failure> {
+        let registry = self.registry;
+        let mut known = Realm::known(registry).chain(self.realms.iter().cloned());
+        if self.wire.is_home(url.as_str()) || known.any(|realm| realm.admits(registry, url)) {
+            return Ok(());
+        }
+        let origin = url.origin().ascii_serialization();
+        let why = format!(
+            "{registry} wants the credentials to be shown at {origin}, which is another server, so they were not; if you trust it \
+             with them, name it by `--registry-realm {registry}={origin}`"
+        );
+        Err(Failure::new(code::REGISTRY_DENIED, why))
+    }
 }
 
 fn sensitive(text: &str) -> Result<HeaderValue, Failure> {

@@ -12,15 +12,18 @@ use semver::Version;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use url::{Host, Url};
+use zeroize::Zeroizing;
 
 use super::{
-    MAX_DOCUMENT, MAX_PAGES, PAGE, access,
+    MAX_DOCUMENT, MAX_PAGES, PAGE,
+    access::{self, Access},
     artifact::{Artifact, MANIFEST, Manifest},
     credentials::Credentials,
+    realm::Realm,
     reference::{Reference, Wanted, tag_of, version_of},
     wire::{Ask, Reply, Wire, is_this_machine, refused},
 };
-use crate::{code, egress::Egress};
+use crate::{code, egress::Egress, redaction::Redaction, secret::Key};
 
 /// One repository of a registry.
 pub struct Registry {
@@ -31,7 +34,11 @@ pub struct Registry {
     repository: String,
     /// Where it is: `https://ghcr.io/v2/acme/greet`.
     base: String,
+    /// The name of the registry, as references have it.
+    registry: String,
     credentials: Option<Credentials>,
+    /// The servers of tokens that may see the credentials, beside the registry.
+    realms: Vec<Realm>,
     /// What the registry has let in before.
     shown: Mutex<Option<HeaderValue>>,
 }
@@ -56,13 +63,24 @@ impl Registry {
             name: format!("{registry}/{repository}"),
             repository: repository.clone(),
             base,
+            registry: registry.clone(),
             credentials,
+            realms: Vec::new(),
             shown: Mutex::default(),
         })
     }
 
+    /// The same repository, whose credentials these servers of tokens may see as well.
+    pub fn trusting(self, realms: &[Realm]) -> Registry {
+        Registry { realms: realms.to_vec(), ..self }
+    }
+
     /// The versions that there are, the highest first.
     pub async fn versions(&self) -> Result<Vec<Version>, Failure> {
+        self.list().await.map_err(|failure| self.redaction().failure(failure))
+    }
+
+    async fn list(&self) -> Result<Vec<Version>, Failure> {
         let mut url = format!("{}/tags/list?n={PAGE}", self.base);
         let mut versions = Vec::new();
         for _ in 0..MAX_PAGES {
@@ -92,6 +110,15 @@ impl Registry {
 
     /// Pulls an artifact whose component has at most so many bytes. What comes is what its manifest says.
     pub async fn pull(&self, wanted: &Wanted, most: usize) -> Result<Artifact, Failure> {
+        let pulled = self.artifact(wanted, most).await;
+        let redaction = self.redaction();
+        let mut artifact = pulled.map_err(|failure| redaction.failure(failure))?;
+        let annotations = std::mem::take(&mut artifact.annotations).into_iter();
+        artifact.annotations = annotations.map(|(name, text)| (redaction.text(&name), redaction.text(&text))).collect();
+        Ok(artifact)
+    }
+
+    async fn artifact(&self, wanted: &Wanted, most: usize) -> Result<Artifact, Failure> {
         let highest = match wanted {
             Wanted::Highest => Some(tag_of(&self.highest().await?)),
             _ => None,
@@ -112,12 +139,17 @@ impl Registry {
 
     /// The digest of the component that a version has, if there is such a version.
     pub async fn digest(&self, version: &Version) -> Result<Option<String>, Failure> {
-        let manifest = self.manifest(&tag_of(version)).await?;
+        let manifest = self.manifest(&tag_of(version)).await;
+        let manifest = manifest.map_err(|failure| self.redaction().failure(failure))?;
         Ok(manifest.and_then(|manifest| Some(manifest.layer()?.digest.clone())))
     }
 
     /// Pushes an artifact under a version or a tag.
     pub async fn push(&self, artifact: &Artifact, wanted: &Wanted) -> Result<(), Failure> {
+        self.put(artifact, wanted).await.map_err(|failure| self.redaction().failure(failure))
+    }
+
+    async fn put(&self, artifact: &Artifact, wanted: &Wanted) -> Result<(), Failure> {
         let path = wanted.in_path().ok_or_else(|| self.missing("no name for what is pushed"))?;
         let (config, manifest) = artifact.described()?;
         self.upload(artifact.bytes.clone()).await?;
@@ -174,13 +206,28 @@ impl Registry {
         }
         let rights = if matches!(ask.method, Method::GET) { "pull" } else { "pull,push" };
         let scope = format!("repository:{}:{rights}", self.repository);
-        match access::answer(&self.wire, &reply.headers, self.credentials.as_ref(), &scope).await? {
+        let access = Access {
+            wire: &self.wire,
+            registry: &self.registry,
+            credentials: self.credentials.as_ref(),
+            realms: &self.realms,
+        };
+        match access::answer(&access, &reply.headers, &scope).await? {
             Some(shown) => {
                 *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
                 self.wire.ask(self.showing(ask)).await
             }
             None => Ok(reply),
         }
+    }
+
+    /// What the registry was shown, and must not appear in what it says.
+    fn redaction(&self) -> Redaction {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let token = shown.as_ref().and_then(|shown| shown.to_str().ok()?.split_once(' '));
+        let token = token.map(|(_, token)| Key::unchecked(Zeroizing::new(token.to_owned())));
+        let password = self.credentials.as_ref().map(|credentials| Key::unchecked(credentials.password.clone()));
+        password.into_iter().chain(token).collect()
     }
 
     fn showing(&self, mut ask: Ask) -> Ask {

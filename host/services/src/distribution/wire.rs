@@ -12,7 +12,7 @@ use url::{Host, Url};
 
 use super::{EXCHANGE_TIMEOUT, MAX_REDIRECTS};
 use crate::{
-    client::{Answer, Body, Client, Message, Progress},
+    client::{Answer, Body, Client, Message, Progress, encodings},
     code,
     egress::{AddressRange, Egress, OriginGrant, OriginGrants},
 };
@@ -99,6 +99,9 @@ impl Wire {
                 None => {
                     let (status, headers) = (answer.status, answer.headers);
                     let body = whole(answer.body, ask.most, &ask.url).await?;
+                    if status == StatusCode::OK && !body.is_empty() && !encodings(&headers).is_empty() {
+                        return Err(refused(&ask.url, "encodes its answer, which the host did not ask for"));
+                    }
                     return Ok(Reply { status, headers, body });
                 }
             }

@@ -1,11 +1,14 @@
 //! What a flow lets a node reach, as it is written in the flow.
 
-use std::{borrow::Cow, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 use flowcell_contract::Json;
 use url::{Host, Url};
 
-use super::{Destination, origin::Origin};
+use super::{
+    Destination,
+    origin::{Origin, Scheme},
+};
 
 /// The origins that a node may reach.
 ///
@@ -20,18 +23,55 @@ use super::{Destination, origin::Origin};
 ///
 /// A path covers whole segments: `/v1` covers `/v1`, `/v1/` and `/v1/users`, but not `/v10`. As what a server makes of
 /// encoded separators is its own affair, a grant with a path covers no URL whose path has an encoded `/`, `\`, `%` or
-/// NUL, or a segment such as `..;x`.
+/// NUL, a segment such as `..;x`, or two `/` at its beginning.
+///
+/// The policy of a tenant is made of the same values, read by [`OriginGrants::policy`], so policies, grants and requests are
+/// compared after hosts were normalised and paths were resolved and decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginGrants(Vec<OriginGrant>);
 
 /// One origin of [`OriginGrants`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginGrant {
-    origin: Origin,
-    /// Names below the origin's host, instead of the host.
-    below: bool,
-    /// Decoded segments that a path has to begin with.
-    prefix: Vec<String>,
+    pub(super) scheme: Scheme,
+    pub(super) host: HostPattern,
+    /// `None` covers every port. Only policies have it.
+    pub(super) port: Option<u16>,
+    /// The first segments of a path.
+    pub(super) prefix: Vec<Segment>,
+}
+
+/// The hosts of an [`OriginGrant`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum HostPattern {
+    /// Every name and address. Only policies have it.
+    Any,
+    /// Every name below this one, but not this one.
+    Below(String),
+    /// This host.
+    Is(Host),
+}
+
+/// A segment at the beginning of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    /// Every segment. Only policies have it.
+    Any,
+    /// This one, decoded.
+    Is(String),
+}
+
+/// Where a URL leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// Its origin.
+    pub origin: Origin,
+    /// Its origin and path, as a grant is written.
+    pub path: String,
+    /// Whether some of the origin is covered.
+    pub covers_origin: bool,
+    /// Whether the URL is covered.
+    pub covers_url: bool,
 }
 
 impl OriginGrants {
@@ -53,6 +93,19 @@ impl OriginGrants {
         }
     }
 
+    /// Tells where a URL leads and whether these cover it. None if no request can be sent to it.
+    pub fn reach(&self, url: &str) -> Option<Reach> {
+        let url = super::origin::parse(url).ok()?;
+        let origin = Origin::of(&url).ok()?;
+        let path = format!("{origin}{}", url.path().trim_end_matches('/'));
+        Some(Reach {
+            covers_origin: !self.parts_of(&origin).is_empty(),
+            covers_url: self.cover(&origin, &url),
+            path,
+            origin,
+        })
+    }
+
     /// Whether one of them covers a destination.
     pub(crate) fn covers(&self, to: &Destination) -> bool {
         self.cover(&to.origin, &to.url)
@@ -70,9 +123,9 @@ impl OriginGrants {
 }
 
 impl OriginGrants {
-    /// The first of some grants that none of these takes in, as it would be written.
-    pub(crate) fn outside(&self, narrower: &OriginGrants) -> Option<String> {
-        let outside = narrower.0.iter().find(|grant| !self.0.iter().any(|own| own.takes_in(grant)));
+    /// Returns the first of `narrower` that none of these contains, as a flow writes it.
+    pub fn outside(&self, narrower: &OriginGrants) -> Option<String> {
+        let outside = narrower.0.iter().find(|grant| !self.0.iter().any(|own| own.contains(grant)));
         outside.map(OriginGrant::written)
     }
 }
@@ -94,34 +147,35 @@ impl OriginGrant {
     }
 
     fn covers_origin(&self, origin: &Origin) -> bool {
-        self.origin.scheme == origin.scheme && self.origin.port == origin.port && self.covers_host(&origin.host)
+        self.scheme == origin.scheme && self.covers_port(Some(origin.port)) && self.host.covers(&origin.host)
     }
 
-    /// Whether everything that another one covers is covered by this.
-    fn takes_in(&self, other: &OriginGrant) -> bool {
-        let host = match (self.below, other.below) {
-            (_, false) => self.covers_host(&other.origin.host),
-            (true, true) => self.origin.host == other.origin.host || self.covers_host(&other.origin.host),
-            (false, true) => false,
-        };
-        let (own, origin) = (&self.origin, &other.origin);
-        host && own.scheme == origin.scheme && own.port == origin.port && other.prefix.starts_with(&self.prefix)
+    fn covers_port(&self, port: Option<u16>) -> bool {
+        self.port.is_none() || self.port == port
+    }
+
+    /// Whether this covers everything that another one covers.
+    fn contains(&self, other: &OriginGrant) -> bool {
+        self.scheme == other.scheme
+            && self.covers_port(other.port)
+            && self.host.contains(&other.host)
+            && other.prefix.len() >= self.prefix.len()
+            && self.prefix.iter().zip(&other.prefix).all(|(own, other)| *own == Segment::Any || own == other)
     }
 
     fn written(&self) -> String {
-        let origin = self.origin.to_string();
-        let origin = if self.below { origin.replacen("://", "://*.", 1) } else { origin };
-        self.prefix.iter().fold(origin, |origin, segment| format!("{origin}/{segment}"))
-    }
-
-    fn covers_host(&self, host: &Host) -> bool {
-        match (&self.origin.host, host) {
-            (Host::Domain(base), Host::Domain(name)) if self.below => name
-                .strip_suffix(base.as_str())
-                .and_then(|rest| rest.strip_suffix('.'))
-                .is_some_and(|rest| !rest.is_empty()),
-            (own, host) => own == host,
-        }
+        let scheme = self.scheme.name();
+        let port = match (&self.host, self.port) {
+            (_, Some(port)) if port == self.scheme.default_port() => String::new(),
+            (_, Some(port)) => format!(":{port}"),
+            (HostPattern::Any, None) => String::new(),
+            (_, None) => ":*".to_owned(),
+        };
+        let origin = format!("{scheme}://{}{port}", self.host);
+        self.prefix.iter().fold(origin, |origin, segment| match segment {
+            Segment::Any => format!("{origin}/*"),
+            Segment::Is(segment) => format!("{origin}/{segment}"),
+        })
     }
 
     fn covers_path(&self, url: &Url) -> bool {
@@ -129,16 +183,62 @@ impl OriginGrant {
             return true;
         }
         let Some(segments) = plain_segments(url.path()) else { return false };
-        segments.len() >= self.prefix.len() && self.prefix.iter().zip(&segments).all(|(own, segment)| own == segment)
+        segments.len() >= self.prefix.len()
+            && self.prefix.iter().zip(&segments).all(|(own, segment)| own.covers(segment))
     }
+}
+
+impl HostPattern {
+    fn covers(&self, host: &Host) -> bool {
+        match (self, host) {
+            (HostPattern::Any, _) => true,
+            (HostPattern::Below(base), Host::Domain(name)) => is_below(name, base),
+            (HostPattern::Below(_), _) => false,
+            (HostPattern::Is(own), host) => own == host,
+        }
+    }
+
+    fn contains(&self, other: &HostPattern) -> bool {
+        match (self, other) {
+            (HostPattern::Any, _) => true,
+            (own, HostPattern::Is(host)) => own.covers(host),
+            (HostPattern::Below(own), HostPattern::Below(other)) => own == other || is_below(other, own),
+            (_, HostPattern::Below(_) | HostPattern::Any) => false,
+        }
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HostPattern::Any => formatter.write_str("*"),
+            HostPattern::Below(base) => write!(formatter, "*.{base}"),
+            HostPattern::Is(host) => write!(formatter, "{host}"),
+        }
+    }
+}
+
+impl Segment {
+    fn covers(&self, segment: &str) -> bool {
+        match self {
+            Segment::Any => true,
+            Segment::Is(own) => own == segment,
+        }
+    }
+}
+
+/// Whether a name has at least one label before a base.
+fn is_below(name: &str, base: &str) -> bool {
+    let label = name.strip_suffix(base).and_then(|rest| rest.strip_suffix('.'));
+    label.is_some_and(|label| !label.is_empty())
 }
 
 /// The decoded segments of a path that every server reads alike; none if it has anything else.
 fn plain_segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
-    path.trim_start_matches('/').split('/').map(plain_segment).collect()
+    path.strip_prefix('/').unwrap_or(path).split('/').map(plain_segment).collect()
 }
 
-fn plain_segment(segment: &str) -> Option<Cow<'_, str>> {
+pub(super) fn plain_segment(segment: &str) -> Option<Cow<'_, str>> {
     let decoded = percent_decoded(segment)?;
     let tricky = decoded.contains(['/', '\\', '%', '\0']);
     // Some servers cut parameters off before they look for dots.
@@ -189,14 +289,19 @@ impl FromStr for OriginGrant {
             _ => {}
         }
         let prefix = prefix(url.path()).ok_or_else(|| wrong("its path has an encoded separator"))?;
-        Ok(OriginGrant { origin, below, prefix })
+        let Origin { scheme, host, port } = origin;
+        let host = match host {
+            Host::Domain(base) if below => HostPattern::Below(base),
+            host => HostPattern::Is(host),
+        };
+        Ok(OriginGrant { scheme, host, port: Some(port), prefix })
     }
 }
 
-fn prefix(path: &str) -> Option<Vec<String>> {
+fn prefix(path: &str) -> Option<Vec<Segment>> {
     let path = path.trim_matches('/');
     if path.is_empty() {
         return Some(Vec::new());
     }
-    Some(plain_segments(path)?.into_iter().map(Cow::into_owned).collect())
+    Some(plain_segments(path)?.into_iter().map(|segment| Segment::Is(segment.into_owned())).collect())
 }

@@ -14,14 +14,14 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Scheme::Http => "http",
             Scheme::Https => "https",
         }
     }
 
-    fn default_port(self) -> u16 {
+    pub(super) fn default_port(self) -> u16 {
         match self {
             Scheme::Http => 80,
             Scheme::Https => 443,

@@ -1,24 +1,36 @@
 //! From names to addresses.
 
-use std::{io, net::IpAddr};
+use std::{
+    io,
+    net::{IpAddr, ToSocketAddrs as _},
+};
 
+use flowcell_contract::Tenant;
 use futures_util::future::BoxFuture;
 
 /// Answers names with addresses. The guard asks once for each connection, and connects to what was answered.
 pub trait Resolve: Send + Sync {
-    /// Returns every address of a name, the preferred first. The name is in lower case, and never an address.
-    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
+    /// Returns every address of a name, the preferred first. The name is in lower case, and never an address. The tenant is the
+    /// one for which the connection is made.
+    fn resolve<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
 /// The system's resolver: its hosts file, then its name servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
+impl SystemResolver {
+    /// Returns every address of a name. It blocks until the system has an answer, which may take many seconds.
+    pub fn addresses(name: &str) -> io::Result<Vec<IpAddr>> {
+        Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
+    }
+}
+
 impl Resolve for SystemResolver {
-    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+    fn resolve<'a>(&'a self, _tenant: &'a Tenant, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        let name = name.to_owned();
         Box::pin(async move {
-            let addresses = tokio::net::lookup_host((name, 0)).await?;
-            Ok(addresses.map(|address| address.ip()).collect())
+            tokio::task::spawn_blocking(move || SystemResolver::addresses(&name)).await.map_err(io::Error::other)?
         })
     }
 }

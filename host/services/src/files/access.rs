@@ -7,7 +7,10 @@ use std::{
 
 use cap_fs_ext::{DirExt, FollowSymlinks, MetadataExt, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::fs::{Dir, Metadata, OpenOptions};
-use flowcell_contract::{Failure, Json, code as codes};
+use flowcell_contract::{
+    Failure, Json, code as codes,
+    places::{STORE_FILE, is_store_file},
+};
 
 use super::{
     FileGrants, Limits,
@@ -171,6 +174,9 @@ impl Access {
     fn parent<'a>(&self, path: &'a FilePath) -> Result<(Dir, &'a str), Failure> {
         let (folders, name) = path.split().ok_or_else(|| no_file(path))?;
         let dir = self.folder(folders).map_err(|found| found.failure(path))?;
+        if is_store_file(name) && dir.symlink_metadata(STORE_FILE).is_ok() {
+            return Err(Obstacle::Store.failure(path));
+        }
         Ok((dir, name))
     }
 
@@ -179,6 +185,9 @@ impl Access {
         let mut dir = self.dir.try_clone().map_err(Obstacle::Failed)?;
         for name in names {
             dir = dir.open_dir_nofollow(&**name).map_err(|error| Obstacle::of(&dir, name, error))?;
+            if dir.symlink_metadata(STORE_FILE).is_ok() {
+                return Err(Obstacle::Store);
+            }
         }
         Ok(dir)
     }
@@ -188,6 +197,8 @@ impl Access {
 enum Obstacle {
     Nothing,
     Link,
+    /// A folder with a store, which has everything of all tenants.
+    Store,
     NoFolder,
     Failed(io::Error),
 }
@@ -206,6 +217,10 @@ impl Obstacle {
         match self {
             Obstacle::Nothing => Failure::new(codes::FILE_NOT_FOUND, format!("there is no `{path}`")),
             Obstacle::Link => link(path),
+            Obstacle::Store => {
+                let message = format!("`{path}` leads into the folder of a store, which belongs to the host");
+                Failure::new(codes::DENIED, message)
+            }
             Obstacle::NoFolder => Failure::new(codes::INVALID_INPUT, format!("`{path}` leads through a file")),
             Obstacle::Failed(error) => failed(&path.to_string(), error),
         }

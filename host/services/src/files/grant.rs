@@ -145,4 +145,22 @@ mod tests {
             assert!(error.contains(told), "{text}: {error}");
         }
     }
+
+    #[test]
+    fn a_policy_refuses_no_path_that_a_grant_under_it_reaches() {
+        let names = ["data", "out", "x", "*", "**", "d*"];
+        let one = names.iter().map(|name| (*name).to_owned());
+        let two = names.iter().flat_map(|a| names.iter().map(move |b| format!("{a}/{b}")));
+        let patterns: Vec<String> = one.chain(two).chain(["*/data/*".to_owned(), "data/*/x".to_owned()]).collect();
+        let paths =
+            ["data", "out", "x", "data/x", "data/out", "out/data/x", "data/data/x", "data/out/x", "dx/x", "x/d/x"];
+        for policy in &patterns {
+            for text in patterns.iter().filter(|text| pattern::matches(policy, text)) {
+                let Ok(granted) = grants(&format!(r#"{{ "read": "{text}" }}"#)) else { continue };
+                for path in paths.iter().filter(|path| granted.reads(&FilePath::parse(path).unwrap())) {
+                    assert!(pattern::matches(policy, path), "policy {policy}, grant {text}, path {path}");
+                }
+            }
+        }
+    }
 }

@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use flowcell_contract::BINARY;
+use flowcell_contract::{
+    BINARY,
+    places::is_host_folder,
+    text::{has_deceptive, judged},
+};
 
 /// The longest path, in bytes.
 const MAX_PATH: usize = 1024;
@@ -10,7 +14,8 @@ const MAX_PATH: usize = 1024;
 const MAX_NAMES: usize = 32;
 /// The longest name, in bytes.
 const MAX_NAME: usize = 255;
-/// What names of the host's begin with: its state folder, other tenants, files that are being written.
+/// What names of the host's begin with: its state folder, other tenants, files that are being written. The folders of
+/// [`flowcell_contract::places`] are the host's too.
 pub(super) const RESERVED: &str = ".flowcell";
 
 /// Media types by the ends of names.
@@ -99,8 +104,11 @@ pub(super) fn names(text: &str) -> Result<Vec<&str>, String> {
         if name.contains(|letter: char| letter.is_control() || letter == '\\') {
             return wrong("a name has no control characters and no backslash");
         }
+        if has_deceptive(name) {
+            return wrong("a name has no characters that are invisible or change the order of others");
+        }
         if is_reserved(name) {
-            return wrong("names that begin with `.flowcell` are the host's");
+            return wrong("names that begin with `.flowcell`, `.tenants` and `.versions` are the host's");
         }
     }
     Ok(names)
@@ -108,11 +116,13 @@ pub(super) fn names(text: &str) -> Result<Vec<&str>, String> {
 
 /// Whether a name is the host's, also where upper and lower case are the same.
 pub(super) fn is_reserved(name: &str) -> bool {
-    name.as_bytes().get(..RESERVED.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED.as_bytes()))
+    let begin = name.as_bytes().get(..RESERVED.len());
+    is_host_folder(name) || begin.is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED.as_bytes()))
 }
 
 fn shown(text: &str) -> String {
-    text.chars().take(80).filter(|letter| !letter.is_control()).collect()
+    let seen = judged(text).filter(|(letter, deceptive)| !deceptive && !letter.is_control());
+    seen.map(|(letter, _)| letter).take(80).collect()
 }
 
 impl fmt::Display for FilePath {
@@ -145,9 +155,13 @@ mod tests {
             "a\\b",
             "a\0",
             "a\nb",
+            "invoice\u{202e}fdp.exe",
+            "a\u{200b}/b",
             ".flowcell",
             "a/.flowcell-tenants",
             ".FlowCell/x",
+            "flows/.tenants/bob/flows/plan.json",
+            ".Versions/plan/1.json",
             &long,
             &deep,
         ];

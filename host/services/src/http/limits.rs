@@ -17,6 +17,8 @@ pub struct Limits {
     pub unpacked_body: usize,
     /// Bytes that a reply holds as a text; what is larger becomes a file.
     pub text: usize,
+    /// Bytes that such a text may have as JSON, so that a node can hand it on as its output.
+    pub escaped_text: usize,
     /// The time for a call that names none.
     pub default_timeout: Duration,
     /// The longest time for a call.
@@ -31,7 +33,8 @@ impl Default for Limits {
             request_body: 32 * 1024 * 1024,
             answer_body: 32 * 1024 * 1024,
             unpacked_body: 32 * 1024 * 1024,
-            text: 64 * 1024,
+            text: 3 << 20,
+            escaped_text: 7 << 19,
             default_timeout: Duration::from_secs(30),
             max_timeout: Duration::from_secs(600),
         }

@@ -10,10 +10,10 @@ use hyper::header::{
 
 use super::Limits;
 use crate::{
-    client::{Answer, Body},
+    client::{Answer, Body, encodings},
     code,
     files::Files,
-    secret::Key,
+    redaction::Redaction,
 };
 
 /// The longest media type that a file is kept with, in bytes.
@@ -31,8 +31,8 @@ pub(super) struct Reading<'a> {
     pub(super) has_body: bool,
     /// Whether a compressed body is unpacked.
     pub(super) unpack: bool,
-    /// What must not come back.
-    pub(super) keys: &'a [Key],
+    /// The keys that were sent, and must not come back.
+    pub(super) redaction: &'a Redaction,
 }
 
 impl Reading<'_> {
@@ -40,8 +40,14 @@ impl Reading<'_> {
     pub(super) async fn reply(&self, answer: Answer) -> Result<Value, Failure> {
         let Answer { status, mut headers, body } = answer;
         self.announced(&headers)?;
-        let packed = self.unpack && is_gzip(&headers);
-        let bytes = self.hidden(self.read(body, packed).await?).await?;
+        let encodings = encodings(&headers);
+        let packed = self.unpack && matches!(encodings.as_str(), "gzip" | "x-gzip");
+        let bytes = self.read(body, packed).await?;
+        if self.unpack && !packed && !encodings.is_empty() && !bytes.is_empty() {
+            return Err(unrequested(&self.redaction.text(&encodings)));
+        }
+        self.redaction.headers(&mut headers);
+        let bytes = self.hidden(&headers, bytes).await?;
         if packed && !bytes.is_empty() {
             headers.remove(CONTENT_ENCODING);
             headers.remove(CONTENT_LENGTH);
@@ -54,22 +60,18 @@ impl Reading<'_> {
         ])))
     }
 
-    /// The body without keys. Looking through a large one takes its time.
-    async fn hidden(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        if self.keys.is_empty() {
-            return Ok(bytes);
+    /// Returns the body without keys. A text that is JSON stays JSON.
+    async fn hidden(&self, headers: &HeaderMap, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        match bytes.len() <= self.limits.text && is_textual(&mime(headers)) {
+            true => self.redaction.document(bytes).await,
+            false => self.redaction.many_bytes(bytes).await,
         }
-        let keys = self.keys.to_vec();
-        let hide = move || keys.iter().fold(bytes, |bytes, key| key.hide_in_bytes(bytes));
-        let lost = |error| Failure::retryable(code::PROTOCOL, format!("the answer could not be read: {error}"));
-        tokio::task::spawn_blocking(hide).await.map_err(lost)
     }
 
     fn shown(&self, headers: &HeaderMap) -> Json {
         let pairs = headers.iter().filter(|(name, _)| !OF_THE_CONNECTION.contains(name));
-        let value =
-            |value: &HeaderValue| self.keys.iter().fold(readable(value.as_bytes()), |value, key| key.hide_in(&value));
-        Json::array(pairs.map(|(name, own)| Json::array([Json::from(name.as_str()), Json::from(value(own))])))
+        let text = |value: &HeaderValue| Json::from(readable(value.as_bytes()));
+        Json::array(pairs.map(|(name, value)| Json::array([Json::from(name.as_str()), text(value)])))
     }
 
     /// Refuses a body that says it is too large, before reading it.
@@ -101,7 +103,9 @@ impl Reading<'_> {
         let mime = mime(headers);
         let bytes = match bytes.len() <= self.limits.text && is_textual(&mime) {
             true => match String::from_utf8(bytes) {
-                Ok(text) if text.is_ascii() || is_utf8(&mime) => return Ok(Json::object([("text", Json::from(text))])),
+                Ok(text) if (text.is_ascii() || is_utf8(&mime)) && json_bytes(&text) <= self.limits.escaped_text => {
+                    return Ok(Json::object([("text", Json::from(text))]));
+                }
                 Ok(text) => text.into_bytes(),
                 Err(error) => error.into_bytes(),
             },
@@ -110,6 +114,16 @@ impl Reading<'_> {
         let blob = self.files.put(self.tenant, bytes, mime).await?;
         Ok(Json::object([("file", Value::from(blob).json().clone())]))
     }
+}
+
+/// Bytes of a text as JSON.
+fn json_bytes(text: &str) -> usize {
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' | 0x08 | 0x09 | 0x0a | 0x0c | 0x0d => 2,
+        0x00..=0x1f => 6,
+        _ => 1,
+    };
+    2 + text.bytes().map(escaped).sum::<usize>()
 }
 
 fn too_large(limit: usize) -> Failure {
@@ -182,9 +196,13 @@ impl Sink {
     }
 }
 
-fn is_gzip(headers: &HeaderMap) -> bool {
-    let encoding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes).unwrap_or_default();
-    encoding.eq_ignore_ascii_case(b"gzip") || encoding.eq_ignore_ascii_case(b"x-gzip")
+/// The body has encodings that the host did not ask for, and so nobody can search it.
+fn unrequested(encodings: &str) -> Failure {
+    let message = format!(
+        "the server encoded the body of its answer with `{encodings}`, and the host asked for `gzip` at most; \
+         a node that sends its own `accept-encoding` gets such a body as it is"
+    );
+    Failure::new(code::PROTOCOL, message)
 }
 
 /// The media type of an answer, if it is one that can be shown.

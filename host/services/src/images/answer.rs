@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{BlobRef, Json, Value};
 
 use super::COST_USD;
-use crate::{code, model::trouble::Trouble};
+use crate::{code, model::trouble::Trouble, redaction::Redaction};
 
 /// An image of an answer.
 pub(super) enum Made {
@@ -21,8 +21,13 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Of an answer that is to have so many images, each of which costs so much.
-    pub(super) fn read(bytes: &[u8], count: u64, usd: Option<f64>) -> Result<Answer, Trouble> {
+    /// Of an answer that is to have so many images. `usd` tells what each costs of so many that came.
+    pub(super) fn read(
+        bytes: &[u8],
+        count: u64,
+        usd: impl Fn(u64) -> Option<f64>,
+        redaction: &Redaction,
+    ) -> Result<Answer, Trouble> {
         let text = std::str::from_utf8(bytes).map_err(|_| Trouble::nonsense("the answer is not JSON"))?;
         let json = Json::parse(text).map_err(|error| Trouble::nonsense(format!("the answer is not JSON: {error}")))?;
         let data = json.get("data").and_then(Json::as_array).filter(|data| !data.is_empty());
@@ -31,7 +36,8 @@ impl Answer {
             return Err(Trouble::nonsense(format!("the answer has {} images, and {count} were asked for", data.len())));
         }
         let made = data.iter().map(made).collect::<Result<_, _>>()?;
-        let about = data.iter().map(|one| about(&json, one, usd)).collect();
+        let usd = usd(data.len() as u64);
+        let about = data.iter().map(|one| redaction.json(about(&json, one, usd))).collect();
         Ok(Answer { made, about })
     }
 

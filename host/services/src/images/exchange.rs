@@ -15,13 +15,14 @@ use super::{
     request::{Request, wrong},
 };
 use crate::{
-    client::{self, Body, Message, Progress},
+    client::{self, Message, Progress},
     code,
     egress::{Destination, OriginGrants},
     model::{
         Dialect, Wait,
         trouble::{self, Report, Trouble},
     },
+    redaction::Redaction,
     secret::Key,
 };
 
@@ -43,11 +44,13 @@ pub(super) struct Exchange<'a> {
     outgoing: &'a Outgoing,
     /// How far this attempt has come.
     progress: Progress,
+    /// Attempts that the endpoint may have made images for, and that came to nothing.
+    broken: u64,
 }
 
 impl<'a> Exchange<'a> {
     pub(super) fn new(images: &'a Images, request: &'a Request, outgoing: &'a Outgoing) -> Exchange<'a> {
-        Exchange { images, request, outgoing, progress: Progress::Unsent }
+        Exchange { images, request, outgoing, progress: Progress::Unsent, broken: 0 }
     }
 
     /// Whether the endpoint may have done what it was asked for.
@@ -59,6 +62,27 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Counts this attempt, if the endpoint may have made images for it. An attempt that was refused made none.
+    pub(super) fn break_off(&mut self) {
+        let refused = matches!(self.progress, Progress::Answered(status) if !status.is_success());
+        if self.progress != Progress::Unsent && !refused {
+            self.broken += 1;
+        }
+    }
+
+    /// What the attempts that came to nothing cost; none if nobody knows.
+    fn wasted(&self) -> Option<f64> {
+        self.images.profile.price_of(self.broken * self.request.count())
+    }
+
+    /// A failure that tells what the attempts have cost.
+    pub(super) fn costing(&self, failure: Failure) -> Failure {
+        let Some(usd) = self.wasted().filter(|_| self.broken > 0) else { return failure };
+        let mut members = failure.details.as_ref().and_then(Json::as_object).cloned().unwrap_or_default();
+        members.insert(COST_USD.into(), Json::from(serde_json::Value::from(usd)));
+        Failure { details: Some(Json::object(members)), ..failure }
+    }
+
     pub(super) async fn attempts(&mut self) -> Result<Value, Failure> {
         let (kind, body) = self.body().await?;
         let images = self.images;
@@ -68,6 +92,7 @@ impl<'a> Exchange<'a> {
                 Ok(made) => return Ok(made),
                 Err(trouble) => trouble,
             };
+            self.break_off();
             let again = self.outgoing.effect != Effect::Once || !self.may_have_happened();
             if !trouble.failure.retryable || !again || attempt > images.profile.max_retries() {
                 return Err(trouble.failure);
@@ -110,7 +135,8 @@ impl<'a> Exchange<'a> {
             Some(source) => Some(source.read(&images.environment, code::MODEL_AUTH).await?),
             None => None,
         };
-        let hide = |text: &str| key.as_ref().map_or_else(|| text.to_owned(), |key| key.hide_in(text));
+        let redaction = Redaction::from_iter(key.clone());
+        let hide = |text: &str| redaction.text(text);
         let function = if self.request.images.is_empty() { "images/generations" } else { "images/edits" };
         let egress = images.client.egress();
         let to = egress.admit(&images.profile.address(function), &images.endpoint.origin)?;
@@ -121,11 +147,13 @@ impl<'a> Exchange<'a> {
         if answer.status != StatusCode::OK {
             return Err(self.refused(answer, hide).await);
         }
-        let bytes = whole(answer.body, MAX_ANSWER, "the answer").await?;
-        let answer = Answer::read(&bytes, self.request.count(), images.profile.price_of(1))?;
-        let cost = images.profile.price_of(answer.made.len() as u64);
+        let bytes = whole(answer, MAX_ANSWER, "the answer").await?;
+        // Each image pays its part of the attempts that came to nothing.
+        let usd = |made: u64| Some((images.profile.price_of(made)? + self.wasted()?) / made.max(1) as f64);
+        let answer = Answer::read(&bytes, self.request.count(), usd, &redaction)?;
         // The images are made: asking again would make others.
-        self.kept(answer, &to).await.map_err(|trouble| lost(trouble.failure, cost).into())
+        let kept = self.kept(answer, &to, &redaction).await;
+        kept.map_err(|trouble| Failure { retryable: false, ..redaction.failure(trouble.failure) }.into())
     }
 
     fn message(&self, key: Option<&Key>, kind: &str, body: &Bytes) -> Result<Message, Trouble> {
@@ -147,8 +175,8 @@ impl<'a> Exchange<'a> {
 
     /// An answer that says why there are no images.
     async fn refused(&self, answer: client::Answer, hide: impl Fn(&str) -> String) -> Trouble {
-        let client::Answer { status, headers, body } = answer;
-        let text = whole(body, MAX_ERROR, "the answer").await.unwrap_or_default();
+        let (status, headers) = (answer.status, answer.headers.clone());
+        let text = whole(answer, MAX_ERROR, "the answer").await.unwrap_or_default();
         let report = Json::parse(&String::from_utf8_lossy(&text)).map(|json| Report::read(&json)).unwrap_or_default();
         let mut trouble = report.trouble(Some(status), hide);
         trouble.wait = trouble::asked_wait(&headers, Dialect::Chat, self.images.clock.now());
@@ -156,13 +184,14 @@ impl<'a> Exchange<'a> {
     }
 
     /// Keeps the images of an answer as files.
-    async fn kept(&self, mut answer: Answer, endpoint: &Destination) -> Result<Value, Trouble> {
+    async fn kept(&self, mut answer: Answer, endpoint: &Destination, redaction: &Redaction) -> Result<Value, Trouble> {
         let mut kept = Vec::new();
         for made in std::mem::take(&mut answer.made) {
             let bytes = match made {
                 Made::Bytes(bytes) => bytes,
                 Made::At(url) => self.fetched(&url, endpoint).await?,
             };
+            let bytes = redaction.many_bytes(bytes).await?;
             let mime = picture::media_type(&bytes);
             let mime = mime.ok_or_else(|| Trouble::nonsense("what came is no PNG, JPEG, GIF, WebP or AVIF"))?;
             kept.push(self.images.files.put(&self.outgoing.caller.tenant, bytes, mime.to_owned()).await?);
@@ -189,14 +218,8 @@ impl<'a> Exchange<'a> {
             let message = format!("the image behind a URL of the answer was answered with {}", answer.status.as_u16());
             return Err(Trouble::nonsense(message));
         }
-        whole(answer.body, MAX_IMAGE, "the image").await
+        whole(answer, MAX_IMAGE, "the image").await
     }
-}
-
-/// Why images are lost that are made, and paid for.
-fn lost(failure: Failure, cost: Option<f64>) -> Failure {
-    let told = cost.map(|usd| Json::object([(COST_USD, Json::from(serde_json::Value::from(usd)))]));
-    Failure { retryable: false, details: told.or(failure.details), ..failure }
 }
 
 fn plain_headers(accept: &'static str) -> HeaderMap {
@@ -209,7 +232,11 @@ fn plain_headers(accept: &'static str) -> HeaderMap {
 }
 
 /// A body to its end.
-async fn whole(mut body: Body, limit: usize, what: &str) -> Result<Vec<u8>, Trouble> {
+async fn whole(answer: client::Answer, limit: usize, what: &str) -> Result<Vec<u8>, Trouble> {
+    let client::Answer { headers, mut body, .. } = answer;
+    if !client::encodings(&headers).is_empty() {
+        return Err(Trouble::nonsense(format!("{what} is encoded, which the host did not ask for")));
+    }
     let mut bytes = Vec::new();
     while let Some(piece) = body.next().await.map_err(|failure| trouble::of_exchange(failure, true))? {
         if bytes.len() + piece.len() > limit {

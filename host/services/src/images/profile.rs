@@ -20,6 +20,10 @@ const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// Attempts at a call after the first.
 const DEFAULT_MAX_RETRIES: u32 = 2;
+/// Calls at once of all tenants of a server, if the profile does not say.
+const DEFAULT_MAX_CALLS: usize = 64;
+/// Calls at once that a profile may allow, at most.
+const MAX_CALLS: usize = 4_096;
 /// Retries that a profile may ask for, at most.
 const MAX_RETRIES: u32 = 10;
 
@@ -36,6 +40,7 @@ const MAX_RETRIES: u32 = 10;
 /// | `keyFile` | the file with the key, read at each call; beside the configuration if relative | |
 /// | `headers` | more headers, without secrets | none |
 /// | `maxRetries` | attempts at a call after the first, 0 to 10 | 2 |
+/// | `maxCalls` | calls at once of all tenants of a server, 1 to 4,096; others wait, and no tenant has more of them than it leaves | 64 |
 /// | `timeoutMs` | milliseconds for a call with all its attempts, 1 to 3,600,000 | 300,000 |
 /// | `usdPerImage` | what an image that is made costs, in USD | not known |
 /// | `allowPrivate` | addresses that are not public and may be connected to | none |
@@ -62,6 +67,8 @@ pub(super) struct Written {
     headers: BTreeMap<String, String>,
     #[serde(default = "max_retries")]
     pub(super) max_retries: u32,
+    #[serde(default = "max_calls")]
+    max_calls: usize,
     #[serde(default = "timeout_ms")]
     timeout_ms: u64,
     usd_per_image: Option<f64>,
@@ -71,6 +78,10 @@ pub(super) struct Written {
 
 fn max_retries() -> u32 {
     DEFAULT_MAX_RETRIES
+}
+
+fn max_calls() -> usize {
+    DEFAULT_MAX_CALLS
 }
 
 fn timeout_ms() -> u64 {
@@ -84,6 +95,9 @@ impl Profile {
             .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
         if written.max_retries > MAX_RETRIES {
             return Err(format!("maxRetries is at most {MAX_RETRIES}"));
+        }
+        if !(1..=MAX_CALLS).contains(&written.max_calls) {
+            return Err(format!("maxCalls is 1 to {MAX_CALLS}"));
         }
         if !(1..=MAX_TIMEOUT_MS).contains(&written.timeout_ms) {
             return Err(format!("timeoutMs is 1 to {MAX_TIMEOUT_MS}"));
@@ -130,6 +144,11 @@ impl Profile {
     /// What so many images cost; none if nobody knows.
     pub(super) fn price_of(&self, images: u64) -> Option<f64> {
         Some(self.written.usd_per_image? * images as f64)
+    }
+
+    /// Calls at once of all tenants of a server.
+    pub fn max_calls(&self) -> usize {
+        self.written.max_calls
     }
 
     /// Milliseconds for a call with all its attempts.

@@ -4,50 +4,48 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flowcell_contract::{BINARY, Failure, Json, Tenant, Value};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
-use super::{
-    setting::Secrets,
-    tool::{MAX_DESCRIPTION, cut},
-};
-use crate::{code, files::Files};
+use super::tool::{MAX_DESCRIPTION, cut};
+use crate::{code, files::Files, redaction::Redaction};
 
 /// The longest media type that a file is kept with, in bytes.
 const MAX_MIME: usize = 255;
 
-/// Where files go, and what is hidden.
+/// Where files go, and the keys that are hidden.
 pub(super) struct Reading<'a> {
     pub(super) files: &'a Files,
     pub(super) tenant: &'a Tenant,
-    pub(super) secrets: &'a Secrets,
+    pub(super) redaction: &'a Redaction,
 }
 
 impl Reading<'_> {
-    /// The structured output if there is one, the text if there is only text, or else the list of blocks.
+    /// The structured output if there is one, the text if there is only text, or else the list of blocks. Keys are in none of
+    /// them.
     pub(super) async fn output(&self, result: CallToolResult) -> Result<Json, Failure> {
         let text = text(&result.content);
         if result.is_error == Some(true) {
             let said = text.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "it does not say why".to_owned());
-            let message = cut(&self.secrets.hide(&said), MAX_DESCRIPTION);
+            let message = cut(&self.redaction.text(&said), MAX_DESCRIPTION);
             return Err(Failure::new(code::TOOL_FAILED, message));
         }
-        if let Some(structured) = result.structured_content {
-            return Ok(self.secrets.hide_in(Json::from(structured)));
-        }
-        let is_text = |block: &ContentBlock| matches!(block, ContentBlock::Text(_));
-        if result.content.iter().all(is_text) {
-            return Ok(Json::from(self.secrets.hide(&text.unwrap_or_default())));
-        }
-        let mut blocks = Vec::with_capacity(result.content.len());
-        for block in result.content {
-            blocks.push(self.block(block).await?);
-        }
-        Ok(Json::array(blocks))
+        let output = match result.structured_content {
+            Some(structured) => Json::from(structured),
+            None if result.content.iter().all(|block| matches!(block, ContentBlock::Text(_))) => {
+                Json::from(text.unwrap_or_default())
+            }
+            None => {
+                let mut blocks = Vec::with_capacity(result.content.len());
+                for block in result.content {
+                    blocks.push(self.block(block).await?);
+                }
+                Json::array(blocks)
+            }
+        };
+        self.redaction.many_values(output).await
     }
 
     async fn block(&self, block: ContentBlock) -> Result<Json, Failure> {
         Ok(match block {
-            ContentBlock::Text(block) => {
-                Json::object([("type", Json::from("text")), ("text", Json::from(self.secrets.hide(&block.text)))])
-            }
+            ContentBlock::Text(block) => Json::object([("type", Json::from("text")), ("text", Json::from(block.text))]),
             ContentBlock::Image(block) => Json::object([
                 ("type", Json::from("image")),
                 ("file", self.file(&block.data, Some(block.mime_type)).await?),
@@ -58,14 +56,14 @@ impl Reading<'_> {
             ]),
             ContentBlock::Resource(block) => self.resource(block.resource).await?,
             // A link names a place; nobody follows it here.
-            other => self.secrets.hide_in(Json::from(serde_json::to_value(other).unwrap_or_default())),
+            other => Json::from(serde_json::to_value(other).unwrap_or_default()),
         })
     }
 
     async fn resource(&self, contents: ResourceContents) -> Result<Json, Failure> {
         let (uri, mime, member) = match contents {
             ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
-                (uri, mime_type, ("text", Json::from(self.secrets.hide(&text))))
+                (uri, mime_type, ("text", Json::from(text)))
             }
             ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
                 let file = self.file(&blob, mime_type.clone()).await?;
@@ -73,16 +71,18 @@ impl Reading<'_> {
             }
             _ => return Err(Failure::new(code::MCP_PROTOCOL, "the answer has a resource of an unknown kind")),
         };
-        let mut members = vec![("type", Json::from("resource")), ("uri", Json::from(self.secrets.hide(&uri)))];
+        let mut members = vec![("type", Json::from("resource")), ("uri", Json::from(uri))];
         members.extend(mime.map(|mime| ("mimeType", Json::from(usual(mime)))));
         members.push(member);
         Ok(Json::object(members))
     }
 
+    /// Keeps a file, whose bytes and media type have no keys.
     async fn file(&self, base64: &str, mime: Option<String>) -> Result<Json, Failure> {
         let undecodable = |_| Failure::new(code::MCP_PROTOCOL, "the answer has a file that is not base64");
-        let bytes = STANDARD.decode(base64).map_err(undecodable)?;
-        let blob = self.files.put(self.tenant, bytes, mime.map_or_else(|| BINARY.to_owned(), usual)).await?;
+        let bytes = self.redaction.many_bytes(STANDARD.decode(base64).map_err(undecodable)?).await?;
+        let mime = mime.map_or_else(|| BINARY.to_owned(), |mime| usual(self.redaction.text(&mime)));
+        let blob = self.files.put(self.tenant, bytes, mime).await?;
         Ok(Value::from(blob).json().clone())
     }
 }

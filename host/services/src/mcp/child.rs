@@ -15,13 +15,14 @@ use tokio::{
 
 use super::{
     servers::{Program, Server},
-    setting::Secrets,
+    setting::said,
 };
 use crate::{
     code,
     lines::{Line, Lines},
     process_group::ProcessGroup,
-    secret::Environment,
+    redaction::{Pieces, Redaction},
+    secret::{Environment, Key},
 };
 
 /// Bytes of a line that a program writes about itself; the rest of it is skipped.
@@ -29,7 +30,7 @@ const MAX_LOG_LINE: usize = 4 * 1024;
 /// Lines of one program that are logged; others are skipped.
 const MAX_LOG_LINES: u32 = 10_000;
 
-/// A program that runs. It is killed when this is dropped, with whatever it started itself.
+/// A program that runs. It is killed when this is dropped or this process ends, with whatever it started itself.
 pub(super) struct Child {
     _stop: oneshot::Sender<()>,
 }
@@ -46,7 +47,7 @@ pub(super) async fn start(
     server: &Server,
     program: &Program,
     environment: &Environment,
-    secrets: &mut Secrets,
+    keys: &mut Vec<Key>,
 ) -> Result<(Child, Pipes, ChildStderr), Failure> {
     let cannot = |why: &str| Failure::new(code::MCP_CONNECT, format!("`{}` cannot be started: {why}", program.command));
     let path = found(program, environment).ok_or_else(|| cannot("there is no such program"))?;
@@ -60,7 +61,7 @@ pub(super) async fn start(
         command.current_dir(&program.folder);
     }
     for (name, setting) in &program.environment {
-        if let Some(value) = setting.value(name, environment, secrets).await? {
+        if let Some(value) = setting.value(name, environment, keys).await? {
             command.env(name, value);
         }
     }
@@ -100,13 +101,21 @@ fn found(program: &Program, environment: &Environment) -> Option<PathBuf> {
 }
 
 /// Logs what a program writes about itself, until it ends.
-pub(super) async fn log(name: Arc<str>, errors: ChildStderr, secrets: Secrets) {
+pub(super) async fn log(name: Arc<str>, errors: ChildStderr, redaction: Redaction) {
     let mut lines = Lines::new(errors, MAX_LOG_LINE);
     let mut left = MAX_LOG_LINES;
-    while let Ok(Some(Line::Whole(line) | Line::Cut(line))) = lines.next().await {
-        if left > 0 {
-            left -= 1;
-            tracing::debug!(server = %name, "{}", secrets.said(&String::from_utf8_lossy(&line)));
+    while let Ok(Some(line)) = lines.next().await {
+        if left == 0 {
+            continue;
         }
+        left -= 1;
+        let text = match line {
+            Line::Whole(line) => String::from_utf8_lossy(&line).into_owned(),
+            Line::Cut(line) => {
+                // Its end may be the beginning of a key, and is left out then.
+                Pieces::new(redaction.clone()).add(&String::from_utf8_lossy(&line))
+            }
+        };
+        tracing::debug!(server = %name, "{}", said(&redaction, &text));
     }
 }

@@ -25,13 +25,12 @@ use super::{
     host::Host,
     http::Posts,
     servers::{Address, Program, Server, Way},
-    setting::Secrets,
     stdio::Stdio,
     tool::{self, Tool},
     trouble,
     watch::{Telling, Watch},
 };
-use crate::{client::Client, code, secret::Environment};
+use crate::{client::Client, code, redaction::Redaction, secret::Environment};
 
 /// Pages of a list of tools, at most.
 const MAX_PAGES: usize = 100;
@@ -69,21 +68,22 @@ impl Connection {
     }
 
     async fn to_program(server: &Server, program: &Program, environment: &Environment) -> Result<Connection, Failure> {
-        let mut secrets = Secrets::default();
-        let (child, pipes, errors) = child::start(server, program, environment, &mut secrets).await?;
-        tokio::spawn(child::log(server.name.clone(), errors, secrets.clone()));
-        let watch = Arc::new(Watch::new(secrets));
+        let mut keys = Vec::new();
+        let (child, pipes, errors) = child::start(server, program, environment, &mut keys).await?;
+        let redaction = Redaction::from_iter(keys);
+        tokio::spawn(child::log(server.name.clone(), errors, redaction.clone()));
+        let watch = Arc::new(Watch::new(redaction));
         Connection::over(Stdio::new(pipes, watch.clone()), watch, Some(child)).await
     }
 
     async fn to_address(address: &Address, client: &Client, environment: &Environment) -> Result<Connection, Failure> {
-        let mut secrets = Secrets::default();
+        let mut keys = Vec::new();
         let mut headers = HeaderMap::new();
         for (name, setting) in &address.headers {
-            let value = setting.header(name.as_str(), environment, &mut secrets).await?;
+            let value = setting.header(name.as_str(), environment, &mut keys).await?;
             headers.insert(name.clone(), value);
         }
-        let watch = Arc::new(Watch::new(secrets));
+        let watch = Arc::new(Watch::new(Redaction::from_iter(keys)));
         let posts = Posts::new(client.clone(), address, headers, watch.clone());
         let mut config = StreamableHttpClientTransportConfig::with_uri(&*address.url);
         config.retry_config = Arc::new(Patience);
@@ -108,9 +108,9 @@ impl Connection {
         !self.service.is_closed() && !self.service.peer().is_transport_closed() && self.watch.ending().is_none()
     }
 
-    /// What must not be told.
-    pub(super) fn secrets(&self) -> &Secrets {
-        &self.watch.secrets
+    /// The keys that the server was given.
+    pub(super) fn redaction(&self) -> &Redaction {
+        &self.watch.redaction
     }
 
     /// The tools. They are asked for again when the server says that they changed, or when what it said is too old.
@@ -141,7 +141,7 @@ impl Connection {
                 return Err(trouble::nonsense());
             };
             let lives = page.ttl_ms.map(Duration::from_millis);
-            tool::extend(&mut tools, page.tools, &self.watch.secrets)?;
+            tool::extend(&mut tools, page.tools, &self.watch.redaction)?;
             cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
             if cursor.is_none() {
                 let tools: Arc<[Tool]> = tools.into();

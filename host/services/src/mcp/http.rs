@@ -22,7 +22,7 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    client::{Answer, Body, Client, Message, Progress},
+    client::{Answer, Body, Client, Message, Progress, encodings},
     code,
     egress::OriginGrants,
 };
@@ -128,6 +128,7 @@ impl Posts {
         answer: Answer,
     ) -> Result<StreamableHttpPostResponse, Troubled> {
         let Answer { headers, body, .. } = answer;
+        plain(&headers)?;
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         let session = text(&SESSION).filter(|session| session.len() <= MAX_SESSION).map(str::to_owned);
         let kind = text(&CONTENT_TYPE).unwrap_or_default().split(';').next().unwrap_or_default().trim();
@@ -199,9 +200,23 @@ impl StreamableHttpClient for Posts {
         }
         let answer = self.send(Method::GET, EVENTS, own, Bytes::new()).await?;
         match answer.status {
-            StatusCode::OK => Ok(events::of(answer.body, None, self.0.watch.clone())),
+            StatusCode::OK => {
+                plain(&answer.headers)?;
+                Ok(events::of(answer.body, None, self.0.watch.clone()))
+            }
             status if status.is_server_error() => Err(trouble(of_status(status))),
             _ => Err(StreamableHttpError::ServerDoesNotSupportSse),
+        }
+    }
+}
+
+/// Refuses an answer that is encoded, which the host did not ask for.
+fn plain(headers: &HeaderMap) -> Result<(), Troubled> {
+    match encodings(headers).is_empty() {
+        true => Ok(()),
+        false => {
+            let message = "the server encoded its answer, which the host did not ask for";
+            Err(trouble(Failure::new(code::MCP_PROTOCOL, message)))
         }
     }
 }

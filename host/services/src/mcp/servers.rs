@@ -60,7 +60,7 @@ const OWN_HEADERS: [&str; 12] = [
 /// | `allowPrivate` | addresses that are not public and may be connected to, such as `127.0.0.1:3001` | none |
 /// | `timeoutMs` | milliseconds for a call at most, 1 to 3,600,000 | 300,000 |
 /// | `startMs` | milliseconds until the server is ready for the first call, 1 to 3,600,000 | 30,000 |
-/// | `maxCalls` | calls at once, 1 to 256; others wait | 16 |
+/// | `maxCalls` | calls at once of all tenants, 1 to 256; others wait, and on a server with tenants none has more of them than it leaves | 16 |
 ///
 /// A setting is a text, or `{ keyEnv }` or `{ keyFile }` with an optional `prefix`: a secret that is read whenever the server
 /// is connected, and that is taken out of whatever the server says. The prefix of `Authorization` is `Bearer ` unless it says

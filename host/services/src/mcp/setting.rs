@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     code,
+    redaction::Redaction,
     secret::{Environment, Key, KeySource},
 };
 
@@ -91,7 +92,7 @@ impl Setting {
         &self,
         name: &str,
         environment: &Environment,
-        secrets: &mut Secrets,
+        keys: &mut Vec<Key>,
     ) -> Result<Option<String>, Failure> {
         match self {
             Setting::Passed => Ok(environment(name)),
@@ -99,7 +100,7 @@ impl Setting {
             Setting::Key { source, prefix } => {
                 let key = source.read(environment, code::MCP_AUTH).await?;
                 let text = key.text(prefix);
-                secrets.0.push(key);
+                keys.push(key);
                 Ok(Some(text))
             }
         }
@@ -110,9 +111,9 @@ impl Setting {
         &self,
         name: &str,
         environment: &Environment,
-        secrets: &mut Secrets,
+        keys: &mut Vec<Key>,
     ) -> Result<HeaderValue, Failure> {
-        let text = self.value(name, environment, secrets).await?.unwrap_or_default();
+        let text = self.value(name, environment, keys).await?.unwrap_or_default();
         let unsendable = |_| Failure::new(code::MCP_AUTH, format!("the value of the header `{name}` cannot be sent"));
         let mut value = HeaderValue::from_str(&text).map_err(unsendable)?;
         value.set_sensitive(true);
@@ -125,39 +126,13 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The secrets that a server was given.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Secrets(Vec<Key>);
-
-impl Secrets {
-    /// A text of the server's: without secrets, on one line, and not too long.
-    pub(super) fn said(&self, text: &str) -> String {
-        let hidden = self.hide(text);
-        let clean = hidden.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-        let mut short: String = clean.clone().take(MAX_SAID).collect();
-        if clean.count() > MAX_SAID {
-            short.push('…');
-        }
-        short.trim().to_owned()
+/// Returns a text of the server's without secrets, on one line, and not too long.
+pub(super) fn said(redaction: &Redaction, text: &str) -> String {
+    let hidden = redaction.text(text);
+    let clean = hidden.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+    let mut short: String = clean.clone().take(MAX_SAID).collect();
+    if clean.count() > MAX_SAID {
+        short.push('…');
     }
-
-    /// A text of the server's without secrets.
-    pub(super) fn hide(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, key| key.hide_in(&text))
-    }
-
-    /// The same of every text within a value.
-    pub(super) fn hide_in(&self, json: Json) -> Json {
-        if self.0.is_empty() {
-            return json;
-        }
-        match json {
-            Json::String(text) => Json::from(self.hide(&text)),
-            Json::Array(items) => Json::array(items.iter().map(|item| self.hide_in(item.clone()))),
-            Json::Object(members) => {
-                Json::object(members.iter().map(|(name, value)| (name.clone(), self.hide_in(value.clone()))))
-            }
-            other => other,
-        }
-    }
+    short.trim().to_owned()
 }

@@ -4,8 +4,8 @@ use std::{collections::HashSet, sync::Arc};
 
 use flowcell_contract::{Failure, Json};
 
-use super::setting::Secrets;
-use crate::code;
+use super::setting::said;
+use crate::{code, redaction::Redaction};
 
 /// Tools of one server, at most.
 pub const MAX_TOOLS: usize = 1_000;
@@ -37,14 +37,18 @@ pub struct Tool {
 
 /// Adds what a server lists. Names that are not allowed or come twice, and schemas that are too large, are left out; too
 /// many tools are an error.
-pub(super) fn extend(tools: &mut Vec<Tool>, listed: Vec<rmcp::model::Tool>, secrets: &Secrets) -> Result<(), Failure> {
+pub(super) fn extend(
+    tools: &mut Vec<Tool>,
+    listed: Vec<rmcp::model::Tool>,
+    redaction: &Redaction,
+) -> Result<(), Failure> {
     if tools.len() + listed.len() > MAX_TOOLS {
         return Err(Failure::new(code::MCP_TOO_LARGE, format!("the server has more than {MAX_TOOLS} tools")));
     }
     let mut names: HashSet<Arc<str>> = tools.iter().map(|tool| tool.name.clone()).collect();
     for listed in listed {
-        let name = secrets.said(&listed.name);
-        match Tool::read(listed, secrets) {
+        let name = said(redaction, &listed.name);
+        match Tool::read(listed, redaction) {
             Ok(tool) if names.insert(tool.name.clone()) => tools.push(tool),
             Ok(_) => tracing::warn!(tool = %name, "a tool is left out: another has the same name"),
             Err(why) => tracing::warn!(tool = %name, "a tool is left out: {why}"),
@@ -72,25 +76,26 @@ impl Tool {
         Json::object(members)
     }
 
-    fn read(listed: rmcp::model::Tool, secrets: &Secrets) -> Result<Tool, &'static str> {
-        if !is_name(&listed.name) {
+    fn read(listed: rmcp::model::Tool, redaction: &Redaction) -> Result<Tool, &'static str> {
+        if !is_name(&redaction.text(&listed.name)) {
             return Err("its name is not allowed");
         }
         let annotations = listed.annotations.and_then(|annotations| serde_json::to_value(annotations).ok());
-        let text = |text: &str, limit: usize| Arc::from(cut(&secrets.hide(text), limit));
+        let text = |text: &str, limit: usize| Arc::from(cut(&redaction.text(text), limit));
         Ok(Tool {
             name: (*listed.name).into(),
             title: listed.title.map(|title| text(&title, MAX_TITLE)),
             description: listed.description.map(|description| text(&description, MAX_DESCRIPTION)),
-            input_schema: schema(&listed.input_schema)?,
-            output_schema: listed.output_schema.map(|output| schema(&output)).transpose()?,
-            annotations: annotations.map_or_else(|| Json::object::<&str>([]), Json::from),
+            input_schema: schema(&listed.input_schema, redaction)?,
+            output_schema: listed.output_schema.map(|output| schema(&output, redaction)).transpose()?,
+            annotations: annotations
+                .map_or_else(|| Json::object::<&str>([]), |annotations| redaction.json(annotations.into())),
         })
     }
 }
 
-fn schema(members: &serde_json::Map<String, serde_json::Value>) -> Result<Json, &'static str> {
-    let json = Json::from(serde_json::Value::Object(members.clone()));
+fn schema(members: &serde_json::Map<String, serde_json::Value>, redaction: &Redaction) -> Result<Json, &'static str> {
+    let json = redaction.json(Json::from(serde_json::Value::Object(members.clone())));
     match json.to_text().len() > MAX_SCHEMA {
         true => Err("its schema is too large"),
         false => Ok(json),

@@ -11,7 +11,7 @@ use rmcp::{
     transport::{DynamicTransportError, streamable_http_client::StreamableHttpError},
 };
 
-use super::watch::Watch;
+use super::{setting::said, watch::Watch};
 use crate::code;
 
 /// A failure, as the library carries it.
@@ -88,7 +88,7 @@ pub(super) fn not_connected(failure: Failure) -> Failure {
 }
 
 fn of_answer(error: &ErrorData, watch: &Watch) -> Failure {
-    let message = format!("the server refused: {}", watch.secrets.said(&error.message));
+    let message = format!("the server refused: {}", said(&watch.redaction, &error.message));
     let class = if error.code == ErrorCode::INVALID_PARAMS { codes::INVALID_INPUT } else { code::MCP_ERROR };
     let details = Json::object([("mcpCode", Json::from(i64::from(error.code.0)))]);
     Failure { details: Some(details), ..Failure::new(class, message) }

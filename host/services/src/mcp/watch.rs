@@ -11,7 +11,8 @@ use std::{
 use flowcell_contract::{Failure, Json, Progress};
 use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification};
 
-use super::setting::Secrets;
+use super::setting::said;
+use crate::redaction::Redaction;
 
 /// Pieces of progress that are told of one call, at most.
 const MAX_PROGRESS: u32 = 1_000;
@@ -21,7 +22,7 @@ const PROGRESS_EVENT: &str = "agent:tool:progress";
 /// Shared by a connection and what carries its messages.
 #[derive(Default)]
 pub(super) struct Watch {
-    pub(super) secrets: Secrets,
+    pub(super) redaction: Redaction,
     /// How often the server has said that its tools changed.
     changes: AtomicU64,
     telling: Mutex<HashMap<ProgressToken, Telling>>,
@@ -47,8 +48,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watch {
-    pub(super) fn new(secrets: Secrets) -> Watch {
-        Watch { secrets, ..Watch::default() }
+    pub(super) fn new(redaction: Redaction) -> Watch {
+        Watch { redaction, ..Watch::default() }
     }
 
     /// Looks at a message before anybody else does.
@@ -70,7 +71,7 @@ impl Watch {
         let number = |number: f64| Json::from(serde_json::Value::from(number));
         let mut members = vec![("tool", Json::from(call.tool.as_str())), ("progress", number(params.progress))];
         members.extend(params.total.map(|total| ("total", number(total))));
-        let message = params.message.as_deref().map(|message| self.secrets.said(message));
+        let message = params.message.as_deref().map(|message| said(&self.redaction, message));
         members.extend(message.map(|message| ("message", Json::from(message))));
         call.progress.tell(PROGRESS_EVENT, Json::object(members));
     }

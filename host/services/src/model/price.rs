@@ -10,6 +10,11 @@ const COST_STEPS: f64 = 1e9;
 /// A token is about this many bytes of text.
 const BYTES_OF_A_TOKEN: u64 = 4;
 
+/// Tokens that an image takes at most, if the price does not say.
+pub const IMAGE_TOKENS: u64 = 50_000;
+/// The highest cost of an attempt in USD that a provider is believed.
+const MAX_COST: f64 = 1e6;
+
 /// What the tokens of some models cost, in USD for a million tokens.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -24,6 +29,8 @@ pub struct Price {
     pub cache_read: Option<f64>,
     /// Tokens that were read and put into a cache; as `input` by default.
     pub cache_write: Option<f64>,
+    /// Tokens that an image of a request takes at most, to reckon what a turn may cost; [`IMAGE_TOKENS`] by default.
+    pub image_tokens: Option<u64>,
 }
 
 /// Tokens.
@@ -57,6 +64,13 @@ impl Price {
         let optional = [self.cache_read, self.cache_write];
         let numbers = [self.input, self.output].into_iter().chain(optional.into_iter().flatten());
         numbers.into_iter().all(|number| number.is_finite() && number >= 0.0)
+    }
+
+    /// What an attempt costs at most that reads and writes so many tokens, and so many images, whatever of it is in a cache.
+    pub(super) fn most(&self, input: u64, images: u64, output: u64) -> f64 {
+        let highest = [self.cache_read, self.cache_write].into_iter().flatten().fold(self.input, f64::max);
+        let input = input.saturating_add(images.saturating_mul(self.image_tokens.unwrap_or(IMAGE_TOKENS)));
+        (input as f64 * highest + output as f64 * self.output) / PRICED_TOKENS
     }
 
     pub(super) fn of(&self, usage: &Usage) -> f64 {
@@ -94,8 +108,9 @@ impl Usage {
 }
 
 impl Bill {
-    /// Adds what an attempt used. An attempt that certainly used nothing is none.
+    /// Adds what an attempt used. An attempt that certainly used nothing is none. A cost beyond [`MAX_COST`] is not believed.
     pub(super) fn add(&mut self, spent: Spent) {
+        let spent = Spent { cost_usd: spent.cost_usd.filter(|cost| (0.0..=MAX_COST).contains(cost)), ..spent };
         if !spent.usage.is_nothing() || spent.cost_usd.is_some() {
             self.0.push(spent);
         }
@@ -109,9 +124,13 @@ impl Bill {
     /// if prices did, and `unknown` if nobody knows of one of them.
     pub(super) fn to_json(&self, price: Option<&Price>) -> Json {
         let usage = self.0.iter().fold(Usage::default(), |sum, spent| sum.plus(spent.usage));
-        let costs = self.0.iter().map(|spent| spent.cost_usd.or_else(|| Some(price?.of(&spent.usage))));
+        // Where the operator has a price, a provider that says 0 has not said it.
+        let free =
+            |spent: &Spent| spent.cost_usd == Some(0.0) && price.is_some_and(|price| price.of(&spent.usage) > 0.0);
+        let said = |spent: &Spent| spent.cost_usd.filter(|_| !free(spent));
+        let costs = self.0.iter().map(|spent| said(spent).or_else(|| Some(price?.of(&spent.usage))));
         let cost = costs.sum::<Option<f64>>();
-        let managed = !self.0.is_empty() && self.0.iter().all(|spent| spent.cost_usd.is_some());
+        let managed = !self.0.is_empty() && self.0.iter().all(|spent| said(spent).is_some());
         let basis = match cost {
             Some(_) if managed => "managed",
             Some(_) if price.is_some() => "list",
@@ -141,7 +160,7 @@ mod tests {
     use super::{Bill, Price, Spent, Usage};
 
     fn price(cache_read: Option<f64>, cache_write: Option<f64>) -> Price {
-        Price { model: "m".into(), input: 3.0, output: 15.0, cache_read, cache_write }
+        Price { model: "m".into(), input: 3.0, output: 15.0, cache_read, cache_write, image_tokens: None }
     }
 
     fn usage(input: u64, output: u64, cache_read: u64, cache_write: u64) -> Spent {
@@ -161,6 +180,12 @@ mod tests {
             (vec![managed(0.25), managed(0.5)], Some(cached.clone()), Some(0.75), "managed"),
             (vec![managed(0.25), usage(1_000_000, 0, 0, 0)], Some(cached), Some(3.25), "list"),
             (vec![managed(0.25), usage(1, 0, 0, 0)], None, None, "unknown"),
+            // What nobody can cost is not believed, and nothing is free that has a price.
+            (vec![managed(1.7e308)], Some(price(None, None)), Some(0.00018), "list"),
+            (vec![managed(-1.0)], Some(price(None, None)), Some(0.00018), "list"),
+            (vec![managed(0.0)], Some(price(None, None)), Some(0.00018), "list"),
+            (vec![managed(0.0)], None, Some(0.0), "managed"),
+            (vec![managed(1.7e308)], None, None, "unknown"),
             (vec![usage(1, 1, 0, 0)], None, None, "unknown"),
         ];
         for (spent, price, cost, basis) in table {
@@ -170,6 +195,15 @@ mod tests {
             assert_eq!(json.get("costUsd").and_then(Json::as_f64), cost, "{spent:?}");
             assert_eq!(json.get("costBasis").and_then(Json::as_str), Some(basis), "{spent:?}");
         }
+    }
+
+    #[test]
+    fn an_attempt_costs_at_most_what_the_highest_price_says_for_text_and_images() {
+        let cached = price(Some(0.3), Some(30.0));
+        assert_eq!(price(None, None).most(1_000_000, 0, 1_000_000), 18.0);
+        assert_eq!(cached.most(1_000_000, 0, 0), 30.0, "all of it may be put into a cache");
+        assert_eq!(price(None, None).most(0, 2, 0), 0.3, "two images of 50,000 tokens");
+        assert_eq!(Price { image_tokens: Some(1_000), ..price(None, None) }.most(0, 1, 0), 0.003);
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub const DEFAULT_TIMEOUT_MS: u64 = 600_000;
 pub const DEFAULT_IDLE_MS: u64 = 90_000;
 /// Attempts at a turn after the first.
 pub const DEFAULT_MAX_RETRIES: u32 = 2;
+/// Turns at once of the tenants of a server, if the profile does not say.
+pub const DEFAULT_MAX_CALLS: usize = 256;
 /// Tokens of a reply, if neither the request nor the profile says.
 pub const DEFAULT_MAX_TOKENS: u64 = 4096;
 
@@ -47,8 +49,9 @@ pub enum Dialect {
 /// | `maxTokens` | tokens of a reply, if the request does not say | 4096 in Messages, else the provider's |
 /// | `legacyMaxTokens` | Chat: the limit is sent as `max_tokens`, which older servers know | `false` |
 /// | `reportsUsage` | Chat: asks for `usage` by `stream_options`; without it usage is estimated | `true` |
-/// | `prices` | `[{ model, input, output, cacheRead?, cacheWrite? }]` in USD for a million tokens; the first pattern that matches counts | none |
+/// | `prices` | `[{ model, input, output, cacheRead?, cacheWrite?, imageTokens? }]` in USD for a million tokens; the first pattern that matches counts. `imageTokens` is what an image takes at most, 50,000 unless it says | none |
 /// | `maxRetries` | attempts at a turn after the first, 0 to 10 | 2 |
+/// | `maxCalls` | turns at once of all tenants of a server, 1 to 4,096; others wait, and no tenant has more of them than it leaves | 256 |
 /// | `timeoutMs` | milliseconds for a turn with all its attempts, 1 to 3,600,000 | 600,000 |
 /// | `idleMs` | milliseconds between two bytes of a stream, at least 1 | 90,000 |
 /// | `allowPrivate` | addresses that are not public and may be connected to, such as `127.0.0.1:11434` | none |
@@ -91,6 +94,9 @@ pub struct Profile {
     /// Attempts at a turn after the first.
     #[serde(default = "max_retries")]
     pub max_retries: u32,
+    /// Turns at once of all tenants of a server.
+    #[serde(default = "max_calls")]
+    pub max_calls: usize,
     /// Milliseconds for a turn with all its attempts.
     #[serde(default = "timeout_ms")]
     pub timeout_ms: u64,
@@ -112,6 +118,10 @@ fn yes() -> bool {
 
 fn max_retries() -> u32 {
     DEFAULT_MAX_RETRIES
+}
+
+fn max_calls() -> usize {
+    DEFAULT_MAX_CALLS
 }
 
 fn timeout_ms() -> u64 {

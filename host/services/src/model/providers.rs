@@ -26,6 +26,8 @@ const BUILT_IN: &str = include_str!("providers/built-in.yaml");
 
 /// Retries that a profile may ask for, at most.
 const MAX_RETRIES: u32 = 10;
+/// Turns at once that a profile may allow, at most.
+const MAX_CALLS: usize = 4_096;
 /// Milliseconds that a profile may allow for a turn, at most: an hour.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
@@ -165,6 +167,9 @@ fn check_numbers(profile: &Profile) -> Result<(), String> {
     let unsound = profile.prices.iter().find(|price| !price.is_sound());
     if let Some(price) = unsound {
         return Err(format!("prices: a number for `{}` is no price", price.model));
+    }
+    if !(1..=MAX_CALLS).contains(&profile.max_calls) {
+        return Err(format!("maxCalls is 1 to {MAX_CALLS}"));
     }
     if profile.max_retries > MAX_RETRIES {
         return Err(format!("maxRetries is at most {MAX_RETRIES}"));

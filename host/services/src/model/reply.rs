@@ -5,7 +5,10 @@ use std::{collections::HashSet, sync::Arc};
 use flowcell_contract::Json;
 
 use super::request::{Block, Request};
+use crate::redaction::Redaction;
 
+/// The name of a tool that the model called without a name. No tool has it, and the model is told so.
+const NAMELESS: &str = "unnamed_tool";
 /// Letters of a call's key that ids are made of.
 const KEY_LETTERS: usize = 12;
 
@@ -39,6 +42,23 @@ pub(super) struct Blocks {
     provider: Arc<str>,
     prefix: String,
     used: HashSet<Arc<str>>,
+}
+
+impl Outcome {
+    /// The same turn without keys.
+    pub(super) fn without(self, redaction: &Redaction) -> Outcome {
+        if redaction.is_empty() {
+            return self;
+        }
+        let text = |text: Arc<str>| Arc::from(redaction.text(&text));
+        Outcome {
+            id: text(self.id),
+            model: self.model.map(text),
+            content: self.content.into_iter().map(|block| redaction.json(block)).collect(),
+            raw_stop: self.raw_stop.map(text),
+            stop: self.stop,
+        }
+    }
 }
 
 impl Stop {
@@ -88,10 +108,13 @@ impl Blocks {
         self.with_raw(vec![("type", Json::from("text")), ("text", Json::from(text))], raw)
     }
 
-    /// A call of a tool. Missing ids are made, and repeated ones replaced; then `raw` is not kept, since it names the other.
+    /// A call of a tool. Missing ids and names are made, and repeated ids replaced; then `raw` is not kept, since it names the
+    /// other.
     pub(super) fn tool_use(&mut self, id: &str, name: &str, input: Json, raw: Option<Json>) -> Json {
         let known = !id.is_empty() && self.used.insert(id.into());
         let id: Arc<str> = if known { id.into() } else { self.made() };
+        let known = known && !name.is_empty();
+        let name = if name.is_empty() { NAMELESS } else { name };
         let members = vec![
             ("type", Json::from("tool_use")),
             ("id", Json::from(id)),

@@ -73,7 +73,7 @@ impl Script {
             None => match &entry.text {
                 Some(text) => text.clone(),
                 None if !entry.tool_calls.is_empty() => String::new(),
-                None => unscripted(request)?,
+                None => unscripted(request).await?,
             },
         };
         let thinking = entry.thinking.as_deref().unwrap_or_default();
@@ -107,17 +107,16 @@ fn failed(error: &ScriptedError) -> Trouble {
     Trouble { wait, ..Trouble::new(&error.code, message) }
 }
 
-fn unscripted(request: &Request) -> Result<String, Failure> {
-    match &request.output_schema {
-        Some(schema) => {
-            let value =
-                minimal::value(&schema.to_serde()).map_err(|why| Failure::new(code::MODEL_INVALID_REQUEST, why))?;
-            Ok(value.to_string())
-        }
-        None => {
-            Ok(format!("simulated reply to: {}", request.last_user_text().chars().take(REPEATED).collect::<String>()))
-        }
-    }
+async fn unscripted(request: &Request) -> Result<String, Failure> {
+    let Some(schema) = &request.output_schema else {
+        let asked: String = request.last_user_text().chars().take(REPEATED).collect();
+        return Ok(format!("simulated reply to: {asked}"));
+    };
+    let schema = schema.clone();
+    let made = tokio::task::spawn_blocking(move || minimal::value(&schema.to_serde()));
+    let made =
+        made.await.map_err(|error| Failure::retryable(flowcell_contract::code::LOST_WORKER, error.to_string()))?;
+    Ok(made.map_err(|why| Failure::new(code::MODEL_INVALID_REQUEST, why))?.to_string())
 }
 
 async fn pause(clock: &dyn Clock, milliseconds: u64) {

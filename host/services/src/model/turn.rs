@@ -133,7 +133,7 @@ impl Turn {
             state.begin_attempt(profile.dialect);
             let trouble = match self.attempt(state, &mut blocks).await {
                 Ok(outcome) => {
-                    state.telling.flush();
+                    state.telling.end();
                     state.settle(true);
                     return Ok(outcome);
                 }
@@ -168,8 +168,12 @@ impl Turn {
                 Ok(played.outcome)
             }
             _ => {
-                self.exchange(state).await?;
-                state.assembly.finish(blocks)
+                let redaction = self.exchange(state).await?;
+                let finished = state.assembly.finish(blocks);
+                match finished {
+                    Ok(outcome) => Ok(outcome.without(&redaction)),
+                    Err(Trouble { failure, wait }) => Err(Trouble { failure: redaction.failure(failure), wait }),
+                }
             }
         }
     }

@@ -19,6 +19,28 @@ async fn a_key_is_in_no_answer_and_no_failure() {
     }
 }
 
+#[tokio::test]
+async fn n24_a_key_is_in_no_answer_however_it_is_encoded() {
+    // `sk-canary/5+x=`, as servers may write it.
+    let encoded = [
+        r"sk-canary\/5\u002Bx=",
+        "sk%2dcanary%2F5%2bx%3D",
+        "sk-canary&#x2F;5&#43;x&equals;",
+        "736b2d63616e6172792f352b783d",
+        "736B2D63616E6172792F352B783D",
+        "c2stY2FuYXJ5LzUreD0=",
+        "QmVhcmVyIHNrLWNhbmFyeS81K3g9",
+        "c2stY2FuYXJ5JTJGNSUyQnglM0Q",
+    ];
+    for (place, kit, _fake) in everywhere(Plan::default()).await {
+        for text in encoded {
+            let echoed = kit.call("fake", "echo", json!({ "text": text })).await.unwrap();
+            let echoed = echoed.as_str().unwrap();
+            assert!(echoed.contains("[key]") && echoed.len() < 20, "{place} {text}: {echoed}");
+        }
+    }
+}
+
 #[test]
 fn a_configuration_shows_no_values() {
     let text = "a: { command: x, env: { TOKEN: canary } }\nb: { url: 'https://x.example', headers: { X-Key: canary } }";

@@ -166,6 +166,11 @@ impl Kit {
         Ok(self.model.perform(outgoing).await?.json().to_serde())
     }
 
+    /// What a turn costs at most.
+    pub(crate) fn most(&self, request: &serde_json::Value, effect: Effect) -> f64 {
+        self.model.most_it_costs(&call(request), &self.caller, effect).unwrap().unwrap()
+    }
+
     /// A turn that answers one word of the user's.
     pub(crate) async fn ask(&self, text: &str) -> Result<serde_json::Value, Failure> {
         self.generate(&json!({ "messages": [{ "role": "user", "content": text }] })).await

@@ -96,6 +96,33 @@ async fn an_admission_says_what_a_turn_is() {
         kit.caller.effect = declared;
         let admission = kit.admit(&request).unwrap();
         assert_eq!((admission.effect, admission.about, admission.ask), (effect, Json::from(about.clone()), None));
+        let preview = json!({ "messages": [{ "role": "user", "content": "secret" }] });
+        assert_eq!(admission.preview, Json::from(preview));
+    }
+}
+
+#[tokio::test]
+async fn a_preview_has_what_a_turn_adds_to_its_conversation() {
+    let kit = Kit::configured(&json!({ "default": "simulated" }));
+    let (user, model) =
+        (|text: &str| json!({ "role": "user", "content": text }), json!({ "role": "assistant", "content": "b" }));
+    let long = "ü".repeat(5_000);
+    let table = [
+        (
+            json!({ "system": "Be brief.", "messages": [user("a"), model, user("c")] }),
+            json!({ "system": "Be brief.", "messages": [user("c")] }),
+        ),
+        (
+            json!({ "messages": [user(&long)] }),
+            json!({ "messages": [user(&format!("{}… ⟨cut: 10000 bytes⟩", "ü".repeat(4_000)))] }),
+        ),
+        (
+            json!({ "messages": [{ "role": "user", "content": [{ "type": "text", "text": "a" }] }] }),
+            json!({ "messages": [user(r#"[{"type":"text","text":"a"}]"#)] }),
+        ),
+    ];
+    for (request, preview) in table {
+        assert_eq!(kit.admit(&request).unwrap().preview, Json::from(preview));
     }
 }
 

@@ -44,6 +44,23 @@ async fn a_key_is_in_no_failure_whatever_the_provider_says() {
 }
 
 #[tokio::test]
+async fn n24_a_key_is_in_no_reply_and_in_nothing_that_is_told_of_it() {
+    let said = format!("it is {CANARY}, c2stY2FuYXJ5LzUreD0=, sk-canary%2F5%2Bx%3D and sk-canary\\u002f5\\u002Bx=");
+    for dialect in DIALECTS {
+        let turns = json!({ "key": CANARY, "turns": [{ "reply": { "text": said } }] });
+        let fake = flowcell_modelfake::Fake::start(turns).await.unwrap();
+        let kit = Kit::before(&fake, dialect, json!({}));
+        let kit = Kit { model: kit.model.clone().with_environment(Arc::new(|_| Some(CANARY.into()))), ..kit };
+        let reply = kit.ask("hi").await.unwrap();
+        let shown = reply.to_string();
+        assert!(hides(&shown) && shown.contains("it is [key], [key]"), "{dialect}: {shown}");
+        let told = kit.told.lock().unwrap().clone();
+        let told: String = told.iter().filter_map(|(_, data)| data.get("delta")?.as_str()).collect();
+        assert!(hides(&told) && told.contains("[key]"), "{dialect}: {told}");
+    }
+}
+
+#[tokio::test]
 async fn a_key_is_read_at_each_call() {
     let folder = tempfile::tempdir().unwrap();
     let fake = playing(json!([{ "reply": { "text": "a" } }, { "reply": { "text": "b" } }])).await;

@@ -1,5 +1,6 @@
 //! What turns used and cost, with everything that was tried.
 
+use flowcell_contract::Effect;
 use serde_json::{Value, json};
 
 use crate::kit::{DIALECTS, Kit, detail, playing};
@@ -50,6 +51,33 @@ async fn what_is_not_said_is_estimated() {
             "reasoning": 0, "estimated": true, "costBasis": "unknown" }),
             "{dialect}"
         );
+    }
+}
+
+/// W7.
+#[tokio::test]
+async fn a_turn_never_costs_more_than_it_may_cost_at_most() {
+    let text = "a text of forty letters, in ten pieces..";
+    for dialect in DIALECTS {
+        for retries in [0, 2, 10] {
+            let broken = json!({ "reply": { "text": text }, "fault": { "endAfter": 10 }, "repeat": true });
+            let fake = playing(json!([broken])).await;
+            let mut profile = prices();
+            (profile["maxRetries"], profile["maxTokens"]) = (json!(retries), json!(1000));
+            let kit = Kit::before(&fake, dialect, profile);
+            let image = json!([{ "type": "image", "url": "https://example.com/a.png", "mime": "image/png" }]);
+            let request = json!({ "messages": [{ "role": "user", "content": image }] });
+            let most = kit.most(&request, Effect::AtLeastOnce);
+            let failure = kit.generate(&request).await.unwrap_err();
+            assert_eq!(detail(&failure, "attempts"), json!(retries + 1), "{dialect}: {failure}");
+            let cost = detail(&failure, "usage")["costUsd"].as_f64().unwrap();
+            assert!(cost > 0.0 && cost <= most, "{dialect} {retries}: {cost} of {most}");
+            // The image and the longest reply, in every attempt.
+            let least = f64::from(retries + 1) * (50_000.0 * 3.75 + 1000.0 * 15.0) / 1e6;
+            assert!(most >= least && most < least * 1.1, "{dialect} {retries}: {most}");
+            let once = kit.most(&request, Effect::Once) * f64::from(retries + 1);
+            assert!((once - most).abs() < 1e-9, "a turn that is made once: {once} {most}");
+        }
     }
 }
 

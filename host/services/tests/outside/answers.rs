@@ -102,7 +102,7 @@ async fn textual_bodies_are_texts_and_others_are_files() {
 
 #[tokio::test]
 async fn large_texts_become_files() {
-    for (size, is_text) in [(64 * 1024, true), (64 * 1024 + 1, false), (5_000_000, false)] {
+    for (size, is_text) in [(3 << 20, true), ((3 << 20) + 1, false), (5_000_000, false)] {
         let body = vec![b'x'; size];
         let (server, kit) = answering(answer("200 OK", &[("content-type", "text/plain")], &body)).await;
         let reply = kit.get(&server.url("/")).await.unwrap();
@@ -141,6 +141,31 @@ async fn gzip_is_unpacked_unless_the_node_asked_for_an_encoding() {
     let reply = kit.send(args).await.unwrap();
     assert_eq!(&*kit.file(&reply).0, packed);
     assert_eq!(header(&reply, "content-encoding"), ["GZIP"]);
+}
+
+#[tokio::test]
+async fn encodings_that_were_not_asked_for_are_refused() {
+    let refused: [&[(&str, &str)]; 6] = [
+        &[("content-encoding", "deflate")],
+        &[("content-encoding", "br")],
+        &[("content-encoding", "gzip, gzip")],
+        &[("content-encoding", "gzip"), ("content-encoding", "gzip")],
+        &[("content-encoding", "identity, zstd")],
+        &[("content-encoding", "\"gzip\"")],
+    ];
+    for headers in refused {
+        let (server, kit) = answering(answer("200 OK", headers, b"packed")).await;
+        let failure = kit.get(&server.url("/")).await.unwrap_err();
+        assert_eq!((failure.code.as_str(), failure.retryable), ("http_protocol", false), "{headers:?}");
+        let (server, kit) = answering(answer("200 OK", headers, b"")).await;
+        assert!(kit.get(&server.url("/")).await.is_ok(), "{headers:?}: there is nothing to unpack");
+    }
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n";
+    let (server, kit) = answering(format!("{head}1\r\nx\r\n0\r\n\r\n").into_bytes()).await;
+    assert_eq!(kit.get(&server.url("/")).await.unwrap_err().code, "http_protocol");
+    let plain = [("content-encoding", "identity"), ("content-type", "text/plain")];
+    let (server, kit) = answering(answer("200 OK", &plain, b"plain")).await;
+    assert_eq!(text(&kit.get(&server.url("/")).await.unwrap()), "plain");
 }
 
 #[tokio::test]

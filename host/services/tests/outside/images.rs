@@ -189,6 +189,26 @@ async fn images_cost_what_the_operator_says_also_when_they_are_lost() {
         let made = world.make(json!([null, "a", { "n": n }])).await;
         assert_eq!(Images::cost(&made), cost, "{made:?}");
         let args = [Json::Null, Json::from("a"), Json::parse(&json!({ "n": n }).to_string()).unwrap()];
-        assert_eq!(world.images().most_it_costs(&args).unwrap(), Some(0.25 * f64::from(n)));
+        let most = |effect| world.images().most_it_costs(&args, effect).unwrap();
+        assert_eq!(most(Effect::Once), Some(0.25 * f64::from(n)));
+        assert_eq!(most(Effect::AtLeastOnce), Some(3.0 * 0.25 * f64::from(n)), "with three attempts");
+    }
+}
+
+#[tokio::test]
+async fn attempts_that_broke_off_are_paid_for() {
+    let broken = || Reaction::SendAndClose(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_vec());
+    let refusal = || refused("500 Internal Server Error", &[]);
+    for (reactions, cost) in [
+        (vec![broken(), broken(), images(&json!([one()]))], 0.75),
+        (vec![refusal(), broken(), images(&json!([one()]))], 0.5),
+        (vec![broken(), broken(), broken()], 0.75),
+        (vec![broken(), refusal(), refusal()], 0.25),
+        (vec![refusal(), refusal(), refusal()], 0.0),
+    ] {
+        let reactions = Mutex::new(reactions.into_iter());
+        let world = World::new(move |_, _| reactions.lock().unwrap().next().unwrap()).await;
+        let made = world.make(json!([null, "a"])).await;
+        assert_eq!(Images::cost(&made), cost, "{made:?}");
     }
 }

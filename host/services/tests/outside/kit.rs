@@ -60,7 +60,7 @@ impl Names {
 }
 
 impl Resolve for Names {
-    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+    fn resolve<'a>(&'a self, _tenant: &'a Tenant, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         let mut asked = self.asked.lock().unwrap();
         let count = asked.entry(name.to_owned()).or_default();
         let answers = self.answers.get(name);

@@ -2,7 +2,7 @@
 
 use flowcell_contract::Failure;
 use flowcell_services::{
-    distribution::{Artifact, Credentials, MAX_DOCUMENT, Reference, Registry, Wanted},
+    distribution::{Artifact, Credentials, MAX_DOCUMENT, Realm, Reference, Registry, Wanted},
     egress::Egress,
 };
 use serde_json::json;
@@ -66,12 +66,46 @@ async fn a_token_is_got_for_a_name_and_a_password_and_shown_to_the_registry_alon
     })
     .await;
     let credentials = Credentials { user: "ada".into(), password: "secret".to_owned().into() };
-    let registry = registry(&server, Some(credentials));
+    let registry = registry(&server, Some(credentials.clone()));
+    let refused = registry.pull(&Wanted::Tag("next".into()), MOST).await.unwrap_err();
+    let hint = format!("`--registry-realm {}=http://{}`", server.address, tokens.address);
+    assert!(refused.code == "registry_denied" && refused.message.contains(&hint), "{refused}");
+    assert!(tokens.seen().is_empty(), "credentials are for the registry's own origin");
+    let other: Realm = format!("other.example={}", tokens.url("")).parse().unwrap();
+    let registry = registry.trusting(&[other]);
+    assert!(registry.pull(&Wanted::Tag("next".into()), MOST).await.is_err() && tokens.seen().is_empty());
+    let realm: Realm = format!("{}={}", server.address, tokens.url("")).parse().unwrap();
+    let registry = registry.trusting(&[realm]);
     assert_eq!(registry.pull(&Wanted::Tag("next".into()), MOST).await.unwrap().bytes, PACK);
     let [asked] = &tokens.seen()[..] else { panic!("{:?}", tokens.seen()) };
     assert_eq!(path(asked), "/token?scope=repository%3Aacme%3Apull&service=registry+of+the+tests");
     assert_eq!(asked.header("authorization"), Some("Basic YWRhOnNlY3JldA=="));
     assert_eq!(storage.seen()[0].header("authorization"), None, "a token is not shown where a redirect leads");
+}
+
+#[tokio::test]
+async fn a_server_of_tokens_at_the_registry_sees_the_credentials_and_any_other_gives_tokens_without() {
+    let tokens = Server::start(|_| found(br#"{ "token": "t-1" }"#)).await;
+    let elsewhere = tokens.url("/token");
+    let server = Server::start(move |seen| {
+        let host = seen.header("host").unwrap();
+        let (own, other) = (format!("http://{host}/token"), elsewhere.clone());
+        let realm = if path(seen).contains("open") { other } else { own };
+        let challenge = format!("Bearer realm=\"{realm}\"");
+        match (path(seen), seen.header("authorization")) {
+            (path, Some("Basic YWRhOnNlY3JldA==")) if path.starts_with("/token") => found(br#"{ "token": "t-1" }"#),
+            (_, Some("Bearer t-1")) => found(&manifest(&sha256(PACK), PACK.len())),
+            _ => Reaction::Send(answer("401 Unauthorized", &[("www-authenticate", &challenge)], b"")),
+        }
+    })
+    .await;
+    let credentials = Credentials { user: "ada".into(), password: "secret".to_owned().into() };
+    let version = "1.0.0".parse().unwrap();
+    assert!(registry(&server, Some(credentials)).digest(&version).await.unwrap().is_some());
+    let open: Reference = format!("{}/open", server.address).parse().unwrap();
+    let open = Registry::of(&Egress::new(policy(&[])).unwrap(), &open, None).unwrap();
+    assert!(open.digest(&version).await.unwrap().is_some());
+    assert_eq!(tokens.seen()[0].header("authorization"), None);
 }
 
 #[tokio::test]

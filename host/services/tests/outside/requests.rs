@@ -178,6 +178,30 @@ fn a_text_that_is_too_large_is_refused_when_it_is_admitted() {
 }
 
 #[test]
+fn a_preview_has_the_query_and_the_beginning_of_the_body_and_no_headers() {
+    let kit = Kit::local("http://127.0.0.1:1");
+    let url = "http://127.0.0.1:1/a?q=%C3%BC&token=x#part";
+    let long = "ü".repeat(1_500);
+    let file = json!({ "kind": "file", "fileId": "0", "size": 3, "mime": "text/plain" });
+    let table = [
+        (json!({ "method": "GET", "url": "http://127.0.0.1:1/a" }), json!(null)),
+        (json!({ "method": "GET", "url": url }), json!({ "query": "q=%C3%BC&token=x" })),
+        (
+            json!({ "method": "POST", "url": url, "headers": [["authorization", "x"]], "body": { "text": "pay 7" } }),
+            json!({ "query": "q=%C3%BC&token=x", "body": "pay 7" }),
+        ),
+        (
+            json!({ "method": "POST", "url": "http://127.0.0.1:1/a", "body": { "text": long } }),
+            json!({ "body": format!("{}… ⟨cut: 3000 bytes⟩", "ü".repeat(1_000)) }),
+        ),
+        (json!({ "method": "PUT", "url": "http://127.0.0.1:1/a", "body": { "file": file } }), json!({ "body": file })),
+    ];
+    for (args, preview) in table {
+        assert_eq!(kit.admit(args).unwrap().preview, Json::from(preview));
+    }
+}
+
+#[test]
 fn an_admission_says_what_the_call_is_without_its_query() {
     let mut kit = Kit::local("http://127.0.0.1:1");
     let long = "x".repeat(300);

@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use jsonschema::PatternOptions;
+use flowcell_contract::Json;
+use flowcell_schema::{Budget, Schema};
 use serde_json::{Map, Number, Value, json};
 
 use super::sample;
@@ -13,8 +14,6 @@ const MAX_DEPTH: usize = 32;
 const MAX_ITEMS: u64 = 1000;
 /// Letters of a text, at most.
 const MAX_LETTERS: usize = 10_000;
-/// Bytes of a compiled pattern, at most.
-const MAX_PATTERN: usize = 1024 * 1024;
 /// Schemas and letters that one value may take, at most: schemas that refer to each other are small, their values are not.
 const BUDGET: usize = 100_000;
 /// What one schema takes of it.
@@ -22,13 +21,14 @@ const SCHEMA: usize = 10;
 
 /// A value that is valid, checked. The error says why there is none.
 pub(super) fn value(schema: &Value) -> Result<Value, String> {
-    let patterns = PatternOptions::regex().size_limit(MAX_PATTERN);
-    let built = jsonschema::options().offline().with_pattern_options(patterns).build(schema);
-    let validator = built.map_err(|error| format!("`outputSchema` is no JSON Schema: {error}"))?;
+    let compiled = Schema::compile(schema).map_err(|error| format!("`outputSchema` cannot be used: {error}"))?;
     let value = Generator { root: schema, left: Cell::new(BUDGET) }.value(schema, 0);
-    match validator.validate(&value) {
-        Ok(()) => Ok(value),
-        Err(error) => Err(format!("no value of `outputSchema` could be made; write a script: {error}")),
+    let made = Json::from(value.clone());
+    let errors = compiled.errors(&made, Budget::FULL);
+    let errors = errors.map_err(|error| format!("`outputSchema` cannot be checked; write a script: {error}"))?;
+    match errors.first() {
+        None => Ok(value),
+        Some(error) => Err(format!("no value of `outputSchema` could be made; write a script: {error}")),
     }
 }
 

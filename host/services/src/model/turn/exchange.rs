@@ -6,7 +6,7 @@ use bytes::Bytes;
 use flowcell_contract::{Effect, Json};
 use hyper::{
     HeaderMap, Method, StatusCode,
-    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT},
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT},
 };
 
 use super::{
@@ -19,14 +19,17 @@ use super::{
     State, Turn,
 };
 use crate::{
-    client::{Answer, Body, Message},
+    client::{Answer, Body, Message, encodings},
     code,
+    redaction::Redaction,
     secret::Key,
     sse::{Caps, EventStream, Unreadable},
 };
 
 /// Bytes of a line, an event and the whole of a stream, at most.
 const CAPS: Caps = Caps { line: 4 * 1024 * 1024, event: 8 * 1024 * 1024, stream: 64 * 1024 * 1024 };
+/// Bytes of texts, thoughts and inputs of tools of a reply, at most.
+const MAX_WRITTEN: usize = 16 * 1024 * 1024;
 /// Bytes of the body of an error that are read.
 const MAX_ERROR: usize = 64 * 1024;
 /// Bytes after the end of a reply that are read, so that the connection can be used again.
@@ -38,12 +41,15 @@ const REQUEST_IDS: [&str; 2] = ["request-id", "x-request-id"];
 
 impl Turn {
     /// Sends the request and reads the whole stream. After it the reply that is put together is complete.
-    pub(super) async fn exchange(&self, state: &mut State) -> Result<(), Trouble> {
+    /// Returns what hides the key that the provider was shown.
+    pub(super) async fn exchange(&self, state: &mut State) -> Result<Redaction, Trouble> {
         let key = match &self.provider.key {
             Some(source) => Some(source.read(&self.environment, code::MODEL_AUTH).await?),
             None => None,
         };
-        let hide = |text: &str| key.as_ref().map_or_else(|| text.to_owned(), |key| key.hide_in(text));
+        let redaction = Redaction::from_iter(key.clone());
+        state.telling.hide(redaction.clone());
+        let hide = |text: &str| redaction.text(text);
         let to = self.client.egress().admit(&dialect::address(&self.provider.profile), &self.provider.origin)?;
         let message = self.message(key.as_ref(), state)?;
         let tenant = &self.outgoing.caller.tenant;
@@ -54,12 +60,12 @@ impl Turn {
             return Err(self.refused(answer, hide).await);
         }
         check_head(&answer.headers)?;
-        let read = self.read(answer.body, state).await;
-        read.map_err(|unread| match unread {
-            Unread::Trouble(trouble) => trouble,
-            Unread::Interrupted(Interrupted::Reported(error)) => Report::read(&error).trouble(None, hide),
-            Unread::Interrupted(Interrupted::Nonsense(why)) => Trouble::nonsense(hide(&why)),
-        })
+        match self.read(answer.body, state).await {
+            Ok(()) => Ok(redaction),
+            Err(Unread::Trouble(trouble)) => Err(trouble),
+            Err(Unread::Interrupted(Interrupted::Reported(error))) => Err(Report::read(&error).trouble(None, hide)),
+            Err(Unread::Interrupted(Interrupted::Nonsense(why))) => Err(Trouble::nonsense(hide(&why))),
+        }
     }
 
     fn message(&self, key: Option<&Key>, state: &State) -> Result<Message, Trouble> {
@@ -117,6 +123,9 @@ impl Turn {
                 if !assembly.is_complete() {
                     assembly.take(&event, &mut |delta: Delta| telling.add(delta)).map_err(Unread::Interrupted)?;
                 }
+            }
+            if state.assembly.used().written > MAX_WRITTEN {
+                return Err(Trouble::nonsense(format!("the reply is larger than {MAX_WRITTEN} bytes")).into());
             }
             if state.assembly.is_complete() {
                 tokio::spawn(read_rest(body));
@@ -180,8 +189,7 @@ fn check_head(headers: &HeaderMap) -> Result<(), Trouble> {
     if kind != "text/event-stream" {
         return Err(Trouble::nonsense("the answer is no stream of events: is this the address of such a provider?"));
     }
-    let encoding = value(CONTENT_ENCODING);
-    match encoding.is_empty() || encoding.eq_ignore_ascii_case("identity") {
+    match encodings(headers).is_empty() {
         true => Ok(()),
         false => Err(Trouble::nonsense("the stream is packed, although nobody asked for that")),
     }

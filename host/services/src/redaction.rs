@@ -1,0 +1,190 @@
+//! Removes keys from what a peer sends back, however the peer has encoded them.
+//!
+//! A [`Redaction`] holds the keys that were sent to one peer. Everything that the peer answers passes it where bytes become
+//! values: bodies, headers, JSON values, error texts, replies of models, results of tools, answers of registries. A key is
+//! found plain, in another case, as UTF-16, and in these encodings, also one inside another:
+//!
+//! * escapes of JSON and of programming languages, percent-encoding, HTML entities and quoted-printable, up to
+//!   [`search::LAYERS`] of them inside each other, mixed with plain characters;
+//! * hexadecimal and base64 at every offset, in both alphabets, with line ends and with escaped characters;
+//! * gzip and zlib.
+//!
+//! `[key]` replaces the encoded key, or the whole stream that was packed. A search takes time in proportion to the bytes that
+//! it looks at; bytes that would take longer are hidden altogether.
+
+mod blocks;
+mod escapes;
+mod packed;
+mod pieces;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::{ops::Range, sync::Arc};
+
+use flowcell_contract::{Failure, Json};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+
+pub(crate) use self::pieces::Pieces;
+use self::search::{Found, Search};
+use crate::{code, secret::Key};
+
+/// Replaces a key.
+const HIDDEN: &str = "[key]";
+
+/// Bytes that are searched at once; more are searched on a thread for blocking work.
+const AT_ONCE: usize = 16 * 1024;
+
+/// The keys that a peer was shown, and must not appear in its answers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Redaction {
+    keys: Arc<[Key]>,
+}
+
+impl FromIterator<Key> for Redaction {
+    fn from_iter<I: IntoIterator<Item = Key>>(keys: I) -> Redaction {
+        Redaction { keys: keys.into_iter().collect() }
+    }
+}
+
+impl Redaction {
+    /// Returns whether there is no key to hide.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Returns a text without keys.
+    pub(crate) fn text(&self, text: &str) -> String {
+        self.hidden(text.as_bytes()).map_or_else(|| text.to_owned(), |bytes| readable(&bytes))
+    }
+
+    /// Returns bytes without keys.
+    pub(crate) fn bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        self.hidden(&bytes).unwrap_or(bytes)
+    }
+
+    /// Returns bytes without keys. Many bytes are searched on a thread for blocking work.
+    pub(crate) async fn many_bytes(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let large = bytes.len() > AT_ONCE;
+        self.aside(large, move |redaction| redaction.bytes(bytes)).await
+    }
+
+    /// Returns bytes without keys. Bytes that are JSON stay JSON, and their values are searched once more after parsing.
+    pub(crate) async fn document(&self, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let large = bytes.len() > AT_ONCE;
+        self.aside(large, move |redaction| {
+            let json = std::str::from_utf8(&bytes).ok().and_then(|text| Json::parse(text).ok());
+            match json.and_then(|json| redaction.changed(&json)) {
+                Some(changed) => redaction.bytes(changed.to_text().into_bytes()),
+                None => redaction.bytes(bytes),
+            }
+        })
+        .await
+    }
+
+    /// Returns a value without keys in its texts, its numbers and the names of its members.
+    pub(crate) fn json(&self, json: Json) -> Json {
+        if self.is_empty() { json } else { self.changed(&json).unwrap_or(json) }
+    }
+
+    /// Returns a value without keys. The search runs on a thread for blocking work.
+    pub(crate) async fn many_values(&self, json: Json) -> Result<Json, Failure> {
+        self.aside(true, move |redaction| redaction.json(json)).await
+    }
+
+    /// Returns a failure without keys in its message and its details.
+    pub(crate) fn failure(&self, failure: Failure) -> Failure {
+        if self.is_empty() {
+            return failure;
+        }
+        let details = failure.details.map(|details| self.json(details));
+        Failure { message: self.text(&failure.message), details, ..failure }
+    }
+
+    /// Removes keys from the values of headers, and headers that have a key in their name.
+    pub(crate) fn headers(&self, headers: &mut HeaderMap) {
+        if self.is_empty() {
+            return;
+        }
+        let named: Vec<HeaderName> =
+            headers.keys().filter(|name| self.hidden(name.as_str().as_bytes()).is_some()).cloned().collect();
+        for name in named {
+            headers.remove(name);
+        }
+        for value in headers.values_mut() {
+            if let Some(hidden) = self.hidden(value.as_bytes()) {
+                *value = HeaderValue::from_bytes(&hidden).unwrap_or_else(|_| HeaderValue::from_static(HIDDEN));
+            }
+        }
+    }
+
+    /// Does work that searches, on a thread for blocking work if it is large.
+    async fn aside<T: Send + 'static>(
+        &self,
+        large: bool,
+        work: impl FnOnce(&Redaction) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        if self.is_empty() || !large {
+            return Ok(work(self));
+        }
+        let redaction = self.clone();
+        let lost =
+            |error| Failure::retryable(code::PROTOCOL, format!("the search of the answer for keys failed: {error}"));
+        tokio::task::spawn_blocking(move || work(&redaction)).await.map_err(lost)
+    }
+
+    /// Returns the value without keys; none if it has no key.
+    fn changed(&self, json: &Json) -> Option<Json> {
+        match json {
+            Json::Null | Json::Bool(_) => None,
+            Json::Number(number) => self.hidden(number.to_string().as_bytes()).map(|_| Json::from(HIDDEN)),
+            Json::String(text) => self.hidden(text.as_bytes()).map(|bytes| Json::from(readable(&bytes))),
+            Json::Array(items) => {
+                let changed: Vec<_> = items.iter().map(|item| self.changed(item)).collect();
+                let any = changed.iter().any(Option::is_some);
+                let items = items.iter().zip(changed);
+                any.then(|| Json::array(items.map(|(item, changed)| changed.unwrap_or_else(|| item.clone()))))
+            }
+            Json::Object(members) => {
+                let member = |(name, value): (&Arc<str>, &Json)| {
+                    let named = self.hidden(name.as_bytes()).map(|bytes| Arc::from(readable(&bytes)));
+                    (named, self.changed(value))
+                };
+                let changed: Vec<_> = members.iter().map(member).collect();
+                let any = changed.iter().any(|(name, value)| name.is_some() || value.is_some());
+                let members = members.iter().zip(changed).map(|((name, value), (named, changed))| {
+                    (named.unwrap_or_else(|| name.clone()), changed.unwrap_or_else(|| value.clone()))
+                });
+                any.then(|| Json::object(members))
+            }
+        }
+    }
+
+    fn search(&self, bytes: &[u8]) -> Found {
+        let keys: Vec<&[u8]> = self.keys.iter().filter_map(Key::searchable).collect();
+        if keys.is_empty() { Found::nothing(bytes.len()) } else { Search::new(&keys, bytes.len()).everywhere(bytes) }
+    }
+
+    /// Returns the bytes without keys; none if they have no key.
+    fn hidden(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let spans = self.search(bytes).spans;
+        (!spans.is_empty()).then(|| replaced(bytes, &spans))
+    }
+}
+
+/// Puts [`HIDDEN`] where spans are, which are in order and apart from each other.
+fn replaced(bytes: &[u8], spans: &[Range<usize>]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(bytes.len());
+    let mut from = 0;
+    for span in spans {
+        kept.extend_from_slice(&bytes[from..span.start]);
+        kept.extend_from_slice(HIDDEN.as_bytes());
+        from = span.end;
+    }
+    kept.extend_from_slice(&bytes[from..]);
+    kept
+}
+
+fn readable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,166 @@
+//! Hexadecimal and base64: runs of letters that encode bytes together.
+
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+
+use super::search::{Found, LAYERS, Search};
+
+/// Letters that are decoded together. Longer runs are decoded in pieces that overlap.
+const WINDOW: usize = 1 << 20;
+
+/// Letters that a character of a key takes at most: six of an escape, and four for three of these in base64.
+const LETTERS: usize = 12;
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// What a character means for a run.
+enum Class {
+    /// It is a letter of the run, in the standard alphabet.
+    Letter(u8),
+    /// It stands between letters, and means nothing.
+    Space,
+    /// It ends the run.
+    End,
+}
+
+/// Letters of a view, with the place of each.
+struct Run {
+    letters: Vec<u8>,
+    /// From where to where a letter is written, counted from the beginning of the run.
+    places: Vec<(u32, u32)>,
+    start: usize,
+    end: usize,
+}
+
+fn base64_class(character: u8) -> Class {
+    match character {
+        b'-' => Class::Letter(b'+'),
+        b'_' => Class::Letter(b'/'),
+        b'+' | b'/' => Class::Letter(character),
+        _ if character.is_ascii_alphanumeric() => Class::Letter(character),
+        _ if character.is_ascii_whitespace() => Class::Space,
+        _ => Class::End,
+    }
+}
+
+fn hex_class(character: u8) -> Class {
+    match character {
+        _ if character.is_ascii_hexdigit() => Class::Letter(character),
+        b':' | b'-' => Class::Space,
+        _ if character.is_ascii_whitespace() => Class::Space,
+        _ => Class::End,
+    }
+}
+
+impl Search<'_> {
+    /// Finds keys in what the runs of a view encode.
+    pub(super) fn blocks(&self, view: &[u8], depth: u8, found: &mut Found) {
+        self.runs(view, base64_class, self.shortest * 4 / 3, found, |run, found| {
+            for skipped in 0..4 {
+                let letters = run.letters.get(skipped..).unwrap_or_default();
+                // One letter alone is less than a byte.
+                let whole = letters.len() - usize::from(letters.len() % 4 == 1);
+                if let Ok(bytes) = BASE64.decode(&letters[..whole]) {
+                    let inside = self.view(&bytes, depth);
+                    run.add(
+                        view,
+                        inside,
+                        bytes.len(),
+                        |byte| skipped + byte * 4 / 3,
+                        |byte| skipped + (byte * 4).div_ceil(3),
+                        found,
+                    );
+                }
+            }
+        });
+        self.runs(view, hex_class, self.shortest * 2, found, |run, found| {
+            for skipped in 0..2 {
+                let letters = run.letters.get(skipped..).unwrap_or_default();
+                if let Ok(bytes) = hex::decode(&letters[..letters.len() / 2 * 2]) {
+                    let inside = self.view(&bytes, depth);
+                    run.add(view, inside, bytes.len(), |byte| skipped + byte * 2, |byte| skipped + byte * 2, found);
+                }
+            }
+        });
+    }
+
+    /// Does something with each run of at least so many letters.
+    fn runs(
+        &self,
+        view: &[u8],
+        class: impl Fn(u8) -> Class,
+        least: usize,
+        found: &mut Found,
+        each: impl Fn(&Run, &mut Found),
+    ) {
+        let overlap = self.longest * LETTERS;
+        let window = WINDOW.max(overlap * 4);
+        let mut at = 0;
+        while at < view.len() && !self.is_spent() {
+            let run = self.run(view, at, &class, window);
+            if run.letters.len() >= least || run.end == view.len() {
+                each(&run, found);
+            }
+            at = match run.letters.len() == window {
+                true => run.place(window - overlap).0,
+                false => run.end.max(at) + 1,
+            };
+        }
+    }
+
+    /// Collects letters from a place on.
+    fn run(&self, view: &[u8], start: usize, class: &impl Fn(u8) -> Class, most: usize) -> Run {
+        let reader = self.reader(view);
+        let mut run = Run { letters: Vec::new(), places: Vec::new(), start, end: start };
+        while run.letters.len() < most {
+            let Some((character, end)) = reader.deepest(run.end, LAYERS) else { break };
+            match class(character) {
+                Class::Letter(letter) => {
+                    run.letters.push(letter);
+                    run.places.push(((run.end - start) as u32, (end - start) as u32));
+                }
+                Class::Space if !run.letters.is_empty() => {}
+                Class::Space | Class::End => break,
+            }
+            run.end = end;
+        }
+        run
+    }
+}
+
+impl Run {
+    /// Returns from where to where a letter is written in the view.
+    fn place(&self, letter: usize) -> (usize, usize) {
+        let (from, to) = self.places.get(letter).copied().unwrap_or_else(|| {
+            let end = (self.end - self.start) as u32;
+            (end, end)
+        });
+        (self.start + from as usize, self.start + to as usize)
+    }
+
+    /// Adds what was found in decoded bytes. The first and the last letter of bytes say which letters encode them.
+    fn add(
+        &self,
+        view: &[u8],
+        inside: Found,
+        length: usize,
+        first: impl Fn(usize) -> usize,
+        behind: impl Fn(usize) -> usize,
+        found: &mut Found,
+    ) {
+        for span in inside.spans.iter().filter(|span| !span.is_empty()) {
+            let last = behind(span.end).min(self.letters.len()).saturating_sub(1);
+            found.spans.push(self.place(first(span.start)).0..self.place(last).1);
+        }
+        if inside.open < length && self.end == view.len() {
+            found.open = found.open.min(self.place(first(inside.open)).0);
+        }
+    }
+}

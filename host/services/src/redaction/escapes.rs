@@ -1,0 +1,287 @@
+//! Characters as texts spell them: plain, or by an escape, or by an escape whose characters are escaped themselves.
+
+use std::cell::Cell;
+
+/// Ways that are followed at once.
+const MOST: usize = 16;
+
+/// The longest escape: an entity with its name, or digits that are escaped themselves.
+const LONGEST_ESCAPE: usize = 32;
+
+/// Digits of a character in an HTML entity, at most.
+const ENTITY_DIGITS: usize = 8;
+
+/// Letters of the longest name of an entity.
+const LONGEST_NAME: usize = 16;
+
+/// Names of HTML entities for ASCII characters.
+const ENTITIES: [(&str, u8); 41] = [
+    ("amp", b'&'),
+    ("AMP", b'&'),
+    ("apos", b'\''),
+    ("ast", b'*'),
+    ("bsol", b'\\'),
+    ("colon", b':'),
+    ("comma", b','),
+    ("commat", b'@'),
+    ("DiacriticalGrave", b'`'),
+    ("dollar", b'$'),
+    ("equals", b'='),
+    ("excl", b'!'),
+    ("grave", b'`'),
+    ("gt", b'>'),
+    ("GT", b'>'),
+    ("Hat", b'^'),
+    ("lbrace", b'{'),
+    ("lbrack", b'['),
+    ("lcub", b'{'),
+    ("lowbar", b'_'),
+    ("lpar", b'('),
+    ("lsqb", b'['),
+    ("lt", b'<'),
+    ("LT", b'<'),
+    ("midast", b'*'),
+    ("num", b'#'),
+    ("percnt", b'%'),
+    ("period", b'.'),
+    ("plus", b'+'),
+    ("quest", b'?'),
+    ("quot", b'"'),
+    ("QUOT", b'"'),
+    ("rbrace", b'}'),
+    ("rbrack", b']'),
+    ("rcub", b'}'),
+    ("rpar", b')'),
+    ("rsqb", b']'),
+    ("semi", b';'),
+    ("sol", b'/'),
+    ("verbar", b'|'),
+    ("vert", b'|'),
+];
+
+/// Few things, each once. More than [`MOST`] are left out.
+#[derive(Clone, Copy)]
+pub(super) struct Few<T> {
+    items: [T; MOST],
+    length: usize,
+}
+
+impl<T: Copy + Default> Default for Few<T> {
+    fn default() -> Few<T> {
+        Few { items: [T::default(); MOST], length: 0 }
+    }
+}
+
+impl<T: Copy + Default + PartialEq> Few<T> {
+    /// One thing.
+    pub(super) fn one(item: T) -> Few<T> {
+        let mut few = Few::default();
+        few.add(item);
+        few
+    }
+
+    /// Adds a thing that is not there.
+    pub(super) fn add(&mut self, item: T) {
+        if self.length < MOST && !self.items[..self.length].contains(&item) {
+            self.items[self.length] = item;
+            self.length += 1;
+        }
+    }
+
+    /// Iterates over the things, in the order in which they were added.
+    pub(super) fn iter(&self) -> impl Iterator<Item = T> + '_ {
+        self.items[..self.length].iter().copied()
+    }
+
+    /// Returns whether there is nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+}
+
+/// A character, and where the text goes on behind it.
+type Reading = (u8, usize);
+
+/// Returns whether an escape begins with this byte.
+pub(super) fn is_introducer(byte: u8) -> bool {
+    matches!(byte, b'\\' | b'%' | b'&' | b'=')
+}
+
+/// Reads characters of a view.
+pub(super) struct Reader<'a> {
+    view: &'a [u8],
+    steps: &'a Cell<u64>,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader that takes what it does from these steps.
+    pub(super) fn new(view: &'a [u8], steps: &'a Cell<u64>) -> Reader<'a> {
+        Reader { view, steps }
+    }
+
+    /// Returns the byte at a place.
+    pub(super) fn byte(&self, at: usize) -> Option<u8> {
+        self.view.get(at).copied()
+    }
+
+    /// Returns whether the character at a place may go on behind the end of the view.
+    pub(super) fn is_cut(&self, at: usize) -> bool {
+        self.byte(at).is_none_or(|byte| is_introducer(byte) && self.view.len() - at < LONGEST_ESCAPE)
+    }
+
+    /// Returns the characters that a place may stand for, with up to so many layers of escapes.
+    pub(super) fn readings(&self, at: usize, layers: u8) -> Few<Reading> {
+        let Some(byte) = self.byte(at) else { return Few::default() };
+        let mut found = Few::one((byte, at + 1));
+        if !is_introducer(byte) {
+            return found;
+        }
+        for below in 0..layers {
+            let known = found;
+            for (character, end) in known.iter() {
+                if self.steps.get() == 0 {
+                    return found;
+                }
+                self.steps.set(self.steps.get() - 1);
+                match character {
+                    b'\\' => self.backslash(end, below, &mut found),
+                    b'%' => self.percent(end, below, &mut found),
+                    b'&' => self.entity(end, below, &mut found),
+                    b'=' => self.number(end, below, 16, 2..=2, &mut found),
+                    _ => {}
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns the character at a place with as many escapes undone as possible. `=` stands for itself.
+    pub(super) fn deepest(&self, at: usize, layers: u8) -> Option<Reading> {
+        match self.byte(at)? {
+            byte if byte == b'=' || !is_introducer(byte) => Some((byte, at + 1)),
+            _ => self.readings(at, layers).iter().max_by_key(|(_, end)| *end),
+        }
+    }
+
+    /// `\/`, `\n`, `\u002f`, `\u{2f}`, `\U0000002f`, `\x2f`, `\57`.
+    fn backslash(&self, at: usize, below: u8, found: &mut Few<Reading>) {
+        self.number(at, below, 8, 1..=3, found);
+        for (character, end) in self.readings(at, below).iter() {
+            match character {
+                b'u' => {
+                    self.number(end, below, 16, 4..=4, found);
+                    self.braced(end, below, found);
+                }
+                b'U' => self.number(end, below, 16, 8..=8, found),
+                b'x' => {
+                    self.number(end, below, 16, 2..=2, found);
+                    self.braced(end, below, found);
+                }
+                b'n' => found.add((b'\n', end)),
+                b'r' => found.add((b'\r', end)),
+                b't' => found.add((b'\t', end)),
+                _ if character.is_ascii_punctuation() => found.add((character, end)),
+                _ => {}
+            }
+        }
+    }
+
+    /// `{2f}`.
+    fn braced(&self, at: usize, below: u8, found: &mut Few<Reading>) {
+        for (_, start) in self.readings(at, below).iter().filter(|(character, _)| *character == b'{') {
+            for (value, end, _) in self.digits(start, below, 16, 6).iter() {
+                let closed = self.readings(end, below);
+                closed.iter().filter(|(close, _)| *close == b'}').for_each(|(_, end)| add(found, value, end));
+            }
+        }
+    }
+
+    /// `%2f`, `%u002f`.
+    fn percent(&self, at: usize, below: u8, found: &mut Few<Reading>) {
+        self.number(at, below, 16, 2..=2, found);
+        for (_, end) in self.readings(at, below).iter().filter(|(character, _)| matches!(character, b'u' | b'U')) {
+            self.number(end, below, 16, 4..=4, found);
+        }
+    }
+
+    /// `&#47;`, `&#x2f;`, `&sol;`, with or without the semicolon.
+    fn entity(&self, at: usize, below: u8, found: &mut Few<Reading>) {
+        for (_, sign) in self.readings(at, below).iter().filter(|(character, _)| *character == b'#') {
+            self.digits(sign, below, 10, ENTITY_DIGITS)
+                .iter()
+                .for_each(|(value, end, _)| self.closed(value, end, below, found));
+            for (_, start) in self.readings(sign, below).iter().filter(|(x, _)| matches!(x, b'x' | b'X')) {
+                let digits = self.digits(start, below, 16, ENTITY_DIGITS);
+                digits.iter().for_each(|(value, end, _)| self.closed(value, end, below, found));
+            }
+        }
+        let (letters, ends) = self.letters(at, below);
+        for (name, character) in ENTITIES.iter().filter(|(name, _)| letters.starts_with(name.as_bytes())) {
+            self.closed(u32::from(*character), ends[name.len() - 1], below, found);
+        }
+    }
+
+    /// Returns the letters that begin at a place, as many as a name has, and where each ends.
+    fn letters(&self, mut at: usize, below: u8) -> (Vec<u8>, Vec<usize>) {
+        let (mut letters, mut ends) = (Vec::new(), Vec::new());
+        while letters.len() < LONGEST_NAME {
+            let readings = self.readings(at, below);
+            let letter = readings.iter().filter(|(letter, _)| letter.is_ascii_alphabetic()).max_by_key(|(_, end)| *end);
+            let Some((letter, end)) = letter else { break };
+            letters.push(letter);
+            ends.push(end);
+            at = end;
+        }
+        (letters, ends)
+    }
+
+    /// Adds an entity that ends here, or behind a semicolon.
+    fn closed(&self, value: u32, end: usize, below: u8, found: &mut Few<Reading>) {
+        add(found, value, end);
+        for (_, end) in self.readings(end, below).iter().filter(|(character, _)| *character == b';') {
+            add(found, value, end);
+        }
+    }
+
+    /// Adds the character that has a number of so many digits.
+    fn number(
+        &self,
+        at: usize,
+        below: u8,
+        radix: u32,
+        digits: std::ops::RangeInclusive<usize>,
+        found: &mut Few<Reading>,
+    ) {
+        let numbers = self.digits(at, below, radix, *digits.end());
+        numbers.iter().filter(|(.., count)| digits.contains(count)).for_each(|(value, end, _)| add(found, value, end));
+    }
+
+    /// Returns the numbers that up to so many digits make, where each ends, and how many digits it has.
+    fn digits(&self, at: usize, below: u8, radix: u32, most: usize) -> Few<(u32, usize, usize)> {
+        let mut found = Few::default();
+        let mut open = Few::one((0, at));
+        for count in 1..=most {
+            let mut next = Few::default();
+            for (value, at) in open.iter() {
+                for (character, end) in self.readings(at, below).iter() {
+                    if let Some(digit) = char::from(character).to_digit(radix) {
+                        next.add((u32::saturating_mul(value, radix).saturating_add(digit), end));
+                    }
+                }
+            }
+            if next.is_empty() {
+                break;
+            }
+            next.iter().for_each(|(value, end)| found.add((value, end, count)));
+            open = next;
+        }
+        found
+    }
+}
+
+/// Adds an ASCII character by its number.
+fn add(found: &mut Few<Reading>, value: u32, end: usize) {
+    if let Some(character) = u8::try_from(value).ok().filter(u8::is_ascii) {
+        found.add((character, end));
+    }
+}

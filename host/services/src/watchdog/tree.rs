@@ -1,0 +1,90 @@
+//! The processes that belong to programs: their children, the children of these, and the rest of their groups.
+
+use std::{collections::BTreeSet, fs};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// Looks at all processes, until one finds no more of them. A stopped process starts no other.
+const MAX_LOOKS: usize = 16;
+
+/// What the system says of a process.
+struct Process {
+    id: u32,
+    parent: u32,
+    group: u32,
+}
+
+/// Kills programs, each the first of its group, with what they have started. Whoever is gone already is left alone.
+pub(super) fn kill(programs: &[u32]) {
+    let mut found = BTreeSet::new();
+    for _ in 0..MAX_LOOKS {
+        let new: Vec<u32> = belonging(programs, &found);
+        if new.is_empty() {
+            break;
+        }
+        for id in new {
+            signal(id, Signal::STOP);
+            found.insert(id);
+        }
+    }
+    for id in found {
+        signal(id, Signal::KILL);
+    }
+    // Where the system does not tell who belongs to whom, this ends most of them.
+    for group in programs.iter().filter_map(|id| pid(*id)) {
+        // If they are gone already there is nothing to do.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// The processes that belong to programs, without those that were found before.
+fn belonging(programs: &[u32], found: &BTreeSet<u32>) -> Vec<u32> {
+    let all = processes();
+    let mut belong: BTreeSet<u32> = programs.iter().chain(found).copied().collect();
+    loop {
+        let more = all.iter().filter(|process| belong.contains(&process.parent) || programs.contains(&process.group));
+        let more: Vec<u32> = more.map(|process| process.id).filter(|id| !belong.contains(id)).collect();
+        if more.is_empty() {
+            break;
+        }
+        belong.extend(more);
+    }
+    all.iter().map(|process| process.id).filter(|id| belong.contains(id) && !found.contains(id)).collect()
+}
+
+/// All processes, where the system shows them as files.
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter_map(|id| process(id, &fs::read_to_string(format!("/proc/{id}/stat")).ok()?)).collect()
+}
+
+/// Reads `ID (NAME) STATE PARENT GROUP …`. The name may have blanks and parentheses.
+fn process(id: u32, stat: &str) -> Option<Process> {
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(1);
+    Some(Process { id, parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
+}
+
+fn signal(id: u32, signal: Signal) {
+    // If it is gone already there is nothing to do.
+    let _ = pid(id).map(|id| kill_process(id, signal));
+}
+
+/// A number that names one process, and neither all of them nor this group.
+fn pid(id: u32) -> Option<Pid> {
+    i32::try_from(id).ok().filter(|id| *id > 1).and_then(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::process;
+
+    #[test]
+    fn a_process_is_read_whatever_its_name() {
+        for name in ["sh", "a b", "a) S 1 1 (b", ")"] {
+            let read = process(7, &format!("7 ({name}) S 5 6 6 0 -1"));
+            assert_eq!(read.map(|read| (read.id, read.parent, read.group)), Some((7, 5, 6)), "{name}");
+        }
+        assert!(process(7, "7 sh").is_none() && process(7, "").is_none());
+    }
+}
