@@ -5,7 +5,7 @@ use flowcell_contract::{
     Wake, code,
 };
 
-use crate::{Limits, bindings::types, failure, pack::Offer};
+use crate::{Limits, bindings::types, failure};
 
 /// Wakes in one pause.
 const MOST_WAKES: usize = 16;
@@ -13,19 +13,13 @@ const MOST_WAKES: usize = 16;
 /// The longest timer of a pause, the same as of timeouts: 365 days.
 const MAX_AFTER_MS: u64 = 365 * 24 * 3_600 * 1_000;
 
-/// Reads an answer.
-pub(crate) fn read(
-    answer: Result<types::Step, types::Failure>,
-    attempt: &Attempt,
-    offer: &Offer,
-    limits: &Limits,
-) -> StepResult {
+/// Reads an answer. The schema of an output is still to be checked.
+pub(crate) fn read(answer: Result<types::Step, types::Failure>, attempt: &Attempt, limits: &Limits) -> StepResult {
     let mut reader = Reader { attempt, limits, room: limits.output };
     match answer.map_err(failure::from_guest)? {
         types::Step::Done(output) => {
             let output = reader.output(output)?;
             require_size(&output)?;
-            offer.schemas.check_output(&offer.node, output.json())?;
             Ok(Step::Done(output))
         }
         types::Step::Pause(pause) => reader.pause(pause).map(Step::Pause),

@@ -24,6 +24,9 @@ use crate::{
     turns::Turns,
 };
 
+/// Long checks against schemas at a time, of which no tenant takes more than it leaves to others.
+const CHECKS: u64 = 8;
+
 /// Runs packs. Cloning it gives another handle to the same engine.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
@@ -35,6 +38,8 @@ pub(crate) struct Inner {
     pub(crate) slots: Room,
     /// Bytes of linear memory.
     pub(crate) memory: Room,
+    /// Checks against schemas that take long.
+    pub(crate) checks: Room,
     /// Who computes next.
     pub(crate) turns: Turns,
     /// Attempts that are not over.
@@ -77,6 +82,7 @@ impl Engine {
             packs: Shelf::new(),
             slots: Room::new(u64::from(machine.slots)),
             memory: Room::new(machine.memory),
+            checks: Room::new(CHECKS),
             turns: Turns::new(runtime.handle().clone()),
             attempts: AtomicUsize::new(0),
             ticker: Ticker::new(&machine.engine),
@@ -129,6 +135,11 @@ impl Engine {
     pub fn bound(&self, tenant: &Tenant, instances: Option<u64>, memory: Option<u64>) {
         self.0.slots.bound(tenant, instances);
         self.0.memory.bound(tenant, memory);
+    }
+
+    /// Adds time that the host has computed for a tenant.
+    pub fn charge(&self, tenant: &Tenant, time: Duration) {
+        self.0.turns.charge(tenant, time);
     }
 
     /// How long each tenant's attempts have computed since this was asked last.

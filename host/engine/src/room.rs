@@ -118,15 +118,20 @@ impl Place {
         self.amount += if grown { by } else { 0 };
         grown
     }
-}
 
-impl Drop for Place {
-    fn drop(&mut self) {
+    /// Gives back what is more than an amount.
+    pub fn shrink(&mut self, to: u64) {
+        let more = self.amount.saturating_sub(to);
+        self.amount -= more;
+        self.give_back(more);
+    }
+
+    fn give_back(&self, amount: u64) {
         let waits = {
             let mut taken = self.room.lock();
-            taken.free += self.amount;
+            taken.free += amount;
             if let Some(share) = taken.by.get_mut(&self.tenant) {
-                share.held -= self.amount;
+                share.held -= amount;
             }
             taken.forget(&self.tenant);
             taken.by.values().any(|share| !share.waiting.is_empty())
@@ -134,6 +139,12 @@ impl Drop for Place {
         if waits {
             self.room.serve();
         }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.give_back(self.amount);
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use flowcell_contract::{Attempt, Calls, Digest, Failure, NodeRunner, StepResult, Tenant, code};
+use flowcell_contract::{Attempt, Calls, Digest, Failure, Json, NodeRunner, Step, StepResult, Tenant, code};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::oneshot;
 use wasmtime::{Store, UpdateDeadline};
@@ -23,6 +23,7 @@ use crate::{
     pack::Offer,
     room::Place,
     sandbox::Sandbox,
+    schema::Part,
     ticker::InFlight,
     trap,
     turns::Turns,
@@ -154,7 +155,7 @@ fn lost() -> Failure {
 /// An attempt that may begin.
 struct Admitted<'a> {
     linked: &'a Linked,
-    offer: &'a Offer,
+    offer: &'a Arc<Offer>,
     slots: Place,
 }
 
@@ -180,8 +181,11 @@ impl Inner {
         let pack = self.packs.get(&attempt.pack).ok_or_else(|| unknown(attempt))?;
         let offer = pack.offers.get(&attempt.node_type).ok_or_else(|| unknown(attempt))?;
         if attempt.resumes == 0 {
-            offer.schemas.check_input(&offer.node, attempt.input.json())?;
-            offer.schemas.check_config(&offer.node, attempt.config.json())?;
+            self.check(&attempt.tenant, offer, Part::Input, attempt.input.json()).await?;
+            // No config at all is a config too.
+            if !attempt.config.json().is_null() {
+                self.check(&attempt.tenant, offer, Part::Config, attempt.config.json()).await?;
+            }
         }
         self.link(pack, offer).await?;
         let linked = match pack.linked(offer.capabilities) {
@@ -191,6 +195,31 @@ impl Inner {
         };
         let slots = self.slots.take(&attempt.tenant, u64::from(linked.slots)).await;
         Ok(Admitted { linked, offer, slots })
+    }
+
+    /// Checks a part of an attempt against its schema: here if that is short, else on a thread that may block, where each
+    /// tenant has its share of the places. The tenant pays for it.
+    async fn check(
+        self: &Arc<Inner>,
+        tenant: &Tenant,
+        offer: &Arc<Offer>,
+        part: Part,
+        value: &Json,
+    ) -> Result<(), Failure> {
+        if let Some(checked) = offer.schemas.check_shortly(&offer.node, part, value) {
+            return checked;
+        }
+        // The place belongs to the work, which goes on when nobody waits for the attempt any more.
+        let place = self.checks.take(tenant, 1).await;
+        let (inner, tenant, offer, value) = (self.clone(), tenant.clone(), offer.clone(), value.clone());
+        let checking = self.runtime().spawn_blocking(move || {
+            let _place = place;
+            let since = Instant::now();
+            let checked = offer.schemas.check(&offer.node, part, &value);
+            inner.turns.charge(&tenant, since.elapsed());
+            checked
+        });
+        checking.await.map_err(|error| Failure::retryable(code::LOST_WORKER, format!("a check was lost: {error}")))?
     }
 
     /// Compiling takes its time, so it happens beside the threads that run guests.
@@ -219,16 +248,21 @@ impl Inner {
         store
     }
 
-    async fn call(&self, store: &mut Store<Sandbox>, linked: &Linked, offer: &Offer) -> StepResult {
+    async fn call(self: &Arc<Inner>, store: &mut Store<Sandbox>, linked: &Linked, offer: &Arc<Offer>) -> StepResult {
         let instance = match linked.instance.instantiate_async(&mut *store).await {
             Ok(instance) => instance,
             Err(error) => return Err(trap::from_start(&error, store.data().stdio.last_words())),
         };
         let node_type = store.data().attempt.node_type.clone();
-        match instance.flowcell_node_node().call_run(&mut *store, &node_type).await {
-            Ok(answer) => answer::read(answer, &store.data().attempt, offer, &self.workshop.limits),
-            Err(error) => Err(trap::from_run(&error, store.data().stdio.last_words())),
+        let step = match instance.flowcell_node_node().call_run(&mut *store, &node_type).await {
+            Ok(answer) => answer::read(answer, &store.data().attempt, &self.workshop.limits)?,
+            Err(error) => return Err(trap::from_run(&error, store.data().stdio.last_words())),
+        };
+        if let Step::Done(output) = &step {
+            let tenant = store.data().attempt.tenant.clone();
+            self.check(&tenant, offer, Part::Output, output.json()).await?;
         }
+        Ok(step)
     }
 }
 

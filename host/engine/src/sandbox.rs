@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use flowcell_contract::{Attempt, Call, Calls, Failure, Json, Value};
+use flowcell_contract::{Attempt, BlobRef, Call, Calls, Failure, Json, Value};
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::WasiHttpCtx;
@@ -42,6 +42,8 @@ pub(crate) struct Sandbox {
     served: HashMap<u32, String>,
     /// Answers that `next-event` has announced and nobody has taken.
     replies: HashMap<u32, Value>,
+    /// The file value that the guest read last, with its bytes.
+    open_file: Option<(BlobRef, Arc<[u8]>)>,
     clock: Clock,
     task: OnceLock<Value>,
     wasi: WasiCtx,
@@ -68,6 +70,7 @@ impl Sandbox {
             sent: HashSet::new(),
             served: HashMap::new(),
             replies: HashMap::new(),
+            open_file: None,
             clock,
             task: OnceLock::new(),
             wasi,

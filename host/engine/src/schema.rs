@@ -3,105 +3,127 @@
 use std::sync::OnceLock;
 
 use flowcell_contract::{Failure, Json, NodeType, code};
-use jsonschema::{PatternOptions, Validator};
+use flowcell_schema::{Budget, Schema as Compiled, SchemaError, TooCostly, ValidationError};
 use serde_json::Value as Schema;
 
-mod tree;
-
 use crate::text::cut;
-use tree::Tree;
 
-/// How many errors a message tells.
+/// Errors that one message lists.
 const TOLD: usize = 3;
-/// The longest that one of them is shown with the value it complains about.
+/// Bytes of an error that shows the value it complains about.
 const SHOWN_BYTES: usize = 240;
 
-/// The schemas of one node type, each compiled when it is first needed. A schema that admits anything is none.
+/// A part of an attempt with a schema of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Input,
+    Config,
+    Output,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Part::Input => "input",
+            Part::Config => "config",
+            Part::Output => "output",
+        }
+    }
+
+    /// The schema of a node type. Fields that the host hands over captured are for the node to check.
+    fn schema(self, node: &NodeType) -> Schema {
+        match self {
+            Part::Input => without_captured(&node.input),
+            Part::Config => node.config.clone(),
+            Part::Output => node.output.clone(),
+        }
+    }
+}
+
+/// A compiled schema. None admits anything.
+type Ready = Result<Option<Compiled>, Failure>;
+
+/// The schemas of one node type, each compiled when it is first needed.
 #[derive(Default)]
 pub(crate) struct Schemas {
-    input: Compiled,
-    config: Compiled,
-    output: Compiled,
+    input: OnceLock<Ready>,
+    config: OnceLock<Ready>,
+    output: OnceLock<Ready>,
 }
-
-type Compiled = OnceLock<Result<Option<Validator<Tree>>, Failure>>;
 
 impl Schemas {
-    /// Checks an input. Fields that the host hands over captured are for the node to check.
-    pub(crate) fn check_input(&self, node: &NodeType, input: &Json) -> Result<(), Failure> {
-        let schema = || without_captured(&node.input);
-        let told = errors(&self.input, node, "input", schema, input)?;
-        told.map_or(Ok(()), |told| Err(Failure::new(code::INVALID_INPUT, format!("{}: {told}", node.name))))
-    }
-
-    /// Checks a config. None at all is a config too.
-    pub(crate) fn check_config(&self, node: &NodeType, config: &Json) -> Result<(), Failure> {
-        if config.is_null() {
-            return Ok(());
+    fn of(&self, part: Part) -> &OnceLock<Ready> {
+        match part {
+            Part::Input => &self.input,
+            Part::Config => &self.config,
+            Part::Output => &self.output,
         }
-        let told = errors(&self.config, node, "config", || node.config.clone(), config)?;
-        told.map_or(Ok(()), |told| Err(Failure::new(code::INVALID_INPUT, format!("{}: config: {told}", node.name))))
     }
 
-    /// Checks an output.
-    pub(crate) fn check_output(&self, node: &NodeType, output: &Json) -> Result<(), Failure> {
-        let told = errors(&self.output, node, "output", || node.output.clone(), output)?;
-        told.map_or(Ok(()), |told| Err(Failure::new(code::INVALID_OUTPUT, format!("{}: {told}", node.name))))
+    /// Checks a value if that takes about a millisecond at most. None: the caller uses [`Schemas::check`] on a thread that may
+    /// block.
+    pub(crate) fn check_shortly(&self, node: &NodeType, part: Part, value: &Json) -> Option<Result<(), Failure>> {
+        let ready = match self.of(part).get()? {
+            Ok(Some(ready)) => ready,
+            Ok(None) => return Some(Ok(())),
+            Err(failure) => return Some(Err(failure.clone())),
+        };
+        Some(verdict(node, part, ready.errors(value, Budget::SHORT).ok()?))
+    }
+
+    /// Checks a value, and compiles the schema before if nobody has. It may block for about 2 s.
+    pub(crate) fn check(&self, node: &NodeType, part: Part, value: &Json) -> Result<(), Failure> {
+        let ready = self.of(part).get_or_init(|| compile(node, part));
+        let Some(ready) = ready.as_ref().map_err(Clone::clone)? else { return Ok(()) };
+        match ready.errors(value, Budget::FULL) {
+            Ok(errors) => verdict(node, part, errors),
+            Err(error) => Err(too_costly(node, part, error)),
+        }
     }
 }
 
-/// What is wrong with a value; none if nothing is.
-fn errors(
-    compiled: &Compiled,
-    node: &NodeType,
-    part: &str,
-    schema: impl FnOnce() -> Schema,
-    value: &Json,
-) -> Result<Option<String>, Failure> {
-    let validator = compiled.get_or_init(|| {
-        let schema = schema();
-        if admits_anything(&schema) {
-            return Ok(None);
-        }
-        compile(&schema).map(Some).map_err(|error| {
-            Failure::new(code::BAD_PACK, format!("the {part} schema of `{}` is wrong: {error}", node.name))
-        })
-    });
-    let validator = match validator {
-        Ok(Some(validator)) => validator,
-        Ok(None) => return Ok(None),
-        Err(failure) => return Err(failure.clone()),
-    };
-    if validator.is_valid(value) {
+fn compile(node: &NodeType, part: Part) -> Ready {
+    let schema = part.schema(node);
+    if admits_anything(&schema) {
         return Ok(None);
     }
-    Ok(Some(tell(validator, value)))
+    Compiled::compile(&schema).map(Some).map_err(|error| match error {
+        SchemaError::TooCostly(error) => too_costly(node, part, error),
+        error => {
+            Failure::new(code::BAD_PACK, format!("the {} schema of `{}` is wrong: {error}", part.name(), node.name))
+        }
+    })
 }
 
-/// Patterns run in linear time, and no `$ref` leaves the schema: there is no retriever.
-fn compile(schema: &Schema) -> Result<Validator<Tree>, String> {
-    jsonschema::options_for::<Tree>()
-        .with_pattern_options(PatternOptions::regex().size_limit(1 << 20))
-        .build(schema)
-        .map_err(|error| error.to_string())
+fn too_costly(node: &NodeType, part: Part, error: TooCostly) -> Failure {
+    let message = format!("the {} of `{}` cannot be checked against its schema: {error}", part.name(), node.name);
+    Failure::new(code::SCHEMA_TOO_COSTLY, message)
 }
 
-fn tell(validator: &Validator<Tree>, value: &Json) -> String {
-    let told: Vec<_> = validator
-        .iter_errors(value)
-        .take(TOLD)
-        .map(|error| {
-            let mut text = error.to_string();
-            if text.len() > SHOWN_BYTES {
-                text = cut(error.masked().to_string(), SHOWN_BYTES);
-            }
-            match error.instance_path().as_str() {
-                "" => text,
-                path => format!("at `{path}`: {text}"),
-            }
-        })
-        .collect();
-    told.join("; ")
+fn verdict(node: &NodeType, part: Part, errors: Vec<ValidationError<'_>>) -> Result<(), Failure> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let (code, config) = match part {
+        Part::Input => (code::INVALID_INPUT, ""),
+        Part::Config => (code::INVALID_INPUT, "config: "),
+        Part::Output => (code::INVALID_OUTPUT, ""),
+    };
+    Err(Failure::new(code, format!("{}: {config}{}", node.name, tell(&errors))))
+}
+
+fn tell(errors: &[ValidationError<'_>]) -> String {
+    let told = errors.iter().take(TOLD).map(|error| {
+        let mut text = error.to_string();
+        if text.len() > SHOWN_BYTES {
+            text = cut(error.masked().to_string(), SHOWN_BYTES);
+        }
+        match error.instance_path().as_str() {
+            "" => text,
+            path => format!("at `{path}`: {text}"),
+        }
+    });
+    told.collect::<Vec<_>>().join("; ")
 }
 
 fn admits_anything(schema: &Schema) -> bool {
@@ -143,9 +165,10 @@ mod tests {
     use super::*;
 
     fn told(schema: Schema, value: Schema) -> Option<String> {
-        let validator = compile(&without_captured(&schema)).unwrap();
+        let schema = Compiled::compile(&without_captured(&schema)).unwrap();
         let value = Json::from(value);
-        (!validator.is_valid(&value)).then(|| tell(&validator, &value))
+        let errors = schema.errors(&value, Budget::FULL).unwrap();
+        (!errors.is_empty()).then(|| tell(&errors))
     }
 
     #[test]
@@ -194,7 +217,7 @@ mod tests {
     #[test]
     fn no_reference_leaves_the_schema() {
         for target in ["https://example.com/a.json", "file:///etc/passwd", "other.json"] {
-            assert!(compile(&json!({ "$ref": target })).is_err(), "{target}");
+            assert!(Compiled::compile(&json!({ "$ref": target })).is_err(), "{target}");
         }
     }
 

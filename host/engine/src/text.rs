@@ -1,11 +1,13 @@
 //! Text that guests write for people, made harmless.
 
-/// Control characters could drive the terminal of whoever reads the text. Line breaks and tabs stay.
+use flowcell_contract::text::{has_deceptive, judged};
+
+/// Replaces control characters, which could drive a terminal, and characters that deceive a reader. Line breaks and tabs stay.
 pub(crate) fn printable(text: String) -> String {
-    if !text.contains(is_harmful) {
+    if !text.contains(is_harmful) && !has_deceptive(&text) {
         return text;
     }
-    text.chars().map(|c| if is_harmful(c) { '\u{fffd}' } else { c }).collect()
+    judged(&text).map(|(c, deceptive)| if deceptive || is_harmful(c) { '\u{fffd}' } else { c }).collect()
 }
 
 fn is_harmful(c: char) -> bool {
@@ -14,7 +16,7 @@ fn is_harmful(c: char) -> bool {
 
 /// The text without control characters and line breaks.
 pub(crate) fn single_line(text: &str) -> String {
-    let spaced: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let spaced: String = judged(text).map(|(c, deceptive)| if deceptive || c.is_control() { ' ' } else { c }).collect();
     spaced.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

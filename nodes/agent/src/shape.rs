@@ -1,5 +1,6 @@
 //! What an answer has to look like, and how it is read from what a model wrote.
 
+use flowcell_expr::Json;
 use flowcell_sdk::{Failure, Result};
 use serde_json::{Value, json};
 
@@ -52,10 +53,16 @@ pub(crate) fn complaint(errors: &[String]) -> String {
 
 /// JSON, as it is or in the first block between fences.
 fn parse(text: &str) -> serde_json::Result<Value> {
-    serde_json::from_str(text.trim()).or_else(|error| match fenced(text) {
-        Some(inner) => serde_json::from_str(inner),
+    exact(text.trim()).or_else(|error| match fenced(text) {
+        Some(inner) => exact(inner),
         None => Err(error),
     })
+}
+
+/// Parses JSON whose whole numbers keep their digits.
+fn exact(text: &str) -> serde_json::Result<Value> {
+    let value = serde_json::from_str(text)?;
+    Json::check_numbers(text).map(|()| value)
 }
 
 fn fenced(text: &str) -> Option<&str> {

@@ -8,7 +8,7 @@ pub(crate) fn holds(field: &Json, locals: Json) -> Result<bool> {
     let captured = Captured::parse(field);
     let condition = Condition::compile(captured.raw()).map_err(|errors| refuse(errors.first()))?;
     let held = condition.evaluate(&captured.with_locals(locals));
-    held.map_err(|error| Failure::new("condition_error", error))
+    held.map_err(|error| Failure::new(if error.is_missing { "missing_value" } else { "condition_error" }, error))
 }
 
 fn refuse(error: Option<&ExprError>) -> Failure {

@@ -106,6 +106,30 @@ fn failures_after_a_pause() {
     }
 }
 
+#[test]
+fn strict_conditions_need_what_they_read() {
+    let strict = |raw: Value| json!({ "expr": raw, "vars": { "a.skipped": true, "b.c": null }, "strict": true });
+    let rows = [
+        ("control.if", json!({ "condition": strict(json!("a.b or true")) }), "`a.b` is missing: `a` was skipped"),
+        (
+            "control.switch",
+            json!({ "cases": [
+                { "route": "x", "when": strict(json!("b.c == 1")) },
+                { "route": "y", "when": strict(json!({ "lt": { "var": "b.d", "value": 1 } })) },
+            ] }),
+            "cases[1].when: /lt/var: `b.d` is missing",
+        ),
+        ("control.loop", json!({ "while": strict(json!("poll.last.more")) }), "`poll.last.more` is missing"),
+    ];
+    for (node_type, input, message) in rows {
+        let Outcome::Failure(failure) = resumed(node_type, input, Value::Null, Value::Null) else {
+            panic!("{node_type} succeeds")
+        };
+        assert_eq!(failure.code, "missing_value", "{node_type}");
+        assert!(failure.message.starts_with(message), "{node_type}: {}", failure.message);
+    }
+}
+
 /// The loop counts its passes, sees them under its own id, and stops at its cap.
 #[test]
 fn loops() {

@@ -19,14 +19,23 @@ pub(crate) fn expression(raw: &flowcell_expr::Json) -> Result<Binding> {
     Binding::expression(text).map_err(|errors| refuse(&errors))
 }
 
-/// What an expression or a template met while it was evaluated.
+/// The failure of an expression or a template.
 pub(crate) fn failed(error: ExprError) -> Failure {
-    Failure::new("expression_error", error)
+    Failure::new(code(&error, "expression_error"), error)
 }
 
-/// What a condition met while it was evaluated.
+/// The failure of a condition.
 pub(crate) fn undecided(error: ExprError) -> Failure {
-    Failure::new("condition_error", error)
+    Failure::new(code(&error, "condition_error"), error)
+}
+
+/// Adds to a failure which item of the list it comes from.
+pub(crate) fn of_item(index: usize) -> impl Fn(Failure) -> Failure {
+    move |failure| Failure { message: format!("item {index}: {}", failure.message), ..failure }
+}
+
+fn code(error: &ExprError, otherwise: &'static str) -> &'static str {
+    if error.is_missing { "missing_value" } else { otherwise }
 }
 
 fn refuse(errors: &[ExprError]) -> Failure {

@@ -23,7 +23,8 @@ pub(crate) fn run(input: Input) -> Result<Output> {
     let mut list = Vec::new();
     for (index, item) in input.list.into_iter().enumerate() {
         let locals = Json::object([("item", item.clone()), ("index", Json::from(index as u64))]);
-        if condition.evaluate(&captured.with_locals(locals)).map_err(expression::undecided)? {
+        let held = condition.evaluate(&captured.with_locals(locals)).map_err(expression::undecided);
+        if held.map_err(expression::of_item(index))? {
             list.push(item);
         }
     }

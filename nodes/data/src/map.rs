@@ -22,7 +22,8 @@ pub(crate) fn run(task: &Task) -> Result<Step> {
     let mut list = Vec::with_capacity(input.list.len());
     for (index, item) in input.list.into_iter().enumerate() {
         let locals = Json::object([("item", item), ("index", Json::from(index as u64))]);
-        list.push(template.render(&captured.with_locals(locals)).map_err(expression::failed)?);
+        let rendered = template.render(&captured.with_locals(locals)).map_err(expression::failed);
+        list.push(rendered.map_err(expression::of_item(index))?);
     }
     Step::value(Json::object([("list", Json::array(list))]))
 }

@@ -1,6 +1,9 @@
 //! `data.reduce`.
 
-use flowcell_expr::{Captured, Json, json::Number};
+use flowcell_expr::{
+    Captured, Json,
+    json::{Number, digits::whole_number},
+};
 use flowcell_sdk::prelude::*;
 
 use crate::expression;
@@ -26,7 +29,8 @@ pub(crate) fn run(input: Input) -> Result<Output> {
     let mut acc = input.initial.unwrap_or_default();
     for (index, item) in input.list.into_iter().enumerate() {
         let locals = Json::object([("acc", acc), ("item", item), ("index", Json::from(index as u64))]);
-        acc = expr.render(&captured.with_locals(locals)).map_err(expression::failed)?;
+        let rendered = expr.render(&captured.with_locals(locals)).map_err(expression::failed);
+        acc = rendered.map_err(expression::of_item(index))?;
     }
     Ok(Output { value: acc })
 }
@@ -37,8 +41,16 @@ fn sum(initial: Option<Json>, list: Vec<Json>) -> Result<Json> {
     let first = items.next().unwrap_or_default();
     items.enumerate().try_fold(first, |acc, (index, item)| {
         let mixed = || {
-            let message =
-                format!("item {index}: {} cannot be added to {}; give an `expr`", item.type_name(), acc.type_name());
+            let message = match (&acc, &item) {
+                (Json::Number(a), Json::Number(b)) => {
+                    format!(
+                        "item {index}: {b} cannot be added to {a}: the sum has more digits than can be kept exactly"
+                    )
+                }
+                _ => {
+                    format!("item {index}: {} cannot be added to {}; give an `expr`", item.type_name(), acc.type_name())
+                }
+            };
             Failure::invalid_input(message)
         };
         add(&acc, &item).ok_or_else(mixed)
@@ -57,10 +69,10 @@ fn add(acc: &Json, item: &Json) -> Option<Json> {
     })
 }
 
-/// Whole numbers stay whole as long as they fit.
+/// Adds whole numbers exactly, others as floats; none if a digit would be lost or the sum is not finite.
 fn add_numbers(a: &Number, b: &Number) -> Option<Number> {
-    match (a.as_i64(), b.as_i64()) {
-        (Some(a), Some(b)) if a.checked_add(b).is_some() => a.checked_add(b).map(Number::from),
+    match (a.as_i128(), b.as_i128()) {
+        (Some(a), Some(b)) => whole_number(&a.checked_add(b)?.to_string()),
         _ => Number::from_f64(a.as_f64()? + b.as_f64()?),
     }
 }

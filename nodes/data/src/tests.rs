@@ -51,6 +51,40 @@ fn captured_values_are_seen_and_locals_win() {
     }
 }
 
+/// Each type says what is missing, and in which item.
+#[test]
+fn strict_fields_need_what_they_read() {
+    let captured = |tag: &str, raw: &str| json!({ tag: raw, "vars": { "a.skipped": true }, "strict": true });
+    let list = json!([{ "x": 1 }, {}]);
+    let rows = [
+        ("data.filter", json!({ "list": list, "when": captured("expr", "item.x > 0") }), "item 1: `item.x` is missing"),
+        (
+            "data.filter",
+            json!({ "list": list, "when": captured("expr", "a.b") }),
+            "item 0: `a.b` is missing: `a` was skipped",
+        ),
+        (
+            "data.map",
+            json!({ "list": list, "template": captured("template", "{{ item.x }}") }),
+            "item 1: `item.x` is missing",
+        ),
+        ("data.reduce", json!({ "list": list, "expr": captured("expr", "item.x") }), "item 1: `item.x` is missing"),
+        (
+            "data.template",
+            json!({ "template": captured("template", "Hi {{ nmae }}"), "values": { "name": "Ada" } }),
+            "`nmae` is missing",
+        ),
+    ];
+    for (node_type, input, message) in rows {
+        let failure = failure(node_type, input);
+        assert_eq!(failure.code, "missing_value", "{node_type}");
+        assert!(failure.message.starts_with(message), "{node_type}: {}", failure.message);
+        assert!(failure.message.contains("the flow is strict"), "{node_type}: {}", failure.message);
+    }
+    let tested = json!({ "list": list, "when": captured("expr", "item.x is defined") });
+    assert_eq!(run("data.filter", tested), Outcome::Output(json!({ "list": [{ "x": 1 }] })));
+}
+
 /// What an expression reads is captured only if the host knows that it is an expression.
 #[test]
 fn what_is_an_expression_is_marked_as_one() {
@@ -70,7 +104,8 @@ fn what_is_an_expression_is_marked_as_one() {
 #[test]
 fn adding_up() {
     let rows = [
-        (json!([i64::MAX, 1]), json!(9_223_372_036_854_775_808.0)),
+        (json!([i64::MAX, 1]), json!(9_223_372_036_854_775_808_u64)),
+        (json!([u64::MAX, -1]), json!(18_446_744_073_709_551_614_u64)),
         (json!([1, 0.5]), json!(1.5)),
         (json!([1, -1]), json!(0)),
         (json!([{ "a": 1 }, { "a": 2 }]), json!({ "a": 2 })),
@@ -81,6 +116,25 @@ fn adding_up() {
     }
     let mixed = failure("data.reduce", json!({ "list": [[1], { "a": 1 }] }));
     assert!(mixed.message.contains("give an `expr`"), "{mixed}");
+    let lossy = failure("data.reduce", json!({ "list": [u64::MAX, 1] }));
+    assert!(lossy.message.contains("more digits than can be kept exactly"), "{lossy}");
+}
+
+#[test]
+fn y13_paths_of_parts_are_plain_keys_and_bounded() {
+    let set = |path: &str| run("data.set", json!({ "object": { "a": [0] }, "path": path, "value": 1 }));
+    for path in ["__proto__.x", "constructor.prototype.x", "toString.x"] {
+        let Outcome::Output(output) = set(path) else { panic!("{path} is a key like others") };
+        let pointer = format!("/object/{}", path.replace('.', "/"));
+        assert_eq!((output.pointer(&pointer), &output["object"]["a"]), (Some(&json!(1)), &json!([0])), "{path}");
+        assert_eq!(output["object"].as_object().unwrap().len(), 2, "{path}");
+    }
+    for path in ["a[999999999]", "a[10001]", "b[0][999999999]", "a[4294967296]"] {
+        assert_eq!(
+            failure("data.set", json!({ "object": { "a": [0] }, "path": path, "value": 1 })).code,
+            "invalid_input"
+        );
+    }
 }
 
 #[test]
@@ -114,6 +168,12 @@ fn writing_parts() {
 fn broken_json_is_told_with_its_place() {
     let failure = failure("data.json.parse", json!({ "text": "{\n  \"a\": nope\n}" }));
     assert_eq!((&*failure.code, failure.details), ("invalid_json", Some(json!({ "line": 2, "column": 9 }))));
+}
+
+#[test]
+fn json_with_more_digits_than_can_be_kept_is_refused() {
+    let refused = failure("data.json.parse", json!({ "text": "{\n  \"id\": 12345678901234567890123}" }));
+    assert_eq!((&*refused.code, refused.details), ("invalid_json", Some(json!({ "line": 2, "column": 9 }))));
 }
 
 #[test]

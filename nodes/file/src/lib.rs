@@ -1,9 +1,14 @@
 //! The pack `file`: files in the folder that the operator gives.
 
-use flowcell_sdk::{files, given, prelude::*};
+mod content;
+mod json_part;
+
+use flowcell_expr::Json;
+use flowcell_sdk::{file::is_file, files, given, prelude::*};
 
 flowcell_sdk::pack! {
     manifest: "node.yaml",
+    "file.content" => content::read,
     "file.read" => read,
     "file.write" => write,
     "file.list" => list,
@@ -31,7 +36,10 @@ fn read(_task: &Task, input: Read) -> Result<Step> {
         Form::Text => files::read_text(&input.path)?.into(),
         Form::Json => {
             let wrong = |error| Failure::new("invalid_json", format!("`{}` is not JSON: {error}", input.path));
-            serde_json::from_str(&files::read_text(&input.path)?).map_err(wrong)?
+            let text = files::read_text(&input.path)?;
+            let value = serde_json::from_str(&text).map_err(wrong)?;
+            Json::check_numbers(&text).map_err(wrong)?;
+            value
         }
         Form::File => files::read_file(&input.path)?,
     };
@@ -51,9 +59,7 @@ fn write(_task: &Task, input: Write) -> Result<Step> {
     let size = match input.content {
         None => return Err(Failure::invalid_input("input: there is no `content`")),
         Some(Value::String(text)) => files::write_text(path, &text)?,
-        Some(content) if content["kind"] == "file" && content["fileId"].is_string() => {
-            files::write_file(path, &content)?
-        }
+        Some(content) if is_file(&content) => files::write_file(path, &content)?,
         Some(content) => files::write_text(path, &format!("{content}\n"))?,
     };
     Step::value(json!({ "path": path, "size": size }))

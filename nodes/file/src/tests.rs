@@ -65,6 +65,71 @@ fn the_manifest_asks_for_what_it_uses() {
     let manifest = Manifest::parse(crate::MANIFEST).unwrap();
     for node in manifest.nodes {
         let asked: Vec<_> = node.capabilities.iter().map(|asked| &*asked.name).collect();
-        assert_eq!(asked, ["files"], "{}", node.name);
+        let used: &[&str] = if &*node.name == "file.content" { &[] } else { &["files"] };
+        assert_eq!(asked, used, "{}", node.name);
     }
+}
+
+#[test]
+fn a_file_value_is_read_in_pieces_and_in_parts() {
+    let file = json!({ "kind": "file", "fileId": "abc" });
+    let read = |bytes: Vec<u8>, rest: Value| {
+        let mut input = json!({ "file": file });
+        for (key, value) in rest.as_object().unwrap() {
+            input[key] = value.clone();
+        }
+        let given = Given { input, ..Given::default() };
+        match Script::new().file("abc", bytes).play(crate::run_node, "file.content", given).outcome {
+            Outcome::Output(output) => Ok(output),
+            Outcome::Failure(failure) => Err(failure.code),
+            other => panic!("{other:?}"),
+        }
+    };
+    // Larger than one piece, so that a line lies across the border of two.
+    let lines: String = (0..200_000).map(|number| format!("line {number}\r\n")).collect();
+    let list = format!("{{\"before\": [1], \"items\": [{}]}}", vec!["{\"a\": 1}"; 200_000].join(","));
+    let some = |from: u64| vec![json!({ "a": 1 }); from as usize];
+    let table = [
+        (
+            lines.clone(),
+            json!({ "as": "lines", "from": 131_071, "limit": 1 }),
+            Ok(json!({ "content": ["line 131071"], "more": true })),
+        ),
+        (
+            lines.clone(),
+            json!({ "as": "lines", "from": 199_999 }),
+            Ok(json!({ "content": ["line 199999"], "more": false })),
+        ),
+        (lines, json!({}), Ok(Value::Null)),
+        (
+            list.clone(),
+            json!({ "as": "json", "at": "/items", "from": 199_998, "limit": 5 }),
+            Ok(json!({ "content": some(2), "more": false })),
+        ),
+        (
+            list.clone(),
+            json!({ "as": "json", "at": "/items", "limit": 3 }),
+            Ok(json!({ "content": some(3), "more": true })),
+        ),
+        (list.clone(), json!({ "as": "json", "at": "/before/0" }), Ok(json!({ "content": 1, "more": false }))),
+        (list.clone(), json!({ "as": "json", "at": "/items/200000" }), Err("path_not_found")),
+        (list.clone(), json!({ "as": "json", "limit": 1 }), Err("invalid_json")),
+        (list + "x", json!({ "as": "json", "at": "/before" }), Err("invalid_json")),
+        ("x".repeat((3 << 20) + 1), json!({}), Err("file_too_large")),
+        ("x".repeat((3 << 20) + 1), json!({ "as": "lines" }), Err("file_too_large")),
+        ("a".into(), json!({ "limit": 1 }), Err("invalid_input")),
+        ("a".into(), json!({ "at": "/a" }), Err("invalid_input")),
+    ];
+    for (bytes, rest, expected) in table {
+        let found = read(bytes.clone().into_bytes(), rest.clone());
+        match expected {
+            Ok(Value::Null) => assert_eq!(found.unwrap()["content"], bytes),
+            Ok(expected) => assert!(found == Ok(expected), "{rest}"),
+            Err(code) => assert_eq!(found.unwrap_err(), code, "{rest}"),
+        }
+    }
+    assert_eq!(read(vec![0xff], json!({})).unwrap_err(), "not_text");
+    let other = Given { input: json!({ "file": { "kind": "file", "fileId": "other" } }), ..Given::default() };
+    let missing = Script::new().play(crate::run_node, "file.content", other);
+    assert!(matches!(missing.outcome, Outcome::Failure(failure) if failure.code == "file_not_found"));
 }

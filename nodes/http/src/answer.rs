@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use flowcell_expr::Json;
 use flowcell_sdk::{
     http::{self, Body, Response},
     prelude::*,
@@ -30,7 +31,9 @@ impl Answer {
         let parse = |bytes: &[u8]| {
             let wrong =
                 |error| Failure::new("invalid_answer", format!("the answer is not the JSON that it says: {error}"));
-            serde_json::from_slice(bytes).map_err(wrong)
+            let value = serde_json::from_slice(bytes).map_err(wrong)?;
+            Json::check_numbers(&String::from_utf8_lossy(bytes)).map_err(wrong)?;
+            Ok::<Value, Failure>(value)
         };
         let body = match response.body {
             Body::Empty => Value::Null,

@@ -65,7 +65,10 @@ impl Input {
     /// The request.
     pub(crate) fn request(self) -> Result<http::Request> {
         let url = query::add(&self.url, &self.query)?;
-        let request = http::Request { timeout_ms: self.timeout_ms, ..http::Request::new(&self.method, &url) };
+        let request = http::Request {
+            timeout_ms: self.timeout_ms,
+            ..http::Request::new(&self.method.to_ascii_uppercase(), &url)
+        };
         let says = self.headers.keys().any(|name| name.eq_ignore_ascii_case("content-type"));
         let request = self.headers.iter().fold(request, |request, (name, value)| request.header(name, value));
         match (self.json, self.text, self.file) {

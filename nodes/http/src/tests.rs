@@ -47,6 +47,7 @@ fn a_request_is_made_of_its_parts() {
         bare,
         json!({ "method": "GET", "url": "https://a.example", "headers": [], "body": "empty", "timeoutMs": null })
     );
+    assert_eq!(asked(json!({ "method": "patch", "url": "u" }))["method"], "PATCH");
     let own = asked(json!({ "url": "u", "json": null, "headers": { "Content-Type": "application/ld+json" } }));
     assert_eq!(own["headers"], json!([["Content-Type", "application/ld+json"]]));
     assert_eq!(own["body"], json!({ "text": "null" }));

@@ -13,6 +13,8 @@ use crate::{input::Input, syntax, value};
 
 /// Bytes of what was thrown that are told.
 const MESSAGE_BYTES: usize = 2 << 10;
+/// The engine's words about an `import`.
+const NO_MODULES: &str = "module resolution is disabled for this context";
 /// Calls that are told.
 const FRAMES: usize = 16;
 
@@ -31,6 +33,9 @@ pub(crate) fn thrown(error: &JsError, Input { name, text, .. }: &Input, context:
     {
         // The engine knows only what it is a part of.
         place = syntax::first_use(text, missing, place.unwrap_or((1, 1))).or(place);
+    }
+    if message.contains(NO_MODULES) {
+        message = message.replace(NO_MODULES, "a script imports nothing: its services are the argument of `run`");
     }
     message.truncate(message.floor_char_boundary(MESSAGE_BYTES));
     let mut details = Map::new();

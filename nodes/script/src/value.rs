@@ -32,7 +32,7 @@ pub(crate) fn to_js(value: &Value, context: &mut Context) -> JsResult<JsValue> {
         Value::Bool(truth) => JsValue::from(*truth),
         Value::Number(number) => match number.as_i64().and_then(|number| i32::try_from(number).ok()) {
             Some(number) => JsValue::from(number),
-            None => JsValue::from(number.as_f64().unwrap_or(f64::NAN)),
+            None => JsValue::from(exact(number)?),
         },
         Value::String(text) => JsValue::from(JsString::from(text.as_str())),
         Value::Array(items) => {
@@ -41,6 +41,17 @@ pub(crate) fn to_js(value: &Value, context: &mut Context) -> JsResult<JsValue> {
         }
         Value::Object(members) => object_to_js(members, context)?.into(),
     })
+}
+
+/// A number as JavaScript has it: refuses whole numbers whose last digits it would change.
+fn exact(number: &Number) -> JsResult<f64> {
+    let float = number.as_f64().unwrap_or(f64::NAN);
+    if !number.is_f64() && float.abs() > MAX_SAFE {
+        let message =
+            format!("the whole number {number} has more digits than a script keeps exactly: hand it over as a text");
+        return Err(error(message));
+    }
+    Ok(float)
 }
 
 /// An object of JSON as JavaScript has it. Every member is the object's own, `__proto__` too.

@@ -1,6 +1,6 @@
 //! `flowcell:node/context`: the parts of a task, read by path.
 
-use flowcell_contract::{Json, VALUE_BYTES, Value, code};
+use flowcell_contract::{Failure, Json, VALUE_BYTES, Value, code};
 
 use super::Sandbox;
 use crate::{
@@ -8,8 +8,11 @@ use crate::{
         context::{Host, Part},
         types,
     },
-    failure::Stop,
+    failure::{self, Stop},
 };
+
+/// Bytes of a file that one read hands over.
+const FILE_PIECE: u32 = 1 << 20;
 
 impl Sandbox {
     fn part(&self, part: Part) -> Option<&Value> {
@@ -24,6 +27,26 @@ impl Sandbox {
 
     fn at(&self, part: Part, path: &str) -> Option<&Json> {
         self.part(part)?.json().pointer(path)
+    }
+
+    /// A piece of a file. The file that was read last stays open, so that reading it in pieces loads it once.
+    fn piece(&mut self, file: &str, offset: u64, length: u32) -> Result<Vec<u8>, Failure> {
+        let not_a_file = || {
+            let message = "`read-file` got no file value; pass `{ \"kind\": \"file\", \"fileId\": … }` as it was given";
+            Failure::new(code::INVALID_INPUT, message)
+        };
+        let blob = Value::parse(file).ok().and_then(|file| file.blob()).ok_or_else(not_a_file)?;
+        let bytes = match &self.open_file {
+            Some((open, bytes)) if *open == blob => bytes.clone(),
+            _ => {
+                let bytes = self.calls.bytes(&blob)?;
+                self.open_file = Some((blob, bytes.clone()));
+                bytes
+            }
+        };
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+        let end = start.saturating_add(length.min(FILE_PIECE) as usize).min(bytes.len());
+        Ok(bytes[start..end].to_vec())
     }
 
     fn describe_task(&self) -> Value {
@@ -71,6 +94,16 @@ impl Host for Sandbox {
             _ => return Ok(None),
         };
         Ok(Some(u32::try_from(len).unwrap_or(u32::MAX)))
+    }
+
+    fn read_file(
+        &mut self,
+        file: types::Json,
+        offset: u64,
+        length: u32,
+    ) -> wasmtime::Result<Result<Vec<u8>, types::Failure>> {
+        self.meter.count_call()?;
+        Ok(self.piece(&file, offset, length).map_err(failure::to_guest))
     }
 }
 

@@ -65,6 +65,6 @@ async fn every_example_gives_what_it_says() {
             }
         }
     }
-    assert_eq!(types, 38);
+    assert_eq!(types, 39);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

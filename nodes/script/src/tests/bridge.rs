@@ -24,6 +24,16 @@ fn values_pass_unchanged() {
 }
 
 #[test]
+fn whole_numbers_that_a_script_would_change_are_refused() {
+    for number in ["9007199254740993", "-9007199254740993", "18446744073709551615"] {
+        let value: Value = serde_json::from_str(number).unwrap();
+        let failure =
+            failure(&play("export const run = services => services.input('value')", json!({ "value": value })));
+        assert!(failure.message.contains("more digits than a script keeps exactly"), "{number}: {failure}");
+    }
+}
+
+#[test]
 fn what_json_has_another_form_for_gets_it() {
     for (value, json) in [
         ("undefined", json!(null)),

@@ -1,0 +1,118 @@
+//! `file.content`: the text, the lines or the JSON of a file value.
+
+use std::io::{BufRead, Read};
+
+use flowcell_sdk::{
+    file::{Reader, is_file},
+    given,
+    prelude::*,
+};
+
+use crate::json_part::{self, Window};
+
+/// Bytes of a text or of the lines that an output may have, so that it fits into an output when it is escaped as usual.
+const TEXT_BYTES: u64 = 3 << 20;
+/// Lines or items of a list if the flow does not say how many.
+const LIMIT: u64 = 10_000;
+
+#[derive(Deserialize)]
+pub(crate) struct Input {
+    #[serde(default, deserialize_with = "given")]
+    file: Option<Value>,
+    #[serde(default, rename = "as")]
+    form: Form,
+    #[serde(default)]
+    at: String,
+    from: Option<u64>,
+    limit: Option<u64>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Form {
+    #[default]
+    Text,
+    Json,
+    Lines,
+}
+
+/// Reads a file value. A value that is no file, such as a body that was small enough to be a value, is read alike.
+pub(crate) fn read(_task: &Task, input: Input) -> Result<Step> {
+    let file = input.file.as_ref().ok_or_else(|| Failure::invalid_input("input: there is no `file`"))?;
+    let paged = input.from.is_some() || input.limit.is_some();
+    if input.form != Form::Json && !input.at.is_empty() {
+        return Err(Failure::invalid_input("input.at: only `as: json` has a place in the value; remove `at`"));
+    }
+    if input.form == Form::Text && paged {
+        return Err(Failure::invalid_input("input: `from` and `limit` are for `as: lines` and `as: json`"));
+    }
+    let window = paged.then(|| Window { from: input.from.unwrap_or(0), limit: input.limit.unwrap_or(LIMIT) });
+    match (file, is_file(file)) {
+        (file, true) => {
+            let mut reader = Reader::new(file);
+            let found = contents(&mut reader, &input, window);
+            found.map_err(|failure| reader.take_failure().unwrap_or(failure))
+        }
+        (Value::String(text), false) => contents(&mut text.as_bytes(), &input, window),
+        (value, false) if input.form == Form::Json => contents(&mut value.to_string().as_bytes(), &input, window),
+        _ => {
+            Err(Failure::invalid_input("input.file: expected a file value or a text; for other values use `as: json`"))
+        }
+    }
+}
+
+fn contents(reader: &mut impl BufRead, input: &Input, window: Option<Window>) -> Result<Step> {
+    match input.form {
+        Form::Text => text(reader),
+        Form::Lines => lines(reader, window.unwrap_or(Window { from: 0, limit: LIMIT })),
+        Form::Json => {
+            let found = json_part::read(reader, &input.at, window)?;
+            Step::value(json!({ "content": found.value, "more": found.more }))
+        }
+    }
+}
+
+fn text(reader: &mut impl Read) -> Result<Step> {
+    let mut bytes = Vec::new();
+    reader.take(TEXT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > TEXT_BYTES {
+        let message =
+            format!("the file has more than {TEXT_BYTES} bytes; read it with `as: lines`, or `as: json` and `at`");
+        return Err(Failure::new("file_too_large", message));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| Failure::new("not_text", "the file is not UTF-8"))?;
+    Step::value(json!({ "content": text, "more": false }))
+}
+
+/// Lines without their line breaks (`\n` or `\r\n`).
+fn lines(reader: &mut impl BufRead, window: Window) -> Result<Step> {
+    let mut found = Vec::new();
+    let mut number = 0u64;
+    let mut bytes = 0u64;
+    loop {
+        let mut line = Vec::new();
+        let read = reader.by_ref().take(TEXT_BYTES + 1).read_until(b'\n', &mut line).map_err(unreadable)?;
+        if read == 0 {
+            return Step::value(json!({ "content": found, "more": false }));
+        }
+        if read as u64 > TEXT_BYTES {
+            let message = format!("line {number} has more than {TEXT_BYTES} bytes");
+            return Err(Failure::new("file_too_large", message));
+        }
+        if number >= window.from {
+            bytes += read as u64;
+            if found.len() as u64 == window.limit || bytes > TEXT_BYTES {
+                return Step::value(json!({ "content": found, "more": true }));
+            }
+            let end = line.strip_suffix(b"\n").map_or(line.as_slice(), |line| line.strip_suffix(b"\r").unwrap_or(line));
+            let line = std::str::from_utf8(end)
+                .map_err(|_| Failure::new("not_text", format!("line {number} of the file is not UTF-8")))?;
+            found.push(Value::from(line));
+        }
+        number += 1;
+    }
+}
+
+fn unreadable(error: std::io::Error) -> Failure {
+    Failure::new("file_failed", format!("the file could not be read: {error}"))
+}
