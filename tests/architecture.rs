@@ -24,6 +24,10 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         "host/flow",
         &["tokio", "futures-util", "wasmtime", "wasmtime-wasi", "cap-std", "flowcell-engine", "flowcell-runtime"],
     ),
+    (
+        "host/schema",
+        &["tokio", "wasmtime", "wasmtime-wasi", "cap-std", "flowcell-flow", "flowcell-engine", "flowcell-runtime"],
+    ),
     ("host/engine", &["flowcell-flow", "flowcell-runtime", "flowcell", "rusqlite", "sqlx"]),
     ("host/runtime", &["wasmtime", "wasmtime-wasi", "flowcell-engine", "flowcell"]),
     ("host/app", &["wasmtime", "wasmtime-wasi", "rusqlite", "sqlx"]),
@@ -78,6 +82,40 @@ fn all_sdks_have_the_version_of_the_workspace() {
         let text = fs::read_to_string(root().join(manifest)).unwrap().replace("\"version\": ", "version = ");
         assert!(text.contains(&version), "{manifest} has another version than {version}");
     }
+}
+
+/// A schema that is compiled anywhere else is checked without a budget.
+#[test]
+fn only_the_room_of_schemas_builds_validators() {
+    let folders = ["contract", "engine", "flow", "runtime", "services", "app"].map(|name| format!("host/{name}"));
+    for folder in &folders {
+        let named = dependencies(&root().join(folder).join("Cargo.toml"));
+        assert!(!named.contains("jsonschema"), "{folder} depends on `jsonschema`; use `flowcell-schema`");
+        for file in sources(&root().join(folder).join("src")) {
+            let text = fs::read_to_string(&file).unwrap();
+            assert!(!text.contains("jsonschema::"), "{} names `jsonschema`", file.display());
+        }
+    }
+    assert!(dependencies(&root().join("host/schema/Cargo.toml")).contains("jsonschema"));
+}
+
+/// A journal may have a gigabyte. A request that reads one on a thread of the runtime, or beside hundreds of others, keeps
+/// every tenant waiting.
+#[test]
+fn requests_read_whole_journals_in_turn() {
+    let readers =
+        ["host.again(", "host.resume(", "Tree::of(", "waiting::question(", "request.waiting(", ".task_inputs("];
+    let mut found = 0;
+    for file in sources(&root().join("host/app/src/server")) {
+        let text = fs::read_to_string(&file).unwrap();
+        for (at, _) in readers.iter().flat_map(|reader| text.match_indices(reader)) {
+            let lines: Vec<_> = text[..at].lines().rev().take(4).collect();
+            let in_turn = lines.iter().any(|line| line.contains("reading("));
+            assert!(in_turn, "{} reads a journal outside of `reading`: {}", file.display(), lines[0].trim());
+            found += 1;
+        }
+    }
+    assert!(found >= readers.len(), "the readers have other names now");
 }
 
 #[test]
@@ -208,6 +246,60 @@ fn the_ring_finder_finds_rings() {
     assert_eq!(path_back(&arrows(&[("a", "b"), ("b", "c")]), "a"), None);
     let rooms = ["hub", "run", "state"].map(str::to_owned).into();
     assert_eq!(imports("use crate::{hub::{Hub, state}, run};", &rooms), ["hub", "run"].map(str::to_owned).into());
+}
+
+/// The ids of a cell of the README's table: `N3 to N10, N14`.
+fn ids(cell: &str) -> Vec<String> {
+    let one = |range: &str| {
+        let (first, last) = range.split_once(" to ").unwrap_or((range, range));
+        let kind = &first[..1];
+        let number = |id: &str| id[1..].parse::<u32>().unwrap();
+        (number(first)..=number(last)).map(|number| format!("{kind}{number}")).collect::<Vec<_>>()
+    };
+    cell.split(", ").flat_map(one).collect()
+}
+
+/// The text of every test, with the names of its files.
+fn tests(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && !["target", "node_modules"].contains(&&*name) {
+            tests(&path, text);
+        }
+        text.push_str(&format!("\n{name}\n"));
+        if path.is_file() && name.ends_with(".rs") {
+            text.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// The ids of `security.md` and `reliability.md` end here: each has a row with a test that names it.
+#[test]
+fn every_hostile_case_of_the_readme_has_a_test_that_names_it() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, table) = readme.split_once("## Hostile cases").unwrap();
+    let (table, _) = table.split_once("\n## ").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")).skip(1);
+    let rows: Vec<(Vec<String>, &str)> = rows.map(|row| (ids(row.split(" |").next().unwrap()), row)).collect();
+    let named: BTreeSet<&str> = rows.iter().flat_map(|(ids, _)| ids).map(String::as_str).collect();
+    for (kind, last) in [("Y", 16), ("R", 34), ("N", 32), ("H", 18), ("T", 12)] {
+        for number in 1..=last {
+            assert!(named.contains(&*format!("{kind}{number}")), "no row for {kind}{number}");
+        }
+    }
+    let mut text = String::new();
+    ["host", "nodes", "sdk"].into_iter().for_each(|folder| tests(&root().join(folder), &mut text));
+    let words: BTreeSet<&str> = text.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
+    for id in named {
+        assert!(words.contains(id) || words.contains(&*id.to_lowercase()), "no test names {id}");
+    }
+    for (_, row) in &rows {
+        let paths = row.rsplit_once(" | ").unwrap().1.split('`').skip(1).step_by(2);
+        for path in paths {
+            assert!(!path.starts_with("host/") || root().join(path).exists(), "{path} is not there: {row}");
+        }
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use flowcell_contract::Manifest;
 
-const TYPES: [&str; 40] = [
+const TYPES: [&str; 41] = [
     "agent.classify",
     "agent.coder",
     "agent.plan",
@@ -34,6 +34,7 @@ const TYPES: [&str; 40] = [
     "data.template",
     "data.validate",
     "file.list",
+    "file.content",
     "file.read",
     "file.write",
     "http.request",

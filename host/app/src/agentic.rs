@@ -1,7 +1,7 @@
 //! Where the files of agentic flows and of agents are: in the folders of the project, which is the current folder, and of
 //! the user.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use flowcell_flow::agentic::{
     AGENT_FOLDERS, Discovery, Entry, FLOW_FOLDERS, Folder, Kind, Level, Listed, Registry, discover,
@@ -21,18 +21,28 @@ pub fn agents() -> Registry<Lister> {
     Registry::new(Kind::Agents, || listing(&AGENT_FOLDERS))
 }
 
+/// The agents of the project in a folder, and of the user. An empty path is the current folder.
+pub(crate) fn agents_in(project: &Path) -> Registry<impl Fn() -> Vec<Listed>> {
+    let project = project.to_owned();
+    Registry::new(Kind::Agents, move || listing_in(&project, &AGENT_FOLDERS))
+}
+
 /// Where the file of the agent of this name is.
-pub(crate) fn agent_file(name: &str) -> Option<PathBuf> {
-    Some(PathBuf::from(agents().get(name)?.path))
+pub(crate) fn agent_file(project: &Path, name: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(agents_in(project).get(name)?.path))
+}
+
+fn listing(folders: &[Folder]) -> Vec<Listed> {
+    listing_in(Path::new(""), folders)
 }
 
 /// The files in some folders, in their order.
-fn listing(folders: &[Folder]) -> Vec<Listed> {
+fn listing_in(project: &Path, folders: &[Folder]) -> Vec<Listed> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let mut listing = Vec::new();
     for folder in folders {
         let path = match (folder.level, &home) {
-            (Level::Project, _) => PathBuf::from(folder.path),
+            (Level::Project, _) => project.join(folder.path),
             (Level::Global, Some(home)) => home.join(folder.path),
             (Level::Global, None) => continue,
         };

@@ -6,6 +6,7 @@ mod compile;
 mod completions;
 mod dev;
 mod drive;
+mod expected;
 mod files;
 mod flow;
 mod flows;
@@ -126,6 +127,9 @@ enum Command {
     /// Compile a pack for another process of this program
     #[command(hide = true)]
     Compile,
+    /// End the programs of another process of this program when that process ends
+    #[command(hide = true)]
+    WatchPrograms,
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
 }
@@ -184,7 +188,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Runs(command) => runs::execute(command, *terminal),
         Command::Trigger(command) => trigger::execute(&command),
         Command::Store(command) => store::execute(&command, *terminal),
-        Command::Tenant(command) => tenant::tenant(&command),
+        Command::Tenant(command) => tenant::tenant(&command, *terminal),
         Command::Token(command) => tenant::token(&command),
         Command::Secret(command) => secret::execute(command, *terminal),
         Command::Files(command) => files::execute(command),
@@ -203,6 +207,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Schema(args) => schema::execute(&args),
         Command::Node(args) => node::execute(args, *terminal),
         Command::Compile => compile::execute(),
+        Command::WatchPrograms => Ok(compile::watch_programs()),
         Command::Completions(args) => completions::execute(&args),
     }
 }

@@ -6,12 +6,15 @@ use std::{
 };
 
 use flowcell_flow::{
-    Files, Source, Start,
+    Files, Rules, Source, Start,
     outline::{Fault, Outline},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::simulate::SERVICES;
+use crate::{
+    home::{Callee, Place},
+    simulate::SERVICES,
+};
 
 /// Everything that a flow was checked from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +44,12 @@ pub(crate) struct Content {
     /// Those of them that came with the program that began the run.
     #[serde(default)]
     pub(crate) built_in: BTreeSet<String>,
+    /// Where the flow lies, for the names that its runs compute. Runs that older versions accepted have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) home: Option<Place>,
+    /// The flows that a run of it can call, and that these can call, by the names that callers use.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) called: BTreeMap<String, Callee>,
 }
 
 fn is_default(start: &Start) -> bool {
@@ -57,12 +66,21 @@ impl Content {
 }
 
 impl Files for Content {
+    /// What a run has pinned was accepted before.
+    fn rules(&self) -> Rules {
+        Rules::Kept
+    }
+
     fn read(&self, path: &str) -> Result<String, String> {
         self.files.get(path).cloned().ok_or_else(|| "it was not pinned".into())
     }
 
     fn flow(&self, name: &str) -> Option<Source> {
         self.flows.get(name).map(|(name, text)| Source { name: name.clone(), text: text.clone() })
+    }
+
+    fn has_flow(&self, _: &str) -> bool {
+        true
     }
 
     fn agent(&self, name: &str) -> Option<Source> {

@@ -1,15 +1,16 @@
 //! The control socket beside a store: what other terminals ask of the process that owns it. One JSON line asks, one
 //! answers; one that watches a run is then told its events, a line each, until the run ends.
 
+mod begin;
+mod reach;
+mod socket;
 mod watch;
 
 use std::{
+    collections::BTreeMap,
     io::{self, BufRead, BufReader, Read, Write},
     ops::ControlFlow,
-    os::unix::{
-        fs::PermissionsExt,
-        net::{UnixListener, UnixStream},
-    },
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -17,18 +18,21 @@ use std::{
 };
 
 use flowcell_contract::{Json, RunId};
-use flowcell_runtime::{HubError, OpenError, PolicyOverride, Request, RunOptions, fact::Resolution};
+use flowcell_runtime::{Closed, HubError, OpenError, QuestionRef, Request, RunOptions, fact::Resolution};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-pub use self::watch::{Events, watch_owner};
+pub use self::{
+    begin::{Driven, Driver, Guests},
+    reach::Reach,
+    watch::{Events, watch_owner},
+};
 use crate::{
-    Host, LoadError, StartError,
+    Host, StartError,
     tenants::{Tenants, operation::Operation},
+    waiting,
 };
 
-/// The socket's name in the store's folder.
-const SOCKET: &str = "control.sock";
 /// More than the largest input is no question.
 const MAX_BYTES: u64 = 72 * 1024 * 1024;
 /// Somebody who connects and says nothing keeps nobody waiting for longer.
@@ -75,6 +79,9 @@ pub enum Ask {
         gate: String,
         /// `{ "content", "choice"? }`.
         answer: Json,
+        /// The question that it is for.
+        #[serde(default)]
+        question: QuestionRef,
     },
     /// Send a named event.
     Emit {
@@ -114,6 +121,56 @@ pub enum Ask {
         run: Option<RunId>,
         /// What wins over the flow's own.
         total_timeout_ms: Option<u64>,
+        /// Answers to questions that are still to be asked, by address.
+        #[serde(default)]
+        answers: BTreeMap<String, Json>,
+        /// What the caller lets its runs reach.
+        #[serde(default)]
+        reach: Reach,
+        /// The caller follows the run: it is driven at once.
+        #[serde(default)]
+        follow: bool,
+    },
+    /// Run a flow of agents under a prefix, or go on with what its run before has left.
+    Flow {
+        /// The flow's file, from the root.
+        flow: PathBuf,
+        /// What the ids of its sessions begin with.
+        prefix: String,
+        /// Its arguments.
+        args: Json,
+        /// Remove the sessions and states of the prefix first.
+        delete: bool,
+        /// What wins over the flow's own.
+        total_timeout_ms: Option<u64>,
+        /// What the caller lets its runs reach.
+        #[serde(default)]
+        reach: Reach,
+    },
+    /// Go on with a run, by hand.
+    Resume {
+        /// Which run.
+        run: RunId,
+        /// What the caller lets its runs reach.
+        #[serde(default)]
+        reach: Reach,
+    },
+    /// Do again what a run did, as a new run.
+    Retry {
+        /// Which run.
+        run: RunId,
+        /// Only this node of the flow itself and what comes after it.
+        from: Option<String>,
+        /// Keep the answers of people that this depends on.
+        keep_answers: bool,
+        /// The new run's id; one is made if none is given.
+        new: Option<RunId>,
+        /// Answers to questions that are still to be asked, by address.
+        #[serde(default)]
+        answers: BTreeMap<String, Json>,
+        /// What the caller lets its runs reach.
+        #[serde(default)]
+        reach: Reach,
     },
     /// Do something about tenants, tokens, secrets or the audit log.
     Operate {
@@ -156,9 +213,11 @@ impl Ask {
             | Ask::Emit { run, .. }
             | Ask::Resolve { run, .. }
             | Ask::Watch { run }
+            | Ask::Resume { run, .. }
             | Ask::Cancel { run } => Some(run),
+            Ask::Retry { new, .. } => new.as_ref(),
             Ask::Start { run, .. } => run.as_ref(),
-            Ask::Operate { .. } => None,
+            Ask::Flow { .. } | Ask::Operate { .. } => None,
         }
     }
 
@@ -168,7 +227,7 @@ impl Ask {
             Request::Send(content) => Ask::Send { run, content: content.json().clone() },
             Request::Write { to, message, value } => Ask::Write { run, to, id: message, content: value.json().clone() },
             Request::CloseAgent { to } => Ask::CloseAgent { run, to },
-            Request::Reply { gate, answer } => Ask::Reply { run, gate, answer },
+            Request::Reply { gate, answer, question } => Ask::Reply { run, gate, answer, question },
             Request::Emit { name, payload } => Ask::Emit { run, name, payload: payload.json().clone() },
             Request::Resolve { task, resolution } => Ask::Resolve { run, task, resolution },
             Request::Cancel => Ask::Cancel { run },
@@ -181,18 +240,23 @@ impl Ask {
             Ask::Send { run, content } => (run, Request::Send(content.into())),
             Ask::Write { run, to, id, content } => (run, Request::Write { to, message: id, value: content.into() }),
             Ask::CloseAgent { run, to } => (run, Request::CloseAgent { to }),
-            Ask::Reply { run, gate, answer } => (run, Request::Reply { gate, answer }),
+            Ask::Reply { run, gate, answer, question } => (run, Request::Reply { gate, answer, question }),
             Ask::Emit { run, name, payload } => (run, Request::Emit { name, payload: payload.into() }),
             Ask::Resolve { run, task, resolution } => (run, Request::Resolve { task, resolution }),
             Ask::Cancel { run } => (run, Request::Cancel),
-            Ask::Start { .. } | Ask::Watch { .. } | Ask::Operate { .. } => return Err(self),
+            Ask::Start { .. }
+            | Ask::Flow { .. }
+            | Ask::Resume { .. }
+            | Ask::Retry { .. }
+            | Ask::Watch { .. }
+            | Ask::Operate { .. } => return Err(self),
         })
     }
 }
 
 /// Asks the process that owns the store in a folder.
 pub fn ask_owner(folder: &Path, ask: &Ask) -> io::Result<Told> {
-    let mut stream = UnixStream::connect(folder.join(SOCKET))?;
+    let mut stream = socket::connect(folder)?;
     let line = serde_json::to_string(ask).map_err(io::Error::other)?;
     writeln!(stream, "{line}")?;
     let mut answer = String::new();
@@ -200,26 +264,24 @@ pub fn ask_owner(folder: &Path, ask: &Ask) -> io::Result<Told> {
     serde_json::from_str(&answer).map_err(io::Error::other)
 }
 
-/// Answers what other terminals ask, until the process ends. `moved` is called after each thing that was done.
-pub fn listen(host: &Host, folder: &Path, moved: Arc<dyn Fn() + Send + Sync>) -> io::Result<()> {
-    let path = folder.join(SOCKET);
-    // The store's lock says that nobody else listens here: a socket that is there was left behind.
-    let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+/// Answers what other terminals ask, until the process ends. `owner` drives what is handed over, and is told after each thing
+/// that was done; runs that are handed over may reach at most `reach`.
+pub fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach) -> io::Result<()> {
+    // The store's lock says that no other process listens here.
+    let listener = socket::bind(folder)?;
     let host = host.clone();
     thread::Builder::new().name("flowcell-control".into()).spawn(move || {
         for stream in listener.incoming().flatten() {
-            let (host, moved) = (host.clone(), moved.clone());
+            let (host, owner, reach) = (host.clone(), owner.clone(), reach.clone());
             let answering = thread::Builder::new().name("flowcell-answer".into());
             // Without a thread for it, the question ends with its connection.
-            let _ = answering.spawn(move || converse(&host, &stream, &*moved));
+            let _ = answering.spawn(move || converse(&host, &stream, &*owner, &reach));
         }
     })?;
     Ok(())
 }
 
-fn converse(host: &Host, stream: &UnixStream, moved: &(dyn Fn() + Send + Sync)) {
+fn converse(host: &Host, stream: &UnixStream, owner: &dyn Driver, reach: &Reach) {
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let mut line = String::new();
     if BufReader::new(stream).take(MAX_BYTES).read_line(&mut line).is_err() {
@@ -240,10 +302,10 @@ fn converse(host: &Host, stream: &UnixStream, moved: &(dyn Fn() + Send + Sync)) 
             }
         }
         Ok(ask) => {
-            let told = runtime.block_on(answer(host, ask));
+            let told = runtime.block_on(answer(host, owner, reach, ask));
             // What an operator has changed may let runs go on, too.
             if matches!(told, Told::Done { .. } | Told::Operated { .. }) {
-                moved();
+                owner.moved();
             }
             tell(stream, &told);
         }
@@ -258,7 +320,7 @@ fn tell(stream: &UnixStream, told: &Told) {
     let _ = writeln!(stream, "{text}");
 }
 
-async fn answer(host: &Host, ask: Ask) -> Told {
+async fn answer(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Ask) -> Told {
     match ask.request() {
         Ok((run, request)) => match host.ask(&run, request).await {
             Ok(()) => Told::Done { run },
@@ -268,30 +330,7 @@ async fn answer(host: &Host, ask: Ask) -> Told {
             Ok(result) => Told::Operated { result },
             Err(error) => refused(error.code(), &error),
         },
-        Err(start) => begin(host, start).await,
-    }
-}
-
-async fn begin(host: &Host, start: Ask) -> Told {
-    let Ask::Start { flow, input, run, total_timeout_ms } = start else {
-        return refused("bad_request", &"nothing is to begin");
-    };
-    let flow = match host.load_flow(&flow) {
-        Ok(flow) => flow,
-        Err(error @ LoadError::Host(_)) => return refused("flow_not_found", &error),
-        Err(error @ LoadError::Invalid(_)) => return refused("invalid_flow", &error),
-    };
-    let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
-    let options = RunOptions { session_id: run, input, policy, ..RunOptions::default() };
-    match host.runner(&flow, options) {
-        Ok(runner) => {
-            let run = runner.run_id().clone();
-            match runner.accept().await {
-                Ok(()) => Told::Done { run },
-                Err(error) => refused("not_accepted", &error),
-            }
-        }
-        Err(error) => refused("not_accepted", &error),
+        Err(start) => begin::begin(host, owner, reach, start).await,
     }
 }
 
@@ -323,7 +362,7 @@ impl AskError {
 
 impl Host {
     /// Asks something of a run: of whoever drives it in this process, or else it is recorded for whoever drives it next.
-    pub async fn ask(&self, run: &RunId, request: Request) -> Result<(), AskError> {
+    pub async fn ask(&self, run: &RunId, mut request: Request) -> Result<(), AskError> {
         let driven = || self.hubs().get(self.tenant(), run);
         let until = Instant::now() + OPENING;
         loop {
@@ -331,6 +370,7 @@ impl Host {
                 match hub.request(request.clone()).await {
                     // A run that is put away at this moment has not heard it; one that has ended says so when it is opened.
                     Err(HubError::RunEnded) if Instant::now() < until => {
+                        self.name_question(run, &mut request)?;
                         tokio::time::sleep(AGAIN).await;
                         continue;
                     }
@@ -342,15 +382,67 @@ impl Host {
                 Err(StartError::Open(OpenError::Driven(_))) if driven().is_some() => {}
                 // Another process drives it.
                 Err(StartError::Open(OpenError::Driven(_))) if let Some(store) = self.shared() => {
+                    self.name_question(run, &mut request)?;
                     let outcome = store.ask(self.tenant(), run, &store.new_message(), &request).await;
                     return Ok(outcome.map_err(|error| StartError::Open(OpenError::Store(error)))??);
                 }
                 // Somebody in this process has it open at this moment, and drives it in the next, or lets it go.
                 Err(StartError::Open(OpenError::Driven(_))) if Instant::now() < until => {
+                    self.name_question(run, &mut request)?;
                     tokio::time::sleep(AGAIN).await
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    /// Names the question that is open now in an answer that names none. An answer that is taken in later must not count
+    /// for a question that nobody had asked by now.
+    fn name_question(&self, run: &RunId, request: &mut Request) -> Result<(), AskError> {
+        let Request::Reply { gate, question, .. } = request else { return Ok(()) };
+        if question.digest.is_none() {
+            let open = waiting::question(self, self.runs(), run, gate)?;
+            let open = open.map(|open| QuestionRef::of_json(&Json::from(open)));
+            let open = open.ok_or(HubError::NotOpen(Closed::NotAsked))?;
+            question.check(&open).map_err(HubError::NotOpen)?;
+            *question = open;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use flowcell_flow::Source;
+    use flowcell_runtime::RunStatus;
+
+    use super::*;
+
+    #[test]
+    fn w2_an_answer_that_has_to_wait_names_the_question_that_is_open_now() {
+        let host = Host::builder().build().unwrap();
+        let text = "flow: { name: asks }\n\
+                    nodes: [{ id: ok, type: control.gate, input: { prompt: Well?, choices: [\"yes\"] } }]\n";
+        let flow = host.load_source(Source { name: "asks.yaml".into(), text: text.into() }).unwrap();
+        let options = RunOptions { session_id: Some("r".into()), ..RunOptions::default() };
+        let runner = host.runner(&flow, options).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        assert_eq!(runtime.block_on(runner.run()).status, RunStatus::Parked);
+        let reply = |gate: &str, question: QuestionRef| {
+            let mut request = Request::Reply { gate: gate.into(), answer: Json::Null, question };
+            host.name_question(&"r".into(), &mut request).map(|()| match request {
+                Request::Reply { question, .. } => question,
+                other => panic!("{other:?}"),
+            })
+        };
+        let named = reply("ok", QuestionRef::default()).unwrap();
+        assert!(named.attempt == Some(1) && named.digest.is_some(), "{named:?}");
+        assert_eq!(reply("ok", named.clone()).unwrap(), named);
+        for (gate, attempt) in [("other", None), ("ok", Some(2))] {
+            let refused = reply(gate, QuestionRef { attempt, digest: None }).unwrap_err();
+            assert_eq!(refused.code(), "gate_closed", "{gate}: {refused}");
         }
     }
 }

@@ -9,6 +9,8 @@
 //! | trial | whether a run that is tried alone moves on |
 
 pub mod entrance;
+#[cfg(test)]
+mod tests;
 mod trial;
 
 use std::{
@@ -26,7 +28,6 @@ use futures_util::future::BoxFuture;
 use tokio::{
     sync::{Notify, mpsc},
     task::{JoinError, JoinSet},
-    time::Instant,
 };
 
 pub use self::entrance::{Entered, Entrance};
@@ -57,6 +58,11 @@ pub trait Attendant: Send + Sync {
         vec![Tenant::local()]
     }
 
+    /// Returns the host of a tenant, within its policy. None: its runs cannot go on now.
+    fn host(&self, all: &Host, tenant: &Tenant) -> Option<Host> {
+        Some(all.of(tenant.clone()))
+    }
+
     /// Drives a run with the front ends that it is to have. None: it cannot be driven now.
     fn attend(&self, _tenant: &Tenant, runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
         Some(Box::pin(runner.run()))
@@ -83,6 +89,8 @@ pub struct Drive {
     held: VecDeque<Held>,
     /// The run that is tried alone.
     trial: Option<Trial>,
+    /// The run that was tried alone, as long as nothing else is driven.
+    lonely: Option<Key>,
     moved: Arc<Notify>,
     arrivals: mpsc::Receiver<Arrival>,
     entrance: Entrance,
@@ -91,7 +99,8 @@ pub struct Drive {
     /// There was more than could be held.
     more: bool,
     /// When to look again by itself.
-    next_look: Instant,
+    /// Milliseconds since 1970, by the clock of timers.
+    next_look: u64,
 }
 
 /// A run that can move.
@@ -126,12 +135,13 @@ impl Drive {
             begun: HashSet::new(),
             held: VecDeque::new(),
             trial: None,
+            lonely: None,
             entrance: Entrance::new(sender, moved.clone()),
             moved,
             arrivals,
             stale: true,
             more: false,
-            next_look: Instant::now(),
+            next_look: 0,
         }
     }
 
@@ -160,7 +170,7 @@ impl Drive {
         if self.stale {
             self.look()?;
             self.begin();
-            self.next_look = Instant::now() + self.pause()?;
+            self.next_look = self.host.now() + self.pause()?.as_millis() as u64;
             self.stale = false;
         }
         Ok(())
@@ -172,7 +182,7 @@ impl Drive {
             Some(result) = self.driving.join_next() => self.ended(result),
             Some(arrival) = self.arrivals.recv() => self.arrived(arrival),
             () = self.moved.notified() => self.stale = true,
-            () = tokio::time::sleep_until(self.next_look) => self.stale = true,
+            () = self.host.wait_until(self.next_look) => self.stale = true,
         }
     }
 
@@ -238,25 +248,37 @@ impl Drive {
         }
         self.trial = None;
         let mut ready = Vec::new();
-        for _ in 0..self.held.len() {
-            let Some(held) = self.held.pop_front() else { break };
-            let Some(mut runner) = self.runner(&held.key) else { continue };
-            if runner.is_suspect() {
-                self.trial = Some(Trial::begin(held.key.clone(), &mut runner, &self.moved));
-                self.drive(held.key, held.place, runner);
-                // The others are looked at again when this one has moved on.
-                self.held.extend(ready.into_iter().map(|(held, _)| held));
-                return;
-            }
+        while let Some(held) = self.held.pop_front() {
+            let Some(runner) = self.runner(&held.key) else { continue };
             ready.push((held, runner));
         }
-        ready.into_iter().for_each(|(held, runner)| self.drive(held.key, held.place, runner));
+        let suspects = ready.iter().enumerate().filter(|(_, (_, runner))| runner.is_suspect());
+        let Some((suspect, _)) = suspects.min_by_key(|(_, (_, runner))| runner.suspicion()) else {
+            return ready.into_iter().for_each(|(held, runner)| self.drive(held.key, held.place, runner));
+        };
+        let (held, mut runner) = ready.remove(suspect);
+        // The others are looked at again when this one has moved on.
+        self.held.extend(ready.into_iter().map(|(held, _)| held));
+        // What is driven already may be why the process dies, too.
+        let alone = self.driving.is_empty();
+        if alone {
+            runner.try_alone();
+        }
+        self.trial = Some(Trial::begin(held.key.clone(), &mut runner, &self.moved));
+        let key = held.key.clone();
+        self.drive(held.key, held.place, runner);
+        self.lonely = alone.then_some(key);
     }
 
     fn runner(&mut self, key: &Key) -> Option<FlowRunner> {
         self.entrance.begins(key);
         let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
-        match self.host.of(key.0.clone()).resume(&key.1, options) {
+        let Some(host) = self.attendant.host(&self.host, &key.0) else {
+            // It is looked for again later.
+            self.begun.remove(key);
+            return None;
+        };
+        match host.resume(&key.1, options) {
             Ok(runner) => Some(runner),
             // Somebody asks something of it at this moment, and it is looked at again.
             Err(StartError::Open(OpenError::Driven(_))) => {
@@ -274,6 +296,10 @@ impl Drive {
     fn drive(&mut self, key: Key, place: Place, runner: FlowRunner) {
         let hub = runner.hub();
         let Some(running) = self.attendant.attend(&key.0, runner) else { return };
+        // From now on the process may die because of either.
+        if let Some(hub) = self.lonely.take().and_then(|lonely| self.hubs.get(&lonely)).cloned() {
+            tokio::spawn(async move { hub.accompany().await });
+        }
         hub.start_session();
         let tenant = key.0.clone();
         self.hubs.insert(key, hub);

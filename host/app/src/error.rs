@@ -6,6 +6,7 @@ use flowcell_contract::{Failure, code};
 use flowcell_engine::{PackError, Refusal};
 use flowcell_flow::{Diagnostic, Place, Severity, Source};
 use flowcell_runtime::{OpenError, ports::StoreError, server::OpenServerError, sqlite::OpenStoreError};
+use flowcell_schema::TooCostly;
 
 use crate::packs::InstallError;
 
@@ -107,7 +108,9 @@ pub enum StartError {
 #[derive(Debug, thiserror::Error)]
 pub enum QuotaError {
     /// There are too many runs.
-    #[error("the tenant has {0} runs that are not over, which is as many as it may have; cancel some, or wait")]
+    #[error(
+        "the tenant has {0} runs that are not over, runs below them included, which is as many as it may have; cancel some, or wait"
+    )]
     LiveRuns(u32),
     /// It has used up what it may in a day.
     #[error("the tenant has used up what it may in a day (`perDay.{what}`: {most}); it may go on tomorrow, by UTC")]
@@ -138,10 +141,34 @@ impl From<QuotaError> for Failure {
 
 /// Why a flow does not take an input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the input does not fit the flow: {}", .findings.join("; "))]
-pub struct InputError {
-    /// What is wrong, with its place.
-    pub findings: Vec<String>,
+pub enum InputError {
+    /// It does not fit.
+    #[error("the input does not fit the flow: {}", .findings.join("; "))]
+    Unfit {
+        /// What is wrong, with its place.
+        findings: Vec<String>,
+    },
+    /// Checking it exceeds a limit.
+    #[error("the input cannot be checked against the flow's `inputSchema`: {0}")]
+    TooCostly(TooCostly),
+}
+
+impl InputError {
+    /// The code that callers and flows are told.
+    pub fn code(&self) -> &'static str {
+        match self {
+            InputError::Unfit { .. } => code::INVALID_INPUT,
+            InputError::TooCostly(_) => code::SCHEMA_TOO_COSTLY,
+        }
+    }
+
+    /// What is wrong, one finding at a time.
+    pub fn findings(&self) -> Vec<String> {
+        match self {
+            InputError::Unfit { findings } => findings.clone(),
+            InputError::TooCostly(_) => vec![self.to_string()],
+        }
+    }
 }
 
 struct Findings<'a>(&'a [Diagnostic]);

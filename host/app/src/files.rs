@@ -13,7 +13,7 @@ pub mod operation;
 
 use std::sync::Arc;
 
-use flowcell_contract::{BlobRef, Blobs, Json, Tenant, Value};
+use flowcell_contract::{BlobRef, Blobs, Json, Tenant, Value, text::has_deceptive};
 use flowcell_runtime::ports::Registry;
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +93,9 @@ pub enum FileError {
     #[error("there is no file `{0}`; `flowcell files list` tells which there are")]
     Unknown(String),
     /// It cannot be the name of a file.
-    #[error("the name of a file has 1 to {MAX_NAME} bytes, and no `/`, `\\` or control characters")]
+    #[error(
+        "the name of a file has 1 to {MAX_NAME} bytes, and no `/`, `\\`, control characters or invisible characters"
+    )]
     Name,
     /// It cannot be a media type.
     #[error("a media type is such as `image/png`, of at most {MAX_MIME} printable ASCII characters")]
@@ -262,7 +264,8 @@ impl Files<'_> {
 fn check_name(name: &str) -> Result<(), FileError> {
     let odd = |letter: char| letter.is_control() || matches!(letter, '/' | '\\');
     let dots = name.chars().all(|letter| letter == '.');
-    if name.is_empty() || name.len() > MAX_NAME || dots || name.contains(odd) { Err(FileError::Name) } else { Ok(()) }
+    let bad = name.is_empty() || name.len() > MAX_NAME || dots || name.contains(odd) || has_deceptive(name);
+    if bad { Err(FileError::Name) } else { Ok(()) }
 }
 
 fn check_size(bytes: &[u8]) -> Result<(), FileError> {

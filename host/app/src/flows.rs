@@ -33,8 +33,8 @@ mod steps;
 
 use std::{path::PathBuf, sync::Arc};
 
-use flowcell_contract::Json;
-use flowcell_flow::script::is_script;
+use flowcell_contract::{Json, RunId};
+use flowcell_flow::{graph::Graph, script::is_script};
 use flowcell_runtime::{FlowRunner, RunOptions, RunResult};
 
 pub use self::steps::StepLine;
@@ -131,16 +131,32 @@ impl FlowService {
         let mut runner = self.host.runner(&flow, RunOptions { input: inputs, ..options })?;
         let (graph, run) = (flow.graph().clone(), runner.run_id().clone());
         let mut steps = Steps::new(name, graph, run.clone());
-        let mut before = Vec::new();
         if self.host.knows(&run).map_err(|error| StartError::Open(error.into()))? {
-            self.host.each_event(&run, 0, |event| {
-                before.extend(steps.follow(&event));
-                std::ops::ControlFlow::Continue(())
-            })?;
+            self.log_past(name, &run, &mut steps)?;
         }
-        self.log.add_missing(name, run.as_str(), &before).map_err(|source| self.log_error(name, source))?;
         runner.attach(Arc::new(Following::new(steps, self.log.clone())));
         Ok(runner)
+    }
+
+    /// Logs the steps of a run of a flow that another process has driven, unless they are logged already.
+    pub fn log_run(&self, name: &str, run: &RunId) -> Result<(), FlowError> {
+        let graph = self.host.graph_of_run(run)?;
+        self.log_missing(name, graph, run)
+    }
+
+    /// Logs those steps of a run that are not logged yet.
+    pub(crate) fn log_missing(&self, name: &str, graph: Arc<Graph>, run: &RunId) -> Result<(), FlowError> {
+        let mut steps = Steps::new(name, graph, run.clone());
+        self.log_past(name, run, &mut steps)
+    }
+
+    fn log_past(&self, name: &str, run: &RunId, steps: &mut Steps) -> Result<(), FlowError> {
+        let mut past = Vec::new();
+        self.host.each_event(run, 0, |event| {
+            past.extend(steps.follow(&event));
+            std::ops::ControlFlow::Continue(())
+        })?;
+        self.log.add_missing(name, run.as_str(), &past).map_err(|source| self.log_error(name, source))
     }
 
     /// The latest lines of the log of a flow's steps, the latest last; also of a flow that is not there any more.

@@ -1,12 +1,14 @@
 //! What a flow may read: files in the folder that it lies in and below, and the flows beside it.
 
+pub(crate) mod guard;
+
 use std::{
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
 use cap_std::{ambient_authority, fs::Dir};
-use flowcell_flow::{Files, Source};
+use flowcell_flow::{Files, Rules, Source};
 
 use crate::agentic;
 
@@ -21,19 +23,50 @@ const ENDINGS: [&str; 4] = ["yaml", "yml", "json", "flow.js"];
 pub(crate) struct Folder {
     /// As messages show it; empty for the current folder.
     path: PathBuf,
+    /// The folder of the project, below which agents are found; empty for the current folder.
+    project: PathBuf,
     /// There is no such folder, and nothing in it.
     nowhere: bool,
+    /// It is a tenant's library.
+    library: bool,
+    /// The rules for flows in it.
+    rules: Rules,
 }
 
 impl Folder {
     /// The folder that a file lies in.
     pub(crate) fn of(file: &Path) -> Folder {
-        Folder { path: file.parent().map(Path::to_path_buf).unwrap_or_default(), nowhere: false }
+        Folder::at(file.parent().map(Path::to_path_buf).unwrap_or_default(), PathBuf::new(), false)
+    }
+
+    /// A tenant's library.
+    pub(crate) fn library(path: PathBuf) -> Folder {
+        Folder::at(path, PathBuf::new(), true)
+    }
+
+    /// A folder of a project.
+    pub(crate) fn at(path: PathBuf, project: PathBuf, library: bool) -> Folder {
+        Folder { path, project, nowhere: false, library, rules: Rules::New }
     }
 
     /// The folder of a flow that lies in none, such as one that came over the network: it reads nothing of this machine.
     pub(crate) fn nowhere() -> Folder {
-        Folder { path: PathBuf::new(), nowhere: true }
+        Folder { path: PathBuf::new(), project: PathBuf::new(), nowhere: true, library: false, rules: Rules::New }
+    }
+
+    /// The folder of the project; empty for the current folder.
+    pub(crate) fn project(&self) -> &Path {
+        &self.project
+    }
+
+    /// Whether it is a tenant's library.
+    pub(crate) fn is_library(&self) -> bool {
+        self.library
+    }
+
+    /// Sets the rules for flows in the folder.
+    pub(crate) fn with_rules(self, rules: Rules) -> Folder {
+        Folder { rules, ..self }
     }
 
     /// Where it is; none: there is no such folder.
@@ -44,6 +77,11 @@ impl Folder {
     /// Whether there is no such folder.
     pub(crate) fn is_nowhere(&self) -> bool {
         self.nowhere
+    }
+
+    /// The file of a pack that is named relative to the folder, which may lie outside of it.
+    pub(crate) fn pack(&self, path: &str) -> io::Result<PathBuf> {
+        guard::resolve(&self.path, Path::new(path))
     }
 
     /// The path of something that is named relative to the folder.
@@ -72,8 +110,7 @@ impl Folder {
         if self.nowhere {
             return Err(io::Error::new(io::ErrorKind::NotFound, "this flow is no file, and has no files beside it"));
         }
-        let here = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
-        limited(Dir::open_ambient_dir(here, ambient_authority())?.open(path)?)
+        limited(guard::open(&self.path, path)?)
     }
 }
 
@@ -91,9 +128,13 @@ pub(crate) fn limited(file: impl Read) -> io::Result<String> {
 }
 
 impl Files for Folder {
+    fn rules(&self) -> Rules {
+        self.rules
+    }
+
     fn read(&self, path: &str) -> Result<String, String> {
         let text = self.read_within(path).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => format!("{error} (a flow reads only what lies in its folder or below)"),
+            io::ErrorKind::PermissionDenied => format!("{error} (a flow reads only files in its folder or below)"),
             _ => error.to_string(),
         })?;
         if text.len() as u64 >= MAX_BYTES { Err("it is larger than 4 MiB".into()) } else { Ok(text) }
@@ -110,18 +151,22 @@ impl Files for Folder {
         })
     }
 
+    fn has_flow(&self, name: &str) -> bool {
+        self.nowhere || self.flow(name).is_some()
+    }
+
     fn agent(&self, name: &str) -> Option<Source> {
         if self.nowhere {
             return None;
         }
-        read_source(&agentic::agent_file(name)?).ok()
+        read_source(&agentic::agent_file(&self.project, name)?).ok()
     }
 
     fn agents(&self) -> Option<Vec<String>> {
         if self.nowhere {
             return Some(Vec::new());
         }
-        Some(agentic::agents().list().entries.keys().cloned().collect())
+        Some(agentic::agents_in(&self.project).list().entries.keys().cloned().collect())
     }
 }
 

@@ -2,6 +2,9 @@
 
 mod builder;
 mod checked;
+pub(crate) mod events;
+mod homes;
+pub(crate) mod inputs;
 mod library;
 mod loading;
 mod outside;
@@ -12,22 +15,20 @@ mod watched;
 
 use std::{
     collections::{HashMap, HashSet},
-    ops::ControlFlow,
-    path::Path,
+    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use flowcell_contract::{Capability, Catalog, Digest, Failure, NodeId, RunId, Tenant, Value};
-use flowcell_engine::Engine;
-use flowcell_flow::agentic::flow_label;
+use flowcell_contract::{Capability, Catalog, Digest, Failure, Json, RunId, Tenant, Value};
+use flowcell_engine::{Engine, Room};
+use flowcell_flow::{agentic::flow_label, graph::Graph};
 use flowcell_runtime::{
-    Event, FlowRunner, Hubs, OpenError, RunOptions, World,
+    FlowRunner, Hubs, LiveRuns, MemoryBudget, OpenError, Repeat, RunOptions, World,
     fact::{Fact, RunEnd},
     limits::READ_UNITS,
     memory::MemoryBlobs,
     ports::{Blobs, CacheStore, Journal, Leases, Record, Registry, Sessions, StateStore, StoreError, Timers},
-    publish::Projector,
     rows::Runs,
     server::ServerStore,
     sqlite::SqliteStore,
@@ -43,14 +44,15 @@ use flowcell_services::{
 pub use self::builder::HostBuilder;
 use self::{checked::CheckedFlows, library::Library, watched::Watched};
 use crate::{
-    error::{Error, StartError},
-    folder::Folder,
+    blocking::{charged, computing},
+    error::{Error, InputError, StartError},
+    home::Home,
     loaded::LoadedFlow,
     metrics::Metrics,
     observed::{Observers, Watch},
     policy::Policy,
     projection::OfLabels,
-    rehearsal::{Clock, Jumps, Rehearsal, Script, StandIn},
+    rehearsal::{Budgeted, Clock, Jumps, Rehearsal, Script, StandIn},
     services::Settings,
     simulate::Simulate,
     telemetry::Telemetry,
@@ -65,6 +67,8 @@ pub struct Host {
     tenant: Tenant,
     policy: Arc<Policy>,
     simulate: Arc<Simulate>,
+    /// The folder of the libraries of all tenants, if this process serves them.
+    library: Option<Arc<PathBuf>>,
 }
 
 struct Shared {
@@ -89,8 +93,10 @@ struct Shared {
     simulated_model: Arc<dyn Capability>,
     services: Settings,
     /// Where the flows are that are services.
-    services_folder: Arc<Folder>,
+    services_home: Arc<Home>,
     hubs: Arc<Hubs>,
+    /// The places of the runs that it drives.
+    live: Arc<LiveRuns>,
     /// The runs that other processes watch.
     watched: Watched,
     egress: Egress,
@@ -102,6 +108,8 @@ struct Shared {
     /// Its share of a store, if it is one of several processes.
     shared: Option<Arc<ServerStore>>,
     checked: CheckedFlows,
+    /// For inputs that are checked against schemas.
+    inputs: Room,
     /// Packs for runs to pin.
     packs: Mutex<HashMap<Digest, KnownPack>>,
 }
@@ -121,12 +129,18 @@ impl Host {
 
     /// The same host for another tenant, who has runs, state, cache and sessions of their own.
     pub fn of(&self, tenant: Tenant) -> Host {
-        Host { shared: self.shared.clone(), tenant, policy: Arc::default(), simulate: self.simulate.clone() }
+        Host { tenant, policy: Arc::default(), ..self.clone() }
+    }
+
+    /// The same host for a process that serves libraries: those of all tenants are in this folder. Runs of flows from a library
+    /// that this machine does not have find the flows whose names they compute there.
+    pub(crate) fn serving(self, library: PathBuf) -> Host {
+        Host { library: Some(Arc::new(library)), ..self }
     }
 
     /// The same host within a policy, by which the engine bounds the tenant from now on.
     pub fn within(self, policy: Arc<Policy>) -> Host {
-        policy.bound(&self.shared.engine, &self.tenant);
+        policy.bound(&self.shared.engine, &self.shared.live, &self.tenant);
         Host { policy, ..self }
     }
 
@@ -157,9 +171,30 @@ impl Host {
         if flow_label(flow.graph()).is_some_and(|label| label.disabled) {
             return Err(StartError::Disabled(flow.name().to_owned()));
         }
-        flow.check_input(&options.input)?;
-        self.check_quota_for(options.session_id.as_ref())?;
-        Ok(FlowRunner::new(self.pin(flow), self.world(flow.folder.clone()), options)?)
+        self.check_input(flow, &options.input)?;
+        // A run that exists goes on as it began, whatever has become of the files since.
+        let known = options.session_id.as_ref().map(|run| self.library_of(run)).transpose()?.flatten();
+        let library = known.unwrap_or_else(|| Library::new(self.clone(), self.bind(flow)));
+        self.admitted(FlowRunner::new(self.pin(flow, library.home()), self.world(library), options)?)
+    }
+
+    /// Checks an input where that holds nobody up, at the tenant's cost.
+    fn check_input(&self, flow: &LoadedFlow, input: &Json) -> Result<(), InputError> {
+        self.computing(flow.graph(), || flow.check_input(input))
+    }
+
+    /// Does work with a flow's `inputSchema` when it is the tenant's turn.
+    pub(crate) fn computing<T>(&self, flow: &Graph, work: impl FnOnce() -> T) -> T {
+        let Shared { inputs, engine, .. } = &*self.shared;
+        match &flow.input_schema {
+            Some(_) => computing(inputs, engine, &self.tenant, work),
+            None => work(),
+        }
+    }
+
+    /// Does work at the tenant's cost.
+    pub(crate) fn charged<T>(&self, work: impl FnOnce() -> T) -> T {
+        charged(&self.shared.engine, &self.tenant, work)
     }
 
     /// Prepares a run in which some nodes are given instead of being run, calls get replies that are given, and time jumps to
@@ -170,22 +205,29 @@ impl Host {
         script: Arc<Script>,
         options: RunOptions,
     ) -> Result<FlowRunner, StartError> {
-        flow.check_input(&options.input)?;
-        let clock = Arc::new(if script.still { Clock::still() } else { Clock::default() });
+        self.check_input(flow, &options.input)?;
+        let clock = Arc::new(Clock::new(&script));
         let engine = CountedRunner { engine: self.shared.engine.clone(), usage: self.shared.usage.clone() };
         let runner = Rehearsal::new(Arc::new(engine), script.clone(), clock.clone());
-        let library = Library::new(self.clone(), flow.folder.clone());
+        let home = self.bind(flow);
+        let library = Library::new(self.clone(), home.clone());
         let mut world = World::in_memory(Arc::new(runner), Arc::new(library));
         world.tenant = self.tenant.clone();
         world.timers = Arc::new(Jumps(clock));
+        world.live = self.shared.live.clone();
         world.blobs = Arc::new(MemoryBlobs::over(self.shared.blobs.clone()));
+        if let Some(most) = script.most_bytes {
+            let budget = Arc::new(MemoryBudget::new(most));
+            world.blobs = Arc::new(Budgeted { blobs: world.blobs, budget: budget.clone() });
+            world.budget = Some(budget);
+        }
         let stand_in = |real: &Arc<dyn Capability>| -> Arc<dyn Capability> {
             Arc::new(StandIn { real: real.clone(), script: script.clone(), simulate: self.simulate.clone() })
         };
-        let outside = self.capabilities(&flow.folder, &world.blobs);
+        let outside = self.capabilities(&home, &world.blobs);
         let outside = outside.iter().map(|(name, real)| (name.clone(), stand_in(real)));
         world.capabilities = Arc::new(outside.collect());
-        Ok(FlowRunner::new(self.pin(flow), Arc::new(world), options)?)
+        Ok(FlowRunner::new(self.pin(flow, &home), Arc::new(world), options)?)
     }
 
     /// Compiles a pack that this host has, unless it is in the cache, so that no run waits for it. Blocks meanwhile.
@@ -195,45 +237,20 @@ impl Host {
 
     /// Prepares to go on with a run that the store has, with the flow as it was when the run began.
     pub fn resume(&self, run: &RunId, options: RunOptions) -> Result<FlowRunner, StartError> {
-        let world = self.world(self.home());
-        Ok(FlowRunner::resume(world, run.clone(), options)?)
+        Ok(FlowRunner::resume(self.world_of(run)?, run.clone(), options)?)
     }
 
     /// Prepares a new run that does again what another did: the same flow, as it was when that run began, with the same
     /// input. If a node of the flow itself is named, what does not come after it and succeeded is not run again.
-    pub fn again(&self, run: &RunId, from: Option<NodeId>, options: RunOptions) -> Result<FlowRunner, StartError> {
-        self.check_quota_for(options.session_id.as_ref())?;
-        Ok(FlowRunner::again(self.world(self.home()), run, from, options)?)
+    pub fn again(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
+        self.admitted(FlowRunner::again(self.world_of(run)?, run, repeat, options)?)
     }
 
-    /// Visits the events of a run that the store has, from a number on, until the visitor has enough.
-    pub fn each_event(
-        &self,
-        run: &RunId,
-        from: u64,
-        mut visit: impl FnMut(Event) -> ControlFlow<()>,
-    ) -> Result<(), StartError> {
-        let tenant = self.tenant.clone();
-        let record = self.shared.journal.find(&tenant, run).map_err(OpenError::Store)?;
+    /// Returns the checked flow of a run that the store has, as it was when the run began.
+    pub fn graph_of_run(&self, run: &RunId) -> Result<Arc<Graph>, StartError> {
+        let record = self.shared.journal.find(&self.tenant, run).map_err(OpenError::Store)?;
         let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
-        let graph = self.pinned(&record.pin).map_err(OpenError::Pin)?;
-        let mut projector = Projector::new(tenant.clone(), run.clone(), graph);
-        let mut at = 0;
-        loop {
-            let page = self.shared.journal.read(&tenant, run, at, READ_UNITS).map_err(OpenError::Store)?;
-            let Some(last) = page.last() else { return Ok(()) };
-            at = last.next_seq();
-            for unit in page {
-                if unit.next_seq() <= from {
-                    projector.pass_over(&unit);
-                    continue;
-                }
-                let wanted = projector.project(&unit).into_iter().filter(|event| event.seq >= from);
-                if wanted.map(&mut visit).any(|flow| flow.is_break()) {
-                    return Ok(());
-                }
-            }
-        }
+        Ok(self.pinned(&record.pin).map_err(OpenError::Pin)?)
     }
 
     /// How a run has ended, if it has; `next` is the number that its next event would get.
@@ -250,6 +267,11 @@ impl Host {
     /// What is known of a run beside its events.
     pub(crate) fn record(&self, run: &RunId) -> Result<Option<Record>, StoreError> {
         self.shared.journal.find(&self.tenant, run)
+    }
+
+    /// The runs that a run has called and that are not over.
+    pub(crate) fn left_below(&self, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        self.shared.journal.left_below(&self.tenant, run)
     }
 
     /// The store, if this process owns one: how often it has committed, and what is durable in it.
@@ -276,6 +298,11 @@ impl Host {
     /// What tenants use up.
     pub fn usage(&self) -> &Usage {
         &self.shared.usage
+    }
+
+    /// The places of the runs that this host drives.
+    pub(crate) fn live(&self) -> &Arc<LiveRuns> {
+        &self.shared.live
     }
 
     /// Numbers about what this process does.
@@ -336,7 +363,7 @@ impl Host {
 
     /// Takes in what other processes ask of the runs of a shared store, for as long as what is returned is kept.
     pub fn serve(&self) -> Result<Arc<World>, StartError> {
-        let world = self.world(self.home());
+        let world = self.world(Library::new(self.clone(), self.unpinned_home()));
         if let Some(store) = self.shared() {
             store.serve(&world).map_err(OpenError::Store)?;
         }
@@ -348,21 +375,25 @@ impl Host {
         self.shared.timers.now()
     }
 
-    /// Where runs find what they have not pinned. The current folder is that of whoever started the process, and of no
-    /// other tenant.
-    fn home(&self) -> Arc<Folder> {
-        let own = self.tenant == Tenant::local();
-        Arc::new(if own { Folder::of(Path::new("")) } else { Folder::nowhere() })
+    /// Waits until the clock of the host's timers shows a time, in milliseconds since 1970.
+    pub(crate) async fn wait_until(&self, due: u64) {
+        self.shared.timers.wait(due).await;
     }
 
-    fn world(&self, folder: Arc<Folder>) -> Arc<World> {
-        let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, usage, .. } = &*self.shared;
+    /// The world of a run that the store has, in which it finds what it could call when it was accepted.
+    fn world_of(&self, run: &RunId) -> Result<Arc<World>, StartError> {
+        let library = self.library_of(run)?.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+        Ok(self.world(library))
+    }
+
+    fn world(&self, library: Library) -> Arc<World> {
+        let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, live, usage, .. } = &*self.shared;
         let runner = CountedRunner { engine: engine.clone(), usage: usage.clone() };
-        let capabilities = Arc::new(self.capabilities(&folder, blobs));
+        let capabilities = Arc::new(self.capabilities(library.home(), blobs));
         Arc::new(World {
             tenant: self.tenant.clone(),
             runner: Arc::new(runner),
-            flows: Arc::new(Library::new(self.clone(), folder)),
+            flows: Arc::new(library),
             journal: journal.clone(),
             timers: timers.clone(),
             leases: leases.clone(),
@@ -372,6 +403,8 @@ impl Host {
             capabilities,
             projections: Arc::new(OfLabels),
             hubs: hubs.clone(),
+            live: live.clone(),
+            budget: None,
         })
     }
 
@@ -384,6 +417,11 @@ impl Host {
     /// what the operator's file says for `local`.
     pub async fn signing_key(&self, name: &str) -> Result<SigningKey, Failure> {
         self.shared.secrets.signing_key(&self.tenant, name).await
+    }
+
+    /// What keeps a secret from signing posts to a trigger of the tenant's, as a sentence.
+    pub(crate) fn check_signing_secret(&self, name: &str) -> Result<(), String> {
+        self.shared.secrets.check_signing(&self.tenant, name)
     }
 
     /// Waits until other processes that watch a run, which has ended, were told so; for a second at most.

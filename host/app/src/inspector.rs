@@ -1,6 +1,9 @@
 //! Scripts looked through: the pack `script` runs their first lines, in its sandbox, with nothing granted.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use flowcell_contract::{
     Attempt, Call, Calls, Catalog, Failure, Grants, Json, Lookup, NodeRunner, ScopePath, Step, StepResult, Tenant,
@@ -15,7 +18,7 @@ use futures_util::future::BoxFuture;
 
 /// The node type that looks through a script.
 const TYPE: &str = "script.inspect";
-/// A script whose first lines and `setup` take longer is refused.
+/// The scripts of one check may take this long together with their first lines and `setup`.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Looks through scripts for a tenant.
@@ -23,11 +26,23 @@ pub(crate) struct Inspector {
     engine: Engine,
     catalog: Arc<Catalog>,
     tenant: Tenant,
+    /// What is left of [`PATIENCE`].
+    left: Mutex<Duration>,
 }
 
 impl Inspector {
     pub(crate) fn new(engine: Engine, catalog: Arc<Catalog>, tenant: Tenant) -> Inspector {
-        Inspector { engine, catalog, tenant }
+        Inspector { engine, catalog, tenant, left: Mutex::new(PATIENCE) }
+    }
+
+    /// The time that scripts have taken, for which the engine has charged the tenant.
+    pub(crate) fn spent(&self) -> Duration {
+        PATIENCE.saturating_sub(*self.left())
+    }
+
+    fn left(&self) -> MutexGuard<'_, Duration> {
+        // A panic while the lock was held cannot have left the time half changed.
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a script says of itself.
@@ -70,22 +85,36 @@ impl Inspector {
 
     /// Waits for the attempt on a thread of its own: whoever checks a flow may be on one that must not wait.
     fn run(&self, attempt: Attempt) -> StepResult {
+        let left = *self.left();
+        if left.is_zero() {
+            return Err(late(true));
+        }
         let wait = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
             let runtime = runtime.map_err(|error| Failure::new(code::LOST_WORKER, error.to_string()))?;
             let ended = runtime.block_on(async {
                 // That the pack may have to be compiled first is not the script's fault.
                 NodeRunner::prepare(&self.engine, vec![attempt.pack.clone()]).await;
-                tokio::time::timeout(PATIENCE, self.engine.run(attempt, Arc::new(Nothing))).await
+                let since = Instant::now();
+                let ended = tokio::time::timeout(left, self.engine.run(attempt, Arc::new(Nothing))).await;
+                *self.left() = if ended.is_ok() { left.saturating_sub(since.elapsed()) } else { Duration::ZERO };
+                ended
             });
-            ended.unwrap_or_else(|_| {
-                let message = format!("its first lines and `setup` take more than {} s", PATIENCE.as_secs());
-                Err(Failure::new(code::TIMEOUT, message))
-            })
+            ended.unwrap_or_else(|_| Err(late(left < PATIENCE)))
         };
         let lost = |_| Err(Failure::new(code::LOST_WORKER, "whoever looked through the script is gone"));
         std::thread::scope(|scope| scope.spawn(wait).join().unwrap_or_else(lost))
     }
+}
+
+/// The time is over, which other scripts of the flow have used too.
+fn late(together: bool) -> Failure {
+    let seconds = PATIENCE.as_secs();
+    let message = match together {
+        true => format!("the first lines and `setup` of the flow's scripts take more than {seconds} s together"),
+        false => format!("its first lines and `setup` take more than {seconds} s"),
+    };
+    Failure::new(code::TIMEOUT, message)
 }
 
 /// What a script that is only looked through can reach.

@@ -51,6 +51,7 @@
 //! | `quota` | whether there may be another run |
 //! | [`shape`] | things as JSON |
 //! | projection | the rows of sessions, as they follow from facts |
+//! | resolver | look-ups of names, shared fairly among tenants |
 //! | rehearsal | runs with given results and virtual time |
 //! | services | what the operator gives flows under names |
 //! | simulate | what is answered by stand-ins |
@@ -64,12 +65,15 @@
 //! | [`vault`] | secrets of tenants, encrypted |
 //! | telemetry | traces and numbers for a collector |
 //! | [`tree`] | a run as a tree of its tasks |
+//! | [`inputs`] | the inputs of tasks |
 //! | [`triggers`] | flows that start by themselves |
+//! | [`waiting`] | what a run waits for |
 //! | [`files`] | files that somebody has put for a tenant's flows |
 //! | error | what can go wrong before a run |
 
 pub mod agentic;
 pub mod audit;
+mod blocking;
 mod cache;
 mod catalog;
 pub mod channels;
@@ -83,7 +87,9 @@ pub mod files;
 mod flows;
 mod folder;
 mod granted;
+mod home;
 mod host;
+pub mod inputs;
 mod inspector;
 pub mod library;
 mod loaded;
@@ -95,6 +101,7 @@ mod projection;
 mod quota;
 mod reading;
 mod rehearsal;
+mod resolver;
 pub mod schedule;
 #[cfg(unix)]
 pub mod server;
@@ -110,6 +117,7 @@ pub mod tree;
 pub mod triggers;
 pub mod usage;
 pub mod vault;
+pub mod waiting;
 
 #[cfg(unix)]
 pub use control::AskError;
@@ -120,10 +128,10 @@ pub use flowcell_engine::{Inspection, Limits, Refusal, compile, embed, inspect, 
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
 pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, outline, schema, script, similar};
 pub use flowcell_runtime::{
-    Channel, Event, FlowRunner, Hub, HubError, LiveEvent, OpenError, PolicyOverride, Request, RunError, RunOptions,
-    RunResult, RunStatus, Waiting,
+    Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, OpenError, PolicyOverride, QuestionRef, Repeat,
+    Request, RunError, RunOptions, RunResult, RunStatus, Waiting,
     export::ExportError,
-    fact::{BlockReason, Resolution, Write},
+    fact::{BlockReason, Resolution, RunEnd, Write},
     rows::{self, Runs},
     server::{Offer, OpenServerError, Options, ServerStore},
     sqlite::{Filter, OpenStoreError, Reader, RunRow, SqliteStore, Swept, stop_process},
@@ -132,6 +140,7 @@ pub use flowcell_services::{
     distribution,
     egress::AddressRange,
     model::Providers,
+    watchdog,
     webhook::{SecretSource, SigningKey, Webhook},
 };
 pub use flows::{FlowError, FlowService, StepLine};

@@ -19,8 +19,8 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_contract::Tenant;
-use flowcell_flow::{Source, Start, about};
+use flowcell_contract::{Tenant, places::TENANTS_FOLDER};
+use flowcell_flow::{Rules, Source, Start, about};
 
 pub use self::error::LibraryError;
 use self::files::{Ending, Files};
@@ -32,8 +32,6 @@ use crate::{
 
 /// Older versions of a flow that are kept; of more the oldest go.
 pub const OLDER_VERSIONS: usize = 1_000;
-/// The folder in that of the flows in which other tenants have theirs.
-const TENANTS: &str = ".tenants";
 /// Bytes of a flow's text.
 pub const FLOW_BYTES: usize = 4 * 1024 * 1024;
 
@@ -85,7 +83,7 @@ impl FlowLibrary {
     pub fn of_tenant(folder: &Path, tenant: &Tenant) -> FlowLibrary {
         match *tenant == Tenant::local() {
             true => FlowLibrary::open(folder),
-            false => FlowLibrary::open(folder.join(TENANTS).join(tenant.as_str()).join("flows")),
+            false => FlowLibrary::open(folder.join(TENANTS_FOLDER).join(tenant.as_str()).join("flows")),
         }
     }
 
@@ -203,7 +201,8 @@ impl FlowLibrary {
         self.io(files.forget(name))
     }
 
-    /// Checks a version of a flow, or its newest one, for a host to run it.
+    /// Checks a version of a flow, or its newest one, for a host to run it. It is kept: what breaks only rules that are
+    /// newer than it is runs, with warnings.
     pub fn load(&self, host: &Host, name: &str, version: Option<u32>) -> Result<LoadedFlow, LibraryError> {
         let source = match version {
             Some(_) => {
@@ -212,7 +211,7 @@ impl FlowLibrary {
             }
             None => self.newest(name)?.ok_or_else(|| LibraryError::Unknown(name.to_owned()))?,
         };
-        let checked = host.check_in(&source, self.surroundings(&source), &Start::default());
+        let checked = host.check_in(&source, Arc::new(self.surroundings(&source, Rules::Kept)), &Start::default());
         checked.flow.ok_or(LibraryError::Invalid(checked.diagnostics))
     }
 
@@ -220,7 +219,7 @@ impl FlowLibrary {
     /// still be run. It takes no longer than reading its file.
     pub(crate) fn checked_before(&self, host: &Host, name: &str) -> Result<Option<LoadedFlow>, LibraryError> {
         let Some(source) = self.newest(name)? else { return Ok(None) };
-        let checked = host.checked_before(&source, &self.surroundings(&source));
+        let checked = host.checked_before(&source, &self.surroundings(&source, Rules::Kept));
         Ok(checked.and_then(|checked| checked.flow))
     }
 
@@ -274,7 +273,7 @@ impl FlowLibrary {
         check_size(text)?;
         let source = source(name, ending, text.to_owned());
         let said = about(&source).name.filter(|said| said != name);
-        let checked = host.check_in(&source, self.surroundings(&source), &Start::default());
+        let checked = host.check_in(&source, Arc::new(self.surroundings(&source, Rules::Keeping)), &Start::default());
         match (checked.flow, said) {
             (None, _) => Err(LibraryError::Invalid(checked.diagnostics)),
             (Some(_), Some(said)) => Err(LibraryError::OtherName { name: name.to_owned(), said }),
@@ -287,8 +286,9 @@ impl FlowLibrary {
     }
 
     /// What a flow may read: the files beside it.
-    fn surroundings(&self, source: &Source) -> Arc<Folder> {
-        Arc::new(Folder::of(&self.folder.join(&source.name)))
+    fn surroundings(&self, source: &Source, rules: Rules) -> Folder {
+        let file = self.folder.join(&source.name);
+        Folder::library(file.parent().map(Path::to_path_buf).unwrap_or_default()).with_rules(rules)
     }
 
     fn files(&self) -> Result<Option<Files>, LibraryError> {

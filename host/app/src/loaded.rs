@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use flowcell_contract::Json;
 use flowcell_flow::{Diagnostic, graph::Graph};
-use jsonschema::{PatternOptions, ValidationError};
+use flowcell_schema::{Budget, Schema, SchemaError, ValidationError};
 
-use crate::{content::Content, error::InputError, folder::Folder};
+use crate::{content::Content, error::InputError, folder::Folder, home::Home};
 
-/// Bytes of a compiled pattern of an `inputSchema`, as in the check of the flow.
-const PATTERN_BYTES: usize = 1 << 20;
 /// What is wrong with an input is told so often at most.
 const FINDINGS: usize = 20;
 /// Characters of a finding. It quotes the value that is wrong, which may be all of a large input.
@@ -30,6 +28,10 @@ pub struct LoadedFlow {
     pub(crate) folder: Arc<Folder>,
     /// What a run of it pins.
     pub(crate) content: Arc<Content>,
+    /// Where its runs find the flows that they call; none: not looked for yet.
+    pub(crate) home: Option<Arc<Home>>,
+    /// What was found that does not keep it from running.
+    pub(crate) warnings: Arc<[Diagnostic]>,
 }
 
 impl LoadedFlow {
@@ -43,7 +45,12 @@ impl LoadedFlow {
         &self.graph
     }
 
-    /// Checks what a caller gives, over the flow's defaults, against the flow's `inputSchema`.
+    /// Returns the warnings of the check, in the order of their places.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+
+    /// Checks what a caller gives, over the flow's defaults, against the flow's `inputSchema`. It may block for about 2 s.
     pub fn check_input(&self, given: &Json) -> Result<(), InputError> {
         let Some(members) = given.as_object() else {
             return if given.is_null() {
@@ -61,24 +68,23 @@ impl LoadedFlow {
     }
 }
 
-/// Checks the whole input of a run, defaults and all, against the flow's `inputSchema`.
+/// Checks the whole input of a run, defaults and all, against the flow's `inputSchema`. It may block for about 2 s.
 pub(crate) fn check_whole(graph: &Graph, input: &Json) -> Result<(), InputError> {
     let Some(schema) = &graph.input_schema else { return Ok(()) };
-    let input = input.to_serde();
-    // No `$ref` leaves the schema, and patterns take linear time, whoever wrote the flow. Loading the flow has told
-    // of schemas that cannot be compiled so, with their place.
-    let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES);
-    let validator = jsonschema::options()
-        .offline()
-        .with_pattern_options(patterns)
-        .build(schema)
-        .map_err(|error| InputError { findings: vec![format!("its `inputSchema` is no schema: {error}")] })?;
-    let findings: Vec<_> = validator.iter_errors(&input).take(FINDINGS).map(|error| describe(&error)).collect();
-    if findings.is_empty() { Ok(()) } else { Err(InputError { findings }) }
+    // Loading the flow has told of a schema that cannot be compiled, with its place.
+    let schema = Schema::compile(schema).map_err(|error| match error {
+        SchemaError::TooCostly(error) => InputError::TooCostly(error),
+        error => InputError::Unfit { findings: vec![format!("its `inputSchema` is no schema: {error}")] },
+    })?;
+    let errors = schema.errors(input, Budget::FULL).map_err(InputError::TooCostly)?;
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(InputError::Unfit { findings: errors.iter().take(FINDINGS).map(describe).collect() })
 }
 
 fn not_an_object(given: &Json) -> InputError {
-    InputError { findings: vec![format!("it must be an object, and is {}", given.type_name())] }
+    InputError::Unfit { findings: vec![format!("it must be an object, and is {}", given.type_name())] }
 }
 
 fn describe(error: &ValidationError<'_>) -> String {

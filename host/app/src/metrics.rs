@@ -52,6 +52,7 @@ struct Families {
     run_seconds: Durations<1>,
     runs_driven: Gauge,
     runs_waiting: Gauge,
+    runs_below: Gauge,
     attempts: Counts<2>,
     computed: Sums<1>,
     calls: Durations<2>,
@@ -66,6 +67,8 @@ struct Families {
 /// What is looked at when somebody asks.
 pub(crate) struct Now {
     pub(crate) runs_waiting: u64,
+    /// Driven runs that other runs have called.
+    pub(crate) runs_below: u64,
     pub(crate) requests_active: u64,
     pub(crate) subscribers: u64,
     /// Commits of a store that this process owns.
@@ -99,6 +102,7 @@ impl Default for Metrics {
             run_seconds: durations(),
             runs_driven: Gauge::default(),
             runs_waiting: Gauge::default(),
+            runs_below: Gauge::default(),
             attempts: Family::default(),
             computed: Family::default(),
             calls: durations(),
@@ -123,6 +127,7 @@ impl Families {
         registry.register_with_unit("run_duration", help, Unit::Seconds, self.run_seconds.clone());
         registry.register("runs_driven", "Runs that this process drives now", self.runs_driven.clone());
         registry.register("runs_waiting", "Runs that wait for their turn to be driven", self.runs_waiting.clone());
+        registry.register("runs_below", "Driven runs that other runs have called", self.runs_below.clone());
         registry.register("attempts", "Attempts that ended, by node type and outcome", self.attempts.clone());
         let help = "Time that attempts computed, by tenant";
         registry.register_with_unit("compute", help, Unit::Seconds, self.computed.clone());
@@ -146,6 +151,7 @@ impl Metrics {
     pub(crate) fn render(&self, now: &Now) -> String {
         let set = |gauge: &Gauge, value: u64| _ = gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         set(&self.0.runs_waiting, now.runs_waiting);
+        set(&self.0.runs_below, now.runs_below);
         set(&self.0.requests_active, now.requests_active);
         set(&self.0.subscribers, now.subscribers);
         if let Some(commits) = now.commits {

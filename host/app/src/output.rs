@@ -1,16 +1,28 @@
 //! Data on standard output, for programs and people.
 
 use std::{
-    io::{self, BufWriter, Stdout, Write},
+    io::{self, BufWriter, IsTerminal, Stdout, Write},
     ops::ControlFlow,
 };
 
 use serde::Serialize;
 
-use crate::{problem::Problem, terminal::inert_json};
+use crate::{
+    problem::Problem,
+    terminal::{guarded, inert_json},
+};
 
-/// Writes data to standard output. A reader who has gone is no error: it has all that it wanted.
+/// Writes text for people to standard output, guarded. A reader that has gone is no error.
 pub(crate) fn put(text: &str) -> Result<(), Problem> {
+    write(&guarded(text))
+}
+
+/// Writes text to standard output byte for byte, unless a terminal shows it.
+pub(crate) fn put_exactly(text: &str) -> Result<(), Problem> {
+    if io::stdout().is_terminal() { put(text) } else { write(text) }
+}
+
+fn write(text: &str) -> Result<(), Problem> {
     let mut out = io::stdout().lock();
     told(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
@@ -28,20 +40,26 @@ fn told(written: io::Result<()>) -> Result<(), Problem> {
 /// Many JSON values on standard output, one a line, which leave many at a time.
 pub(crate) struct Lines {
     out: BufWriter<Stdout>,
+    /// Whether a terminal shows them.
+    is_watched: bool,
     written: io::Result<()>,
 }
 
 impl Default for Lines {
     fn default() -> Lines {
-        Lines { out: BufWriter::with_capacity(64 << 10, io::stdout()), written: Ok(()) }
+        let is_watched = io::stdout().is_terminal();
+        Lines { out: BufWriter::with_capacity(64 << 10, io::stdout()), is_watched, written: Ok(()) }
     }
 }
 
 impl Lines {
     /// Writes one, and says whether more can be written.
     pub(crate) fn put(&mut self, value: &impl Serialize) -> ControlFlow<()> {
-        let json = serde_json::to_writer(&mut self.out, value).map_err(io::Error::from);
-        self.written = json.and_then(|()| self.out.write_all(b"\n"));
+        let json = match self.is_watched {
+            true => serde_json::to_string(value).map(|text| self.out.write_all(inert_json(&text).as_bytes())),
+            false => serde_json::to_writer(&mut self.out, value).map(Ok),
+        };
+        self.written = json.map_err(io::Error::from).flatten().and_then(|()| self.out.write_all(b"\n"));
         if self.written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 

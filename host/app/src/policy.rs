@@ -6,8 +6,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use flowcell_contract::{Json, Tenant};
 use flowcell_engine::Engine;
 use flowcell_flow::similar;
-use flowcell_runtime::ports::{Registry, StoreError};
-use flowcell_services::pattern;
+use flowcell_runtime::{
+    LiveRuns,
+    ports::{Registry, StoreError},
+};
+use flowcell_services::{egress::OriginGrants, files, http, pattern, secrets};
 use serde::{Deserialize, Serialize};
 
 use crate::documents::Documents;
@@ -16,8 +19,8 @@ use crate::documents::Documents;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Policy {
-    /// By capability what flows may grant at most: patterns in which `*` stands for any letters. A capability that is not
-    /// among them cannot be granted.
+    /// The most that flows may grant, by capability. A capability that is not listed cannot be granted. Patterns of `http`
+    /// are origins, see [`OriginGrants::policy`]; in all others `*` stands for any letters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<BTreeMap<String, Vec<String>>>,
     /// The packs that flows may bring, by the SHA-256 of their files.
@@ -73,8 +76,9 @@ impl Policy {
         Ok(found.map(|(policy, _)| policy).unwrap_or_default())
     }
 
-    /// Lets a tenant have no more of an engine at a time than this says.
-    pub(crate) fn bound(&self, engine: &Engine, tenant: &Tenant) {
+    /// Limits what a tenant has of an engine, and how many of its runs are driven, at a time.
+    pub(crate) fn bound(&self, engine: &Engine, live: &LiveRuns, tenant: &Tenant) {
+        live.bound(tenant, self.max_live_runs);
         engine.bound(tenant, self.max_concurrency, self.max_memory_mib.map(|mib| mib << 20));
     }
 
@@ -89,11 +93,13 @@ impl Policy {
         let Some(most) = grants.get(capability).filter(|most| !most.is_empty()) else {
             return Err("the operator lets no flow of this tenant grant it".into());
         };
-        // A pattern that matches another one as text matches whatever that one does: its star takes in the other's.
-        let allowed = |text: &String| most.iter().any(|pattern| pattern::matches(pattern, text));
-        let Some(text) = texts(item).into_iter().find(|text| !allowed(text)) else { return Ok(()) };
+        let refused = match capability {
+            http::INTERFACE => outside(most, item)?.then(|| plain(item)),
+            _ => unmatched(most, capability, item),
+        };
+        let Some(refused) = refused else { return Ok(()) };
         let most: Vec<_> = most.iter().map(|pattern| format!("`{pattern}`")).collect();
-        Err(format!("`{text}` is more than the operator allows this tenant: {}", most.join(", ")))
+        Err(format!("`{refused}` is more than the operator allows this tenant: {}", most.join(", ")))
     }
 
     /// What is wrong about it: what names nothing there is, or no amount, would be taken for a limit and be none, or too much
@@ -105,6 +111,9 @@ impl Policy {
                 let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
                 return Err(format!("`grants.{name}`: there is no capability `{name}`{meant}"));
             }
+        }
+        for pattern in self.grants.iter().filter_map(|grants| grants.get(http::INTERFACE)).flatten() {
+            OriginGrants::policy(pattern).map_err(|why| format!("`grants.http`: {why}"))?;
         }
         for digest in self.packs.iter().flatten() {
             let is_hash = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -124,17 +133,44 @@ impl Policy {
     }
 }
 
-/// What patterns see of an item: itself; of a secret its name; of files `read:` or `write:` and a pattern of paths.
-fn texts(item: &Json) -> Vec<String> {
-    let Json::Object(members) = item else { return vec![plain(item)] };
-    if let Some(name) = item.get("name") {
+/// Whether no pattern of a policy contains the origin of an item. Compares parsed origins and paths, never texts.
+fn outside(most: &[String], item: &Json) -> Result<bool, String> {
+    let granted = OriginGrants::parse(item)?;
+    let contains = |pattern: &String| match OriginGrants::policy(pattern) {
+        Ok(allowed) => allowed.outside(&granted).is_none(),
+        // Older versions compared texts, so a store may have patterns that are no origins.
+        Err(why) => {
+            tracing::warn!(
+                why,
+                "a pattern of a tenant's policy cannot be read and allows nothing; set the policy again"
+            );
+            false
+        }
+    };
+    Ok(!most.iter().any(contains))
+}
+
+/// Returns a text of an item that no pattern of a policy matches. These texts are values that nothing resolves later, so a
+/// pattern that matches a granted pattern matches everything that this one does: its `*` takes in the other's.
+fn unmatched(most: &[String], capability: &str, item: &Json) -> Option<String> {
+    let allowed = |text: &String| most.iter().any(|pattern| pattern::matches(pattern, text));
+    texts(capability, item).into_iter().find(|text| !allowed(text))
+}
+
+/// The texts of an item that patterns are compared with: itself; of a secret its name; of files `read:` or `write:` and a
+/// pattern of paths.
+fn texts(capability: &str, item: &Json) -> Vec<String> {
+    let Some(members) = item.as_object() else { return vec![plain(item)] };
+    if let Some(name) = item.get("name").filter(|_| capability == secrets::GRANT) {
         return vec![plain(name)];
     }
     let of_member = |(key, value): (&Arc<str>, &Json)| match value.as_array() {
         Some(items) => items.iter().map(|item| format!("{key}:{}", plain(item))).collect(),
         None => vec![format!("{key}:{}", plain(value))],
     };
-    members.iter().flat_map(of_member).collect()
+    let texts: Vec<_> = members.iter().flat_map(of_member).collect();
+    // Files that are granted neither to be read nor to be written are none. What nothing means elsewhere is not known here.
+    if texts.is_empty() && capability != files::INTERFACE { vec![plain(item)] } else { texts }
 }
 
 fn plain(item: &Json) -> String {
@@ -160,10 +196,59 @@ mod tests {
         assert!(check(&["https://*.example.com"], "https://*.example.com"));
         assert!(check(&["https://*"], "https://*.example.com"));
         assert!(!check(&[api], "https://*.example.com") && !check(&[], api) && !check(&["http://*"], api));
+        assert!(
+            check(&["https://*"], "https://api.example.com:8443/v1") && check(&[api], "https://api.example.com/v1")
+        );
         let nothing = Policy { grants: Some(BTreeMap::new()), ..Policy::default() };
         assert!(nothing.check_grant("model", &Json::from("a/b")).is_err());
         assert!(Policy::default().check_grant("model", &Json::from("a/b")).is_ok());
         assert!(serde_json::from_str::<Policy>(r#"{ "maxRuns": 1 }"#).is_err());
+    }
+
+    #[test]
+    fn a_policy_is_compared_after_parsing() {
+        for (pattern, grant, allowed) in [
+            ("http://*.allowed.test", "http://127.0.0.1:1/x.allowed.test", false),
+            ("http://*.allowed.test", "http://evil.test/.allowed.test", false),
+            ("http://*.allowed.test", "http://evilallowed.test", false),
+            ("http://*.allowed.test", "http://A.B.Allowed.TEST/x", true),
+            ("http://*.allowed.test", "http://allowed.test", false),
+            ("https://a.test/v1/*", "https://a.test/v1/../admin", false),
+            ("https://a.test/v1/*", "https://a.test/v1/%2e%2e/admin", false),
+            ("https://a.test/v1/*", "https://a.test/v1/.%2E/admin", false),
+            ("https://a.test/v1/*", "https://a.test/v10", false),
+            ("https://a.test/v1/*", "https://a.test", false),
+            ("https://a.test/v1/*", "https://a.test/v1/users/", true),
+            ("https://a.test/v1/*", "https://a.test/x/../%76%31/users", true),
+            ("https://a.test/*/users", "https://a.test/v1/users/7", true),
+            ("https://a.test/*/users", "https://a.test/v1/x/users", false),
+            ("https://a.test", "https://a.test:8443", false),
+            ("https://a.test:*", "https://a.test:8443", true),
+            ("https://a.test:*", "https://a.test.evil.test:1", false),
+            ("https://*:8443", "https://b.test:8443", true),
+            ("https://*:8443", "https://b.test", false),
+            ("*://a.test", "http://a.test", true),
+            ("*://a.test", "http://a.test:443", false),
+            ("https://127.0.0.1", "https://0x7f.1", true),
+            // What older versions have stored as text allows nothing.
+            ("https://a*", "https://a.test", false),
+            ("https://*a.test", "https://a.test", false),
+            ("https://a.test/v*", "https://a.test/v1", false),
+            ("*a.test", "https://a.test", false),
+        ] {
+            assert_eq!(check(&[pattern], grant), allowed, "{pattern} {grant}");
+        }
+    }
+
+    #[test]
+    fn a_name_stands_for_secrets_only() {
+        let grants = [("secrets".to_owned(), vec!["a".to_owned()]), ("robot".to_owned(), vec!["a".to_owned()])];
+        let policy = Policy { grants: Some(grants.into()), ..Policy::default() };
+        let allows = |capability: &str, item: &str| policy.check_grant(capability, &Json::parse(item).unwrap()).is_ok();
+        assert!(allows("secrets", r#"{ "name": "a" }"#));
+        assert!(
+            !allows("robot", r#"{ "name": "a", "arm": "left" }"#) && !allows("robot", "{}") && !allows("robot", "[]")
+        );
     }
 
     #[test]
@@ -189,6 +274,13 @@ mod tests {
                 Some("`grants.htpp`: there is no capability `htpp`; did you mean `http`?"),
             ),
             (r#"{ "grants": { "x": [] } }"#, Some("`grants.x`: there is no capability `x`")),
+            (
+                r#"{ "grants": { "http": ["*", "https://api-*.example.com"] } }"#,
+                Some(
+                    "`grants.http`: `https://api-*.example.com` is not a pattern of origins such as \
+                     `https://*.example.com/v1`: in a host `*` stands alone or before the first dot",
+                ),
+            ),
             (
                 r#"{ "packs": ["sha256:ab"] }"#,
                 Some("`packs`: `sha256:ab` is no SHA-256 of a file, which has 64 digits of `0-9a-f`"),

@@ -114,9 +114,9 @@ impl Projection for Steps {
             match fact {
                 Fact::RunStarted { .. } => changes.push(self.session(&self.flow.first, None)),
                 Fact::AttemptStarted { task } => changes.extend(self.begun(*task, &input(*task)).into_iter().flatten()),
-                Fact::TaskSucceeded { task, output } => changes.extend(self.succeeded(*task, output.json())),
+                Fact::TaskSucceeded { task, output, .. } => changes.extend(self.succeeded(*task, output.json())),
                 Fact::TaskFailed { task, failure, .. } => changes.extend(self.failed(*task, &failure.message)),
-                Fact::TaskCancelled { task } => changes.extend(self.failed(*task, CANCELLED)),
+                Fact::TaskCancelled { task, .. } => changes.extend(self.failed(*task, CANCELLED)),
                 _ => {}
             }
         }

@@ -4,14 +4,16 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
-use flowcell_contract::Json;
+use flowcell_contract::{Json, Tenant};
 use flowcell_flow::{
-    Files, Source, Start,
+    Files, Reach, Rules, Source, Start,
     graph::Graph,
     outline::{Fault, Outline},
 };
+use flowcell_services::egress::OriginGrants;
 
 use crate::{
     content::Content,
@@ -28,6 +30,13 @@ pub(crate) struct Surroundings {
     /// The capabilities that can be granted.
     pub(crate) capabilities: Vec<String>,
     pub(crate) granting: Granting,
+}
+
+impl Surroundings {
+    /// Whether flows may name the agents of this machine, which belong to the person who started the process.
+    fn has_agents(&self) -> bool {
+        self.granting.tenant == Tenant::local()
+    }
 }
 
 /// A question that was asked: whether others would answer it as it was answered.
@@ -51,6 +60,11 @@ impl Reading {
         Reading { around, inspector, asked, files, flows, agents, outline }
     }
 
+    /// The time that looking through scripts has taken.
+    pub(crate) fn spent(&self) -> Duration {
+        self.inspector.spent()
+    }
+
     /// What the flow was checked from.
     pub(crate) fn content(&self, source: &Source, graph: &Graph, start: &Start) -> Content {
         let packs = graph.nodes.iter().filter_map(|node| node.node_type.pack.as_ref());
@@ -66,6 +80,8 @@ impl Reading {
             outline,
             packs: packs.map(|digest| (digest.0.to_string(), None)).collect(),
             built_in: BTreeSet::new(),
+            home: None,
+            called: BTreeMap::new(),
         }
     }
 
@@ -86,6 +102,10 @@ impl Reading {
 }
 
 impl Files for Reading {
+    fn rules(&self) -> Rules {
+        self.around.folder.rules()
+    }
+
     fn read(&self, path: &str) -> Result<String, String> {
         let of = path.to_owned();
         let text = self.ask(move |around| around.folder.read(&of))?;
@@ -100,15 +120,25 @@ impl Files for Reading {
         Some(source)
     }
 
+    fn has_flow(&self, name: &str) -> bool {
+        let of = name.to_owned();
+        self.ask(move |around| around.folder.has_flow(&of))
+    }
+
+    fn check_signing_secret(&self, name: &str) -> Result<(), String> {
+        let of = name.to_owned();
+        self.ask(move |around| around.granting.secrets.check_signing(&around.granting.tenant, &of))
+    }
+
     fn agent(&self, name: &str) -> Option<Source> {
         let of = name.to_owned();
-        let source = self.ask(move |around| around.folder.agent(&of))?;
+        let source = self.ask(move |around| around.has_agents().then(|| around.folder.agent(&of)).flatten())?;
         self.agents.borrow_mut().insert(name.to_owned(), (source.name.clone(), source.text.clone()));
         Some(source)
     }
 
     fn agents(&self) -> Option<Vec<String>> {
-        self.ask(|around| around.folder.agents())
+        self.ask(|around| if around.has_agents() { around.folder.agents() } else { Some(Vec::new()) })
     }
 
     fn capabilities(&self) -> Option<Vec<String>> {
@@ -119,6 +149,12 @@ impl Files for Reading {
     fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
         let (capability, item) = (capability.to_owned(), item.clone());
         self.ask(move |around| granted::check(&around.granting, &capability, &item))
+    }
+
+    fn reach(&self, url: &str, grant: &Json) -> Option<Reach> {
+        let reach = OriginGrants::parse(grant).ok()?.reach(url)?;
+        let (origin, path) = (reach.origin.to_string(), reach.path);
+        Some(Reach { origin, path, covers_origin: reach.covers_origin, covers_url: reach.covers_url })
     }
 
     fn most_granted(&self, capability: &str) -> Option<Vec<String>> {

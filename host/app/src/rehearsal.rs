@@ -13,9 +13,12 @@ use std::{
 
 use flowcell_contract::{
     Admission, Arrival, Attempt, BlobRef, Call, Caller, Calls, Capability, Digest, Failure, Json, NodeRunner, Outgoing,
-    Step, StepResult, Value,
+    Step, StepResult, Tenant, Value,
 };
-use flowcell_runtime::ports::Timers;
+use flowcell_runtime::{
+    MemoryBudget,
+    ports::{Blobs, Timers},
+};
 use futures_util::future::BoxFuture;
 
 use crate::simulate::Simulate;
@@ -53,6 +56,27 @@ pub struct Script {
     pub calls: Mutex<Vec<GivenCall>>,
     /// Time does not jump: somebody writes to the run meanwhile, for whom it would be too fast.
     pub still: bool,
+    /// The time at which the run begins, in milliseconds since 1970; none: the first of January 2030.
+    pub begin: Option<u64>,
+    /// Bytes of events and files that are kept in memory at most; `None`: as many as a run may have.
+    pub most_bytes: Option<u64>,
+}
+
+/// Files in memory, within a budget: the run ends when it is used up.
+pub(crate) struct Budgeted {
+    pub(crate) blobs: Arc<dyn Blobs>,
+    pub(crate) budget: Arc<MemoryBudget>,
+}
+
+impl Blobs for Budgeted {
+    fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
+        self.budget.take(bytes.len() as u64);
+        self.blobs.put(tenant, bytes, mime)
+    }
+
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
+        self.blobs.get(tenant, blob)
+    }
 }
 
 impl Script {
@@ -194,17 +218,12 @@ const BEGIN_MS: u64 = 1_893_456_000_000;
 /// How often everybody else may go on before time jumps.
 const TURNS: u32 = 16;
 
-impl Default for Clock {
-    fn default() -> Clock {
-        let state = Waiting { now: BEGIN_MS, due: BTreeSet::new(), wakers: HashMap::new(), next: 0, stirs: 0 };
-        Clock { running: AtomicUsize::new(0), state: Mutex::new(state) }
-    }
-}
-
 impl Clock {
-    /// A clock that stands still.
-    pub(crate) fn still() -> Clock {
-        Clock { running: AtomicUsize::new(1), ..Clock::default() }
+    /// The clock of a script.
+    pub(crate) fn new(script: &Script) -> Clock {
+        let now = script.begin.unwrap_or(BEGIN_MS);
+        let state = Waiting { now, due: BTreeSet::new(), wakers: HashMap::new(), next: 0, stirs: 0 };
+        Clock { running: AtomicUsize::new(usize::from(script.still)), state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {

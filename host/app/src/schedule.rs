@@ -106,8 +106,41 @@ fn text(at: u64, format: &str) -> String {
 
 fn read_cron(cron: &str) -> Result<Cron, String> {
     let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
-    parser.parse(cron).map_err(|error| error.to_string().trim_end_matches('.').to_owned())
+    parser.parse(cron).map_err(|error| {
+        let wrong = wrong_field(cron, |line| parser.parse(line).is_ok());
+        wrong.unwrap_or_else(|| error.to_string().trim_end_matches('.').to_owned())
+    })
 }
+
+/// The first field of a line that is wrong by itself, as a sentence.
+fn wrong_field(cron: &str, is_right: impl Fn(&str) -> bool) -> Option<String> {
+    let fields: Vec<&str> = cron.split_whitespace().collect();
+    if cron.trim_start().starts_with('@') {
+        return None;
+    }
+    if fields.len() != FIELDS.len() {
+        let names = FIELDS.map(|(name, _)| name).join(", ");
+        return Some(format!("it has {} fields, and a line of cron has 5: {names}", fields.len()));
+    }
+    let alone = |at: usize| {
+        let mut line = ["*"; FIELDS.len()];
+        line[at] = fields[at];
+        line.join(" ")
+    };
+    let at = (0..fields.len()).find(|at| !is_right(&alone(*at)))?;
+    let (name, values) = FIELDS[at];
+    let written: String = fields[at].chars().take(64).collect();
+    Some(format!("the {name} cannot be `{written}`: write {values}, `*`, or lists, ranges and steps of them"))
+}
+
+/// The fields of a line of cron and their values.
+const FIELDS: [(&str, &str); 5] = [
+    ("minute", "0 to 59"),
+    ("hour", "0 to 23"),
+    ("day of the month", "1 to 31, `L` for the last"),
+    ("month", "1 to 12, or JAN to DEC"),
+    ("day of the week", "0 to 7, where 0 and 7 are Sunday, or SUN to SAT"),
+];
 
 fn read_zone(name: &str) -> Result<TimeZone, String> {
     TimeZone::get(name).map_err(|_| format!("there is no time zone `{}`", name.chars().take(64).collect::<String>()))
@@ -126,6 +159,27 @@ mod tests {
     fn due(cron: &str, zone: &str, since: &str, now: &str, missed: Missed) -> Vec<String> {
         let schedule = Schedule::new(cron, zone).unwrap();
         schedule.due(at(since), at(now), missed).into_iter().map(written).collect()
+    }
+
+    #[test]
+    fn the_wrong_field_is_named() {
+        let cases = [
+            ("75 * * * *", "the minute cannot be `75`: write 0 to 59"),
+            ("0 25 * * *", "the hour cannot be `25`: write 0 to 23"),
+            ("0 0 32 * *", "the day of the month cannot be `32`: write 1 to 31"),
+            ("0 0 1 13 *", "the month cannot be `13`: write 1 to 12"),
+            ("0 0 * * 1-9", "the day of the week cannot be `1-9`: write 0 to 7"),
+            ("0 x,3 * FOO *", "the hour cannot be `x,3`"),
+            ("0 0 0 * * *", "it has 6 fields, and a line of cron has 5: minute, hour,"),
+            ("", "it has 0 fields"),
+        ];
+        for (cron, told) in cases {
+            let error = check_cron(cron).unwrap_err();
+            assert!(error.starts_with(told), "{cron}: {error}");
+        }
+        for cron in ["*/5 0-6,22 1,L * MON-FRI", "0 0 * * 7", "0 0 1 JAN *"] {
+            assert_eq!(check_cron(cron), Ok(()), "{cron}");
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! | [`identity`] | who calls, and what they may do |
 //! | [`route`] | the table of routes, and what each needs |
 //! | guard | `Host` and `Origin` |
-//! | connection | how many connections, how long each may stay silent |
+//! | connection, seats | how many connections, how long each may stay silent; which of them gives way |
+//! | proxies, failures | which proxies are believed; tokens that nobody has |
 //! | app | what requests share |
 //! | intake, fault | what requests bring, and the one shape of failures |
 //! | health, catalog, flows, library, runs, secrets, start, steer, events, socket | the routes |
@@ -17,7 +18,6 @@
 //! | [`spec6`] | flows by their names, as SPEC6 has them |
 //! | triggers, hooks, owners | flows that start by themselves: seen and changed, posted to, and whose they are |
 //! | metrics | numbers about the server, and its log |
-//! | waiting | what a run waits for |
 //! | document | OpenAPI |
 
 mod app;
@@ -39,16 +39,18 @@ mod live;
 pub mod mcp;
 mod metrics;
 mod owners;
+mod proxies;
 pub mod route;
 mod runs;
+mod seats;
 mod secrets;
 mod socket;
 pub mod spec6;
 mod start;
 mod steer;
+mod tasks;
 mod triggers;
 mod usage;
-mod waiting;
 
 use std::{
     collections::HashMap,
@@ -62,6 +64,7 @@ use std::{
 use axum::{Router, extract::DefaultBodyLimit, http::StatusCode, middleware, response::IntoResponse};
 use flowcell_contract::Tenant;
 use flowcell_runtime::{FlowRunner, RunResult, RunStatus, World, ports::StoreError};
+use flowcell_services::egress::AddressRange;
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
     net::TcpListener,
@@ -74,10 +77,11 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub use self::connection::Limits;
 use self::{
     app::App, fault::Fault, guard::Names, identity::Identify, intake::BODY_BYTES, live::Audiences, owners::Households,
+    proxies::Proxies,
 };
 use crate::{
     Error, Host, StartError,
-    driving::{Attendant, Drive},
+    driving::{Attendant, Drive, Entrance},
     triggers::{Owners, Triggers, ends::Ended},
     usage::{SETTLES, Usage},
 };
@@ -92,6 +96,8 @@ pub struct Settings {
     pub flows: PathBuf,
     /// Names under which it may be asked, beside its own address.
     pub names: Vec<String>,
+    /// Proxies in front of the server. They alone are believed about the address of a caller.
+    pub proxies: Vec<AddressRange>,
     /// What connections may take.
     pub limits: Limits,
 }
@@ -102,6 +108,9 @@ pub enum ServeError {
     /// The address leads to other machines, and nobody asks who calls from there.
     #[error("`{0}` can be reached from other machines, and this server asks nobody for a token")]
     Unguarded(SocketAddr),
+    /// A proxy brings requests of others, and nobody asks who calls.
+    #[error("`{0}` brings requests of other machines, and this server asks nobody for a token")]
+    UnguardedProxy(AddressRange),
     /// The address cannot be had.
     #[error("cannot listen on `{address}`")]
     Listen {
@@ -124,6 +133,7 @@ pub struct Server {
     address: SocketAddr,
     router: Router,
     limits: Limits,
+    proxies: Proxies,
     app: Arc<App>,
     drive: Drive,
 }
@@ -131,9 +141,13 @@ pub struct Server {
 impl Server {
     /// Listens, and drives nothing yet.
     pub async fn bind(host: Host, settings: Settings) -> Result<Server, ServeError> {
-        let Settings { listen, identity, flows, names, limits } = settings;
+        let Settings { listen, identity, flows, names, proxies, limits } = settings;
+        let host = host.serving(flows.clone());
         if !listen.ip().is_loopback() && !identity.asks_for_tokens() {
             return Err(ServeError::Unguarded(listen));
+        }
+        if let Some(proxy) = proxies.first().filter(|_| !identity.asks_for_tokens()) {
+            return Err(ServeError::UnguardedProxy(*proxy));
         }
         if identity.asks_for_tokens() {
             host.usage().begin();
@@ -157,12 +171,17 @@ impl Server {
         let app = Arc::new(App::new(households, triggers, drive.entrance(), audiences, &limits));
         let names = Names::new(address.port(), address.ip().is_loopback(), &names);
         let router = router(&app, names);
-        Ok(Server { listener, address, router, limits, app, drive })
+        Ok(Server { listener, address, router, limits, proxies: Proxies::new(&proxies), app, drive })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where runs come in that other terminals hand over.
+    pub fn entrance(&self) -> Entrance {
+        self.drive.entrance()
     }
 
     /// Is told when a run that nobody drives may be able to move.
@@ -173,11 +192,11 @@ impl Server {
     /// Serves and drives until `stop` is ready. Then new runs are turned away, those that are driven are put down where they
     /// are, and what is being answered may come to its end.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
-        let Server { listener, router, limits, app, drive, .. } = self;
+        let Server { listener, router, limits, proxies, app, drive, .. } = self;
         let ends = app.ends.subscribe();
         let mut settling = JoinSet::new();
         settling.spawn(settle(app.host.usage().clone()));
-        let serving = tokio::spawn(connection::serve(listener, router, limits, ends));
+        let serving = tokio::spawn(connection::serve(listener, router, (limits, proxies), ends));
         let triggers = app.triggers.clone();
         let starting = tokio::spawn(async move { triggers.attend().await });
         let (halt, halted) = oneshot::channel();
@@ -284,6 +303,10 @@ impl Attendant for Driven {
             tracing::warn!("what other processes ask cannot be taken in: {error}");
         }
         tenants
+    }
+
+    fn host(&self, _all: &Host, tenant: &Tenant) -> Option<Host> {
+        Owners::host(&*self.households, tenant)
     }
 
     fn attend(&self, tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {

@@ -13,7 +13,7 @@ mod agent;
 mod setting;
 mod stand_in;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Value, code};
 use flowcell_services::{images::Images, pattern};
@@ -26,7 +26,7 @@ use crate::{
     policy::Policy,
     simulate::Simulate,
     tools::Tools,
-    usage::{Usage, counted::Paid},
+    usage::{Usage, counted::Paid, shares::Server},
 };
 
 /// There is no service of a name.
@@ -135,8 +135,14 @@ impl Services {
         outgoing: Outgoing,
     ) -> BoxFuture<'static, Result<Value, Failure>> {
         let usage = self.usage.clone();
+        let name =
+            Request::read(&outgoing.call).map(|request| format!("service:{}", request.service)).unwrap_or_default();
         Box::pin(async move {
-            let (most, made) = (|| images.most_it_costs(&args), images.make(&args, &outgoing));
+            let within = Duration::from_millis(images.profile().timeout_ms());
+            let places = images.profile().max_calls();
+            let server = Server { name: &name, places, within, code: flowcell_services::code::MODEL_OVERLOADED };
+            let _place = usage.place(&outgoing.caller.tenant, server).await?;
+            let (most, made) = (|| images.most_it_costs(&args, outgoing.effect), images.make(&args, &outgoing));
             usage.pay(&outgoing.caller.tenant, &PICTURES, most, made).await
         })
     }
@@ -151,7 +157,7 @@ impl Capability for Services {
             shown.push('…');
         }
         let about = Json::object([("service", Json::from(request.service)), ("args", Json::from(shown))]);
-        Ok(Admission { effect: self.effect(&request, caller), about, ask: None })
+        Ok(Admission { effect: self.effect(&request, caller), about, preview: Json::Null, ask: None })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

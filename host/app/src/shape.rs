@@ -1,6 +1,6 @@
 //! Things as JSON, as the command line and the server show them.
 
-use flowcell_contract::{Json, NodeType};
+use flowcell_contract::{Json, NodeType, text::revealed};
 use flowcell_flow::{Diagnostic, graph::Graph, script::script_label};
 use flowcell_runtime::{RunError, RunResult, Waiting};
 use serde_json::{Value, json};
@@ -64,12 +64,21 @@ pub fn outcome(graph: &Graph, result: &RunResult) -> Value {
 /// What a run waits for.
 pub fn waiting(waiting: &Waiting) -> Value {
     match waiting {
-        Waiting::Answer { address, question } => json!({
-            "address": address,
-            "prompt": question.prompt,
-            "choices": question.choices,
-            "allowText": question.allow_text,
-        }),
+        Waiting::Answer { address, question, asked } => {
+            let mut object = json!({
+                "address": address,
+                "prompt": revealed(&question.prompt),
+                "choices": question.choices,
+                "allowText": question.allow_text,
+            });
+            if let Some(attempt) = asked.attempt {
+                object["attempt"] = attempt.into();
+            }
+            if let Some(digest) = &asked.digest {
+                object["digest"] = digest.to_string().into();
+            }
+            object
+        }
         Waiting::Decision { address, reason } => {
             json!({ "address": address, "reason": reason.name(), "message": reason.to_string() })
         }

@@ -6,7 +6,14 @@ use std::{
     io::{self, IsTerminal, Write},
 };
 
-use flowcell::{Diagnostic, Severity};
+use flowcell::{
+    Diagnostic, Severity,
+    contract::text::{has_deceptive, judged},
+};
+
+/// What begins a colour of [`Paint`], and ends each.
+const COLOURS: [&str; 6] = ["1;31", "1;33", "32", "1", "2", "0"];
+
 /// What this process is connected to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
@@ -46,27 +53,67 @@ impl Terminal {
         Paint { coloured: self.paint.coloured && io::stdout().is_terminal() }
     }
 
-    /// Writes a line to standard error. If nobody can read it, nobody is told.
+    /// Whether a person sees standard output.
+    pub(crate) fn shows_output(self) -> bool {
+        io::stdout().is_terminal()
+    }
+
+    /// Writes a line to standard error, guarded. An error of writing is ignored.
     pub(crate) fn say(self, text: &str) {
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        let _ = writeln!(io::stderr().lock(), "{}", guarded(text));
     }
 }
 
 /// Text that came from a flow or a node, without what a terminal would obey. Further lines are indented.
 pub(crate) fn inert(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
+    if !text.contains(char::is_control) && !has_deceptive(text) {
         return text.into();
     }
     let mut out = String::with_capacity(text.len() + 16);
-    for c in text.trim_end().chars() {
+    for (c, deceptive) in judged(text.trim_end()) {
         match c {
             '\n' => out.push_str("\n    "),
             '\t' => out.push(c),
-            c if c.is_control() => out.extend(c.escape_unicode()),
+            c if deceptive || c.is_control() => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
     }
     out.into()
+}
+
+/// The last guard before a terminal: escapes what it would obey and what deceives a reader, except line breaks, tabs and the
+/// colours of [`Paint`].
+pub(crate) fn guarded(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_obeyed) && !has_deceptive(text) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut pieces = text.split("\u{1b}[");
+    guard_piece(&mut out, pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let colour = piece.split_once('m').filter(|(colour, _)| COLOURS.contains(colour));
+        match colour {
+            Some((colour, rest)) => {
+                let _ = write!(out, "\u{1b}[{colour}m");
+                guard_piece(&mut out, rest);
+            }
+            None => {
+                out.push_str("\\u{1b}[");
+                guard_piece(&mut out, piece);
+            }
+        }
+    }
+    out.into()
+}
+
+fn is_obeyed(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\t')
+}
+
+fn guard_piece(out: &mut String, piece: &str) {
+    for (c, deceptive) in judged(piece) {
+        if deceptive || is_obeyed(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
 }
 
 /// A finding, with its head coloured.
@@ -124,22 +171,22 @@ impl Paint {
     }
 }
 
-/// Terminals obey the control characters U+0080 to U+009F too, which JSON does not escape. They can stand only in texts.
+/// Escapes in a JSON text what JSON itself does not escape: the control characters U+007F to U+009F, which terminals obey
+/// too, and deceptive characters. They can stand only in strings.
 pub(crate) fn inert_json(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
-    if !text.contains(obeyed) {
+    if !text.contains(obeyed) && !has_deceptive(text) {
         return text.into();
     }
-    text.chars()
-        .fold(String::with_capacity(text.len()), |mut out, c| {
-            if obeyed(c) {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            } else {
-                out.push(c);
-            }
-            out
-        })
-        .into()
+    let mut out = String::with_capacity(text.len());
+    for (c, deceptive) in judged(text) {
+        if deceptive || obeyed(c) {
+            let _ = c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"));
+        } else {
+            out.push(c);
+        }
+    }
+    out.into()
 }
 
 #[cfg(test)]
@@ -154,10 +201,30 @@ mod tests {
             ("a\u{1b}[31mred", "a\\u{1b}[31mred"),
             ("\u{9b}2J\r", "\\u{9b}2J"),
             ("bell\u{7}!", "bell\\u{7}!"),
+            ("pay \u{202e}001", "pay \\u{202e}001"),
+            ("a\u{200b}b", "a\\u{200b}b"),
         ];
         for (text, expected) in cases {
             assert_eq!(inert(text), expected);
         }
         assert_eq!(inert_json("{\"a\": \"\u{9b}2J\"}"), "{\"a\": \"\\u009b2J\"}");
+        assert_eq!(inert_json("\"\u{202e}\u{e0041}\""), "\"\\u202e\\udb40\\udc41\"");
+    }
+
+    #[test]
+    fn the_last_guard_lets_colours_pass_and_nothing_else() {
+        let paint = Paint { coloured: true };
+        let painted = format!("{}\n\t{} {}", paint.bad("error"), paint.name("a"), paint.faint("b"));
+        assert_eq!(guarded(&painted), painted);
+        for (text, shown) in [
+            ("\u{1b}[2J", "\\u{1b}[2J"),
+            ("\u{1b}[8mhidden\u{1b}[0m", "\\u{1b}[8mhidden\u{1b}[0m"),
+            ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
+            ("\u{1b}", "\\u{1b}"),
+            ("a\rb\u{202e}c", "a\\u{d}b\\u{202e}c"),
+            ("\u{1b}[1;31", "\\u{1b}[1;31"),
+        ] {
+            assert_eq!(guarded(text), shown);
+        }
     }
 }

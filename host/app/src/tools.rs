@@ -6,36 +6,37 @@
 //! |---|---|
 //! | `policy` | which tools are granted, and what may be called without asking |
 //! | `shelf` | the tools there are, and what models call them |
+//! | `shown` | the arguments of a call, as a person is asked about them |
 
 mod policy;
 mod shelf;
+mod shown;
 
 use std::{sync::Arc, time::Duration};
 
 use flowcell_contract::{
-    Admission, Ask, Call, Caller, Capability, Effect, Failure, Json, Outgoing, RunId, Value, code,
+    Admission, Ask, Call, Caller, Capability, Effect, Failure, Json, Outgoing, RunId, Tenant, Value, code,
 };
-use flowcell_flow::Source;
+use flowcell_engine::Place;
 use flowcell_runtime::{RunOptions, RunResult, RunStatus};
 use flowcell_services::mcp::McpTools;
 use futures_util::future::BoxFuture;
 
-use crate::{Host, StartError, folder::Folder};
+use crate::{Host, LoadedFlow, StartError, home::Home, usage::shares::Server};
 use policy::Action;
-use shelf::{Kind, Tool};
+use shelf::{Kind, Named, Tool};
+use shown::Shown;
 
 /// The name of the capability, in calls and in grants.
 pub(crate) const INTERFACE: &str = "tools";
 /// Milliseconds for which a question about a call stays open, where the config does not say.
 const APPROVAL_MS: u64 = 24 * 3_600 * 1_000;
-/// Characters of a tool's input that people are shown.
-const SHOWN_CHARS: usize = 2_000;
 
-/// The tools that the flows of a folder may have.
+/// The tools that the runs of a home may have.
 #[derive(Clone)]
 pub(crate) struct Tools {
     pub(crate) host: Host,
-    pub(crate) folder: Arc<Folder>,
+    pub(crate) home: Arc<Home>,
     /// Those of the operator's servers.
     pub(crate) mcp: McpTools,
     /// Calls get a stand-in for an answer.
@@ -62,7 +63,8 @@ impl Tools {
         if input.as_object().is_none() {
             return Err(wrong("`input` must be an object"));
         }
-        let tool = policy::is_granted(caller, name).then(|| self.find(name)).flatten();
+        // Grants and rules see the tool that was found, not the name by which it was asked for.
+        let tool = self.find(name).filter(|tool| policy::is_granted(caller, &tool.named));
         let tool = tool.ok_or_else(|| policy::not_granted(caller, name))?;
         Ok(Wish { tool, input })
     }
@@ -72,22 +74,21 @@ impl Tools {
         let Outgoing { call, caller, .. } = outgoing;
         let patterns = call.args.json().get("patterns").and_then(Json::as_array).unwrap_or_default();
         let patterns: Vec<&str> = patterns.iter().filter_map(Json::as_str).collect();
-        let none = Json::object::<&str>([]);
-        let wanted = |name: &str| {
-            patterns.iter().any(|pattern| shelf::matches(pattern, name))
-                && policy::is_granted(&caller, name)
-                && policy::action(&caller, name, &none) != Action::Deny
+        let wanted = |tool: &Named| {
+            patterns.iter().any(|pattern| tool.fits(pattern))
+                && policy::is_granted(&caller, tool)
+                && policy::may_be_called(&caller, tool)
         };
         let near = |begin: &str| {
             patterns.iter().any(|pattern| policy::may_begin(pattern, begin)) && policy::may_be_granted(&caller, begin)
         };
-        self.offers(wanted, near).await.map(Value::from)
+        self.offers(&caller.tenant, wanted, near).await.map(Value::from)
     }
 
     async fn perform_call(self, outgoing: Outgoing) -> Result<Value, Failure> {
         let Wish { tool, input } = self.wish(&outgoing.call, &outgoing.caller)?;
         if self.simulated {
-            let told = [("simulated", Json::from(true)), ("tool", Json::from(tool.name)), ("input", input)];
+            let told = [("simulated", Json::from(true)), ("tool", Json::from(tool.asked)), ("input", input)];
             return Ok(answer(Json::object(told)));
         }
         self.output(tool, input, &outgoing).await.map(answer)
@@ -102,22 +103,33 @@ impl Tools {
     async fn output(&self, tool: Tool, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
         match tool.kind {
             Kind::Node(node) => {
-                let output = self.run(&shelf::flow_of_node(&node, &outgoing.caller), input, outgoing).await?;
+                let source = shelf::flow_of_node(&node, &outgoing.caller);
+                let flow = self.host.load_in(&source, self.home.folder.clone()).map_err(|error| unusable(&error))?;
+                let flow = LoadedFlow { home: Some(self.home.clone()), ..flow };
+                let output = self.run(&flow, input, outgoing).await?;
                 Ok(output.get("output").cloned().unwrap_or_default())
             }
-            Kind::Flow(source) => self.run(&source, input, outgoing).await,
+            Kind::Flow(name) => {
+                let flow = self.host.called(&self.home, &name).map_err(|failure| unusable(&failure))?;
+                self.run(&flow, input, outgoing).await
+            }
             Kind::Mcp { server, tool } => {
                 let (tenant, within) = (&outgoing.caller.tenant, Duration::MAX);
+                let _place = self.place(tenant, &server, &format!("mcp:{server}")).await?;
                 self.mcp.call(tenant, &server, &tool, input, within, outgoing.progress.clone()).await
             }
         }
     }
 
+    /// Waits for one of the places of an MCP server, of which calls and lists of tools have as many each.
+    async fn place(&self, tenant: &Tenant, server: &str, name: &str) -> Result<Option<Place>, Failure> {
+        let Some((places, within)) = self.mcp.places(server) else { return Ok(None) };
+        let server = Server { name, places, within, code: flowcell_services::code::MCP_CONNECT };
+        self.host.usage().place(tenant, server).await
+    }
+
     /// Runs a flow below the agent's run, and answers its outputs.
-    async fn run(&self, source: &Source, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
-        let flow = self.host.load_in(source, self.folder.clone()).map_err(|error| {
-            Failure::new(code::TOOL_NOT_FOUND, format!("the flow `{}` cannot be used: {error}", source.name))
-        })?;
+    async fn run(&self, flow: &LoadedFlow, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
         let run = RunId::from(format!("{}.tool-{}", outgoing.caller.run_id, outgoing.key));
         let options = RunOptions {
             session_id: Some(run),
@@ -128,7 +140,8 @@ impl Tools {
             by_hand: true,
             ..RunOptions::default()
         };
-        let runner = self.host.runner(&flow, options).map_err(|error| failed_to_start(&error))?;
+        let mut runner = self.host.runner(flow, options).map_err(failed_to_start)?;
+        runner.enter().await?;
         runner.start_session();
         // If nobody waits for it any more, it ends with the agent's run.
         outputs(runner.run().await)
@@ -153,31 +166,28 @@ impl Capability for Tools {
         if &*call.function == "find" {
             policy::check_any(caller)?;
             let about = Json::object([("patterns", call.args.json().get("patterns").cloned().unwrap_or_default())]);
-            return Ok(Admission { effect: Effect::Idempotent, about, ask: None });
+            return Ok(Admission { effect: Effect::Idempotent, about, preview: Json::Null, ask: None });
         }
         if !matches!(&*call.function, "call" | "start-call") {
             return Err(Failure::new(code::DENIED, format!("`tools` has no function `{}`", call.function)));
         }
         let Wish { tool, input } = self.wish(call, caller)?;
-        let mut shown = input.to_text();
-        if let Some((cut, _)) = shown.char_indices().nth(SHOWN_CHARS) {
-            shown.truncate(cut);
-            shown.push('…');
-        }
-        let ask = match policy::action(caller, &tool.name, &input) {
+        let Shown { text: shown, cuts } = Shown::new(&input);
+        let ask = match policy::action(caller, &tool.named, &input) {
             Action::Allow => None,
             Action::Deny => {
-                let message = format!("the permissions of this node deny `{}` with this input", tool.name);
+                let message = format!("the permissions of this node deny `{}` with this input", tool.asked);
                 return Err(Failure::new(code::TOOL_DENIED, message));
             }
             Action::Ask => {
                 let expires = caller.config.json().get("approvalTimeoutMs").and_then(Json::as_u64);
-                let prompt = format!("May `{}` call `{}` with {shown}?", caller.node_id, tool.name);
-                Some(Ask { prompt, expires_ms: expires.unwrap_or(APPROVAL_MS) })
+                let prompt = format!("May `{}` call `{}` with {shown}?", caller.node_id, tool.asked);
+                let arguments = (cuts > 0).then(|| input.clone());
+                Some(Ask { prompt, expires_ms: expires.unwrap_or(APPROVAL_MS), arguments })
             }
         };
-        let about = Json::object([("tool", Json::from(tool.name.as_str())), ("input", Json::from(shown))]);
-        Ok(Admission { effect: self.effect(&tool), about, ask })
+        let about = Json::object([("tool", Json::from(tool.asked.as_str())), ("input", Json::from(shown))]);
+        Ok(Admission { effect: self.effect(&tool), about, preview: Json::Null, ask })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
@@ -200,9 +210,14 @@ fn answer(output: Json) -> Value {
     Value::from(Json::object([("output", output)]))
 }
 
-fn failed_to_start(error: &StartError) -> Failure {
+fn failed_to_start(error: StartError) -> Failure {
     match error {
-        StartError::Input(error) => Failure::new(code::INVALID_INPUT, error.to_string()),
+        StartError::Quota(error) => error.into(),
+        StartError::Input(error) => Failure::new(error.code(), error.to_string()),
         other => Failure::retryable(code::LOST_WORKER, other.to_string()),
     }
+}
+
+fn unusable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(code::TOOL_NOT_FOUND, format!("the tool cannot be used: {error}"))
 }

@@ -7,6 +7,8 @@
 //! | [`start`] | one start: its run's id and input |
 //! | [`times`] | times that are due |
 //! | [`ends`] | runs that have ended |
+//! | [`rate`] | how many runs chains of ends start |
+//! | `lanes` | the work, a lane for each tenant |
 //! | [`hook`] | posts that come in |
 //! | [`operation`] | what people do with triggers |
 //!
@@ -24,8 +26,10 @@
 
 pub mod ends;
 pub mod hook;
+mod lanes;
 pub mod live;
 pub mod operation;
+pub mod rate;
 pub mod record;
 pub mod start;
 pub mod times;
@@ -38,9 +42,18 @@ use std::{
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::ports::StoreError;
-use tokio::sync::{Notify, mpsc};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
 
-use self::{ends::Ended, live::Live};
+use self::{
+    ends::Ended,
+    lanes::{Job, Lanes},
+    live::Live,
+    rate::Rate,
+};
 use crate::{FlowLibrary, Host};
 
 /// Time between two looks at folders and the registry.
@@ -87,13 +100,22 @@ pub struct Triggers {
     changed: Notify,
     ends: mpsc::Sender<(Tenant, Ended)>,
     ended: tokio::sync::Mutex<mpsc::Receiver<(Tenant, Ended)>>,
+    /// What chains of ends may start.
+    rate: Rate,
 }
 
 impl Triggers {
     /// Those of the flows of some tenants.
     pub fn new(owners: Arc<dyn Owners>) -> Triggers {
         let (ends, ended) = mpsc::channel(ENDS);
-        Triggers { owners, seen: Mutex::default(), changed: Notify::new(), ends, ended: tokio::sync::Mutex::new(ended) }
+        Triggers {
+            owners,
+            seen: Mutex::default(),
+            changed: Notify::new(),
+            ends,
+            ended: tokio::sync::Mutex::new(ended),
+            rate: Rate::default(),
+        }
     }
 
     /// Sees the triggers of all tenants, so that posts to them are known from the first on.
@@ -105,25 +127,40 @@ impl Triggers {
         }
     }
 
-    /// Starts what is due for as long as this is waited for.
+    /// Starts what is due for as long as this is waited for. No tenant waits for another.
     pub async fn attend(&self) {
         let mut ended = self.ended.lock().await;
-        let mut scan = tokio::time::Instant::now();
+        let (mut lanes, mut working) = (Lanes::default(), FuturesUnordered::new());
+        lanes.see(self.owners.tenants(), Instant::now());
         loop {
-            let scans = scan <= tokio::time::Instant::now();
-            if scans {
-                scan = tokio::time::Instant::now() + ends::SCAN;
-            }
-            let next = self.look_at_all(scans).await;
-            let until = tokio::time::Instant::now() + next;
-            loop {
-                tokio::select! {
-                    Some((tenant, end)) = ended.recv() => self.has_ended(&tenant, &end).await,
-                    () = self.changed.notified() => break,
-                    () = tokio::time::sleep_until(until) => break,
+            let (now, draining) = (Instant::now(), self.owners.is_draining());
+            working.extend(lanes.jobs(now, !draining).into_iter().map(|(tenant, job)| self.work(tenant, job)));
+            let until = if draining { now + LOOK } else { lanes.next(now) };
+            tokio::select! {
+                Some((tenant, next)) = working.next() => lanes.done(&tenant, next, Instant::now()),
+                Some((tenant, end)) = ended.recv() => lanes.end(tenant, end, now),
+                () = self.changed.notified() => {
+                    lanes.see(self.owners.tenants(), now);
+                    lanes.change(Instant::now());
                 }
+                () = tokio::time::sleep_until(until) => lanes.see(self.owners.tenants(), now),
             }
         }
+    }
+
+    /// Does something for a tenant, and tells when to look at it again if it was looked at.
+    async fn work(&self, tenant: Tenant, job: Job) -> (Tenant, Option<Duration>) {
+        let next = match job {
+            Job::Ended(end) => {
+                self.has_ended(&tenant, &end).await;
+                None
+            }
+            Job::Look { scans } => Some(self.look_now(&tenant, scans).await.unwrap_or_else(|error| {
+                tracing::warn!("the triggers of `{tenant}` cannot be looked at: {error}");
+                LOOK
+            })),
+        };
+        (tenant, next)
     }
 
     /// A run has ended in this process: what waits for that starts at once, and not only after the next look.
@@ -151,21 +188,6 @@ impl Triggers {
         let Some(host) = self.owners.host(tenant) else { return Ok(Vec::new()) };
         let live = self.read(&host).await?;
         self.start(&host, &live, now, true).await
-    }
-
-    /// Looks at all tenants, and tells when to do it again.
-    async fn look_at_all(&self, scans: bool) -> Duration {
-        let mut next = LOOK;
-        for tenant in self.owners.tenants() {
-            if self.owners.is_draining() {
-                break;
-            }
-            match self.look_now(&tenant, scans).await {
-                Ok(until) => next = next.min(until),
-                Err(error) => tracing::warn!("the triggers of `{tenant}` cannot be looked at: {error}"),
-            }
-        }
-        next
     }
 
     async fn look_now(&self, tenant: &Tenant, scans: bool) -> Result<Duration, LookError> {

@@ -3,6 +3,7 @@
 //! | room | what it is |
 //! |---|---|
 //! | [`counted`] | the doors of a run at which things are counted, and closed to whoever has used up what it may |
+//! | [`shares`] | places at servers that tenants share |
 //!
 //! What happens is counted in memory. [`Usage::settle`] adds it, about once a second, to what the registry has of the day, and
 //! reads there what others have added and what the operator allows: so processes that share a store know within a second or
@@ -10,6 +11,7 @@
 //! is there; a process that dies in between leaves the day with what that would have cost at most. A day is one of UTC.
 
 pub(crate) mod counted;
+pub(crate) mod shares;
 
 use std::{
     collections::HashMap,
@@ -22,7 +24,10 @@ use std::{
 
 use flowcell_contract::Tenant;
 use flowcell_engine::Engine;
-use flowcell_runtime::ports::{Registry, StoreError, Timers};
+use flowcell_runtime::{
+    LiveRuns,
+    ports::{Registry, StoreError, Timers},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -63,10 +68,12 @@ struct Shared {
     /// Something is counted.
     counts: AtomicBool,
     engine: Engine,
+    live: Arc<LiveRuns>,
     registry: Arc<dyn Registry>,
     timers: Arc<dyn Timers>,
     metrics: Metrics,
     tenants: Mutex<HashMap<Tenant, Counted>>,
+    shares: shares::Shares,
 }
 
 #[derive(Default)]
@@ -80,9 +87,24 @@ struct Counted {
 }
 
 impl Usage {
-    pub(crate) fn new(engine: Engine, registry: Arc<dyn Registry>, timers: Arc<dyn Timers>, metrics: Metrics) -> Usage {
+    pub(crate) fn new(
+        engine: Engine,
+        live: Arc<LiveRuns>,
+        registry: Arc<dyn Registry>,
+        timers: Arc<dyn Timers>,
+        metrics: Metrics,
+    ) -> Usage {
         let counts = AtomicBool::new(false);
-        Usage(Arc::new(Shared { counts, engine, registry, timers, metrics, tenants: Mutex::default() }))
+        Usage(Arc::new(Shared {
+            counts,
+            engine,
+            live,
+            registry,
+            timers,
+            metrics,
+            tenants: Mutex::default(),
+            shares: shares::Shares::default(),
+        }))
     }
 
     /// Counts from now on. Where nobody but the operator runs anything nothing is counted.
@@ -143,7 +165,7 @@ impl Usage {
     fn settle_one(&self, tenant: &Tenant) -> Result<(), StoreError> {
         let (today, _) = self.today();
         let policy = Policy::of(&*self.0.registry, tenant)?;
-        policy.bound(&self.0.engine, tenant);
+        policy.bound(&self.0.engine, &self.0.live, tenant);
         // Taken out first: somebody else may settle at the same time.
         let fresh = self.tenants().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
         let fresh = fresh.unwrap_or_default();

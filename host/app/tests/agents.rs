@@ -85,6 +85,68 @@ fn a_person_allows_a_tool_writes_to_an_agent_and_closes_it() {
     assert!(!late.status.success() && told(&late).contains("run_not_active"), "{}", told(&late));
 }
 
+/// The command that a parked run prints answers what an agent asks, and what cannot be answered is refused or told of.
+#[test]
+fn every_answer_is_applied_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    assert_eq!(go_on(folder), None);
+    let resume = |answers: &[&str]| {
+        let given = answers.iter().flat_map(|answer| ["--answer", answer]);
+        done(folder, &["runs", "resume", "a"].into_iter().chain(given).collect::<Vec<_>>())
+    };
+    let refused = [
+        ("asistant#3=allow", "the flow has no gate `asistant#3`"),
+        ("assistant#x=allow", "`assistant#x` names no call"),
+        ("assistant#3=perhaps", "`assistant#3` did not take the answer `perhaps`"),
+    ];
+    for (answer, why) in refused {
+        let output = resume(&[answer]);
+        assert_eq!(output.status.code(), Some(2), "{answer}: {}", told(&output));
+        assert!(told(&output).contains(why), "{answer}: {}", told(&output));
+    }
+    let unused = resume(&["assistant#99=deny"]);
+    assert_eq!(unused.status.code(), Some(3), "{}", told(&unused));
+    assert!(told(&unused).contains("nothing was asked at `assistant#99`"), "{}", told(&unused));
+    let applied = resume(&["assistant#3=allow"]);
+    assert!(told(&applied).contains("answered `assistant#3`"), "{}", told(&applied));
+    assert!(kinds(&events(folder), "agent:tool:").contains(&"agent:tool:decision".to_owned()));
+    let mut outputs = None;
+    for deed in &DEEDS[1..] {
+        assert!(done(folder, deed).status.success());
+        outputs = go_on(folder);
+    }
+    check(folder, &outputs.unwrap());
+    let late = resume(&["assistant#3=allow"]);
+    assert_eq!(late.status.code(), Some(2), "{}", told(&late));
+    assert!(told(&late).contains("the run has ended"), "{}", told(&late));
+}
+
+/// Answers that are given with a run are kept with it: a process that dies does not forget them.
+#[test]
+fn answers_that_are_given_with_a_run_survive_its_process() {
+    let call = |folder: &Path, answer: &str| {
+        let mut command = flowcell(folder);
+        command.args(["run", "--run-id", "a", "--quiet", "--events", "-", &flow("assistant.yaml"), "--answer", answer]);
+        command
+    };
+    for count in (1..30).step_by((6 / kit::scale()).max(1)) {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        kit::killed_after(&mut call(folder, "assistant#3=allow"), count);
+        // Whoever goes on says nothing of answers.
+        assert_eq!(go_on(folder), None, "after {count} events");
+        let agent = kinds(&events(folder), "agent:tool:");
+        assert!(agent.contains(&"agent:tool:decision".to_owned()), "after {count} events: {agent:?}");
+        let mut outputs = None;
+        for deed in &DEEDS[1..] {
+            assert!(done(folder, deed).status.success());
+            outputs = go_on(folder);
+        }
+        check(folder, &outputs.unwrap());
+    }
+}
+
 #[test]
 fn a_denied_tool_is_an_error_that_the_model_reads() {
     let folder = tempfile::tempdir().unwrap();

@@ -52,6 +52,17 @@ fn killed_after(folder: &Path, flow: &Path, events: usize) -> (Vec<Value>, bool)
     (seen, came_so_far)
 }
 
+/// The inputs of the run's tasks can be rendered again, whichever process rendered them before.
+fn check_inputs(folder: &Path) {
+    let document = done(folder, &["runs", "export", "r"]);
+    let document: Value = serde_json::from_slice(&document.stdout).unwrap();
+    let inputs = document["inputs"].as_array().unwrap();
+    assert!(!inputs.is_empty());
+    for input in inputs {
+        assert_eq!(input["inputDigest"], "matches", "{input}");
+    }
+}
+
 #[test]
 fn every_example_survives_being_killed_anywhere() {
     let mut kills = 0;
@@ -66,6 +77,7 @@ fn every_example_survives_being_killed_anywhere() {
             assert!(output.status.success(), "{} after {events} events: {}", flow.display(), told(&output));
             let given: Value = serde_json::from_slice(&output.stdout).unwrap();
             assert_eq!(given, expected, "{} after {events} events", flow.display());
+            check_inputs(folder.path());
             let kept = numbered(folder.path(), "r");
             assert!(kept.keys().copied().eq(0..kept.len() as u64), "the numbers have gaps");
             for event in seen.iter().filter(|event| event["runId"] == "r") {
@@ -142,7 +154,7 @@ fn a_second_process_is_refused_and_reads_all_the_same() {
     let mut owner = owner.stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("task:paused")), "the run did not come to its wait");
-    let refused = done(folder, &["run", "waits.yaml", "--quiet"]);
+    let refused = done(folder, &["drive", "--once"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(told(&refused).contains(&format!("process {}", owner.id())), "{}", told(&refused));
     assert!(numbered(folder, "r").len() > 3);
@@ -198,8 +210,10 @@ fn a_run_is_done_again_and_ended_runs_are_removed() {
     assert!(again.status.success(), "{}", told(&again));
     let parked = done(folder, &["runs", "retry", "a", "--run-id", "d", "--quiet"]);
     assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
-    // What was answered is not asked again.
-    let later = done(folder, &["runs", "retry", "a", "--run-id", "e", "--from", "after", "--quiet"]);
+    // An answer counts once: it is kept for another run only if the caller says so.
+    let spent = done(folder, &["runs", "retry", "a", "--run-id", "s", "--from", "after", "--quiet"]);
+    assert_eq!(spent.status.code(), Some(3), "{}", told(&spent));
+    let later = done(folder, &["runs", "retry", "a", "--run-id", "e", "--from", "after", "--keep-answers", "--quiet"]);
     assert!(later.status.success(), "{}", told(&later));
     let asked = done(folder, &["runs", "retry", "a", "--run-id", "f", "--from", "ask", "--quiet"]);
     assert_eq!(asked.status.code(), Some(3), "{}", told(&asked));
@@ -209,7 +223,32 @@ fn a_run_is_done_again_and_ended_runs_are_removed() {
     assert_eq!(String::from_utf8_lossy(&removed.stdout), "a\nb\n", "{}", told(&removed));
     let listed = String::from_utf8(done(folder, &["runs", "list"]).stdout).unwrap();
     let left: Vec<_> = listed.lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(left, ["f", "e", "d", "c"]);
+    assert_eq!(left, ["f", "e", "s", "d", "c"]);
     let gone = done(folder, &["runs", "events", "a"]);
     assert!(told(&gone).contains("the run `a` was removed, and its id is not used again"), "{}", told(&gone));
+}
+
+/// A component that runs after the resume gets the strictness that the run began with, whatever the file says by then.
+#[test]
+fn a_run_keeps_the_strictness_of_its_flow() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |strict: bool| {
+        let text = format!(
+            "flow: {{ name: f, strict: {strict} }}\n\
+             nodes:\n\
+             - {{ id: ask, type: control.gate, input: {{ prompt: Go on? }} }}\n\
+             - {{ id: check, type: control.if, input: {{ condition: \"flow.input.a == 1\" }} }}\n\
+             edges: [{{ from: ask, to: check }}]\n"
+        );
+        fs::write(folder.path().join("f.yaml"), text).unwrap();
+    };
+    for (id, strict) in [("strict", true), ("lenient", false)] {
+        write(strict);
+        let parked = done(folder.path(), &["run", "f.yaml", "--run-id", id, "--quiet"]);
+        assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+        write(!strict);
+        let ended = done(folder.path(), &["runs", "resume", id, "--answer", "ask=yes", "--quiet"]);
+        assert_eq!(ended.status.code(), Some(i32::from(strict)), "{}", told(&ended));
+        assert_eq!(told(&ended).contains("missing_value: `flow.input.a` is missing"), strict, "{}", told(&ended));
+    }
 }

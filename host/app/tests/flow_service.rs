@@ -167,6 +167,29 @@ fn a_log_is_read_from_its_end_and_survives_a_torn_line() {
     assert_eq!(flows.get_flow_runs("example_report", 5).unwrap().len(), 5, "the log outlives its flow");
 }
 
+#[cfg(unix)]
+#[test]
+fn logs_and_kept_flows_are_their_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, flows) = service();
+    let steps = json!([{ "id": "a", "tool": "control.noop", "params": { "value": 1 } }]);
+    create(&flows, "mine", steps);
+    let changed = json!({ "name": "mine", "steps": [{ "id": "b", "tool": "control.noop", "params": {} }] });
+    let host = Host::builder().without_cache().instances(1).build().unwrap();
+    flows.library().append(&host, &changed.to_string()).unwrap();
+    run(&flows, "mine", "{}").unwrap();
+    for (path, mode) in [
+        ("tool_logs", 0o700),
+        ("tool_logs/flow_mine.jsonl", 0o600),
+        ("flows/mine.json", 0o600),
+        ("flows/.versions/mine/1.json", 0o600),
+        ("flows/.versions/.lock", 0o600),
+    ] {
+        let found = folder.path().join(path).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(found, mode, "{path} has mode {found:o}");
+    }
+}
+
 fn flowcell(folder: &Path, arguments: &[&str]) -> String {
     let output = kit::done(folder, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", kit::told(&output));

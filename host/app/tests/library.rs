@@ -104,6 +104,41 @@ fn files_that_somebody_puts_there_are_flows_too() {
     assert_eq!(library.get("by-hand", Some(3)).unwrap().text, edited);
 }
 
+/// A rule that is newer than a flow in the folder refuses new versions only; the flow, and accepted runs of it, go on.
+#[test]
+fn a_kept_flow_goes_on_under_newer_rules() {
+    let ((_folder, library), host) = (library(), host());
+    let looping = "flow: { name: again }
+nodes:
+  - { id: s, type: control.noop }
+  - { id: coder, type: control.noop, join: any }
+  - { id: reviewer, type: control.noop }
+edges:
+  - { from: s, to: coder }
+  - { from: coder, to: reviewer }
+  - { from: reviewer, to: coder }
+";
+    fs::create_dir(library.folder()).unwrap();
+    fs::write(library.folder().join("again.yaml"), looping).unwrap();
+    let flow = library.load(&host, "again", None).unwrap();
+    let told = |found: &flowcell::Diagnostic| (found.code, found.severity, found.place.line);
+    let warnings: Vec<_> = flow.warnings().iter().map(told).collect();
+    assert_eq!(warnings, [("cycle", flowcell::Severity::Warning, 4)]);
+    let known = library.load(&host, "again", None).unwrap();
+    assert_eq!(known.warnings(), flow.warnings(), "they are not lost when the check is remembered");
+
+    let refused = library.append(&host, &looping.replace("id: s,", "id: s , ")).unwrap_err();
+    let LibraryError::Invalid(found) = refused else { panic!("{refused}") };
+    assert_eq!(found.iter().map(told).collect::<Vec<_>>(), [("cycle", flowcell::Severity::Error, 4)]);
+    assert!(
+        matches!(
+            host.load_source(flowcell::Source { name: "again.yaml".into(), text: looping.into() }),
+            Err(flowcell::LoadError::Invalid(_))
+        ),
+        "the check of a kept flow is not used for a new one"
+    );
+}
+
 #[test]
 fn no_name_leads_out_of_the_folder() {
     let ((folder, library), host) = (library(), host());

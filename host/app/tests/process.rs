@@ -136,7 +136,7 @@ fn completions_know_every_command() {
 #[test]
 fn the_catalog_is_described_completely() {
     let types: Vec<serde_json::Value> = serde_json::from_str(&stdout(&["nodes", "--json"])).unwrap();
-    assert_eq!(types.len(), 40);
+    assert_eq!(types.len(), 41);
     let keys =
         ["type", "version", "title", "description", "input", "config", "output", "traits", "effect", "capabilities"];
     for node in &types {
@@ -144,4 +144,61 @@ fn the_catalog_is_described_completely() {
         jsonschema::validator_for(&node["input"]).unwrap();
         jsonschema::validator_for(&node["output"]).unwrap();
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_name_reaches_no_terminal_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let flow = "flow: { name: waits }\nnodes: [{ id: hold, type: control.noop }]\n";
+    let names = ["\u{1b}[2Jgood.yaml", "inv\u{202e}lmay.yaml", "a\u{200b}b.yaml"];
+    for (name, text) in [(names[0], flow), (names[1], "flow: ["), (names[2], flow)] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    for arguments in [vec!["validate"], vec!["validate", "--json"], vec!["run", "--store", "memory:"]] {
+        for name in names.iter().chain(&["no\u{1b}such\u{2066}.yaml"]) {
+            let output = flowcell(folder.path(), &[&arguments[..], &[name]].concat()).wait_with_output().unwrap();
+            let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            let harmful = ['\u{1b}', '\u{202e}', '\u{200b}', '\u{2066}'];
+            assert!(!said.contains(harmful) && !said.is_empty(), "{arguments:?} {name:?}: {said:?}");
+        }
+    }
+}
+
+/// Bytes that the database with 600 collected pages of 50 rows may have; its log has 4 MiB more at most.
+const PAGES_BYTES: u64 = 10 << 20;
+
+/// 600 pages of 50 rows, all different.
+const COLLECTS: &str = r#"
+flow:
+  name: pages
+  input: { rows: ROWS }
+  outputs: { pages: "{{ read.items | length }}", last: "{{ read.items[599][49] }}" }
+nodes:
+  - id: read
+    type: control.loop
+    input: { while: "read.iteration < 600", maxIterations: 600, collect: true }
+    body:
+      nodes:
+        - id: page
+          type: data.map
+          input:
+            list: "{{ flow.input.rows }}"
+            template: { id: "{{ index }}", page: "{{ read.iteration }}", name: "row {{ item }} of a page" }
+    bodyOutput: "{{ page.list }}"
+"#;
+
+#[test]
+fn a_loop_that_collects_keeps_each_page_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: Vec<u32> = (0..50).collect();
+    let flow = COLLECTS.replace("ROWS", &format!("{rows:?}"));
+    std::fs::write(folder.path().join("pages.yaml"), flow).unwrap();
+    let output = flowcell(folder.path(), &["run", "pages.yaml", "--json", "--quiet"]).wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["outputs"]["pages"], 600);
+    assert_eq!(result["outputs"]["last"]["name"], "row 49 of a page");
+    let bytes = std::fs::metadata(folder.path().join(".flowcell/flowcell.db")).unwrap().len();
+    assert!(bytes < PAGES_BYTES, "the database has {bytes} bytes");
 }

@@ -97,6 +97,29 @@ nodes:
     assert_eq!(about(&events, "canary", "task:complete")["result"], serde_json::json!({ "a": 1 }));
 }
 
+#[test]
+fn r10_an_attempt_that_cannot_allocate_fails_alone() {
+    let flow = "
+flow: { name: short, policy: { failFast: false } }
+nodes:
+  - { id: hogs, type: hostile.hog }
+  - { id: grows, type: hand.x }
+  - { id: canary, type: hostile.echo, input: { a: 1 } }
+  - { id: again, type: hostile.hog, policy: { continueOnError: true } }
+  - { id: after, type: hostile.echo, input: { code: '{{ again.error.code }}' } }
+edges: [{ from: again, to: after }]
+";
+    let hand = by_hand("hand", "(memory 1) (func $f (loop (drop (memory.grow (i32.const 100))) (br 0))) (start $f)");
+    let folder = place(&[("hostile.wasm", &HOSTILE), ("hand.wasm", &hand)], flow);
+    let events = failed(folder.path());
+    for node in ["hogs", "grows", "again"] {
+        let error = &about(&events, node, "task:failed")["error"];
+        assert_eq!(error["code"], "out_of_memory", "{node}: {error}");
+    }
+    assert_eq!(about(&events, "canary", "task:complete")["result"], serde_json::json!({ "a": 1 }));
+    assert_eq!(about(&events, "after", "task:complete")["result"], serde_json::json!({ "code": "out_of_memory" }));
+}
+
 fn program() -> PathBuf {
     env!("CARGO_BIN_EXE_flowcell").into()
 }

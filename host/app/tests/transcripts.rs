@@ -91,6 +91,7 @@ fn redact(bytes: &[u8]) -> String {
         (r"\b\d+ bytes\b", "N bytes"),
         (r#"time="[0-9.]+""#, "time=\"0\""),
         (r"sha256:[0-9a-f]{64}", "sha256:DIGEST"),
+        (r#""digest":( ?)"[0-9a-f]{32}""#, "\"digest\":${1}\"DIGEST\""),
     ];
     changing
         .iter()

@@ -4,7 +4,7 @@
 //! `BAD_DISK=sync:3` that the third attempt to make a store durable fails, and no other; `BAD_DISK=read:5` that the fifth
 //! read of a store and every later one fails; `BAD_DISK=die:9` that the process is killed at the ninth moment. There are
 //! two for everything that is made durable together: its first write, of which half is done, and the attempt to make it
-//! durable. Files that are not a store's are left alone. When something goes wrong, the file `bad-disk` is made in the
+//! durable. `BAD_DISK=slow:200` says that each attempt to make a store durable takes 200 ms longer. Files that are not a store's are left alone. When something goes wrong, the file `bad-disk` is made in the
 //! current folder.
 //!
 //! `BAD_CLOCK=-3600` says by how many seconds the calendar's clock is wrong.
@@ -110,6 +110,9 @@ fn read_is_good(file: c_int) -> bool {
 fn sync_is_good(file: c_int) -> bool {
     if is_last(file, true) {
         die();
+    }
+    if let Some(milliseconds) = bad_from("slow").filter(|_| is_store(file)) {
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
     }
     static SYNCS: AtomicU64 = AtomicU64::new(0);
     let bad = bad_from("sync").filter(|_| is_store(file));

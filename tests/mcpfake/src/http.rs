@@ -83,6 +83,12 @@ impl Fake {
         self.server.session.lock().unwrap_or_else(PoisonError::into_inner).1.listed
     }
 
+    /// How often a tool was called in this session.
+    pub fn called(&self, tool: &str) -> usize {
+        let session = self.server.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.1.called.iter().filter(|called| *called == tool).count()
+    }
+
     /// How many calls were given up in this session.
     pub fn cancelled(&self) -> usize {
         self.server.session.lock().unwrap_or_else(PoisonError::into_inner).1.cancelled.len()

@@ -67,6 +67,8 @@ pub enum List {
     Hostile,
     /// It is no list.
     Nonsense,
+    /// It never comes.
+    Silent,
 }
 
 /// What a server does with a message.

@@ -33,6 +33,8 @@ pub(crate) struct Session {
     pub(crate) changed: bool,
     /// Lists that were asked for.
     pub(crate) listed: usize,
+    /// The tools that were called, in their order.
+    pub(crate) called: Vec<String>,
     /// The call that waits for answers, and those that came.
     pub(crate) asking: Option<(Value, Vec<Value>)>,
 }
@@ -46,6 +48,7 @@ impl Session {
             cancelled: Vec::new(),
             changed: false,
             listed: 0,
+            called: Vec::new(),
             asking: None,
         }
     }

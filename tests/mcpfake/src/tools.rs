@@ -55,6 +55,7 @@ pub(crate) fn list(session: &mut Session, id: &Value, params: &Value) -> Vec<Doi
         List::Many => (0..=1000).map(|number| tool(&format!("tool-{number}"))).collect(),
         List::Endless => vec![],
         List::Hostile => hostile(),
+        List::Silent => return vec![Doing::Hang],
         List::Nonsense => return send(id, json!({ "resultType": "complete", "tools": "none" })),
     };
     let begin: usize = params["cursor"].as_str().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
@@ -82,6 +83,7 @@ fn hostile() -> Vec<Value> {
 pub(crate) fn call(session: &mut Session, id: &Value, params: &Value) -> Result<Vec<Doing>, (i64, &'static str)> {
     let input = params.get("arguments").filter(|input| input.is_object()).ok_or((INVALID_PARAMS, "no arguments"))?;
     let name = params["name"].as_str().unwrap_or_default();
+    session.called.push(name.to_owned());
     Ok(match name {
         "echo" => send(id, text(input["text"].as_str().unwrap_or_default())),
         "structured" => {

@@ -36,7 +36,7 @@ struct Answers(Mutex<Vec<Instant>>);
 impl Capability for Answers {
     fn admit(&self, _: &Call, _: &Caller) -> Result<Admission, Failure> {
         let about = Json::object([("url", Json::from("https://api.example.com/errands"))]);
-        Ok(Admission { effect: Effect::Idempotent, about, ask: None })
+        Ok(Admission { effect: Effect::Idempotent, about, preview: Json::Null, ask: None })
     }
 
     fn perform(&self, _: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

@@ -1,7 +1,7 @@
 //! What a front end may ask of a run, one JSON object a line.
 
 use flowcell_contract::Json;
-use flowcell_runtime::{Hub, HubError, Request};
+use flowcell_runtime::{Hub, HubError, QuestionRef, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -42,6 +42,10 @@ pub enum Verb {
         gate: String,
         /// A text, or `{ "content", "choice"? }`.
         answer: Json,
+        /// The attempt that asked, as the question names it.
+        attempt: Option<u32>,
+        /// The digest of the question, as the question names it.
+        digest: Option<Box<str>>,
     },
     /// Sends a named event.
     Emit {
@@ -90,7 +94,9 @@ impl Verb {
             | Verb::SendToRun { agent_run_id: to, content, message_id: message } => {
                 Request::Write { to, message, value: content.into() }
             }
-            Verb::Reply { gate, answer } => Request::Reply { gate, answer: whole(answer) },
+            Verb::Reply { gate, answer, attempt, digest } => {
+                Request::Reply { gate, answer: whole(answer), question: QuestionRef { attempt, digest } }
+            }
             Verb::Emit { name, payload } => Request::Emit { name, payload: payload.into() },
             Verb::CloseRun { agent_run_id: to } => Request::CloseAgent { to },
             Verb::Abort {} => Request::Cancel,
@@ -138,7 +144,9 @@ pub(crate) fn read(line: &[u8]) -> (Option<Value>, Result<Verb, VerbError>) {
         let form = "a verb is one JSON object on one line, such as {\"verb\":\"reply\",\"gate\":\"approve\",\"answer\":\"yes\"}";
         VerbError::Unreadable(format!("{form}: {why}"))
     };
-    let mut value: Value = match serde_json::from_slice(line) {
+    let text = String::from_utf8_lossy(line);
+    let read = serde_json::from_slice(line).and_then(|value| Json::check_numbers(&text).map(|()| value));
+    let mut value: Value = match read {
         Ok(value) => value,
         Err(error) => return (None, Err(unreadable(&error))),
     };
@@ -169,7 +177,14 @@ mod tests {
                     message_id: Some("m".into()),
                 },
             ),
-            (json!({ "verb": "reply", "gate": "g", "answer": "x" }), Verb::Reply { gate, answer: content() }),
+            (
+                json!({ "verb": "reply", "gate": "g", "answer": "x" }),
+                Verb::Reply { gate: gate.clone(), answer: content(), attempt: None, digest: None },
+            ),
+            (
+                json!({ "verb": "reply", "gate": "g", "answer": "x", "attempt": 2, "digest": "d" }),
+                Verb::Reply { gate, answer: content(), attempt: Some(2), digest: Some("d".into()) },
+            ),
             (json!({ "verb": "emit", "name": "e" }), Verb::Emit { name, payload: Json::Null }),
             (json!({ "verb": "closeRun", "agentRunId": "agent-1" }), Verb::CloseRun { agent_run_id }),
             (json!({ "verb": "abort" }), Verb::Abort {}),

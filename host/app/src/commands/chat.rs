@@ -6,11 +6,13 @@ mod remote;
 mod typed;
 
 use std::{
+    path::Path,
     pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
 use clap::Args;
@@ -57,19 +59,23 @@ pub(super) fn execute(args: ChatArgs, terminal: Terminal) -> Result<Exit, Proble
         (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
             remote::talk(folder, &args.run, terminal)
         }
-        (host, place) => {
+        (host, _) => {
             let host = host?;
             let prepared = RunArgs::chatting(args.run.clone(), args.channels, args.packs, args.store.clone());
-            if let Place::Folder(folder) = place {
-                super::runs::listen(&host, folder, || {}, terminal);
-            }
+            let guests = super::runs::listen_beside(&host, &prepared.store, &prepared.packs, terminal)?;
             let _serving = host.serve()?;
             let session = run::Session::open(&prepared, &host, args.run.as_str(), terminal)?;
+            let session = session.with_guests(guests);
             let runner =
                 host.resume(&args.run, RunOptions { by_hand: true, ..session.options(&prepared, Json::Null) })?;
             run::finish(&prepared, session, host, runner, terminal)
         }
     }
+}
+
+/// Talks with a run of the process that owns the store in a folder.
+pub(super) fn talk_beside(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exit, Problem> {
+    remote::talk(folder, run, terminal)
 }
 
 /// What is asked of the run, and comes of it.
@@ -228,6 +234,9 @@ impl Chat {
                 let to = conversation.target(name.as_deref()).map_err(Shown::Trouble);
                 to.map(|to| Request::CloseAgent { to })
             }
+            Typed::Text(text) if self.interactive && conversation.is_late(Instant::now()) => Err(Shown::Trouble(
+                format!("the line `{text}` was typed for a question that has closed, and is not used"),
+            )),
             Typed::Text(text) => conversation.meant(&text).map_err(Shown::Trouble),
         };
         asked.map_err(|shown| state.page.show(&shown)).ok()
@@ -252,7 +261,7 @@ impl Conversation {
             ));
         }
         self.questions.remove(0);
-        Ok(Request::Reply { gate: asked.address, answer: answers::answer(&chosen) })
+        Ok(Request::Reply { gate: asked.address, answer: answers::answer(&chosen), question: asked.asked })
     }
 }
 

@@ -5,7 +5,7 @@ use clap_complete::Shell;
 
 use super::Arguments;
 use crate::{
-    output::put,
+    output::put_exactly,
     problem::{Exit, Problem},
 };
 
@@ -19,6 +19,6 @@ pub(crate) struct CompletionsArgs {
 pub(super) fn execute(args: &CompletionsArgs) -> Result<Exit, Problem> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Arguments::command(), "flowcell", &mut script);
-    put(&String::from_utf8_lossy(&script))?;
+    put_exactly(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Good)
 }

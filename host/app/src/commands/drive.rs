@@ -6,6 +6,7 @@ use clap::Args;
 use flowcell::{
     FlowRunner, Host, RunResult, StartError,
     contract::Tenant,
+    control::Driven,
     driving::{Attendant, Drive},
 };
 use futures_util::future::BoxFuture;
@@ -64,8 +65,8 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Prob
     );
     let said = match place {
         Place::Folder(folder) => {
-            let moved = drive.moved();
-            listen(&host, folder, move || moved.notify_one(), terminal);
+            let owner = Driven { entrance: drive.entrance(), moved: drive.moved() };
+            listen(&host, folder, Arc::new(owner), args.packs.reach(), terminal);
             format!("driving the runs in {}", folder.display())
         }
         _ => "driving the runs of the shared store".to_owned(),

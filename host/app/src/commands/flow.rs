@@ -10,6 +10,7 @@ use clap::{Arg, Args, ValueHint};
 use flowcell::{
     Json, OpenStoreError, Reader, RunStatus, StartError,
     agentic::{self, Entry, FLOW_FOLDERS, Level},
+    control::Ask,
     graph::Graph,
     sessions::{FlowSession, Opened, SessionError, Sessions, StepStatus},
 };
@@ -17,7 +18,7 @@ use flowcell::{
 use super::{
     PackArgs, Place, StoreArgs,
     channels::ChannelArgs,
-    run::{self, RunArgs, duration, inputs},
+    run::{self, RunArgs, duration, follow::HandOver, inputs},
 };
 use crate::{
     output::put_json,
@@ -119,8 +120,8 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
     );
     let place = run_args.store.place()?;
     let host = match (run_args.packs.host_at(place), place) {
-        (Err(error @ flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) if !args.delete => {
-            return watched(&args, &run_args, &entry, folder, error, terminal);
+        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
+            return beside(&args, &run_args, &entry, folder, terminal);
         }
         (host, _) => host?,
     };
@@ -130,11 +131,10 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
         session.warnings().iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
     }
     let input = arguments(&args, session.flow().graph())?;
-    if let Place::Folder(folder) = place {
-        super::runs::listen(&host, folder, || {}, terminal);
-    }
+    let guests = super::runs::listen_beside(&host, &run_args.store, &run_args.packs, terminal)?;
     let _serving = host.serve()?;
     let front = run::Session::open(&run_args, &host, session.flow().name(), terminal)?;
+    let front = front.with_guests(guests);
     let options = front.options(&run_args, Json::Null);
     match super::runs::block_on(session.open(input, args.delete, options))?? {
         Opened::Busy => {
@@ -169,23 +169,38 @@ fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<
     Ok(Exit::Parked)
 }
 
-/// Another process owns the store. If it drives the run of this prefix, that is told.
-fn watched(
+/// Another process owns the store. If it drives the run of this prefix, that is told; else it is handed the flow.
+fn beside(
     args: &FlowArgs,
     run_args: &RunArgs,
     entry: &Entry,
     folder: &Path,
-    owned: flowcell::Error,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
-    let Some(prefix) = &args.session else { return Err(owned.into()) };
-    let session = run_args.packs.host()?.flow_session(&entry.path, prefix)?;
+    let host = run_args.packs.host()?;
+    let prefix = args.session.clone().unwrap_or_else(|| host.now().to_string());
+    let session = host.flow_session(&entry.path, &prefix)?;
     let reader = Reader::open(folder).map_err(flowcell::Error::Store)?;
     let states = reader.states(&super::runs::local(), session.root()).map_err(SessionError::from)?;
-    if states.iter().any(|state| state.status == StepStatus::Running) {
+    if !args.delete && states.iter().any(|state| state.status == StepStatus::Running) {
         return busy(&session, &reader, terminal);
     }
-    Err(owned.into())
+    if !args.quiet {
+        session.warnings().iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
+    }
+    let flow = std::path::absolute(&entry.path);
+    let ask = Ask::Flow {
+        flow: flow.map_err(|error| Problem::wrong("the flow has no path").because(&error))?,
+        prefix,
+        args: arguments(args, session.flow().graph())?,
+        delete: args.delete,
+        total_timeout_ms: args.total_timeout.map(|duration| duration.as_millis() as u64),
+        reach: run_args.packs.reach(),
+    };
+    let name = session.flow().name().to_owned();
+    let prints = move |of: &dyn Sessions| put_json(&session.envelope(of).map_err(SessionError::from)?);
+    let handed = HandOver { before: Vec::new(), ask, flow: name, prints: Some(Box::new(prints)) };
+    run::follow::hand_over(folder, run_args, handed, terminal)
 }
 
 /// The prompt, then the arguments of the command line, then those of the file: the later wins.
@@ -256,7 +271,7 @@ impl From<SessionError> for Problem {
                 .hint("put the step back, or begin anew with `-D`, which removes the sessions of the prefix"),
             SessionError::Start(StartError::Input(unfit)) => {
                 let problem = Problem::wrong("the arguments do not fit the flow's `args`");
-                let problem = unfit.findings.iter().fold(problem, |problem, finding| problem.cause(finding));
+                let problem = unfit.findings().iter().fold(problem, |problem, finding| problem.cause(finding));
                 problem.hint("give arguments with `-p TEXT`, `-A key=value` or `--args-file FILE`")
             }
             SessionError::Start(error) => error.into(),

@@ -4,10 +4,11 @@ use std::{
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use clap::{Args, Subcommand, ValueHint};
-use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, RunId, script};
+use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, OpenStoreError, RunId, script};
 
 use super::{
     BesideArgs, PackArgs, Place, StoreArgs,
@@ -15,7 +16,7 @@ use super::{
     run::{self, RunArgs, inputs},
 };
 use crate::{
-    output::{Lines, put, put_json, put_line},
+    output::{Lines, put_exactly, put_json, put_line},
     problem::{Exit, Problem},
     terminal::Terminal,
 };
@@ -206,27 +207,53 @@ pub(super) fn list(folder: &Folder, json: bool) -> Result<Exit, Problem> {
 
 fn show(args: &ShowArgs) -> Result<Exit, Problem> {
     let flow = library(&args.folder).get(&args.name, args.version)?;
-    put(&flow.text)?;
+    put_exactly(&flow.text)?;
     Ok(Exit::Good)
 }
 
 fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let RunFlowArgs { name, input, inputs, run_id, json, quiet, folder, channels, packs, store } = args;
     let run_args = RunArgs::of_library(run_id, json, quiet, channels, packs, store);
-    let host = run_args.packs.host_with(&run_args.store)?;
     let members = inputs.as_ref().and_then(Json::as_object).into_iter().flatten();
     let members = members.map(|(key, value)| (key.to_string(), value.clone()));
+    let place = run_args.store.place()?;
+    let host = match (run_args.packs.host_at(place), place) {
+        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(store)) => {
+            let (store, given) = (store.to_owned(), input.into_iter());
+            let members = members.map(|(key, value)| (key, inputs::Member::Value(value))).chain(given).collect();
+            return hand_over(&store, &folder.flows, &name, run_args.with_input(members), terminal);
+        }
+        (host, _) => host?,
+    };
     let members: Vec<_> = members.chain(inputs::kept_by(&host, &input)?).collect();
     let input = inputs::collect(&members, None)?;
+    let library = library(&folder);
     let flows = FlowService::open(host.clone(), folder.flows);
-    if let Place::Folder(folder) = run_args.store.place()? {
-        super::runs::listen(&host, folder, || {}, terminal);
-    }
+    let guests = super::runs::listen_beside(&host, &run_args.store, &run_args.packs, terminal)?;
     let _serving = host.serve()?;
     let front = run::Session::open(&run_args, &host, &name, terminal)?;
+    let front = front.with_guests(guests);
     let options = front.options(&run_args, Json::Null);
     let runner = flows.prepare(&name, input, options)?;
+    run::say_warnings(&run_args, library.load(&host, &name, None)?.warnings(), terminal);
     run::finish(&run_args, front, host, runner, terminal)
+}
+
+/// Hands a flow over to the process that owns the store, and logs its steps when it has ended.
+fn hand_over(store: &Path, flows: &Path, name: &str, args: RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let file = flowcell::FlowLibrary::open(flows).get(name, None)?.file;
+    let run = args.run_id().cloned().unwrap_or_else(new_run_id);
+    let args = args.with_run(run.clone());
+    let exit = run::hand_over(store, &args, &file, terminal)?;
+    let host = args.packs.reading_host(&args.store)?;
+    FlowService::open(host, flows).log_run(name, &run)?;
+    Ok(exit)
+}
+
+/// An id that no other run has, for one whose steps are logged later.
+fn new_run_id() -> RunId {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    RunId::from(format!("run-{now:016x}{:08x}", std::process::id()))
 }
 
 fn log(args: &LogArgs) -> Result<Exit, Problem> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flowcell::{Given, GivenCall, Json, Script, contract::Failure};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 /// A reply, and the calls that get it.
 #[derive(Clone, Deserialize)]
@@ -192,4 +192,12 @@ pub(super) fn unused(script: &Script) -> Option<String> {
         left => format!("{left} replies"),
     };
     Some(format!("{replies} under `calls` that no call asked for"))
+}
+
+/// Reads `clock`: a time as RFC 3339 has it, such as `2026-01-31T23:59:00Z`, as milliseconds since 1970.
+pub(super) fn point_in_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let read = text.parse::<jiff::Timestamp>().ok().and_then(|time| u64::try_from(time.as_millisecond()).ok());
+    let wrong = || format!("`{text}` is not a time from 1970 on; write it as `2026-01-31T23:59:00Z`");
+    read.map(Some).ok_or_else(|| D::Error::custom(wrong()))
 }

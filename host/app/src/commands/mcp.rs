@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use flowcell::server::mcp::{self, PipeError};
+use flowcell::{
+    control::Driven,
+    server::mcp::{self, PipeError},
+};
 
 use super::{
     PackArgs, Place, StoreArgs,
@@ -37,9 +40,10 @@ pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, Proble
             Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
         let stop = async move { _ = signals.next().await };
         let own = host.clone();
-        let begun = move |moved: std::sync::Arc<tokio::sync::Notify>| {
+        let reach = args.packs.reach();
+        let begun = move |moved, entrance| {
             if let Place::Folder(folder) = place {
-                listen(&own, folder, move || moved.notify_one(), terminal);
+                listen(&own, folder, std::sync::Arc::new(Driven { entrance, moved }), reach, terminal);
             }
         };
         Ok::<_, Problem>(mcp::serve(host, args.flows.clone(), begun, stop).await)

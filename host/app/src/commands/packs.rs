@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{AddressRange, Host, HostBuilder, OpenStoreError, Reader, Simulate, vault::KeySource};
+use flowcell::{AddressRange, Host, HostBuilder, OpenStoreError, Reader, Simulate, control::Reach, vault::KeySource};
 
 use super::{
     compile,
@@ -125,9 +125,26 @@ impl PackArgs {
         }
     }
 
+    /// What runs may reach with these options, for the owner of a store to compare.
+    pub(super) fn reach(&self) -> Reach {
+        let file = |given: &Option<PathBuf>, name: &str| {
+            let file = given.clone().or_else(|| own_setting(name));
+            file.map(|file| absolute(&file))
+        };
+        Reach::default()
+            .with("--allow-private", self.allow_private.iter().map(ToString::to_string))
+            .with("--files", self.files.as_deref().map(absolute))
+            .with("--providers", file(&self.providers, "providers.yaml"))
+            .with("--mcp", file(&self.mcp, "mcp.yaml"))
+            .with("--secrets", file(&self.secrets, "secrets.yaml"))
+            .with("--services", file(&self.services, "services.yaml"))
+            .with("--simulate", self.simulate.iter().cloned())
+    }
+
     pub(super) fn builder(&self) -> HostBuilder {
         let mut builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
         builder = builder.simulate(Simulate::of(&self.simulate));
+        compile::arm_watchdog();
         if let Some(program) = compile::program() {
             builder = builder.compiler(program);
         }
@@ -149,6 +166,11 @@ impl PackArgs {
         let builder = self.lock.add_to(builder.secret_keys(self.keys.secret_key.iter().cloned()));
         self.packs.iter().fold(builder, |builder, path| builder.packs(path))
     }
+}
+
+fn absolute(path: &Path) -> String {
+    let path = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
+    path.display().to_string()
 }
 
 /// A file of the user's settings, if there is one.

@@ -3,6 +3,7 @@
 pub(super) mod answers;
 pub(super) mod ask;
 pub(super) mod duration;
+pub(super) mod follow;
 pub(super) mod inputs;
 pub(super) mod interrupt;
 pub(super) mod lines;
@@ -11,6 +12,7 @@ pub(super) mod progress;
 pub(super) mod report;
 mod save;
 pub(super) mod screen;
+mod summary;
 
 use std::{
     collections::HashMap,
@@ -21,10 +23,10 @@ use std::{
 
 use clap::{Args, ValueHint};
 use flowcell::{
-    Channel, FlowRunner, Host, Json, LoadedFlow, OpenStoreError, PolicyOverride, RunId, RunOptions, RunResult,
-    StartError,
+    Channel, Diagnostic, FlowRunner, Host, Json, LoadedFlow, OpenStoreError, PolicyOverride, RunId, RunOptions,
+    RunResult, StartError,
     channels::{JsonLines, Notice, Notices},
-    control::Ask,
+    control::{Ask, Guests},
 };
 
 use self::{
@@ -79,9 +81,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ID", value_parser = super::runs::run_id)]
     run_id: Option<RunId>,
     /// Return once the run is accepted; `flowcell drive` runs it
-    #[arg(long, conflicts_with_all = ["events", "channels", "answers", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["events", "channels", "dry_run"])]
     detach: bool,
-    /// Answer a gate before it asks; may be repeated
+    /// Answer a gate, or an agent's call as in assistant#3=allow, before it asks; may be repeated
     #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
     answers: Vec<(String, String)>,
     /// End the run after this time: 500ms, 30s, 2m, 1h30m
@@ -111,7 +113,15 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     if args.detach {
         return detach(&args, terminal);
     }
-    let host = if args.dry_run { args.packs.dry_host(&args.store)? } else { args.packs.host_with(&args.store)? };
+    let host = match (args.dry_run, args.store.place()?) {
+        (true, _) => args.packs.dry_host(&args.store)?,
+        (false, place) => match (args.packs.host_at(place), place) {
+            (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
+                return hand_over(folder, &args, &args.flow, terminal);
+            }
+            (host, _) => host?,
+        },
+    };
     let flow = load(&host, &args, terminal)?;
     let input = inputs::collect(&inputs::kept_by(&host, &args.input)?, args.input_file.as_deref())?;
     flow.check_input(&input).map_err(|error| inputs::unfit(&error))?;
@@ -120,11 +130,9 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
         plan::print(&flow, args.json)?;
         return Ok(Exit::Good);
     }
-    if let Place::Folder(folder) = args.store.place()? {
-        super::runs::listen(&host, folder, || {}, terminal);
-    }
+    let guests = super::runs::listen_beside(&host, &args.store, &args.packs, terminal)?;
     let _serving = host.serve()?;
-    let session = Session::open(&args, &host, flow.name(), terminal)?;
+    let session = Session::open(&args, &host, flow.name(), terminal)?.with_guests(guests);
     if !args.quiet {
         for (key, meant) in inputs::misspelt(&args.input, flow.graph()) {
             session.screen.warn(&format!("the flow's input has no `{key}`; did you mean `{meant}`?"));
@@ -142,12 +150,31 @@ pub(super) fn finish(
     runner: FlowRunner,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
+    finish_as(args, session, host, runner, None, terminal)
+}
+
+/// The same, which may print something else than the outputs.
+fn finish_as(
+    args: &RunArgs,
+    session: Session,
+    host: Host,
+    runner: FlowRunner,
+    prints: Option<&follow::Prints>,
+    terminal: Terminal,
+) -> Result<Exit, Problem> {
     let graph = runner.graph().clone();
+    if let Some(refusals) = session.refusals.as_ref().filter(|_| !runner.is_new()) {
+        refusals.catch_up(&host, runner.run_id())?;
+    }
     let (result, interrupted) = session.until_end(args, runner)?;
     let saved = args.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
     host.tell_watchers(&result.run_id);
+    let printed = prints.map(|prints| {
+        let of = Some((prints, host.sessions()));
+        report::print_as(args, &graph, &result, interrupted, of, terminal)
+    });
     part(host);
-    let exit = report::print(args, &graph, &result, interrupted, terminal)?;
+    let exit = printed.unwrap_or_else(|| report::print(args, &graph, &result, interrupted, terminal))?;
     // What came of the run is told, whether its files could be written or not.
     let saved = saved?;
     if !args.quiet {
@@ -180,20 +207,18 @@ fn detach(args: &RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
         (Ok(host), _) => {
             let flow = load(&host, args, terminal)?;
             let input = input(&inputs::kept_by(&host, &args.input)?)?;
+            answers::check(&args.answers, flow.graph())?;
             let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
-            let options = RunOptions { session_id: args.run_id.clone(), input, policy, ..RunOptions::default() };
+            let answers = args.early_answers();
+            let options =
+                RunOptions { session_id: args.run_id.clone(), input, policy, answers, ..RunOptions::default() };
             let runner = host.runner(&flow, options)?;
             let run_id = runner.run_id().clone();
             super::runs::block_on(runner.accept())?.map_err(StartError::from)?;
             run_id
         }
         (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
-            let flow = std::path::absolute(&args.flow);
-            let flow = flow.map_err(|error| Problem::wrong("the flow has no path").because(&error))?;
-            let run = args.run_id.clone();
-            let put = |name: &str, bytes| super::files::put(&args.store, name, bytes);
-            let input = input(&inputs::resolved(&args.input, put)?)?;
-            super::runs::ask_owner(folder, &Ask::Start { flow, input, run, total_timeout_ms })?
+            super::runs::ask_owner(folder, &start(args, &args.flow, false)?)?
         }
         (Err(error), _) => return Err(error.into()),
     };
@@ -208,16 +233,49 @@ fn detach(args: &RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
     Ok(Exit::Good)
 }
 
+/// What is asked of the owner of the store to start a flow.
+fn start(args: &RunArgs, flow: &Path, follow: bool) -> Result<Ask, Problem> {
+    let flow = std::path::absolute(flow);
+    let put = |name: &str, bytes| super::files::put(&args.store, name, bytes);
+    let members = inputs::resolved(&args.input, put)?;
+    Ok(Ask::Start {
+        flow: flow.map_err(|error| Problem::wrong("the flow has no path").because(&error))?,
+        input: inputs::collect(&members, args.input_file.as_deref())?,
+        run: args.run_id.clone(),
+        total_timeout_ms: args.total_timeout.map(|duration| duration.as_millis() as u64),
+        answers: args.early_answers().into_iter().collect(),
+        reach: args.packs.reach(),
+        follow,
+    })
+}
+
+/// Hands a flow over to the process that owns the store, and follows its run.
+pub(super) fn hand_over(folder: &Path, args: &RunArgs, flow: &Path, terminal: Terminal) -> Result<Exit, Problem> {
+    let host = args.packs.host()?;
+    // What only the owner can check, such as secrets of the store, it checks.
+    if let Some(flow) = host.check_flow(flow)?.flow {
+        answers::check(&args.answers, flow.graph())?;
+    }
+    let name = flow.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let run = follow::HandOver { before: Vec::new(), ask: start(args, flow, true)?, flow: name, prints: None };
+    follow::hand_over(folder, args, run, terminal)
+}
+
 fn load(host: &Host, args: &RunArgs, terminal: Terminal) -> Result<LoadedFlow, Problem> {
     let checked = host.check_flow(&args.flow)?;
     match checked.flow {
         Some(flow) => {
-            if !args.quiet {
-                checked.diagnostics.iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
-            }
+            say_warnings(args, &checked.diagnostics, terminal);
             Ok(flow)
         }
         None => Err(Problem::found(checked.diagnostics)),
+    }
+}
+
+/// Prints the warnings about a flow, unless `--quiet` is given.
+pub(super) fn say_warnings(args: &RunArgs, warnings: &[Diagnostic], terminal: Terminal) {
+    if !args.quiet {
+        warnings.iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
     }
 }
 
@@ -276,6 +334,31 @@ impl RunArgs {
         RunArgs { run_id: Some(run_id), chat: true, again: true, channels, packs, store, ..RunArgs::default() }
     }
 
+    /// The same arguments with the members of the input.
+    pub(super) fn with_input(self, input: Vec<(String, inputs::Member)>) -> RunArgs {
+        RunArgs { input, ..self }
+    }
+
+    /// The run's id, if one was given.
+    pub(super) fn run_id(&self) -> Option<&RunId> {
+        self.run_id.as_ref()
+    }
+
+    /// The same arguments with the run's id.
+    pub(super) fn with_run(self, run: RunId) -> RunArgs {
+        RunArgs { run_id: Some(run), ..self }
+    }
+
+    /// The same, as questions take them.
+    fn early_answers(&self) -> HashMap<String, Json> {
+        self.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value))).collect()
+    }
+
+    /// The answers that were given before they were asked for.
+    pub(super) fn answers(&self) -> &[(String, String)] {
+        &self.answers
+    }
+
     /// Whether something else than the outputs goes to standard output.
     pub(super) fn events_to_stdout(&self) -> bool {
         if self.chat {
@@ -291,9 +374,12 @@ pub(super) struct Session {
     progress: Option<Arc<Progress>>,
     events: Option<Arc<JsonLines>>,
     asker: Option<Arc<Asker>>,
+    refusals: Option<Arc<Refusals>>,
     chat: Option<Arc<Chat>>,
     channels: Channels,
     attached: Attached,
+    /// Runs of other terminals, which this process drives meanwhile.
+    guests: Option<Arc<Guests>>,
     /// The run outlives the process.
     durable: bool,
 }
@@ -316,10 +402,17 @@ impl Session {
             Arc::new(if asker.is_some() { progress.without_questions() } else { progress })
         });
         let durable = !matches!(args.store.place()?, Place::Memory);
-        Ok(Session { screen, progress, events, asker, chat, channels, attached, durable })
+        let refusals = (!args.answers.is_empty()).then(|| Arc::new(Refusals::new(screen.clone(), &args.answers)));
+        Ok(Session { screen, progress, events, asker, refusals, chat, channels, attached, guests: None, durable })
     }
 
-    pub(super) fn options(&self, args: &RunArgs, input: Json) -> RunOptions {
+    /// The same, for a process that drives runs of other terminals meanwhile.
+    pub(super) fn with_guests(self, guests: Option<Arc<Guests>>) -> Session {
+        Session { guests, ..self }
+    }
+
+    /// Those who are told of the run.
+    fn front_ends(&self, args: &RunArgs) -> Vec<Arc<dyn Channel>> {
         let mut channels: Vec<Arc<dyn Channel>> = Vec::new();
         channels.extend(self.events.iter().map(|events| events.clone() as Arc<dyn Channel>));
         channels.extend(self.progress.iter().map(|progress| progress.clone() as Arc<dyn Channel>));
@@ -328,29 +421,23 @@ impl Session {
         let chat = self.chat.iter().filter(|_| !args.again);
         channels.extend(chat.map(|chat| chat.clone() as Arc<dyn Channel>));
         channels.extend(self.attached.channels.iter().cloned());
-        // An asker asks again.
-        if self.asker.is_none() && !args.answers.is_empty() {
-            channels.push(Arc::new(Refusals::new(self.screen.clone(), &args.answers)));
-        }
+        channels.extend(self.refusals.iter().map(|refusals| refusals.clone() as Arc<dyn Channel>));
+        channels
+    }
+
+    pub(super) fn options(&self, args: &RunArgs, input: Json) -> RunOptions {
+        let channels = self.front_ends(args);
         let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
         RunOptions {
             session_id: args.run_id.clone(),
             input,
             channels,
             policy: PolicyOverride { total_timeout_ms, ..PolicyOverride::default() },
-            answers: self.early_answers(args),
+            answers: args.early_answers(),
             wait_for_answers: self.asker.is_some() || self.chat.is_some() || self.attached.can_answer(),
             without_events: true,
             ..RunOptions::default()
         }
-    }
-
-    /// On a terminal the asker tries them, so that it can ask again if one is refused.
-    fn early_answers(&self, args: &RunArgs) -> HashMap<String, Json> {
-        if self.asker.is_some() {
-            return HashMap::new();
-        }
-        args.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value))).collect()
     }
 
     /// Runs to the end, or until nobody is there to answer. The second value says who interrupted it.
@@ -374,7 +461,10 @@ impl Session {
     /// Runs to the end, and takes the screen away.
     pub(super) fn until_end(&self, args: &RunArgs, runner: FlowRunner) -> Result<(RunResult, Interruption), Problem> {
         let flow = runner.flow().to_owned();
-        let ended = self.run(args, runner, &flow)?;
+        let ended = self.run(args, runner, &flow);
+        // The process is about to end.
+        self.guests.iter().for_each(|guests| guests.stop());
+        let ended = ended?;
         self.screen.close();
         Ok(ended)
     }

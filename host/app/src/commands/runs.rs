@@ -1,43 +1,46 @@
 //! `flowcell runs` and its kin: runs that the store keeps, seen and steered.
 
+mod answer;
 mod export;
 mod gc;
+mod input;
+mod list;
+mod show;
 mod tree;
 
-use std::{
-    ops::ControlFlow,
-    path::Path,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use clap::{Args, Subcommand};
 use flowcell::{
-    Filter, FlowRunner, Host, Json, OpenStoreError, Resolution, RunId, RunOptions, RunRow, StartError,
+    Closed, FlowRunner, Host, HubError, Json, OpenStoreError, QuestionRef, Repeat, Request, Resolution, RunId,
+    RunOptions, StartError,
     contract::{NodeId, Value},
-    control::{self, Ask, Told},
-    tree::{Tree, Twig},
+    control::{self, Ask, AskError, Driver, Guests, Reach, Told},
 };
-use serde::Serialize;
+
+pub(super) use self::answer::{AnswerArgs, answer};
 
 use super::{
     PackArgs, Place, StoreArgs,
     channels::ChannelArgs,
-    run::{self, RunArgs, answers},
+    run::{
+        self, RunArgs, answers,
+        follow::{self, HandOver},
+    },
 };
 use crate::{
-    output::{Lines, put, put_json},
+    output::Lines,
     problem::{Exit, Problem},
-    terminal::{Terminal, inert},
+    terminal::Terminal,
 };
 
 /// What can be done with runs.
 #[derive(Subcommand)]
 pub(crate) enum RunsCommand {
     /// List runs, the latest first
-    List(ListArgs),
-    /// Show what happened in a run, as a tree of its tasks
-    Show(ShowArgs),
+    List(list::ListArgs),
+    /// Show what happened in a run, as a tree of its tasks, or the input of one task
+    Show(show::ShowArgs),
     /// Print a run's events as JSON lines
     Events(EventsArgs),
     /// Go on with a run that is parked or was interrupted
@@ -52,48 +55,6 @@ pub(crate) enum RunsCommand {
     Resolve(ResolveArgs),
     /// Cancel a run; `flowcell drive` or `runs resume` then ends it
     Cancel(CancelArgs),
-}
-
-/// Arguments of `flowcell runs list`.
-#[derive(Args)]
-pub(crate) struct ListArgs {
-    /// Only runs of this flow
-    #[arg(long, value_name = "NAME")]
-    flow: Option<String>,
-    /// Only runs with this status
-    #[arg(long, value_parser = ["active", "parked", "needs_attention", "succeeded", "failed", "cancelled"])]
-    status: Option<String>,
-    /// At most so many
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    limit: usize,
-    /// Print a JSON array
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    store: StoreArgs,
-}
-
-/// Arguments of `flowcell runs show`.
-#[derive(Args)]
-pub(crate) struct ShowArgs {
-    /// Which run
-    #[arg(value_name = "RUN", value_parser = run_id)]
-    run: RunId,
-    /// Print it as JSON: the run as `runs list --json` has it, and its `tasks`
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    store: StoreArgs,
-    #[command(flatten)]
-    packs: PackArgs,
-}
-
-/// A run and its tasks.
-#[derive(Serialize)]
-struct Shown {
-    #[serde(flatten)]
-    run: RunRow,
-    tasks: Vec<Twig>,
 }
 
 /// Arguments of `flowcell runs events`.
@@ -117,7 +78,7 @@ pub(crate) struct ResumeArgs {
     /// Which run
     #[arg(value_name = "RUN", value_parser = run_id)]
     run: RunId,
-    /// Answer a gate; may be repeated
+    /// Answer a gate, or an agent's call as in assistant#3=allow; may be repeated
     #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
     answers: Vec<(String, String)>,
     /// Print one JSON object for whatever comes of the run
@@ -139,9 +100,13 @@ pub(crate) struct ResumeArgs {
 pub(crate) struct RetryArgs {
     #[command(flatten)]
     resume: ResumeArgs,
-    /// Run only this node of the flow itself and what comes after it; the others keep the outputs that they had
+    /// Run only this node of the flow itself and what comes after it; the others keep the outputs that they had. A gate or
+    /// an agent whose answer this depends on asks again
     #[arg(long, value_name = "NODE")]
     from: Option<String>,
+    /// Keep the answers of people instead of asking again
+    #[arg(long, requires = "from")]
+    keep_answers: bool,
     /// The new run's id
     #[arg(long, value_name = "ID", value_parser = run_id)]
     run_id: Option<RunId>,
@@ -204,20 +169,6 @@ pub(crate) struct CancelArgs {
     store: StoreArgs,
 }
 
-/// Arguments of `flowcell answer`.
-#[derive(Args)]
-pub(crate) struct AnswerArgs {
-    /// Which run
-    #[arg(value_name = "RUN", value_parser = run_id)]
-    run: RunId,
-    /// Which gate: `approve`, `process[3].approve`, or `review/approve` in a flow that the node `review` has called
-    gate: String,
-    /// The answer
-    value: String,
-    #[command(flatten)]
-    store: StoreArgs,
-}
-
 /// Arguments of `flowcell emit`.
 #[derive(Args)]
 pub(crate) struct EmitArgs {
@@ -266,8 +217,8 @@ pub(super) fn run_id(text: &str) -> Result<RunId, String> {
 
 pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, Problem> {
     match command {
-        RunsCommand::List(args) => list(&args),
-        RunsCommand::Show(args) => show(&args, terminal),
+        RunsCommand::List(args) => list::execute(&args),
+        RunsCommand::Show(args) => show::execute(&args, terminal),
         RunsCommand::Events(args) => events(&args),
         RunsCommand::Resume(args) => resume(args, terminal),
         RunsCommand::Retry(args) => retry(args, terminal),
@@ -279,47 +230,6 @@ pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, 
         }
         RunsCommand::Cancel(args) => record(&args.store, Ask::Cancel { run: args.run }, terminal),
     }
-}
-
-fn list(args: &ListArgs) -> Result<Exit, Problem> {
-    let filter = Filter { flow: args.flow.clone(), status: args.status.clone(), limit: args.limit, after: None };
-    let rows = args.store.reader()?.runs(&local(), &filter).map_err(|error| unreadable(&error))?;
-    if args.json {
-        put_json(&rows)?;
-    } else {
-        put(&table(&rows))?;
-    }
-    Ok(Exit::Good)
-}
-
-fn table(rows: &[RunRow]) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    let width = rows.iter().map(|row| row.run_id.as_str().len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for row in rows {
-        let ago = run::duration::show(Duration::from_millis(now.saturating_sub(row.updated)));
-        let (id, flow) = (row.run_id.as_str(), inert(&row.flow));
-        text.push_str(&format!("{id:width$}  {:15}  {ago:>12} ago  {flow}\n", row.status));
-    }
-    text
-}
-
-fn show(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let host = args.packs.reading_host(&args.store)?;
-    if args.json {
-        let tasks = Tree::of(&host, &args.run)?.tasks();
-        let found = args.store.reader()?.run(&local(), &args.run).map_err(|error| unreadable(&error))?;
-        let (run, _) = found.ok_or_else(|| Problem::wrong(format!("the run `{}` was removed", args.run)))?;
-        put_json(&Shown { run, tasks })?;
-        return Ok(Exit::Good);
-    }
-    let mut tree = tree::Tree::default();
-    each_event(&host, &args.run, 0, |event| {
-        tree.add(&event);
-        ControlFlow::Continue(())
-    })?;
-    put(&tree.render(terminal.paint_of_output()))?;
-    Ok(Exit::Good)
 }
 
 fn events(args: &EventsArgs) -> Result<Exit, Problem> {
@@ -340,37 +250,112 @@ fn each_event(
 }
 
 fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let place = args.store.place()?;
+    let host = match (args.packs.host_at(place), place) {
+        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
+            let (folder, run, reach) = (folder.to_owned(), args.run.clone(), args.packs.reach());
+            let reply = |(gate, value): &(String, String)| Ask::Reply {
+                run: run.clone(),
+                gate: gate.clone(),
+                answer: answers::answer(value),
+                question: QuestionRef::default(),
+            };
+            let before = args.answers.iter().map(reply).collect();
+            let handed =
+                HandOver { before, ask: Ask::Resume { run: run.clone(), reach }, flow: run.to_string(), prints: None };
+            let args = ResumeArgs { answers: Vec::new(), ..args };
+            return follow::hand_over(&folder, &args.into_run(), handed, terminal);
+        }
+        (host, _) => host?,
+    };
     let run = args.run.clone();
-    go_on(args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))
+    let later = answer_open(&host, &args, terminal)?;
+    let args = ResumeArgs { answers: later, ..args };
+    go_on(host, args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))
+}
+
+/// Answers the questions that are open, and returns the answers to those that are not asked yet.
+fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec<(String, String)>, Problem> {
+    let mut later = Vec::new();
+    for (gate, value) in &args.answers {
+        let (answer, question) = (answers::answer(value), QuestionRef::default());
+        let request = Request::Reply { gate: gate.clone(), answer, question };
+        match block_on(host.ask(&args.run, request))? {
+            Ok(()) if args.quiet => {}
+            Ok(()) => terminal.say(&terminal.paint().faint(&format!("answered `{gate}`"))),
+            Err(AskError::Refused(
+                HubError::GateClosed | HubError::NotOpen(Closed::NoNode | Closed::NoCall | Closed::NotAsked),
+            )) => later.push((gate.clone(), value.clone())),
+            Err(AskError::Refused(HubError::AnswerRefused(why))) => {
+                return Err(Problem::wrong(format!("`{gate}` did not take the answer `{value}`: {why}")));
+            }
+            // What came of it is shown again.
+            Err(AskError::Refused(HubError::RunEnded)) => {
+                return Err(Problem::wrong(format!("the run has ended: nothing asks at `{gate}`"))
+                    .hint(format!("`flowcell runs resume {}` prints again what came of it", args.run)));
+            }
+            Err(AskError::Start(error)) => return Err(error.into()),
+            Err(error) => return Err(refused(error.code(), &error.to_string(), &args.run)),
+        }
+    }
+    Ok(later)
 }
 
 fn retry(args: RetryArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let (run, session_id) = (args.resume.run.clone(), args.run_id);
-    let from = args.from.as_deref().map(NodeId::from);
-    go_on(args.resume, terminal, |host, options| host.again(&run, from, RunOptions { session_id, ..options }))
+    let repeat = Repeat { from: args.from.as_deref().map(NodeId::from), keep_answers: args.keep_answers };
+    let place = args.resume.store.place()?;
+    let host = match (args.resume.packs.host_at(place), place) {
+        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
+            let folder = folder.to_owned();
+            let answers = args.resume.answers.iter();
+            let answers = answers.map(|(gate, value)| (gate.clone(), answers::answer(value)));
+            let ask = Ask::Retry {
+                run: run.clone(),
+                from: args.from.clone(),
+                keep_answers: args.keep_answers,
+                new: session_id,
+                answers: answers.collect(),
+                reach: args.resume.packs.reach(),
+            };
+            let handed = HandOver { before: Vec::new(), ask, flow: run.to_string(), prints: None };
+            return follow::hand_over(&folder, &args.resume.into_run(), handed, terminal);
+        }
+        (host, _) => host?,
+    };
+    go_on(host, args.resume, terminal, |host, options| host.again(&run, repeat, RunOptions { session_id, ..options }))
+}
+
+impl ResumeArgs {
+    /// The same, as `flowcell run` has them.
+    fn into_run(self) -> RunArgs {
+        RunArgs::resuming(self.run, self.answers, self.json, self.quiet, self.channels, self.packs, self.store)
+    }
 }
 
 /// Runs what is prepared, watched as `flowcell run` is.
 fn go_on(
+    host: Host,
     args: ResumeArgs,
     terminal: Terminal,
     prepare: impl FnOnce(&Host, RunOptions) -> Result<FlowRunner, StartError>,
 ) -> Result<Exit, Problem> {
-    let host = args.packs.host_with(&args.store)?;
-    if let Place::Folder(folder) = args.store.place()? {
-        listen(&host, folder, || {}, terminal);
-    }
+    let guests = listen_beside(&host, &args.store, &args.packs, terminal)?;
     let _serving = host.serve()?;
     let name = args.run.clone();
-    let args = RunArgs::resuming(args.run, args.answers, args.json, args.quiet, args.channels, args.packs, args.store);
-    let session = run::Session::open(&args, &host, name.as_str(), terminal)?;
+    let args = args.into_run();
+    let session = run::Session::open(&args, &host, name.as_str(), terminal)?.with_guests(guests);
     let runner = prepare(&host, session.options(&args, Json::Null))?;
+    answers::check(args.answers(), runner.graph())?;
+    if let Some((gate, _)) = args.answers().iter().find(|(gate, _)| !runner.may_ask(gate)) {
+        return Err(Problem::wrong(format!(
+            "nothing asks at `{gate}` any more: it was answered, or its time was over"
+        ))
+        .hint(format!("`flowcell runs show {name}` tells how the run stands and what it waits for")));
+    }
+    run::say_warnings(&args, &host.warnings_of(&name), terminal);
+    run::report::say_open(&args, &host, &name, terminal)?;
     run::finish(&args, session, host, runner, terminal)
-}
-
-pub(super) fn answer(args: &AnswerArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let (run, gate) = (args.run.clone(), args.gate.clone());
-    record(&args.store, Ask::Reply { run, gate, answer: answers::answer(&args.value) }, terminal)
 }
 
 pub(super) fn emit(args: &EmitArgs, terminal: Terminal) -> Result<Exit, Problem> {
@@ -446,10 +431,23 @@ pub(super) fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
 }
 
 /// Lets other terminals ask. Without a socket they cannot, and everything else goes on.
-pub(super) fn listen(host: &Host, folder: &Path, moved: impl Fn() + Send + Sync + 'static, terminal: Terminal) {
-    if let Err(error) = control::listen(host, folder, Arc::new(moved)) {
+pub(super) fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach, terminal: Terminal) {
+    if let Err(error) = control::listen(host, folder, owner, reach) {
         terminal.say(&format!("warning: other terminals cannot answer or send: no control socket: {error}"));
     }
+}
+
+/// The same for a process that is there for one run: it drives others while that one lasts.
+pub(super) fn listen_beside(
+    host: &Host,
+    store: &StoreArgs,
+    packs: &PackArgs,
+    terminal: Terminal,
+) -> Result<Option<Arc<Guests>>, Problem> {
+    let Place::Folder(folder) = store.place()? else { return Ok(None) };
+    let guests = Guests::new(host.clone());
+    listen(host, folder, guests.clone(), packs.reach(), terminal);
+    Ok(Some(guests))
 }
 
 pub(super) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
@@ -486,9 +484,9 @@ impl From<StartError> for Problem {
             StartError::Quota(QuotaError::Store(_)) => unreadable(&error),
             StartError::Disabled(_)
             | StartError::Quota(_)
-            | StartError::Open(OpenError::Pin(_) | OpenError::Driven(_) | OpenError::TooDeep) => {
-                Problem::wrong(error.to_string())
-            }
+            | StartError::Open(
+                OpenError::Pin(_) | OpenError::Driven(_) | OpenError::TooDeep | OpenError::Called { .. },
+            ) => Problem::wrong(error.to_string()),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueHint};
 use flowcell::{
+    AddressRange,
+    control::Driven,
     server::{Limits, ServeError, Server, Settings},
     tenants::callers::Callers,
 };
@@ -39,10 +41,14 @@ pub(crate) struct ServeArgs {
     /// A name under which the server may be asked, beside its own address; may be repeated
     #[arg(long = "name", value_name = "NAME")]
     names: Vec<String>,
+    /// A proxy in front of the server, such as 127.0.0.1 or 10.0.0.0/8: its `Forwarded` and `X-Forwarded-For` are believed
+    /// about the address of a caller; may be repeated
+    #[arg(long = "trusted-proxy", value_name = "ADDRESS", env = "FLOWCELL_TRUSTED_PROXY", value_delimiter = ',')]
+    trusted_proxy: Vec<AddressRange>,
     /// The folder with the flows of the tenant `local`; those of others are in `.tenants` below it
     #[arg(long, value_name = "DIR", default_value = "flows", env = "FLOWCELL_FLOWS", value_hint = ValueHint::DirPath)]
     flows: PathBuf,
-    /// Connections at a time; whoever comes then is turned away
+    /// Connections at a time; then one that waits for a request gives way to one that comes, or that is turned away
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections as u64,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     max_connections: u64,
@@ -76,14 +82,15 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Prob
             identity: Arc::new(Callers::of(&host).map_err(|error| unreadable(&error))?),
             flows: args.flows.clone(),
             names: args.names.clone(),
+            proxies: args.trusted_proxy.clone(),
             limits: args.limits(),
         };
         let mut signals =
             Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
         let server = Server::bind(host.clone(), settings).await.map_err(refused)?;
         if let Place::Folder(folder) = place {
-            let moved = server.moved();
-            listen(&host, folder, move || moved.notify_one(), terminal);
+            let owner = Driven { entrance: server.entrance(), moved: server.moved() };
+            listen(&host, folder, Arc::new(owner), args.packs.reach(), terminal);
         }
         terminal.say(&format!("listening on http://{}", server.address()));
         until_stopped(server, &mut signals, terminal).await
@@ -136,7 +143,7 @@ async fn until_stopped(server: Server, signals: &mut Signals, terminal: Terminal
 fn refused(error: ServeError) -> Problem {
     let problem = Problem::wrong(error.to_string());
     match error {
-        ServeError::Unguarded(_) => {
+        ServeError::Unguarded(_) | ServeError::UnguardedProxy(_) => {
             problem.hint("`flowcell tenant create NAME` and `flowcell token create NAME` make who may call")
         }
         ServeError::Listen { source, .. } => problem.because(&source).hint("`--listen 127.0.0.1:0` takes a free port"),

@@ -17,6 +17,7 @@ use super::{PackArgs, Place, StoreArgs, run::duration, runs::durable};
 use crate::{
     output::put_json,
     problem::{Exit, Problem},
+    terminal::Terminal,
 };
 
 /// How long a token lasts if nobody says.
@@ -155,10 +156,13 @@ pub(crate) struct VerifyAudit {
     store: StoreArgs,
 }
 
-pub(super) fn tenant(command: &TenantCommand) -> Result<Exit, Problem> {
+pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit, Problem> {
     let enable = |name: &str, enabled| Operation::EnableTenant { name: name.to_owned(), enabled };
     let (operation, store) = match command {
-        TenantCommand::Create(args) => (Operation::CreateTenant { name: args.name.clone() }, &args.store),
+        TenantCommand::Create(args) => {
+            announce_first(args, terminal)?;
+            (Operation::CreateTenant { name: args.name.clone() }, &args.store)
+        }
         TenantCommand::List(store) => (Operation::ListTenants, store),
         TenantCommand::Policy(args) => {
             let set = args.set.as_deref().map(read_policy).transpose()?;
@@ -170,6 +174,18 @@ pub(super) fn tenant(command: &TenantCommand) -> Result<Exit, Problem> {
     };
     put_json(&operate(operation, store)?)?;
     Ok(Exit::Good)
+}
+
+/// Warns before the first tenant is created: without tenants a server takes every caller for `local`.
+fn announce_first(args: &OneTenant, terminal: Terminal) -> Result<(), Problem> {
+    let listed = operate(Operation::ListTenants, &args.store)?;
+    if listed.as_array().is_none_or(|tenants| tenants.is_empty()) {
+        let warning =
+            "this is the first tenant: from now on servers of this store refuse every request without a token";
+        let help = format!("make one with `flowcell token create {}`; callers of `local` need one too", args.name);
+        terminal.say(&format!("{}: {warning}\nhelp: {help}", terminal.paint().odd("warning")));
+    }
+    Ok(())
 }
 
 fn read_policy(file: &Path) -> Result<Policy, Problem> {

@@ -11,11 +11,15 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use flowcell::{Channel, Event, FlowRunner, Host, Json, LoadedFlow, RunOptions, RunResult, Script};
+use flowcell::{
+    Channel, Event, FlowRunner, Host, InputError, Json, LoadedFlow, RunOptions, RunResult, Script, StartError,
+    contract::code,
+};
 
 use self::cases::{Case, Expect};
 use super::{
     BesideArgs, PackArgs,
+    expected::differences,
     given::{self, GivenReply},
     run::{answers, inputs},
     verdicts::{Verdict, Verdicts},
@@ -27,6 +31,9 @@ use crate::{
 
 /// A case that takes longer, in real time, does not end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The status of a case whose input does not fit the flow.
+const REFUSED: &str = "refused";
 
 /// Arguments of `flowcell test`.
 #[derive(Args)]
@@ -58,14 +65,33 @@ pub(super) fn execute(args: &TestArgs, terminal: Terminal) -> Result<Exit, Probl
         return once::execute(&host, args, terminal);
     }
     let mut verdicts = Verdicts::default();
+    let mut unread: Option<Problem> = None;
     for path in &args.flows {
-        let flow = host.load_flow(path)?;
         let wanted = |case: &Case| args.only.as_ref().is_none_or(|only| case.name.contains(only.as_str()));
-        for case in cases::read(path)?.into_iter().filter(wanted) {
-            verdicts.add(perform(&host, &flow, path, &case)?, terminal);
+        match read(&host, path) {
+            Ok((flow, cases)) => {
+                for case in cases.into_iter().filter(wanted) {
+                    verdicts.add(perform(&host, &flow, path, &case)?, terminal);
+                }
+            }
+            // The cases of the other flows run all the same.
+            Err(problem) => {
+                if let Some(before) = unread.replace(problem) {
+                    terminal.say(&before.render(terminal.paint()));
+                }
+            }
         }
     }
-    verdicts.conclude(args.junit.as_deref(), terminal)
+    match unread {
+        Some(problem) if verdicts.is_empty() => Err(problem),
+        Some(problem) => verdicts.conclude(args.junit.as_deref(), terminal).and(Err(problem)),
+        None => verdicts.conclude(args.junit.as_deref(), terminal),
+    }
+}
+
+/// Reads a flow and its cases.
+fn read(host: &Host, path: &Path) -> Result<(LoadedFlow, Vec<Case>), Problem> {
+    Ok((host.load_flow(path)?, cases::read(path)?))
 }
 
 /// Runs to the end; none: it does not come in time.
@@ -91,15 +117,37 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
     };
     let given: HashMap<_, _> = case.given.iter().map(|(node, given)| (node.clone(), given.as_given())).collect();
     let calls: Vec<_> = case.calls.iter().map(GivenReply::as_given).collect();
-    let script = Arc::new(Script { nodes: given, calls: Mutex::new(calls), ..Script::default() });
-    let runner = host.rehearsal(flow, script.clone(), options)?;
+    let script = Script { nodes: given, calls: Mutex::new(calls), begin: case.clock, ..Script::default() };
+    let script = Arc::new(script);
     let began = std::time::Instant::now();
-    let mut wrong = match run(runner)? {
-        Some(result) => compare(&case.expect, &result, &route.take()),
-        None => vec![endless()],
+    let wrong = match host.rehearsal(flow, script.clone(), options) {
+        Ok(runner) => {
+            let mut wrong = match run(runner)? {
+                Some(result) => compare(&case.expect, &result, &route.take()),
+                None => vec![endless()],
+            };
+            wrong.extend(given::unused(&script));
+            wrong
+        }
+        Err(StartError::Input(error)) => refused(&case.expect, &error),
+        Err(error) => return Err(error.into()),
     };
-    wrong.extend(given::unused(&script));
     Ok(Verdict { of: path.display().to_string(), case: case.name.clone(), took: began.elapsed(), wrong })
+}
+
+/// Compares a refused input with what is expected.
+fn refused(expect: &Expect, error: &InputError) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if expect.status != REFUSED {
+        wrong.push(format!("the status is {REFUSED}, not {}: {error}", expect.status));
+    }
+    if let Some(code) = expect.error.as_ref().filter(|code| *code != code::INVALID_INPUT) {
+        wrong.push(format!("the error is {}, not {code}", code::INVALID_INPUT));
+    }
+    if expect.outputs.is_some() || expect.route.is_some() {
+        wrong.push("there are no outputs, and no node ran".into());
+    }
+    wrong
 }
 
 fn compare(expect: &Expect, result: &RunResult, route: &[String]) -> Vec<String> {
@@ -115,8 +163,8 @@ fn compare(expect: &Expect, result: &RunResult, route: &[String]) -> Vec<String>
             wrong.push(format!("the error is {}, not {code}", came.unwrap_or("none")));
         }
     }
-    if let Some(outputs) = expect.outputs.as_ref().filter(|outputs| **outputs != result.outputs) {
-        wrong.push(format!("the outputs are {}\n               not {}", result.outputs.to_text(), outputs.to_text()));
+    if let Some(outputs) = &expect.outputs {
+        wrong.extend(differences("outputs", outputs, &result.outputs));
     }
     if let Some(expected) = expect.route.as_ref().filter(|expected| expected.as_slice() != route) {
         wrong.push(format!("the route is {}\n         not {}", route.join(", "), expected.join(", ")));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand, ValueHint};
-use flowcell::{tenants::operation::Operation, triggers::operation::Act};
+use flowcell::{Json, tenants::operation::Operation, triggers::operation::Act};
 use serde_json::{Value, json};
 
 use super::{StoreArgs, tenant::operate};
@@ -109,6 +109,7 @@ impl NewTrigger {
         if let Some(input) = &self.input {
             let wrong = |error| Problem::wrong(format!("`--input` is no JSON: {error}"));
             trigger["input"] = serde_json::from_str(input).map_err(wrong)?;
+            Json::check_numbers(input).map_err(wrong)?;
         }
         Ok(trigger)
     }

@@ -37,6 +37,11 @@ impl Verdicts {
         self.0.push(verdict);
     }
 
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Tells how many failed, and writes all down for continuous integration if there is a file for it.
     pub(super) fn conclude(&self, junit: Option<&Path>, terminal: Terminal) -> Result<Exit, Problem> {
         if let Some(path) = junit {

@@ -16,7 +16,7 @@ use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{Channel, Event, LiveEvent, RunResult};
 use tokio::runtime::Runtime;
 
-use super::{Ask, SOCKET, Told};
+use super::{Ask, Told, socket};
 use crate::{Host, channels::Outbox};
 
 /// Time between two looks whether somebody drives the run, or the watcher has gone.
@@ -27,7 +27,7 @@ const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 /// Watches a run of the process that owns the store in a folder: its events from the first, until its end. `watch:now` stands
 /// where those end that happened before.
 pub fn watch_owner(folder: &Path, run: &RunId) -> io::Result<(Told, Events)> {
-    let mut stream = UnixStream::connect(folder.join(SOCKET))?;
+    let mut stream = socket::connect(folder)?;
     let line = serde_json::to_string(&Ask::Watch { run: run.clone() }).map_err(io::Error::other)?;
     writeln!(stream, "{line}")?;
     let mut lines = BufReader::new(stream).lines();

@@ -56,7 +56,14 @@ impl Channel for Watch {
     fn on_event(&self, event: &Event) {
         let begins = matches!(
             event.kind,
-            "harness:resumed" | "task:start" | "task:resumed" | "call:start" | "service:call" | "log" | "metric"
+            "harness:resumed"
+                | "harness:accompanied"
+                | "task:start"
+                | "task:resumed"
+                | "call:start"
+                | "service:call"
+                | "log"
+                | "metric"
         );
         if !begins {
             self.seen.store(true, Ordering::Release);

@@ -75,8 +75,15 @@ impl StepLog {
 
     /// Opens a log for nobody else to write meanwhile.
     fn open(&self, name: &str) -> io::Result<File> {
-        fs::create_dir_all(&self.folder)?;
-        let file = OpenOptions::new().read(true).append(true).create(true).open(self.file(name))?;
+        let (mut folder, mut options) = (fs::DirBuilder::new(), OpenOptions::new());
+        // The log has parameters and results, so only its owner reads it.
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        }
+        folder.recursive(true).create(&self.folder)?;
+        let file = options.read(true).append(true).create(true).open(self.file(name))?;
         file.lock()?;
         Ok(file)
     }

@@ -8,8 +8,9 @@ use std::{
 };
 
 use flowcell_contract::{Blobs, Capability, Catalog, Digest, Failure, Tenant};
-use flowcell_engine::{Compiler, Config, Engine, Limits};
+use flowcell_engine::{Compiler, Config, Engine, Limits, Room};
 use flowcell_runtime::{
+    LiveRuns,
     memory::SystemTimers,
     ports::{Journal, Timers},
     sqlite::Reader,
@@ -32,12 +33,15 @@ use super::{
     watched::Watched,
 };
 use crate::{
+    blocking::INPUTS,
     cache, catalog,
     error::Error,
     folder::Folder,
+    home::Home,
     metrics::Metrics,
     observed::{Observer, Observers, log::Log},
     packs::{PackStore, Trust, locked_packs},
+    resolver::SharedResolver,
     services::{AGENT, IMAGES, Settings},
     simulate::{ALL, CAPABILITIES, Simulate},
     telemetry::Telemetry,
@@ -241,14 +245,16 @@ impl HostBuilder {
             Stores::open(std::mem::take(&mut self.place))?;
         let timers: Arc<dyn Timers> = Arc::new(SystemTimers::default());
         let metrics = Metrics::default();
-        let usage = Usage::new(engine.clone(), registry.clone(), timers.clone(), metrics.clone());
+        let live = Arc::<LiveRuns>::default();
+        let usage = Usage::new(engine.clone(), live.clone(), registry.clone(), timers.clone(), metrics.clone());
         let journal: Arc<dyn Journal> = Arc::new(CountedJournal { journal, usage: usage.clone() });
         let blobs: Arc<dyn Blobs> = Arc::new(CountedBlobs { blobs, usage: usage.clone() });
         let vault = Arc::new(Vault::new(registry.clone(), timers.clone(), keeping));
-        let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(refused)?;
+        let resolver = Arc::new(SharedResolver::default());
+        let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(refused)?.resolved_by(resolver);
         let (telemetry, observers) = self.observers(&egress, &metrics)?;
         let simulate = Arc::new(std::mem::take(&mut self.simulate));
-        let Outside { capabilities, mcp, secrets, simulated_model, services, services_folder } =
+        let Outside { capabilities, mcp, secrets, simulated_model, services, services_home } =
             self.outside(&egress, &blobs, &usage, &vault)?;
         check_simulated(&simulate, &services)?;
         let shared = Arc::new(Shared {
@@ -270,8 +276,9 @@ impl HostBuilder {
             mcp,
             simulated_model,
             services,
-            services_folder,
+            services_home,
             hubs: Arc::default(),
+            live,
             watched: Watched::default(),
             egress,
             secrets,
@@ -279,9 +286,10 @@ impl HostBuilder {
             store,
             shared,
             checked: CheckedFlows::default(),
+            inputs: Room::new(INPUTS),
             packs: Mutex::new(packs),
         });
-        Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate })
+        Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate, library: None })
     }
 
     fn engine(&mut self) -> Result<Engine, Error> {
@@ -307,7 +315,7 @@ impl HostBuilder {
         }
         for path in self.packs.iter().map(|path| pack_files(path)) {
             for file in path? {
-                let (digest, bytes) = add_file(engine, &mut catalog, &file)?;
+                let (digest, bytes) = add_file(engine, &mut catalog, &file, &file)?;
                 packs.insert(digest, KnownPack { bytes, kept: HashSet::new() });
             }
         }
@@ -354,7 +362,8 @@ impl HostBuilder {
             Arc::new(CountedModels { models, usage: usage.clone() })
         };
         let (model, simulated_model) = (counted(providers), counted(simulated));
-        let services_folder = Arc::new(self.services_file.as_deref().map_or_else(Folder::nowhere, Folder::of));
+        let services_folder = self.services_file.as_deref().map_or_else(Folder::nowhere, Folder::of);
+        let services_home = Arc::new(Home::new(Arc::new(services_folder)));
         let services = match &self.services_file {
             Some(file) => read_beside(file, |text, folder| Settings::parse(text, folder, &client, blobs))?,
             None => Settings::built_in(),
@@ -365,7 +374,7 @@ impl HostBuilder {
         let own = [(http::INTERFACE, http), (model::INTERFACE, model), (files::INTERFACE, files)];
         let own = own.map(|(name, capability)| (name.into(), capability));
         let capabilities = own.into_iter().chain(self.capabilities).collect();
-        Ok(Outside { capabilities, mcp, secrets, simulated_model, services, services_folder })
+        Ok(Outside { capabilities, mcp, secrets, simulated_model, services, services_home })
     }
 }
 
@@ -376,7 +385,7 @@ struct Outside {
     secrets: Secrets,
     simulated_model: Arc<dyn Capability>,
     services: Settings,
-    services_folder: Arc<Folder>,
+    services_home: Arc<Home>,
 }
 
 fn refused(failure: Failure) -> Error {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use flowcell_contract::Tenant;
-use flowcell_flow::{Diagnostic, Source};
+use flowcell_flow::{Files, Rules, Source};
 
 use crate::{
     folder::Folder,
@@ -43,27 +43,27 @@ struct Known {
 struct Key {
     /// Where it lies; none: nowhere.
     folder: Option<PathBuf>,
+    rules: Rules,
     file: String,
     text: String,
 }
 
 impl Key {
     fn of(source: &Source, folder: &Folder) -> Key {
-        Key { folder: folder.path(), file: source.name.clone(), text: source.text.clone() }
+        Key { folder: folder.path(), rules: folder.rules(), file: source.name.clone(), text: source.text.clone() }
     }
 }
 
 /// A flow without errors.
 struct Remembered {
     flow: LoadedFlow,
-    warnings: Vec<Diagnostic>,
     asked: Vec<Asked>,
     text: usize,
 }
 
 impl Remembered {
     fn checked(&self) -> CheckedFlow {
-        CheckedFlow { flow: Some(self.flow.clone()), diagnostics: self.warnings.clone() }
+        CheckedFlow { flow: Some(self.flow.clone()), diagnostics: self.flow.warnings.to_vec() }
     }
 }
 
@@ -109,8 +109,8 @@ impl CheckedFlows {
         if flows.len() >= FLOWS {
             *sum -= flows.drain().map(|(_, flow)| flow.text).sum::<usize>();
         }
-        let (key, warnings) = (Key::of(source, &flow.folder), checked.diagnostics.clone());
-        let before = flows.insert(key, Arc::new(Remembered { flow, warnings, asked, text }));
+        let key = Key::of(source, &flow.folder);
+        let before = flows.insert(key, Arc::new(Remembered { flow, asked, text }));
         *sum = *sum + text - before.map_or(0, |before| before.text);
     }
 }

@@ -1,43 +1,41 @@
-//! The flows that other flows call: those beside the flow file, and those that runs have pinned.
+//! The flows that other flows call, and those that runs have pinned.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use flowcell_contract::{Failure, Json, code};
-use flowcell_flow::{Files, agentic::flow_label, graph::Graph};
+use flowcell_contract::{Failure, Json};
+use flowcell_flow::graph::Graph;
 use flowcell_runtime::{Flows, Pinned, ports::Pin};
 
-use super::Host;
-use crate::{folder::Folder, loaded::check_whole};
+use super::{Host, loading::log_kept};
+use crate::{content::Content, home::Home, loaded::check_whole};
 
 /// Loads called flows when they are first called.
 pub(super) struct Library {
     host: Host,
-    folder: Arc<Folder>,
+    home: Arc<Home>,
+    /// The content of a pin that was read to find the home.
+    known: Option<(Pin, Content)>,
     called: Mutex<HashMap<String, Pinned>>,
     pinned: Mutex<HashMap<Pin, Arc<Graph>>>,
 }
 
 impl Library {
-    /// The flows in a folder.
-    pub(super) fn new(host: Host, folder: Arc<Folder>) -> Library {
-        Library { host, folder, called: Mutex::default(), pinned: Mutex::default() }
+    /// The flows that the runs of a home can call.
+    pub(super) fn new(host: Host, home: Arc<Home>) -> Library {
+        Library { host, home, known: None, called: Mutex::default(), pinned: Mutex::default() }
     }
 
-    fn load(&self, name: &str) -> Result<Pinned, Failure> {
-        let source = self.folder.flow(name).ok_or_else(|| {
-            Failure::new(code::FLOW_NOT_FOUND, format!("there is no file `{name}.yaml` beside the calling flow"))
-        })?;
-        let loaded = self.host.load_in(&source, self.folder.clone());
-        let flow = loaded.map_err(|error| {
-            Failure::new(code::FLOW_NOT_FOUND, format!("the flow `{name}` cannot be used: {error}"))
-        })?;
-        if flow_label(flow.graph()).is_some_and(|label| label.disabled) {
-            return Err(Failure::new(code::FLOW_NOT_FOUND, format!("the flow `{name}` is disabled in its file")));
-        }
-        Ok(self.host.pin(&flow))
+    /// The same, with the content of a pin.
+    pub(super) fn knowing(self, pin: Pin, content: Content) -> Library {
+        Library { known: Some((pin, content)), ..self }
+    }
+
+    /// Returns where its flows are from.
+    pub(super) fn home(&self) -> &Arc<Home> {
+        &self.home
     }
 }
 
@@ -47,13 +45,14 @@ impl Flows for Library {
         if let Some(flow) = called.get(name) {
             return Ok(flow.clone());
         }
-        let flow = self.load(name)?;
+        let flow = self.host.pin(&self.host.called(&self.home, name)?, &self.home);
         called.insert(name.to_owned(), flow.clone());
         Ok(flow)
     }
 
     fn check_input(&self, flow: &Graph, input: &Json) -> Result<(), Failure> {
-        check_whole(flow, input).map_err(|error| Failure::new(code::INVALID_INPUT, error.to_string()))
+        let checked = self.host.computing(flow, || check_whole(flow, input));
+        checked.map_err(|error| Failure::new(error.code(), error.to_string()))
     }
 
     fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {
@@ -61,7 +60,11 @@ impl Flows for Library {
         if let Some(graph) = pinned.get(pin) {
             return Ok(graph.clone());
         }
-        let graph = self.host.pinned(pin)?;
+        let (graph, warnings) = match &self.known {
+            Some((known, content)) if known == pin => self.host.check_content(content)?,
+            _ => self.host.check_pinned(pin)?,
+        };
+        log_kept(self.host.tenant(), &warnings);
         pinned.insert(pin.clone(), graph.clone());
         Ok(graph)
     }

@@ -5,11 +5,12 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError},
+    time::Instant,
 };
 
 use flowcell_contract::{Catalog, Digest, Tenant};
 use flowcell_engine::{Engine, Pack};
-use flowcell_flow::{Diagnostic, PackRef, Source, Start};
+use flowcell_flow::{Diagnostic, PackRef, Severity, Source, Start};
 use flowcell_services::secrets;
 
 use super::{Host, KnownPack};
@@ -73,6 +74,7 @@ impl Host {
     }
 
     fn check_anew(&self, source: &Source, around: Surroundings, start: &Start) -> CheckedFlow {
+        let since = Instant::now();
         let folder = around.folder.clone();
         let named = flowcell_flow::packs(source);
         let (catalog, mut diagnostics) = self.catalog_with(&named, source, &folder);
@@ -83,11 +85,15 @@ impl Host {
         let graph = checked.graph.filter(|_| sound);
         diagnostics.extend(checked.diagnostics);
         diagnostics.sort_by_key(|finding| (finding.place.line, finding.place.column));
+        log_kept(&self.tenant, &diagnostics);
         let flow = graph.map(|graph| {
             let content = Arc::new(reading.content(source, &graph, start));
-            LoadedFlow { graph: Arc::new(graph), folder, content }
+            let warnings = diagnostics.as_slice().into();
+            LoadedFlow { graph: Arc::new(graph), folder, content, home: None, warnings }
         });
         let checked = CheckedFlow { flow, diagnostics };
+        // The engine has charged for the scripts.
+        self.shared.engine.charge(&self.tenant, since.elapsed().saturating_sub(reading.spent()));
         // Packs are files that may be other ones tomorrow.
         if named.is_empty() && *start == Start::default() {
             self.shared.checked.put(&self.tenant, source, &checked, reading.asked());
@@ -105,7 +111,7 @@ impl Host {
 
     /// What flows may grant, from whatever folder they are.
     pub(crate) fn grantable(&self) -> Vec<String> {
-        let outside = self.capabilities(&self.home(), &self.shared.blobs);
+        let outside = self.capabilities(&self.unpinned_home(), &self.shared.blobs);
         let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
         capabilities.extend(granted::ALWAYS.map(str::to_owned));
         capabilities.push(secrets::GRANT.to_owned());
@@ -125,7 +131,10 @@ impl Host {
                 findings.push(Error::NoFolder.at(source, place.clone()));
                 continue;
             }
-            match add_file(&self.shared.engine, &mut catalog, &folder.join(path)) {
+            let shown = folder.join(path);
+            let found = folder.pack(path).map_err(|source| Error::Read { path: shown.clone(), source });
+            let added = found.and_then(|file| add_file(&self.shared.engine, &mut catalog, &file, &shown));
+            match added {
                 Ok((digest, _)) if !self.policy.allows_pack(&digest.0) => {
                     let message = format!("the operator does not let this tenant bring the pack {}", digest.0);
                     findings.push(Diagnostic::error("pack_denied", &source.text, place.clone(), &message, None));
@@ -143,14 +152,28 @@ impl Host {
     }
 }
 
+/// Logs the newer rules that a kept flow breaks, with the line of each.
+pub(super) fn log_kept(tenant: &Tenant, diagnostics: &[Diagnostic]) {
+    let kept = |finding: &&Diagnostic| finding.new_rule && finding.severity == Severity::Warning;
+    for Diagnostic { code, place, message, help, .. } in diagnostics.iter().filter(kept) {
+        let help = help.as_deref().unwrap_or_default();
+        tracing::warn!(tenant = tenant.as_str(), code, "{}:{}: {message}: {help}", place.file, place.line);
+    }
+}
+
 fn accept(checked: CheckedFlow) -> Result<LoadedFlow, LoadError> {
     checked.flow.ok_or(LoadError::Invalid(checked.diagnostics))
 }
 
-/// Adds the pack of a file to an engine and a catalog. Answers its digest, and what it is.
-pub(super) fn add_file(engine: &Engine, catalog: &mut Catalog, file: &Path) -> Result<(Digest, Arc<[u8]>), Error> {
-    let bytes: Arc<[u8]> = fs::read(file).map_err(|source| Error::Read { path: file.to_owned(), source })?.into();
-    let origin = file.display().to_string();
+/// Adds the pack of a file to an engine and a catalog, and returns its digest and bytes. Errors name the file as `shown`.
+pub(super) fn add_file(
+    engine: &Engine,
+    catalog: &mut Catalog,
+    file: &Path,
+    shown: &Path,
+) -> Result<(Digest, Arc<[u8]>), Error> {
+    let bytes: Arc<[u8]> = fs::read(file).map_err(|source| Error::Read { path: shown.to_owned(), source })?.into();
+    let origin = shown.display().to_string();
     let pack = engine.add_pack(bytes.to_vec(), &origin)?;
     let digest = pack.digest.clone();
     register(catalog, pack, &origin)?;

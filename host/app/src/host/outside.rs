@@ -1,4 +1,4 @@
-//! What leaves the host, as the flows of a tenant and a folder reach it.
+//! What leaves the host, as the runs of a tenant and a home reach it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use flowcell_services::{http, model};
 
 use super::Host;
 use crate::{
-    folder::Folder,
+    home::Home,
     rehearsal::Simulated,
     services::{self, Services},
     tools::{self, Tools},
@@ -17,8 +17,8 @@ use crate::{
 type Capabilities = HashMap<Arc<str>, Arc<dyn Capability>>;
 
 impl Host {
-    /// Everything that leaves the host, for the flows of a folder. What is simulated leaves files in these blobs.
-    pub(super) fn capabilities(&self, folder: &Arc<Folder>, blobs: &Arc<dyn Blobs>) -> Capabilities {
+    /// Everything that leaves the host, for the runs of a home. What is simulated leaves files in these blobs.
+    pub(super) fn capabilities(&self, home: &Arc<Home>, blobs: &Arc<dyn Blobs>) -> Capabilities {
         let mut capabilities = HashMap::clone(&self.shared.capabilities);
         if self.simulate.covers(http::INTERFACE)
             && let Some(http) = capabilities.get_mut(http::INTERFACE)
@@ -29,14 +29,14 @@ impl Host {
             capabilities.insert(model::INTERFACE.into(), self.shared.simulated_model.clone());
         }
         let simulated = self.simulate.covers(tools::INTERFACE);
-        let tools = || -> Arc<dyn Capability> { Arc::new(self.tools(folder, simulated)) };
+        let tools = || -> Arc<dyn Capability> { Arc::new(self.tools(home, simulated)) };
         capabilities.entry(tools::INTERFACE.into()).or_insert_with(tools);
         let models = capabilities.get(model::INTERFACE).unwrap_or(&self.shared.simulated_model).clone();
         let services = || -> Arc<dyn Capability> {
             Arc::new(Services {
                 settings: self.shared.services.clone(),
                 // What is behind a service is simulated by the service's name.
-                tools: self.tools(&self.shared.services_folder, false),
+                tools: self.tools(&self.shared.services_home, false),
                 models,
                 blobs: blobs.clone(),
                 usage: self.shared.usage.clone(),
@@ -59,7 +59,7 @@ impl Host {
         self.shared.shared.as_ref().map_or(Ok(()), |store| store.settle())
     }
 
-    fn tools(&self, folder: &Arc<Folder>, simulated: bool) -> Tools {
-        Tools { host: self.clone(), folder: folder.clone(), mcp: self.shared.mcp.clone(), simulated }
+    fn tools(&self, home: &Arc<Home>, simulated: bool) -> Tools {
+        Tools { host: self.clone(), home: home.clone(), mcp: self.shared.mcp.clone(), simulated }
     }
 }

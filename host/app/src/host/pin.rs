@@ -5,29 +5,39 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use flowcell_contract::{BlobRef, Catalog, Digest, Failure, code};
-use flowcell_flow::{Source, graph::Graph};
+use flowcell_contract::{BlobRef, Catalog, Digest, Failure, RunId, code};
+use flowcell_flow::{Diagnostic, Severity, Source, graph::Graph};
 use flowcell_runtime::{Pinned, ports::Pin};
 
 use super::{Host, KnownPack, loading::register};
-use crate::{catalog, content::Content, loaded::LoadedFlow};
+use crate::{catalog, content::Content, home::Home, loaded::LoadedFlow};
 
 const MIME: &str = "application/json";
 const MIME_OF_PACKS: &str = "application/wasm";
 
 impl Host {
-    /// Keeps everything that a flow was checked from, so that a run of it does not depend on files any more.
-    pub(super) fn pin(&self, flow: &LoadedFlow) -> Pinned {
+    /// Keeps everything that a flow was checked from, and its home, so that a run of it does not depend on files any more.
+    pub(super) fn pin(&self, flow: &LoadedFlow, home: &Home) -> Pinned {
+        Pinned { graph: flow.graph.clone(), pin: Pin(self.keep(self.content_at(flow, home))) }
+    }
+
+    /// Returns everything that a flow was checked from, with the packs that the store keeps.
+    pub(super) fn content(&self, flow: &LoadedFlow) -> Content {
         let mut content = Content::clone(&flow.content);
-        for (digest, blob) in &mut content.packs {
+        // What was pinned before has its packs already, also those of another version of this program.
+        for (digest, blob) in content.packs.iter_mut().filter(|(_, blob)| blob.is_none()) {
             if catalog::find(digest).is_some() {
                 content.built_in.insert(digest.clone());
             }
             *blob = self.keep_pack(digest);
         }
+        content
+    }
+
+    /// Keeps a content, and returns its hash.
+    pub(super) fn keep(&self, content: Content) -> Arc<str> {
         let bytes = serde_json::to_vec(&content).unwrap_or_default();
-        let blob = self.shared.blobs.put(&self.tenant, bytes.into(), MIME);
-        Pinned { graph: flow.graph.clone(), pin: Pin(blob.file_id) }
+        self.shared.blobs.put(&self.tenant, bytes.into(), MIME).file_id
     }
 
     /// Keeps a pack in the store, where it is found by its digest. A store that goes with the process needs no packs that
@@ -56,8 +66,29 @@ impl Host {
 
     /// Loads a flow from what was pinned.
     pub(super) fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {
+        self.check_pinned(pin).map(|(graph, _)| graph)
+    }
+
+    /// Returns the warnings about the flow that a run has pinned; none for a run that the store does not have.
+    pub fn warnings_of(&self, run: &RunId) -> Vec<Diagnostic> {
+        let record = self.record(run).ok().flatten();
+        let checked = record.and_then(|record| self.check_pinned(&record.pin).ok());
+        checked.map(|(_, warnings)| warnings).unwrap_or_default()
+    }
+
+    /// Loads a flow from what was pinned, with the warnings of its check.
+    pub(super) fn check_pinned(&self, pin: &Pin) -> Result<(Arc<Graph>, Vec<Diagnostic>), Failure> {
+        self.check_content(&self.content_of(pin)?)
+    }
+
+    /// Reads what was pinned.
+    pub(super) fn content_of(&self, pin: &Pin) -> Result<Content, Failure> {
         let bytes = self.kept(&pin.0, MIME)?;
-        let content: Content = serde_json::from_slice(&bytes).map_err(|error| lost(&error))?;
+        serde_json::from_slice(&bytes).map_err(|error| lost(&error))
+    }
+
+    /// Checks a flow from its content, and returns the warnings beside it.
+    pub(super) fn check_content(&self, content: &Content) -> Result<(Arc<Graph>, Vec<Diagnostic>), Failure> {
         let mut catalog = Catalog::default();
         for (digest, blob) in &content.packs {
             let digest = Digest(digest.as_str().into());
@@ -77,12 +108,13 @@ impl Host {
             register(&mut catalog, pack, &content.name).map_err(|error| lost(&error))?;
         }
         let source = Source { name: content.name.clone(), text: content.text.clone() };
-        let checked = flowcell_flow::load_from(&source, &catalog, &content, &content.start);
-        let first = checked.diagnostics.into_iter().next();
-        checked.graph.map(Arc::new).ok_or_else(|| match first {
-            Some(finding) => lost(&finding.message),
-            None => lost(&"it cannot be checked"),
-        })
+        let checked = flowcell_flow::load_from(&source, &catalog, content, &content.start);
+        let error = checked.diagnostics.iter().find(|finding| finding.severity == Severity::Error);
+        match (checked.graph, error) {
+            (Some(graph), _) => Ok((Arc::new(graph), checked.diagnostics)),
+            (None, Some(error)) => Err(lost(&error.message)),
+            (None, None) => Err(lost(&"it cannot be checked")),
+        }
     }
 
     fn kept(&self, hash: &Arc<str>, mime: &str) -> Result<Arc<[u8]>, Failure> {
@@ -122,7 +154,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let host = Host::builder().without_cache().instances(4).state_dir(folder.path()).build().unwrap();
         let flow = host.load_source(Source { name: "old.yaml".into(), text: FLOW.into() }).unwrap();
-        let pinned = host.pin(&flow);
+        let pinned = host.pin(&flow, &host.bind(&flow));
         assert!(host.pinned(&pinned.pin).is_ok());
 
         let bytes = host.kept(&pinned.pin.0, MIME).unwrap();
@@ -138,6 +170,13 @@ mod tests {
         };
         let graph = host.pinned(&pin(&content)).unwrap();
         assert_eq!(graph.nodes[0].node_type.pack.as_ref().unwrap().0.as_ref(), digest);
+
+        content.text = FLOW
+            .replace("type: control.noop", "type: control.noop, join: any")
+            .replace("edges: []", "edges: [{ from: a, to: b }, { from: b, to: a }, { from: s, to: a }]")
+            .replace("nodes: [", "nodes: [{ id: s, type: control.noop }, { id: b, type: control.noop }, ");
+        let (_, warnings) = host.check_pinned(&pin(&content)).unwrap();
+        assert_eq!(warnings.iter().map(|found| found.code).collect::<Vec<_>>(), ["cycle"], "a rule newer than the run");
 
         content.built_in.clear();
         let refused = host.pinned(&pin(&content)).unwrap_err();

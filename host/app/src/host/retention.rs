@@ -43,7 +43,7 @@ impl Host {
 
     /// Writes all that a store has of a run, and of the runs below it, as one JSON document.
     pub fn export(&self, reader: &dyn Runs, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
-        let library = Library::new(self.clone(), self.home());
+        let library = Library::new(self.clone(), self.unpinned_home());
         export(reader, &library, &self.tenant, run, out)
     }
 }

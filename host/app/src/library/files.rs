@@ -12,10 +12,10 @@ use cap_std::{
     fs::{Dir, File, OpenOptions},
 };
 
+use flowcell_contract::places::VERSIONS_FOLDER as VERSIONS;
+
 use crate::folder::{is_flow_name, limited};
 
-/// What versions are kept in.
-const VERSIONS: &str = ".versions";
 const LOCK: &str = ".versions/.lock";
 /// What is written before it gets its name. Whoever writes holds the lock.
 const NEW: &str = ".versions/.new";
@@ -78,7 +78,7 @@ impl Files {
     /// Waits until nobody else changes the library.
     pub(super) fn lock(&self) -> io::Result<Lock> {
         self.0.create_dir_all(VERSIONS)?;
-        let file = self.0.open_with(LOCK, OpenOptions::new().write(true).create(true))?.into_std();
+        let file = self.0.open_with(LOCK, private().write(true).create(true))?.into_std();
         file.lock()?;
         Ok(Lock(file))
     }
@@ -176,7 +176,9 @@ impl Files {
 
     /// A reader sees all of a text or none, and so does one after a power cut.
     fn replace(&self, path: &str, text: &str) -> io::Result<()> {
-        let mut file: File = self.0.create(NEW)?;
+        // What a process has left that died while it wrote.
+        if_there(self.0.remove_file(NEW))?;
+        let mut file: File = self.0.open_with(NEW, private().write(true).create_new(true))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         self.0.rename(NEW, &self.0, path)
@@ -186,6 +188,14 @@ impl Files {
     fn settle(&self, folder: &str) -> io::Result<()> {
         if cfg!(unix) { self.0.open(folder)?.sync_all() } else { Ok(()) }
     }
+}
+
+/// How a file is made that only its owner may read and write.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    cap_std::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 fn kept(name: &str, version: u32, ending: Ending) -> String {

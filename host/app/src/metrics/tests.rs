@@ -5,7 +5,7 @@ use flowcell_contract::Json;
 use super::*;
 use crate::observed::{Attempted, Called};
 
-const NOTHING: Now = Now { runs_waiting: 0, requests_active: 0, subscribers: 0, commits: None };
+const NOTHING: Now = Now { runs_waiting: 0, runs_below: 0, requests_active: 0, subscribers: 0, commits: None };
 
 fn ended(tenant: &str, what: What) -> Ended {
     let (tenant, run) = (Tenant::from(tenant), RunId::from("r"));

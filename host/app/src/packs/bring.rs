@@ -8,7 +8,7 @@ use std::{
 
 use flowcell_engine::Limits;
 use flowcell_services::{
-    distribution::{self, Artifact, Credentials, Reference, Registry, Wanted},
+    distribution::{self, Artifact, Credentials, Realm, Reference, Registry, Wanted},
     egress::{Egress, EgressPolicy},
 };
 
@@ -25,6 +25,7 @@ pub struct Carrier {
     /// For whom the credentials are.
     home: Option<String>,
     credentials: Option<Credentials>,
+    realms: Vec<Realm>,
     offline: bool,
 }
 
@@ -38,7 +39,12 @@ impl Carrier {
     ) -> Result<Carrier, InstallError> {
         let egress = Egress::new(EgressPolicy::default()).map_err(InstallError::Outside)?;
         let home = registry.map(|registry| registry.split('/').next().unwrap_or(registry).to_owned());
-        Ok(Carrier { egress, home, credentials, offline })
+        Ok(Carrier { egress, home, credentials, realms: Vec::new(), offline })
+    }
+
+    /// The same carrier, which shows credentials for a registry to these servers of tokens as well.
+    pub fn trusting(self, realms: Vec<Realm>) -> Carrier {
+        Carrier { realms, ..self }
     }
 
     /// Gets a pack, with its signature if it has one.
@@ -101,7 +107,8 @@ impl Carrier {
             Some(own) => Some(own),
             None => Credentials::of_docker(&reference.registry).map_err(InstallError::Outside)?,
         };
-        Registry::of(&self.egress, reference, credentials).map_err(InstallError::Outside)
+        let registry = Registry::of(&self.egress, reference, credentials).map_err(InstallError::Outside)?;
+        Ok(registry.trusting(&self.realms))
     }
 }
 

@@ -1,10 +1,14 @@
 //! Deciding about a pack that has come from somewhere.
 
+use flowcell_contract::ManifestError;
 use flowcell_engine::{Inspection, Refusal, inspect, is_reserved};
 
 use super::{
     Asks, Difference, InstallError, Lock, Locked, PackId, PackStore, Signature, Signer, Source, Trust, store::Kept,
 };
+
+/// Characters of the name of a pack that is installed, at most.
+const MAX_NAME: usize = 64;
 
 /// A pack that has come from somewhere, at which nobody has looked yet.
 #[derive(Clone, Debug)]
@@ -45,11 +49,26 @@ pub struct Installer<'a> {
 impl Arrival {
     /// Looks at what came. Nothing of it is run or compiled.
     pub fn inspect(&self) -> Result<Inspection, InstallError> {
-        let inspection = inspect(&self.bytes).and_then(|inspection| match is_reserved(&inspection.manifest.name) {
-            true => Err(Refusal::Reserved(inspection.manifest.name)),
-            false => Ok(inspection),
+        let inspection = inspect(&self.bytes).and_then(|inspection| {
+            let name = &inspection.manifest.name;
+            match is_reserved(name) {
+                true => Err(Refusal::Reserved(name.clone())),
+                false => check_name(name).map(|()| inspection),
+            }
         });
         inspection.map_err(|source| InstallError::Refused { origin: self.source.to_string(), source })
+    }
+}
+
+/// Refuses a name that nobody can write in a flow or in a list of trusted keys.
+fn check_name(name: &str) -> Result<(), Refusal> {
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    match plain && (1..=MAX_NAME).contains(&name.len()) {
+        true => Ok(()),
+        false => {
+            let message = format!("`name` has 1 to {MAX_NAME} letters, digits, `_` and `-`; this one is {name:?}");
+            Err(Refusal::Manifest(ManifestError { message }))
+        }
     }
 }
 
@@ -77,7 +96,11 @@ impl Installer<'_> {
             signature,
         };
         let beside = self.lock.highest_beside(&id).filter(|_| known.is_none());
-        let beside = beside.map(|(other, before)| (other.clone(), difference(before, &locked)));
+        let beside = beside.map(|(other, before)| {
+            let mut difference = difference(before, &locked);
+            difference.more.extend(moved(&before.source, &source));
+            (other.clone(), difference)
+        });
         Ok(Candidate { id, inspection, signer, beside, bytes, locked })
     }
 
@@ -119,6 +142,14 @@ impl Installer<'_> {
     }
 }
 
+/// Says that a pack comes from another repository than the version before. Whoever may push to one repository does not speak for
+/// the packs of others.
+fn moved(before: &str, source: &Source) -> Option<String> {
+    let (Source::Registry(new), Ok(Source::Registry(old))) = (source, Source::parse(before, None)) else { return None };
+    let same = new.registry == old.registry && new.repository == old.repository;
+    (!same).then(|| format!("from {}/{}, not from {}/{}", new.registry, new.repository, old.registry, old.repository))
+}
+
 /// What differs between two versions. A signature of somebody else, or of nobody any more, is to be approved of, too.
 fn difference(before: &Locked, after: &Locked) -> Difference {
     let mut difference = before.nodes.until(&after.nodes);
@@ -129,4 +160,49 @@ fn difference(before: &Locked, after: &Locked) -> Difference {
         difference.less.push(format!("signed by {old}"));
     }
     difference
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::{MAX_NAME, Source, check_name, moved};
+
+    #[test]
+    fn a_pack_has_a_name_that_can_be_written() {
+        let long = "a".repeat(MAX_NAME + 1);
+        for (name, good) in [
+            ("shop", true),
+            ("a-b_1", true),
+            (&long[1..], true),
+            (&long, false),
+            ("", false),
+            ("a b", false),
+            ("ä", false),
+            ("a.b", false),
+        ] {
+            assert_eq!(check_name(name).is_ok(), good, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_version_from_another_repository_is_to_be_approved_of() {
+        for (before, now, told) in [
+            ("ghcr.io/acme/shop@0.1.0", "ghcr.io/acme/shop@0.2.0", None),
+            (
+                "ghcr.io/acme/shop@0.1.0",
+                "ghcr.io/other/shop@0.2.0",
+                Some("from ghcr.io/other/shop, not from ghcr.io/acme/shop"),
+            ),
+            (
+                "ghcr.io/acme/shop@0.1.0",
+                "example.com/acme/shop",
+                Some("from example.com/acme/shop, not from ghcr.io/acme/shop"),
+            ),
+            ("./shop.wasm", "ghcr.io/acme/shop@0.2.0", None),
+            ("ghcr.io/acme/shop@0.1.0", "./shop.wasm", None),
+        ] {
+            assert_eq!(moved(before, &Source::parse(now, None).unwrap()).as_deref(), told, "{before} {now}");
+        }
+    }
 }

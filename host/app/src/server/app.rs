@@ -3,13 +3,13 @@
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use flowcell_contract::{RunId, Tenant};
-use flowcell_engine::Room;
+use flowcell_engine::{Place, Room};
 use flowcell_runtime::rows::Runs;
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
@@ -30,6 +30,8 @@ pub(crate) const SUBSCRIBERS: u64 = 4_000;
 pub(crate) const REQUESTS: u64 = 1_024;
 /// Flows that are checked, or made ready to run, at a time, of which no tenant has more than it leaves to others.
 const CHECKS: u64 = 8;
+/// Requests that read whole journals at a time, of all tenants; no tenant has more than it leaves to others.
+const JOURNALS: u64 = 8;
 /// Files that are put at a time, of which no tenant has more than it leaves to others.
 const UPLOADS: u64 = 16;
 /// Requests for runs of a given id are taken one after the other if their ids share one of so many places.
@@ -51,6 +53,8 @@ pub(crate) struct App {
     pub(super) failures: Failures,
     /// For what computes while a request waits.
     pub(crate) checks: Room,
+    /// For requests that read whole journals.
+    pub(crate) journals: Room,
     /// For files while they come.
     pub(super) uploads: Room,
     pub(super) document: Document,
@@ -80,6 +84,7 @@ impl App {
             requests: Room::new(REQUESTS),
             failures: Failures::default(),
             checks: Room::new(CHECKS),
+            journals: Room::new(JOURNALS),
             uploads: Room::new(UPLOADS),
             document: Document::default(),
             ends: watch::Sender::new(false),
@@ -131,6 +136,9 @@ pub(crate) struct Request {
     pub(crate) app: Arc<App>,
     pub(crate) caller: Caller,
     pub(crate) host: Host,
+    /// Its place among the requests that are answered, for as long as it is answered. Work that goes on after its caller has
+    /// left holds the place until it ends.
+    pub(crate) place: Weak<Place>,
 }
 
 impl Request {
@@ -161,6 +169,7 @@ impl FromRequestParts<Arc<App>> for Request {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Request, Fault> {
         let caller = parts.extensions.get::<Caller>().cloned();
         let caller = caller.ok_or_else(|| Fault::internal("a route without a scope asks who calls"))?;
-        Ok(Request { app: app.clone(), host: app.host_of(&caller), caller })
+        let place = parts.extensions.get::<Arc<Place>>().map(Arc::downgrade).unwrap_or_default();
+        Ok(Request { app: app.clone(), host: app.host_of(&caller), caller, place })
     }
 }

@@ -1,14 +1,30 @@
-//! Connections: how many, and how long each may stay silent.
+//! Connections: how many, how long each may stay silent, and from whom.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use axum::{Router, body::Body};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    response::Response,
+};
+use hyper::{
+    body::{Frame, Incoming, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::watch,
     task::JoinSet,
 };
 use tower::ServiceExt;
@@ -18,6 +34,8 @@ use super::{
     events::HEARTBEAT,
     failures::Peer,
     intake::{BODY_TIME, Patience},
+    proxies::Proxies,
+    seats::{Busy, Seat, Seats},
 };
 
 /// Connections at a time.
@@ -66,20 +84,25 @@ impl Default for Limits {
 }
 
 /// Serves whoever connects, until it is told to end; then what is under way may come to its end for a while.
-pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits, mut ends: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(limits.connections));
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    (limits, proxies): (Limits, Proxies),
+    mut ends: watch::Receiver<bool>,
+) {
+    let seats = Seats::new(limits.connections);
     let mut open = JoinSet::new();
-    let each = ends.clone();
+    let talks = Talks { router, limits, proxies, ends: ends.clone() };
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => match places.clone().try_acquire_owned() {
-                    Ok(place) => {
-                        let peer = Peer(peer.ip());
-                        open.spawn(talk(stream, peer, router.clone(), limits, each.clone(), place));
+                Ok((stream, peer)) => {
+                    let peer = peer.ip().to_canonical();
+                    match seats.take(peer, talks.proxies.trusts(peer)) {
+                        Some(seat) => _ = open.spawn(talks.clone().talk(stream, peer, seat)),
+                        None => _ = open.spawn(turn_away(stream)),
                     }
-                    Err(_) => _ = open.spawn(turn_away(stream)),
-                },
+                }
                 // Out of descriptors: those that are open may close.
                 Err(_) => tokio::time::sleep(REST).await,
             },
@@ -92,36 +115,73 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits,
     let _ = tokio::time::timeout(LAST, async { while open.join_next().await.is_some() {} }).await;
 }
 
-async fn talk(
-    stream: TcpStream,
-    peer: Peer,
+/// What all connections share.
+#[derive(Clone)]
+struct Talks {
     router: Router,
     limits: Limits,
-    mut ends: watch::Receiver<bool>,
-    _place: OwnedSemaphorePermit,
-) {
-    // An answer is small, and is not to wait for more.
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let router = router.clone();
-        async move {
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(peer);
-            request.extensions_mut().insert(Patience(limits.body_time));
-            let answer = router.oneshot(request).await;
-            answer.map_err(|never: Infallible| never)
+    proxies: Proxies,
+    ends: watch::Receiver<bool>,
+}
+
+impl Talks {
+    /// Answers the requests of one connection, until it is closed or its place is given to another one.
+    async fn talk(self, stream: TcpStream, peer: IpAddr, seat: Arc<Seat>) {
+        let Talks { router, limits, proxies, mut ends } = self;
+        // An answer is small, and is not to wait for more.
+        let _ = stream.set_nodelay(true);
+        let asked = seat.clone();
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let (router, busy) = (router.clone(), asked.begin());
+            let caller = proxies.caller(peer, request.headers());
+            async move {
+                let busy = busy.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
+                let mut request = request.map(Body::new);
+                request.extensions_mut().insert(Peer(caller));
+                request.extensions_mut().insert(Patience(limits.body_time));
+                let answer: Result<Response, Infallible> = router.oneshot(request).await;
+                let answer = answer.unwrap_or_else(|never| match never {});
+                Ok::<_, io::Error>(answer.map(|body| Answering { body, _busy: busy }))
+            }
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(limits.head_time);
+        builder.max_buf_size(HEAD_BYTES).max_headers(HEADERS);
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+        tokio::select! {
+            // Whoever has gone is not waited for.
+            _ = connection.as_mut() => return,
+            () = seat.closed() => return,
+            () = over(&mut ends) => connection.as_mut().graceful_shutdown(),
         }
-    });
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(limits.head_time);
-    builder.max_buf_size(HEAD_BYTES).max_headers(HEADERS);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
-    tokio::select! {
-        // Whoever has gone is not waited for.
-        _ = connection.as_mut() => return,
-        () = over(&mut ends) => connection.as_mut().graceful_shutdown(),
+        let _ = connection.await;
     }
-    let _ = connection.await;
+}
+
+/// The body of an answer. Its connection is busy until it is out.
+struct Answering {
+    body: Body,
+    _busy: Busy,
+}
+
+impl hyper::body::Body for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// Waits until the server ends.

@@ -3,16 +3,17 @@
 use std::{convert::Infallible, time::Duration};
 
 use axum::{
-    Json,
-    http::{HeaderMap, StatusCode},
+    body::{Body, Bytes},
+    http::{HeaderMap, StatusCode, header},
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
     },
 };
 use flowcell_contract::RunId;
+use flowcell_engine::Place;
 use futures_util::stream::{self, Stream};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::{
     sync::watch,
@@ -24,8 +25,8 @@ use super::{
     app::Request,
     connection::over,
     fault::{Fault, FaultBody},
-    intake::{Asked, Place, known_id},
-    live::{Subscriber, Told, page},
+    intake::{Asked, Place as At, known_id},
+    live::{Most, Page, Subscriber, Told, page},
     runs::limit,
 };
 
@@ -33,6 +34,8 @@ use super::{
 const PAGE: usize = 200;
 /// Events in a page at most.
 pub(crate) const MAX_PAGE: usize = 1_000;
+/// Bytes of the events of a page, as JSON text, at most; a page has one event at least.
+pub(crate) const PAGE_BYTES: u64 = 16 << 20;
 /// Time between two comments that say that the stream is still there.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -53,9 +56,10 @@ pub(super) struct Which {
 }
 
 /// A page of events.
-#[derive(Serialize, ToSchema)]
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is here for the document; pages are written piece by piece")]
 pub(super) struct EventPage {
-    /// In order: `{ v, seq, ts, tenant, runId, type, … }`.
+    /// In order: `{ v, seq, ts, tenant, runId, type, … }`. Fewer than asked for if they are large: 16 MiB in a page.
     #[schema(value_type = Vec<Object>)]
     events: Vec<Box<RawValue>>,
     /// The number to begin the next page with.
@@ -65,23 +69,35 @@ pub(super) struct EventPage {
 /// Read a run's events by page
 #[utoipa::path(get, path = "/v1/runs/{id}/events", tag = "events", params(("id" = String, Path,), Which),
     responses((status = 200, body = EventPage), (status = "default", body = FaultBody)))]
-pub(super) async fn list(
-    request: Request,
-    Place(id): Place<String>,
-    Asked(which): Asked<Which>,
-) -> Result<Json<EventPage>, Fault> {
+pub(super) async fn list(request: Request, At(id): At<String>, Asked(which): Asked<Which>) -> Result<Response, Fault> {
     let run = known_id(&id)?;
-    let limit = limit(which.limit, PAGE, MAX_PAGE)?;
+    let most = Most { events: limit(which.limit, PAGE, MAX_PAGE)?, bytes: PAGE_BYTES };
     let from = which.from.unwrap_or(0);
-    let (events, next) = request
-        .blocking(move |request| {
-            request.row(&run)?;
-            page(&request.host, &run, from, limit)
-        })
-        .await?;
-    let raw = |told: Told| RawValue::from_string(String::from_utf8_lossy(&told.text).into_owned());
-    let events = events.into_iter().map(raw).collect::<Result<_, _>>().map_err(Fault::internal)?;
-    Ok(Json(EventPage { events, next }))
+    let mut place = request.app.audiences.room(request.tenant(), most).await;
+    let read = request.blocking(move |request| {
+        request.row(&run)?;
+        page(&mut request.host.events(&run)?, from, most)
+    });
+    let page = read.await?;
+    place.shrink(page.bytes);
+    Ok(written(page, place))
+}
+
+/// The JSON text of a page, piece by piece. Its room is held until the last piece is sent.
+fn written(page: Page, place: Place) -> Response {
+    let mut pieces = vec![Bytes::from_static(b"{\"events\":[")];
+    for (index, told) in page.told.into_iter().enumerate() {
+        pieces.extend((index > 0).then_some(Bytes::from_static(b",")));
+        pieces.push(told.text);
+    }
+    pieces.push(format!("],\"next\":{}}}", page.next).into());
+    let length = pieces.iter().map(Bytes::len).sum::<usize>();
+    let held = move |piece| {
+        let _held = &place;
+        Ok::<Bytes, Infallible>(piece)
+    };
+    let headers = [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, length.to_string())];
+    (headers, Body::from_stream(stream::iter(pieces.into_iter().map(held)))).into_response()
 }
 
 /// Where a stream begins.
@@ -101,7 +117,7 @@ pub(super) struct Watching {
     request: Request,
     /// When it is looked whether the caller is still known.
     looks: Interval,
-    _place: flowcell_engine::Place,
+    _place: Place,
 }
 
 impl Watching {
@@ -156,7 +172,7 @@ impl Watching {
         (status = 204, description = "all was heard"), (status = "default", body = FaultBody)))]
 pub(super) async fn stream(
     request: Request,
-    Place(id): Place<String>,
+    At(id): At<String>,
     Asked(asked): Asked<From>,
     headers: HeaderMap,
 ) -> Result<Response, Fault> {

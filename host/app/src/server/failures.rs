@@ -1,4 +1,7 @@
-//! Those who show tokens that nobody has: how many tries an address has.
+//! Tokens that nobody has: how many of them an address may show in a minute.
+//!
+//! The number bounds the work that guesses make, and nothing else. A token is looked up however many others have failed at
+//! the address before: many callers share one address, as behind a proxy, and a stranger must not lock them out.
 
 use std::{
     collections::HashMap,
@@ -7,77 +10,75 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sha2::{Digest, Sha256};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Tries of an address in a minute that may fail; after that only those who were let in from there before are asked.
+use super::seats::bucket;
+
+/// Tokens of an address that may fail in a minute. After that, tokens from there are looked up one after the other, and one
+/// that fails gets 429.
 pub(crate) const FAILURES: u32 = 100;
 /// How long failures count.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Addresses that are remembered.
 const ADDRESSES: usize = 10_000;
-/// Tokens that are remembered of an address from which somebody fails.
-const TOKENS: usize = 64;
 
-/// The address that a request comes from.
+/// The address of the caller of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer(pub(super) IpAddr);
 
-type Hash = [u8; 32];
-
-/// Failures of the last minute, by address. Without failures nothing is remembered.
-#[derive(Default)]
-pub(crate) struct Failures(Mutex<HashMap<IpAddr, Tries>>);
+/// The failures of the last minute, by address.
+pub(crate) struct Failures {
+    tries: Mutex<HashMap<IpAddr, Tries>>,
+    /// For the tokens of addresses from which too many have failed.
+    turn: Semaphore,
+}
 
 struct Tries {
     since: Instant,
     failed: u32,
-    /// The hashes of tokens that were good from there meanwhile.
-    good: Vec<Hash>,
+}
+
+impl Default for Failures {
+    fn default() -> Failures {
+        Failures { tries: Mutex::default(), turn: Semaphore::new(1) }
+    }
 }
 
 impl Failures {
-    /// How long somebody has to wait until this token is looked at; none: not at all.
-    pub(super) fn rest(&self, from: IpAddr, token: Option<&str>, now: Instant) -> Option<Duration> {
-        let tries = self.tries();
-        let tries = tries.get(&from).filter(|tries| tries.count_at(now))?;
-        let may_try = tries.failed < FAILURES || token.is_some_and(|token| tries.good.contains(&hash(token)));
-        (!may_try).then(|| WINDOW.saturating_sub(now.saturating_duration_since(tries.since)))
+    /// Waits for the turn to look a token up, if too many have failed at this address.
+    pub(super) async fn turn(&self, from: IpAddr, now: Instant) -> Option<SemaphorePermit<'_>> {
+        self.retry_after(from, now)?;
+        // The semaphore is never closed.
+        self.turn.acquire().await.ok()
     }
 
-    /// Nobody has what was shown.
+    /// The time until failures of this address get 401 again; none: they do.
+    pub(super) fn retry_after(&self, from: IpAddr, now: Instant) -> Option<Duration> {
+        let tries = self.tries();
+        let tries = tries.get(&bucket(from)).filter(|tries| tries.count_at(now) && tries.failed >= FAILURES)?;
+        Some(WINDOW.saturating_sub(now.saturating_duration_since(tries.since)))
+    }
+
+    /// Counts a token that nobody has.
     pub(super) fn failed(&self, from: IpAddr, now: Instant) {
-        let mut all = self.tries();
+        let (mut all, from) = (self.tries(), bucket(from));
         if all.len() >= ADDRESSES {
             all.retain(|_, tries| tries.count_at(now));
         }
         if all.len() >= ADDRESSES && !all.contains_key(&from) {
             all.clear();
         }
-        let tries = all.entry(from).or_insert_with(|| Tries { since: now, failed: 0, good: Vec::new() });
+        let tries = all.entry(from).or_insert_with(|| Tries { since: now, failed: 0 });
         if !tries.count_at(now) {
             (tries.since, tries.failed) = (now, 0);
         }
         tries.failed = tries.failed.saturating_add(1);
     }
 
-    /// Somebody was let in.
-    pub(super) fn succeeded(&self, from: IpAddr, token: &str) {
-        let mut all = self.tries();
-        let Some(tries) = all.get_mut(&from) else { return };
-        let hash = hash(token);
-        if tries.good.len() < TOKENS && !tries.good.contains(&hash) {
-            tries.good.push(hash);
-        }
-    }
-
     fn tries(&self) -> MutexGuard<'_, HashMap<IpAddr, Tries>> {
         // A panic while the lock was held cannot have left the map half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn hash(token: &str) -> Hash {
-    Sha256::digest(token.as_bytes()).into()
 }
 
 impl Tries {
@@ -94,19 +95,17 @@ mod tests {
     const THERE: IpAddr = IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);
 
     #[test]
-    fn h18_whoever_guesses_is_turned_away_for_a_while_and_those_who_were_let_in_are_not() {
+    fn h18_failures_count_for_a_minute_and_for_their_address() {
         let (failures, now) = (Failures::default(), Instant::now());
+        (0..FAILURES - 1).for_each(|_| failures.failed(HERE, now));
+        assert_eq!(failures.retry_after(HERE, now), None);
         failures.failed(HERE, now);
-        failures.succeeded(HERE, "known");
-        (0..FAILURES).for_each(|_| failures.failed(HERE, now));
-        let rest = |from, token, after| failures.rest(from, token, now + after);
         let second = Duration::from_secs(1);
-        assert_eq!(rest(HERE, Some("guessed"), Duration::ZERO), Some(WINDOW));
-        assert_eq!(rest(HERE, None, second), Some(WINDOW - second));
-        assert_eq!((rest(HERE, Some("known"), second), rest(THERE, Some("guessed"), second)), (None, None));
-        assert_eq!(rest(HERE, Some("guessed"), WINDOW), None);
+        assert_eq!(failures.retry_after(HERE, now + second), Some(WINDOW - second));
+        assert_eq!(failures.retry_after(THERE, now), None);
+        assert_eq!(failures.retry_after(HERE, now + WINDOW), None);
         failures.failed(HERE, now + WINDOW);
-        assert_eq!(rest(HERE, Some("guessed"), WINDOW), None);
+        assert_eq!(failures.retry_after(HERE, now + WINDOW), None);
     }
 
     #[test]

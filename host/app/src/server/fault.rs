@@ -199,7 +199,7 @@ impl From<Refused> for Fault {
 
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Fault {
-        Fault::internal(error)
+        Fault::unavailable(error)
     }
 }
 
@@ -270,6 +270,7 @@ impl From<HookError> for Fault {
         match error {
             HookError::Unsigned(why) => Fault::new(StatusCode::UNAUTHORIZED, "unsigned", why),
             HookError::OtherBody => Fault::new(StatusCode::CONFLICT, "webhook_conflict", error),
+            HookError::Body(_) => Fault::bad_request(error),
             HookError::Draining => Fault::draining(),
             HookError::Later(Problem::Quota(error)) => StartError::Quota(error).into(),
             HookError::Later(error) => Fault::unavailable(error),
@@ -289,10 +290,10 @@ impl From<StartError> for Fault {
     fn from(error: StartError) -> Fault {
         let conflict = |code| Fault::new(StatusCode::CONFLICT, code, &error);
         match &error {
-            StartError::Input(input) => Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_input", &error)
-                .with(json!({ "findings": input.findings })),
+            StartError::Input(input) => Fault::new(StatusCode::UNPROCESSABLE_ENTITY, input.code(), &error)
+                .with(json!({ "findings": input.findings() })),
             StartError::Disabled(_) => conflict("flow_disabled"),
-            StartError::Quota(QuotaError::Store(error)) => Fault::internal(error),
+            StartError::Quota(QuotaError::Store(error)) => Fault::unavailable(error),
             StartError::Quota(quota) => {
                 let fault = Fault::busy("quota_exceeded", &error);
                 let seconds = match quota {
@@ -301,7 +302,7 @@ impl From<StartError> for Fault {
                 };
                 Fault { retry_after: seconds, ..fault }
             }
-            StartError::Open(OpenError::Store(error)) => Fault::internal(error),
+            StartError::Open(OpenError::Store(error)) => Fault::unavailable(error),
             StartError::Open(OpenError::Unknown(run)) => Fault::no_run(run.as_str()),
             StartError::Open(OpenError::NoNode(_)) => Fault::not_found("node_not_found", &error),
             StartError::Open(OpenError::OtherInput(_) | OpenError::OtherFlow(..) | OpenError::OtherRequest(_)) => {
@@ -309,6 +310,7 @@ impl From<StartError> for Fault {
             }
             StartError::Open(OpenError::Driven(_)) => conflict("run_driven"),
             StartError::Open(OpenError::TooDeep) => conflict("too_deep"),
+            StartError::Open(OpenError::Called { .. }) => conflict("called_run"),
             StartError::Open(OpenError::Pin(_)) => conflict("flow_not_found"),
         }
     }

@@ -40,7 +40,6 @@ pub(super) struct Checked {
 #[utoipa::path(post, path = "/v1/validate", tag = "flows", request_body = Unchecked,
     responses((status = 200, body = Checked), (status = "default", body = FaultBody)))]
 pub(super) async fn validate(request: Request, Body(body): Body<Unchecked>) -> Result<Json<Checked>, Fault> {
-    let _turn = request.app.checks.take(request.tenant(), 1).await;
     let checked = check(&request, source(&body.flow)?).await?;
     let diagnostics = checked.diagnostics.iter().map(shape::finding).collect();
     Ok(Json(Checked { valid: checked.flow.is_some(), diagnostics }))
@@ -69,7 +68,5 @@ pub(super) async fn check(request: &Request, source: Source) -> Result<CheckedFl
     if let Some(known) = request.host.checked_before(&source, &Folder::nowhere()) {
         return Ok(known);
     }
-    let host = request.host.clone();
-    let checked = tokio::task::spawn_blocking(move || host.check_alone(&source));
-    checked.await.map_err(Fault::internal)
+    request.clone().computing(move |request| Ok(request.host.check_alone(&source))).await
 }

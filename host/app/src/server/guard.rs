@@ -30,6 +30,10 @@ impl Names {
     /// Whether a `Host` is the server's.
     fn is_own(&self, host: &str) -> bool {
         let Ok(authority) = host.parse::<Authority>() else { return false };
+        // A `Host` names no user.
+        if host.contains('@') {
+            return false;
+        }
         let name = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
         if self.listed.contains(&name) {
             return true;
@@ -101,6 +105,9 @@ mod tests {
         }
         let foreign =
             ["", "evil.test:7171", "127.0.0.1", "127.0.0.1:80", "localhost.evil.test:7171", "10.0.0.1:7171", "a b"];
+        for foreign in ["user@127.0.0.1:7171", "@127.0.0.1:7171", "evil.test@localhost:7171", "user@flows.test"] {
+            assert!(!names.is_own(foreign), "{foreign}");
+        }
         for foreign in foreign {
             assert!(!names.is_own(foreign), "{foreign}");
         }

@@ -7,7 +7,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
     http::{StatusCode, header, request::Parts},
 };
-use flowcell_contract::RunId;
+use flowcell_contract::{Json, RunId};
 use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 use serde_json::{error::Category, json};
@@ -54,6 +54,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Raw<T> {
         // A body that may be left out is one without members.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let body = serde_json::from_slice(text).map_err(|error| wrong_json(&error))?;
+        Json::check_numbers(&String::from_utf8_lossy(text)).map_err(|error| wrong_json(&error))?;
         Ok(Raw(body, bytes))
     }
 }
@@ -66,7 +67,7 @@ pub(super) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Resul
     if essence.eq_ignore_ascii_case(wanted) {
         return Ok(());
     }
-    let why = format!("this body is `content-type: {wanted}`, and not `{essence}`");
+    let why = format!("the body was sent as `{essence}`: send it as `content-type: {wanted}`");
     Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", why))
 }
 

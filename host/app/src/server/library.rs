@@ -90,6 +90,14 @@ impl Request {
         self.blocking(move |request| Ok(work(&request.flows(), &request.host)?)).await
     }
 
+    /// The same, when it checks a flow.
+    pub(super) async fn checking<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.computing(move |request| Ok(work(&request.flows(), &request.host)?)).await
+    }
+
     fn flows(&self) -> FlowLibrary {
         FlowLibrary::open(self.app.flows_of(self.tenant()))
     }
@@ -102,7 +110,7 @@ pub(super) async fn load(request: Request, name: String, version: Option<u32>) -
     {
         return Ok(flow);
     }
-    request.library(move |flows, host| flows.load(host, &name, version)).await
+    request.checking(move |flows, host| flows.load(host, &name, version).map(|flow| host.bound(flow))).await
 }
 
 /// List the flows
@@ -125,7 +133,7 @@ pub(super) async fn create(request: Request, Body(body): Body<NewFlow>) -> Resul
 pub(super) async fn keep(request: Request, body: NewFlow) -> Result<FlowView, Fault> {
     let text = source(&body.flow)?.text;
     let (app, tenant) = (request.app.clone(), request.tenant().clone());
-    let kept = request.library(move |flows, host| match flows.create(host, &text) {
+    let kept = request.checking(move |flows, host| match flows.create(host, &text) {
         Err(LibraryError::Exists(_)) => flows.append(host, &text).map(Ok),
         // It is the text that is wrong, and not the path.
         Err(error @ LibraryError::BadName(_)) => Ok(Err(error.to_string())),

@@ -1,8 +1,13 @@
 //! Events as they happen, for many who watch the same run: told once, and kept for a while for those who are slow.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | ring | the latest events of a run, within a number and within the bytes of its tenant |
+
+mod ring;
 
 use std::{
     collections::HashMap,
-    ops::ControlFlow,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
@@ -12,18 +17,25 @@ use std::{
 
 use bytes::Bytes;
 use flowcell_contract::{RunId, Tenant};
-use flowcell_runtime::{Channel, Event, FlowRunner, LiveEvent};
+use flowcell_engine::{Place, Room};
+use flowcell_runtime::{Channel, Event, FlowRunner, LiveEvent, limits::READ_BYTES};
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::broadcast::{self, error::RecvError};
 
+use self::ring::{KEPT_BYTES, Lagged, Listener, Ring};
 use super::fault::Fault;
-use crate::Host;
+use crate::{Host, host::events::EventReader};
 
-/// Events that are kept for a subscriber who is slow.
-pub(crate) const KEPT: usize = 1_024;
-/// Events that are read from the journal at a time.
-const PAGE: usize = 256;
+/// Bytes of events that all rings hold together, shared by tenants.
+pub(crate) const RINGS_BYTES: u64 = 256 << 20;
+/// Bytes of events that pages and streams hold together while they read and tell them, shared by tenants.
+pub(crate) const PAGES_BYTES: u64 = 512 << 20;
+/// Bytes of an event, as JSON text, that subscribers of its own run are told at once; they read a larger one.
+pub(crate) const TOLD_BYTES: usize = 256 << 10;
+/// Events of a page of a stream.
+const PAGE: Most = Most { events: 256, bytes: 256 << 10 };
+/// Bytes that an event takes beside its text.
+const EVERY: u64 = 128;
 /// Time between two looks at a run that nobody drives here.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -37,14 +49,32 @@ pub(crate) struct Told {
     pub(crate) kind: Box<str>,
 }
 
+impl Told {
+    /// The bytes, about, that it takes.
+    fn bytes(&self) -> u64 {
+        self.text.len() as u64 + EVERY
+    }
+}
+
 /// Those who watch, run by run.
-#[derive(Default)]
-pub(crate) struct Audiences(Mutex<HashMap<(Tenant, RunId), Weak<Audience>>>);
+pub(crate) struct Audiences {
+    all: Mutex<HashMap<(Tenant, RunId), Weak<Audience>>>,
+    /// The bytes of what their rings hold.
+    rings: Room,
+    /// The bytes of pages.
+    pages: Room,
+}
+
+impl Default for Audiences {
+    fn default() -> Audiences {
+        Audiences { all: Mutex::default(), rings: Room::new(RINGS_BYTES), pages: Room::new(PAGES_BYTES) }
+    }
+}
 
 /// Those who watch one run.
 struct Audience {
     run: RunId,
-    told: broadcast::Sender<Told>,
+    told: Arc<Ring>,
     /// The number of the event of each run that comes next.
     next: Mutex<HashMap<RunId, u64>>,
     /// How often it hears the run.
@@ -54,7 +84,12 @@ struct Audience {
 impl Audiences {
     fn all(&self) -> MutexGuard<'_, HashMap<(Tenant, RunId), Weak<Audience>>> {
         // A panic while the lock was held cannot have left the map half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for room for a page of events of a tenant: for what is read of the journal, and for the page.
+    pub(crate) async fn room(&self, tenant: &Tenant, most: Most) -> Place {
+        self.pages.take(tenant, READ_BYTES as u64 + most.bytes).await
     }
 
     /// Those who watch a run; `from` is the event that they are told first, if they are the first.
@@ -66,7 +101,7 @@ impl Audiences {
         all.retain(|_, audience| audience.strong_count() > 0);
         let audience = Arc::new(Audience {
             run: run.clone(),
-            told: broadcast::Sender::new(KEPT),
+            told: Arc::new(Ring::new(tenant.clone(), self.rings.clone())),
             next: Mutex::new(HashMap::from([(run.clone(), from)])),
             relays: AtomicUsize::new(0),
         });
@@ -93,9 +128,16 @@ impl Audience {
         new
     }
 
-    fn tell(&self, told: Told) {
-        // Nobody may listen at the moment.
-        let _ = self.told.send(told);
+    /// Tells an event. Of a large one subscribers are told that it is there: the journal has it.
+    fn tell_event(&self, event: &Event) {
+        let own = event.run_id == self.run;
+        let told = told(event, own.then_some(event.seq), event.kind);
+        let large = told.text.len();
+        self.told.tell(match (own, large) {
+            (true, TOLD_BYTES..) => Told { text: Bytes::new(), ..told },
+            (false, _) if large as u64 > KEPT_BYTES => lagged(&event.run_id, event.seq, event.seq),
+            _ => told,
+        });
     }
 }
 
@@ -118,13 +160,12 @@ impl Drop for Relay {
 impl Channel for Relay {
     fn on_event(&self, event: &Event) {
         if self.0.is_new(event) {
-            let own = event.run_id == self.0.run;
-            self.0.tell(told(event, own.then_some(event.seq), event.kind));
+            self.0.tell_event(event);
         }
     }
 
     fn on_live(&self, event: &LiveEvent) {
-        self.0.tell(told(event, None, &event.kind));
+        self.0.told.tell(told(event, None, &event.kind));
     }
 }
 
@@ -134,27 +175,60 @@ fn told(event: &impl Serialize, seq: Option<u64>, kind: &str) -> Told {
     Told { text: text.into(), seq, kind: kind.into() }
 }
 
-/// Events of a run from a number on, at most so many, and the number of the next.
-pub(crate) fn page(host: &Host, run: &RunId, from: u64, limit: usize) -> Result<(Vec<Told>, u64), Fault> {
-    let (mut page, mut next) = (Vec::new(), from);
-    if limit > 0 {
-        host.each_event(run, from, |event| {
-            next = event.seq + 1;
-            page.push(told(&event, Some(event.seq), event.kind));
-            if page.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
+/// Says that events of a run are not told here.
+fn lagged(run: &RunId, from: u64, to: u64) -> Told {
+    told(&json!({ "v": 1, "type": "lagged", "runId": run, "from": from, "to": to }), None, "lagged")
+}
+
+/// How large a page is at most. It has one event at least.
+#[derive(Clone, Copy)]
+pub(crate) struct Most {
+    pub(crate) events: usize,
+    /// Of their JSON texts.
+    pub(crate) bytes: u64,
+}
+
+/// A page of events.
+pub(crate) struct Page {
+    pub(crate) told: Vec<Told>,
+    /// The number of the next event.
+    pub(crate) next: u64,
+    /// There may be more.
+    pub(crate) is_full: bool,
+    /// What it takes.
+    pub(crate) bytes: u64,
+}
+
+/// Reads a page of a run's events from a number on. An event that does not fit is measured and not written.
+pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Page, Fault> {
+    let mut page = Page { told: Vec::new(), next: from, is_full: false, bytes: 0 };
+    while let Some(event) = reader.next(page.next)? {
+        let fits = event.data.measure(most.bytes.saturating_sub(page.bytes)).is_ok();
+        if page.told.len() >= most.events || !fits && !page.told.is_empty() {
+            reader.put_back(event);
+            page.is_full = true;
+            break;
+        }
+        page.next = event.seq + 1;
+        let told = told(&event, Some(event.seq), event.kind);
+        page.bytes += told.bytes();
+        page.told.push(told);
     }
-    Ok((page, next))
+    reader.pause();
+    Ok(page)
 }
 
 /// One who watches a run: what was so far, and then what comes, until the run has ended.
 pub(crate) struct Subscriber {
     host: Host,
     run: RunId,
+    audiences: Arc<Audiences>,
     audience: Arc<Audience>,
-    coming: broadcast::Receiver<Told>,
-    /// What was read and not told yet, the last first.
-    read: Vec<Told>,
+    coming: Listener,
+    /// What was read and not told yet, the last first, and the room that it takes.
+    read: (Vec<Told>, Option<Place>),
+    /// What reads the journal, until everything in it is told.
+    reader: Option<EventReader>,
     /// The number of the next event.
     next: u64,
     /// Everything that the journal had is told.
@@ -169,7 +243,7 @@ impl Subscriber {
     /// after `from`.
     pub(crate) fn new(
         host: Host,
-        audiences: &Audiences,
+        audiences: &Arc<Audiences>,
         run: RunId,
         from: u64,
         coming: u64,
@@ -177,9 +251,20 @@ impl Subscriber {
     ) -> Subscriber {
         let audience = audiences.of(host.tenant(), &run, coming);
         // What is told from here on is kept while the journal is read.
-        let coming = audience.told.subscribe();
-        let read = Vec::new();
-        Subscriber { host, run, audience, coming, read, next: from, caught_up: false, lagged: false, ended }
+        let coming = audience.told.listen();
+        Subscriber {
+            host,
+            run,
+            audiences: audiences.clone(),
+            audience,
+            coming,
+            read: (Vec::new(), None),
+            reader: None,
+            next: from,
+            caught_up: false,
+            lagged: false,
+            ended,
+        }
     }
 
     /// Whether there is no more to tell.
@@ -190,7 +275,10 @@ impl Subscriber {
     /// What is told next; none: the run has ended.
     pub(crate) async fn next(&mut self) -> Option<Told> {
         loop {
-            if let Some(told) = self.read.pop() {
+            if let Some(told) = self.read.0.pop() {
+                if self.read.0.is_empty() {
+                    self.read.1 = None;
+                }
                 self.ended |= told.seq.is_some() && &*told.kind == "harness:complete";
                 return Some(told);
             }
@@ -201,11 +289,9 @@ impl Subscriber {
                 self.catch_up().await?;
                 continue;
             }
-            match tokio::time::timeout(LOOK, self.coming.recv()).await {
+            match tokio::time::timeout(LOOK, self.coming.hear()).await {
                 Ok(Ok(told)) => self.hear(told),
-                Ok(Err(RecvError::Lagged(_))) => self.lagged = true,
-                // The audience is kept, and so is its sender.
-                Ok(Err(RecvError::Closed)) => return None,
+                Ok(Err(Lagged)) => self.lagged = true,
                 Err(_) => self.look().await,
             }
         }
@@ -216,30 +302,39 @@ impl Subscriber {
         match told.seq {
             Some(seq) if seq < self.next => return,
             Some(seq) if seq > self.next && self.lagged => {
-                let lagged = json!({ "v": 1, "type": "lagged", "runId": self.run, "from": self.next, "to": seq - 1 });
-                self.read = vec![told, self::told(&lagged, None, "lagged")];
-                self.next = seq + 1;
+                let lost = lagged(&self.run, self.next, seq - 1);
+                self.next = seq;
+                self.lagged = false;
+                self.hear(told);
+                return self.read.0.push(lost);
             }
-            // Others began to listen later: the journal has what is between.
-            Some(seq) if seq > self.next => return self.caught_up = false,
+            // Others began to listen later, or it is too large to be told here: the journal has it.
+            Some(seq) if seq > self.next || told.text.is_empty() => return self.caught_up = false,
             Some(seq) => {
                 self.next = seq + 1;
-                self.read.push(told);
+                self.read.0.push(told);
             }
-            None => return self.read.push(told),
+            None => return self.read.0.push(told),
         }
         self.lagged = false;
     }
 
     /// Reads a page of the journal, and listens once there is nothing more.
     async fn catch_up(&mut self) -> Option<()> {
-        let (host, run, from) = (self.host.clone(), self.run.clone(), self.next);
-        let read = tokio::task::spawn_blocking(move || page(&host, &run, from, PAGE)).await;
-        let (mut page, next) = read.ok()?.ok()?;
-        self.caught_up = page.len() < PAGE;
-        self.next = next;
-        page.reverse();
-        self.read = page;
+        let mut place = self.audiences.room(self.host.tenant(), PAGE).await;
+        let (host, run, from, reader) = (self.host.clone(), self.run.clone(), self.next, self.reader.take());
+        let read = tokio::task::spawn_blocking(move || {
+            let mut reader = reader.map_or_else(|| host.events(&run), Ok)?;
+            let page = page(&mut reader, from, PAGE)?;
+            Ok::<_, Fault>((page, reader))
+        });
+        let (mut page, reader) = read.await.ok()?.ok()?;
+        place.shrink(page.bytes);
+        self.caught_up = !page.is_full;
+        self.reader = page.is_full.then_some(reader);
+        self.next = page.next;
+        page.told.reverse();
+        self.read = (page.told, Some(place));
         if self.caught_up {
             self.listen().await;
         }

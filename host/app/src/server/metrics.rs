@@ -33,6 +33,7 @@ pub(super) struct Asker(pub(super) Tenant);
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let now = Now {
         runs_waiting: app.entrance.waits() as u64,
+        runs_below: app.host.live().all_children(),
         requests_active: app.requests.taken(),
         subscribers: app.subscribers.taken(),
         commits: app.host.store().map(|store| store.commits()),

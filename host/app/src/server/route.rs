@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    net::IpAddr,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -34,7 +35,7 @@ use super::{
     identity::{Caller, Refused, Scope},
     library, mcp,
     metrics::{self, Asker},
-    runs, secrets, socket, spec6, start, steer, triggers, usage,
+    runs, secrets, socket, spec6, start, steer, tasks, triggers, usage,
 };
 
 /// How long an answer may take to begin: longer than anybody waits for a run.
@@ -102,7 +103,9 @@ fn table() -> Vec<Row> {
         (Needs(Scope::RunRead), routes!(runs::list)),
         (Needs(Scope::RunRead), routes!(runs::show)),
         (Needs(Scope::RunRead), routes!(runs::tree)),
+        (Needs(Scope::RunRead), routes!(tasks::show)),
         (Needs(Scope::RunRead), routes!(runs::gates)),
+        (Needs(Scope::RunRead), routes!(runs::gate)),
         (Needs(Scope::RunRead), routes!(events::list)),
         (Needs(Scope::RunRead), routes!(events::stream)),
         (Needs(Scope::RunRead), routes!(socket::socket)),
@@ -188,11 +191,15 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
     Box::pin(async move {
         let (mut _place, mut deed, mut asker) = (None, None, None);
         if let Access::Needs(scope) = access {
-            match caller(&app, &request, scope) {
+            let token = bearer(&request).map(str::to_owned);
+            let from = request.extensions().get().map(|Peer(from)| *from);
+            match caller(&app, token.as_deref(), from, scope).await {
                 Ok((caller, place)) => {
                     deed = Deed::of(&caller, scope, &request);
                     asker = Some(Asker(caller.tenant.clone()));
                     request.extensions_mut().insert(caller);
+                    let place = Arc::new(place);
+                    request.extensions_mut().insert(place.clone());
                     _place = Some(place);
                 }
                 Err(fault) => return fault.into_response(),
@@ -245,21 +252,24 @@ impl Deed {
 }
 
 /// Who sends a request, if they may do what it asks, and their place among those who are answered.
-fn caller(app: &App, request: &Request, scope: Scope) -> Result<(Caller, Place), Fault> {
-    let (bearer, now) = (bearer(request), Instant::now());
-    let from = request.extensions().get().map(|Peer(from)| *from);
-    if let Some(rest) = from.and_then(|from| app.failures.rest(from, bearer, now)) {
-        let seconds = rest.as_secs() as u32 + 1;
-        let why = format!(
-            "too many tokens that nobody has were shown from this address; the next is looked at in {seconds} s"
-        );
-        return Err(Fault::busy("too_many_failures", why).after(seconds));
-    }
+async fn caller(app: &App, bearer: Option<&str>, from: Option<IpAddr>, scope: Scope) -> Result<(Caller, Place), Fault> {
+    let now = Instant::now();
+    let turn = match from {
+        Some(from) => app.failures.turn(from, now).await,
+        None => None,
+    };
     let caller = app.identity.identify(bearer);
-    match (&caller, from, bearer) {
-        (Ok(_), Some(from), Some(bearer)) => app.failures.succeeded(from, bearer),
-        (Err(Refused::Unknown), Some(from), _) => app.failures.failed(from, now),
-        _ => {}
+    drop(turn);
+    if let (Err(Refused::Unknown), Some(from)) = (&caller, from) {
+        let retry_after = app.failures.retry_after(from, now);
+        app.failures.failed(from, now);
+        if let Some(rest) = retry_after {
+            let seconds = rest.as_secs() as u32 + 1;
+            let why = format!(
+                "this token is not known, as too many others from this address; check the token, and try again in {seconds} s"
+            );
+            return Err(Fault::busy("too_many_failures", why).after(seconds));
+        }
     }
     let caller = caller?;
     if !caller.scopes.has(scope) {

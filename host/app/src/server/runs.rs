@@ -15,11 +15,11 @@ use super::{
     app::Request,
     fault::{Fault, FaultBody},
     intake::{Asked, Place, known_id, run_id},
-    waiting,
 };
 use crate::{
     shape,
     tree::{Tree, Twig},
+    waiting,
 };
 
 /// Runs in a page, unless somebody asks for fewer or more.
@@ -76,11 +76,11 @@ pub(super) struct RunView {
     /// What it gave, once it has ended; of a run that did not succeed, what was there by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
-    outputs: Option<Value>,
+    pub(super) outputs: Option<Value>,
     /// Why it failed: `{ code, message, retryable, details?, task? }`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
-    error: Option<Value>,
+    pub(super) error: Option<Value>,
     /// What it waits for, if somebody waited for it and it is parked.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<Object>)]
@@ -127,6 +127,11 @@ impl RunView {
             waiting: parked.then(|| result.waiting.iter().map(waiting_for).collect()),
             ..RunView::running(&result.run_id)
         }
+    }
+
+    /// Whether it goes on without anybody doing something.
+    pub(super) fn moves_by_itself(&self) -> bool {
+        self.status == "running" || self.status == "parked" && self.due.is_some()
     }
 
     fn ended(self, end: RunEnd) -> RunView {
@@ -227,18 +232,61 @@ pub(super) async fn view(request: Request, run: RunId) -> Result<RunView, Fault>
 }
 
 impl Request {
+    /// What a run and those below it wait for.
+    pub(super) fn waiting(&self, run: &RunId) -> Result<Vec<Value>, Fault> {
+        Ok(waiting::list(&self.host, self.host.runs(), run)?)
+    }
+
     /// A run's row, and the number that its next event gets.
     pub(super) fn row(&self, run: &RunId) -> Result<(RunRow, u64), Fault> {
         let row = self.runs()?.run(self.tenant(), run)?;
         row.filter(|(row, _)| row.status != "removed").ok_or_else(|| Fault::no_run(run.as_str()))
     }
 
-    /// Does something that waits for the disk.
+    /// Does something that waits for the disk. It goes on when the caller has left, and keeps the request's place.
     pub(super) async fn blocking<T: Send + 'static>(
         self,
         work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
-        tokio::task::spawn_blocking(move || work(&self)).await.map_err(Fault::internal)?
+        let place = self.place.upgrade();
+        let working = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            work(&self)
+        });
+        working.await.map_err(Fault::internal)?
+    }
+
+    /// Does something that computes, when it is the tenant's turn. It goes on when the caller has left, and keeps its place
+    /// among what computes.
+    pub(super) async fn computing<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let turn = self.app.checks.take(self.tenant(), 1).await;
+        self.holding(turn, work).await
+    }
+
+    /// Reads whole journals, when it is the tenant's turn and at its cost: what a run tells may have a gigabyte. It goes on
+    /// when the caller has left, and keeps its place.
+    pub(super) async fn reading<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let turn = self.app.journals.take(self.tenant(), 1).await;
+        self.holding(turn, move |request| request.host.charged(|| work(request))).await
+    }
+
+    /// Does something that blocks, and keeps a place until that is done.
+    async fn holding<T: Send + 'static>(
+        self,
+        place: flowcell_engine::Place,
+        work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let done = self.blocking(move |request| {
+            let _place = place;
+            work(request)
+        });
+        done.await
     }
 }
 
@@ -257,7 +305,7 @@ pub(super) struct RunTree {
 pub(super) async fn tree(request: Request, Place(id): Place<String>) -> Result<Json<RunTree>, Fault> {
     let run = known_id(&id)?;
     let tree = request
-        .blocking(move |request| {
+        .reading(move |request| {
             request.row(&run)?;
             Ok(RunTree { tasks: Tree::of(&request.host, &run)?.tasks(), run_id: run.to_string() })
         })
@@ -270,8 +318,9 @@ pub(super) async fn tree(request: Request, Place(id): Place<String>) -> Result<J
 #[serde(rename_all = "camelCase")]
 pub(super) struct Gates {
     run_id: String,
-    /// `{ kind, address, … }`: a `gate` with its `prompt`, `choices` and `allowText`, an `event` with its name, a `message`
-    /// with its `agentRunId`, a `decision` with its `reason`.
+    /// `{ kind, address, … }`: a `gate` with its `prompt`, `choices`, `allowText`, `attempt` and `digest`, an `event` with
+    /// its name, a `message` with its `agentRunId`, a `decision` with its `reason`. A question that shows only a part of a
+    /// call's arguments has them whole in `arguments`, or names their place in `wholeAt`.
     #[schema(value_type = Vec<Object>)]
     waiting: Vec<Value>,
 }
@@ -282,10 +331,26 @@ pub(super) struct Gates {
 pub(super) async fn gates(request: Request, Place(id): Place<String>) -> Result<Json<Gates>, Fault> {
     let run = known_id(&id)?;
     let gates = request
-        .blocking(move |request| {
+        .reading(move |request| {
             request.row(&run)?;
-            Ok(Gates { waiting: waiting::of(request, &run)?, run_id: run.to_string() })
+            Ok(Gates { waiting: request.waiting(&run)?, run_id: run.to_string() })
         })
         .await?;
     Ok(Json(gates))
+}
+
+/// Show an open question, by its address, with the whole arguments that it is about
+#[utoipa::path(get, path = "/v1/runs/{id}/gates/{gate}", tag = "runs",
+    params(("id" = String, Path,), ("gate" = String, Path,)),
+    responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
+pub(super) async fn gate(request: Request, Place((id, gate)): Place<(String, String)>) -> Result<Json<Value>, Fault> {
+    let run = known_id(&id)?;
+    let question = request
+        .reading(move |request| {
+            request.row(&run)?;
+            let open = waiting::question(&request.host, request.host.runs(), &run, &gate)?;
+            open.ok_or_else(|| Fault::not_found("gate_not_found", format!("no question is open at `{gate}`")))
+        })
+        .await?;
+    Ok(Json(question))
 }

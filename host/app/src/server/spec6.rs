@@ -17,7 +17,14 @@ mod envelope;
 /// What the paths of these routes begin with.
 pub(super) const PREFIX: &str = "/api/";
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
@@ -25,15 +32,17 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flowcell_contract::Json;
-use flowcell_runtime::{RunOptions, RunResult, RunStatus};
-
+use flowcell_runtime::{Channel, Event, FlowRunner, Hub, RunOptions, RunResult, RunStatus};
 use utoipa::ToSchema;
 
 pub(super) use self::envelope::enveloped;
 use self::envelope::{Envelope, Refusal, refusal_of, success};
 use super::{
     app::{self, App},
+    fault::Fault,
     intake,
+    runs::RunView,
+    start,
 };
 use crate::{
     error::{QuotaError, StartError},
@@ -116,18 +125,82 @@ pub(super) async fn create_flow(Flows(flows): Flows, Sent(body): Sent) -> Result
 /// Run a flow to its end
 #[utoipa::path(post, path = "/api/run_flow", tag = "spec6", request_body = RunFlow,
     responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
-pub(super) async fn run_flow(Flows(flows): Flows, Sent(body): Sent) -> Result<Response, Refusal> {
+pub(super) async fn run_flow(
+    request: app::Request,
+    Flows(flows): Flows,
+    Sent(body): Sent,
+) -> Result<Response, Refusal> {
     let name = body.get("flow_name").and_then(Json::as_str);
     let name = name.ok_or_else(|| bad_request("the body has no text `flow_name`"))?.to_owned();
     let inputs = body.get("inputs").cloned().unwrap_or_default();
     if !inputs.is_null() && inputs.as_object().is_none() {
         return Err(bad_request("`inputs` is an object: { \"name\": value }"));
     }
-    // A caller who goes away does not end the run.
-    let options = RunOptions { without_events: true, ..RunOptions::default() };
-    let run = tokio::spawn(async move { flows.run_flow(&name, inputs, options).await });
-    let ended = run.await.map_err(|error| Refusal::internal(&error))?;
-    result_of(ended.map_err(not_run)?)
+    if request.app.is_draining() {
+        return Err(not_entered(&Fault::draining()));
+    }
+    let turn = request.app.checks.take(request.tenant(), 1).await;
+    let (prepares, of) = (flows.clone(), name.clone());
+    let prepared = offload(move || {
+        let options = RunOptions { without_events: true, ..RunOptions::default() };
+        let prepared = prepares.prepare(&of, inputs, options);
+        drop(turn);
+        prepared
+    });
+    let runner = prepared.await?.map_err(not_run)?;
+    // A caller who goes away does not end the run, and its steps are logged.
+    let run = tokio::spawn(driven(request, flows, name, runner));
+    run.await.map_err(|error| Refusal::internal(&error))?
+}
+
+/// Hands a run to the server's drive, as `POST /v1/runs` does, and waits for its end.
+async fn driven(
+    request: app::Request,
+    flows: Arc<FlowService>,
+    name: String,
+    mut runner: FlowRunner,
+) -> Result<Response, Refusal> {
+    let (run, graph) = (runner.run_id().clone(), runner.graph().clone());
+    let began = Arc::new(Began::default());
+    runner.attach(began.clone());
+    let entered = start::enter(&request, runner, true).await.map_err(|fault| not_entered(&fault))?;
+    if let Some(result) = entered {
+        return result_of(result);
+    }
+    let view = loop {
+        let view = start::outcome(request.clone(), run.clone()).await.map_err(|fault| not_entered(&fault))?;
+        if !view.moves_by_itself() {
+            break view;
+        }
+        if view.status != "running" {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    // The log follows a run only in the drive that it began with.
+    if !began.0.load(Ordering::Acquire) {
+        offload(move || flows.log_missing(&name, graph, &run)).await?.map_err(not_run)?;
+    }
+    view_of(&view)
+}
+
+/// Time between two looks at a run that only a timer moves on.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Sees whether a run begins with those who watch it now.
+#[derive(Default)]
+struct Began(AtomicBool);
+
+impl Channel for Began {
+    fn on_start(&self, _hub: &Hub) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn on_event(&self, _event: &Event) {}
+}
+
+fn not_entered(fault: &Fault) -> Refusal {
+    let code = if fault.status().is_server_error() { "INTERNAL_ERROR" } else { "RUN_FLOW_FAILED" };
+    Refusal::new(fault.status(), code, fault.message().to_owned())
 }
 
 fn not_run(error: FlowError) -> Refusal {
@@ -144,16 +217,24 @@ fn not_run(error: FlowError) -> Refusal {
 }
 
 fn result_of(run: RunResult) -> Result<Response, Refusal> {
-    let why = match (run.status, run.error) {
-        (RunStatus::Succeeded, _) => return Ok(success(StatusCode::OK, "result", &run.outputs)),
-        (_, Some(error)) => match error.task {
-            Some(task) => format!("`{task}`: {}: {}", error.failure.code, error.failure.message),
-            None => format!("{}: {}", error.failure.code, error.failure.message),
-        },
-        (RunStatus::Parked | RunStatus::NeedsAttention, None) => {
+    match run.status {
+        RunStatus::Succeeded => Ok(success(StatusCode::OK, "result", &run.outputs)),
+        _ => view_of(&RunView::result(&run)),
+    }
+}
+
+fn view_of(run: &RunView) -> Result<Response, Refusal> {
+    let text = |member: &str| run.error.as_ref().and_then(|error| error[member].as_str());
+    let why = match (run.status.as_str(), text("code"), text("task")) {
+        ("succeeded", ..) => return Ok(success(StatusCode::OK, "result", &run.outputs)),
+        (_, Some(code), task) => {
+            let task = task.map(|task| format!("`{task}`: ")).unwrap_or_default();
+            format!("{task}{code}: {}", text("message").unwrap_or_default())
+        }
+        ("parked" | "needs_attention", ..) => {
             format!("the run {} waits for somebody: `flowcell runs show {}`", run.run_id, run.run_id)
         }
-        (status, None) => format!("the run {} ended as {status:?}", run.run_id),
+        (status, ..) => format!("the run {} ended as {status}", run.run_id),
     };
     Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "RUN_FLOW_FAILED", why))
 }

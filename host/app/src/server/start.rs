@@ -162,7 +162,6 @@ pub(super) async fn prepare(
     }
     // Whoever may not start anything is told before anything is read for it.
     request.host.check_quota_for(run.as_ref()).map_err(StartError::from)?;
-    let _turn = request.app.checks.take(request.tenant(), 1).await;
     let StartRun { flow, version, input, .. } = body;
     let flow = named_or_whole(request, &flow, version).await?;
     let options = RunOptions { session_id: run, input, request: digest, without_events: true, ..RunOptions::default() };
@@ -219,7 +218,7 @@ pub(super) async fn enter(request: &Request, mut runner: FlowRunner, wait: bool)
 }
 
 /// Waits for a run that exists, and tells how it stands then.
-async fn outcome(request: Request, run: RunId) -> Result<RunView, Fault> {
+pub(super) async fn outcome(request: Request, run: RunId) -> Result<RunView, Fault> {
     let until = tokio::time::Instant::now() + WAIT;
     loop {
         let hub = request.host.hubs().get(request.tenant(), &run);

@@ -2,13 +2,14 @@
 
 use axum::{Json, response::Response};
 use flowcell_contract::{Json as Value, NodeId, RunId};
-use flowcell_runtime::{self as runtime, OpenError, RunOptions, fact::Resolution};
+use flowcell_runtime::{self as runtime, OpenError, QuestionRef, Repeat, RunOptions, fact::Resolution};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     app::Request,
     fault::{Fault, FaultBody},
+    identity::Scope,
     intake::{Asked, Body, Place, known_id},
     runs::{RunView, view},
     start,
@@ -51,6 +52,10 @@ pub(super) struct Answer {
     /// A text, or `{ "content", "choice"? }`.
     #[schema(value_type = serde_json::Value)]
     answer: Value,
+    /// The `attempt` of the question that it is for. If the node is at another attempt: 409 `gate_closed`.
+    attempt: Option<u32>,
+    /// The `digest` of the question that it is for. If another question is open: 409 `gate_closed`.
+    digest: Option<String>,
 }
 
 /// A named event.
@@ -168,7 +173,8 @@ pub(super) async fn reply(
     Place((id, gate)): Place<(String, String)>,
     Body(body): Body<Answer>,
 ) -> Result<Json<Told>, Fault> {
-    told(&request, &id, runtime::Request::Reply { gate, answer: whole(body.answer) }).await
+    let question = QuestionRef { attempt: body.attempt, digest: body.digest.map(Into::into) };
+    told(&request, &id, runtime::Request::Reply { gate, answer: whole(body.answer), question }).await
 }
 
 /// Send a named event: it wakes whoever waits for it, or is kept for a wait that comes later
@@ -243,7 +249,9 @@ pub(super) async fn resume(
         return Err(Fault::draining());
     }
     let options = RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };
-    match request.host.resume(&run, options) {
+    let found = run.clone();
+    let prepared = request.clone().reading(move |request| Ok(request.host.resume(&found, options))).await?;
+    match prepared {
         Ok(runner) if runner.ended().is_some() => Err(runtime::HubError::RunEnded.into()),
         Ok(runner) => start::enter(&request, runner, false).await.map(drop),
         // It goes on already.
@@ -259,6 +267,9 @@ pub(super) async fn resume(
 pub(super) struct Retry {
     /// Only this node of the flow itself and what comes after it; the others keep the outputs that they had.
     from: Option<String>,
+    /// With `from`: keep the answers of people that this depends on, instead of asking again. Needs `gate:decide`.
+    #[serde(default)]
+    keep_answers: bool,
     /// The new run's id.
     run_id: Option<String>,
 }
@@ -287,6 +298,15 @@ pub(super) async fn retry(
     if request.app.is_draining() {
         return Err(Fault::draining());
     }
+    if body.keep_answers && body.from.is_none() {
+        return Err(Fault::bad_request(
+            "`keepAnswers` goes with `from`: a run that is repeated as a whole asks everything",
+        ));
+    }
+    // An approval that is kept is given once more.
+    if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
+        return Err(Fault::forbidden(Scope::GateDecide));
+    }
     let session_id = body.run_id.as_deref().map(start::own_id).transpose()?;
     if let Some(new) = &session_id
         && request.host.record(new)?.is_some()
@@ -294,6 +314,12 @@ pub(super) async fn retry(
         return Err(StartError::from(OpenError::OtherRequest(new.clone())).into());
     }
     let options = RunOptions { session_id, without_events: true, ..RunOptions::default() };
-    let runner = request.host.again(&run, body.from.as_deref().map(NodeId::from), options)?;
+    let repeat = Repeat { from: body.from.as_deref().map(NodeId::from), keep_answers: body.keep_answers };
+    let repeated = run.clone();
+    let prepared = request.clone().reading(move |request| Ok(request.host.again(&repeated, repeat, options)?));
+    let runner = prepared.await?;
+    if body.keep_answers {
+        request.note("gate.keep", format!("{run} {}", runner.run_id())).await?;
+    }
     start::started(&request, runner, wait).await
 }

@@ -1,8 +1,9 @@
 //! Which tools are granted, and what may be called without asking.
 
 use flowcell_contract::{Caller, Failure, Json, code};
+use flowcell_services::pattern;
 
-use super::{INTERFACE, shelf::matches};
+use super::{INTERFACE, shelf::Named};
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub(super) enum Action {
 }
 
 /// Whether the flow grants the node this tool.
-pub(super) fn is_granted(caller: &Caller, tool: &str) -> bool {
-    granted(caller).any(|pattern| matches(pattern, tool))
+pub(super) fn is_granted(caller: &Caller, tool: &Named) -> bool {
+    granted(caller).any(|pattern| tool.fits(pattern))
 }
 
 /// Whether the flow grants the node any tool at all.
@@ -57,20 +58,60 @@ pub(super) fn not_granted(caller: &Caller, tool: &str) -> Failure {
 }
 
 /// What the config of the calling node says: the last rule that matches counts. What cannot be read is asked about.
-pub(super) fn action(caller: &Caller, tool: &str, input: &Json) -> Action {
-    let permissions = caller.config.json().get("permissions");
-    let default = permissions.and_then(|permissions| permissions.get("default")).map_or(Action::Ask, read);
-    let rules = permissions.and_then(|permissions| permissions.get("rules")).and_then(Json::as_array);
-    let mut rules = rules.unwrap_or_default().iter();
-    let fits = |rule: &&Json| {
-        let of_tool = rule.get("tool").and_then(Json::as_str).is_some_and(|pattern| matches(pattern, tool));
-        let of_args = match rule.get("args") {
-            None | Some(Json::Null) => true,
-            Some(pattern) => pattern.as_str().is_some_and(|pattern| matches(pattern, &input.to_text())),
-        };
-        of_tool && of_args
-    };
-    rules.rfind(fits).map_or(default, |rule| rule.get("action").map_or(Action::Ask, read))
+pub(super) fn action(caller: &Caller, tool: &Named, input: &Json) -> Action {
+    let Permissions { default, rules } = Permissions::of(caller);
+    let rule = rules.iter().rfind(|rule| of_tool(rule, tool) && rule.get("args").is_none_or(|args| fits(args, input)));
+    rule.map_or(default, decided)
+}
+
+/// Returns whether the config of the calling node lets the tool be called with any input at all, perhaps after a question.
+pub(super) fn may_be_called(caller: &Caller, tool: &Named) -> bool {
+    let Permissions { default, rules } = Permissions::of(caller);
+    let mut rules = rules.iter().rev().filter(|rule| of_tool(rule, tool));
+    // The first rule that fits every input hides those before it, and the default.
+    let all = |rule: &&Json| rule.get("args").is_none_or(Json::is_null);
+    let mut actions = Vec::new();
+    for rule in rules.by_ref() {
+        actions.push(decided(rule));
+        if all(&rule) {
+            return actions.iter().any(|action| *action != Action::Deny);
+        }
+    }
+    actions.into_iter().chain([default]).any(|action| action != Action::Deny)
+}
+
+/// What the config of a node says of the calls of tools.
+struct Permissions<'a> {
+    default: Action,
+    rules: &'a [Json],
+}
+
+impl Permissions<'_> {
+    fn of(caller: &Caller) -> Permissions<'_> {
+        let permissions = caller.config.json().get("permissions");
+        let default = permissions.and_then(|permissions| permissions.get("default")).map_or(Action::Ask, read);
+        let rules = permissions.and_then(|permissions| permissions.get("rules")).and_then(Json::as_array);
+        Permissions { default, rules: rules.unwrap_or_default() }
+    }
+}
+
+fn of_tool(rule: &Json, tool: &Named) -> bool {
+    rule.get("tool").and_then(Json::as_str).is_some_and(|pattern| tool.fits(pattern))
+}
+
+/// Returns whether the `args` of a rule fit an input: an object fits if the input has all its members with these values, a text
+/// is a pattern of the whole input as JSON text.
+fn fits(args: &Json, input: &Json) -> bool {
+    match args {
+        Json::Null => true,
+        Json::String(pattern) => pattern::matches(pattern, &input.to_text()),
+        Json::Object(members) => members.iter().all(|(name, value)| input.get(name) == Some(value)),
+        _ => false,
+    }
+}
+
+fn decided(rule: &Json) -> Action {
+    rule.get("action").map_or(Action::Ask, read)
 }
 
 fn read(action: &Json) -> Action {
@@ -118,9 +159,77 @@ mod tests {
             ("system.log", "{}", Action::Deny),
             ("odd", "{}", Action::Ask),
         ] {
-            assert_eq!(action(&caller("{}", config), tool, &input(args)), expected, "{tool} {args}");
+            assert_eq!(action(&caller("{}", config), &named(tool), &input(args)), expected, "{tool} {args}");
         }
-        assert_eq!(action(&caller("{}", "null"), "data.map", &input("{}")), Action::Ask, "nothing is said");
+        assert_eq!(action(&caller("{}", "null"), &named("data.map"), &input("{}")), Action::Ask, "nothing is said");
+    }
+
+    fn named(tool: &str) -> Named {
+        Named::from(tool.to_owned())
+    }
+
+    #[test]
+    fn rules_and_grants_see_the_node_type_whatever_version_is_asked_for() {
+        let tool = |version: &str| Named { version: Some(version.parse().unwrap()), ..named("data.merge") };
+        for (pattern, version, expected) in [
+            ("data.merge", "0.1.0", true),
+            ("data.*", "0.1.7", true),
+            ("*", "2.0.0", true),
+            ("data.merge@0.1", "0.1.7", true),
+            ("data.merge@0.1.7", "0.1.7", true),
+            ("data.*@0", "0.1.7", true),
+            ("data.merge@*", "0.1.7", true),
+            ("*@0.*", "0.1.7", true),
+            ("data.merge@0.2", "0.1.7", false),
+            ("data.merge@1", "0.1.7", false),
+            ("data.merges", "0.1.0", false),
+        ] {
+            assert_eq!(tool(version).fits(pattern), expected, "{pattern} {version}");
+            let config = format!(
+                r#"{{ "permissions": {{ "default": "allow", "rules": [{{ "tool": "{pattern}", "action": "deny" }}] }} }}"#
+            );
+            let caller = caller(&format!(r#"{{ "tools": ["{pattern}"] }}"#), &config);
+            let action = action(&caller, &tool(version), &Json::Null);
+            assert_eq!(action, if expected { Action::Deny } else { Action::Allow }, "{pattern} {version}");
+            assert_eq!(is_granted(&caller, &tool(version)), expected, "{pattern} {version}");
+        }
+    }
+
+    #[test]
+    fn a_tool_is_offered_unless_every_input_is_denied() {
+        let table = [
+            (r#"[{ "tool": "a", "args": "*x*", "action": "allow" }]"#, "deny", true),
+            (r#"[{ "tool": "a", "args": { "dry": true }, "action": "ask" }]"#, "deny", true),
+            (r#"[{ "tool": "b", "args": "*x*", "action": "allow" }]"#, "deny", false),
+            (r#"[{ "tool": "a", "args": "*x*", "action": "deny" }]"#, "allow", true),
+            (
+                r#"[{ "tool": "a", "args": "*x*", "action": "allow" }, { "tool": "a", "action": "deny" }]"#,
+                "allow",
+                false,
+            ),
+            (r#"[{ "tool": "a", "action": "deny" }, { "tool": "*", "args": "*x*", "action": "allow" }]"#, "deny", true),
+            ("[]", "deny", false),
+            ("[]", "ask", true),
+        ];
+        for (rules, default, expected) in table {
+            let config = format!(r#"{{ "permissions": {{ "default": "{default}", "rules": {rules} }} }}"#);
+            assert_eq!(may_be_called(&caller("{}", &config), &named("a")), expected, "{rules} {default}");
+        }
+    }
+
+    #[test]
+    fn args_of_a_rule_are_compared_as_values() {
+        let config = r#"{ "permissions": { "default": "deny", "rules": [
+            { "tool": "pay", "args": { "dry": true, "to": { "name": "Ada" } }, "action": "allow" },
+            { "tool": "pay", "args": ["dry"], "action": "allow" } ] } }"#;
+        for (input, expected) in [
+            (r#"{"to":{"name":"Ada"},"amount":3,"dry":true}"#, Action::Allow),
+            (r#"{"dry":false,"to":{"name":"Ada"},"note":{"dry":true}}"#, Action::Deny),
+            (r#"{"dry":true,"to":{"name":"Ada","more":1}}"#, Action::Deny),
+            (r#"{"note":"\"dry\":true"}"#, Action::Deny),
+        ] {
+            assert_eq!(action(&caller("{}", config), &named("pay"), &Json::parse(input).unwrap()), expected, "{input}");
+        }
     }
 
     #[test]
@@ -148,7 +257,7 @@ mod tests {
             (r#"{ "tools": "flow:*" }"#, "flow:report", true),
             (r#"{ "tools": {} }"#, "data.map", false),
         ] {
-            assert_eq!(is_granted(&caller(grants, "null"), tool), expected, "{grants} {tool}");
+            assert_eq!(is_granted(&caller(grants, "null"), &named(tool)), expected, "{grants} {tool}");
         }
     }
 }

@@ -2,17 +2,16 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use flowcell_contract::{Caller, Failure, Json, Lookup, NodeType, Trait, TypeRef};
-use flowcell_flow::{Files, Source};
-pub(super) use flowcell_services::pattern::matches;
+use flowcell_contract::{Caller, Failure, Json, Lookup, NodeType, Tenant, Trait, TypeRef};
+use flowcell_flow::Source;
+use flowcell_services::pattern::matches;
 use futures_util::future::try_join_all;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::Tools;
+use crate::home::FLOW_TOOL;
 
-/// What a flow is called by as a tool: `flow:report`.
-const FLOW: &str = "flow:";
 /// What a tool of a server is called by: `mcp:files/read_file`.
 const MCP: &str = "mcp:";
 /// Letters of the name that a model calls a tool, at most: providers take no more.
@@ -20,15 +19,50 @@ const MAX_CALLED: usize = 64;
 
 /// Something that an agent may call.
 pub(super) struct Tool {
-    /// `data.map`, `flow:report`, `mcp:files/read_file`.
-    pub(super) name: String,
+    /// The name by which it was asked for: `data.map`, `data.map@0.1`, `flow:report`, `mcp:files/read_file`.
+    pub(super) asked: String,
+    /// What grants and rules see.
+    pub(super) named: Named,
     pub(super) kind: Kind,
+}
+
+/// The tool that a name stands for. Patterns of grants and rules are compared with it.
+pub(super) struct Named {
+    /// The name without a version.
+    pub(super) name: String,
+    /// The version of a node type.
+    pub(super) version: Option<semver::Version>,
+}
+
+impl Named {
+    fn of_node(node: &NodeType) -> Named {
+        Named { name: node.name.to_string(), version: node.version.clone() }
+    }
+
+    /// Returns whether a pattern names this tool. A pattern without a version names every version of a node type; one with a
+    /// version, such as `data.map@0.1`, names those that the version admits.
+    pub(super) fn fits(&self, pattern: &str) -> bool {
+        match (pattern.split_once('@'), &self.version) {
+            (Some((name, wanted)), Some(version)) => {
+                let admitted = TypeRef::parse(pattern).admits(version) || matches(wanted, &version.to_string());
+                admitted && matches(name, &self.name)
+            }
+            _ => matches(pattern, &self.name),
+        }
+    }
+}
+
+impl From<String> for Named {
+    /// A flow, or a tool of a server.
+    fn from(name: String) -> Named {
+        Named { name, version: None }
+    }
 }
 
 pub(super) enum Kind {
     Node(Arc<NodeType>),
-    /// A flow beside the calling one.
-    Flow(Source),
+    /// A flow that the calling run can call.
+    Flow(String),
     /// A tool of one of the operator's servers.
     Mcp {
         server: String,
@@ -49,16 +83,18 @@ impl Tools {
     /// that begins like this: a server is not asked in vain.
     pub(super) async fn offers(
         &self,
-        wanted: impl Fn(&str) -> bool,
+        tenant: &Tenant,
+        wanted: impl Fn(&Named) -> bool,
         near: impl Fn(&str) -> bool,
     ) -> Result<Json, Failure> {
-        let nodes = self.host.catalog().names().filter(|name| wanted(name)).filter_map(|name| self.node(name));
+        let nodes = self.host.catalog().names().filter_map(|name| self.node(name));
+        let nodes = nodes.filter(|node| wanted(&Named::of_node(node)));
         let mut offers: Vec<_> = nodes.map(|node| Offer::of_node(&node)).collect();
-        let flows = self.folder.flows().into_iter().map(|name| format!("{FLOW}{name}")).filter(|name| wanted(name));
-        offers.extend(flows.filter_map(|name| self.flow_offer(name)));
+        let flows = self.home.names().into_iter().map(|name| Named::from(format!("{FLOW_TOOL}{name}")));
+        offers.extend(flows.filter(|flow| wanted(flow)).filter_map(|flow| self.flow_offer(flow.name)));
         let servers = self.mcp.servers().filter(|server| near(&format!("{MCP}{server}/")));
-        let listed = try_join_all(servers.map(|server| self.offers_of(server))).await?;
-        offers.extend(listed.into_iter().flatten().filter(|offer| wanted(&offer.name)));
+        let listed = try_join_all(servers.map(|server| self.offers_of(tenant, server))).await?;
+        offers.extend(listed.into_iter().flatten().filter(|offer| wanted(&Named::from(offer.name.clone()))));
         offers.sort_by(|a, b| a.name.cmp(&b.name));
         let mut taken = HashSet::new();
         Ok(Json::array(offers.into_iter().map(|offer| offer.into_json(&mut taken)).collect::<Vec<_>>()))
@@ -66,15 +102,16 @@ impl Tools {
 
     /// The tool of a name.
     pub(super) fn find(&self, name: &str) -> Option<Tool> {
-        let kind = if let Some(flow) = name.strip_prefix(FLOW) {
-            Kind::Flow(self.folder.flow(flow)?)
+        let (named, kind) = if let Some(flow) = name.strip_prefix(FLOW_TOOL) {
+            (Named::from(name.to_owned()), Kind::Flow(self.home.has(flow).then(|| flow.to_owned())?))
         } else if let Some((server, tool)) = name.strip_prefix(MCP).and_then(|name| name.split_once('/')) {
             self.mcp.servers().find(|known| *known == server)?;
-            Kind::Mcp { server: server.to_owned(), tool: tool.to_owned() }
+            (Named::from(name.to_owned()), Kind::Mcp { server: server.to_owned(), tool: tool.to_owned() })
         } else {
-            Kind::Node(self.node(name)?)
+            let node = self.node(name)?;
+            (Named::of_node(&node), Kind::Node(node))
         };
-        Some(Tool { name: name.to_owned(), kind })
+        Some(Tool { asked: name.to_owned(), named, kind })
     }
 
     /// Node types that own a body or agents are no tools.
@@ -85,14 +122,15 @@ impl Tools {
     }
 
     fn flow_offer(&self, name: String) -> Option<Offer> {
-        let source = self.folder.flow(name.strip_prefix(FLOW)?)?;
-        let flow = self.host.load_in(&source, self.folder.clone()).ok()?;
+        let flow = self.host.called(&self.home, name.strip_prefix(FLOW_TOOL)?).ok()?;
         let graph = flow.graph();
         let schema = graph.input_schema.clone().unwrap_or_else(|| json!({ "type": "object" }));
         Some(Offer { name, title: None, description: graph.description.as_deref().map(str::to_owned), schema })
     }
 
-    async fn offers_of(&self, server: &str) -> Result<Vec<Offer>, Failure> {
+    async fn offers_of(&self, tenant: &Tenant, server: &str) -> Result<Vec<Offer>, Failure> {
+        // A list that never comes keeps no call of a tool waiting.
+        let _place = self.place(tenant, server, &format!("mcp:{server} (list of tools)")).await?;
         let listed = self.mcp.list(server).await?;
         let offer = |tool: flowcell_services::mcp::Tool| Offer {
             name: format!("{MCP}{server}/{}", tool.name),

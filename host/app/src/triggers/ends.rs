@@ -7,7 +7,8 @@
 //! clocks differ. That is what the overlap is for. What is seen twice leads to the id of the same run, and starts nothing.
 //!
 //! So that flows do not start each other for ever, a run that was started by the end of one that was started by the end of
-//! one … is the [`DEPTH`]th at most. How deep a run is, is in its id.
+//! one … is the [`DEPTH`]th at most. How deep a run is, is in its id. From the second on they start at the tenant's
+//! [`rate`](super::rate); those that have to wait are found again.
 
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ impl Triggers {
         for live in known.iter().filter(|live| live.waits_for(end)) {
             let mark = Records(&host).mark(&live.key(), &live.cause(), end.at);
             match mark {
-                Ok((mark, _)) => _ = self.start_after(&host, live, &mark, end).await,
+                Ok((mark, _)) => _ = self.start_after(&host, live, &mark, end, host.now()).await,
                 Err(error) => tracing::warn!("the trigger `{}` of `{tenant}` has to wait: {error}", live.key()),
             }
         }
@@ -85,19 +86,24 @@ impl Triggers {
         let mut waiting = Vec::new();
         for live in live.iter().filter(|live| live.enabled && matches!(live.trigger.cause, Cause::Event { .. })) {
             let (mark, version) = Records(host).mark(&live.key(), &live.cause(), now)?;
-            waiting.push(Waiting { live, mark, version, stuck: false });
+            waiting.push(Waiting { live, mark, version, stuck: None });
         }
         let Some(from) = waiting.iter().map(|waiting| waiting.from(now)).min() else { return Ok(Vec::new()) };
         let (mut started, mut last, mut after) = (Vec::new(), None, None);
         while let Some(runs) = host.runs() {
+            if waiting.iter().all(|waiting| waiting.stuck.is_some()) {
+                break;
+            }
             let page = runs.ended(host.tenant(), from, after.as_ref(), PAGE)?;
             let Some(row) = page.last() else { break };
             (after, last) = (Some(row.run_id.clone()), Some(row.updated));
             for end in page.into_iter().map(Ended::from) {
-                for waiting in waiting.iter_mut().filter(|waiting| !waiting.stuck && waiting.live.waits_for(&end)) {
-                    match self.start_after(host, waiting.live, &waiting.mark, &end).await {
+                for waiting in
+                    waiting.iter_mut().filter(|waiting| waiting.stuck.is_none() && waiting.live.waits_for(&end))
+                {
+                    match self.start_after(host, waiting.live, &waiting.mark, &end, now).await {
                         Some(Outcome::Started(run)) => started.push(run),
-                        Some(Outcome::Later(_)) => waiting.stuck = true,
+                        Some(Outcome::Later(_)) => waiting.stuck = Some(end.at),
                         _ => {}
                     }
                 }
@@ -110,7 +116,7 @@ impl Triggers {
     }
 
     /// Starts what waits for the end of a run; nothing if it was before the trigger was there.
-    async fn start_after(&self, host: &Host, live: &Live, mark: &Mark, end: &Ended) -> Option<Outcome> {
+    async fn start_after(&self, host: &Host, live: &Live, mark: &Mark, end: &Ended, now: u64) -> Option<Outcome> {
         if end.at < mark.since {
             return None;
         }
@@ -126,6 +132,12 @@ impl Triggers {
         let run = run_id(KIND, live, &format!("{depth}.{}", short(end.run.as_str())));
         if host.knows(&run).unwrap_or_default() {
             return Some(Outcome::Known(run));
+        }
+        if depth > 1 && !self.rate.take(host.tenant(), now) {
+            if self.rate.warns(host.tenant(), now) {
+                tracing::warn!("the trigger `{}` of `{}` has to wait: {}", live.key(), host.tenant(), Problem::Rate);
+            }
+            return Some(Outcome::Later(Problem::Rate));
         }
         let Ok(outputs) = outputs(host, &end.run) else {
             return Some(Outcome::Later(Problem::Store(format!("the outputs of `{}` cannot be read", end.run))));
@@ -155,8 +167,8 @@ struct Waiting<'a> {
     live: &'a Live,
     mark: Mark,
     version: u64,
-    /// Something could not be started, and is to be seen again.
-    stuck: bool,
+    /// When the first run ended after which nothing could be started yet: it is to be seen again.
+    stuck: Option<u64>,
 }
 
 impl Waiting<'_> {
@@ -165,10 +177,10 @@ impl Waiting<'_> {
         self.mark.up_to.min(now).saturating_sub(OVERLAP).max(self.mark.since.min(now))
     }
 
-    /// All up to the last end that was seen is dealt with.
+    /// All up to the last end that was seen is dealt with, or all before the first that has to wait.
     fn come(self, host: &Host, last: Option<u64>, now: u64) -> Result<(), LookError> {
-        let Some(last) = last.map(|last| last.min(now)) else { return Ok(()) };
-        if !self.stuck && last >= self.mark.up_to + STEP {
+        let Some(last) = self.stuck.or(last).map(|last| last.min(now)) else { return Ok(()) };
+        if last >= self.mark.up_to + STEP {
             let mark = Mark { up_to: last, ..self.mark };
             Records(host).move_mark(&self.live.key(), &mark, self.version)?;
         }

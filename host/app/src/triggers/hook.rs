@@ -10,6 +10,7 @@ use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_flow::triggers::Cause;
 use flowcell_services::webhook::{Received, SigningKey, Unsigned};
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 
 use super::{
     Triggers,
@@ -22,6 +23,10 @@ use crate::Host;
 pub const POST_BYTES: usize = 1024 * 1024;
 /// What is checked with where there is no trigger, so that it takes the same time.
 const NOBODYS: &str = "a secret that nobody has";
+
+/// A post that is refused is answered at a multiple of this time after it came, so that the time does not tell whether there
+/// is such a trigger and how many keys it has.
+pub const REFUSED_AT: Duration = Duration::from_millis(50);
 
 /// What has become of a post.
 #[derive(Debug)]
@@ -41,6 +46,9 @@ pub enum HookError {
     /// Another post had this id.
     #[error("the `webhook-id` was used before, with another body")]
     OtherBody,
+    /// The body is JSON that cannot be kept as it is.
+    #[error("the body cannot be kept as it is: {0}")]
+    Body(serde_json::Error),
     /// The server stops.
     #[error("the server is stopping")]
     Draining,
@@ -55,6 +63,21 @@ pub enum HookError {
 impl Triggers {
     /// Takes in a post that was sent to a trigger of a flow, by headers and body as they came.
     pub async fn receive(
+        &self,
+        place: (&Tenant, &str, &str),
+        headers: &HeaderMap,
+        body: &[u8],
+        now: u64,
+    ) -> Result<Taken, HookError> {
+        let came = Instant::now();
+        let taken = self.check_and_take(place, headers, body, now).await;
+        if matches!(taken, Err(HookError::Unsigned(_))) {
+            tokio::time::sleep_until(came + told_after(came.elapsed())).await;
+        }
+        taken
+    }
+
+    async fn check_and_take(
         &self,
         (tenant, flow, id): (&Tenant, &str, &str),
         headers: &HeaderMap,
@@ -90,7 +113,7 @@ impl Triggers {
         let about = vec![
             ("kind", Json::from("webhook")),
             ("messageId", Json::from(received.id.as_str())),
-            ("body", content(body)),
+            ("body", content(body)?),
         ];
         let begin = Start { run, about, request: Some(digest.clone()) };
         match start(&*self.owners, host, live, begin).await {
@@ -101,6 +124,12 @@ impl Triggers {
             Outcome::Never(problem) => Err(HookError::Never(problem)),
         }
     }
+}
+
+/// When a post is refused, after it came, if that is known after `known`.
+fn told_after(known: Duration) -> Duration {
+    let steps = known.as_micros() / REFUSED_AT.as_micros() + 1;
+    REFUSED_AT * u32::try_from(steps).unwrap_or(u32::MAX)
 }
 
 /// What has become of a post of this id that has come before. One whose run was removed was the same, for all that anybody
@@ -129,12 +158,29 @@ async fn keys(host: &Host, live: &Live) -> Vec<SigningKey> {
     keys
 }
 
-/// A body as a value: JSON if it is that, else a text.
-fn content(body: &[u8]) -> Json {
+/// A body as a value: JSON if it is that, else a text. JSON with digits that cannot be kept is refused.
+fn content(body: &[u8]) -> Result<Json, HookError> {
     let text = String::from_utf8_lossy(body);
-    Json::parse(&text).unwrap_or_else(|_| Json::from(&*text))
+    match serde_json::from_str::<Json>(&text) {
+        Ok(json) => Json::check_numbers(&text).map(|()| json).map_err(HookError::Body),
+        Err(_) => Ok(Json::from(&*text)),
+    }
 }
 
 fn time(now: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h7_the_time_of_a_refusal_tells_nothing() {
+        let ms = Duration::from_millis;
+        for (known, told) in [(0, 50), (1, 50), (49, 50), (50, 100), (51, 100), (149, 150)] {
+            assert_eq!(told_after(ms(known)), ms(told), "{known}");
+        }
+        assert_eq!(told_after(Duration::from_micros(159)), told_after(Duration::from_micros(264)));
+    }
 }

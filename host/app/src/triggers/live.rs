@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use flowcell_flow::{
-    Diagnostic, Files, Source,
+    Diagnostic, Files, Rules, Source,
     triggers::{Cause, Trigger, trigger, triggers},
 };
 
@@ -12,7 +12,7 @@ use super::{
     LookError,
     record::{Records, Said, digest, key},
 };
-use crate::{FlowLibrary, Host, schedule};
+use crate::{FlowLibrary, Host, LibraryError, schedule};
 
 /// A trigger of a flow.
 #[derive(Clone, Debug)]
@@ -47,16 +47,32 @@ impl Live {
     }
 }
 
-/// What is asked of calendars; triggers name no files.
-struct Calendar;
+/// What is asked about triggers alone, beside calendars.
+struct Calendar<'a> {
+    rules: Rules,
+    /// Where a new trigger is bound; for one that is bound already, what it names is not asked for.
+    binding: Option<(&'a Host, &'a FlowLibrary)>,
+}
 
-impl Files for Calendar {
+impl Files for Calendar<'_> {
+    fn rules(&self) -> Rules {
+        self.rules
+    }
+
     fn read(&self, _: &str) -> Result<String, String> {
         Err("triggers name no files".into())
     }
 
     fn flow(&self, _: &str) -> Option<Source> {
         None
+    }
+
+    fn has_flow(&self, name: &str) -> bool {
+        self.binding.is_none_or(|(_, library)| !matches!(library.get(name, None), Err(LibraryError::Unknown(_))))
+    }
+
+    fn check_signing_secret(&self, name: &str) -> Result<(), String> {
+        self.binding.map_or(Ok(()), |(host, _)| host.check_signing_secret(name))
     }
 
     fn check_cron(&self, cron: &str) -> Result<(), String> {
@@ -68,15 +84,27 @@ impl Files for Calendar {
     }
 }
 
-/// Reads a trigger that somebody wants to bind to a flow.
+const KEPT: Calendar<'static> = Calendar { rules: Rules::Kept, binding: None };
+
+/// Reads a trigger that is bound to a flow.
 pub(super) fn read_bound(bound: &serde_json::Value) -> Result<Trigger, Vec<Diagnostic>> {
-    trigger(&Source { name: "trigger".into(), text: bound.to_string() }, &Calendar)
+    trigger(&Source { name: "trigger".into(), text: bound.to_string() }, &KEPT)
+}
+
+/// Reads a trigger that is to be bound to a flow. What it names must be there.
+pub(super) fn read_new(
+    new: &serde_json::Value,
+    host: &Host,
+    library: &FlowLibrary,
+) -> Result<Trigger, Vec<Diagnostic>> {
+    let asked = Calendar { rules: Rules::Keeping, binding: Some((host, library)) };
+    trigger(&Source { name: "trigger".into(), text: new.to_string() }, &asked)
 }
 
 /// The triggers that the newest version of a flow names.
 pub(super) fn declared(library: &FlowLibrary, flow: &str) -> Result<Vec<Trigger>, crate::LibraryError> {
     let stored = library.get(flow, None)?;
-    Ok(triggers(&Source { name: stored.file.display().to_string(), text: stored.text }, &Calendar))
+    Ok(triggers(&Source { name: stored.file.display().to_string(), text: stored.text }, &KEPT))
 }
 
 /// The triggers of a tenant, by their keys.

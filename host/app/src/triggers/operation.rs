@@ -142,6 +142,7 @@ impl<'a> TriggerDesk<'a> {
         if live::declared(&self.library, flow)?.iter().any(|known| known.id == read.id) {
             return Err(TriggerError::Taken(key));
         }
+        live::read_new(trigger, self.host, &self.library).map_err(TriggerError::Invalid)?;
         let records = Records(self.host);
         if records.said()?.iter().filter(|(_, said)| said.bound.is_some()).count() >= BOUND {
             return Err(TriggerError::TooMany(format!("a tenant binds at most {BOUND} triggers; delete some")));

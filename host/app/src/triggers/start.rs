@@ -5,7 +5,11 @@ use flowcell_flow::triggers::MEMBER;
 use flowcell_runtime::{OpenError, RunOptions};
 use sha2::{Digest, Sha256};
 
-use super::{Owners, live::Live};
+use super::{
+    Owners,
+    live::Live,
+    rate::{CHAINED_A_SECOND, CHAINED_AT_ONCE},
+};
 use crate::{FlowLibrary, Host, LibraryError, StartError, error::QuotaError};
 
 /// What has become of a start.
@@ -33,6 +37,12 @@ pub enum Problem {
     /// The run cannot begin.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The ends of triggered runs have started as many runs as they may for now.
+    #[error(
+        "the ends of runs that triggers have started may start {CHAINED_AT_ONCE} runs of a tenant at once and \
+         {CHAINED_A_SECOND} a second after that; it starts later"
+    )]
+    Rate,
     /// Nobody can say.
     #[error("{0}")]
     Store(String),

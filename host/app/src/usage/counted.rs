@@ -12,7 +12,7 @@ use flowcell_runtime::ports::{Entry, Journal, Record, StoreError, Unit};
 use flowcell_services::model::ModelCapability;
 use futures_util::future::BoxFuture;
 
-use super::{Usage, Used};
+use super::{Usage, Used, shares::Server};
 use crate::{error::QuotaError, policy::Policy};
 
 /// A journal of which events and bytes are counted.
@@ -43,6 +43,10 @@ impl Journal for CountedJournal {
 
     fn left_below(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
         self.journal.left_below(tenant, run)
+    }
+
+    fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        self.journal.children_of(tenant, run)
     }
 
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
@@ -107,7 +111,11 @@ impl Capability for CountedModels {
         let (models, usage) = (self.models.clone(), self.usage.clone());
         Box::pin(async move {
             let tenant = outgoing.caller.tenant.clone();
-            let most = || models.most_it_costs(&outgoing.call, &outgoing.caller);
+            let (provider, places, within) = models.place(&outgoing.call)?;
+            let name = format!("model:{provider}");
+            let server = Server { name: &name, places, within, code: flowcell_services::code::MODEL_OVERLOADED };
+            let _place = usage.place(&tenant, server).await?;
+            let most = || models.most_it_costs(&outgoing.call, &outgoing.caller, outgoing.effect);
             let reply = usage.pay(&tenant, &TURN, most, models.perform(outgoing.clone())).await;
             usage.0.metrics.turn(&reply);
             reply

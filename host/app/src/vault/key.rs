@@ -6,6 +6,7 @@ use std::{
     str::FromStr,
 };
 
+use flowcell_contract::places::STORE_FILE;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
@@ -123,7 +124,7 @@ fn open_to_others(_path: &Path) -> Option<u32> {
 
 /// What to tell whoever owns the store in a folder, if others may read it.
 pub fn exposed(folder: &Path) -> Option<String> {
-    let mode = open_to_others(&folder.join("flowcell.db"))?;
+    let mode = open_to_others(&folder.join(STORE_FILE))?;
     let folder = folder.display();
     Some(format!("others may read the store in {folder} (its mode is {mode:o}); `chmod -R go= {folder}` mends that"))
 }

@@ -35,7 +35,7 @@ edges: [{ from: first, to: second }, { from: second, to: third }]
 ";
 
 #[test]
-fn timers_fire_once_whatever_the_calendar_says() {
+fn r12_timers_fire_once_whatever_the_calendar_says() {
     let library = guests::bad_machine();
     let (mut kills, mut wrong) = (0, Vec::new());
     for clocks in CLOCKS {

@@ -7,8 +7,10 @@ use crate::{
     process::{PACKS, Place, told},
 };
 
-/// A run that was taken in is driven three times by itself without moving on, and then left alone.
-const LIVES: [&str; 3] = ["each", "send", "wait"];
+/// A run that was taken in is driven twice beside others and twice alone without moving on, and then left alone.
+const LIVES: [&str; 4] = ["each", "send", "wait", "each"];
+/// The first life in which the run is tried alone.
+const ALONE: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn accept(place: &mut Place, run: &str, flow: &str) {
@@ -21,7 +23,7 @@ fn accept(place: &mut Place, run: &str, flow: &str) {
 
 /// R25: a run takes its process down wherever it is driven.
 #[test]
-fn a_run_that_kills_its_process_is_parked_and_the_others_complete() {
+fn r25_a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     let mut place = Place::new(1, 0);
     let packs = PACKS.to_str().unwrap();
     accept(&mut place, "poison", "send");
@@ -30,10 +32,10 @@ fn a_run_that_kills_its_process_is_parked_and_the_others_complete() {
     let poisoned =
         |place: &Place| place.ledger.book().arrivals.iter().filter(|one| one.errand == "poison/send").count();
     for (life, other) in LIVES.iter().enumerate() {
-        accept(&mut place, other, other);
+        accept(&mut place, &format!("{other}{life}"), other);
         let driving = place.start(&["drive", "--packs", packs]);
-        // One line says that it drives, one that the other run has ended. The third time the run is tried alone.
-        let told = if life + 1 < LIVES.len() { 2 } else { 1 };
+        // One line says that it drives, one that the other run has ended, unless the run is tried alone.
+        let told = if life < ALONE { 2 } else { 1 };
         assert!(driving.await_lines(told, PATIENCE), "{:?}", driving.errors());
         let arrivals = |count: usize| place.ledger.await_arrivals(count, Duration::from_millis(50));
         while poisoned(&place) <= life {
@@ -67,7 +69,7 @@ fn a_run_that_kills_its_process_is_parked_and_the_others_complete() {
 
 /// R25: what was under way each time beside such a run is not taken for one.
 #[test]
-fn a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_process() {
+fn r25_a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_process() {
     let mut place = Place::new(1, 0);
     let packs = PACKS.to_str().unwrap();
     accept(&mut place, "poison", "send");
@@ -77,9 +79,9 @@ fn a_run_that_was_only_there_is_not_parked_with_the_one_that_kills_its_process()
     let arrived = |place: &Place, errand: &str| {
         place.ledger.book().arrivals.iter().filter(|one| one.errand == format!("{errand}/send")).count()
     };
-    for life in 0..3 {
+    for life in 0..LIVES.len() {
         let driving = place.start(&["drive", "--packs", packs]);
-        let both = life < 2;
+        let both = life < ALONE;
         while arrived(&place, "poison") <= life || (both && arrived(&place, "beside") <= life) {
             assert!(!driving.is_silent(), "{:?}", driving.errors());
             place.ledger.await_arrivals(place.ledger.arrived() + 1, Duration::from_millis(20));

@@ -78,7 +78,7 @@ fn tell(case: &Case, library: &Path, number: usize, wrong: &mut Vec<String>) -> 
 
 /// R1: `kill -9` at every journal write.
 #[test]
-fn a_run_survives_the_end_of_its_process_at_every_commit() {
+fn r1_a_run_survives_the_end_of_its_process_at_every_commit() {
     let library = guests::bad_machine();
     let step = STEP.div_ceil(scale());
     let (mut kills, mut wrong) = (0, Vec::new());

@@ -193,7 +193,7 @@ impl Story {
 }
 
 #[test]
-fn nothing_is_lost_when_processes_die_at_any_time() {
+fn r2_nothing_is_lost_when_processes_die_at_any_time() {
     let seeds: Vec<u64> = (0..(STORES * scale()) as u64).map(|story| seed() * 1_000 + story).collect();
     let stories: Vec<_> = thread::scope(|threads| {
         // Two at a time, as most machines have two cores.

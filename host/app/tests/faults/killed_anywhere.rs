@@ -109,7 +109,7 @@ fn tell(case: &Case, after: After, again: After, wrong: &mut Vec<String>) -> (bo
 }
 
 #[test]
-fn a_run_survives_being_killed_anywhere_and_again_while_it_recovers() {
+fn r3_a_run_survives_being_killed_anywhere_and_again_while_it_recovers() {
     let step = (STEP / scale()).max(1);
     let (mut kills, mut wrong) = (0, Vec::new());
     let cases = cases();

@@ -16,6 +16,8 @@ mod dice;
 mod every_commit;
 #[path = "../guests/mod.rs"]
 mod guests;
+mod homes;
+mod kill_storm;
 mod killed;
 mod killed_anywhere;
 mod ledger;
@@ -23,6 +25,7 @@ mod process;
 mod restored;
 #[cfg(feature = "sabotage")]
 mod sabotaged;
+mod soak;
 mod stopped;
 mod storage;
 mod wrong;

@@ -266,6 +266,11 @@ impl Life {
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.0.lock().unwrap().id()
+    }
+
     pub(crate) fn killer(&self) -> Killer {
         self.child.clone()
     }

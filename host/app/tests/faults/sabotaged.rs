@@ -30,7 +30,7 @@ fn nothing_is_found_where_nothing_is_broken() {
 }
 
 #[test]
-fn a_journal_that_is_not_forced_is_noticed() {
+fn r4_a_journal_that_is_not_forced_is_noticed() {
     let wrong = found("send.yaml", &[HELD_BACK, ("FLOWCELL_TEST_SABOTAGE", "forcing")]).join("\n");
     assert!(wrong.contains("what was told at"), "events of what was lost: {wrong}");
     assert!(wrong.contains("a call left that the journal does not know"), "{wrong}");

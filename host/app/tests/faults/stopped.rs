@@ -7,7 +7,7 @@ use crate::process::{PACKS, Place, told};
 const STILL: Duration = Duration::from_millis(2_500);
 
 #[test]
-fn timers_that_are_due_while_a_process_stands_still_fire_once() {
+fn r12_timers_that_are_due_while_a_process_stands_still_fire_once() {
     let mut place = Place::new(1, 0);
     let flow = "
 flow: { name: timers, outputs: { waited: '{{ each.items }}' } }

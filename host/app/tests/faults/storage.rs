@@ -1,9 +1,10 @@
 //! A disk that is full, and one that fails: nothing is acknowledged that it does not hold, the process says why it stops,
 //! and when there is room again the same command goes on.
 
-use std::{fs, process::Command};
+use std::{fs, process::Command, time::Duration};
 
 use crate::{
+    kill_storm,
     killed_anywhere::{Case, RUN, cases, end},
     process::{Life, Place, scale},
 };
@@ -56,7 +57,7 @@ fn sweep(what: &str, case: &Case, step: usize) -> (usize, Vec<String>) {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_disk_that_becomes_full_loses_nothing() {
+fn r7_a_disk_that_becomes_full_loses_nothing() {
     let step = 9_usize.div_ceil(scale());
     let told: Vec<_> = ["ask.yaml", "pay.yaml"].map(|flow| sweep("write", &case(flow), step)).into();
     let faults: usize = told.iter().map(|(faults, _)| faults).sum();
@@ -68,7 +69,7 @@ fn a_disk_that_becomes_full_loses_nothing() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_disk_that_fails_to_make_durable_loses_nothing() {
+fn r8_a_disk_that_fails_to_make_durable_loses_nothing() {
     let (faults, wrong) = sweep("sync", &case("send.yaml"), 1);
     println!("{faults} processes with a disk that failed, {} violations", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -78,7 +79,7 @@ fn a_disk_that_fails_to_make_durable_loses_nothing() {
 /// R8: reads that fail. Whoever cannot read what happened does not go on from it.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_disk_that_cannot_be_read_loses_nothing() {
+fn r8_a_disk_that_cannot_be_read_loses_nothing() {
     let step = 11_usize.div_ceil(scale());
     let (mut faults, mut wrong) = (0, Vec::new());
     for flow in ["send.yaml", "ask.yaml"] {
@@ -105,7 +106,7 @@ fn unreadable(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
             let mut arguments = Place::watched(&case.flow, RUN);
             arguments.extend(case.arguments.iter().map(String::as_str));
             let life = place.start(&arguments);
-            place.ledger.await_arrivals(1, std::time::Duration::from_secs(60));
+            place.ledger.await_arrivals(1, Duration::from_secs(60));
             place.kill(life);
         }
         let mut arguments = Place::watched(&case.flow, RUN);
@@ -130,6 +131,41 @@ fn unreadable(case: &Case, left: bool, step: usize) -> (usize, Vec<String>) {
         faults += 1;
     }
     (faults, wrong)
+}
+
+/// Commits of runs that are taken in at the same time are made durable together: with one wait for each of them this would take
+/// minutes.
+#[cfg(target_os = "linux")]
+#[test]
+fn r9_a_slow_disk_delays_runs_and_loses_none() {
+    let mut place = Place::new(1, 0);
+    let mut command = place.flowcell(&kill_storm::serves());
+    command.env("LD_PRELOAD", crate::guests::bad_machine()).env("BAD_DISK", "slow:200");
+    let serving = Life::of(&mut command);
+    let address = kill_storm::address(&serving);
+    let flow = kill_storm::flow(&place.ledger.origin());
+    let runs = 32 * scale().max(1);
+    let accepted: Vec<_> = std::thread::scope(|threads| {
+        let posts = (0..runs).map(|run| {
+            let run = format!("r{run}");
+            let body = serde_json::json!({ "flow": flow, "runId": run, "input": { "errand": run } }).to_string();
+            let address = &address;
+            threads.spawn(move || kill_storm::post(address, &body).then_some(run))
+        });
+        let posts: Vec<_> = posts.collect();
+        posts.into_iter().filter_map(|post| post.join().unwrap()).collect()
+    });
+    assert_eq!(accepted.len(), runs, "every run is accepted");
+    place.claims.accepted.extend(accepted);
+    assert!(place.ledger.await_arrivals(2 * runs, Duration::from_secs(120)), "{:?}", serving.errors());
+    serving.signal("TERM");
+    let (code, _, said) = serving.end();
+    assert_eq!(code, Some(0), "{said}");
+    let driven = place.done(&["drive", "--once"]);
+    assert!(driven.status.success(), "{}", crate::process::told(&driven));
+    let wrong = place.check();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(place.ledger.arrived(), 2 * runs, "no call is made twice because the disk is slow");
 }
 
 #[test]

@@ -43,6 +43,7 @@ pub(crate) fn flowcell(folder: &Path) -> Command {
         "FLOWCELL_LOCK",
         "FLOWCELL_TRUST",
         "FLOWCELL_REGISTRY",
+        "FLOWCELL_REGISTRY_REALMS",
         "FLOWCELL_REGISTRY_USER",
         "FLOWCELL_REGISTRY_PASSWORD",
         "FLOWCELL_OFFLINE",

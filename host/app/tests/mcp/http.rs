@@ -121,6 +121,10 @@ fn a_tool_is_for_those_whose_token_allows_it() {
     let ran = all.call("greet", json!({ "who": "Ada" }));
     assert_eq!(ran["structuredContent"]["say"]["text"], "Hello Ada", "{ran}");
     let run = ran["_meta"]["flowcell/runId"].clone();
+    let task = all.call("flowcell_get_task", json!({ "runId": run, "task": "say" }));
+    assert_eq!(task["structuredContent"]["attempts"][0]["inputDigest"], "matches", "{task}");
+    let none = all.call("flowcell_get_task", json!({ "runId": run, "task": "none" }));
+    assert_eq!(none["structuredContent"]["error"]["code"], "task_not_found", "{none}");
     let reads = Client::begin(&served, &tokens[1]);
     let seen = reads.tools();
     assert!(seen.contains(&"flowcell_validate_flow".to_owned()) && !seen.contains(&"greet".to_owned()), "{seen:?}");
@@ -129,6 +133,7 @@ fn a_tool_is_for_those_whose_token_allows_it() {
         ("flowcell_run_flow", json!({ "flow": "greet" })),
         ("flowcell_create_flow", json!({ "flow": greet() })),
         ("flowcell_get_run", json!({ "runId": run })),
+        ("flowcell_get_task", json!({ "runId": run, "task": "say" })),
         ("flowcell_list_runs", json!({})),
         ("flowcell_cancel_run", json!({ "runId": run })),
         ("flowcell_answer_gate", json!({ "runId": run, "gate": "ok", "answer": "yes" })),

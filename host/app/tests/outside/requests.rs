@@ -93,3 +93,38 @@ fn what_is_not_granted_is_not_asked() {
     assert!(error["message"].as_str().unwrap().contains("grants"), "{error}");
     assert!(server.seen().is_empty());
 }
+
+/// JSON with so many rows, each of 40 bytes and more.
+fn rows(count: usize) -> String {
+    let rows: Vec<_> = (0..count).map(|row| format!(r#"{{"row":{row},"text":"{}"}}"#, "x".repeat(32))).collect();
+    format!(r#"{{"before":1,"rows":[{}]}}"#, rows.join(","))
+}
+
+#[test]
+fn json_is_a_value_up_to_3_mib_and_a_file_that_a_node_reads_above() {
+    // 132 KiB was once a file value that nothing could read, and 5 MiB still is a file value.
+    for (count, is_file) in [(2_500, false), (100_000, true)] {
+        let body = rows(count);
+        let server = Server::start(move |_, _| answer("200 OK", &[("content-type", "application/json")], &body));
+        let folder = tempfile::tempdir().unwrap();
+        let flow = format!(
+            r#"
+flow: {{ name: large, outputs: {{ kind: "{{{{ get.body.kind }}}}", rows: "{{{{ some.content }}}}", more: "{{{{ some.more }}}}" }} }}
+nodes:
+  - {{ id: get, type: http.request, input: {{ url: '{origin}' }}, grants: {{ http: ['{origin}'] }} }}
+  - {{ id: some, type: file.content, input: {{ file: "{{{{ get.body }}}}", as: json, at: /rows, from: {from}, limit: 1 }} }}
+edges: [{{ from: get, to: some }}]
+"#,
+            origin = server.origin(),
+            from = count - 2,
+        );
+        fs::write(folder.path().join("large.yaml"), flow).unwrap();
+        let address = server.address.to_string();
+        let output = done(folder.path(), &["run", "large.yaml", "--json", "--allow-private", &address]);
+        assert!(output.status.success(), "{}", told(&output));
+        let outputs = serde_json::from_str::<Value>(&said(&output)).unwrap()["outputs"].clone();
+        assert_eq!(outputs["kind"], if is_file { json!("file") } else { Value::Null });
+        assert_eq!(outputs["rows"], json!([{ "row": count - 2, "text": "x".repeat(32) }]));
+        assert_eq!(outputs["more"], true);
+    }
+}

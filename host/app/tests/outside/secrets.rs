@@ -15,27 +15,53 @@ use crate::{
 
 const CANARY: &str = "kanarienvogel/+7&geheim==";
 
-/// The same, as it may be written elsewhere.
-fn forms() -> Vec<String> {
-    vec![
+/// The same, as it may be written elsewhere, and what must not be found of it. The encoders are of this test alone.
+fn forms() -> Vec<(String, String)> {
+    let each = |encoded: fn(char) -> String| CANARY.chars().map(encoded).collect::<String>();
+    let base64 = |before: &str| STANDARD.encode(format!("{before}{CANARY}")).replace('=', "");
+    // In base64 the letters at both ends are also about what stands beside the secret.
+    let inner = |text: String| (text.clone(), text[3..text.len() - 3].to_owned());
+    let plain = vec![
         CANARY.into(),
         "kanarienvogel%2F%2B7%26geheim%3D%3D".into(),
-        STANDARD.encode(CANARY),
-        STANDARD.encode(format!("Bearer {CANARY}")).replace('=', "")[12..30].to_owned(),
-    ]
+        "kanarienvogel%2f%2b7%26geheim%3d%3d".into(),
+        "kanarienvogel%252F%252B7%2526geheim%253D%253D".into(),
+        r"kanarienvogel\\/\\u002B7\\u0026geheim==".into(),
+        "kanarienvogel&#x2F;&plus;7&amp;geheim&#61;&equals;".into(),
+        each(|letter| format!("%{:02x}", u32::from(letter))),
+        each(|letter| format!("&#{};", u32::from(letter))),
+        each(|letter| format!("{:02x}", u32::from(letter))),
+        each(|letter| format!("{:02X}", u32::from(letter))),
+        each(|letter| format!("\\\\u{:04X}", u32::from(letter))),
+        base64(""),
+        STANDARD.encode(base64("")),
+    ];
+    let bearer = base64("Bearer ");
+    let shifted = inner(base64("x").replace('+', "-").replace('/', "_"));
+    let plain = plain.into_iter().map(|text| (text.clone(), text));
+    plain.chain([(bearer.clone(), bearer[12..bearer.len() - 2].to_owned()), shifted]).collect()
 }
 
 /// Says all that it was told, in every way, in a text, in headers or in bytes.
 fn echo(seen: &Seen) -> String {
     let told = seen.header("authorization").unwrap_or("nothing").to_owned();
-    let forms = format!("{told} {} {} {}", forms()[1], STANDARD.encode(CANARY), STANDARD.encode(&told));
+    let sent: Vec<String> = forms().into_iter().map(|(sent, _)| sent).collect();
+    let forms = format!("{told} {} {}", sent.join(" "), STANDARD.encode(&told));
+    let plain = forms.replace(r"\\", r"\");
     match seen.head.split(' ').nth(1).unwrap() {
-        "/bytes" => answer("200 OK", &[("content-type", "image/png")], &forms.repeat(2000)),
-        "/wrong" => answer("400 Bad Request", &[("www-authenticate", &told)], &forms),
+        "/bytes" => answer("200 OK", &[("content-type", "image/png")], &plain.repeat(500)),
+        "/wrong" => answer("400 Bad Request", &[("www-authenticate", &told)], &plain),
         "/away" => answer("302 Found", &[("location", &format!("http://localhost/?{told}"))], ""),
+        // What parsing decodes is the secret itself.
+        "/json" => answer(
+            "200 OK",
+            &[("content-type", "application/json")],
+            r#"{"a":"kanarienvogel\/\u002B7\u0026geheim=\u003d","kanarienvogel\/+7&geheim==":["\u006banarienvogel/+7&geheim=="]}"#,
+        ),
+        "/deflate" => answer("200 OK", &[("content-encoding", "deflate")], &forms),
         _ => answer(
             "200 OK",
-            &[("content-type", "application/json"), ("x-told", &told)],
+            &[("content-type", "application/json"), ("x-told", &plain)],
             &format!("{{\"told\":\"{forms}\"}}"),
         ),
     }
@@ -104,6 +130,7 @@ fn look_for_the_canary(kept: bool) {
     let nodes = [
         node("text", &format!("{origin}/text"), &granted),
         node("bytes", &format!("{origin}/bytes"), &granted),
+        node("json", &format!("{origin}/json"), &granted),
         node("away", &format!("{origin}/away"), &granted),
         "{ id: note, type: system.log, input: { level: info, message: '{{ text.body.told }} {{ text.headers }}' } }"
             .into(),
@@ -117,7 +144,7 @@ fn look_for_the_canary(kept: bool) {
     let output = run_with(folder.path(), &[&server], more);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     let sent: Vec<_> = server.seen().iter().map(|seen| seen.header("authorization").map(str::to_owned)).collect();
-    assert_eq!(sent, vec![Some(format!("Bearer {CANARY}")); 4]);
+    assert_eq!(sent, vec![Some(format!("Bearer {CANARY}")); 5]);
     let shown = done(folder.path(), &["runs", "show", "r1"]);
     let events = done(folder.path(), &["runs", "events", "r1"]);
     assert!(said(&events).contains("\"secrets\":[\"api-token\"]"), "{}", said(&events));
@@ -134,10 +161,20 @@ fn look_for_the_canary(kept: bool) {
         places.push((format!("stderr of {name}"), output.stderr));
     }
     for (name, bytes) in places {
-        for form in forms() {
-            assert!(!find(&bytes, &form), "{name} has `{form}`");
+        for (_, form) in forms() {
+            assert!(!find(&bytes, &form) && !find(&bytes, &form.replace(r"\\", r"\")), "{name} has `{form}`");
         }
     }
+}
+
+#[test]
+fn n24_an_encoding_that_nobody_asked_for_is_refused() {
+    let server = Server::start(|seen, _| echo(seen));
+    let granted = format!("http: ['{}'], secrets: [{{ name: api-token }}]", server.origin());
+    let folder = place(&server, &[node("a", &format!("{}/deflate", server.origin()), &granted)]);
+    let output = run(folder.path(), &[&server]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(told(&output).contains("`deflate`"), "{}", told(&output));
 }
 
 #[test]

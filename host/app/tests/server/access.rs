@@ -176,19 +176,23 @@ fn every_failure_has_one_shape() {
 
 #[test]
 fn h4_connections_are_few_and_are_not_kept_for_the_silent() {
-    let limits = Limits { connections: 1, head_time: Duration::from_millis(300), ..Limits::default() };
+    let short = Duration::from_millis(300);
+    let limits = Limits { connections: 1, head_time: short, body_time: short, ..Limits::default() };
     let served = Served::with(Arc::new(flowcell::server::identity::Local), limits);
-    let first = connect(served.address);
-    send(&first, served.address, "GET", "/healthz", &[], "");
-    let mut first = std::io::BufReader::new(first);
-    assert_eq!(read(&mut first).status, 200);
+    let idle = connect(served.address);
+    send(&idle, served.address, "GET", "/healthz", &[], "");
+    let mut idle = std::io::BufReader::new(idle);
+    assert_eq!(read(&mut idle).status, 200);
+    let mut busy = crate::client::begin_body(connect(served.address), served.address, "");
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut idle, &mut rest).unwrap();
+    assert!(rest.is_empty(), "one that waits for a request gives way to one that comes");
     let mut second = std::io::BufReader::new(connect(served.address));
     let turned_away = read(&mut second);
     assert_eq!(turned_away.fault(), (503, "too_many_connections".into()));
     assert_eq!(turned_away.header("retry-after"), Some("1"));
     // Whoever says nothing is not waited for, and the place is free.
-    let mut rest = Vec::new();
-    std::io::Read::read_to_end(&mut first, &mut rest).unwrap();
+    assert_eq!(read(&mut busy).status, 408);
     let soon = (0..1_000).map(|_| served.get("/healthz").status).find(|status| *status == 200);
     assert!(soon.is_some(), "the place is not free");
 }

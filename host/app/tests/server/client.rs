@@ -59,6 +59,18 @@ impl Served {
 
     /// One with a host, whose flows are in `flows` in a folder.
     pub(crate) fn over(host: Host, folder: tempfile::TempDir, identity: Arc<dyn Identify>, limits: Limits) -> Served {
+        Served::behind(&[], host, folder, identity, limits)
+    }
+
+    /// The same, behind proxies that it trusts.
+    pub(crate) fn behind(
+        proxies: &[&str],
+        host: Host,
+        folder: tempfile::TempDir,
+        identity: Arc<dyn Identify>,
+        limits: Limits,
+    ) -> Served {
+        let proxies = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
         let flows = folder.path().join("flows");
         let (told, hears) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -66,7 +78,7 @@ impl Served {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async move {
                 let listen = "127.0.0.1:0".parse().unwrap();
-                let settings = Settings { listen, identity, flows, names: Vec::new(), limits };
+                let settings = Settings { listen, identity, flows, names: Vec::new(), proxies, limits };
                 let server = Server::bind(host, settings).await.unwrap();
                 told.send(server.address()).unwrap();
                 server.run(async move { _ = stopped.await }).await.unwrap();
@@ -133,6 +145,34 @@ impl Answer {
 /// A connection.
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Begins a request whose body does not come, and waits until the server waits for it. `headers` are whole lines.
+pub(crate) fn begin_body(mut stream: TcpStream, address: SocketAddr, headers: &str) -> BufReader<TcpStream> {
+    let head = format!(
+        "POST /v1/validate HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n{headers}\
+         Expect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    assert!(line.starts_with("HTTP/1.1 100 "), "{line}");
+    stream.read_line(&mut line).unwrap();
+    stream
+}
+
+/// A connection from one of this machine's own addresses.
+pub(crate) fn connect_from(from: &str, address: SocketAddr) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        socket.connect(address).await.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }

@@ -114,6 +114,57 @@ fn a_stream_tells_all_of_a_run_and_ends_with_it() {
     assert_eq!(rest, heard[3..]);
 }
 
+/// A flow that asks somebody, and then gives so many times a text that its input has.
+fn repeats(times: usize) -> Value {
+    let list: Vec<_> = (0..times).collect();
+    let mut flow = asks();
+    let nodes = flow["nodes"].as_array_mut().unwrap();
+    nodes.push(json!({ "id": "each", "type": "control.foreach", "input": { "list": list, "concurrency": 1 },
+        "body": ["say"], "bodyOutput": "{{ each.index }}" }));
+    nodes.push(json!({ "id": "say", "type": "control.noop", "input": { "value": "{{ flow.input.text }}" } }));
+    flow["flow"]["input"] = json!({ "text": "" });
+    flow["edges"] = json!([{ "from": "ok", "to": "each" }]);
+    flow
+}
+
+#[test]
+fn pages_and_streams_of_large_events_are_bounded_by_bytes_and_complete() {
+    const PAGE: usize = 16 << 20;
+    let served = Served::local();
+    let text = "x".repeat(600_000);
+    let body = json!({ "flow": repeats(40), "runId": "g", "input": { "text": text } });
+    served.post("/v1/runs?wait=true", &body);
+    let mut stream = Stream::open(&served, "/v1/runs/g/events/stream", &[]);
+    let mut heard = Vec::new();
+    while heard.last().is_none_or(|sent: &Sent| sent.kind != "harness:parked") {
+        heard.push(stream.next().unwrap());
+    }
+    assert_eq!(served.post("/v1/runs/g/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
+    while let Some(sent) = stream.next() {
+        assert_ne!(sent.kind, "lagged", "what is large is read, and not lost");
+        heard.push(sent);
+    }
+    let all = numbers(&heard);
+    assert_eq!(all, (0..all.len() as u64).collect::<Vec<_>>());
+    assert_eq!(heard.last().unwrap().kind, "harness:complete");
+    let (mut from, mut pages, mut read) = (0, 0, Vec::new());
+    while from < all.len() as u64 {
+        let answer = served.get(&format!("/v1/runs/g/events?limit=1000&from={from}"));
+        assert!(answer.body.len() < PAGE + 700_000, "{}", answer.body.len());
+        let page = answer.json();
+        let events = page["events"].as_array().unwrap();
+        read.extend(events.iter().map(|event| event["seq"].as_u64().unwrap()));
+        assert!(page["next"].as_u64().unwrap() > from);
+        from = page["next"].as_u64().unwrap();
+        pages += 1;
+    }
+    assert_eq!(read, all);
+    assert!(pages > 1, "40 results of 600 KB do not fit into one page");
+    let mut late = Stream::open(&served, "/v1/runs/g/events/stream", &[]);
+    let again: Vec<_> = std::iter::from_fn(|| late.next()).collect();
+    assert_eq!(numbers(&again), all);
+}
+
 #[test]
 fn many_hear_the_same() {
     let served = Served::local();

@@ -7,6 +7,7 @@
 mod kit;
 
 mod access;
+mod approvals;
 mod client;
 mod config;
 mod document;
@@ -14,6 +15,7 @@ mod document;
 #[allow(dead_code, reason = "not every test looks at all of it")]
 mod fake;
 mod files;
+mod homes;
 mod hostile;
 mod library;
 mod live;
@@ -24,6 +26,7 @@ mod runs;
 mod scripts;
 mod secrets;
 mod session;
+mod shares;
 mod spec6;
 mod telemetry;
 mod tenants;

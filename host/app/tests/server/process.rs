@@ -118,6 +118,9 @@ fn a_server_asks_for_tokens_from_the_first_tenant_on() {
     assert_eq!((runs(None).status, runs(Some("fct_a_b")).status), (200, 200));
     let made = done(folder.path(), &["tenant", "create", "a"]);
     assert!(made.status.success(), "{}", told(&made));
+    assert!(told(&made).contains("refuse every request without a token"), "{}", told(&made));
+    let second = done(folder.path(), &["tenant", "create", "b"]);
+    assert!(second.status.success() && !told(&second).contains("token"), "{}", told(&second));
     let token = done(folder.path(), &["token", "create", "a"]);
     let token: serde_json::Value = serde_json::from_str(&said(&token)).unwrap();
     // Whoever shows a token is known by it at once, and from then on nobody is without one.

@@ -4,6 +4,7 @@ use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::Path,
+    sync::mpsc,
     thread,
 };
 
@@ -58,6 +59,7 @@ profiles:
     dialect: simulated
     model: m
     maxTokens: 4
+    maxRetries: 0
     prices: [{ model: m, input: 0, output: 1000000 }]
     script: [{ text: done, usage: { input: 10, output: 3 } }]
   free: { dialect: simulated, model: f, maxTokens: 4, script: [{ text: done }] }
@@ -92,7 +94,7 @@ fn t5_images_are_not_made_when_they_may_cost_more_than_is_left() {
     let setting = json!({ "baseUrl": format!("http://{}/v1", fake.address), "auth": "none",
         "allowPrivate": [fake.address.to_string()] });
     let mut priced = setting.clone();
-    priced["usdPerImage"] = json!(3);
+    (priced["usdPerImage"], priced["maxRetries"]) = (json!(3), json!(0));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("services.yaml");
     let services = json!({ "img": { "images": priced }, "free": { "images": setting } });
@@ -118,6 +120,42 @@ fn t5_images_are_not_made_when_they_may_cost_more_than_is_left() {
     assert_eq!(ended["error"]["details"]["code"], "quota_exceeded", "{ended}");
     assert!(ended["error"]["message"].as_str().unwrap().contains("needs `usdPerImage`"), "{ended}");
     assert_eq!(run(&b, free)["outputs"]["result"], "file");
+}
+
+#[test]
+fn t1_a_tenant_whose_calls_hang_at_a_shared_endpoint_delays_nobody() {
+    let image = || flowcell_services::images::sample([1, 2, 3]);
+    let (told, hanging) = mpsc::channel();
+    let fake = Fake::start(move |seen, _| match seen.prompt().as_str() {
+        "hang" => {
+            told.send(()).unwrap();
+            Reply::Silence
+        }
+        _ => Reply::Image(image()),
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("services.yaml");
+    let images = json!({ "baseUrl": format!("http://{}/v1", fake.address), "auth": "none", "maxCalls": 4,
+        "allowPrivate": [fake.address.to_string()] });
+    std::fs::write(&file, json!({ "img": { "images": images } }).to_string()).unwrap();
+    let (served, [a, b]) = served_with(&Policy::default(), |builder| builder.services_file(&file));
+    let run = |token: &str, query: &str, body: &str| {
+        let script = format!("export const run = async services => {{ {body} }}");
+        call(
+            &served,
+            token,
+            "POST",
+            &format!("/v1/runs{query}"),
+            &json!({ "flow": { "name": "images", "script": script } }),
+        )
+    };
+    let hangs = "return await Promise.all(Array.from({ length: 12 }, () => services.img(null, 'hang')))";
+    assert_eq!(run(&a, "", hangs).status, 201);
+    // It has a half of the places; its other calls wait.
+    (0..2).for_each(|_| hanging.recv().unwrap());
+    let ended = run(&b, "?wait=true", "return (await services.img(null, 'a')).kind").json();
+    assert_eq!(ended["outputs"]["result"], "file", "{ended}");
+    assert_eq!(fake.seen().iter().filter(|seen| seen.prompt() == "hang").count(), 2);
 }
 
 #[test]

@@ -44,6 +44,43 @@ fn a_run_is_started_and_waited_for() {
 }
 
 #[test]
+fn what_a_task_was_given_is_shown_by_its_address_and_in_pages() {
+    let served = Served::local();
+    let flow = json!({
+        "flow": { "name": "given", "input": { "who": "world" } },
+        "nodes": [{ "id": "again", "type": "control.loop", "input": { "while": "again.iteration < 3" }, "body": {
+            "nodes": [{ "id": "say", "type": "control.noop", "input": { "value": "{{ flow.input.who }} {{ again.iteration }}" } }],
+        } }],
+    });
+    assert_eq!(served.post("/v1/runs?wait=true", &json!({ "flow": flow, "runId": "r" })).status, 201);
+    let shown = served.get("/v1/runs/r/tasks/again%5B2%5D.say").json();
+    assert_eq!((&shown["runId"], &shown["nodeType"]), (&"r".into(), &"control.noop".into()), "{shown}");
+    let attempt = &shown["attempts"][0];
+    assert_eq!(
+        (&attempt["input"]["value"], &attempt["inputDigest"]),
+        (&"world 2".into(), &"matches".into()),
+        "{shown}"
+    );
+    // The loop sees something else after each pass.
+    let page = served.get("/v1/runs/r/tasks/again?from=1&limit=2").json();
+    let resumes: Vec<_> =
+        page["attempts"].as_array().unwrap().iter().map(|attempt| attempt["resumes"].clone()).collect();
+    assert_eq!((resumes, &page["next"]), (vec![json!(1), json!(2)], &3.into()), "{page}");
+    assert!(served.get("/v1/runs/r/tasks/again?from=3").json().get("next").is_none());
+    for (path, told) in [
+        ("/v1/runs/r/tasks/say", "the node ran at again[0].say, again[1].say, again[2].say, among others"),
+        ("/v1/runs/r/tasks/none", "no attempt at `none`"),
+        ("/v1/runs/r/tasks/again%2Fsay", "no attempt at `again/say`"),
+    ] {
+        let answer = served.get(path);
+        assert_eq!(answer.fault(), (404, "task_not_found".into()), "{path}");
+        assert!(answer.json()["error"]["message"].as_str().unwrap().contains(told), "{answer:?}");
+    }
+    assert_eq!(served.get("/v1/runs/none/tasks/say").fault(), (404, "run_not_found".into()));
+    assert_eq!(served.get("/v1/runs/r/tasks/again?limit=0").fault(), (400, "bad_request".into()));
+}
+
+#[test]
 fn a_failure_is_told() {
     let served = Served::local();
     let flow = json!({

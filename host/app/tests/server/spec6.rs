@@ -90,3 +90,45 @@ fn of_two_who_create_one_flow_one_is_refused() {
     told.sort_unstable();
     assert_eq!(told, ["201", "409"], "{one}{other}");
 }
+
+/// The number of a series.
+fn number(served: &Served, series: &str) -> u64 {
+    let text = served.get("/metrics").body;
+    text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok()).unwrap_or(0)
+}
+
+fn create(served: &Served, step: &serde_json::Value) {
+    let flow = serde_json::json!({ "name": "a", "inputs": [], "steps": [step] });
+    assert_eq!(served.post("/api/create_flow", &serde_json::json!({ "flow": flow })).status, 201);
+}
+
+/// Callers who go away leave no more runs than the server drives and lets wait.
+#[test]
+fn runs_by_name_wait_for_their_turn_like_others() {
+    let served = served(&[]);
+    create(&served, &serde_json::json!({ "id": "x", "tool": "control.wait", "params": { "ms": 3_600_000 } }));
+    let asked = (0..80).map(|_| {
+        let stream = crate::client::connect(served.address);
+        crate::client::send(&stream, served.address, "POST", "/api/run_flow", &[], r#"{"flow_name":"a"}"#);
+        stream
+    });
+    let asked: Vec<_> = asked.collect();
+    let numbers = || (number(&served, "flowcell_runs_driven "), number(&served, "flowcell_runs_waiting "));
+    let came = (0..20_000).map(|_| numbers()).find(|(driven, waiting)| driven + waiting == 80);
+    assert_eq!(came, Some((64, 16)), "{:?}", numbers());
+    drop(asked);
+}
+
+#[test]
+fn the_end_of_a_run_by_name_starts_what_waits_for_it() {
+    let served = served(&[]);
+    create(&served, &serde_json::json!({ "id": "x", "tool": "control.noop", "params": {} }));
+    let mut after = crate::runs::hello();
+    after["flow"]["triggers"] = serde_json::json!([{ "id": "after", "event": { "flow": "a" } }]);
+    assert_eq!(served.post("/v1/flows", &serde_json::json!({ "flow": after })).status, 201);
+    // The trigger is there once it is told.
+    assert!((0..20_000).any(|_| served.get("/v1/triggers").body.contains("after")));
+    assert_eq!(served.post("/api/run_flow", &serde_json::json!({ "flow_name": "a" })).status, 200);
+    let started = || served.get("/v1/runs?flow=hello").json()["runs"].as_array().unwrap().len();
+    assert!((0..20_000).any(|_| started() == 1), "{}", started());
+}

@@ -62,6 +62,7 @@ fn t3_what_one_tenant_has_does_not_exist_for_another_and_its_names_are_free() {
     let theirs = [
         "/v1/runs/r",
         "/v1/runs/r/tree",
+        "/v1/runs/r/tasks/say",
         "/v1/runs/r/events",
         "/v1/runs/r/gates",
         "/v1/flows/hello",

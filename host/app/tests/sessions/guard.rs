@@ -32,9 +32,7 @@ fn while_somebody_drives_the_run_its_states_are_told_and_nothing_runs() {
     assert_eq!(printed["running_steps"][0]["output"], Value::Null);
     let delete = project.done(&["-F", "matrix", "-s", "p", "-q", "-p", "go", "-D"]);
     assert_eq!(delete.status.code(), Some(2));
-    assert!(told(&delete).contains("uses the store"), "{}", told(&delete));
-    let other = project.done(&["-F", "matrix", "-s", "other", "-q", "-p", "go"]);
-    assert_eq!(other.status.code(), Some(2), "another prefix is not what the owner of the store runs");
+    assert!(told(&delete).contains("is being driven, and is not deleted"), "{}", told(&delete));
 
     owner.kill().unwrap();
     owner.wait().unwrap();
@@ -86,4 +84,34 @@ fn two_flows_do_not_share_a_session() {
     let refused = project.done(&["-F", "a-b", "-s", "p", "-q", "-p", "x"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(told(&refused).contains("`p-a-b-c` belongs to another flow"), "{}", told(&refused));
+}
+
+/// What owns the store drives flows of agents for others, and they print what they always do.
+#[test]
+fn a_flow_beside_an_owner_of_the_store_is_handed_over_and_followed() {
+    for owner in [&["drive"][..], &["-F", "matrix", "-s", "own", "-q", "-p", "go", "--events", "-"]] {
+        let project = Project::new();
+        let slow = SLOW.replace("'First'", "'First: slow'");
+        project.model(&format!("{slow}{SCRIPT}"));
+        let own: Vec<&str> = owner.iter().map(|word| if *word == "go" { "slow" } else { word }).collect();
+        let mut child = project.command(&own).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let mut events = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        match owner {
+            ["drive"] => assert!(said.any(|line| line.contains("driving the runs"))),
+            _ => assert!(events.any(|line| line.contains("\"call:start\""))),
+        }
+        let (exit, printed) = project.run("go", &[]);
+        assert_eq!((exit, steps(&printed, "completed_steps")), (0, vec!["first".into(), "second".into()]));
+        // The next run of the prefix goes on with its sessions, and another one begins anew.
+        let (exit, printed) = project.run("later", &["-D"]);
+        assert_eq!((exit, steps(&printed, "postponed_steps")), (0, vec!["third".into()]), "{printed}");
+        let (exit, printed) = project.run("ignored", &[]);
+        assert_eq!((exit, steps(&printed, "postponed_steps").len()), (0, 0), "{printed}");
+        let wrong = project.done(&["-F", "matrix", "-s", "p", "-q", "-p", "go", "-A", "note=1", "--files", "."]);
+        assert_eq!(wrong.status.code(), Some(2));
+        assert!(told(&wrong).contains("without `--files"), "{}", told(&wrong));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

@@ -99,6 +99,36 @@ fn t6_an_approval_counts_once_for_one_call_and_not_for_ever() {
     assert_eq!(place.events("agent:tool:decision").len(), 1);
 }
 
+#[test]
+fn w3_a_question_shows_every_argument_and_marks_what_is_cut() {
+    let note = "harmless ".repeat(300);
+    let arguments = json!({ "object": { "aaa": note, "to": "mallory" }, "path": "a", "value": 1_000_000 });
+    let input = json!({ "prompt": "go", "tools": ["data.set"] });
+    let replies = [calling(&[("data_set", arguments.clone())]), saying("done")];
+    let place = Place::new(&input, &json!({}), &["data.*"], &replies);
+    assert_eq!(place.run(&[]).status.code(), Some(3));
+    let asked = &place.events("agent:tool:permission")[0];
+    let (prompt, address) = (asked["prompt"].as_str().unwrap(), asked["address"].as_str().unwrap());
+    for part in [r#""to":"mallory""#, r#""value":1000000"#, "bytes, sha256 ", "--show"] {
+        assert!(prompt.contains(part), "{part}: {prompt}");
+    }
+    assert_eq!(asked["arguments"], arguments);
+    let shown = place.done(&["answer", "a", address, "--show"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{}", told(&shown)));
+    assert_eq!((&shown["arguments"], &shown["digest"]), (&arguments, &asked["digest"]));
+    let digest = asked["digest"].as_str().unwrap();
+    for wrong in [["--digest", "0f"], ["--attempt", "2"]] {
+        let refused = place.done(&[&["answer", "a", address, "allow"], &wrong[..]].concat());
+        assert!(told(&refused).contains("the answer is for"), "{}", told(&refused));
+    }
+    let taken = place.done(&["answer", "a", address, "allow", "--digest", digest, "--attempt", "1"]);
+    assert!(taken.status.success(), "{}", told(&taken));
+    let decided = &place.events("agent:tool:decision")[0];
+    assert_eq!((&decided["digest"], &decided["attempt"]), (&asked["digest"], &json!(1)));
+    let late = place.done(&["answer", "a", address, "--show"]);
+    assert!(!late.status.success() && told(&late).contains("no question is open"), "{}", told(&late));
+}
+
 /// Nobody answered in time.
 #[test]
 fn t6_an_approval_that_is_too_late_is_a_denial() {

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     process::Stdio,
+    time::{Duration, Instant},
 };
 
 use flowcell_mcpfake::{Plan, http::Fake};
@@ -78,6 +79,40 @@ fn a_tool_that_may_have_run_is_not_called_again() {
     assert!(resolved.status.success(), "{}", told(&resolved));
     assert_eq!(world.place.outputs(&WITH_SERVERS)["result"], "done");
     assert_eq!(world.place.events("agent:tool:result")[0]["summary"], "it did");
+}
+
+/// W11d.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_and_what_it_started_end_with_a_host_that_is_killed() {
+    let world = World::new(&["mcp:*"], &[]);
+    // It never reads its input, and neither do its children; one of them is in a session of its own.
+    let script = "sleep 600 & echo $! > child; setsid sleep 600 & echo $! > other; echo $$ > own; exec sleep 600";
+    let server = json!({ "command": "/bin/sh", "args": ["-c", script], "env": ["PATH"] });
+    world.place.write("mcp.yaml", &json!({ "fake": server }).to_string());
+    let mut host = world.place.command(&["run", "errand.json", "--run-id", "a", "--quiet", "--mcp", "mcp.yaml"]);
+    let mut host = host.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let read = |name: &str| world.place.read(name).filter(|text| text.ends_with('\n'));
+    until(|| read("own").is_some());
+    let ids = ["child", "other", "own"].map(|name| read(name).unwrap().trim().to_owned());
+    assert!(ids.iter().all(|id| runs(id)), "{ids:?}");
+    host.kill().unwrap();
+    host.wait().unwrap();
+    until(|| !ids.iter().any(|id| runs(id)));
+}
+
+/// Whether a process runs; one that ended and was not yet asked how does not.
+fn runs(id: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+fn until(what: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !what() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never happened");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

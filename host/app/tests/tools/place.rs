@@ -46,6 +46,11 @@ impl Place {
         fs::write(self.0.path().join(name), text).unwrap();
     }
 
+    /// The text of a file, if it is there.
+    pub(crate) fn read(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.0.path().join(name)).ok()
+    }
+
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = kit::flowcell(self.0.path());
         command.args(arguments).env("FLOWCELL_PROVIDERS", "models.yaml");

@@ -62,3 +62,37 @@ async fn flows_do_not_start_each_other_for_ever() {
     }
     assert_eq!(chain, flowcell::triggers::ends::DEPTH);
 }
+
+#[tokio::test]
+async fn chains_grow_no_faster_than_their_tenant_may_and_lose_nothing() {
+    use flowcell::triggers::rate::{CHAINED_A_SECOND, CHAINED_AT_ONCE};
+
+    let folder = tempfile::tempdir().unwrap();
+    let triggers = (0..16).map(|index| format!("{{ id: t{index}, event: {{ flow: many }} }}"));
+    write(folder.path(), "many", &triggers.collect::<Vec<_>>().join(", "));
+    write(folder.path(), "other", "{ id: t, event: { flow: calm } }");
+    write(folder.path(), "calm", "");
+    let (household, triggers) = process(folder.path()).await;
+    look(&triggers, household.host.now()).await;
+    run(&household, "many", "first").await;
+    let mut now = household.host.now();
+    let first = look(&triggers, now).await;
+    assert_eq!(first.len(), 16, "what ends of other runs start is not limited");
+    for run in &first {
+        household.drive(&run.as_str().into()).await;
+    }
+    let mut second = look(&triggers, now).await;
+    assert_eq!(second.len() as u32, CHAINED_AT_ONCE);
+    run(&household, "calm", "calm").await;
+    let calm = look(&triggers, now).await;
+    assert!(calm.len() == 1 && calm[0].starts_with("event.other.t.1."), "{calm:?}");
+    while second.len() < 256 {
+        now += 1_000;
+        let more = look(&triggers, now).await;
+        assert!((1..=CHAINED_A_SECOND as usize).contains(&more.len()), "{more:?}");
+        second.extend(more);
+    }
+    let distinct: std::collections::HashSet<_> = second.iter().collect();
+    assert_eq!(distinct.len(), 256, "each once");
+    assert!(look(&triggers, now + 3_600_000).await.is_empty());
+}

@@ -3,11 +3,14 @@
 use std::{
     fs,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use flowcell::server::{Limits, identity::Local};
+use flowcell::{
+    server::{Limits, identity::Local},
+    triggers::hook::REFUSED_AT,
+};
 use ring::hmac;
 
 use crate::{
@@ -143,9 +146,14 @@ fn h7_a_post_without_a_key_finds_out_nothing() {
         "local/posted/other",
     ];
     for place in places {
-        let answer = post(&served, &format!("/v1/hooks/{place}"), &headers, body);
+        let (sent, answer) = (Instant::now(), post(&served, &format!("/v1/hooks/{place}"), &headers, body));
         assert_eq!((answer.status, &answer.body), (wrong.status, &wrong.body), "{place}");
+        assert!(sent.elapsed() >= REFUSED_AT, "{place}: the time tells whether a key was looked for");
     }
+    // A trigger that is there refuses at the same time.
+    let sent = Instant::now();
+    assert_eq!(post(&served, PATH, &signed("m1", now, "another body"), body).status, 401);
+    assert!(sent.elapsed() >= REFUSED_AT);
     let large = "x".repeat(flowcell::triggers::hook::POST_BYTES + 1);
     assert_eq!(post(&served, PATH, &headers, &large).fault(), (413, "too_large".into()));
     assert_eq!(runs(&served), 0);

@@ -1,9 +1,12 @@
 //! What is going on in a conversation, from the events of a run: who speaks, who listens, and what is asked.
 
-use flowcell::{Json, contract::Question};
+use std::time::Instant;
+
+use flowcell::{Json, QuestionRef, contract::Question};
 
 use crate::commands::run::{
     answers::read_question,
+    ask::REACTION,
     lines::{callers, shown_choices},
 };
 
@@ -49,6 +52,14 @@ struct Agent {
 pub(super) struct Asked {
     pub(super) address: String,
     pub(super) question: Question,
+    /// The reference that its answer carries.
+    pub(super) asked: QuestionRef,
+}
+
+impl Asked {
+    fn text(&self) -> String {
+        format!("{} asks: {} ({})", self.address, self.question.prompt, shown_choices(&self.question))
+    }
 }
 
 /// The run as somebody sees it who talks with it.
@@ -57,6 +68,8 @@ pub(super) struct Conversation {
     root: String,
     agents: Vec<Agent>,
     pub(super) questions: Vec<Asked>,
+    /// The time at which the first open question was closed by others.
+    moved_on: Option<Instant>,
     /// The node that lines go to.
     focus: Option<String>,
     pub(super) ended: bool,
@@ -111,8 +124,9 @@ impl Conversation {
             }
             "agent:tool:permission" => {
                 let choices = ["allow", "deny"].map(Json::from);
-                let question =
-                    Json::object([("prompt", Json::from(text("prompt"))), ("choices", Json::array(choices))]);
+                let named = ["attempt", "digest", "prompt"].into_iter();
+                let named = named.filter_map(|name| Some((name, heard.data.get(name)?.clone())));
+                let question = Json::object(named.chain([("choices", Json::array(choices))]));
                 self.asked(format!("{prefix}{}", text("address")), &question)
             }
             "agent:tool:decision" => {
@@ -164,15 +178,29 @@ impl Conversation {
     }
 
     fn asked(&mut self, address: String, question: &Json) -> Vec<Shown> {
-        let question = read_question(question);
-        let text = format!("{address} asks: {} ({})", question.prompt, shown_choices(&question));
-        self.questions.push(Asked { address, question });
+        let (question, asked) = (read_question(question), QuestionRef::of_json(question));
+        let asked = Asked { address, question, asked };
+        let text = asked.text();
+        self.questions.push(asked);
         vec![Shown::EndOfSpeech, Shown::Question(text)]
     }
 
+    /// A question is over. If it was the one that the next line would have answered, the next one is shown again.
     fn settled(&mut self, address: &str) -> Vec<Shown> {
+        let was_first = self.questions.first().is_some_and(|asked| asked.address == address);
         self.questions.retain(|asked| asked.address != address);
-        Vec::new()
+        if !was_first {
+            return Vec::new();
+        }
+        self.moved_on = Some(Instant::now());
+        let Some(next) = self.questions.first() else { return Vec::new() };
+        let note = Shown::Note(format!("`{address}` does not wait any more"));
+        vec![Shown::EndOfSpeech, note, Shown::Question(next.text())]
+    }
+
+    /// Returns whether a line of this time was typed for a question that is closed by now.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        self.moved_on.is_some_and(|since| now < since + REACTION)
     }
 
     fn index_of(&self, data: &Json) -> Option<usize> {
@@ -329,6 +357,19 @@ mod tests {
         assert!(!talking.waits());
         hear(&mut talking, "r.review.1", "task:paused", r#"{"taskId":"g","question":{"prompt":"?"}}"#);
         assert_eq!(talking.questions[0].address, "review/g");
+        hear(
+            &mut talking,
+            "r",
+            "task:paused",
+            r#"{"taskId":"h","question":{"prompt":"And?","attempt":2,"digest":"d"}}"#,
+        );
+        let shown = hear(&mut talking, "r.review.1", "task:woken", r#"{"taskId":"g"}"#);
+        assert_eq!(shown.last(), Some(&Shown::Question("h asks: And? (text)".into())), "the next one is shown again");
+        assert!(talking.is_late(Instant::now()), "a line was typed for the one that has closed");
+        assert_eq!(talking.questions[0].asked, QuestionRef { attempt: Some(2), digest: Some("d".into()) });
+        hear(&mut talking, "r", "task:woken", r#"{"taskId":"h"}"#);
+        assert!(!talking.waits());
+        hear(&mut talking, "r.review.1", "task:paused", r#"{"taskId":"g","question":{"prompt":"?"}}"#);
         hear(&mut talking, "r.review.1", "task:woken", r#"{"taskId":"g"}"#);
         assert!(!talking.waits());
     }

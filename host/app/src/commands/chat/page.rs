@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use super::conversation::Shown;
+use flowcell::contract::text::judged;
+
 use crate::terminal::{Terminal, inert};
 
 /// Both outputs, as one sees them on a terminal.
@@ -58,11 +60,11 @@ impl Page {
 /// A piece of text without what a terminal would obey. Further lines are indented.
 fn spoken(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
+    for (letter, deceptive) in judged(text) {
         match letter {
             '\n' => out.push_str("\n  "),
             '\t' => out.push(letter),
-            letter if letter.is_control() => out.extend(letter.escape_unicode()),
+            letter if deceptive || letter.is_control() => out.extend(letter.escape_unicode()),
             letter => out.push(letter),
         }
     }

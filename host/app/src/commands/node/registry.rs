@@ -4,7 +4,7 @@ use std::env;
 
 use clap::{Args, builder::FalseyValueParser};
 use flowcell::{
-    distribution::Credentials,
+    distribution::{Credentials, Realm},
     packs::{Carrier, Source},
 };
 
@@ -20,6 +20,9 @@ pub(super) struct RegistryArgs {
     /// Where packs are that are named without a registry, such as ghcr.io/acme
     #[arg(long, value_name = "PREFIX", env = "FLOWCELL_REGISTRY")]
     registry: Option<String>,
+    /// A server of tokens that may see the credentials for a registry, such as registry.example.com=https://auth.example.com
+    #[arg(long, value_name = "REGISTRY=ORIGIN", env = "FLOWCELL_REGISTRY_REALMS", value_delimiter = ',')]
+    registry_realm: Vec<Realm>,
     /// Make no connection
     #[arg(long, env = "FLOWCELL_OFFLINE", value_parser = FalseyValueParser::new())]
     offline: bool,
@@ -34,7 +37,7 @@ impl RegistryArgs {
             (None, None) => None,
             _ => return Err(Problem::wrong(format!("{USER} and {PASSWORD} stand together, or neither"))),
         };
-        Ok(Carrier::new(self.registry(), credentials, self.offline)?)
+        Ok(Carrier::new(self.registry(), credentials, self.offline)?.trusting(self.registry_realm.clone()))
     }
 
     /// Where a pack is that somebody has named.

@@ -1,7 +1,6 @@
 //! `flowcell node test`: the cases of a project and the examples of its manifest, in virtual time.
 
 mod cases;
-mod difference;
 mod observer;
 mod trial;
 

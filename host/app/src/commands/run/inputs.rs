@@ -51,6 +51,8 @@ fn json(key: &str, value: &str) -> Result<Json, String> {
     Ok(match Json::parse(value) {
         Ok(json) => json,
         Err(error) if value.trim_start().starts_with(['[', '{', '"']) => return Err(no_json(key, value, &error)),
+        // A number that cannot be kept does not become a text.
+        Err(error) if serde_json::from_str::<Json>(value).is_ok() => return Err(no_json(key, value, &error)),
         Err(_) => Json::from(value),
     })
 }
@@ -116,9 +118,16 @@ pub(super) fn misspelt<'a>(pairs: &'a [(String, Member)], graph: &'a Graph) -> V
 
 /// An input that the flow does not take.
 pub(crate) fn unfit(error: &InputError) -> Problem {
+    let InputError::Unfit { findings } = error else { return Problem::wrong(error.to_string()) };
     let problem = Problem::wrong("the input does not fit the flow's `inputSchema`");
-    let problem = error.findings.iter().fold(problem, |problem, finding| problem.cause(finding));
-    problem.hint("give members of the input with `-i key=value` or `--input-file FILE`")
+    let problem = findings.iter().fold(problem, |problem, finding| problem.cause(finding));
+    let is_file = findings.iter().any(|finding| finding.contains(r#"{"kind":"file""#));
+    problem.hint(match is_file {
+        true => {
+            "`-i key=@PATH` gives a file; the JSON in it is given with `-i key=\"$(cat PATH)\"` or `--input-file FILE`"
+        }
+        false => "give members of the input with `-i key=value` or `--input-file FILE`",
+    })
 }
 
 fn read(path: &Path) -> Result<Json, Problem> {

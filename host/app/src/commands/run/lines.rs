@@ -68,6 +68,7 @@ impl Line {
             "task:retry" => (Mood::Odd, retry(data)),
             "task:blocked" => (Mood::Odd, format!("blocked: {}", member(data, "message"))),
             "task:paused" => (Mood::Faint, waits(data)?),
+            "call:start" => (Mood::Faint, asks(data)?),
             "log" => (Mood::Faint, format!("[{}] {}", member(data, "level"), member(data, "message"))),
             _ => return None,
         };
@@ -131,6 +132,12 @@ fn retry(data: &Json) -> String {
     let attempt = data.get("attempt").and_then(Json::as_u64).unwrap_or_default();
     let delay = duration::show(Duration::from_millis(delay));
     format!("attempt {attempt} failed, the next in {delay}: {}", failure(data))
+}
+
+/// What is asked before a call leaves, if anything is.
+fn asks(data: &Json) -> Option<String> {
+    let call = data.get("call").and_then(Json::as_u64).unwrap_or_default();
+    Some(format!("asks about its call {call}: {}", member(data.get("question")?, "prompt")))
 }
 
 /// What a pause waits for, if that is somebody outside. Owners of bodies wait all the time.

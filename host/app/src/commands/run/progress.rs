@@ -3,19 +3,23 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
-use flowcell::{Channel, Event, Hub};
+use flowcell::{Channel, Event, Hub, Json};
 
 use super::{
+    duration,
     lines::{Line, Subject},
     screen::Screen,
 };
 
 /// Lines about tasks that went well inside bodies and children; after that many, only the others are told.
 const MAX_INNER_LINES: usize = 200;
-/// Running tasks that the status names.
+/// Tasks that the status names, of those that run and of those that wait.
 const NAMED: usize = 4;
+/// Preparing the components is told afterwards if it took as long as this.
+const TOLD: Duration = Duration::from_secs(1);
 
 /// Tells of tasks as they go on and end.
 pub(crate) struct Progress {
@@ -30,6 +34,10 @@ pub(crate) struct Progress {
 struct Tally {
     root: String,
     running: BTreeSet<String>,
+    /// For a timer, somebody outside, or another attempt.
+    waiting: BTreeSet<String>,
+    /// Since when the components are made ready, until the run begins.
+    preparing: Option<Instant>,
     ended: usize,
     inner_lines: usize,
 }
@@ -57,37 +65,47 @@ impl Channel for Progress {
             tally.root = hub.run_id().to_string();
             let paint = self.screen.paint();
             self.screen.line(&format!("{} {}", paint.name(&self.flow), paint.faint(&tally.root)));
+            tally.preparing = Some(Instant::now());
+            self.screen.status("compiling the components that no run has used before");
         }
     }
 
     fn on_event(&self, event: &Event) {
         let mut tally = self.tally();
+        if let Some(took) = tally.preparing.take().map(|since| since.elapsed()).filter(|took| *took >= TOLD)
+            && self.screen.is_watched()
+        {
+            let text = format!("  the components were ready after {}", duration::show(took));
+            self.screen.line(&self.screen.paint().faint(&text));
+        }
         let Some(subject) = Subject::of(event, &tally.root) else { return };
-        tally.count(event.kind, &subject);
+        tally.count(event, &subject);
         let elsewhere = self.asked_elsewhere && event.data.get("question").is_some();
         if let Some(line) = Line::about(event, &subject).filter(|line| !elsewhere && tally.admits(line)) {
             self.screen.line(&line.render(self.screen.paint()));
         }
-        if let Some(status) = tally.status() {
-            self.screen.status(&status);
-        }
+        self.screen.status(&tally.status());
     }
 }
 
 impl Tally {
-    fn count(&mut self, kind: &str, subject: &Subject) {
-        match kind {
-            "task:start" | "task:resumed" => {
-                self.running.insert(subject.address.clone());
+    fn count(&mut self, event: &Event, subject: &Subject) {
+        let address = &subject.address;
+        let (runs, waits) = match event.kind {
+            "task:start" | "task:resumed" | "task:repeated" | "task:busy" | "task:woken" => (true, false),
+            // Owners of bodies and callers of flows go on in what they own.
+            "task:paused" => (false, waits_outside(&event.data)),
+            "task:idle" | "task:retry" => (false, true),
+            "task:blocked" | "task:complete" | "task:failed" | "task:cancelled" => (false, false),
+            _ => return,
+        };
+        self.ended += usize::from(matches!(event.kind, "task:complete" | "task:failed" | "task:cancelled"));
+        for (set, belongs) in [(&mut self.running, runs), (&mut self.waiting, waits)] {
+            if belongs {
+                set.insert(address.clone());
+            } else {
+                set.remove(address);
             }
-            "task:complete" | "task:failed" | "task:cancelled" => {
-                self.running.remove(&subject.address);
-                self.ended += 1;
-            }
-            "task:paused" | "task:retry" => {
-                self.running.remove(&subject.address);
-            }
-            _ => {}
         }
     }
 
@@ -100,13 +118,58 @@ impl Tally {
         self.inner_lines <= MAX_INNER_LINES
     }
 
-    /// What is running. None if that is nothing: then something is about to.
-    fn status(&self) -> Option<String> {
-        let named: Vec<_> = self.running.iter().take(NAMED).map(String::as_str).collect();
-        let more = match self.running.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
+    /// What runs and what waits.
+    fn status(&self) -> String {
+        let named = |what: &str, tasks: &BTreeSet<String>| {
+            let names: Vec<_> = tasks.iter().take(NAMED).map(String::as_str).collect();
+            let more = match tasks.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            if names.is_empty() { String::new() } else { format!(", {what}: {}{more}", names.join(", ")) }
         };
-        (!named.is_empty()).then(|| format!("{} done, running: {}{more}", self.ended, named.join(", ")))
+        format!("{} done{}{}", self.ended, named("running", &self.running), named("waiting", &self.waiting))
+    }
+}
+
+/// Whether a pause waits for a timer or somebody outside.
+fn waits_outside(data: &Json) -> bool {
+    let until = data.get("until").and_then(Json::as_array).unwrap_or_default();
+    until.iter().filter_map(Json::as_str).any(|wake| matches!(wake, "after" | "event" | "answer"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use flowcell::{RunId, contract::Tenant};
+
+    use super::*;
+
+    fn status(events: &[(&'static str, &str, &str)]) -> String {
+        let mut tally = Tally { root: "r".into(), ..Tally::default() };
+        for (kind, task, until) in events {
+            let data = format!(r#"{{"taskId":"{task}","until":["{until}"]}}"#);
+            let (tenant, run_id) = (Tenant::local(), RunId::from("r"));
+            let event = Event { seq: 0, ts: 0, tenant, run_id, kind, data: Json::parse(&data).unwrap() };
+            let subject = Subject::of(&event, "r").unwrap();
+            tally.count(&event, &subject);
+        }
+        tally.status()
+    }
+
+    #[test]
+    fn the_status_names_what_runs_and_what_waits() {
+        let both = [("task:start", "long", ""), ("task:start", "short", "")];
+        assert_eq!(status(&both), "0 done, running: long, short");
+        let paused = [("task:paused", "long", "after"), ("task:paused", "short", "after")];
+        let ended = [("task:woken", "short", ""), ("task:resumed", "short", ""), ("task:complete", "short", "")];
+        assert_eq!(status(&[&both[..], &paused].concat()), "0 done, waiting: long, short");
+        assert_eq!(status(&[&both[..], &paused, &ended].concat()), "1 done, waiting: long");
+        let owner = [("task:start", "each", ""), ("task:paused", "each", "each"), ("task:start", "a", "")];
+        assert_eq!(status(&owner), "0 done, running: a");
+        let agent = [("task:start", "ask", ""), ("task:idle", "ask", "")];
+        assert_eq!(status(&agent), "0 done, waiting: ask");
+        assert_eq!(status(&[&agent[..], &[("task:busy", "ask", "")]].concat()), "0 done, running: ask");
     }
 }

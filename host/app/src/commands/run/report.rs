@@ -1,14 +1,16 @@
 //! What came of a run, and how the process ends with it.
 
-use flowcell::{BlockReason, RunResult, RunStatus, Waiting, graph::Graph, shape};
+use flowcell::{
+    BlockReason, Host, RunId, RunResult, RunStatus, Waiting, graph::Graph, sessions::Sessions, shape, waiting,
+};
 use serde_json::{Value, json};
 
-use super::{RunArgs, duration, interrupt::Interruption, lines::shown_choices};
+use super::{RunArgs, duration, follow::Prints, interrupt::Interruption, lines::shown_choices, summary};
 use crate::{
     commands::Place,
     output::put_json,
     problem::{Exit, Problem},
-    terminal::Terminal,
+    terminal::{Terminal, guarded, inert},
 };
 
 /// Prints data to standard output and the rest to standard error.
@@ -23,7 +25,34 @@ pub(crate) fn print(
     if args.json {
         put_json(&object(args, graph, result))?;
     } else if exit == Exit::Good && !args.events_to_stdout() {
-        put_json(&result.outputs)?;
+        put_outputs(graph, result, terminal)?;
+    }
+    Ok(explain(args, result, interrupted, terminal))
+}
+
+/// Prints the outputs. Those of every node, which the flow has not chosen, are shortened for a person if they are large.
+fn put_outputs(graph: &Graph, result: &RunResult, terminal: Terminal) -> Result<(), Problem> {
+    let shortened = (graph.outputs.is_none() && terminal.shows_output()).then(|| summary::shortened(&result.outputs));
+    let Some(shortened) = shortened.flatten() else { return put_json(&result.outputs) };
+    put_json(&shortened)?;
+    terminal.say(&terminal.paint().faint(
+        "large results are shortened: write standard output to a file to get the whole, or name `outputs` in the flow",
+    ));
+    Ok(())
+}
+
+/// Prints what a store tells of a run in place of its outputs, if that is wanted.
+pub(super) fn print_as(
+    args: &RunArgs,
+    graph: &Graph,
+    result: &RunResult,
+    interrupted: Interruption,
+    prints: Option<(&Prints, &dyn Sessions)>,
+    terminal: Terminal,
+) -> Result<Exit, Problem> {
+    let Some((prints, of)) = prints else { return print(args, graph, result, interrupted, terminal) };
+    if !args.events_to_stdout() {
+        prints(of)?;
     }
     Ok(explain(args, result, interrupted, terminal))
 }
@@ -93,7 +122,7 @@ fn explanation(args: &RunArgs, result: &RunResult, interrupted: Interruption) ->
     }
     for waiting in &result.waiting {
         problem = problem.note(match waiting {
-            Waiting::Answer { address, question } => format!("`{address}` asks: {}", question.prompt),
+            Waiting::Answer { address, question, .. } => format!("`{address}` asks: {}", question.prompt),
             Waiting::Decision { address, reason } => format!("`{address}` is blocked: {reason}"),
             Waiting::Message { address, agent_run } => format!("`{address}` waits for messages to `{agent_run}`"),
             Waiting::Event { address, name } => format!("`{address}` waits for the event `{name}`"),
@@ -126,7 +155,7 @@ fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
         .waiting
         .iter()
         .filter_map(|waiting| match waiting {
-            Waiting::Answer { address, question } => {
+            Waiting::Answer { address, question, .. } => {
                 Some(format!("--answer {}", quoted(&format!("{address}=<{}>", shown_choices(question)))))
             }
             Waiting::Event { .. } | Waiting::Message { .. } | Waiting::Decision { .. } => None,
@@ -181,6 +210,21 @@ fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
         (None, ..) => {}
     }
     hints
+}
+
+/// Says what a run asks that is gone on with where nobody is asked: it was asked before, so no event tells it again.
+pub(crate) fn say_open(args: &RunArgs, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), Problem> {
+    if args.quiet || terminal.interactive {
+        return Ok(());
+    }
+    for open in waiting::list(host, host.runs(), run)?.iter().filter(|open| open["kind"] == "gate") {
+        let text = |name: &str| open[name].as_str().unwrap_or_default().to_owned();
+        let (address, state) = (text("address"), state(args).unwrap_or_default());
+        terminal.say(&format!("  {} asks: {}", inert(&address), guarded(&text("prompt"))));
+        let answer = format!("flowcell answer {} {} VALUE{state}", word(run.as_str()), word(&address));
+        terminal.say(&terminal.paint().faint(&format!("  answer with `{answer}`")));
+    }
+    Ok(())
 }
 
 /// What names the store to another command; none if nothing of the run is kept.

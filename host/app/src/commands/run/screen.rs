@@ -39,6 +39,11 @@ impl Screen {
         self.terminal.paint()
     }
 
+    /// Whether a person sees it.
+    pub(super) fn is_watched(&self) -> bool {
+        self.terminal.watched
+    }
+
     /// Writes a line above the status.
     pub(super) fn line(&self, text: &str) {
         let mut state = self.state();
@@ -46,6 +51,13 @@ impl Screen {
             Some(held) if held.len() < MAX_HELD => held.push(text.to_owned()),
             Some(_) => {}
             None => self.write(&state, text),
+        }
+    }
+
+    /// Writes a remark, unless nobody wants to hear of progress.
+    pub(super) fn note(&self, text: &str) {
+        if !self.quiet {
+            self.line(&self.paint().faint(text));
         }
     }
 

@@ -20,11 +20,12 @@ use crate::{
 /// Arguments of `flowcell runs export`.
 #[derive(Args)]
 #[command(after_help = "\
-The document is { \"v\": 1, \"run\", \"record\", \"units\", \"events\", \"children\" }:
+The document is { \"v\": 1, \"run\", \"record\", \"units\", \"events\", \"inputs\", \"children\" }:
   run       the run as `runs list --json` has it
   record    what it was begun with: its flow, what it has pinned, its policy, its parent
   units     the journal: units of facts, each written at once
   events    what `runs events` prints; if the flow cannot be loaded any more, `eventsMissing` says why
+  inputs    the inputs of tasks, up to 16 MiB; `inputsLeftOut` counts the others
   children  a document for each run that it has called
 Values are whole, however large they are. Nothing is changed, and another process may own the store.")]
 pub(crate) struct ExportArgs {

@@ -33,6 +33,8 @@ struct Task {
     calls: u64,
     millis: Option<u64>,
     note: String,
+    /// What is asked before calls leave, by the numbers of the calls.
+    asks: BTreeMap<u64, String>,
 }
 
 impl Tree {
@@ -51,7 +53,13 @@ impl Tree {
             "task:start" | "task:resumed" | "task:repeated" => "running",
             "task:blocked" => "blocked",
             "task:resolved" => "resolved",
-            "call:start" | "service:call" => return self.called(&text("scope"), id, event.seq),
+            "call:start" | "service:call" => return self.called(event, &text("scope"), id),
+            "agent:tool:decision" | "call:result" | "call:error" => {
+                let place = self.place(&text("scope"), id, event.seq);
+                return self.tasks.entry(place).or_default().decided(event);
+            }
+            "task:idle" => "waiting",
+            "task:busy" => "running",
             "task:paused" => "waiting",
             "task:retry" => "to be tried again",
             "task:complete" => "succeeded",
@@ -67,12 +75,20 @@ impl Tree {
         task.attempts = number("attempt").unwrap_or(task.attempts);
         task.millis = number("durationMs").or(task.millis);
         task.note = note(event);
+        if !matches!(event.kind, "task:idle" | "task:busy") {
+            task.asks.clear();
+        }
     }
 
-    /// A task has made a call that leaves the host.
-    fn called(&mut self, scope: &str, id: &str, seq: u64) {
-        let place = self.place(scope, id, seq);
-        self.tasks.entry(place).or_default().calls += 1;
+    /// A task has made a call that leaves the host, or asks whether it may.
+    fn called(&mut self, event: &Event, scope: &str, id: &str) {
+        let place = self.place(scope, id, event.seq);
+        let task = self.tasks.entry(place).or_default();
+        task.calls += 1;
+        if let Some(question) = event.data.get("question") {
+            let member = |name: &str| question.get(name).and_then(Json::as_str).unwrap_or_default();
+            task.asks.insert(call_of(event), format!("asks `{}`: {}", member("address"), member("prompt")));
+        }
     }
 
     /// Where a task stands in the tree. What was heard of before keeps its place.
@@ -107,7 +123,11 @@ impl Tree {
                 }
             }
             let Some(Part::Node(_, name)) = place.last() else { continue };
-            text.push_str(&format!("{}{}\n", "  ".repeat(place.len()), task.line(&inert(name), paint)));
+            let indent = "  ".repeat(place.len());
+            text.push_str(&format!("{indent}{}\n", task.line(&inert(name), paint)));
+            for asks in task.asks.values() {
+                text.push_str(&format!("{indent}  {}\n", paint.odd(&inert(asks))));
+            }
         }
         if !self.tail.is_empty() {
             text.push_str(&format!("{}\n", inert(&self.tail)));
@@ -116,7 +136,16 @@ impl Tree {
     }
 }
 
+fn call_of(event: &Event) -> u64 {
+    event.data.get("call").and_then(Json::as_u64).unwrap_or_default()
+}
+
 impl Task {
+    /// A call was allowed or denied, or has ended.
+    fn decided(&mut self, event: &Event) {
+        self.asks.remove(&call_of(event));
+    }
+
     fn line(&self, name: &str, paint: Paint) -> String {
         let status = match self.status {
             "succeeded" => paint.good(self.status),

@@ -9,7 +9,7 @@ use flowcell::{Json, script::ENDING};
 use serde::Deserialize;
 
 use crate::{
-    commands::given::{GivenReply, GivenResult},
+    commands::given::{GivenReply, GivenResult, point_in_time},
     problem::Problem,
 };
 
@@ -38,6 +38,9 @@ pub(super) struct Case {
     /// Replies of calls that leave the host, the first that fits.
     #[serde(default)]
     pub(super) calls: Vec<GivenReply>,
+    /// The time at which the run begins, in milliseconds since 1970; none: that of every test.
+    #[serde(default, deserialize_with = "point_in_time")]
+    pub(super) clock: Option<u64>,
     /// What must come of it.
     #[serde(default)]
     pub(super) expect: Expect,
@@ -47,11 +50,11 @@ pub(super) struct Case {
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Expect {
-    /// `succeeded` if it is left out.
+    /// `succeeded` if it is left out; `refused` of an input that does not fit the flow.
     pub(super) status: String,
     /// The code of the run's error.
     pub(super) error: Option<String>,
-    /// All outputs.
+    /// All outputs. Matchers stand for values.
     pub(super) outputs: Option<Json>,
     /// The nodes of the flow itself that ran, in the order in which they ended.
     pub(super) route: Option<Vec<String>>,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Json, RunId};
+use flowcell_runtime::QuestionRef;
 use rmcp::{
     RoleServer,
     model::{CallToolResult, JsonObject, Tool, ToolAnnotations},
@@ -19,7 +20,7 @@ use super::{
         flows,
         identity::{Scope, Scopes},
         intake::{Asked, Body, Place, known_id},
-        library, runs, steer, waiting,
+        library, runs, steer, tasks,
     },
     call,
     desk::Calls,
@@ -27,6 +28,7 @@ use super::{
     tools::{PREFIX, input_schema, parse},
     workbench,
 };
+use crate::inputs::{PAGE_BYTES, Window};
 
 /// A tool of this program's own.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,17 +44,18 @@ pub(super) enum Builtin {
     InspectFlow,
     ListRuns,
     GetRun,
+    GetTask,
     AnswerGate,
     CancelRun,
 }
 
 use Builtin::{
-    AnswerGate, CancelRun, CreateFlow, DescribeFlow, DescribeNodeType, GetRun, InspectFlow, ListFlows, ListNodeTypes,
-    ListRuns, RunFlow, TestFlow, ValidateFlow,
+    AnswerGate, CancelRun, CreateFlow, DescribeFlow, DescribeNodeType, GetRun, GetTask, InspectFlow, ListFlows,
+    ListNodeTypes, ListRuns, RunFlow, TestFlow, ValidateFlow,
 };
 
 /// Its name after the prefix, what it needs, and what it does.
-const ALL: [(Builtin, &str, Scope, &str); 13] = [
+const ALL: [(Builtin, &str, Scope, &str); 14] = [
     (ListNodeTypes, "list_node_types", Scope::FlowRead, "Lists the node types that flows are made of."),
     (
         DescribeNodeType,
@@ -90,6 +93,12 @@ const ALL: [(Builtin, &str, Scope, &str); 13] = [
     (ListRuns, "list_runs", Scope::RunRead, "Lists runs, the latest first."),
     (GetRun, "get_run", Scope::RunRead, "Tells how a run stands: its outputs or error, or what it waits for."),
     (
+        GetTask,
+        "get_task",
+        Scope::RunRead,
+        "Shows the input of a task in each attempt, compared with the digest in the journal, and its calls.",
+    ),
+    (
         AnswerGate,
         "answer_gate",
         Scope::GateDecide,
@@ -120,10 +129,21 @@ struct OfRun {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OfTask {
+    run_id: String,
+    task: String,
+    #[serde(default)]
+    from: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Answer {
     run_id: String,
     gate: String,
     answer: Json,
+    attempt: Option<u32>,
+    digest: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -201,10 +221,21 @@ impl Builtin {
             }
             ListRuns => (page(), &[]),
             GetRun | CancelRun => (json!({ "runId": run() }), &["runId"]),
+            GetTask => {
+                let task =
+                    text("Its address: pay, process[3].pay, or review/pay in a run that the task review has called");
+                let from = json!({ "type": "integer", "minimum": 0, "description": "The `next` of the page before" });
+                (json!({ "runId": run(), "task": task, "from": from }), &["runId", "task"])
+            }
             AnswerGate => {
                 let gate = text("The address of the gate, as the run tells it");
                 let answer = text("One of the choices, or a text if the gate allows that");
-                (json!({ "runId": run(), "gate": gate, "answer": answer }), &["runId", "gate", "answer"])
+                let attempt = json!({ "type": "integer", "minimum": 1,
+                    "description": "The attempt of the question that this is for: another one is not answered" });
+                let digest = text("The digest of the question that this is for: another one is not answered");
+                let properties =
+                    json!({ "runId": run(), "gate": gate, "answer": answer, "attempt": attempt, "digest": digest });
+                (properties, &["runId", "gate", "answer"])
             }
         }
     }
@@ -223,8 +254,9 @@ impl Builtin {
         match self {
             RunFlow => call::start(&request, parse(arguments)?, context, calls).await,
             AnswerGate => {
-                let Answer { run_id, gate, answer } = parse(arguments)?;
-                call::answer_gate(&request, known_id(&run_id)?, gate, answer, context).await
+                let Answer { run_id, gate, answer, attempt, digest } = parse(arguments)?;
+                let question = QuestionRef { attempt, digest: digest.map(Into::into) };
+                call::answer_gate(&request, known_id(&run_id)?, gate, (answer, question), context).await
             }
             _ => self.tell(request, arguments).await.map(outcome::of_value),
         }
@@ -250,6 +282,11 @@ impl Builtin {
             }
             ListRuns => written(runs::list(request, Asked(parse(arguments)?)).await?.0),
             GetRun => show(request, known_id(&parse::<OfRun>(arguments)?.run_id)?).await,
+            GetTask => {
+                let OfTask { run_id, task, from } = parse(arguments)?;
+                let window = Window { from, limit: tasks::PAGE, bytes: PAGE_BYTES };
+                written(tasks::read(request, known_id(&run_id)?, task, window).await?)
+            }
             CancelRun => {
                 let run = known_id(&parse::<OfRun>(arguments)?.run_id)?;
                 steer::tell(&request, &run, flowcell_runtime::Request::Cancel).await?;
@@ -314,7 +351,7 @@ async fn node_type(request: Request, asked: OfType) -> Result<Value, Fault> {
 async fn describe(request: Request, asked: Named) -> Result<Value, Fault> {
     let Named { name, version } = asked;
     request
-        .library(move |flows, host| {
+        .checking(move |flows, host| {
             let stored = flows.get(&name, version)?;
             let loaded = flows.load(host, &name, Some(stored.version));
             let mut flow = json!({ "name": stored.name, "version": stored.version, "text": stored.text });
@@ -331,7 +368,7 @@ async fn describe(request: Request, asked: Named) -> Result<Value, Fault> {
 async fn show(request: Request, run: RunId) -> Result<Value, Fault> {
     let mut view = written(runs::view(request.clone(), run.clone()).await?)?;
     if ["parked", "needs_attention", "running"].iter().any(|status| view["status"] == *status) {
-        view["waiting"] = request.blocking(move |request| waiting::of(request, &run)).await?.into();
+        view["waiting"] = request.reading(move |request| request.waiting(&run)).await?.into();
     }
     Ok(view)
 }

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use flowcell_contract::{Json, RunId};
+use flowcell_runtime::QuestionRef;
 use futures_util::{FutureExt, future::BoxFuture};
 use rmcp::{
     RoleServer,
@@ -21,7 +22,7 @@ use super::{
         live::Told,
         runs::view,
         start::{StartRun, WAIT, enter, prepare},
-        steer, waiting,
+        steer,
     },
     desk::{Calls, cancel},
     gate::{self, Gate},
@@ -71,10 +72,10 @@ pub(super) async fn answer_gate(
     request: &Request,
     run: RunId,
     gate: String,
-    answer: Json,
+    (answer, question): (Json, QuestionRef),
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResult, Fault> {
-    let reply = flowcell_runtime::Request::Reply { gate, answer: crate::channels::verb::whole(answer) };
+    let reply = flowcell_runtime::Request::Reply { gate, answer: crate::channels::verb::whole(answer), question };
     if !request.caller.scopes.has(Scope::RunRead) {
         steer::tell(request, &run, reply).await?;
         return Ok(outcome::of_value(json!({ "runId": run.as_str(), "accepted": true })));
@@ -166,7 +167,7 @@ impl<'a> Call<'a> {
 
     async fn waiting(&self) -> Result<Vec<Value>, Fault> {
         let run = self.run.clone();
-        self.request.clone().blocking(move |request| waiting::of(request, &run)).await
+        self.request.clone().reading(move |request| request.waiting(&run)).await
     }
 
     /// A gate that nobody here has been asked about.
@@ -184,6 +185,7 @@ impl<'a> Call<'a> {
         let reply = flowcell_runtime::Request::Reply {
             gate: gate.address.clone(),
             answer: crate::channels::verb::whole(answer),
+            question: gate.question.clone(),
         };
         match steer::tell(self.request, &self.run, reply).await {
             Ok(()) => {

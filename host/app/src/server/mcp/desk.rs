@@ -7,6 +7,7 @@ use std::{
 
 use axum::http::request::Parts;
 use flowcell_contract::RunId;
+use flowcell_engine::Place;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -71,7 +72,9 @@ impl Desk {
         let caller = self.caller.clone().or_else(shown);
         let caller = caller.ok_or_else(|| ErrorData::internal_error("nobody says who calls", None))?;
         let host = self.app.host_of(&caller);
-        Ok(Request { app: self.app.clone(), caller, host })
+        let place = extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<Place>>());
+        let place = place.map(Arc::downgrade).unwrap_or_default();
+        Ok(Request { app: self.app.clone(), caller, host, place })
     }
 }
 

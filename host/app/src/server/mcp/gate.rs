@@ -1,6 +1,7 @@
 //! A gate as a question to the client's person, and the answer as one to the gate.
 
 use flowcell_contract::Json;
+use flowcell_runtime::QuestionRef;
 use rmcp::{
     Peer, RoleServer,
     model::{ElicitRequestParams, ElicitationAction},
@@ -15,6 +16,8 @@ const WITHOUT_QUESTIONS: &str = "2026-07-28";
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Gate {
     pub(super) address: String,
+    /// What its answer names.
+    pub(super) question: QuestionRef,
     prompt: String,
     choices: Vec<String>,
     allows_text: bool,
@@ -32,6 +35,7 @@ impl Gate {
         let allows_text = choices.is_empty() || waits["allowText"] == true;
         Some(Gate {
             address: text(&waits["address"])?,
+            question: QuestionRef::of_json(&Json::from(waits.clone())),
             prompt: text(&waits["prompt"]).unwrap_or_default(),
             choices,
             allows_text,

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Host, StartError,
-    driving::{Attendant, Drive},
+    driving::{Attendant, Drive, Entrance},
     triggers::Triggers,
 };
 
@@ -44,17 +44,18 @@ pub enum PipeError {
 pub async fn serve(
     host: Host,
     flows: PathBuf,
-    begun: impl FnOnce(Arc<Notify>),
+    begun: impl FnOnce(Arc<Notify>, Entrance),
     stop: impl Future<Output = ()>,
 ) -> Result<(), PipeError> {
     let audiences = Arc::<Audiences>::default();
+    let host = host.serving(flows.clone());
     let _world = host.serve()?;
     let households = Arc::new(Households::new(host.clone(), Arc::new(Local), flows));
     let mut drive = Drive::told_by(host, Arc::new(Driven(audiences.clone())), households.moved.clone());
     // Nothing starts by itself here, but what is changed about triggers is told to them all the same.
     let triggers = Arc::new(Triggers::new(households.clone()));
     let app = Arc::new(App::new(households, triggers, drive.entrance(), audiences, &Limits::default()));
-    begun(drive.moved());
+    begun(drive.moved(), drive.entrance());
     let mut client = tokio::spawn(talk(app.clone()));
     let mut stop = std::pin::pin!(stop);
     let served = loop {

@@ -41,7 +41,7 @@ pub(super) async fn list(request: Request, cursor: Option<String>) -> Result<Lis
 /// The flows after a name, and the last name of the page if there are more.
 async fn flows(request: Request, after: Option<String>) -> Result<(Vec<LoadedFlow>, Option<String>), Fault> {
     request
-        .library(move |flows, host| {
+        .checking(move |flows, host| {
             let names = flows.list()?.into_iter().map(|entry| entry.name);
             let mut names: Vec<_> = names.filter(|name| after.as_ref().is_none_or(|after| name > after)).collect();
             let more = names.len() > PAGE;

@@ -20,6 +20,9 @@ use crate::{LoadedFlow, Script, Simulate, shape};
 /// A test that takes longer does not end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Bytes of events and files that a test keeps in memory; one that has more ends as `run_too_large`.
+const TEST_BYTES: u64 = 32 << 20;
+
 /// A flow, by its name or whole.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,11 +50,13 @@ fn services() -> Vec<String> {
 /// Runs a flow with calls that get stand-ins for answers, and fail where there is none. Time jumps to the next timer, and
 /// nothing is kept.
 pub(super) async fn test(request: &Request, asked: Test) -> Result<Value, Fault> {
-    let _turn = request.app.checks.take(request.tenant(), 1).await;
     let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
+    // A test ends with its request, and so may its place.
+    let _turn = request.app.checks.take(request.tenant(), 1).await;
     let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(Fault::bad_request)?;
     let options = RunOptions { input: asked.input, without_events: true, ..RunOptions::default() };
-    let runner = host.rehearsal(&flow, Arc::new(Script::default()), options)?;
+    let script = Script { most_bytes: Some(TEST_BYTES), ..Script::default() };
+    let runner = host.rehearsal(&flow, Arc::new(script), options)?;
     runner.start_session();
     let ended = tokio::time::timeout(PATIENCE, runner.run()).await;
     let late = |_| Fault::bad_request(format!("the test does not end within {} s", PATIENCE.as_secs()));
@@ -60,7 +65,6 @@ pub(super) async fn test(request: &Request, asked: Test) -> Result<Value, Fault>
 
 /// Tells what a flow takes, gives and reaches, without running it.
 pub(super) async fn inspect(request: &Request, asked: OfFlow) -> Result<Value, Fault> {
-    let _turn = request.app.checks.take(request.tenant(), 1).await;
     let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
     Ok(described(&flow))
 }

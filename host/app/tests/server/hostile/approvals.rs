@@ -59,3 +59,49 @@ fn t6_a_decision_that_comes_too_late_changes_nothing() {
     let after = wait();
     assert_eq!((&after["status"], &after["outputs"]), (&ended["status"], &ended["outputs"]));
 }
+
+#[test]
+fn t6_a_question_shows_the_characters_that_would_deceive() {
+    let house = Household::new(Limits::default());
+    let mut flow = asks();
+    flow["nodes"][0]["input"]["prompt"] = "Pay \u{202e}000,1\u{202c} to pay\u{200b}pal?".into();
+    let shown = "Pay \\u{202e}000,1\\u{202c} to pay\\u{200b}pal?";
+    let started = house.call(&house.a, "POST", "/v1/runs?wait=true", &json!({ "flow": flow, "runId": "r" }));
+    let told = |path: &str| house.call(&house.a, "GET", path, &Value::Null);
+    for answer in [started, told("/v1/runs/r/gates"), told("/v1/runs/r/events")] {
+        let escaped = serde_json::to_string(shown).unwrap();
+        assert!(answer.body.contains(&escaped), "{answer:?}");
+    }
+}
+
+#[test]
+fn w2_a_reply_counts_for_the_question_that_it_names() {
+    let house = Household::new(Limits::default());
+    let start = json!({ "flow": asks(), "runId": "r" });
+    let parked = house.call(&house.a, "POST", "/v1/runs?wait=true", &start).json();
+    let listed = house.call(&house.a, "GET", "/v1/runs/r/gates", &Value::Null).json();
+    let question = house.call(&house.a, "GET", "/v1/runs/r/gates/ok", &Value::Null).json();
+    assert_eq!((&listed["waiting"][0]["digest"], &question["attempt"]), (&question["digest"], &json!(1)));
+    assert_eq!(parked["waiting"][0]["digest"], question["digest"], "{parked}");
+    let digest = question["digest"].as_str().filter(|digest| digest.len() == 32).unwrap();
+    let reply = |body: Value| house.call(&house.a, "POST", "/v1/runs/r/gates/ok/reply", &body);
+    let other = "0".repeat(32);
+    for (body, part) in [
+        (json!({ "answer": "yes", "digest": other }), digest),
+        (json!({ "answer": "yes", "attempt": 2, "digest": digest }), "attempt 2"),
+    ] {
+        let refused = reply(body);
+        assert_eq!(refused.fault(), (409, "gate_closed".to_owned()));
+        assert!(refused.body.contains(part), "{refused:?}");
+    }
+    assert_eq!(reply(json!({ "answer": "yes", "attempt": 1, "digest": digest })).status, 200);
+    let again = reply(json!({ "answer": "yes" }));
+    assert!([409].contains(&again.status), "{again:?}");
+    let events = house.call(&house.a, "GET", "/v1/runs/r/events", &Value::Null).json();
+    let named = |event: &&Value| event["type"] == "session:reply" && event["digest"] == digest;
+    assert_eq!(events["events"].as_array().unwrap().iter().filter(named).count(), 1, "{events}");
+    let late = house.call(&house.a, "GET", "/v1/runs/r/gates/ok", &Value::Null);
+    assert_eq!(late.fault(), (404, "gate_not_found".to_owned()));
+    let hidden = house.call(&house.b, "GET", "/v1/runs/r/gates/ok", &Value::Null);
+    assert_eq!(hidden.fault(), (404, "run_not_found".to_owned()));
+}

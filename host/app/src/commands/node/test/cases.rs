@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    commands::given::{GivenReply, GivenResult},
+    commands::given::{GivenReply, GivenResult, point_in_time},
     problem::Problem,
 };
 
@@ -50,6 +50,9 @@ pub(super) struct Case {
     /// Values that the flow has kept before.
     #[serde(default)]
     pub(super) state: BTreeMap<String, Json>,
+    /// The time at which it begins, in milliseconds since 1970; none: that of every test.
+    #[serde(default, deserialize_with = "point_in_time")]
+    pub(super) clock: Option<u64>,
     /// What must come of it.
     #[serde(default)]
     pub(super) expect: Expect,

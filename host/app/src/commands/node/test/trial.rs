@@ -8,17 +8,17 @@ use std::{
 };
 
 use flowcell::{
-    Diagnostic, Given, Host, Json, LoadError, LoadedFlow, RunOptions, RunResult, RunStatus, Script, Write,
+    Diagnostic, Given, Host, Json, LoadError, LoadedFlow, RunOptions, RunResult, RunStatus, Script, StartError, Write,
     contract::Failure,
 };
 
 use super::{
     cases::{Case, Expect, Failing, Told},
-    difference::{differences, fits, shown},
     observer::{Observer, RUN},
 };
 use crate::{
     commands::{
+        expected::{differences, fits, shown},
         given::{self, GivenReply},
         node::alone::{self, Alone},
         run::answers,
@@ -78,8 +78,18 @@ fn rehearse(host: &Host, flow: &LoadedFlow, case: &Case) -> Result<Vec<String>, 
     };
     let calls = case.calls.iter().map(GivenReply::as_given).collect();
     let still = !case.messages.is_empty();
-    let script = Arc::new(Script { nodes: passes(case), calls: Mutex::new(calls), still });
-    let runner = host.rehearsal(flow, script.clone(), options)?;
+    let script = Arc::new(Script {
+        nodes: passes(case),
+        calls: Mutex::new(calls),
+        still,
+        begin: case.clock,
+        ..Script::default()
+    });
+    let runner = match host.rehearsal(flow, script.clone(), options) {
+        Ok(runner) => runner,
+        Err(StartError::Input(error)) => return Ok(vec![error.to_string()]),
+        Err(error) => return Err(error.into()),
+    };
     runner.start_session();
     let hub = runner.hub();
     let sent = async {

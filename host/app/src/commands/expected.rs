@@ -1,0 +1,240 @@
+//! Expected values: the matchers in them, and a sentence for each place that differs.
+
+use flowcell::Json;
+use regex_lite::Regex;
+
+/// The most places that one comparison reports.
+const TOLD: usize = 20;
+/// Characters of a value that are shown.
+const SHOWN: usize = 200;
+
+/// The matchers, each an object with one member.
+const MATCHERS: [&str; 5] = ["$any", "$type", "$regex", "$contains", "$equals"];
+/// The names that `$type` takes.
+const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "object", "list", "null"];
+
+/// Returns a sentence for each place where a value differs from the expected one, at most [`TOLD`].
+pub(super) fn differences(of: &str, expected: &Json, came: &Json) -> Vec<String> {
+    let mut found = Vec::new();
+    compare(of, expected, came, Members::All, &mut found);
+    if found.len() > TOLD {
+        let more = found.len() - TOLD;
+        found.truncate(TOLD);
+        found.push(format!("and {more} more"));
+    }
+    found
+}
+
+/// Returns whether a value has everything that is expected, and perhaps more members.
+pub(super) fn fits(expected: &Json, came: &Json) -> bool {
+    let mut found = Vec::new();
+    compare("", expected, came, Members::Some, &mut found);
+    found.is_empty()
+}
+
+/// The members that an expected object lists.
+#[derive(Clone, Copy, PartialEq)]
+enum Members {
+    All,
+    Some,
+}
+
+fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &mut Vec<String>) {
+    if let Some((name, argument)) = matcher(expected) {
+        return found.extend(unmatched(place, name, argument, came));
+    }
+    match (expected, came) {
+        (Json::Object(expected), Json::Object(came)) => {
+            for (key, expected) in expected.iter() {
+                let place = format!("{place}.{key}");
+                match came.get(key) {
+                    Some(came) => compare(&place, expected, came, members, found),
+                    None => found.push(format!("{place} is missing, it should be {}", shown(expected))),
+                }
+            }
+            if members == Members::All {
+                let more = came.iter().filter(|(key, _)| !expected.contains_key(&**key));
+                found.extend(more.map(|(key, came)| format!("{place}.{key} is not expected, it is {}", shown(came))));
+            }
+        }
+        (Json::Array(expected), Json::Array(came)) if expected.len() == came.len() => {
+            for (index, (expected, came)) in expected.iter().zip(came.iter()).enumerate() {
+                compare(&format!("{place}[{index}]"), expected, came, members, found);
+            }
+        }
+        (Json::Array(expected_items), Json::Array(items)) => found.push(format!(
+            "{place} has {} items, not {}: it is {}, not {}",
+            items.len(),
+            expected_items.len(),
+            shown(came),
+            shown(expected)
+        )),
+        (Json::String(expected), Json::String(came)) if expected != came => found.push(texts(place, expected, came)),
+        _ if expected == came => {}
+        _ => found.push(format!("{place} is {}, not {}", shown(came), shown(expected))),
+    }
+}
+
+/// The matcher that an expected value is, with its argument.
+fn matcher(expected: &Json) -> Option<(&'static str, &Json)> {
+    let members = expected.as_object().filter(|members| members.len() == 1)?;
+    let (name, argument) = members.first()?;
+    Some((MATCHERS.iter().find(|known| ***known == **name)?, argument))
+}
+
+fn unmatched(place: &str, name: &str, argument: &Json, came: &Json) -> Vec<String> {
+    let text = argument.as_str();
+    match (name, text) {
+        ("$any", _) => Vec::new(),
+        ("$equals", _) if argument == came => Vec::new(),
+        ("$equals", _) => vec![format!("{place} is {}, not {}", shown(came), shown(argument))],
+        ("$type", Some(wanted)) if TYPES.contains(&wanted) => {
+            let is = is_of(wanted, came);
+            (!is).then(|| format!("{place} is {}, and not of type {wanted}", shown(came))).into_iter().collect()
+        }
+        ("$type", _) => vec![format!("{place}: `$type` takes one of {}, not {}", TYPES.join(", "), shown(argument))],
+        ("$regex", Some(pattern)) => unmatched_by(place, pattern, came).into_iter().collect(),
+        ("$regex", None) => vec![format!("{place}: `$regex` takes a text, not {}", shown(argument))],
+        _ => lacking(place, argument, came),
+    }
+}
+
+fn is_of(wanted: &str, came: &Json) -> bool {
+    match came {
+        Json::Null => wanted == "null",
+        Json::Bool(_) => wanted == "boolean",
+        Json::Number(_) => wanted == "number" || wanted == "integer" && is_whole(came),
+        Json::String(_) => wanted == "string",
+        Json::Array(_) => wanted == "list",
+        Json::Object(_) => wanted == "object",
+    }
+}
+
+fn is_whole(number: &Json) -> bool {
+    number.as_f64().is_some_and(|number| number.fract() == 0.0)
+}
+
+fn unmatched_by(place: &str, pattern: &str, came: &Json) -> Option<String> {
+    let regex = match Regex::new(pattern) {
+        Ok(regex) => regex,
+        Err(error) => return Some(format!("{place}: `{pattern}` is not a regular expression: {error}")),
+    };
+    let fits = came.as_str().is_some_and(|text| regex.is_match(text));
+    (!fits).then(|| format!("{place} is {}, and does not match `{pattern}`", shown(came)))
+}
+
+/// Returns the missing parts of a value: of a text, of a list, or of an object.
+fn lacking(place: &str, wanted: &Json, came: &Json) -> Vec<String> {
+    let mut found = Vec::new();
+    match (wanted, came) {
+        (Json::String(part), Json::String(text)) if text.contains(&**part) => {}
+        (Json::Object(_), Json::Object(_)) => compare(place, wanted, came, Members::Some, &mut found),
+        (Json::Array(wanted), Json::Array(items)) => {
+            let missing = wanted.iter().filter(|wanted| !items.iter().any(|item| fits(wanted, item)));
+            found.extend(missing.map(|missing| format!("{place} has no item {}", shown(missing))));
+        }
+        (_, Json::Array(items)) if items.iter().any(|item| fits(wanted, item)) => {}
+        (_, Json::Array(_)) => found.push(format!("{place} has no item {}: it is {}", shown(wanted), shown(came))),
+        _ => found.push(format!("{place} is {}, and does not contain {}", shown(came), shown(wanted))),
+    }
+    found
+}
+
+/// Tells two texts apart: long ones from the first character that differs.
+fn texts(place: &str, expected: &str, came: &str) -> String {
+    let same = expected.chars().zip(came.chars()).take_while(|(one, other)| one == other).count();
+    if expected.chars().count().max(came.chars().count()) <= SHOWN {
+        return format!("{place} is {came:?}, not {expected:?}");
+    }
+    let from = |text: &str| text.chars().skip(same).take(SHOWN / 4).collect::<String>();
+    format!(
+        "{place} differs from character {} on: it goes on with {:?}, not {:?}",
+        same + 1,
+        from(came),
+        from(expected)
+    )
+}
+
+/// Returns a value as text, cut where it is long.
+pub(super) fn shown(value: &Json) -> String {
+    let mut text = value.to_text();
+    if let Some((cut, _)) = text.char_indices().nth(SHOWN) {
+        text.truncate(cut);
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        Json::parse(text).unwrap()
+    }
+
+    #[test]
+    fn each_place_that_differs_is_told() {
+        for (expected, came, told) in [
+            (r#"{"a":1,"b":[1,2]}"#, r#"{"b":[1,2],"a":1.0}"#, &[][..]),
+            (r#"{"a":{"b":1}}"#, r#"{"a":{"b":2}}"#, &["output.a.b is 2, not 1"]),
+            ("[1,2]", "[1,3]", &["output[1] is 3, not 2"]),
+            ("[1]", "[1,2]", &["output has 2 items, not 1: it is [1,2], not [1]"]),
+            (r#"{"a":1}"#, r#"{"b":2}"#, &["output.a is missing, it should be 1", "output.b is not expected, it is 2"]),
+            ("null", r#""text""#, &[r#"output is "text", not null"#]),
+        ] {
+            assert_eq!(differences("output", &json(expected), &json(came)), told, "{expected} {came}");
+        }
+        let long = Json::array((0..30u64).map(Json::from));
+        let other = Json::array((0..30u64).map(|number| Json::from(number + 1)));
+        assert_eq!(differences("output", &long, &other).last().unwrap(), "and 10 more");
+        let (one, two) = ("x".repeat(300) + "one", "x".repeat(300) + "two");
+        let told = differences("output", &Json::from(one), &Json::from(two));
+        assert_eq!(told, [r#"output differs from character 301 on: it goes on with "two", not "one""#]);
+    }
+
+    #[test]
+    fn a_matcher_takes_many_values() {
+        let value = r#"{"id":"run-7","n":3,"f":1.5,"list":[{"a":1,"b":2},"x"],"no":null,"deep":{"a":{"b":1,"c":2}}}"#;
+        for (expected, fit) in [
+            (r#"{"$any":true}"#, true),
+            (r#"{"$contains":{"n":3}}"#, true),
+            (r#"{"$contains":{"n":4}}"#, false),
+            (r#"{"$contains":{"missing":{"$any":true}}}"#, false),
+            (r#"{"$contains":{"deep":{"a":{"b":1}}}}"#, true),
+            (r#"{"$contains":{"deep":{"a":{"$equals":{"b":1}}}}}"#, false),
+            (r#"{"$contains":{"id":{"$regex":"^run-[0-9]+$"}}}"#, true),
+            (r#"{"$contains":{"id":{"$regex":"^[0-9]"}}}"#, false),
+            (r#"{"$contains":{"id":{"$regex":"("}}}"#, false),
+            (r#"{"$contains":{"n":{"$regex":"3"}}}"#, false),
+            (r#"{"$contains":{"id":{"$contains":"un-"}}}"#, true),
+            (r#"{"$contains":{"id":{"$contains":"nu"}}}"#, false),
+            (r#"{"$contains":{"list":{"$contains":{"a":1}}}}"#, true),
+            (r#"{"$contains":{"list":{"$contains":["x",{"b":{"$type":"integer"}}]}}}"#, true),
+            (r#"{"$contains":{"list":{"$contains":["y"]}}}"#, false),
+            (r#"{"$contains":{"n":{"$type":"integer"},"f":{"$type":"number"},"no":{"$type":"null"}}}"#, true),
+            (r#"{"$contains":{"f":{"$type":"integer"}}}"#, false),
+            (r#"{"$contains":{"f":{"$type":"float"}}}"#, false),
+            (r#"{"$contains":{"list":{"$type":"list"},"deep":{"$type":"object"},"id":{"$type":"string"}}}"#, true),
+            (r#"{"$equals":{"n":3}}"#, false),
+        ] {
+            assert_eq!(differences("outputs", &json(expected), &json(value)).is_empty(), fit, "{expected}");
+        }
+        assert!(differences("outputs", &json(r#"{"$ref":"x"}"#), &json(r#"{"$ref":"x"}"#)).is_empty(), "no matcher");
+        assert!(differences("outputs", &json(r#"{"$equals":{"$any":1}}"#), &json(r#"{"$any":1}"#)).is_empty());
+    }
+
+    #[test]
+    fn more_members_than_expected_fit() {
+        for (expected, came, fit) in [
+            (r#"{"a":{"b":1}}"#, r#"{"a":{"b":1,"c":2},"d":3}"#, true),
+            (r#"{"a":1}"#, r#"{"a":2}"#, false),
+            (r#"{"a":1}"#, "{}", false),
+            ("[1]", "[1,2]", false),
+        ] {
+            assert_eq!(fits(&json(expected), &json(came)), fit, "{expected} {came}");
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! A run that the owner of the store drives, handed over by a terminal beside it, which follows the run to its end.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use flowcell::{
+    BlockReason, Channel, Event, Host, Hub, HubError, Json, LiveEvent, OpenStoreError, QuestionRef, Request, RunEnd,
+    RunError, RunId, RunOptions, RunResult, RunStatus, Waiting,
+    control::{self, Ask, Events, Told},
+    sessions::Sessions,
+};
+use tokio::sync::mpsc;
+
+use super::{
+    RunArgs, Session,
+    answers::question_of,
+    finish_as,
+    interrupt::{Interruption, Interrupts},
+    lines::Subject,
+    report, save,
+};
+use crate::{
+    commands::runs::{block_on, refused},
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// Events that wait for the front ends.
+const QUEUED: usize = 1_024;
+/// Time in which an owner that has ended gives the store back.
+const GIVING_BACK: Duration = Duration::from_secs(5);
+/// Time between two attempts to take the store over.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A run that is handed over.
+pub(crate) struct HandOver {
+    /// What is asked of the owner before; a refusal ends everything.
+    pub(crate) before: Vec<Ask>,
+    /// Starts the run, or goes on with it.
+    pub(crate) ask: Ask,
+    /// The name of the flow, as far as it is known.
+    pub(crate) flow: String,
+    /// Prints what came of the run in place of its outputs.
+    pub(crate) prints: Option<Prints>,
+}
+
+/// Prints what a store tells of a run that has ended.
+pub(crate) type Prints = Box<dyn Fn(&dyn Sessions) -> Result<(), Problem>>;
+
+/// Hands a run to the process that owns the store in a folder, and follows it. If the owner ends first, the run goes on here.
+pub(crate) fn hand_over(folder: &Path, args: &RunArgs, run: HandOver, terminal: Terminal) -> Result<Exit, Problem> {
+    let HandOver { before, ask, flow, prints } = run;
+    let host = args.packs.host()?;
+    let session = Session::open(args, &host, &flow, terminal)?;
+    // What a run has told before is not shown again.
+    let known = ask.run().map(|run| watch(folder, run)).transpose()?.flatten();
+    let known = known.map(|watched| Watched { known: true, ..watched });
+    for ask in &before {
+        done(folder, ask)?;
+    }
+    let run = match begin(folder, &ask)? {
+        Some(run) => run,
+        None => ask.run().cloned().unwrap_or_else(|| RunId::from("")),
+    };
+    if args.chat {
+        return crate::commands::chat::talk_beside(folder, &run, terminal);
+    }
+    session.screen.note("handed over to the process that owns the store");
+    if known.is_some() {
+        report::say_open(args, &args.packs.reading_host(&args.store)?, &run, terminal)?;
+    }
+    let mut follower = Follower::new(folder, &run, args, &session, prints.as_ref());
+    let mut events = known;
+    loop {
+        let followed = match events.take().map_or_else(|| watch(folder, &run), |events| Ok(Some(events))) {
+            Ok(Some(watched)) => follower.follow(watched)?,
+            _ => Followed::Gone,
+        };
+        match followed {
+            Followed::Over(result, interrupted) => return follower.end(&result, interrupted, terminal),
+            Followed::Gone => {}
+        }
+        match take_over(args)? {
+            Some(host) => return go_on_here(host, &run, args, session, prints.as_ref(), terminal),
+            // Another process has taken the store meanwhile.
+            None => _ = begin(folder, &Ask::Resume { run: run.clone(), reach: args.packs.reach() })?,
+        }
+    }
+}
+
+/// What the owner has told of a run so far, and will tell.
+struct Watched {
+    before: Vec<Json>,
+    events: Events,
+    /// The run was there before it was handed over: what it told before is not shown again.
+    known: bool,
+}
+
+/// Watches a run; none: the owner does not know it.
+fn watch(folder: &Path, run: &RunId) -> Result<Option<Watched>, Problem> {
+    let (told, mut events) = control::watch_owner(folder, run).map_err(|error| unreachable(&error))?;
+    match told {
+        Told::Done { .. } | Told::Operated { .. } => {
+            let is_now = |event: &Json| event.get("type").and_then(Json::as_str) == Some("watch:now");
+            let before = events.by_ref().take_while(|event| !is_now(event)).collect();
+            Ok(Some(Watched { before, events, known: false }))
+        }
+        Told::Refused { code, .. } if code == "run_not_found" => Ok(None),
+        Told::Refused { code, message } => Err(refused(&code, &message, run)),
+    }
+}
+
+fn unreachable(error: &std::io::Error) -> Problem {
+    Problem::internal("the process that owns the store cannot be reached").because(error)
+}
+
+fn done(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
+    crate::commands::runs::ask_owner(folder, ask)
+}
+
+/// Asks the owner to begin. None: it drives the run already.
+fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, Problem> {
+    match control::ask_owner(folder, ask).map_err(|error| unreachable(&error))? {
+        Told::Done { run } => Ok(Some(run)),
+        Told::Operated { .. } => Ok(None),
+        Told::Refused { code, .. } if code == "run_driven" => Ok(None),
+        Told::Refused { code, message } if code == "option_lacking" => {
+            Err(Problem::wrong(message).hint("start that process with the same options, or leave them out here"))
+        }
+        Told::Refused { code, message } => Err(refused(&code, &message, ask.run().unwrap_or(&RunId::from("")))),
+    }
+}
+
+/// Opens the store of an owner that has ended. None: another process owns it.
+fn take_over(args: &RunArgs) -> Result<Option<Host>, Problem> {
+    let began = Instant::now();
+    loop {
+        match args.packs.host_at(args.store.place()?) {
+            Ok(host) => return Ok(Some(host)),
+            Err(flowcell::Error::Store(OpenStoreError::Owned { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if began.elapsed() > GIVING_BACK {
+            return Ok(None);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Goes on with a run whose driver has ended.
+fn go_on_here(
+    host: Host,
+    run: &RunId,
+    args: &RunArgs,
+    session: Session,
+    prints: Option<&Prints>,
+    terminal: Terminal,
+) -> Result<Exit, Problem> {
+    session.screen.note("the process that owned the store has ended: the run goes on here");
+    let guests = crate::commands::runs::listen_beside(&host, &args.store, &args.packs, terminal)?;
+    let session = session.with_guests(guests);
+    let _serving = host.serve()?;
+    let options = RunOptions { by_hand: true, ..session.options(args, Json::Null) };
+    let runner = host.resume(run, options)?;
+    finish_as(args, session, host, runner, prints, terminal)
+}
+
+/// How following a run has ended.
+enum Followed {
+    /// The run has ended or rests, or somebody does not want to follow it any more.
+    Over(Box<RunResult>, Interruption),
+    /// The process that drove it has ended.
+    Gone,
+}
+
+/// One who follows a run.
+struct Follower<'a> {
+    folder: &'a Path,
+    run: RunId,
+    args: &'a RunArgs,
+    session: &'a Session,
+    prints: Option<&'a Prints>,
+    channels: Vec<Arc<dyn Channel>>,
+    open: BTreeMap<String, Waiting>,
+    began: Instant,
+    /// The number of the run's event that is told next.
+    next: u64,
+}
+
+impl<'a> Follower<'a> {
+    fn new(
+        folder: &'a Path,
+        run: &RunId,
+        args: &'a RunArgs,
+        session: &'a Session,
+        prints: Option<&'a Prints>,
+    ) -> Follower<'a> {
+        let (run, channels) = (run.clone(), session.front_ends(args));
+        let (open, began) = (BTreeMap::new(), Instant::now());
+        Follower { folder, run, args, session, prints, channels, open, began, next: 0 }
+    }
+
+    fn follow(&mut self, watched: Watched) -> Result<Followed, Problem> {
+        let Watched { before, mut events, known } = watched;
+        let (sender, mut queue) = mpsc::channel(QUEUED);
+        let listen = move || {
+            for event in events.by_ref() {
+                if sender.blocking_send(event).is_err() {
+                    return;
+                }
+            }
+        };
+        let started = thread::Builder::new().name("events".into()).spawn(listen);
+        started.map_err(|error| Problem::internal("the events cannot be read").because(&error))?;
+        let folder = self.folder.to_owned();
+        let of = self.run.clone();
+        let ask = move |request: Request| {
+            let (folder, asked) = (folder.clone(), Ask::of(of.clone(), request));
+            async move {
+                let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;
+                match told {
+                    Ok(Ok(Told::Refused { code, message })) => Err(HubError::parse(&code, &message)),
+                    Ok(Ok(_)) => Ok(()),
+                    Ok(Err(_)) | Err(_) => Err(HubError::RunEnded),
+                }
+            }
+        };
+        let (hub, forward) = Hub::remote(self.run.clone(), ask);
+        let interrupts = Interrupts::watch(hub.clone(), self.session.screen.clone(), true)?;
+        self.channels.iter().for_each(|channel| channel.on_start(&hub));
+        let deserted = self.session.asker.as_ref().map(|asker| asker.deserted());
+        block_on(async {
+            let channels = if known { std::mem::take(&mut self.channels) } else { Vec::new() };
+            let over = before.iter().fold(None, |over, event| match self.hear(event) {
+                None if event.get("type").and_then(Json::as_str) != Some("harness:resumed") => over,
+                status => status,
+            });
+            self.channels.extend(channels);
+            let over = over.filter(|status| match status {
+                // It goes on now.
+                RunStatus::Parked | RunStatus::NeedsAttention if known => false,
+                RunStatus::Parked => !self.answers(),
+                _ => true,
+            });
+            if let Some(status) = over {
+                return Ok(Followed::Over(Box::new(self.result(status)?), interrupts.which()));
+            }
+            let mut forward = std::pin::pin!(forward);
+            let mut deserted = std::pin::pin!(async {
+                match &deserted {
+                    Some(deserted) => deserted.notified().await,
+                    None => std::future::pending().await,
+                }
+            });
+            let status = loop {
+                tokio::select! {
+                    biased;
+                    event = queue.recv() => match event {
+                        None => return Ok(Followed::Gone),
+                        Some(event) => match self.hear(&event) {
+                            Some(RunStatus::Parked) if self.answers() => {}
+                            Some(status) => break status,
+                            None => {}
+                        },
+                    },
+                    () = &mut forward => break RunStatus::Parked,
+                    () = &mut deserted => break RunStatus::Parked,
+                }
+            };
+            Ok(Followed::Over(Box::new(self.result(status)?), interrupts.which()))
+        })?
+    }
+
+    /// Whether somebody here answers what the run asks.
+    fn answers(&self) -> bool {
+        self.session.asker.is_some() || self.session.attached.can_answer()
+    }
+
+    /// Takes in an event. Returns how the run stands if it has ended or rests.
+    fn hear(&mut self, json: &Json) -> Option<RunStatus> {
+        let Some(event) = event_of(json) else {
+            if let Some(live) = live_of(json) {
+                self.channels.iter().for_each(|channel| channel.on_live(&live));
+            }
+            return None;
+        };
+        let own = event.run_id == self.run;
+        if own && event.seq < self.next {
+            return None;
+        }
+        self.note(&event);
+        self.channels.iter().for_each(|channel| channel.on_event(&event));
+        if !own {
+            return None;
+        }
+        self.next = event.seq + 1;
+        let text = |name: &str| event.data.get(name).and_then(Json::as_str).unwrap_or_default();
+        match (event.kind, text("reason"), text("status")) {
+            ("harness:complete", _, "succeeded") => Some(RunStatus::Succeeded),
+            ("harness:complete", _, "failed") => Some(RunStatus::Failed),
+            ("harness:complete", ..) => Some(RunStatus::Cancelled),
+            // What only a timer moves on goes on by itself.
+            ("harness:parked", "waiting", _) if event.data.get("due").is_some() => None,
+            ("harness:parked", "waiting", _) => Some(RunStatus::Parked),
+            ("harness:parked", ..) => Some(RunStatus::NeedsAttention),
+            _ => None,
+        }
+    }
+
+    /// Keeps what the run waits for.
+    fn note(&mut self, event: &Event) {
+        let Some(subject) = Subject::of(event, self.run.as_str()) else { return };
+        let address = subject.address;
+        match event.kind {
+            "task:woken" | "task:failed" | "task:cancelled" | "task:complete" | "task:resolved" => {
+                self.open.retain(|open, _| open != &address && open.split('#').next() != Some(&address));
+            }
+            "agent:tool:decision" => {
+                let call = event.data.get("call").and_then(Json::as_u64).unwrap_or_default();
+                self.open.remove(&format!("{address}#{call}"));
+            }
+            "task:blocked" => {
+                let text = |name: &str| event.data.get(name).and_then(Json::as_str).unwrap_or_default();
+                let reason = Box::new(block_reason(text("reason"), text("message")));
+                self.open.insert(address.clone(), Waiting::Decision { address, reason });
+            }
+            _ => {
+                if let Some((address, question)) = question_of(event, self.run.as_str()) {
+                    let asked = event.data.get("question").map(QuestionRef::of_json).unwrap_or_default();
+                    let question = Box::new(question);
+                    self.open.insert(address.clone(), Waiting::Answer { address, question, asked });
+                } else if let Some(name) = event.data.get("event").and_then(Json::as_str)
+                    && event.kind == "task:paused"
+                {
+                    self.open.insert(address.clone(), Waiting::Event { address, name: name.to_owned() });
+                }
+            }
+        }
+    }
+
+    /// What came of the run, as the store has it.
+    fn result(&self, status: RunStatus) -> Result<RunResult, Problem> {
+        let host = self.args.packs.reading_host(&self.args.store)?;
+        let flow = host.graph_of_run(&self.run)?.name.clone();
+        let (outputs, error) = match host.end_of(&self.run, self.next)? {
+            Some(RunEnd::Succeeded { outputs } | RunEnd::Cancelled { outputs }) => (outputs, None),
+            Some(RunEnd::Failed { outputs, failure, task }) => (outputs, Some(RunError { failure, task })),
+            None => (Json::Null, None),
+        };
+        Ok(RunResult {
+            run_id: self.run.clone(),
+            flow,
+            status,
+            outputs,
+            events: Vec::new(),
+            duration: self.began.elapsed(),
+            error,
+            waiting: self.open.values().cloned().collect(),
+        })
+    }
+
+    /// Prints what came of the run.
+    fn end(&self, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Result<Exit, Problem> {
+        self.channels.iter().for_each(|channel| channel.on_complete(result));
+        self.session.screen.close();
+        let host = self.args.packs.reading_host(&self.args.store)?;
+        let graph = host.graph_of_run(&self.run)?;
+        let saved = self.args.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
+        let exit = report::print_as(
+            self.args,
+            &graph,
+            result,
+            interrupted,
+            self.prints.map(|prints| (prints, host.sessions())),
+            terminal,
+        )?;
+        let saved = saved?;
+        if !self.args.quiet {
+            saved.iter().flatten().for_each(|path| terminal.say(&format!("wrote {}", path.display())));
+        }
+        self.session.channels.close();
+        Ok(exit)
+    }
+}
+
+/// Reads why a task is blocked from what its event says.
+fn block_reason(name: &str, message: &str) -> BlockReason {
+    let called = message.split('`').nth(1).and_then(|called| called.split_once('.'));
+    match (name, called) {
+        ("ambiguous", Some((interface, function))) => BlockReason::Ambiguous {
+            attempt: 1,
+            ordinal: 0,
+            interface: interface.into(),
+            function: function.into(),
+            about: message.split_once("happened: ").map_or(Json::Null, |(_, about)| Json::from(about)),
+        },
+        _ => {
+            let what = message.split_once(": ").map_or(message, |(_, what)| what);
+            BlockReason::Nondeterministic { message: what.into() }
+        }
+    }
+}
+
+/// Reads an event as it is on the wire. None: it is none that is recorded.
+fn event_of(json: &Json) -> Option<Event> {
+    let text = |name: &str| json.get(name).and_then(Json::as_str);
+    Some(Event {
+        seq: json.get("seq")?.as_u64()?,
+        ts: json.get("ts")?.as_u64()?,
+        tenant: text("tenant")?.into(),
+        run_id: RunId::from(text("runId")?),
+        kind: interned(text("type")?),
+        data: members(json),
+    })
+}
+
+fn live_of(json: &Json) -> Option<LiveEvent> {
+    let text = |name: &str| json.get(name).and_then(Json::as_str);
+    Some(LiveEvent {
+        ts: json.get("ts")?.as_u64()?,
+        tenant: text("tenant")?.into(),
+        run_id: RunId::from(text("runId")?),
+        kind: text("type")?.into(),
+        data: members(json),
+    })
+}
+
+/// The members of an event beside those that all have.
+fn members(json: &Json) -> Json {
+    let common = ["v", "seq", "ts", "tenant", "runId", "type"];
+    let members = json.as_object().into_iter().flatten().filter(|(key, _)| !common.contains(&&***key));
+    Json::object(members.map(|(key, value)| (key.clone(), value.clone())))
+}
+
+/// The kinds of events that this process has heard of. There are few, and they are kept.
+fn interned(kind: &str) -> &'static str {
+    static KINDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut kinds = KINDS.lock().unwrap_or_else(PoisonError::into_inner);
+    match kinds.get(kind) {
+        Some(known) => known,
+        None => {
+            let kept: &'static str = Box::leak(kind.to_owned().into_boxed_str());
+            kinds.insert(kept);
+            kept
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Large results, shortened for a person at a terminal.
+
+use flowcell::Json;
+
+use crate::terminal::counted;
+
+/// Lines that results may have to be shown whole.
+const LINES: usize = 200;
+/// Items of a long list, and members of a large object, that are shown.
+const ITEMS: usize = 3;
+const MEMBERS: usize = 50;
+/// Characters of a long text that are shown.
+const CHARS: usize = 400;
+
+/// Shortens results of more than [`LINES`] lines or with long texts; none: they are short.
+pub(super) fn shortened(outputs: &Json) -> Option<Json> {
+    let mut budget = LINES;
+    (!is_short(outputs, &mut budget)).then(|| short(outputs, true))
+}
+
+/// Whether a value fits into so many lines, each of a bounded length.
+fn is_short(json: &Json, lines: &mut usize) -> bool {
+    if *lines == 0 {
+        return false;
+    }
+    *lines -= 1;
+    match json {
+        Json::String(text) => text.chars().nth(CHARS).is_none(),
+        Json::Array(items) => items.iter().all(|item| is_short(item, lines)),
+        Json::Object(members) => members.values().all(|member| is_short(member, lines)),
+        _ => true,
+    }
+}
+
+/// A value with its long parts cut. The nodes themselves are all named.
+fn short(json: &Json, is_top: bool) -> Json {
+    match json {
+        Json::String(text) => match text.char_indices().nth(CHARS) {
+            Some((cut, _)) => {
+                let left = text.chars().count() - CHARS;
+                Json::from(format!("{}… {} more", &text[..cut], counted(left, "character")))
+            }
+            None => json.clone(),
+        },
+        Json::Array(items) if items.len() > ITEMS + 1 => {
+            let more = Json::from(format!("… {} more items", items.len() - ITEMS));
+            Json::array(items.iter().take(ITEMS).map(|item| short(item, false)).chain([more]))
+        }
+        Json::Array(items) => Json::array(items.iter().map(|item| short(item, false))),
+        Json::Object(members) => {
+            let most = if is_top { members.len() } else { MEMBERS };
+            let left = members.len().saturating_sub(most);
+            let more = (left > 0).then(|| ("…".into(), Json::from(format!("{} more", counted(left, "member")))));
+            let shown = members.iter().take(most).map(|(name, value)| (name.clone(), short(value, false)));
+            Json::object(shown.chain(more))
+        }
+        _ => json.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn large_results_are_shortened_and_small_ones_are_whole() {
+        let list = |length: u64| Json::object([("each", Json::array((0..length).map(Json::from)))]);
+        assert!(shortened(&list(100)).is_none());
+        assert_eq!(shortened(&list(3_000)).unwrap().to_text(), r#"{"each":[0,1,2,"… 2997 more items"]}"#);
+        let text = shortened(&Json::from("x".repeat(1_000))).unwrap();
+        assert!(text.as_str().unwrap().ends_with("x… 600 characters more"), "{text:?}");
+        let many = Json::object((0..500u64).map(|index| (format!("n{index}"), Json::from(index))));
+        assert_eq!(shortened(&many).unwrap().as_object().unwrap().len(), 500, "every node is named");
+        let inner = shortened(&Json::object([("a", many)])).unwrap();
+        assert_eq!(inner.get("a").unwrap().as_object().unwrap().len(), MEMBERS + 1);
+    }
+}

@@ -1,0 +1,56 @@
+//! `flowcell answer`: an answer to an open question, or the question itself with everything that it is about.
+
+use clap::Args;
+use flowcell::{QuestionRef, RunId, control::Ask, waiting};
+
+use super::{record, run_id};
+use crate::{
+    commands::{PackArgs, StoreArgs, run::answers},
+    output::put_json,
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// Arguments of `flowcell answer`.
+#[derive(Args)]
+pub(crate) struct AnswerArgs {
+    /// Which run
+    #[arg(value_name = "RUN", value_parser = run_id)]
+    run: RunId,
+    /// Which gate: `approve`, `process[3].approve`, or `review/approve` in a flow that the node `review` has called
+    gate: String,
+    /// The answer
+    #[arg(required_unless_present = "show")]
+    value: Option<String>,
+    /// Only if the node is at this attempt, as the question names it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    attempt: Option<u32>,
+    /// Only if the open question has this digest, as the question names it
+    #[arg(long)]
+    digest: Option<String>,
+    /// Print the question as JSON, with the whole arguments of a call, and answer nothing
+    #[arg(long, conflicts_with_all = ["value", "attempt", "digest"])]
+    show: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Answers a question, or shows it.
+pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let (run, gate) = (args.run.clone(), args.gate.clone());
+    let Some(value) = &args.value else { return show_question(&args.store, &run, &gate) };
+    let question = QuestionRef { attempt: args.attempt, digest: args.digest.as_deref().map(Into::into) };
+    record(&args.store, Ask::Reply { run, gate, answer: answers::answer(value), question }, terminal)
+}
+
+/// Prints an open question with everything that it is about.
+fn show_question(store: &StoreArgs, run: &RunId, gate: &str) -> Result<Exit, Problem> {
+    let host = PackArgs::default().reading_host(store)?;
+    let question = waiting::question(&host, Some(&*store.reader()?), run, gate)?;
+    let question = question.ok_or_else(|| {
+        Problem::wrong(format!("no question is open at `{gate}` in the run `{run}`"))
+            .hint(format!("`flowcell runs show {run}` shows what the run waits for"))
+    })?;
+    put_json(&question)?;
+    Ok(Exit::Good)
+}

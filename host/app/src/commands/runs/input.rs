@@ -1,0 +1,161 @@
+//! `flowcell runs show RUN NODE`: the inputs of a task, for people.
+
+use std::fmt::Write;
+
+use flowcell::{
+    Host, Json, RunId, Runs,
+    inputs::{AttemptInput, Input, InputDigest, MadeCall, PAGE_BYTES, TaskInputs, Window},
+};
+
+use crate::{
+    problem::Problem,
+    terminal::{Paint, inert},
+};
+
+/// Attempts that are shown at a time.
+const ATTEMPTS: usize = 200;
+/// Characters of a text that are shown.
+const TEXT_CHARS: usize = 400;
+/// Items of a list, or members of an object, that are shown.
+const PARTS: usize = 30;
+/// Values of an input that are shown.
+const VALUES: usize = 600;
+
+/// Reads the inputs of a task.
+pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64) -> Result<TaskInputs, Problem> {
+    let (run, task) = at;
+    let window = Window { from, limit: ATTEMPTS, bytes: PAGE_BYTES };
+    let inputs = host.task_inputs(Some(reader), run, task, window)?;
+    if inputs.node_type.is_some() {
+        return Ok(inputs);
+    }
+    let problem = Problem::wrong(format!("the run `{run}` has begun no attempt at `{task}`"));
+    Err(match inputs.elsewhere.as_slice() {
+        [] => problem.hint(format!("`flowcell runs show {run}` shows the tasks of the run")),
+        elsewhere => problem.hint(format!("the node ran at these addresses, among others: {}", elsewhere.join(", "))),
+    })
+}
+
+/// Writes the inputs of a task, with long values cut.
+pub(super) fn render(inputs: &TaskInputs, at: (&RunId, &str), paint: Paint) -> String {
+    let node_type = inputs.node_type.as_deref().unwrap_or_default();
+    let mut text = format!("{}  {}\n", paint.name(&inert(&inputs.task)), inert(node_type));
+    let mut cuts = 0;
+    for attempt in &inputs.attempts {
+        text.push_str(&head(attempt, paint));
+        match &attempt.input {
+            Input::Whole { input, config } => {
+                put(&mut text, "input", input.json(), &mut cuts);
+                if let Some(config) = config.as_ref().filter(|config| config.text() != "{}") {
+                    put(&mut text, "config", config.json(), &mut cuts);
+                }
+            }
+            Input::Same { .. } => text.push_str("    input: the same as before\n"),
+            Input::Failed { input_error, input } => {
+                put(&mut text, "no input", input_error, &mut cuts);
+                put(&mut text, "its members that can be rendered", input.json(), &mut cuts);
+            }
+            Input::TooLarge { input_error } => put(&mut text, "no input", input_error, &mut cuts),
+        }
+        for call in &attempt.calls {
+            put_call(&mut text, call, &mut cuts);
+        }
+    }
+    let (run, task) = at;
+    let command = format!("flowcell runs show {run} '{}'", inert(task));
+    if cuts > 0 {
+        text.push_str(
+            &paint.faint(&format!("values marked by ⟨cut⟩ are longer: `{command} --json` prints them whole\n")),
+        );
+    }
+    if let Some(next) = inputs.next {
+        text.push_str(&paint.faint(&format!("there are more attempts: `{command} --from {next}` goes on\n")));
+    }
+    text
+}
+
+fn head(attempt: &AttemptInput, paint: Paint) -> String {
+    let mut head = format!("  attempt {}", attempt.attempt);
+    if attempt.resumes > 0 {
+        let _ = write!(
+            head,
+            ", resumed {}",
+            if attempt.resumes == 1 { "once".into() } else { format!("{} times", attempt.resumes) }
+        );
+    }
+    let digest = match attempt.input_digest {
+        InputDigest::Matches => paint.good("input matches its digest"),
+        InputDigest::Differs => paint.bad("input differs from its digest: the attempt was given something else"),
+        InputDigest::NotRecorded => paint.odd("no digest of the input was recorded"),
+        InputDigest::NotEnded => paint.odd("has not ended, so that no digest is recorded"),
+        InputDigest::NotRun => paint.odd("did not run: its output was kept from the run that this one repeats"),
+    };
+    format!("{head}  {}  {digest}\n", attempt.status)
+}
+
+fn put_call(text: &mut String, call: &MadeCall, cuts: &mut usize) {
+    let name = format!("call {}: {}.{}", call.call, call.interface, call.function);
+    put(text, &inert(&name), &call.about, cuts);
+    if !call.preview.is_null() {
+        put(text, "it sent", &call.preview, cuts);
+    }
+    if let Some(error) = &call.error {
+        put(text, "its failure", error, cuts);
+    }
+}
+
+/// Writes a value below its name.
+fn put(text: &mut String, name: &str, json: &Json, cuts: &mut usize) {
+    let shown = Shortened { left: VALUES, cuts }.shorten(json);
+    let pretty = serde_json::to_string_pretty(&shown).unwrap_or_default();
+    let _ = write!(text, "    {name}: ");
+    for (index, line) in pretty.lines().enumerate() {
+        let indent = if index == 0 { "" } else { "    " };
+        let _ = writeln!(text, "{indent}{}", inert(line));
+    }
+}
+
+/// Cuts long values, each by itself.
+struct Shortened<'a> {
+    left: usize,
+    cuts: &'a mut usize,
+}
+
+impl Shortened<'_> {
+    fn shorten(&mut self, json: &Json) -> Json {
+        self.left = self.left.saturating_sub(1);
+        match json {
+            Json::String(text) if text.chars().nth(TEXT_CHARS).is_some() => {
+                *self.cuts += 1;
+                let shown: String = text.chars().take(TEXT_CHARS).collect();
+                Json::from(format!("{shown}… ⟨cut: {} bytes⟩", text.len()))
+            }
+            Json::Array(items) => {
+                let shown = items.len().min(self.room());
+                let mut list: Vec<_> = items[..shown].iter().map(|item| self.shorten(item)).collect();
+                if shown < items.len() {
+                    *self.cuts += 1;
+                    list.push(Json::from(format!("⟨cut: {shown} of {} items are shown⟩", items.len())));
+                }
+                Json::array(list)
+            }
+            Json::Object(members) => {
+                let shown = members.len().min(self.room());
+                let mut list: Vec<_> =
+                    members.iter().take(shown).map(|(name, value)| (name.clone(), self.shorten(value))).collect();
+                if shown < members.len() {
+                    *self.cuts += 1;
+                    let cut = format!("{shown} of {} members are shown", members.len());
+                    list.push(("⟨cut⟩".into(), Json::from(cut)));
+                }
+                Json::object(list)
+            }
+            whole => whole.clone(),
+        }
+    }
+
+    /// The parts that may be shown of a list or an object.
+    fn room(&self) -> usize {
+        self.left.min(PARTS)
+    }
+}

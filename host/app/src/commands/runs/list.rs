@@ -1,0 +1,56 @@
+//! `flowcell runs list`: the runs that the store keeps.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use flowcell::{Filter, RunRow};
+
+use super::{local, unreadable};
+use crate::{
+    commands::{StoreArgs, run},
+    output::{put, put_json},
+    problem::{Exit, Problem},
+    terminal::inert,
+};
+
+/// Arguments of `flowcell runs list`.
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    /// Only runs of this flow
+    #[arg(long, value_name = "NAME")]
+    flow: Option<String>,
+    /// Only runs with this status
+    #[arg(long, value_parser = ["active", "parked", "needs_attention", "succeeded", "failed", "cancelled"])]
+    status: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(super) fn execute(args: &ListArgs) -> Result<Exit, Problem> {
+    let filter = Filter { flow: args.flow.clone(), status: args.status.clone(), limit: args.limit, after: None };
+    let rows = args.store.reader()?.runs(&local(), &filter).map_err(|error| unreadable(&error))?;
+    if args.json {
+        put_json(&rows)?;
+    } else {
+        put(&table(&rows))?;
+    }
+    Ok(Exit::Good)
+}
+
+fn table(rows: &[RunRow]) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let width = rows.iter().map(|row| row.run_id.as_str().len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for row in rows {
+        let ago = run::duration::show(Duration::from_millis(now.saturating_sub(row.updated)));
+        let (id, flow) = (row.run_id.as_str(), inert(&row.flow));
+        text.push_str(&format!("{id:width$}  {:15}  {ago:>12} ago  {flow}\n", row.status));
+    }
+    text
+}

@@ -1,0 +1,80 @@
+//! `flowcell runs show`: a run as a tree, or the inputs of one of its tasks.
+
+use std::ops::ControlFlow;
+
+use clap::Args;
+use flowcell::{
+    RunId, RunRow,
+    tree::{Tree, Twig},
+    waiting,
+};
+use serde::Serialize;
+
+use super::{each_event, input, local, run_id, tree, unreadable};
+use crate::{
+    commands::{PackArgs, StoreArgs},
+    output::{put, put_json},
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// Arguments of `flowcell runs show`.
+#[derive(Args)]
+pub(crate) struct ShowArgs {
+    /// Which run
+    #[arg(value_name = "RUN", value_parser = run_id)]
+    run: RunId,
+    /// Show the inputs of this task, such as `pay`, `process[3].pay`, or `review/pay` in a flow that the task `review` has
+    /// called
+    #[arg(value_name = "NODE")]
+    task: Option<String>,
+    /// Print it as JSON: the run as `runs list --json` has it, and its `tasks`; of a task whole inputs, up to 16 MiB
+    #[arg(long)]
+    json: bool,
+    /// Begin with the attempt of this number, counted from 0
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "task")]
+    from: u64,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    packs: PackArgs,
+}
+
+/// A run and its tasks.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    run: RunRow,
+    tasks: Vec<Twig>,
+    /// What it and those below it wait for, as `GET /v1/runs/{id}/gates` lists it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<serde_json::Value>,
+}
+
+pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let host = args.packs.reading_host(&args.store)?;
+    if let Some(task) = &args.task {
+        let reader = args.store.reader()?;
+        let inputs = input::read(&host, &*reader, (&args.run, task), args.from)?;
+        match args.json {
+            true => put_json(&inputs)?,
+            false => put(&input::render(&inputs, (&args.run, task), terminal.paint_of_output()))?,
+        }
+        return Ok(Exit::Good);
+    }
+    if args.json {
+        let tasks = Tree::of(&host, &args.run)?.tasks();
+        let found = args.store.reader()?.run(&local(), &args.run).map_err(|error| unreadable(&error))?;
+        let (run, _) = found.ok_or_else(|| Problem::wrong(format!("the run `{}` was removed", args.run)))?;
+        let waiting = waiting::list(&host, Some(&*args.store.reader()?), &args.run)?;
+        put_json(&Shown { run, tasks, waiting })?;
+        return Ok(Exit::Good);
+    }
+    let mut tree = tree::Tree::default();
+    each_event(&host, &args.run, 0, |event| {
+        tree.add(&event);
+        ControlFlow::Continue(())
+    })?;
+    put(&tree.render(terminal.paint_of_output()))?;
+    Ok(Exit::Good)
+}

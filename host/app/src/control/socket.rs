@@ -1,0 +1,94 @@
+//! The control socket of a store. The system takes a path of about 100 bytes for a socket, and the folder of a store may
+//! have a longer one: then the socket is reached through the open folder.
+
+use std::{
+    fs::{File, Permissions},
+    io,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+};
+
+const SOCKET: &str = "control.sock";
+/// Bytes of a path that every Unix takes for a socket.
+const SOCKET_PATH_BYTES: usize = 103;
+
+/// Connects to the process that listens in a folder.
+pub(super) fn connect(folder: &Path) -> io::Result<UnixStream> {
+    let place = Place::of(folder)?;
+    UnixStream::connect(&place.path)
+}
+
+/// Listens in a folder that this process owns. A socket that is there was left behind.
+pub(super) fn bind(folder: &Path) -> io::Result<UnixListener> {
+    let path = folder.join(SOCKET);
+    let _ = std::fs::remove_file(&path);
+    let place = Place::of(folder)?;
+    let listener = UnixListener::bind(&place.path)?;
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// A path to the socket that the system takes.
+struct Place {
+    path: PathBuf,
+    /// Keeps the path valid.
+    _folder: Option<File>,
+}
+
+impl Place {
+    fn of(folder: &Path) -> io::Result<Place> {
+        let path = folder.join(SOCKET);
+        if path.as_os_str().as_bytes().len() <= SOCKET_PATH_BYTES {
+            return Ok(Place { path, _folder: None });
+        }
+        Place::through(folder)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn through(folder: &Path) -> io::Result<Place> {
+        let folder = File::open(folder)?;
+        let number = std::os::fd::AsRawFd::as_raw_fd(&folder);
+        let path = PathBuf::from(format!("/proc/self/fd/{number}/{SOCKET}"));
+        Ok(Place { path, _folder: Some(folder) })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn through(folder: &Path) -> io::Result<Place> {
+        let most = SOCKET_PATH_BYTES - SOCKET.len() - 1;
+        let message = format!("the path {} is longer than the {most} bytes that this system allows", folder.display());
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn a_folder_with_a_long_path_has_a_socket() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["short".to_owned(), "long".repeat(30), format!("{}/{}", "a".repeat(200), "b".repeat(200))] {
+            let folder = place.path().join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            // A second process takes over what the first one left behind.
+            drop(bind(&folder).unwrap());
+            let listener = bind(&folder).unwrap();
+            let mode = folder.join(SOCKET).metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            let mut asking = connect(&folder).unwrap();
+            asking.write_all(b"ask").unwrap();
+            drop(asking);
+            let mut heard = String::new();
+            listener.accept().unwrap().0.read_to_string(&mut heard).unwrap();
+            assert_eq!(heard, "ask");
+        }
+    }
+}

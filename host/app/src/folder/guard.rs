@@ -1,0 +1,178 @@
+//! Decides which paths a flow may name: those of its own folder, but none that lead to the host's files. Everything that
+//! reads a path of a flow asks here: prompts, scripts, sub-flows and packs.
+
+use std::{
+    io,
+    path::{Component, Path, PathBuf},
+};
+
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
+use cap_std::fs::{Dir, File, OpenOptions};
+use flowcell_contract::places::{STORE_FILE, is_host_folder, is_store_file};
+
+/// Folders of agentic flows and agents, which people keep in the same folder as the store.
+const BESIDE_STORE: [&str; 2] = ["flows", "agents"];
+
+/// Opens a file below a folder. Links are followed inside the folder, and the path that they lead to is checked.
+pub(super) fn open(folder: &Path, path: &str) -> io::Result<File> {
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let dir = Dir::open_ambient_dir(here, cap_std::ambient_authority())?;
+    // A name of the host's tells nothing, not even whether the file is there.
+    check_names(Path::new(path))?;
+    let resolved = dir.canonicalize(path)?;
+    check(here, &resolved)?;
+    dir.open_with(resolved, OpenOptions::new().read(true).follow(FollowSymlinks::No))
+}
+
+/// Returns where a file is that may lie outside the folder, as packs may. Links are followed.
+pub(crate) fn resolve(folder: &Path, path: &Path) -> io::Result<PathBuf> {
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    check_names(path)?;
+    let (here, file) = (here.canonicalize()?, here.join(path).canonicalize()?);
+    let common = here.components().zip(file.components()).take_while(|(one, other)| one == other).count();
+    let mut names = file.components();
+    let base: PathBuf = names.by_ref().take(common).collect();
+    check(&base, names.as_path())?;
+    Ok(file)
+}
+
+/// Checks the names of a path that leads down from a folder, without links.
+fn check(base: &Path, below: &Path) -> io::Result<()> {
+    check_names(below)?;
+    let mut folder = base.to_owned();
+    for (depth, name) in below.components().enumerate() {
+        let name = name.as_os_str();
+        let is_allowed = |name: &str| match depth {
+            // A flow may lie beside a store.
+            0 => !is_store_file(name),
+            _ => BESIDE_STORE.contains(&name),
+        };
+        if folder.join(STORE_FILE).symlink_metadata().is_ok() && !name.to_str().is_some_and(is_allowed) {
+            return Err(denied("the folder of a store"));
+        }
+        folder.push(name);
+    }
+    Ok(())
+}
+
+fn check_names(path: &Path) -> io::Result<()> {
+    let names = path.components().filter_map(|part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    match names.into_iter().find(|name| is_host_folder(name)) {
+        Some(name) => Err(denied(&format!("`{name}`"))),
+        None => Ok(()),
+    }
+}
+
+fn denied(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("{what} belongs to the host, and no flow reads it"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use std::{fs, io::Read};
+
+    use super::*;
+
+    /// A folder of flows with everything in it that flows must not read.
+    fn place() -> tempfile::TempDir {
+        let place = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("prompts/ask.md", "ask"),
+            (".flowcell/agents/helper.md", "helper"),
+            (".flowcell/flowcell.db", "secret"),
+            (".flowcell/secret.key", "secret"),
+            (".flowcell/other/x.md", "secret"),
+            ("kept/flowcell.db-wal", "secret"),
+            ("kept/flowcell.db", "secret"),
+            ("kept/x/y.md", "secret"),
+            (".tenants/bob/flows/plan.json", "secret"),
+            (".tenants/bob/flows/.versions/plan/1.json", "secret"),
+            (".versions/plan/1.json", "secret"),
+            (".flowcell-tenants/bob/x.csv", "secret"),
+        ] {
+            let file = place.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        place
+    }
+
+    fn read(folder: &Path, path: &str) -> io::Result<String> {
+        let mut text = String::new();
+        open(folder, path)?.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    const SECRET: [&str; 13] = [
+        ".tenants/bob/flows/plan.json",
+        "./.tenants/bob/flows/plan.json",
+        "prompts/../.tenants/bob/flows/plan.json",
+        ".Tenants/bob/flows/plan.json",
+        ".tenants/bob/flows/.versions/plan/1.json",
+        ".versions/plan/1.json",
+        ".flowcell/flowcell.db",
+        ".flowcell/secret.key",
+        ".flowcell/other/x.md",
+        "kept/flowcell.db",
+        "kept/flowcell.db-wal",
+        "kept/x/y.md",
+        ".flowcell-tenants/bob/x.csv",
+    ];
+
+    #[test]
+    fn what_is_the_hosts_is_not_read() {
+        let place = place();
+        assert_eq!(read(place.path(), "prompts/ask.md").unwrap(), "ask");
+        assert_eq!(read(place.path(), ".flowcell/agents/helper.md").unwrap(), "helper");
+        for path in SECRET {
+            assert!(read(place.path(), path).is_err(), "{path} was read");
+            assert!(resolve(place.path(), Path::new(path)).is_err(), "{path} was found");
+            let outside = place.path().join("prompts");
+            assert!(resolve(&outside, &Path::new("..").join(path)).is_err(), "{path} was found from outside");
+        }
+        // Nothing tells whether there is such a tenant.
+        let told = |path: &str| read(place.path(), path).unwrap_err().to_string();
+        assert_eq!(told(".tenants/bob/flows/plan.json"), told(".tenants/nobody/x"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_judged_by_where_it_leads() {
+        let place = place();
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, place.path().join(name)).unwrap();
+        link("prompts", "asks");
+        link(".tenants/bob", "friend");
+        link("kept", "store");
+        link(".tenants/bob/flows/plan.json", "plan.json");
+        assert_eq!(read(place.path(), "asks/ask.md").unwrap(), "ask");
+        for path in ["friend/flows/plan.json", "store/flowcell.db", "store/x/y.md", "plan.json"] {
+            assert!(read(place.path(), path).is_err(), "{path} was read");
+            assert!(resolve(place.path(), Path::new(path)).is_err(), "{path} was found");
+        }
+    }
+
+    #[test]
+    fn a_tenant_reads_the_files_beside_its_own_flows() {
+        let place = place();
+        let own = place.path().join(".tenants/bob/flows");
+        fs::write(own.join("ask.md"), "ask").unwrap();
+        assert_eq!(read(&own, "ask.md").unwrap(), "ask");
+        assert!(read(&own, ".versions/plan/1.json").is_err());
+    }
+
+    #[test]
+    fn a_flow_beside_a_store_reads_its_own_files() {
+        let place = place();
+        let folder = place.path().join("kept");
+        fs::write(folder.join("ask.md"), "ask").unwrap();
+        assert_eq!(read(&folder, "ask.md").unwrap(), "ask");
+        for path in ["flowcell.db", "flowcell.db-wal", "./flowcell.db"] {
+            assert!(read(&folder, path).is_err(), "{path} was read");
+        }
+    }
+}

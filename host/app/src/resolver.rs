@@ -1,0 +1,91 @@
+//! Look-ups of names, of which no tenant takes the places of the others.
+//!
+//! The system's resolver blocks a thread, also when the one that asked has gone: a name whose servers never answer holds it for
+//! many seconds. So the place of a look-up belongs to its thread, and a tenant has no more of them than it leaves free.
+
+use std::{io, net::IpAddr, sync::Arc};
+
+use flowcell_contract::Tenant;
+use flowcell_engine::Room;
+use flowcell_services::egress::{Resolve, SystemResolver};
+use futures_util::future::BoxFuture;
+
+/// Names that are looked up at a time, of all tenants. No tenant has more of them than it leaves free.
+pub(crate) const LOOK_UPS: u64 = 64;
+
+/// Finds the addresses of a name, and blocks until it has them.
+type Find = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
+
+/// A resolver that tenants share.
+pub(crate) struct SharedResolver {
+    room: Room,
+    find: Arc<Find>,
+}
+
+impl Default for SharedResolver {
+    /// The system's resolver.
+    fn default() -> SharedResolver {
+        SharedResolver { room: Room::new(LOOK_UPS), find: Arc::new(SystemResolver::addresses) }
+    }
+}
+
+impl Resolve for SharedResolver {
+    fn resolve<'a>(&'a self, tenant: &'a Tenant, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async move {
+            let place = self.room.take(tenant, 1).await;
+            let (find, name) = (self.find.clone(), name.to_owned());
+            let found = tokio::task::spawn_blocking(move || {
+                let _place = place;
+                find(&name)
+            });
+            found.await.map_err(io::Error::other)?
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn t1_a_tenant_whose_names_never_answer_leaves_threads_to_the_others() {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let (end, ends) = mpsc::channel::<()>();
+        let (counted, ends) = (begun.clone(), Mutex::new(ends));
+        let find = move |name: &str| {
+            if name == "silent.example" {
+                counted.fetch_add(1, Ordering::SeqCst);
+                // It ends when the test does.
+                let _ = ends.lock().unwrap().recv();
+            }
+            Ok(vec![IpAddr::from([192, 0, 2, 1])])
+        };
+        let resolver = Arc::new(SharedResolver { room: Room::new(8), find: Arc::new(find) });
+        let asks = (0..100).map(|_| {
+            let resolver = resolver.clone();
+            tokio::spawn(async move { resolver.resolve(&"a".into(), "silent.example").await })
+        });
+        let asks: Vec<_> = asks.collect();
+        tokio::task::yield_now().await;
+        assert_eq!(resolver.room.taken(), 4);
+        let found = resolver.resolve(&"b".into(), "answers.example").await.unwrap();
+        assert_eq!(found, [IpAddr::from([192, 0, 2, 1])]);
+        // Callers that have gone give no place back: their threads still wait.
+        asks.iter().for_each(tokio::task::JoinHandle::abort);
+        for ask in asks {
+            assert!(ask.await.unwrap_err().is_cancelled());
+        }
+        assert_eq!(resolver.room.taken(), 4);
+        assert!(resolver.resolve(&"b".into(), "answers.example").await.is_ok());
+        assert!(begun.load(Ordering::SeqCst) <= 4);
+        drop(end);
+    }
+}

@@ -1,0 +1,234 @@
+//! The latest events of a run, kept for subscribers who have not heard them yet.
+//!
+//! An event is kept until all subscribers have heard it, or until the ring holds too many events or bytes: then the oldest
+//! go, and a subscriber who has not heard them is told so. The bytes are the tenant's share of what all rings hold.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use flowcell_contract::Tenant;
+use flowcell_engine::{Place, Room};
+use tokio::sync::Notify;
+
+use super::Told;
+
+/// Events that are kept for a subscriber who is slow.
+const KEPT: usize = 1_024;
+/// Their bytes, as JSON text.
+pub(super) const KEPT_BYTES: u64 = 4 << 20;
+
+/// The latest events of a run.
+pub(super) struct Ring {
+    tenant: Tenant,
+    room: Room,
+    kept: Mutex<Kept>,
+    told: Notify,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// The number of the first event that is kept.
+    first: u64,
+    events: VecDeque<Entry>,
+    bytes: u64,
+    listeners: usize,
+}
+
+struct Entry {
+    told: Told,
+    /// Listeners who have not heard it.
+    unheard: usize,
+    _place: Place,
+}
+
+/// Something was lost.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Lagged;
+
+impl Ring {
+    pub(super) fn new(tenant: Tenant, room: Room) -> Ring {
+        Ring { tenant, room, kept: Mutex::default(), told: Notify::new() }
+    }
+
+    /// Listens from now on.
+    pub(super) fn listen(self: &Arc<Ring>) -> Listener {
+        let mut kept = self.kept();
+        kept.listeners += 1;
+        Listener { ring: self.clone(), next: kept.end() }
+    }
+
+    /// Keeps an event for those who listen.
+    pub(super) fn tell(&self, told: Told) {
+        let mut kept = self.kept();
+        if kept.listeners == 0 {
+            return;
+        }
+        let bytes = told.bytes();
+        while kept.events.len() >= KEPT || !kept.events.is_empty() && kept.bytes + bytes > KEPT_BYTES {
+            kept.drop_first();
+        }
+        let place = loop {
+            match self.room.try_take(&self.tenant, bytes) {
+                Some(place) => break Some(place),
+                None if kept.events.is_empty() => break None,
+                None => kept.drop_first(),
+            }
+        };
+        match place {
+            Some(place) => {
+                kept.bytes += bytes;
+                let unheard = kept.listeners;
+                kept.events.push_back(Entry { told, unheard, _place: place });
+            }
+            // Nobody hears it, and everybody is told so.
+            None => kept.first += 1,
+        }
+        drop(kept);
+        self.told.notify_waiters();
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // A panic while the lock was held cannot have left the ring half changed.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// The number of the event that comes next.
+    fn end(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    fn drop_first(&mut self) {
+        if let Some(entry) = self.events.pop_front() {
+            self.first += 1;
+            self.bytes -= entry.told.bytes();
+        }
+    }
+
+    /// Drops the oldest events that everybody has heard.
+    fn forget_heard(&mut self) {
+        while self.events.front().is_some_and(|entry| entry.unheard == 0) {
+            self.drop_first();
+        }
+    }
+}
+
+/// Hears what a ring is told.
+pub(super) struct Listener {
+    ring: Arc<Ring>,
+    /// The number of the event that it hears next.
+    next: u64,
+}
+
+impl Listener {
+    /// Waits for the next event. An error says that events are gone which it has not heard.
+    pub(super) async fn hear(&mut self) -> Result<Told, Lagged> {
+        loop {
+            let ring = self.ring.clone();
+            let told = ring.told.notified();
+            tokio::pin!(told);
+            // What is told from here on wakes it.
+            told.as_mut().enable();
+            if let Some(heard) = self.next_told() {
+                return heard;
+            }
+            told.await;
+        }
+    }
+
+    fn next_told(&mut self) -> Option<Result<Told, Lagged>> {
+        let mut kept = self.ring.kept();
+        if self.next < kept.first {
+            self.next = kept.first;
+            return Some(Err(Lagged));
+        }
+        let at = (self.next - kept.first) as usize;
+        let entry = kept.events.get_mut(at)?;
+        entry.unheard -= 1;
+        let told = entry.told.clone();
+        self.next += 1;
+        kept.forget_heard();
+        Some(Ok(told))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut kept = self.ring.kept();
+        kept.listeners -= 1;
+        let heard = self.next.saturating_sub(kept.first) as usize;
+        kept.events.iter_mut().skip(heard).for_each(|entry| entry.unheard -= 1);
+        kept.forget_heard();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn ring(room: u64) -> (Arc<Ring>, Room) {
+        let room = Room::new(room);
+        (Arc::new(Ring::new("a".into(), room.clone())), room)
+    }
+
+    fn told(seq: u64, bytes: usize) -> Told {
+        Told { text: vec![b'x'; bytes].into(), seq: Some(seq), kind: "log".into() }
+    }
+
+    fn hear(listener: &mut Listener) -> Option<Result<Option<u64>, Lagged>> {
+        listener.hear().now_or_never().map(|heard| heard.map(|told| told.seq))
+    }
+
+    #[test]
+    fn an_event_is_kept_until_everybody_has_heard_it() {
+        let (ring, room) = ring(1 << 30);
+        ring.tell(told(0, 100));
+        assert_eq!(room.taken(), 0, "nobody listens");
+        let (mut one, mut other) = (ring.listen(), ring.listen());
+        ring.tell(told(1, 100));
+        assert_eq!((hear(&mut one), hear(&mut one)), (Some(Ok(Some(1))), None));
+        assert!(room.taken() >= 100);
+        assert_eq!(hear(&mut other), Some(Ok(Some(1))));
+        assert_eq!(room.taken(), 0);
+        ring.tell(told(2, 100));
+        assert_eq!(hear(&mut one), Some(Ok(Some(2))));
+        drop(other);
+        assert_eq!(room.taken(), 0, "whoever has gone hears nothing");
+    }
+
+    #[test]
+    fn a_slow_listener_is_told_what_it_has_lost_by_number_and_by_bytes() {
+        for (events, bytes, left) in [(KEPT as u64 + 5, 1, KEPT as u64), (10, 1 << 20, 3)] {
+            let (ring, room) = ring(1 << 30);
+            let mut slow = ring.listen();
+            (0..events).for_each(|seq| ring.tell(told(seq, bytes)));
+            assert!(room.taken() <= KEPT_BYTES, "{}", room.taken());
+            assert_eq!(hear(&mut slow), Some(Err(Lagged)));
+            let heard: Vec<_> = std::iter::from_fn(|| hear(&mut slow)).map(Result::unwrap).collect();
+            assert_eq!(heard.len() as u64, left);
+            assert_eq!(*heard.last().unwrap(), Some(events - 1));
+        }
+    }
+
+    #[test]
+    fn a_tenant_s_rings_share_its_room() {
+        let (ring, room) = ring(10_000);
+        let other = Arc::new(Ring::new("b".into(), room.clone()));
+        let (mut slow, mut theirs) = (ring.listen(), other.listen());
+        (0..100).for_each(|seq| ring.tell(told(seq, 1_000)));
+        other.tell(told(0, 1_000));
+        assert_eq!(hear(&mut theirs), Some(Ok(Some(0))), "another tenant finds room");
+        assert_eq!(hear(&mut slow), Some(Err(Lagged)));
+        // What finds no room at all is lost, and that is told.
+        ring.tell(told(100, 20_000));
+        assert_eq!(hear(&mut slow), Some(Err(Lagged)));
+        assert_eq!(hear(&mut slow), None);
+    }
+}

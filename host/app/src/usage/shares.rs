@@ -1,0 +1,127 @@
+//! Places at servers that tenants share: MCP servers, providers of models, and endpoints of images.
+//!
+//! The places of a server are a [`Room`]: a tenant has no more of them than it leaves free, or one. A tenant that has what it may
+//! have waits for its own calls, and the next tenant finds a place at once. Where tenants share nothing, as on the command
+//! line, nobody waits here.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use flowcell_contract::{Failure, Tenant};
+use flowcell_engine::{Place, Room};
+
+use super::Usage;
+
+/// Calls that wait for a place at any server, of all tenants. No tenant has more of them than it leaves free.
+pub(crate) const WAITING: u64 = 4_096;
+
+/// A server that tenants share.
+pub(crate) struct Server<'a> {
+    /// What tells it from others: `mcp:files`.
+    pub(crate) name: &'a str,
+    /// Calls at once.
+    pub(crate) places: usize,
+    /// How long a call waits for a place.
+    pub(crate) within: Duration,
+    /// The code of the failure that there was none.
+    pub(crate) code: &'static str,
+}
+
+/// The places of all servers.
+pub(super) struct Shares {
+    rooms: Mutex<HashMap<String, Room>>,
+    waiting: Room,
+}
+
+impl Default for Shares {
+    fn default() -> Shares {
+        Shares { rooms: Mutex::default(), waiting: Room::new(WAITING) }
+    }
+}
+
+impl Usage {
+    /// Waits for a place at a server. It is given back when it is dropped. None: tenants share nothing here.
+    pub(crate) async fn place(&self, tenant: &Tenant, server: Server<'_>) -> Result<Option<Place>, Failure> {
+        match self.counts() {
+            true => self.0.shares.take(tenant, server).await.map(Some),
+            false => Ok(None),
+        }
+    }
+}
+
+impl Shares {
+    async fn take(&self, tenant: &Tenant, server: Server<'_>) -> Result<Place, Failure> {
+        let Server { name, places, within, code } = server;
+        let busy = |why: String| Failure::retryable(code, format!("{name}: {why}; make fewer calls at a time"));
+        let waits = self.waiting.try_take(tenant, 1);
+        let _waits = waits.ok_or_else(|| busy("too many calls of the tenant wait for a place".into()))?;
+        let room = self.room(name, places);
+        let place = tokio::time::timeout(within, room.take(tenant, 1)).await;
+        place.map_err(|_| busy(format!("no place was free for the tenant within {} ms", within.as_millis())))
+    }
+
+    fn room(&self, name: &str, places: usize) -> Room {
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        match rooms.get(name) {
+            Some(room) => room.clone(),
+            None => rooms.entry(name.to_owned()).or_insert(Room::new(places as u64)).clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn server(name: &str, places: usize) -> Server<'_> {
+        Server { name, places, within: Duration::ZERO, code: "busy" }
+    }
+
+    /// As many places as a tenant gets.
+    async fn all(shares: &Shares, tenant: &str, places: usize) -> Vec<Place> {
+        let mut held = Vec::new();
+        while let Ok(place) = shares.take(&tenant.into(), server("mcp:a", places)).await {
+            held.push(place);
+        }
+        held
+    }
+
+    #[tokio::test]
+    async fn t1_a_tenant_leaves_places_for_the_next() {
+        let shares = Shares::default();
+        let first = all(&shares, "a", 16).await;
+        let second = all(&shares, "b", 16).await;
+        assert_eq!((first.len(), second.len()), (8, 4));
+        let failure = shares.take(&"a".into(), server("mcp:a", 16)).await.err().unwrap();
+        assert!(
+            failure.retryable && failure.code == "busy" && failure.message.starts_with("mcp:a: no place"),
+            "{failure}"
+        );
+        assert!(shares.take(&"a".into(), server("mcp:b", 16)).await.is_ok(), "another server has places of its own");
+        assert_eq!(all(&Shares::default(), "a", 1).await.len(), 1, "one place is for whoever comes");
+        drop(first);
+        assert_eq!(all(&shares, "c", 16).await.len(), 6);
+    }
+
+    #[tokio::test]
+    async fn calls_that_wait_are_bounded_for_each_tenant() {
+        let shares = Shares { waiting: Room::new(4), ..Shares::default() };
+        let _held = all(&shares, "a", 2).await;
+        let (tenant, long) = (Tenant::from("a"), Duration::from_secs(600));
+        let waits = || Box::pin(shares.take(&tenant, Server { within: long, ..server("mcp:a", 2) }));
+        let mut waiting = [waits(), waits()];
+        for call in &mut waiting {
+            assert!(futures_util::poll!(call).is_pending());
+        }
+        let failure = waits().await.err().unwrap();
+        assert!(failure.message.contains("too many calls of the tenant wait"), "{failure}");
+        assert!(shares.take(&"b".into(), server("mcp:a", 2)).await.is_ok());
+        drop(waiting);
+        assert_eq!(shares.waiting.taken(), 0, "a call that is taken back waits no more");
+    }
+}

@@ -1,0 +1,188 @@
+//! What a run waits for, as its events tell it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+};
+
+use flowcell_contract::{Json, RunId};
+use flowcell_runtime::{Event, OpenError, rows::Runs};
+use serde_json::{Value, json};
+
+use crate::{Host, StartError, host::inputs::calling};
+
+/// Levels of runs below a run that are looked at.
+const DEPTH: usize = 16;
+/// Bytes of a question's whole arguments, as JSON text, that a list of questions shows.
+pub(crate) const LISTED_BYTES: usize = 16 * 1024;
+
+/// Lists what a run and those below it wait for. Arguments of more than [`LISTED_BYTES`] are left out, and `wholeAt` says
+/// where they are.
+pub fn list(host: &Host, runs: Option<&dyn Runs>, run: &RunId) -> Result<Vec<Value>, StartError> {
+    let mut found = whole(host, runs, run)?;
+    for waits in &mut found {
+        let bytes = waits.get("arguments").map_or(0, |arguments| arguments.to_string().len());
+        if bytes > LISTED_BYTES {
+            let address = waits["address"].as_str().unwrap_or_default();
+            waits["wholeAt"] = format!("/v1/runs/{}/gates/{}", escaped(run.as_str()), escaped(address)).into();
+            waits["argumentsBytes"] = bytes.into();
+            waits.as_object_mut().map(|members| members.remove("arguments"));
+        }
+    }
+    Ok(found)
+}
+
+/// Finds the open question at an address, with its whole arguments.
+pub fn question(host: &Host, runs: Option<&dyn Runs>, run: &RunId, address: &str) -> Result<Option<Value>, StartError> {
+    let found = whole(host, runs, run)?;
+    Ok(found.into_iter().find(|waits| waits["kind"] == "gate" && waits["address"] == address))
+}
+
+fn whole(host: &Host, runs: Option<&dyn Runs>, run: &RunId) -> Result<Vec<Value>, StartError> {
+    let mut found = Vec::new();
+    Search { host, runs }.below(run, "", DEPTH, &mut found)?;
+    Ok(found)
+}
+
+/// A search through a run and the runs below it.
+struct Search<'a> {
+    host: &'a Host,
+    runs: Option<&'a dyn Runs>,
+}
+
+impl Search<'_> {
+    fn below(&self, run: &RunId, prefix: &str, depth: usize, found: &mut Vec<Value>) -> Result<(), StartError> {
+        let mut open = Open::default();
+        self.host.each_event(run, 0, |event| {
+            open.hear(&event);
+            ControlFlow::Continue(())
+        })?;
+        found.extend(open.waits.into_values().flatten().map(|(_, mut waits)| {
+            let address = waits["address"].as_str().unwrap_or_default();
+            waits["address"] = format!("{prefix}{address}").into();
+            waits
+        }));
+        if depth == 0 || self.runs.is_none() {
+            return Ok(());
+        }
+        // A run that is over waits for nothing, and there may be many.
+        for child in self.host.left_below(run).map_err(OpenError::Store)? {
+            if let Some(task) = calling(run, &child) {
+                self.below(&child, &format!("{prefix}{task}/"), depth - 1, found)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A segment of a URL's path.
+fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
+        match plain(byte) {
+            true => out.push(char::from(byte)),
+            false => out.push_str(&format!("%{byte:02X}")),
+        }
+        out
+    })
+}
+
+/// What each task waits for: by a name, as there may be several.
+#[derive(Default)]
+pub(crate) struct Open {
+    waits: BTreeMap<String, Vec<(String, Value)>>,
+    /// Tasks with an agent run that has an inbox.
+    listening: BTreeSet<String>,
+}
+
+impl Open {
+    pub(crate) fn hear(&mut self, event: &Event) {
+        if event.kind == "harness:complete" {
+            return self.waits.clear();
+        }
+        let text = |key: &str| event.data.get(key).and_then(Json::as_str);
+        let Some(node) = text("nodeId") else { return };
+        let address = text("scope").map_or_else(|| node.to_owned(), |scope| format!("{scope}.{node}"));
+        match event.kind {
+            "task:paused" => self.paused(event, &address),
+            "call:start" => {
+                if let Some(question) = event.data.get("question") {
+                    self.asks(&address, &format!("call {}", number(event, "call")), question);
+                }
+            }
+            "agent:tool:decision" => self.over(&address, &format!("call {}", number(event, "call"))),
+            "task:blocked" => {
+                let (reason, message) = (text("reason"), text("message"));
+                let waits = json!({ "kind": "decision", "address": address, "reason": reason, "message": message });
+                self.add(&address, "decision", waits);
+            }
+            "task:resolved" => self.over(&address, "decision"),
+            "agent:start" => {
+                let inbox = event.data.get("inbox");
+                if inbox.is_some_and(|inbox| !inbox.is_null() && inbox.as_bool() != Some(false)) {
+                    self.listening.insert(address);
+                }
+            }
+            "task:idle" if self.listening.contains(&address) => {
+                let waits = json!({ "kind": "message", "address": address });
+                self.add(&address, "message", waits);
+            }
+            "task:busy" => self.over(&address, "message"),
+            "task:start" => _ = self.listening.remove(&address),
+            "task:woken" | "task:resumed" | "task:complete" | "task:failed" | "task:cancelled" | "task:retry" => {
+                self.waits.remove(&address);
+            }
+            _ => {}
+        }
+    }
+
+    fn paused(&mut self, event: &Event, address: &str) {
+        self.waits.remove(address);
+        if let Some(question) = event.data.get("question") {
+            self.asks(address, "question", question);
+        }
+        if let Some(name) = event.data.get("event").and_then(Json::as_str) {
+            self.add(address, "event", json!({ "kind": "event", "address": address, "event": name }));
+        }
+    }
+
+    fn asks(&mut self, task: &str, name: &str, question: &Json) {
+        let mut waits = question.to_serde();
+        waits["kind"] = "gate".into();
+        self.add(task, name, waits);
+    }
+
+    fn add(&mut self, task: &str, name: &str, waits: Value) {
+        self.over(task, name);
+        self.waits.entry(task.to_owned()).or_default().push((name.to_owned(), waits));
+    }
+
+    fn over(&mut self, task: &str, name: &str) {
+        if let Some(open) = self.waits.get_mut(task) {
+            open.retain(|(known, _)| known != name);
+        }
+    }
+}
+
+fn number(event: &Event, key: &str) -> u64 {
+    event.data.get(key).and_then(Json::as_u64).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_names_the_task_that_called_it() {
+        let parent = RunId::from("run-1.x");
+        for (child, task) in [("run-1.x.review.1", "review"), ("run-1.x.each[3].review.2-1", "each[3].review")] {
+            assert_eq!(calling(&parent, &child.into()), Some(task));
+        }
+        assert_eq!(calling(&parent, &"run-2.review.1".into()), None);
+    }
+
+    #[test]
+    fn an_address_is_one_segment_of_a_path() {
+        assert_eq!(escaped("review/each[0].ask#3"), "review%2Feach%5B0%5D.ask%233");
+    }
+}

@@ -1,0 +1,235 @@
+//! The flows that a run calls, when the run was parked, killed or repeated before it called them, and goes on in another
+//! folder, where other flows have the same names.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Output,
+};
+
+use serde_json::{Value, json};
+
+use crate::process::{Place, told};
+
+/// How the caller names the flow, and which text it says after the flow's file has changed.
+const CALLERS: [(&str, &str, &str); 3] = [
+    // A literal name is pinned when the run is accepted.
+    ("literal", "kid", "pinned"),
+    // A computed name is looked up in the home of the run when it is called.
+    ("computed", "{{ flow.input.n }}", "changed"),
+    // It is pinned when the child is created.
+    ("made", "{{ flow.input.n }}", "pinned"),
+];
+
+/// Flows in a folder, and another folder with flows of the same names.
+struct Homes {
+    place: Place,
+    other: tempfile::TempDir,
+}
+
+impl Homes {
+    fn new() -> Homes {
+        let homes = Homes { place: Place::new(0, 0), other: tempfile::tempdir().unwrap() };
+        write_kid(homes.place.folder(), "pinned");
+        write_kid(homes.other.path(), "foreign");
+        for (name, called, _) in CALLERS {
+            homes.write(name, &caller(name, called));
+        }
+        homes
+    }
+
+    fn write(&self, name: &str, flow: &Value) {
+        fs::write(self.flow(name), flow.to_string()).unwrap();
+    }
+
+    fn flow(&self, name: &str) -> PathBuf {
+        self.place.folder().join(format!("{name}.json"))
+    }
+
+    /// Does something from the other folder, in the store of the first one.
+    fn elsewhere(&self, arguments: &[&str]) -> Output {
+        let store = self.place.store();
+        let mut command = self.place.flowcell(arguments);
+        command.args(["--state", store.to_str().unwrap()]).current_dir(self.other.path()).output().unwrap()
+    }
+
+    #[track_caller]
+    fn said(&self, output: &Output) -> String {
+        assert!(output.status.success(), "{}", told(output));
+        let outputs: Value = serde_json::from_slice(&output.stdout).unwrap();
+        outputs["said"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// A flow that asks, and then calls a flow; the one that is called `made` calls it, and then asks in it.
+fn caller(name: &str, called: &str) -> Value {
+    let call = |id: &str| json!({ "id": id, "type": "control.subflow", "input": { "name": called, "input": {} } });
+    let ask = json!({ "id": "ask", "type": "control.gate", "input": { "prompt": "Now?", "choices": ["yes"] } });
+    let (nodes, edge) = match name {
+        "made" => (json!([call("call"), ask]), json!({ "from": "call", "to": "ask" })),
+        _ => (json!([ask, call("call")]), json!({ "from": "ask", "to": "call" })),
+    };
+    let flow = json!({ "name": name, "input": { "n": "kid" }, "outputs": { "said": "{{ call.outputs.said }}" } });
+    json!({ "flow": flow, "nodes": nodes, "edges": [edge] })
+}
+
+/// The flow that is called, which calls another one that reads a file.
+fn write_kid(folder: &Path, says: &str) {
+    let kid = json!({
+        "flow": { "name": "kid", "outputs": { "said": "{{ sub.outputs.said }}" } },
+        "nodes": [{ "id": "sub", "type": "control.subflow", "input": { "name": "grand", "input": {} } }],
+        "edges": [],
+    });
+    let grand = json!({
+        "flow": { "name": "grand", "outputs": { "said": "{{ say.text }}" } },
+        "nodes": [{ "id": "say", "type": "data.template", "input": { "template": says } }],
+        "edges": [],
+    });
+    fs::write(folder.join("kid.json"), kid.to_string()).unwrap();
+    fs::write(folder.join("grand.json"), grand.to_string()).unwrap();
+}
+
+#[test]
+fn y16_a_run_that_rests_calls_the_flows_that_it_was_accepted_with() {
+    for (name, _, expected) in CALLERS {
+        // Answered and resumed at once, or answered and driven by another process.
+        for drives in [false, true] {
+            let homes = Homes::new();
+            let flow = homes.flow(name);
+            let parked = homes.place.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"]);
+            assert_eq!(parked.status.code(), Some(3), "{name}: {}", told(&parked));
+            write_kid(homes.place.folder(), "changed");
+            if drives {
+                assert!(homes.elsewhere(&["answer", "r", "ask", "yes"]).status.success());
+                assert!(homes.elsewhere(&["drive", "--once"]).status.success());
+            }
+            let ended = match drives {
+                true => homes.elsewhere(&["runs", "resume", "r", "--quiet"]),
+                false => homes.elsewhere(&["runs", "resume", "r", "--quiet", "--answer", "ask=yes"]),
+            };
+            assert_eq!(homes.said(&ended), expected, "{name}, driven: {drives}");
+        }
+    }
+}
+
+#[test]
+fn y16_a_run_that_is_repeated_calls_the_flows_that_it_called_before() {
+    for (name, ..) in CALLERS {
+        let homes = Homes::new();
+        let flow = homes.flow(name);
+        let run = homes.place.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet", "--answer", "ask=yes"]);
+        assert_eq!(homes.said(&run), "pinned", "{name}");
+        write_kid(homes.place.folder(), "changed");
+        let retry = |of: &str, new: &str| {
+            homes.elsewhere(&["runs", "retry", of, "--run-id", new, "--quiet", "--answer", "ask=yes"])
+        };
+        assert_eq!(homes.said(&retry("r", "again")), "pinned", "{name}");
+        assert_eq!(homes.said(&retry("again", "once-more")), "pinned", "{name}");
+        let from = ["runs", "retry", "r", "--from", "call", "--run-id", "part", "--quiet", "--answer", "ask=yes"];
+        assert_eq!(homes.said(&homes.elsewhere(&from)), "pinned", "{name}");
+    }
+}
+
+#[test]
+fn y16_a_run_that_is_killed_calls_the_flows_that_it_was_accepted_with() {
+    let mut kills = 0;
+    for events in (1..).step_by(3) {
+        let homes = Homes::new();
+        homes.write(
+            "straight",
+            &json!({
+                "flow": { "name": "straight", "outputs": { "said": "{{ call.outputs.said }}" } },
+                "nodes": [
+                    { "id": "first", "type": "control.noop", "input": {} },
+                    { "id": "call", "type": "control.subflow", "input": { "name": "kid", "input": {} } },
+                ],
+                "edges": [{ "from": "first", "to": "call" }],
+            }),
+        );
+        let flow = homes.flow("straight");
+        let arguments = ["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet", "--events", "-"];
+        let life = homes.place.start(&arguments);
+        let reached = life.await_lines(events, std::time::Duration::from_secs(60));
+        life.strike();
+        let (_, lines, _) = life.end();
+        let ended = lines.iter().any(|line| line.contains("harness:complete") && line.contains("\"runId\":\"r\""));
+        write_kid(homes.place.folder(), "changed");
+        fs::remove_file(homes.place.folder().join("grand.json")).unwrap();
+        let output = homes.elsewhere(&["runs", "resume", "r", "--quiet"]);
+        assert_eq!(homes.said(&output), "pinned", "after {events} events");
+        kills += usize::from(!ended);
+        if !reached {
+            break;
+        }
+    }
+    assert!(kills > 0, "no process was killed before its run had ended");
+}
+
+/// An agent that may call a flow, by its name or by a pattern, if a person allows it.
+#[test]
+fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
+    for granted in ["flow:kid", "flow:k*"] {
+        let homes = Homes::new();
+        let models = json!({ "default": "scripted", "profiles": { "scripted": { "dialect": "simulated", "model": "one", "script": [
+            { "match": "", "toolCalls": [{ "name": "flow_kid", "input": {} }] },
+            { "match": "", "text": "done" },
+        ] } } });
+        let models_file = homes.place.folder().join("models.yaml");
+        fs::write(&models_file, models.to_string()).unwrap();
+        homes.write(
+            "errand",
+            &json!({
+                "flow": { "name": "errand", "outputs": { "said": "{{ agent.result }}" } },
+                "nodes": [{ "id": "agent", "type": "agent.run", "input": { "prompt": "Call it.", "tools": [granted] },
+                    "grants": { "model": ["*"], "tools": [granted] } }],
+                "edges": [],
+            }),
+        );
+        let flow = homes.flow("errand");
+        let models = ["--providers", models_file.to_str().unwrap()];
+        let parked =
+            homes.place.done(&[&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"], &models[..]].concat());
+        assert_eq!(parked.status.code(), Some(3), "{granted}: {}", told(&parked));
+        write_kid(homes.place.folder(), "changed");
+        let answered = homes.elsewhere(&[&["answer", "r", "agent#3", "allow"][..]].concat());
+        assert!(answered.status.success(), "{granted}: {}", told(&answered));
+        let ended = homes.elsewhere(&[&["runs", "resume", "r", "--quiet"], &models[..]].concat());
+        assert_eq!(homes.said(&ended), "done", "{granted}");
+        let export = homes.elsewhere(&["runs", "export", "r"]);
+        let export = String::from_utf8_lossy(&export.stdout).into_owned();
+        assert!(export.contains("grand") && !export.contains("changed"), "{granted}: {export}");
+    }
+}
+
+/// A run of a version that recorded no home has the texts of the flows that it calls.
+#[test]
+fn y16_a_run_that_an_older_version_accepted_goes_on() {
+    let homes = Homes::new();
+    let flow = homes.flow("literal");
+    let parked = homes.place.done(&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+    age(&homes.place.store());
+    write_kid(homes.place.folder(), "changed");
+    let ended = homes.elsewhere(&["runs", "resume", "r", "--quiet", "--answer", "ask=yes"]);
+    assert_eq!(homes.said(&ended), "pinned");
+}
+
+/// Takes out of a store what older versions did not pin.
+fn age(store: &Path) {
+    let database = rusqlite::Connection::open(store.join("flowcell.db")).unwrap();
+    let (hash, bytes): (String, Vec<u8>) = database
+        .query_row(
+            "SELECT hash, bytes FROM blobs WHERE mime = 'application/json' AND instr(bytes, '\"called\"') > 0",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .unwrap();
+    let mut content: Value = serde_json::from_slice(&bytes).unwrap();
+    for member in ["home", "called"] {
+        assert!(content.as_object_mut().unwrap().remove(member).is_some(), "{member}");
+    }
+    let changed = database
+        .execute("UPDATE blobs SET bytes = ? WHERE hash = ?", rusqlite::params![content.to_string().into_bytes(), hash])
+        .unwrap();
+    assert_eq!(changed, 1);
+}

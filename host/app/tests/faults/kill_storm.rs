@@ -1,0 +1,111 @@
+//! A server that is killed again and again under load: the runs that it drives are healthy, and none of them is taken for the one
+//! that kills it.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    checker,
+    dice::Dice,
+    process::{Life, PACKS, Place, scale, told},
+};
+
+/// Times that the server is killed, times `FLOWCELL_TEST_SCALE`: 70 at a scale of 10.
+const KILLS: usize = 7;
+/// Runs that are started in each of its lives, about 600 at that scale.
+const RUNS: usize = 12;
+/// Calls after which the server is killed at the earliest. The first call of a life may be that of a run which is tried alone; it
+/// has moved on when the third one arrives.
+const FIRST: u64 = 3;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Two calls with a pause between them, as JSON.
+pub(crate) fn flow(origin: &str) -> Value {
+    let send = |id: &str| {
+        json!({ "id": id, "type": "courier.send", "grants": { "http": [origin] },
+            "input": { "url": format!("{origin}/idempotent"), "errand": format!("{{{{ flow.input.errand }}}}/{id}"), "times": 1 } })
+    };
+    let wait = json!({ "id": "rest", "type": "control.wait", "input": { "ms": 20 } });
+    json!({ "flow": { "name": "storm", "input": { "errand": "none" } }, "nodes": [send("first"), wait, send("second")],
+        "edges": [{ "from": "first", "to": "rest" }, { "from": "rest", "to": "second" }] })
+}
+
+/// Starts a run, again for as long as the server is full; true if it has said that the run is accepted.
+pub(crate) fn post(address: &str, body: &str) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(address)?;
+        write!(
+            stream,
+            "POST /v1/runs HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let mut answer = ask().unwrap_or_default();
+    while answer.starts_with("HTTP/1.1 429 ") {
+        thread::sleep(Duration::from_millis(20));
+        answer = ask().unwrap_or_default();
+    }
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    !answer.is_empty()
+}
+
+/// The arguments of a server.
+pub(crate) fn serves() -> [&'static str; 5] {
+    ["serve", "--listen", "127.0.0.1:0", "--packs", PACKS.to_str().unwrap()]
+}
+
+/// Where a server listens, once it does.
+pub(crate) fn address(life: &Life) -> String {
+    let mut lines = 0;
+    loop {
+        lines += 1;
+        assert!(life.await_lines(lines, PATIENCE), "{:?}", life.errors());
+        let address = life.errors().iter().find_map(|line| Some(line.strip_prefix("listening on http://")?.to_owned()));
+        if let Some(address) = address {
+            return address;
+        }
+    }
+}
+
+/// R25: a run that was only there when the process died is no suspect for good.
+#[test]
+fn r25_no_healthy_run_is_parked_however_often_the_process_is_killed() {
+    let mut place = Place::new(1, 0);
+    let (mut dice, flow) = (Dice(25), flow(&place.ledger.origin()));
+    for life in 0..(KILLS * scale()).max(1) {
+        let serving = place.start(&serves());
+        let address = address(&serving);
+        let until = place.ledger.arrived() + (FIRST + dice.below(16)) as usize;
+        let accepted = thread::scope(|threads| {
+            let posting = threads.spawn(|| {
+                let runs = (0..RUNS).map(|run| format!("s{life}-{run}"));
+                let body = |run: &str| json!({ "flow": flow, "runId": run, "input": { "errand": run } }).to_string();
+                runs.filter(|run| post(&address, &body(run))).collect::<Vec<_>>()
+            });
+            let arrived = place.ledger.await_arrivals(until, PATIENCE);
+            serving.strike();
+            let accepted = posting.join().unwrap();
+            assert!(arrived, "{:?}", serving.errors());
+            accepted
+        });
+        place.claims.accepted.extend(accepted);
+        place.kill(serving);
+    }
+    let driven = place.done(&["drive", "--once", "--packs", PACKS.to_str().unwrap()]);
+    assert!(driven.status.success(), "{}", told(&driven));
+    let runs = checker::runs(&place.store());
+    let parked: Vec<_> = runs.iter().filter(|run| run.standing != "succeeded").map(|run| &run.name).collect();
+    assert!(parked.is_empty(), "{parked:?} of {} runs after {} kills", runs.len(), place.kills);
+    let wrong = place.check();
+    println!("{} processes killed, {} runs, none parked, {} violations", place.kills, runs.len(), wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

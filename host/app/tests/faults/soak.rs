@@ -1,0 +1,121 @@
+//! A server under load for long, and one with little memory.
+
+use std::{
+    fs,
+    io::Write,
+    net::TcpStream,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    kill_storm::{address, flow, post, serves},
+    process::{Life, Place, scale, told},
+};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Posts runs, a few at a time, and answers their ids.
+fn post_all(address: &str, runs: &[(String, Value)]) {
+    let parts = runs.chunks(runs.len().div_ceil(8));
+    thread::scope(|threads| {
+        for part in parts {
+            threads.spawn(move || {
+                for (run, flow) in part {
+                    let body = json!({ "flow": flow, "runId": run, "input": { "errand": run } });
+                    assert!(post(address, &body.to_string()), "{run} is not accepted");
+                }
+            });
+        }
+    });
+}
+
+/// R28 in short: random faults are those of the other tests.
+#[cfg(target_os = "linux")]
+#[test]
+fn r28_a_server_that_works_on_and_on_keeps_no_files_and_no_memory() {
+    /// Rounds before the memory is measured first.
+    const WARM: usize = 2;
+    /// Rounds after that, times `FLOWCELL_TEST_SCALE`.
+    const ROUNDS: usize = 4;
+    const RUNS: usize = 48;
+    /// KiB by which the server may grow in all rounds: what it remembers of runs is bounded, and not yet full.
+    const GROWTH: u64 = 64 << 10;
+    /// Files that the server may have open beyond those of its start: fewer than a leak in one of the rounds would leave.
+    const FILES: usize = 12;
+
+    let mut place = Place::new(1, 0);
+    let serving = place.start(&serves());
+    let (address, id) = (address(&serving), serving.id());
+    let flow = flow(&place.ledger.origin());
+    let files = || fs::read_dir(format!("/proc/{id}/fd")).unwrap().count();
+    let memory = || {
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let round = |place: &mut Place, number: usize| {
+        let runs: Vec<_> = (0..RUNS).map(|run| (format!("r{number}-{run}"), flow.clone())).collect();
+        post_all(&address, &runs);
+        // Listeners that go without a word.
+        let listeners = runs.iter().take(16).map(|(run, _)| {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            write!(stream, "GET /v1/runs/{run}/events/stream HTTP/1.1\r\nhost: {address}\r\n\r\n").unwrap();
+            stream
+        });
+        let listeners: Vec<_> = listeners.collect();
+        assert!(place.ledger.await_arrivals((number + 1) * 2 * RUNS, PATIENCE), "{:?}", serving.errors());
+        drop(listeners);
+        place.claims.accepted.extend(runs.into_iter().map(|(run, _)| run));
+    };
+    let (open, rounds) = (files(), WARM + ROUNDS * scale().max(1));
+    (0..WARM).for_each(|number| round(&mut place, number));
+    let resident = memory();
+    (WARM..rounds).for_each(|number| round(&mut place, number));
+    let now = memory();
+    // Unused connections end by themselves.
+    let begun = Instant::now();
+    while files() > open + FILES && begun.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(files() <= open + FILES, "{open} open files became {}", files());
+    assert!(now <= resident + GROWTH, "{resident} KiB became {now} KiB");
+    serving.signal("TERM");
+    let (code, _, said) = serving.end();
+    assert_eq!(code, Some(0), "{said}");
+    let driven = place.done(&["drive", "--once"]);
+    assert!(driven.status.success(), "{}", told(&driven));
+    assert_eq!(place.check(), Vec::<String>::new());
+}
+
+/// R11: with 512 MiB for its data the server takes every run in, or turns it away with 429. `RLIMIT_DATA` needs no rights; that
+/// of the address space would, as sandboxes reserve more of it than there is memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn r11_a_server_with_little_memory_survives_thousands_of_runs() {
+    /// Runs, times `FLOWCELL_TEST_SCALE`: 10,000 at a scale of 10.
+    const RUNS: usize = 1_000;
+
+    let mut place = Place::new(1, 0);
+    let mut command = Command::new("sh");
+    let limited = "ulimit -d 524288 && exec \"$@\"";
+    place.prepare(&mut command).args(["-c", limited, "sh", env!("CARGO_BIN_EXE_flowcell")]).args(serves());
+    // What the allocator reserves and does not use would count.
+    command.env("MIMALLOC_ARENA_EAGER_COMMIT", "0");
+    let serving = Life::of(&mut command);
+    let address = address(&serving);
+    let flow = json!({ "flow": { "name": "asks" }, "edges": [{ "from": "makes", "to": "asks" }],
+        "nodes": [{ "id": "makes", "type": "data.merge", "input": { "objects": [{ "a": "x".repeat(1_000) }] } },
+            { "id": "asks", "type": "control.gate", "input": { "prompt": "Well?" } }] });
+    let runs: Vec<_> = (0..RUNS * scale().max(1)).map(|run| (format!("r{run}"), flow.clone())).collect();
+    post_all(&address, &runs);
+    place.claims.accepted.extend(runs.into_iter().map(|(run, _)| run));
+    serving.signal("TERM");
+    let (code, _, said) = serving.end();
+    assert_eq!(code, Some(0), "{said}");
+    let found = crate::checker::runs(&place.store()).len();
+    assert_eq!(found, place.claims.accepted.len(), "every run that was accepted is there");
+}

@@ -1,0 +1,216 @@
+//! Runs that a terminal hands over to the process that owns the store, and follows.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(unix)]
+
+mod kit;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, ChildStderr, Output, Stdio},
+};
+
+use kit::{done, flowcell, told};
+use serde_json::{Value, json};
+
+const ASKS: &str = "
+flow: { name: asks, outputs: { said: '{{ ask.response.choice }}' } }
+nodes: [{ id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }]
+edges: []
+";
+/// Waits for an event, or for longer than any test.
+const WAITS: &str = "
+flow: { name: waits, outputs: { said: '{{ wait.event.payload }}' } }
+nodes: [{ id: wait, type: control.wait, input: { ms: 3600000, until: go } }]
+edges: []
+";
+/// Asks, and goes on by itself only after an hour.
+const BOTH: &str = "
+flow: { name: both, outputs: { said: '{{ ask.response.choice }}' } }
+nodes:
+  - { id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }
+  - { id: wait, type: control.wait, input: { ms: 3600000, until: go } }
+edges: []
+";
+const HELLO: &str = "
+flow: { name: hello, input: { who: world }, outputs: { said: '{{ say.text }}' } }
+nodes: [{ id: say, type: data.template, input: { template: 'Hello {{ flow.input.who }}' } }]
+edges: []
+";
+
+fn place() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("flows")).unwrap();
+    for (name, text) in [("asks", ASKS), ("waits", WAITS), ("hello", HELLO), ("both", BOTH)] {
+        fs::write(folder.path().join(format!("{name}.yaml")), text).unwrap();
+        fs::write(folder.path().join(format!("flows/{name}.yaml")), text).unwrap();
+    }
+    folder
+}
+
+/// A process that has the store, or hands over to the one that has it.
+struct Other(Child, BufReader<ChildStderr>);
+
+impl Other {
+    /// Starts it, and waits until it has said this.
+    fn start(folder: &Path, arguments: &[&str], says: &str) -> Other {
+        let mut command = flowcell(folder);
+        let mut child = command.args(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap());
+        let mut other = Other(child, lines);
+        other.hear(says);
+        other
+    }
+
+    fn hear(&mut self, says: &str) {
+        let mut heard = String::new();
+        while !heard.contains(says) {
+            assert_ne!(self.1.read_line(&mut heard).unwrap(), 0, "it never said {says:?}: {heard}");
+        }
+    }
+
+    fn end(mut self) -> Output {
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut self.1, &mut rest).unwrap();
+        let mut said = Vec::new();
+        std::io::Read::read_to_end(&mut self.0.stdout.take().unwrap(), &mut said).unwrap();
+        Output { status: self.0.wait().unwrap(), stdout: said, stderr: rest.into_bytes() }
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What owns the store: everything that does, with what it says when it has it.
+fn owners() -> [(&'static [&'static str], &'static str); 4] {
+    [
+        (&["drive"], "driving the runs"),
+        (&["serve", "--listen", "127.0.0.1:0"], "listening on"),
+        (&["run", "waits.yaml", "--run-id", "own"], "own"),
+        (&["flows", "run", "waits", "--run-id", "own"], "own"),
+    ]
+}
+
+#[track_caller]
+fn outputs(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", told(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_run_beside_an_owner_is_handed_over_and_followed() {
+    for (owner, says) in owners() {
+        let folder = place();
+        let folder = folder.path();
+        let _owner = Other::start(folder, owner, says);
+        let run = done(folder, &["run", "hello.yaml", "-i", "who=Ada", "--run-id", "h"]);
+        assert_eq!(outputs(&run), json!({ "said": "Hello Ada" }), "{owner:?}");
+        assert!(told(&run).contains("handed over") && told(&run).contains("succeeded in"), "{}", told(&run));
+        // The same again prints what came of it.
+        let again = done(folder, &["run", "hello.yaml", "-i", "who=Ada", "--run-id", "h", "--quiet"]);
+        assert_eq!(outputs(&again), json!({ "said": "Hello Ada" }), "{owner:?}");
+        let events = done(folder, &["run", "hello.yaml", "--quiet", "--events", "-"]);
+        assert!(String::from_utf8_lossy(&events.stdout).contains("\"harness:complete\""), "{}", told(&events));
+        let flows = done(folder, &["flows", "run", "hello", "-i", "who=Bob", "--quiet"]);
+        assert_eq!(outputs(&flows), json!({ "said": "Hello Bob" }), "{owner:?}");
+        let log = done(folder, &["flows", "runs", "hello"]);
+        assert!(String::from_utf8_lossy(&log.stdout).contains("\"say\""), "{}", told(&log));
+        let wrong = done(folder, &["run", "nothing.yaml"]);
+        assert_eq!(wrong.status.code(), Some(2), "{}", told(&wrong));
+    }
+}
+
+#[test]
+fn a_run_that_asks_is_resumed_and_repeated_beside_an_owner() {
+    for (owner, says) in owners() {
+        let folder = place();
+        let folder = folder.path();
+        let _owner = Other::start(folder, owner, says);
+        let answered = done(folder, &["run", "asks.yaml", "--answer", "ask=no", "--quiet"]);
+        assert_eq!(outputs(&answered), json!({ "said": "no" }), "{owner:?}");
+        let parked = done(folder, &["run", "asks.yaml", "--run-id", "p"]);
+        assert_eq!(parked.status.code(), Some(3), "{owner:?}: {}", told(&parked));
+        assert!(told(&parked).contains("runs resume p --answer 'ask=<yes|no>'"), "{}", told(&parked));
+        let refused = done(folder, &["runs", "resume", "p", "--answer", "nobody=yes"]);
+        assert_eq!(refused.status.code(), Some(2), "{owner:?}: {}", told(&refused));
+        let resumed = done(folder, &["runs", "resume", "p", "--answer", "ask=yes", "--quiet"]);
+        assert_eq!(outputs(&resumed), json!({ "said": "yes" }), "{owner:?}");
+        let again = done(folder, &["runs", "resume", "p", "--quiet"]);
+        assert_eq!(outputs(&again), json!({ "said": "yes" }), "{owner:?}");
+        let repeated = done(folder, &["runs", "retry", "p", "--answer", "ask=no", "--quiet"]);
+        assert_eq!(outputs(&repeated), json!({ "said": "no" }), "{owner:?}");
+    }
+}
+
+/// Without a terminal a run that also waits for a timer says what it asks, and takes the answer from elsewhere.
+#[test]
+fn a_run_that_asks_and_is_resumed_without_a_terminal_says_how_to_answer() {
+    for (owner, says) in [(None, ""), (Some(&["drive"][..]), "driving the runs")] {
+        let folder = place();
+        let folder = folder.path();
+        let detached = done(folder, &["run", "both.yaml", "--run-id", "b", "--detach", "--quiet"]);
+        assert!(detached.status.success(), "{}", told(&detached));
+        let first = Other::start(folder, &["drive"], "driving the runs");
+        let mut listed = std::iter::repeat_with(|| done(folder, &["runs", "show", "b"])).take(500);
+        assert!(listed.any(|output| String::from_utf8_lossy(&output.stdout).contains("Well?")), "it never asks");
+        drop(first);
+        let _owner = owner.map(|owner| Other::start(folder, owner, says));
+        let resumed = Other::start(folder, &["runs", "resume", "b"], "flowcell answer b ask VALUE");
+        let answered = done(folder, &["answer", "b", "ask", "yes"]);
+        assert!(answered.status.success(), "{}", told(&answered));
+        // The run ends with it, and the process that takes it in may, too, before it can say so.
+        done(folder, &["emit", "b", "go"]);
+        assert_eq!(outputs(&resumed.end()), json!({ "said": "yes" }));
+    }
+}
+
+#[test]
+fn options_that_the_owner_lacks_are_refused_by_name() {
+    let folder = place();
+    let folder = folder.path();
+    let data = folder.join("data");
+    fs::create_dir(&data).unwrap();
+    fs::write(folder.join("secrets.yaml"), "{}").unwrap();
+    let _owner = Other::start(folder, &["drive", "--allow-private", "127.0.0.1:1"], "driving the runs");
+    let cases: [&[&str]; 5] = [
+        &["--allow-private", "127.0.0.1:2"],
+        &["--files", "data"],
+        &["--providers", "providers.yaml"],
+        &["--secrets", "secrets.yaml"],
+        &["--simulate", "http"],
+    ];
+    fs::copy(kit::root().join("flows/agents/providers.yaml"), folder.join("providers.yaml")).unwrap();
+    let begin: [&[&str]; 4] =
+        [&["run", "hello.yaml"], &["flows", "run", "hello"], &["runs", "resume", "r"], &["runs", "retry", "r"]];
+    let known = done(folder, &["run", "hello.yaml", "--run-id", "r", "--allow-private", "127.0.0.1:1", "--quiet"]);
+    assert_eq!(outputs(&known), json!({ "said": "Hello world" }));
+    for option in cases {
+        for begin in begin {
+            let output = done(folder, &[begin, option].concat());
+            assert_eq!(output.status.code(), Some(2), "{begin:?} {option:?}: {}", told(&output));
+            assert!(told(&output).contains(&format!("without `{}", option[0])), "{begin:?}: {}", told(&output));
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_owner_dies_goes_on_where_it_is_followed() {
+    let folder = place();
+    let folder = folder.path();
+    let owner = Other::start(folder, &["drive"], "driving the runs");
+    let mut follower = Other::start(folder, &["run", "waits.yaml", "--run-id", "w"], "handed over");
+    drop(owner);
+    follower.hear("the run goes on here");
+    // It has the store now, and answers others.
+    let mut emitted = std::iter::repeat_with(|| done(folder, &["emit", "w", "go", "\"on\""])).take(50);
+    let last = emitted.find(|output| output.status.success());
+    assert!(last.is_some(), "{}", told(&done(folder, &["emit", "w", "go", "\"on\""])));
+    let ended = follower.end();
+    assert_eq!(outputs(&ended), json!({ "said": "on" }));
+}

@@ -1,0 +1,283 @@
+//! The inputs of tasks, as the program shows them: for every node type that ships, in every place a node can be, and without
+//! secrets.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(unix)]
+
+mod kit;
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use kit::{done, flowcell, said, told};
+use serde_json::{Value, json};
+
+/// A node of each type: its input with bindings and what else it has, and what its component is given. `null`: a field of it
+/// reaches the component as written, with the values that it names, so that only the digest is looked at.
+fn every_type() -> Vec<(&'static str, &'static str, Value)> {
+    let agent = "input: { prompt: 'Say {{ flow.input.t }}' }, grants: { model: ['scripted/*'] }";
+    let said = || json!({ "prompt": "Say text" });
+    vec![
+        ("agent.classify", agent, said()),
+        ("agent.coder", agent, said()),
+        ("agent.plan", agent, said()),
+        ("agent.reviewer", agent, said()),
+        ("agent.run", agent, said()),
+        ("agent.summarize", agent, said()),
+        ("control.fail", "input: { message: 'no {{ flow.input.t }}' }", json!({ "message": "no text" })),
+        (
+            "control.foreach",
+            "input: { list: '{{ flow.input.list }}' }, body: { nodes: [{ id: each, type: control.noop, input: { value: '{{ control_foreach.item }}' } }] }",
+            json!({ "list": [1, 2] }),
+        ),
+        ("control.gate", "input: { prompt: 'Is it {{ flow.input.t }}?' }", json!({ "prompt": "Is it text?" })),
+        ("control.if", "input: { condition: 'flow.input.n == 3' }", Value::Null),
+        (
+            "control.loop",
+            "input: { while: 'control_loop.iteration < flow.input.n' }, body: { nodes: [{ id: pass, type: control.noop, input: { value: '{{ control_loop.iteration }}' } }] }",
+            Value::Null,
+        ),
+        ("control.merge", "input: { mode: all }", json!({ "mode": "all" })),
+        ("control.noop", "input: { value: '{{ flow.input }}' }", json!({ "value": input() })),
+        (
+            "control.subflow",
+            "input: { name: child, input: { of: '{{ flow.input.n }}' } }",
+            json!({ "name": "child", "input": { "of": 3 } }),
+        ),
+        (
+            "control.switch",
+            "input: { value: '{{ flow.input.n }}', cases: [{ route: three, when: 'value == 3' }] }",
+            Value::Null,
+        ),
+        ("control.wait", "input: { ms: '{{ flow.input.n }}' }", json!({ "ms": 3 })),
+        ("data.filter", "input: { list: '{{ flow.input.list }}', when: 'item > 1' }", Value::Null),
+        ("data.json.parse", "input: { text: '[{{ flow.input.n }}]' }", json!({ "text": "[3]" })),
+        ("data.json.stringify", "input: { value: '{{ flow.input.o }}' }", json!({ "value": { "a": 0.1 } })),
+        ("data.map", "input: { list: '{{ flow.input.list }}', template: '{{ item }}' }", Value::Null),
+        (
+            "data.merge",
+            "input: { objects: ['{{ flow.input.o }}', { b: 1 }] }",
+            json!({ "objects": [{ "a": 0.1 }, { "b": 1 }] }),
+        ),
+        (
+            "data.pick",
+            "input: { object: '{{ flow.input.o }}', keys: [a] }",
+            json!({ "object": { "a": 0.1 }, "keys": ["a"] }),
+        ),
+        ("data.reduce", "input: { list: '{{ flow.input.list }}', expr: 'acc + item', initial: 0 }", Value::Null),
+        (
+            "data.set",
+            "input: { object: '{{ flow.input.o }}', path: b, value: '{{ flow.input.n }}' }",
+            json!({ "object": { "a": 0.1 }, "path": "b", "value": 3 }),
+        ),
+        ("data.template", "input: { template: 'It is {{ flow.input.t }}' }", Value::Null),
+        (
+            "data.validate",
+            "input: { value: '{{ flow.input.n }}', schema: { type: integer } }",
+            json!({ "value": 3, "schema": { "type": "integer" } }),
+        ),
+        ("file.content", "input: { file: '{{ flow.input.t }}' }", json!({ "file": "text" })),
+        (
+            "file.list",
+            "input: { path: '{{ flow.input.t }}' }, grants: { files: { read: ['**'] } }",
+            json!({ "path": "text" }),
+        ),
+        (
+            "file.read",
+            "input: { path: '{{ flow.input.t }}' }, grants: { files: { read: ['**'] } }",
+            json!({ "path": "text" }),
+        ),
+        (
+            "file.write",
+            "input: { path: '{{ flow.input.t }}', content: '{{ flow.input.n }}!' }, grants: { files: { write: ['**'] } }",
+            json!({ "path": "text", "content": "3!" }),
+        ),
+        (
+            "http.request",
+            "input: { url: 'http://127.0.0.1:1/{{ flow.input.t }}', query: { n: '{{ flow.input.n }}' } }, grants: { http: ['http://127.0.0.1:1'] }",
+            json!({ "url": "http://127.0.0.1:1/text", "query": { "n": 3 } }),
+        ),
+        (
+            "report.fetch_dummy_data",
+            "input: { start_date: '{{ flow.input.t }}', end_date: x }",
+            json!({ "start_date": "text", "end_date": "x" }),
+        ),
+        ("report.summarize_text", "input: { text: '{{ flow.input.t }}' }", json!({ "text": "text" })),
+        ("script.inspect", "input: { source: '{{ flow.input.t }}' }", json!({ "source": "text" })),
+        ("script.run", "input: { source: 'export async function run() { return 1 }' }", Value::Null),
+        ("system.cache.get", "input: { key: '{{ flow.input.t }}' }", json!({ "key": "text" })),
+        (
+            "system.cache.set",
+            "input: { key: '{{ flow.input.t }}', value: '{{ flow.input.n }}' }",
+            json!({ "key": "text", "value": 3 }),
+        ),
+        (
+            "system.log",
+            "input: { level: info, message: '{{ flow.input.t }}' }",
+            json!({ "level": "info", "message": "text" }),
+        ),
+        (
+            "system.metrics",
+            "input: { name: parcels, value: '{{ flow.input.n }}' }",
+            json!({ "name": "parcels", "value": 3 }),
+        ),
+        ("system.state.get", "input: { key: '{{ flow.input.t }}' }", json!({ "key": "text" })),
+        (
+            "system.state.set",
+            "input: { key: '{{ flow.input.t }}', value: '{{ flow.input.list }}' }",
+            json!({ "key": "text", "value": [1, 2] }),
+        ),
+    ]
+}
+
+fn input() -> Value {
+    json!({ "t": "text", "n": 3, "list": [1, 2], "o": { "a": 0.1 } })
+}
+
+fn shown(folder: &Path, run: &str, task: &str) -> Value {
+    let output = done(folder, &["runs", "show", run, task, "--json"]);
+    assert!(output.status.success(), "{task}: {}", told(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn exported(folder: &Path, run: &str) -> Value {
+    let output = done(folder, &["runs", "export", run]);
+    assert!(output.status.success(), "{}", told(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const CHILD: &str = "
+flow: { name: child, input: { of: 0 } }
+nodes: [{ id: inner, type: control.noop, input: { value: '{{ flow.input.of * 2 }}' } }]
+";
+
+#[test]
+fn every_node_type_is_shown_with_what_it_was_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let types: Vec<Value> = serde_json::from_str(&said(&done(folder, &["nodes", "--json"]))).unwrap();
+    let types: BTreeSet<_> = types.iter().map(|node| node["type"].as_str().unwrap().to_owned()).collect();
+    let table = every_type();
+    let known: BTreeSet<_> = table.iter().map(|(node, ..)| (*node).to_owned()).collect();
+    assert_eq!(known, types, "each node type that ships has a row");
+    let node = |(node, rest, _): &(&str, &str, Value)| {
+        let id = node.replace('.', "_");
+        format!("  - {{ id: {id}, type: {node}, {rest}, policy: {{ continueOnError: true }} }}\n")
+    };
+    let nodes: String = table.iter().map(node).collect();
+    let flow = format!("flow: {{ name: every, input: {}, outputs: {{}} }}\nnodes:\n{nodes}", input());
+    fs::write(folder.join("every.yaml"), flow).unwrap();
+    fs::write(folder.join("child.yaml"), CHILD).unwrap();
+    fs::create_dir(folder.join("files")).unwrap();
+    let more = ["--files", "files", "--allow-private", "127.0.0.1:1"];
+    let run = done(folder, &[&["run", "every.yaml", "--run-id", "r", "--quiet"][..], &more].concat());
+    assert_eq!(run.status.code(), Some(3), "it waits at its gate: {}", told(&run));
+    let parked = shown(folder, "r", "control_gate");
+    assert_eq!((&parked["attempts"][0]["status"], parked["attempts"].as_array().unwrap().len()), (&"paused".into(), 1));
+    // The rest is done by another process.
+    assert!(done(folder, &["answer", "r", "control_gate", "yes"]).status.success());
+    let run = done(folder, &[&["runs", "resume", "r", "--quiet"][..], &more].concat());
+    assert!(run.status.success(), "{}", told(&run));
+    for (node, _, expected) in &table {
+        let page = shown(folder, "r", &node.replace('.', "_"));
+        assert_eq!(page["nodeType"], **node);
+        let attempts = page["attempts"].as_array().unwrap();
+        assert!(!attempts.is_empty(), "{node}");
+        for attempt in attempts {
+            assert_eq!(attempt["inputDigest"], "matches", "{node}: {attempt}");
+        }
+        if !expected.is_null() {
+            assert_eq!(attempts[0]["input"], *expected, "{node}");
+        }
+    }
+    // In bodies, and in a flow below.
+    assert_eq!(shown(folder, "r", "control_foreach[1].each")["attempts"][0]["input"], json!({ "value": 2 }));
+    assert_eq!(shown(folder, "r", "control_loop[2].pass")["attempts"][0]["input"], json!({ "value": 2 }));
+    assert_eq!(shown(folder, "r", "control_loop")["attempts"].as_array().unwrap().len(), 4);
+    let below = shown(folder, "r", "control_subflow/inner");
+    assert_eq!(
+        (&below["attempts"][0]["input"], &below["runId"]),
+        (&json!({ "value": 6 }), &"r.control_subflow.1".into())
+    );
+    // The agent's request, and the query of the other one.
+    let agent = shown(folder, "r", "agent_summarize");
+    let sent = &agent["attempts"][0]["calls"][0]["preview"];
+    assert!(sent["messages"][0]["content"].to_string().contains("Say text"), "{agent}");
+    assert!(sent["system"].as_str().is_some_and(|system| !system.is_empty()), "{agent}");
+    assert_eq!(shown(folder, "r", "http_request")["attempts"][0]["calls"][0]["preview"]["query"], "n=3");
+    // The document has them all.
+    let document = exported(folder, "r");
+    let inputs = document["inputs"].as_array().unwrap();
+    assert!(inputs.iter().all(|input| input["inputDigest"] == "matches"), "{inputs:?}");
+    let tasks: BTreeSet<_> = inputs.iter().map(|input| input["task"].as_str().unwrap()).collect();
+    assert!(table.iter().all(|(node, ..)| tasks.contains(&*node.replace('.', "_"))), "{tasks:?}");
+    assert_eq!(document["children"][0]["inputs"][0]["input"], json!({ "value": 6 }));
+}
+
+#[test]
+fn people_are_shown_the_input_with_long_values_cut_and_where_else_a_node_ran() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let flow = "
+flow: { name: long, input: { text: '', list: [] } }
+nodes:
+  - { id: all, type: control.noop, input: { value: { text: '{{ flow.input.text }}', list: '{{ flow.input.list }}' } } }
+  - { id: each, type: control.foreach, input: { list: [1, 2] }, body: { nodes: [{ id: one, type: control.noop }] } }
+";
+    fs::write(folder.join("long.yaml"), flow).unwrap();
+    let list: Vec<u32> = (0..5_000).collect();
+    let text = format!("\u{1b}[2J{}", "x".repeat(10_000));
+    fs::write(folder.join("in.json"), json!({ "text": text, "list": list }).to_string()).unwrap();
+    let run = done(folder, &["run", "long.yaml", "--run-id", "r", "--quiet", "--input-file", "in.json"]);
+    assert!(run.status.success(), "{}", told(&run));
+    let output = done(folder, &["runs", "show", "r", "all"]);
+    let seen = said(&output);
+    assert!(seen.starts_with("all  control.noop\n  attempt 1  succeeded  input matches its digest\n"), "{seen}");
+    assert!(seen.contains("⟨cut: 10004 bytes⟩") && seen.contains("⟨cut: 30 of 5000 items are shown⟩"), "{seen}");
+    assert!(seen.contains("flowcell runs show r 'all' --json") && seen.len() < 4_000, "{seen}");
+    assert!(!seen.contains('\u{1b}'), "{seen}");
+    assert_eq!(shown(folder, "r", "all")["attempts"][0]["input"]["value"], json!({ "text": text, "list": list }));
+    for (task, why) in [
+        ("one", "the node ran at these addresses, among others: each[0].one, each[1].one"),
+        ("nothing", "`flowcell runs show r` shows the tasks of the run"),
+        ("all/inner", "`flowcell runs show r` shows the tasks of the run"),
+    ] {
+        let output = done(folder, &["runs", "show", "r", task]);
+        assert_eq!(output.status.code(), Some(2), "{task}");
+        let problem = format!("the run `r` has begun no attempt at `{task}`");
+        assert!(told(&output).contains(&problem) && told(&output).contains(why), "{}", told(&output));
+    }
+}
+
+#[test]
+fn a_secret_is_in_no_input() {
+    const CANARY: &str = "canary-5f2a-canary";
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let flow = "
+flow: { name: secret }
+nodes:
+  - id: call
+    type: http.request
+    input: { method: POST, url: 'http://127.0.0.1:1/pay?order=7', json: { item: 7 } }
+    grants: { http: ['http://127.0.0.1:1'], secrets: [{ name: api-token }] }
+    policy: { continueOnError: true }
+";
+    fs::write(folder.join("secret.yaml"), flow).unwrap();
+    let set = ["secret", "set", "api-token", "--for", "http://127.0.0.1:1", "--from-env", "CANARY"];
+    let output = flowcell(folder).args(set).env("CANARY", CANARY).output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    let run = done(folder, &["run", "secret.yaml", "--run-id", "r", "--quiet", "--allow-private", "127.0.0.1:1"]);
+    assert!(run.status.success(), "{}", told(&run));
+    let shown = shown(folder, "r", "call");
+    let call = &shown["attempts"][0]["calls"][0];
+    assert_eq!((&call["about"]["secrets"], &call["preview"]["query"]), (&json!(["api-token"]), &"order=7".into()));
+    assert_eq!(call["preview"]["body"], r#"{"item":7}"#);
+    for everything in
+        [shown.to_string(), exported(folder, "r").to_string(), said(&done(folder, &["runs", "show", "r", "call"]))]
+    {
+        assert!(!everything.contains(CANARY), "{everything}");
+    }
+    // What events tell everywhere has neither query nor body.
+    let told = kit::events(folder, "r").into_iter().find(|event| event["type"] == "call:start").unwrap();
+    assert!(!told.to_string().contains("order=7") && !told.to_string().contains("preview"), "{told}");
+}
