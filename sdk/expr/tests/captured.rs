@@ -181,7 +181,7 @@ proptest! {
             match result {
                 Ok(binding) => drop(binding.render(&NoRoots)),
                 Err(errors) => for error in errors {
-                    let offset = error.offset.unwrap();
+                    let offset = error.offset.clone().unwrap();
                     prop_assert!(text.get(offset.clone()).is_some(), "{offset:?}: {error}");
                 },
             }
