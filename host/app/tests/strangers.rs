@@ -157,7 +157,7 @@ fn n26_a_bomb_takes_no_more_than_a_compiler_may_have() {
     let folder = place(&[("bomb.wasm", &by_hand("bomb", &functions))], "");
     let pack = folder.path().join("packs/bomb.wasm");
     let cases = [
-        (Limits { compile_seconds: 1, ..Limits::default() }, "compiling it takes more than 1 s of computing"),
+        (Limits { compile_seconds: 3, ..Limits::default() }, "compiling it takes more than 3 s of computing"),
         (Limits { compile_memory: 256 << 20, ..Limits::default() }, "compiling it takes more than 256 MiB of memory"),
     ];
     for (limits, expected) in cases {
