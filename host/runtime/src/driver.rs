@@ -71,10 +71,10 @@ use crate::{
     world::{Pinned, World, random},
 };
 use doze::Dozing;
-use leave::{CallKey, Ended};
+use leave::Ended;
 use places::Queued;
 use received::Remembered;
-use trail::{Deferred, Trail};
+use trail::{CallKey, Deferred, Trail};
 
 /// Outputs of nodes of the flow itself, which are not run.
 pub(crate) type Given = HashMap<NodeIx, Value>;

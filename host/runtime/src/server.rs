@@ -44,6 +44,7 @@ mod schema;
 mod sessions;
 mod settings;
 mod sweep;
+mod trouble;
 mod values;
 mod whole;
 mod work;

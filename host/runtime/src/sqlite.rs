@@ -24,6 +24,7 @@ mod private;
 mod queue;
 mod reader;
 mod registry;
+mod row;
 mod schema;
 mod sessions;
 mod stored;

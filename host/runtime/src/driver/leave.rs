@@ -5,16 +5,16 @@ use std::panic::AssertUnwindSafe;
 use flowcell_contract::{Effect, Failure, Outgoing, code};
 use futures_util::{FutureExt, future::abortable};
 
-use super::{Driver, trail::Deferred};
+use super::{
+    Driver,
+    trail::{CallKey, Deferred},
+};
 use crate::{
     call_log::Reply,
     decide::Input,
     fact::{CallRecord, TaskKey},
     state::{Phase, Task},
 };
-
-/// One call of a run: whose, in which attempt, which.
-pub(super) type CallKey = (TaskKey, u32, u32);
 
 /// A call has ended.
 pub(super) struct Ended {

@@ -11,14 +11,16 @@ use std::{
 use flowcell_contract::{Outgoing, Wake};
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::leave::CallKey;
 use crate::{
-    fact::{Fact, ParkReason, RunEnd},
+    fact::{Fact, ParkReason, RunEnd, TaskKey},
     hub::HubError,
     ports::{Durable, Standing, Unit},
     result::RunStatus,
     sabotage,
 };
+
+/// One call of a run: whose, in which attempt, which.
+pub(super) type CallKey = (TaskKey, u32, u32);
 
 /// Something that waits for the journal.
 pub(super) enum Deferred {

@@ -6,14 +6,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Serialize;
-use sha2::{Digest, Sha256};
-
 use super::{
     Shared, beside,
     claims::{Fence, Key},
     link::{Arg, Link, Trouble, args, holes},
     queue::Item,
+    values::{hash, text, unwritable},
 };
 use crate::{
     ports::{Entry, Record},
@@ -37,11 +35,6 @@ pub(super) struct Batch<'a> {
     pub(super) rows: &'a mut Rows,
     /// The same was tried before, and nobody knows whether it was done.
     pub(super) in_doubt: bool,
-}
-
-/// The key of a run's row.
-pub(super) fn hash(run: &str) -> [u8; 32] {
-    Sha256::digest(run.as_bytes()).into()
 }
 
 fn key(entry: &Entry) -> Key {
@@ -331,12 +324,4 @@ pub(super) fn learn(shared: &Shared, rows: &Rows, items: &[Item]) {
             shared.claims.has_row(&key(entry), at.row);
         }
     }
-}
-
-pub(super) fn text(value: &impl Serialize) -> Result<String, Trouble> {
-    serde_json::to_string(value).map_err(unwritable)
-}
-
-pub(super) fn unwritable(error: serde_json::Error) -> Trouble {
-    Trouble::Lasting(error.to_string())
 }

@@ -9,10 +9,10 @@ use flowcell_contract::{RunId, Tenant};
 
 use super::{
     Shared,
-    batch::{hash, text, unwritable},
     link::{Arg, Link, Trouble, args, holes},
     queue::Item,
     sessions,
+    values::{hash, text, unwritable},
 };
 use crate::{fact::Write, limits::MAX_CACHE_ENTRIES, ports::Entry, rows::cut::Pieces};
 

@@ -16,10 +16,9 @@ use flowcell_contract::{RunId, Tenant};
 use tokio::task::LocalSet;
 
 use super::{
-    Door, ServerStore, Shared,
-    batch::{hash, text, unwritable},
-    beside,
+    Door, ServerStore, Shared, beside,
     link::{Link, Trouble, args},
+    values::{hash, text, unwritable},
     writer,
 };
 use crate::{

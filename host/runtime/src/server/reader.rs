@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use flowcell_contract::{RunId, Tenant, Value};
 
 use super::{
-    batch::hash,
     link::{Arg, Link, Row, Trouble, args},
+    values::hash,
 };
 use crate::{
     limits::READ_BYTES,

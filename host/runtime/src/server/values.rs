@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+use sha2::{Digest, Sha256};
 use sqlx::{
     MySql, Postgres, Row as _,
     mysql::{MySqlArguments, MySqlRow},
@@ -9,7 +11,7 @@ use sqlx::{
     query::Query,
 };
 
-use super::link::Trouble;
+use super::trouble::Trouble;
 
 /// A value of a statement.
 #[derive(Clone, Debug)]
@@ -65,6 +67,20 @@ impl From<[u8; 32]> for Arg {
     fn from(hash: [u8; 32]) -> Arg {
         Arg::Bytes(Some(Arc::from(hash.as_slice())))
     }
+}
+
+/// The key of a run's row.
+pub(super) fn hash(run: &str) -> [u8; 32] {
+    Sha256::digest(run.as_bytes()).into()
+}
+
+/// A value as JSON.
+pub(super) fn text(value: &impl Serialize) -> Result<String, Trouble> {
+    serde_json::to_string(value).map_err(unwritable)
+}
+
+pub(super) fn unwritable(error: serde_json::Error) -> Trouble {
+    Trouble::Lasting(error.to_string())
 }
 
 /// Values of a statement, of whatever kinds.

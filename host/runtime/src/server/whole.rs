@@ -5,11 +5,10 @@ use std::{collections::HashMap, sync::Arc};
 use flowcell_contract::{RunId, Tenant};
 
 use super::{
-    ServerStore,
-    batch::{hash, text, unwritable},
-    beside,
+    ServerStore, beside,
     link::{Arg, Link, Row, Trouble, args},
     registry, sessions,
+    values::{hash, text, unwritable},
 };
 use crate::{
     ports::{Registered, Session, StepState, StoreError, Unit},

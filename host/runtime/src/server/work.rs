@@ -6,9 +6,9 @@ use flowcell_contract::{RunId, Tenant};
 
 use super::{
     Shared,
-    batch::hash,
     claims::{Grant, Key},
     link::{Arg, Link, Row, Trouble, args, holes},
+    values::hash,
 };
 
 /// Owners whose time is not over, by the server's clock.

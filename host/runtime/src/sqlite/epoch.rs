@@ -15,7 +15,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use super::{
     cut::Pieces,
     places, private,
-    writer::{Row, text, unwritable},
+    row::{Row, text, unwritable},
 };
 use crate::{
     fact::{Fact, ParkReason},

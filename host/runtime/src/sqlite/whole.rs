@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{SqliteStore, lock, private, registry, schema, sessions, writer};
+use super::{SqliteStore, lock, private, registry, row, schema, sessions};
 use crate::{
     ports::{Registered, Session, StepState, StoreError, Unit},
     rows::{
@@ -188,12 +188,12 @@ fn take_units(
     run: &RunId,
     units: &[Arc<Unit>],
 ) -> Result<(), StoreError> {
-    let found = writer::Row::find(transaction, tenant.as_str(), run.as_str()).optional()?;
+    let found = row::Row::find(transaction, tenant.as_str(), run.as_str()).optional()?;
     let Some(mut row) = found else { return Err(StoreError(format!("there is no run `{run}`").into())) };
     for unit in units {
         let body = Pieces::of_facts(text(&unit.facts)?).map_err(unwritable)?;
         for (hash, text) in &body.blobs {
-            take_blob(transaction, tenant.as_str(), hash, writer::MIME, text.as_bytes())?;
+            take_blob(transaction, tenant.as_str(), hash, row::MIME, text.as_bytes())?;
         }
         row.append(transaction, unit.first_seq, unit.facts.len() as u64, unit.ts, &body)?;
     }
@@ -206,7 +206,7 @@ fn take_units(
 fn take_state(transaction: &Transaction<'_>, state: &KeptState) -> Result<(), StoreError> {
     let value = Pieces::of_value(text(&state.value)?).map_err(unwritable)?;
     for (hash, text) in &value.blobs {
-        take_blob(transaction, state.tenant.as_str(), hash, writer::MIME, text.as_bytes())?;
+        take_blob(transaction, state.tenant.as_str(), hash, row::MIME, text.as_bytes())?;
     }
     let sql = "INSERT INTO state (tenant, flow, key, value, cuts, version) VALUES (?, ?, ?, ?, ?, ?)";
     let values = params![state.tenant.as_str(), state.flow, state.key, value.text, value.cuts, state.version];
