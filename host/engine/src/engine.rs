@@ -66,7 +66,7 @@ impl Drop for OwnRuntime {
 impl Engine {
     /// Sets an engine up. A cache that cannot be opened is done without.
     pub fn new(config: Config) -> anyhow::Result<Engine> {
-        let machine = machine::build(&config)?;
+        let machine = machine::build(&config.limits, config.instances, config.memory)?;
         let cache = config.cache_dir.as_deref().and_then(|dir| {
             let opened = Cache::open(dir);
             opened.inspect_err(|error| tracing::warn!("no cache of compiled code in {}: {error}", dir.display())).ok()

@@ -12,6 +12,7 @@ mod compiler;
 mod config;
 mod engine;
 mod failure;
+mod limits;
 mod link;
 mod machine;
 mod pack;
@@ -29,7 +30,8 @@ mod turns;
 pub const RUNTIME: &str = "wasmtime 48";
 
 pub use compiler::{Compiler, compile};
-pub use config::{Config, Limits};
+pub use config::Config;
 pub use engine::Engine;
+pub use limits::Limits;
 pub use pack::{Inspection, Pack, PackError, Refusal, digest, embed, inspect, is_reserved};
 pub use room::{Place, Room};

@@ -4,7 +4,7 @@ use std::{fs, num::NonZeroUsize};
 
 use wasmtime::{Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, RegallocAlgorithm, Strategy};
 
-use crate::{Config, Limits};
+use crate::Limits;
 
 /// An engine and how many instances it holds at a time.
 pub(crate) struct Machine {
@@ -35,12 +35,12 @@ const MEMORY_PER_SLOT: u64 = 8 << 20;
 /// The memory of a machine that does not tell.
 const UNKNOWN_MEMORY: u64 = 4 << 30;
 
-/// Builds the engine. Without the address space for a pool, instances are allocated one by one.
-pub(crate) fn build(config: &Config) -> anyhow::Result<Machine> {
-    let limits = &config.limits;
-    let slots = slots(config.instances);
+/// Builds the engine, for so many instances with so much memory if anybody has said how many. Without the address space
+/// for a pool, instances are allocated one by one.
+pub(crate) fn build(limits: &Limits, instances: Option<u32>, memory: Option<u64>) -> anyhow::Result<Machine> {
+    let slots = slots(instances);
     // Slots are reckoned with half of the memory; what is large has half of the rest.
-    let memory = config.memory.unwrap_or_else(|| memory_bytes().unwrap_or(UNKNOWN_MEMORY) / 4);
+    let memory = memory.unwrap_or_else(|| memory_bytes().unwrap_or(UNKNOWN_MEMORY) / 4);
     match wasmtime::Engine::new(&pooled(limits, slots)) {
         Ok(engine) => Ok(Machine { engine, slots, memory }),
         Err(error) => {

@@ -24,6 +24,7 @@
 mod access;
 mod artifact;
 mod credentials;
+mod digest;
 mod realm;
 mod reference;
 mod registry;

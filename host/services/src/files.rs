@@ -36,6 +36,7 @@ mod path;
 mod quota;
 mod request;
 mod root;
+mod trouble;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -112,7 +113,7 @@ impl FilesCapability {
         let root = self.root.clone().ok_or_else(no_folder)?;
         let (tenant, limits) = (tenant.clone(), self.limits.clone());
         let dir =
-            blobs::blocking(move || root.of(&tenant).map_err(|error| access::failed("the folder for files", &error)));
+            blobs::blocking(move || root.of(&tenant).map_err(|error| trouble::failed("the folder for files", &error)));
         Ok(Access { dir: dir.await?, limits })
     }
 

@@ -7,16 +7,19 @@
 //! | text | the text of a script, which is read no deeper than the sandbox's stack allows |
 //! | syntax | where a text is no JavaScript, and where it uses a name |
 //! | session | what a script and the host's side of it share while it runs |
-//! | outline | what a script says of itself in `setup(flow)` |
+//! | outline | what a script has said of itself |
+//! | declare | the object `flow` of `setup(flow)` |
 //! | services | the object `services`: inputs, outputs, and a function for every service |
 //! | calls | calls of services that are under way |
 //! | console | the object `console` |
 //! | rejections | promises that were rejected and that nobody looks at |
 //! | value | values of JavaScript as JSON, and back |
+//! | thrown | errors that scripts can catch |
 //! | trouble | why a script has failed, with its place |
 
 mod calls;
 mod console;
+mod declare;
 mod input;
 mod outline;
 mod rejections;
@@ -27,6 +30,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod text;
+mod thrown;
 mod trouble;
 mod value;
 

@@ -12,15 +12,8 @@ use flowcell_sdk::{Failure, Result, log};
 use serde_json::{Map, Value};
 
 use crate::{
-    console,
-    input::Input,
-    outline::{self, Outline},
-    rejections::Rejections,
-    services,
-    session::Session,
-    syntax,
-    text::Depth,
-    trouble, value,
+    console, declare, input::Input, outline::Outline, rejections::Rejections, services, session::Session, syntax,
+    text::Depth, trouble, value,
 };
 
 /// Calls of functions inside each other. Each takes memory of the sandbox; calls that pass through the engine itself, such
@@ -75,7 +68,7 @@ impl Script {
             None => self.function("init")?,
         };
         if let Some(setup) = setup {
-            let flow = outline::object(&mut self.context);
+            let flow = declare::object(&mut self.context);
             self.call(&setup, flow.into())?;
         }
         Ok(self.session.outline.borrow().clone())

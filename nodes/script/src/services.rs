@@ -10,11 +10,7 @@ use boa_engine::{
 };
 use serde_json::{Map, Value};
 
-use crate::{
-    outline::id,
-    session::{Session, error},
-    value,
-};
+use crate::{declare::id, session::Session, thrown::error, value};
 
 /// Names that are no services: JavaScript asks for them by itself, to see whether an object is a promise or has a form of
 /// its own in JSON.

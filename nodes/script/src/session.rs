@@ -2,10 +2,10 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use boa_engine::{Context, JsError, JsNativeError, JsResult, object::JsObject};
+use boa_engine::{Context, JsResult, object::JsObject};
 use serde_json::{Map, Value};
 
-use crate::{calls::Calls, outline::Outline};
+use crate::{calls::Calls, outline::Outline, thrown::error};
 
 /// What functions that scripts call reach. No value of JavaScript leads to it.
 #[derive(Default)]
@@ -25,9 +25,4 @@ impl Session {
     pub(crate) fn of(context: &Context) -> JsResult<Rc<Session>> {
         context.get_data::<Rc<Session>>().cloned().ok_or_else(|| error("this is no context of a script"))
     }
-}
-
-/// A `TypeError` of JavaScript, thrown where the script has called.
-pub(crate) fn error(message: impl Into<String>) -> JsError {
-    JsNativeError::typ().with_message(message.into()).into()
 }

@@ -7,7 +7,7 @@ use boa_engine::{
 };
 use serde_json::{Map, Number, Value};
 
-use crate::session::error;
+use crate::thrown::error;
 
 /// Lists and objects inside each other, as the host takes them.
 const DEPTH: usize = 127;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use flowcell_contract::Failure;
 use serde::{Deserialize, Serialize};
 
-use super::{reference::is_sha256, registry::sha256};
+use super::digest::{is_sha256, sha256};
 use crate::code;
 
 /// What a manifest is.

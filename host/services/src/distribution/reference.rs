@@ -4,6 +4,8 @@ use std::{fmt, str::FromStr};
 
 use semver::Version;
 
+use super::digest::is_sha256;
+
 /// The longest name of a repository.
 const MAX_REPOSITORY: usize = 255;
 /// The longest tag.
@@ -132,11 +134,6 @@ fn is_component(text: &str) -> bool {
 fn is_tag(text: &str) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.len() <= MAX_TAG && text.starts_with(word) && text.chars().all(|c| word(c) || matches!(c, '.' | '-'))
-}
-
-/// Whether these are the digits of a SHA-256.
-pub(super) fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use hyper::{
 };
 use semver::Version;
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
@@ -19,6 +18,7 @@ use super::{
     access::{self, Access},
     artifact::{Artifact, MANIFEST, Manifest},
     credentials::Credentials,
+    digest::sha256,
     realm::Realm,
     reference::{Reference, Wanted, tag_of, version_of},
     wire::{Ask, Reply, Wire, is_this_machine, refused},
@@ -275,9 +275,4 @@ fn next(url: &str, reply: &Reply) -> Option<String> {
     let (path, rest) = link.strip_prefix('<')?.split_once('>')?;
     let next = Url::parse(url).ok()?.join(path).ok()?;
     rest.contains("next").then(|| next.into())
-}
-
-/// The digest of bytes, as registries write it.
-pub(super) fn sha256(bytes: &[u8]) -> String {
-    format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
 }

@@ -17,6 +17,7 @@ use super::{
     path::{self, FilePath},
     quota::{Quota, Used},
     root::open_or_make,
+    trouble::failed,
 };
 use crate::code;
 
@@ -280,9 +281,4 @@ fn no_file(path: &FilePath) -> Failure {
 
 fn too_large(path: &FilePath, limit: u64) -> Failure {
     Failure::new(code::FILE_TOO_LARGE, format!("`{path}` is larger than {limit} bytes"))
-}
-
-/// What the disk says. The operator's own paths are not told.
-pub(super) fn failed(what: &str, error: &io::Error) -> Failure {
-    Failure::retryable(code::FILE_FAILED, format!("{what}: {}", error.kind()))
 }

@@ -10,7 +10,7 @@ use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
 use flowcell_contract::{Failure, Tenant};
 
-use super::Limits;
+use super::{Limits, trouble::failed};
 use crate::code;
 
 /// Changes after which everything is counted anew: others may change files too.
@@ -55,7 +55,7 @@ impl Quota {
             Some(used) => used,
             None => {
                 known.changes = 0;
-                count(top, DEPTH).map_err(|error| super::access::failed("the tenant's folder", &error))?
+                count(top, DEPTH).map_err(|error| failed("the tenant's folder", &error))?
             }
         };
         known.used = Some(used);

@@ -1,0 +1,114 @@
+//! The object `flow` of `setup(flow)`, with which a script declares its title, its inputs and its outputs.
+
+use boa_engine::{
+    Context, JsArgs, JsResult, JsString, JsValue, NativeFunction,
+    object::{JsObject, ObjectInitializer},
+};
+
+use crate::{
+    outline::{Kind, Port},
+    session::Session,
+    thrown::error,
+};
+
+/// Inputs, and outputs, that a script may declare.
+const PORTS: usize = 256;
+/// Bytes of a title, a description, a label.
+const TEXT_BYTES: usize = 4 << 10;
+/// Bytes of an id.
+const ID_BYTES: usize = 64;
+
+#[derive(Clone, Copy)]
+enum Direction {
+    In,
+    Out,
+}
+
+/// The functions that declare ports.
+const DECLARE: [(&str, Direction, Kind); 8] = [
+    ("inImg", Direction::In, Kind::Img),
+    ("inText", Direction::In, Kind::Text),
+    ("inFile", Direction::In, Kind::File),
+    ("inJson", Direction::In, Kind::Json),
+    ("outImg", Direction::Out, Kind::Img),
+    ("outImgs", Direction::Out, Kind::Imgs),
+    ("outText", Direction::Out, Kind::Text),
+    ("outJson", Direction::Out, Kind::Json),
+];
+
+/// The object `flow`.
+pub(crate) fn object(context: &mut Context) -> JsObject {
+    let mut object = ObjectInitializer::new(context);
+    object.function(NativeFunction::from_fn_ptr(title), JsString::from("title"), 1);
+    for name in ["description", "describe"] {
+        object.function(NativeFunction::from_fn_ptr(description), JsString::from(name), 1);
+    }
+    for (name, direction, kind) in DECLARE {
+        let declare = move |_: &JsValue, args: &[JsValue], context: &mut Context| {
+            declare(name, direction, kind, args, context).map(|()| JsValue::undefined())
+        };
+        object.function(NativeFunction::from_copy_closure(declare), JsString::from(name), 2);
+    }
+    object.build()
+}
+
+fn title(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let text = text("flow.title", args.get_or_undefined(0), TEXT_BYTES)?;
+    Session::of(context)?.outline.borrow_mut().title = Some(text);
+    Ok(JsValue::undefined())
+}
+
+fn description(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
+    let text = text("flow.description", args.get_or_undefined(0), TEXT_BYTES)?;
+    Session::of(context)?.outline.borrow_mut().description = Some(text);
+    Ok(JsValue::undefined())
+}
+
+/// Declares a port: its id, its label if it has one, and whether it may be missing.
+fn declare(name: &str, direction: Direction, kind: Kind, args: &[JsValue], context: &mut Context) -> JsResult<()> {
+    let id = id(&format!("flow.{name}"), args.get_or_undefined(0))?;
+    let (label, options) = match args.get_or_undefined(1) {
+        options if options.is_object() => (&JsValue::undefined(), options),
+        label => (label, args.get_or_undefined(2)),
+    };
+    let label = match label.is_undefined() {
+        true => None,
+        false => Some(text(&format!("the label of `{id}`"), label, TEXT_BYTES)?),
+    };
+    let optional = match options.as_object() {
+        Some(options) => options.get(JsString::from("optional"), context)?.to_boolean(),
+        None => false,
+    };
+    let session = Session::of(context)?;
+    let mut outline = session.outline.borrow_mut();
+    let ports = match direction {
+        Direction::In => &mut outline.inputs,
+        Direction::Out => &mut outline.outputs,
+    };
+    if ports.iter().any(|port| port.id == id) {
+        return Err(error(format!("flow.{name}: `{id}` is declared already")));
+    }
+    if ports.len() >= PORTS {
+        return Err(error(format!("flow.{name}: a script declares {PORTS} inputs and {PORTS} outputs at most")));
+    }
+    ports.push(Port { id, kind, label, optional });
+    Ok(())
+}
+
+/// The id of an input or an output.
+pub(crate) fn id(what: &str, value: &JsValue) -> JsResult<String> {
+    let id = text(what, value, ID_BYTES)?;
+    match !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')) {
+        true => Ok(id),
+        false => Err(error(format!("{what}: an id has 1 to {ID_BYTES} letters, digits, `_` and `-`"))),
+    }
+}
+
+fn text(what: &str, value: &JsValue, limit: usize) -> JsResult<String> {
+    let text = value.as_string().and_then(|text| text.to_std_string().ok());
+    match text {
+        Some(text) if text.len() <= limit => Ok(text),
+        Some(_) => Err(error(format!("{what}: the text is longer than {limit} bytes"))),
+        None => Err(error(format!("{what}: a text is expected, not {}", value.type_of()))),
+    }
+}
