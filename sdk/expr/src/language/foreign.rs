@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use minijinja::{Error, machinery::Token};
 
-use super::tokens::{Lexeme, end};
 use crate::{error::ExprError, quoted::end_of_quoted};
+
+/// One token and its bytes in the source.
+pub(super) type Lexeme<'s> = (Token<'s>, Range<usize>);
 
 /// Signs that are no tokens, and what to write instead. Where one sign begins another, the longer one stands first.
 const SIGNS: [(&str, &str); 13] = [
@@ -68,6 +70,14 @@ pub(super) fn unreadable(source: &str, tokens: &[Lexeme<'_>]) -> ExprError {
         }
         _ => error,
     }
+}
+
+/// Where the text begins that is no token, behind the tokens before it.
+fn end(source: &str, tokens: &[Lexeme<'_>]) -> usize {
+    let end = tokens.last().map_or(0, |(_, place)| place.end);
+    let rest = source.get(end..).unwrap_or_default();
+    // The lexer skips no other space.
+    source.len() - rest.trim_start_matches(|sign: char| sign.is_ascii_whitespace()).len()
 }
 
 /// The error about a number that is too large.

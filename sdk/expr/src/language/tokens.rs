@@ -5,18 +5,13 @@
 //! once and then reports the end of the source, so the parser accepts `kind == 'bug' && …` as `kind == 'bug'`. Every text
 //! that goes to the parser passes [`read`] or [`is_lexed`] first. Keep both until upstream passes the error on.
 
-use std::ops::Range;
-
 use minijinja::{
     machinery::{Token, tokenize},
     syntax::SyntaxConfig,
 };
 
-use super::foreign;
+use super::foreign::{self, Lexeme};
 use crate::{error::ExprError, limits};
-
-/// One token and its bytes in the source.
-pub(super) type Lexeme<'s> = (Token<'s>, Range<usize>);
 
 /// Reads all tokens. Refuses text that is no token, and sources that would make the parser or its stack work too hard.
 pub(super) fn read(source: &str) -> Result<Vec<Lexeme<'_>>, ExprError> {
@@ -69,14 +64,6 @@ pub(crate) fn ignored(source: &str) -> Option<(usize, ExprError)> {
 /// Whether the lexer reads a text to its end.
 pub(super) fn is_lexed(source: &str) -> bool {
     tokenize(source, true, SyntaxConfig::default()).all(|token| token.is_ok())
-}
-
-/// Where the text begins that is no token, behind the tokens before it.
-pub(super) fn end(source: &str, tokens: &[Lexeme<'_>]) -> usize {
-    let end = tokens.last().map_or(0, |(_, place)| place.end);
-    let rest = source.get(end..).unwrap_or_default();
-    // The lexer skips no other space.
-    source.len() - rest.trim_start_matches(|sign: char| sign.is_ascii_whitespace()).len()
 }
 
 /// The message about an expression that is nested too deeply.
