@@ -37,7 +37,7 @@ use flowcell_contract::{Json, RunId};
 use flowcell_flow::{graph::Graph, script::is_script};
 use flowcell_runtime::{FlowRunner, RunOptions, RunResult};
 
-pub use self::steps::StepLine;
+pub use self::log::StepLine;
 use self::{
     log::StepLog,
     steps::{Following, Steps},

@@ -57,6 +57,7 @@
 //! | simulate | what is answered by stand-ins |
 //! | [`agentic`] | where agentic flows and agents are found |
 //! | [`sessions`] | what agentic flows go on with, run after run |
+//! | [`identity`] | who calls, and what they may do |
 //! | [`server`] | the HTTP server |
 //! | [`tenants`] | tenants of a server, their tokens, and the audit log |
 //! | [`usage`] | what tenants use up in a day |
@@ -89,6 +90,7 @@ mod folder;
 mod granted;
 mod home;
 mod host;
+pub mod identity;
 pub mod inputs;
 mod inspector;
 pub mod library;

@@ -32,9 +32,9 @@ mod flows;
 mod guard;
 mod health;
 mod hooks;
-pub mod identity;
 mod intake;
 mod library;
+mod limits;
 mod live;
 pub mod mcp;
 mod metrics;
@@ -74,14 +74,15 @@ use tokio::{
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub use self::connection::Limits;
+pub use self::limits::Limits;
 use self::{
-    app::App, fault::Fault, guard::Names, identity::Identify, intake::BODY_BYTES, live::Audiences, owners::Households,
-    proxies::Proxies,
+    app::App, fault::Fault, guard::Names, intake::BODY_BYTES, live::Audiences, owners::Households, proxies::Proxies,
 };
+pub use crate::identity;
 use crate::{
     Error, Host, StartError,
     driving::{Attendant, Drive, Entrance},
+    identity::Identify,
     triggers::{Owners, Triggers, ends::Ended},
     usage::{SETTLES, Usage},
 };
@@ -261,7 +262,8 @@ async fn settle(usage: Usage) {
 
 fn router(app: &Arc<App>, names: Names) -> Router {
     let (router, document) = route::router(app);
-    app.document.set(&document);
+    // A document is made of JSON, which can be written.
+    let _ = app.document.set(Arc::new(serde_json::to_value(&document).unwrap_or_default()));
     let guard = middleware::from_fn_with_state(names, guard::guard);
     let router = router.layer(DefaultBodyLimit::max(BODY_BYTES)).layer(guard).layer(CatchPanicLayer::custom(|_| {
         Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server broke at this request").into_response()

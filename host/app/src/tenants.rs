@@ -29,8 +29,8 @@ use crate::{
     Host,
     documents::{DocumentError, Documents},
     files::FileError,
+    identity::{Caller, Identify, Refused},
     policy::{OPERATORS, Policy},
-    server::identity::{Caller, Identify, Refused},
     triggers::operation::TriggerError,
     vault::{Vault, VaultError},
 };

@@ -7,11 +7,35 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::steps::StepLine;
+use serde::{Deserialize, Serialize};
+
 use crate::folder::is_flow_name;
 
 /// Bytes that are read at a time from the end of a file.
 const PIECE: u64 = 64 * 1024;
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepLine {
+    /// The run.
+    pub flow_run_id: String,
+    /// The flow.
+    pub flow_name: String,
+    /// The step.
+    pub step_id: String,
+    /// The tool, as the flow names it.
+    pub tool_name: String,
+    /// `success`, or `error`.
+    pub status: String,
+    /// What the tool was given; of a step whose references failed, what of it could be computed.
+    pub params: serde_json::Value,
+    /// The beginning of the result as text; null if there is none.
+    pub result_summary: Option<String>,
+    /// Why the step failed; null if it did not.
+    pub error: Option<String>,
+    /// When it ended, in UTC.
+    pub timestamp: String,
+}
 
 /// The logs of the flows of a folder. Several processes may write one.
 pub(super) struct StepLog {

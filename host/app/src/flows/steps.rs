@@ -11,37 +11,13 @@ use flowcell_flow::{
     steps::step_label,
 };
 use flowcell_runtime::{Channel, Event};
-use serde::{Deserialize, Serialize};
 
-use super::log::StepLog;
+use super::log::{StepLine, StepLog};
 
 /// Characters of a summary of a result, and of an error.
 const SUMMARY: usize = 1_000;
 /// Bytes of the JSON text of parameters; of larger ones the beginning is logged, as a text.
 const PARAMS: usize = 16 * 1024;
-
-/// A line of the log.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StepLine {
-    /// The run.
-    pub flow_run_id: String,
-    /// The flow.
-    pub flow_name: String,
-    /// The step.
-    pub step_id: String,
-    /// The tool, as the flow names it.
-    pub tool_name: String,
-    /// `success`, or `error`.
-    pub status: String,
-    /// What the tool was given; of a step whose references failed, what of it could be computed.
-    pub params: serde_json::Value,
-    /// The beginning of the result as text; null if there is none.
-    pub result_summary: Option<String>,
-    /// Why the step failed; null if it did not.
-    pub error: Option<String>,
-    /// When it ended, in UTC.
-    pub timestamp: String,
-}
 
 /// Follows one run.
 pub(super) struct Steps {
@@ -142,24 +118,10 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// A time as RFC 3339 writes it, in UTC, with milliseconds.
+/// A time as RFC 3339 writes it, in UTC, with milliseconds; empty if it is later than the year 9999.
 fn timestamp(ms: u64) -> String {
-    let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1_000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1_000)
-}
-
-/// The date of a day since 1970. Years are counted from March, so that a leap day is the last of one.
-fn date(days: u64) -> (u64, u64, u64) {
-    let since = days + 719_468;
-    let (era, of_era) = (since / 146_097, since % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day)
+    let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    time.map(|time| format!("{time:.3}")).unwrap_or_default()
 }
 
 /// Logs the steps of a run as they end. What cannot be logged is not the run's trouble.

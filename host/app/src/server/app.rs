@@ -3,7 +3,7 @@
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     path::PathBuf,
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{Arc, OnceLock, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -11,21 +11,19 @@ use axum::{extract::FromRequestParts, http::request::Parts};
 use flowcell_contract::{RunId, Tenant};
 use flowcell_engine::{Place, Room};
 use flowcell_runtime::rows::Runs;
+use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
 use super::{
-    connection::Limits,
-    document::Document,
     failures::Failures,
     fault::Fault,
     identity::{Caller, Identify},
+    limits::Limits,
     live::Audiences,
     owners::Households,
 };
 use crate::{Host, driving::Entrance, triggers::Triggers};
 
-/// Streams of events at a time, of which no tenant has more than it leaves to others.
-pub(crate) const SUBSCRIBERS: u64 = 4_000;
 /// Requests that are answered at a time, of which no tenant has more than it leaves to others.
 pub(crate) const REQUESTS: u64 = 1_024;
 /// Flows that are checked, or made ready to run, at a time, of which no tenant has more than it leaves to others.
@@ -57,7 +55,7 @@ pub(crate) struct App {
     pub(crate) journals: Room,
     /// For files while they come.
     pub(super) uploads: Room,
-    pub(super) document: Document,
+    pub(super) document: OnceLock<Arc<Value>>,
     /// Streams end when this becomes true.
     pub(crate) ends: watch::Sender<bool>,
     starting: [Mutex<()>; PLACES],
@@ -86,7 +84,7 @@ impl App {
             checks: Room::new(CHECKS),
             journals: Room::new(JOURNALS),
             uploads: Room::new(UPLOADS),
-            document: Document::default(),
+            document: OnceLock::new(),
             ends: watch::Sender::new(false),
             starting: std::array::from_fn(|_| Mutex::default()),
         }

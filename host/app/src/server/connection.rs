@@ -30,18 +30,13 @@ use tokio::{
 use tower::ServiceExt;
 
 use super::{
-    app::SUBSCRIBERS,
-    events::HEARTBEAT,
     failures::Peer,
-    intake::{BODY_TIME, Patience},
+    intake::Patience,
+    limits::Limits,
     proxies::Proxies,
     seats::{Busy, Seat, Seats},
 };
 
-/// Connections at a time.
-pub(crate) const CONNECTIONS: usize = 4_096;
-/// How long the head of a request may take, and how long a connection may be idle before it.
-pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
 /// Bytes of the head of a request.
 pub(crate) const HEAD_BYTES: usize = 32 * 1024;
 /// Headers of a request.
@@ -55,33 +50,6 @@ const REST: Duration = Duration::from_millis(50);
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
     connection: close\r\ncontent-length: 91\r\n\r\n\
     {\"error\":{\"code\":\"too_many_connections\",\"message\":\"too many connections are open already\"}}";
-
-/// Limits that tests make smaller.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Connections at a time.
-    pub connections: usize,
-    /// How long the head of a request may take.
-    pub head_time: Duration,
-    /// How long the body of a request may take.
-    pub body_time: Duration,
-    /// Live subscribers at a time.
-    pub subscribers: u64,
-    /// Time between two signs of life to a live subscriber. With each it is looked whether it may still hear the run.
-    pub heartbeat: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            connections: CONNECTIONS,
-            head_time: HEAD_TIME,
-            body_time: BODY_TIME,
-            subscribers: SUBSCRIBERS,
-            heartbeat: HEARTBEAT,
-        }
-    }
-}
 
 /// Serves whoever connects, until it is told to end; then what is under way may come to its end for a while.
 pub(super) async fn serve(

@@ -1,6 +1,6 @@
 //! The OpenAPI document.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use serde_json::Value;
@@ -27,20 +27,8 @@ pub(super) fn head() -> OpenApi {
     OpenApiBuilder::new().info(info).components(Some(components)).build()
 }
 
-/// The document, made once.
-#[derive(Default)]
-pub(super) struct Document(OnceLock<Arc<Value>>);
-
-impl Document {
-    /// Sets what is served.
-    pub(super) fn set(&self, document: &OpenApi) {
-        // A document is made of JSON, which can be written.
-        _ = self.0.set(Arc::new(serde_json::to_value(document).unwrap_or_default()));
-    }
-}
-
 /// This document
 #[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, body = Object)))]
 pub(super) async fn openapi(State(app): State<Arc<App>>) -> Json<Arc<Value>> {
-    Json(app.document.0.get().cloned().unwrap_or_default())
+    Json(app.document.get().cloned().unwrap_or_default())
 }

@@ -1,6 +1,6 @@
 //! Events of runs: by page, and as they come.
 
-use std::{convert::Infallible, time::Duration};
+use std::convert::Infallible;
 
 use axum::{
     body::{Body, Bytes},
@@ -36,8 +36,6 @@ const PAGE: usize = 200;
 pub(crate) const MAX_PAGE: usize = 1_000;
 /// Bytes of the events of a page, as JSON text, at most; a page has one event at least.
 pub(crate) const PAGE_BYTES: u64 = 16 << 20;
-/// Time between two comments that say that the stream is still there.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// How the row of a run stands that has ended, and that has no more to tell.
 const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];

@@ -13,8 +13,8 @@ use flowcell_contract::Tenant;
 use super::{TENANT, TenantError, Tenants};
 use crate::{
     Host,
+    identity::{Caller, Identify, Local, Refused},
     policy::Policy,
-    server::identity::{Caller, Identify, Local, Refused},
 };
 
 /// Time between two looks for the first tenant. For whoever shows a token it is looked for at once.

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use super::{
     super::{
         app::App,
-        connection::Limits,
         identity::{Caller, Local, Scopes},
+        limits::Limits,
         live::Audiences,
         owners::Households,
     },
