@@ -1,9 +1,9 @@
-//! House rules that the compiler does not know: which crate may name what, and no import cycles between rooms.
+//! House rules that the compiler does not know: which crate may name what, which ids have tests.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -142,110 +142,11 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The top-level room that a file of a crate belongs to.
-fn room(src: &Path, file: &Path) -> String {
-    let inside = file.strip_prefix(src).unwrap();
-    let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
-    first.trim_end_matches(".rs").to_owned()
-}
-
-/// The rooms that a source names as `crate::room`, in uses and in paths.
-fn imports(text: &str, rooms: &BTreeSet<String>) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for (at, _) in text.match_indices("crate::") {
-        let rest = &text[at + "crate::".len()..];
-        match rest.strip_prefix('{') {
-            Some(list) => found.extend(top_level_names(list)),
-            None => found.extend(rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned)),
-        }
-    }
-    found.retain(|name| rooms.contains(name));
-    found
-}
-
-/// The first names of the entries of `a::{…}, b, c::d}`.
-fn top_level_names(list: &str) -> Vec<String> {
-    let mut depth = 0;
-    let mut names = vec![String::new()];
-    let mut naming = true;
-    for c in list.chars() {
-        match c {
-            '}' if depth == 0 => break,
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                names.push(String::new());
-                naming = true;
-            }
-            c if depth == 0 && naming && (c.is_alphanumeric() || c == '_') => names.last_mut().unwrap().push(c),
-            c if depth == 0 && !c.is_whitespace() => naming = false,
-            _ => {}
-        }
-    }
-    names
-}
-
 fn crates() -> Vec<PathBuf> {
     let mut folders: Vec<_> = fs::read_dir(root().join("host")).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.extend(["sdk/expr", "sdk/rust"].map(|folder| root().join(folder)));
     folders.retain(|folder| folder.join("src").is_dir());
     folders
-}
-
-#[test]
-fn rooms_of_a_crate_do_not_import_each_other_in_a_ring() {
-    for folder in crates() {
-        let src = folder.join("src");
-        let files = sources(&src);
-        let tests = |file: &&PathBuf| !["lib", "main", "tests"].contains(&room(&src, file).as_str());
-        let rooms: BTreeSet<_> = files.iter().filter(tests).map(|file| room(&src, file)).collect();
-        let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for file in files.iter().filter(tests) {
-            let text = fs::read_to_string(file).unwrap();
-            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-            let code: Vec<_> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-            let own = room(&src, file);
-            let named = imports(&code.join("\n"), &rooms).into_iter().filter(|name| *name != own);
-            arrows.entry(own.clone()).or_default().extend(named);
-        }
-        for start in &rooms {
-            let ring = path_back(&arrows, start);
-            assert!(ring.is_none(), "import cycle in {}: {}", folder.display(), ring.unwrap().join(" -> "));
-        }
-    }
-}
-
-/// A way from a room back to itself.
-fn path_back(arrows: &BTreeMap<String, BTreeSet<String>>, start: &str) -> Option<Vec<String>> {
-    let mut seen = BTreeSet::new();
-    let mut open = vec![vec![start.to_owned()]];
-    while let Some(path) = open.pop() {
-        for next in arrows.get(path.last().unwrap()).into_iter().flatten() {
-            let longer = [path.as_slice(), std::slice::from_ref(next)].concat();
-            if next == start {
-                return Some(longer);
-            }
-            if seen.insert(next.clone()) {
-                open.push(longer);
-            }
-        }
-    }
-    None
-}
-
-#[test]
-fn the_ring_finder_finds_rings() {
-    let arrows = |pairs: &[(&str, &str)]| {
-        let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (from, to) in pairs {
-            arrows.entry((*from).into()).or_default().insert((*to).into());
-        }
-        arrows
-    };
-    assert_eq!(path_back(&arrows(&[("a", "b"), ("b", "a")]), "a").unwrap(), ["a", "b", "a"]);
-    assert_eq!(path_back(&arrows(&[("a", "b"), ("b", "c")]), "a"), None);
-    let rooms = ["hub", "run", "state"].map(str::to_owned).into();
-    assert_eq!(imports("use crate::{hub::{Hub, state}, run};", &rooms), ["hub", "run"].map(str::to_owned).into());
 }
 
 /// The ids of a cell of the README's table: `N3 to N10, N14`.
