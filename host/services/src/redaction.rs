@@ -9,11 +9,14 @@
 //! * hexadecimal and base64 at every offset, in both alphabets, with line ends and with escaped characters;
 //! * gzip and zlib.
 //!
+//! A key is also found where lines are broken inside it, and where the items of a JSON list are its parts.
+//!
 //! `[key]` replaces the encoded key, or the whole stream that was packed. A search takes time in proportion to the bytes that
 //! it looks at; bytes that would take longer are hidden altogether.
 
 mod blocks;
 mod escapes;
+mod lists;
 mod packed;
 mod pieces;
 mod search;
@@ -26,7 +29,7 @@ use flowcell_contract::{Failure, Json};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 pub(crate) use self::pieces::Pieces;
-use self::search::{Found, Search};
+use self::search::{Found, Search, is_line_end};
 use crate::{code, secret::Key};
 
 /// Replaces a key.
@@ -140,7 +143,10 @@ impl Redaction {
             Json::Number(number) => self.hidden(number.to_string().as_bytes()).map(|_| Json::from(HIDDEN)),
             Json::String(text) => self.hidden(text.as_bytes()).map(|bytes| Json::from(readable(&bytes))),
             Json::Array(items) => {
-                let changed: Vec<_> = items.iter().map(|item| self.changed(item)).collect();
+                let mut changed: Vec<_> = items.iter().map(|item| self.changed(item)).collect();
+                for index in self.in_parts(items) {
+                    changed[index] = Some(Json::from(HIDDEN));
+                }
                 let any = changed.iter().any(Option::is_some);
                 let items = items.iter().zip(changed);
                 any.then(|| Json::array(items.map(|(item, changed)| changed.unwrap_or_else(|| item.clone()))))
@@ -161,7 +167,8 @@ impl Redaction {
     }
 
     fn search(&self, bytes: &[u8]) -> Found {
-        let keys: Vec<&[u8]> = self.keys.iter().filter_map(Key::searchable).collect();
+        let keys: Vec<Vec<u8>> = self.keys.iter().filter_map(Key::searchable).map(in_one_line).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).filter(|key| !key.is_empty()).collect();
         if keys.is_empty() { Found::nothing(bytes.len()) } else { Search::new(&keys, bytes.len()).everywhere(bytes) }
     }
 
@@ -170,6 +177,11 @@ impl Redaction {
         let spans = self.search(bytes).spans;
         (!spans.is_empty()).then(|| replaced(bytes, &spans))
     }
+}
+
+/// A key without its line breaks.
+fn in_one_line(key: &[u8]) -> Vec<u8> {
+    key.iter().copied().filter(|character| !is_line_end(*character)).collect()
 }
 
 /// Puts [`HIDDEN`] where spans are, which are in order and apart from each other.

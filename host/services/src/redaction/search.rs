@@ -19,6 +19,9 @@ pub(super) const BYTES_PER_STEP: u64 = 16;
 /// Steps that a search of few bytes may take.
 const LEAST_STEPS: u64 = 1 << 20;
 
+/// Characters of a line break between two characters of a key, at most: `=\r\n`.
+const BREAKS: u8 = 3;
+
 /// Characters of a key at the end of a view from which on the rest is waited for.
 const OPEN: usize = 4;
 
@@ -52,6 +55,11 @@ impl Found {
         }
         Found { spans: joined, ..self }
     }
+}
+
+/// Whether a character ends a line. Keys are searched without these, as lines may be broken elsewhere.
+pub(super) fn is_line_end(character: u8) -> bool {
+    matches!(character, b'\r' | b'\n')
 }
 
 /// One search, with what it may still spend.
@@ -178,16 +186,9 @@ impl<'a> Search<'a> {
             let mut next = Few::default();
             for start in ends.iter() {
                 self.spend(1);
-                open |= index >= OPEN && reader.is_cut(start);
-                for (character, end) in reader.readings(start, LAYERS).iter() {
-                    if character.eq_ignore_ascii_case(wanted) {
-                        next.add(end);
-                        // UTF-16 has a zero between two characters.
-                        if reader.byte(end) == Some(0) {
-                            next.add(end + 1);
-                        }
-                    }
-                }
+                // The first character stands where the key begins.
+                let breaks = if index == 0 { 0 } else { BREAKS };
+                open |= self.follow(reader, start, *wanted, breaks, &mut next) && index >= OPEN;
             }
             if next.is_empty() {
                 return if open { Comparison::Open } else { Comparison::Other };
@@ -195,5 +196,27 @@ impl<'a> Search<'a> {
             ends = next;
         }
         Comparison::There(ends.iter().max().unwrap_or(at))
+    }
+
+    /// Adds the places behind a character that is wanted at a place, or behind so many characters of line breaks there. Returns
+    /// whether it may come behind the end of the view.
+    fn follow(&self, reader: &Reader<'_>, start: usize, wanted: u8, breaks: u8, next: &mut Few<usize>) -> bool {
+        let mut open = reader.is_cut(start);
+        for (character, end) in reader.readings(start, LAYERS).iter() {
+            if character.eq_ignore_ascii_case(&wanted) {
+                next.add(end);
+                // UTF-16 has a zero between two characters.
+                if reader.byte(end) == Some(0) {
+                    next.add(end + 1);
+                }
+            }
+            // A line of quoted-printable that goes on ends with a sign.
+            let breaks_here = is_line_end(character) || character == b'=' && reader.byte(end).is_some_and(is_line_end);
+            if breaks > 0 && breaks_here {
+                self.spend(1);
+                open |= self.follow(reader, end, wanted, breaks - 1, next);
+            }
+        }
+        open
     }
 }

@@ -253,6 +253,10 @@ fn n24_other_alphabets_and_letters_are_found() {
         wide(u16::to_le_bytes),
         wide(u16::to_be_bytes),
         key.replace('-', "=2D").into_bytes(),
+        key.replace('-', "-\n").into_bytes(),
+        key.replace('-', "=\r\n-").into_bytes(),
+        key.replace('-', "=2D=\r\n").into_bytes(),
+        key.replace('/', "\\r\\n/").into_bytes(),
         each(key.as_bytes(), |byte| format!("{byte:02x}:")),
         key.replace('/', "%252f").into_bytes(),
         key.replace('/', "\\\\u002F").into_bytes(),
@@ -262,6 +266,61 @@ fn n24_other_alphabets_and_letters_are_found() {
     for sent in table {
         let hidden = redaction(key).bytes(sent.clone());
         assert!(has(&hidden, b"[key]") && hidden.len() < 9, "{}", String::from_utf8_lossy(&sent));
+    }
+}
+
+#[test]
+fn n24_a_key_of_several_lines_is_found_whatever_its_lines_are() {
+    let body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj".repeat(3);
+    let lines = |width: usize, end: &str| {
+        let lines: Vec<_> = body.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        format!("-----BEGIN PRIVATE KEY-----{end}{}{end}-----END PRIVATE KEY-----", lines.join(end))
+    };
+    for key in [lines(64, "\n"), lines(64, "\r\n"), format!("{}\n", lines(64, "\n"))] {
+        let redaction = redaction(&key);
+        let in_base64 = lines_of(&base64(key.as_bytes(), &mut StdRng::seed_from_u64(1), b"+/"), 76);
+        let in_list = lines(76, "\n").lines().map(|line| format!("{line:?}")).collect::<Vec<_>>().join(",");
+        for sent in [lines(64, "\n"), lines(76, "\r\n"), lines(1_000, "\\n"), lines(64, ""), in_base64.join("\r\n")] {
+            let hidden = redaction.text(&format!("a {sent} b"));
+            assert!(hidden.contains("[key]") && hidden.len() < 16, "{sent}: {hidden}");
+        }
+        let quoted = in_base64.iter().map(|line| format!("{line:?}")).collect::<Vec<_>>().join(",");
+        for list in [in_list, quoted] {
+            let hidden = redaction.json(Json::parse(&format!("[{list}]")).unwrap()).to_text();
+            assert!(hidden.replace(['[', ']', '"', ','], "").replace("key", "").is_empty(), "{list}: {hidden}");
+        }
+    }
+}
+
+fn lines_of(bytes: &[u8], width: usize) -> Vec<String> {
+    bytes.chunks(width).map(|line| String::from_utf8(line.to_vec()).unwrap()).collect()
+}
+
+#[test]
+fn a_key_with_a_broken_line_is_not_told_in_pieces() {
+    let mut pieces = Pieces::new(redaction("s3cr3t-Value/1"));
+    let mut told: String = ["a s3cr3t-", "\r", "\nValue", "/1 b"].map(|piece| pieces.add(piece)).concat();
+    told.push_str(&pieces.end());
+    assert_eq!(told, "a [key] b");
+}
+
+#[test]
+fn n24_the_parts_of_a_list_are_searched_together() {
+    let redaction = redaction("s3cr3t-Value/1");
+    for (sent, expected) in [
+        (r#"["a","s3cr3t-","Value/1","b"]"#, r#"["a","[key]","[key]","b"]"#),
+        (r#"["a s3cr3t","-Value/1 b"]"#, r#"["[key]","[key]"]"#),
+        (r#"["s3cr3t-Value/1 x","y"]"#, r#"["[key] x","y"]"#),
+        (r#"[7,115,51,99,114,51,116,45,86,97,108,117,101,47,49,300]"#, &format!("[7,{}300]", "\"[key]\",".repeat(14))),
+        (
+            r#"["s","3","c","r","3","t","-","V","a","l","u","e",47,49]"#,
+            &format!("[{}]", vec!["\"[key]\""; 14].join(",")),
+        ),
+        (r#"[{"x":["s3cr3t-","Value/1"]},1]"#, r#"[{"x":["[key]","[key]"]},1]"#),
+        (r#"["s3cr3t-",null,"Value/1"]"#, r#"["s3cr3t-",null,"Value/1"]"#),
+        (r#"["s3cr3t",1.5,"-Value/1",[],{}]"#, r#"["s3cr3t",1.5,"-Value/1",[],{}]"#),
+    ] {
+        assert_eq!(redaction.json(Json::parse(sent).unwrap()).to_text(), *expected, "{sent}");
     }
 }
 
