@@ -15,6 +15,15 @@ pub fn is_deceptive(before: Option<char>, letter: char, after: Option<char>) -> 
     }
 }
 
+/// Whether a person cannot be sure to see this character: it is invisible, blank, or changes the character or the direction beside it.
+/// These are more than [`is_deceptive`] judges, for texts that a person decides about and that may spell them as escapes.
+pub fn is_hidden(letter: char) -> bool {
+    is_deceptive(None, letter, None)
+        || matches!(letter,
+            '\u{7f}'..='\u{a0}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// The characters of a text, each with whether it is deceptive.
 pub fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
     let mut before = None;
@@ -65,5 +74,13 @@ mod tests {
             assert_eq!(revealed(text), shown);
             assert_eq!(has_deceptive(text), text != shown, "{shown}");
         }
+    }
+
+    #[test]
+    fn what_deceives_anywhere_is_hidden() {
+        let all = || (0..=u32::from(char::MAX)).filter_map(char::from_u32);
+        assert!(all().filter(|letter| is_deceptive(None, *letter, None)).all(is_hidden));
+        assert!(all().filter(char::is_ascii_graphic).all(|letter| !is_hidden(letter)) && !is_hidden(' '));
+        assert!("\u{34f}\u{3164}\u{fe0f}\u{e0100}".chars().all(is_hidden) && !"üя中\u{1f469}".chars().any(is_hidden));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use flowcell_contract::Json;
+use flowcell_contract::{Json, text::is_hidden};
 use sha2::{Digest, Sha256};
 
 /// Characters of arguments that are shown whole.
@@ -162,14 +162,6 @@ fn write_visible(text: &str, out: &mut String) {
             let _ = write!(out, "\\u{unit:04x}");
         }
     }
-}
-
-fn is_hidden(c: char) -> bool {
-    matches!(c,
-        '\u{7f}'..='\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-        | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
