@@ -57,6 +57,11 @@ fn is_default(start: &Start) -> bool {
 }
 
 impl Content {
+    /// The flow's file.
+    pub(crate) fn source(&self) -> Source {
+        Source { name: self.name.clone(), text: self.text.clone() }
+    }
+
     /// Bytes of text.
     pub(crate) fn size(&self) -> usize {
         let files = self.files.values().map(String::len);

@@ -96,6 +96,12 @@ pub enum StartError {
     /// Its file says that it refuses to run.
     #[error("the flow `{0}` is disabled: take `disabled: true` out of its file to run it")]
     Disabled(String),
+    /// The flow of a run that is to be repeated has errors now.
+    #[error(
+        "the flow of the repeated run has errors now, such as grants that the tenant's policy has taken back; start the flow as it is now, or ask the operator to widen the policy\n\n{}",
+        Findings(.0)
+    )]
+    Renewed(Vec<Diagnostic>),
     /// The tenant has used up what it may have.
     #[error(transparent)]
     Quota(#[from] QuotaError),

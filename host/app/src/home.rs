@@ -69,6 +69,7 @@ pub(crate) enum Callee {
 }
 
 /// The flows that a run can call.
+#[derive(Clone)]
 pub(crate) struct Home {
     /// The folder of the run's flow, for computed names.
     pub(crate) folder: Arc<Folder>,
@@ -80,6 +81,11 @@ impl Home {
     /// A home without pinned flows.
     pub(crate) fn new(folder: Arc<Folder>) -> Home {
         Home { folder, flows: BTreeMap::new() }
+    }
+
+    /// Whether the run was accepted by a version that pinned texts only.
+    pub(crate) fn is_old(&self) -> bool {
+        self.flows.values().any(|callee| matches!(callee, Callee::Text(..)))
     }
 
     /// The names of the flows that an agent may call as tools, in order.

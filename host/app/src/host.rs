@@ -9,6 +9,7 @@ mod library;
 mod loading;
 mod outside;
 mod pin;
+mod renewal;
 mod retention;
 mod stores;
 mod watched;
@@ -24,7 +25,7 @@ use flowcell_contract::{Capability, Catalog, Digest, Failure, Json, RunId, Tenan
 use flowcell_engine::{Engine, Room};
 use flowcell_flow::{agentic::flow_label, graph::Graph};
 use flowcell_runtime::{
-    FlowRunner, Hubs, LiveRuns, MemoryBudget, OpenError, Repeat, RunOptions, World,
+    FlowRunner, Hubs, LiveRuns, MemoryBudget, OpenError, RunOptions, World,
     fact::{Fact, RunEnd},
     limits::READ_UNITS,
     memory::MemoryBlobs,
@@ -175,7 +176,8 @@ impl Host {
         // A run that exists goes on as it began, whatever has become of the files since.
         let known = options.session_id.as_ref().map(|run| self.library_of(run)).transpose()?.flatten();
         let library = known.unwrap_or_else(|| Library::new(self.clone(), self.bind(flow)));
-        self.admitted(FlowRunner::new(self.pin(flow, library.home()), self.world(library), options)?)
+        let flow = library.pin(flow);
+        self.admitted(FlowRunner::new(flow, self.world(library), options)?)
     }
 
     /// Checks an input where that holds nobody up, at the tenant's cost.
@@ -209,8 +211,8 @@ impl Host {
         let clock = Arc::new(Clock::new(&script));
         let engine = CountedRunner { engine: self.shared.engine.clone(), usage: self.shared.usage.clone() };
         let runner = Rehearsal::new(Arc::new(engine), script.clone(), clock.clone());
-        let home = self.bind(flow);
-        let library = Library::new(self.clone(), home.clone());
+        let library = Library::new(self.clone(), self.bind(flow));
+        let (homes, pinned) = (library.homes().clone(), library.pin(flow));
         let mut world = World::in_memory(Arc::new(runner), Arc::new(library));
         world.tenant = self.tenant.clone();
         world.timers = Arc::new(Jumps(clock));
@@ -224,10 +226,10 @@ impl Host {
         let stand_in = |real: &Arc<dyn Capability>| -> Arc<dyn Capability> {
             Arc::new(StandIn { real: real.clone(), script: script.clone(), simulate: self.simulate.clone() })
         };
-        let outside = self.capabilities(&home, &world.blobs);
+        let outside = self.capabilities(&homes, &world.blobs);
         let outside = outside.iter().map(|(name, real)| (name.clone(), stand_in(real)));
         world.capabilities = Arc::new(outside.collect());
-        Ok(FlowRunner::new(self.pin(flow, &home), Arc::new(world), options)?)
+        Ok(FlowRunner::new(pinned, Arc::new(world), options)?)
     }
 
     /// Compiles a pack that this host has, unless it is in the cache, so that no run waits for it. Blocks meanwhile.
@@ -238,12 +240,6 @@ impl Host {
     /// Prepares to go on with a run that the store has, with the flow as it was when the run began.
     pub fn resume(&self, run: &RunId, options: RunOptions) -> Result<FlowRunner, StartError> {
         Ok(FlowRunner::resume(self.world_of(run)?, run.clone(), options)?)
-    }
-
-    /// Prepares a new run that does again what another did: the same flow, as it was when that run began, with the same
-    /// input. If a node of the flow itself is named, what does not come after it and succeeded is not run again.
-    pub fn again(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
-        self.admitted(FlowRunner::again(self.world_of(run)?, run, repeat, options)?)
     }
 
     /// Returns the checked flow of a run that the store has, as it was when the run began.
@@ -389,7 +385,7 @@ impl Host {
     fn world(&self, library: Library) -> Arc<World> {
         let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, live, usage, .. } = &*self.shared;
         let runner = CountedRunner { engine: engine.clone(), usage: usage.clone() };
-        let capabilities = Arc::new(self.capabilities(library.home(), blobs));
+        let capabilities = Arc::new(self.capabilities(library.homes(), blobs));
         Arc::new(World {
             tenant: self.tenant.clone(),
             runner: Arc::new(runner),

@@ -127,6 +127,11 @@ impl Policy {
         }
     }
 
+    /// Whether it limits what flows grant, or the packs that they bring.
+    pub(crate) fn limits_flows(&self) -> bool {
+        self.grants.is_some() || self.packs.is_some()
+    }
+
     /// Whether a flow may bring a pack.
     pub(crate) fn allows_pack(&self, digest: &str) -> bool {
         self.packs.as_ref().is_none_or(|packs| packs.iter().any(|allowed| allowed == digest))

@@ -26,6 +26,8 @@ pub struct Caller {
     pub tenant: Tenant,
     /// Which run.
     pub run_id: RunId,
+    /// The pin of the run's flow.
+    pub pin: Arc<str>,
     /// Which node.
     pub node_id: NodeId,
     /// Of which type.

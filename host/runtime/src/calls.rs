@@ -26,7 +26,7 @@ use crate::{
     fact::{Asked, CallDigest, CallRecord, ForAgent, Observed, TaskKey, Write},
     hub::Command,
     limits::MAX_OPEN_CALLS,
-    ports::{CacheStore, StateStore, Timers},
+    ports::{CacheStore, Pin, StateStore, Timers},
 };
 use progress::{Progress, Submitted};
 
@@ -37,6 +37,8 @@ pub(crate) struct CallSite {
     /// What idempotency keys begin with: of a child run it is its parent's, with the task that called it.
     pub(crate) root: Arc<str>,
     pub(crate) graph: Arc<Graph>,
+    /// The pin of the flow.
+    pub(crate) pin: Pin,
     pub(crate) state: Arc<dyn StateStore>,
     pub(crate) cache: Arc<dyn CacheStore>,
     pub(crate) blobs: Arc<dyn Blobs>,
@@ -296,6 +298,7 @@ impl AttemptCalls {
         Caller {
             tenant: self.site.tenant.clone(),
             run_id: self.site.run_id.clone(),
+            pin: self.site.pin.0.clone(),
             node_id: node.id.clone(),
             node_type: node.node_type.name.clone(),
             grants: node.grants.clone(),

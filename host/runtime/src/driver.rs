@@ -248,6 +248,7 @@ impl Driver {
             run_id: identity.run_id.clone(),
             root: identity.root.clone(),
             graph: state.graph.clone(),
+            pin: flow.pin.clone(),
             state: world.state.clone(),
             cache: world.cache.clone(),
             blobs: world.blobs.clone(),

@@ -29,8 +29,9 @@ pub struct Pinned {
 
 /// A library of flows.
 pub trait Flows: Send + Sync {
-    /// Returns the checked flow of this name, as it is now.
-    fn resolve(&self, name: &str) -> Result<Pinned, Failure>;
+    /// Returns the checked flow that a run calls by this name: as the caller's flow, found by its pin, has pinned it, or else as
+    /// it is now.
+    fn resolve(&self, name: &str, caller: &Pin) -> Result<Pinned, Failure>;
 
     /// Checks the whole input of a run of this flow.
     fn check_input(&self, _flow: &Graph, _input: &Json) -> Result<(), Failure> {
@@ -39,13 +40,25 @@ pub trait Flows: Send + Sync {
 
     /// Returns the flow that was pinned, as it was then.
     fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure>;
+
+    /// Returns the flow that another run has pinned, for a new run that repeats that one. A library with a policy refuses what
+    /// the flow may not do any more.
+    fn repeated(&self, pin: &Pin) -> Result<Pinned, Failure> {
+        Ok(Pinned { graph: self.pinned(pin)?, pin: pin.clone() })
+    }
+
+    /// Returns the flow that a run calls by this name in a run that repeats another one: the repeated run has called the flow with
+    /// this pin.
+    fn called_again(&self, _name: &str, _caller: &Pin, pin: &Pin) -> Result<Pinned, Failure> {
+        self.repeated(pin)
+    }
 }
 
 /// A library without flows.
 pub struct NoFlows;
 
 impl Flows for NoFlows {
-    fn resolve(&self, name: &str) -> Result<Pinned, Failure> {
+    fn resolve(&self, name: &str, _caller: &Pin) -> Result<Pinned, Failure> {
         Err(Failure::new(code::FLOW_NOT_FOUND, format!("there is no flow `{name}`")))
     }
 

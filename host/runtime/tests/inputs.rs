@@ -92,7 +92,7 @@ fn answer(attempt: &Attempt) -> StepResult {
 struct Shelf(HashMap<&'static str, Arc<Graph>>);
 
 impl Flows for Shelf {
-    fn resolve(&self, name: &str) -> Result<Pinned, Failure> {
+    fn resolve(&self, name: &str, _: &Pin) -> Result<Pinned, Failure> {
         let pin = Pin(name.into());
         Ok(Pinned { graph: self.pinned(&pin)?, pin })
     }

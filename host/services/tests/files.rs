@@ -65,6 +65,7 @@ impl Kit {
         let caller = Caller {
             tenant: Tenant::local(),
             run_id: RunId::from("r1"),
+            pin: "flow".into(),
             node_id: NodeId::from("n1"),
             node_type: "acme.files".into(),
             grants: Arc::new(grants),

@@ -483,6 +483,7 @@ impl From<StartError> for Problem {
                 .hint("`flowcell runs show RUN` shows the nodes; those of bodies and of called flows cannot be named"),
             StartError::Quota(QuotaError::Store(_)) => unreadable(&error),
             StartError::Disabled(_)
+            | StartError::Renewed(_)
             | StartError::Quota(_)
             | StartError::Open(
                 OpenError::Pin(_) | OpenError::Driven(_) | OpenError::TooDeep | OpenError::Called { .. },

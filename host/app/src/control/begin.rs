@@ -107,6 +107,7 @@ fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<Told>> {
         let code = match &error {
             StartError::Open(OpenError::Unknown(_)) => "run_not_found",
             StartError::Open(OpenError::Driven(_)) => "run_driven",
+            StartError::Renewed(_) => "invalid_flow",
             _ => "not_accepted",
         };
         Box::new(refused(code, &error))

@@ -1,9 +1,9 @@
 //! The homes of runs: what a run pins of the flows that it can call, and how that is found again.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use flowcell_contract::{Failure, RunId, Tenant, code};
@@ -20,6 +20,56 @@ use crate::{
     loaded::LoadedFlow,
 };
 
+/// The homes of the runs of one world, found by the pins of their flows.
+pub(super) struct Homes {
+    /// The home of the run that the world is for, and of runs whose flows have pinned none.
+    usual: Arc<Home>,
+    /// Reads what the flows have pinned; none: all runs have the usual home.
+    host: Option<Host>,
+    known: Mutex<HashMap<Pin, Arc<Home>>>,
+}
+
+impl Homes {
+    /// One home for all runs.
+    pub(super) fn only(usual: Arc<Home>) -> Homes {
+        Homes { usual, host: None, known: Mutex::default() }
+    }
+
+    /// The homes of the runs of a host, of which this is the first.
+    pub(super) fn of_runs(host: Host, usual: Arc<Home>) -> Homes {
+        Homes { usual, host: Some(host), known: Mutex::default() }
+    }
+
+    /// The first home.
+    pub(super) fn usual(&self) -> &Arc<Home> {
+        &self.usual
+    }
+
+    /// Notes the home that a flow was pinned with.
+    pub(super) fn know(&self, pin: &Pin, home: &Arc<Home>) {
+        self.known().insert(pin.clone(), home.clone());
+    }
+
+    /// Returns the home of a run, by the pin of its flow.
+    pub(super) fn find(&self, pin: &Pin) -> Result<Arc<Home>, Failure> {
+        let Some(host) = &self.host else { return Ok(self.usual.clone()) };
+        let mut known = self.known();
+        if let Some(home) = known.get(pin) {
+            return Ok(home.clone());
+        }
+        let content = host.content_of(pin)?;
+        // Children of a run that an older version accepted find their own children as that run does.
+        let home = if content.home.is_some() { Arc::new(host.home_in(&content)) } else { self.usual.clone() };
+        known.insert(pin.clone(), home.clone());
+        Ok(home)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Pin, Arc<Home>>> {
+        // A panic while the lock was held cannot have left the map half changed.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Host {
     /// The same flow with its home: every flow that its runs can call by a literal name or as a tool is loaded and pinned,
     /// and so are those that these can call. Reads files and checks flows; blocks meanwhile.
@@ -30,23 +80,27 @@ impl Host {
 
     /// Returns the home of a new run.
     pub(super) fn bind(&self, flow: &LoadedFlow) -> Arc<Home> {
-        if let Some(home) = &flow.home {
-            return home.clone();
-        }
-        let mut home = Home::new(flow.folder.clone());
+        let new = || Arc::new(self.pin_called(Home::new(flow.folder.clone()), flow));
+        flow.home.clone().unwrap_or_else(new)
+    }
+
+    /// Adds the flows that a flow can call to a home. Those that are pinned in it stay as they are.
+    fn pin_called(&self, mut home: Home, flow: &LoadedFlow) -> Home {
+        let beside = Home::new(flow.folder.clone());
+        let most = home.flows.len() + PINNED_FLOWS;
         let mut open: VecDeque<String> = named(flow);
         while let Some(name) = open.pop_front() {
             if home.flows.contains_key(&name) {
                 continue;
             }
-            if home.flows.len() >= PINNED_FLOWS {
+            if home.flows.len() >= most {
                 tracing::warn!(
                     flow = flow.name(),
                     "the flow can call more than {PINNED_FLOWS} flows; a run looks the others up when it calls them"
                 );
                 break;
             }
-            let callee = match self.load_called(&Home::new(flow.folder.clone()), &name) {
+            let callee = match self.load_called(&beside, &name) {
                 Ok(called) => {
                     open.extend(named(&called));
                     Callee::Pinned(self.keep(self.content(&called)))
@@ -55,7 +109,7 @@ impl Host {
             };
             home.flows.insert(name, callee);
         }
-        Arc::new(home)
+        home
     }
 
     /// Returns what a run calls, as it was when the run was accepted; none if the store has no such run.
@@ -68,7 +122,7 @@ impl Host {
 
     /// Returns the home that a run's content records. Runs of older versions have the texts of the flows that they call, and
     /// no folder: it is the tenant's library, or the current folder.
-    fn home_in(&self, content: &Content) -> Home {
+    pub(super) fn home_in(&self, content: &Content) -> Home {
         let library = self.library.as_ref().map(|all| FlowLibrary::of_tenant(all, &self.tenant).folder().to_owned());
         if let Some(place) = &content.home {
             return Home {
@@ -93,13 +147,18 @@ impl Host {
             .with_rules(Rules::Kept)
     }
 
-    /// Loads a flow that a run calls: as it was pinned, or, under a computed name, as it is in the run's folder now.
+    /// Loads a flow that a run calls: as it was pinned, or, under a computed name, as it is in the run's folder now. One that was
+    /// not pinned pins what it can call itself, beside what the caller has pinned.
     pub(crate) fn called(&self, home: &Arc<Home>, name: &str) -> Result<LoadedFlow, Failure> {
         let flow = self.load_called(home, name)?;
-        Ok(LoadedFlow { home: Some(home.clone()), ..flow })
+        let home = match home.flows.contains_key(name) || home.is_old() {
+            true => home.clone(),
+            false => Arc::new(self.pin_called(home.as_ref().clone(), &flow)),
+        };
+        Ok(LoadedFlow { home: Some(home), ..flow })
     }
 
-    fn load_called(&self, home: &Home, name: &str) -> Result<LoadedFlow, Failure> {
+    pub(crate) fn load_called(&self, home: &Home, name: &str) -> Result<LoadedFlow, Failure> {
         let unusable = |why: String| Failure::new(code::FLOW_NOT_FOUND, why);
         match home.flows.get(name) {
             Some(Callee::Pinned(hash)) => {
@@ -125,9 +184,7 @@ impl Host {
 
     /// Returns everything that a run of a flow pins, its home among it.
     pub(super) fn content_at(&self, flow: &LoadedFlow, home: &Home) -> Content {
-        // Children of a run that an older version accepted find their own children as that run does.
-        let old = home.flows.values().any(|callee| matches!(callee, Callee::Text(..)));
-        let (place, called) = match old {
+        let (place, called) = match home.is_old() {
             true => (None, BTreeMap::new()),
             false => (Some(Place::of(&home.folder)), home.flows.clone()),
         };

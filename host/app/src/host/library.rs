@@ -5,49 +5,91 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use flowcell_contract::{Failure, Json};
+use flowcell_contract::{Failure, Json, code};
 use flowcell_flow::graph::Graph;
 use flowcell_runtime::{Flows, Pinned, ports::Pin};
 
-use super::{Host, loading::log_kept};
-use crate::{content::Content, home::Home, loaded::check_whole};
+use super::{Host, homes::Homes, loading::log_kept, renewal::Renewals};
+use crate::{
+    content::Content,
+    home::Home,
+    loaded::{LoadedFlow, check_whole},
+};
 
 /// Loads called flows when they are first called.
 pub(super) struct Library {
     host: Host,
-    home: Arc<Home>,
+    homes: Arc<Homes>,
     /// The content of a pin that was read to find the home.
     known: Option<(Pin, Content)>,
-    called: Mutex<HashMap<String, Pinned>>,
+    /// By the pin of the caller, and the name.
+    called: Mutex<HashMap<(Pin, String), Pinned>>,
     pinned: Mutex<HashMap<Pin, Arc<Graph>>>,
+    renewals: Mutex<Renewals>,
 }
 
 impl Library {
-    /// The flows that the runs of a home can call.
+    /// The flows that a run of a home, and the runs below it, can call.
     pub(super) fn new(host: Host, home: Arc<Home>) -> Library {
-        Library { host, home, known: None, called: Mutex::default(), pinned: Mutex::default() }
+        let homes = Arc::new(Homes::of_runs(host.clone(), home));
+        let (called, pinned, renewals) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Library { host, homes, known: None, called, pinned, renewals }
     }
 
-    /// The same, with the content of a pin.
+    /// The same, with the content of the run's pin.
     pub(super) fn knowing(self, pin: Pin, content: Content) -> Library {
+        self.homes.know(&pin, self.homes.usual());
         Library { known: Some((pin, content)), ..self }
     }
 
+    /// The same, with flows that were renewed before.
+    pub(super) fn repeating(self, renewals: Renewals) -> Library {
+        Library { renewals: Mutex::new(renewals), ..self }
+    }
+
+    /// Pins a flow for a run of the home.
+    pub(super) fn pin(&self, flow: &LoadedFlow) -> Pinned {
+        self.pin_at(flow, self.homes.usual())
+    }
+
+    fn pin_at(&self, flow: &LoadedFlow, home: &Arc<Home>) -> Pinned {
+        let pinned = self.host.pin(flow, home);
+        self.homes.know(&pinned.pin, home);
+        pinned
+    }
+
     /// Returns where its flows are from.
-    pub(super) fn home(&self) -> &Arc<Home> {
-        &self.home
+    pub(super) fn homes(&self) -> &Arc<Homes> {
+        &self.homes
     }
 }
 
 impl Flows for Library {
-    fn resolve(&self, name: &str) -> Result<Pinned, Failure> {
+    fn resolve(&self, name: &str, caller: &Pin) -> Result<Pinned, Failure> {
         let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(flow) = called.get(name) {
+        let key = (caller.clone(), name.to_owned());
+        if let Some(flow) = called.get(&key) {
             return Ok(flow.clone());
         }
-        let flow = self.host.pin(&self.host.called(&self.home, name)?, &self.home);
-        called.insert(name.to_owned(), flow.clone());
+        let flow = self.host.called(&self.homes.find(caller)?, name)?;
+        let flow = self.pin_at(&flow, &self.host.bind(&flow));
+        called.insert(key, flow.clone());
         Ok(flow)
+    }
+
+    fn repeated(&self, pin: &Pin) -> Result<Pinned, Failure> {
+        let mut renewals = self.renewals.lock().unwrap_or_else(PoisonError::into_inner);
+        let flow = renewals.repeated(&self.host, pin);
+        flow.map_err(|error| Failure::new(code::FLOW_NOT_FOUND, error.to_string()))
+    }
+
+    fn called_again(&self, name: &str, caller: &Pin, pin: &Pin) -> Result<Pinned, Failure> {
+        let home = self.homes.find(caller)?;
+        // What a retry has pinned was checked when it was accepted.
+        match home.flows.contains_key(name) && !home.is_old() {
+            true => self.resolve(name, caller),
+            false => self.repeated(pin),
+        }
     }
 
     fn check_input(&self, flow: &Graph, input: &Json) -> Result<(), Failure> {

@@ -10,10 +10,10 @@ use std::{
 
 use flowcell_contract::{Catalog, Digest, Tenant};
 use flowcell_engine::{Engine, Pack};
-use flowcell_flow::{Diagnostic, PackRef, Severity, Source, Start};
+use flowcell_flow::{Diagnostic, PackRef, Place, Severity, Source, Start};
 use flowcell_services::secrets;
 
-use super::{Host, KnownPack};
+use super::{Host, KnownPack, homes::Homes};
 use crate::{
     error::{Error, LoadError},
     folder::{Folder, read_source},
@@ -111,7 +111,8 @@ impl Host {
 
     /// What flows may grant, from whatever folder they are.
     pub(crate) fn grantable(&self) -> Vec<String> {
-        let outside = self.capabilities(&self.unpinned_home(), &self.shared.blobs);
+        let homes = Arc::new(Homes::only(self.unpinned_home()));
+        let outside = self.capabilities(&homes, &self.shared.blobs);
         let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
         capabilities.extend(granted::ALWAYS.map(str::to_owned));
         capabilities.push(secrets::GRANT.to_owned());
@@ -136,8 +137,7 @@ impl Host {
             let added = found.and_then(|file| add_file(&self.shared.engine, &mut catalog, &file, &shown));
             match added {
                 Ok((digest, _)) if !self.policy.allows_pack(&digest.0) => {
-                    let message = format!("the operator does not let this tenant bring the pack {}", digest.0);
-                    findings.push(Diagnostic::error("pack_denied", &source.text, place.clone(), &message, None));
+                    findings.push(pack_denied(source, place.clone(), &digest.0));
                 }
                 Ok((digest, bytes)) => self.remember(digest, bytes),
                 Err(error) => findings.push(error.at(source, place.clone())),
@@ -150,6 +150,12 @@ impl Host {
         let mut packs = self.shared.packs.lock().unwrap_or_else(PoisonError::into_inner);
         packs.entry(digest).or_insert(KnownPack { bytes, kept: HashSet::new() });
     }
+}
+
+/// Reports a pack that the operator does not let the tenant bring.
+pub(super) fn pack_denied(source: &Source, place: Place, digest: &str) -> Diagnostic {
+    let message = format!("the operator does not let this tenant bring the pack {digest}");
+    Diagnostic::error("pack_denied", &source.text, place, &message, None)
 }
 
 /// Logs the newer rules that a kept flow breaks, with the line of each.

@@ -2,11 +2,12 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use flowcell_contract::{Blobs, Capability};
-use flowcell_runtime::ports::StoreError;
+use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Failure, Outgoing, Value};
+use flowcell_runtime::ports::{Pin, StoreError};
 use flowcell_services::{http, model};
+use futures_util::future::{BoxFuture, ready};
 
-use super::Host;
+use super::{Host, homes::Homes};
 use crate::{
     home::Home,
     rehearsal::Simulated,
@@ -17,8 +18,8 @@ use crate::{
 type Capabilities = HashMap<Arc<str>, Arc<dyn Capability>>;
 
 impl Host {
-    /// Everything that leaves the host, for the runs of a home. What is simulated leaves files in these blobs.
-    pub(super) fn capabilities(&self, home: &Arc<Home>, blobs: &Arc<dyn Blobs>) -> Capabilities {
+    /// Everything that leaves the host, for the runs of these homes. What is simulated leaves files in these blobs.
+    pub(super) fn capabilities(&self, homes: &Arc<Homes>, blobs: &Arc<dyn Blobs>) -> Capabilities {
         let mut capabilities = HashMap::clone(&self.shared.capabilities);
         if self.simulate.covers(http::INTERFACE)
             && let Some(http) = capabilities.get_mut(http::INTERFACE)
@@ -29,7 +30,9 @@ impl Host {
             capabilities.insert(model::INTERFACE.into(), self.shared.simulated_model.clone());
         }
         let simulated = self.simulate.covers(tools::INTERFACE);
-        let tools = || -> Arc<dyn Capability> { Arc::new(self.tools(home, simulated)) };
+        let tools = || -> Arc<dyn Capability> {
+            Arc::new(ToolsOfRuns { tools: self.tools(homes.usual(), simulated), homes: homes.clone() })
+        };
         capabilities.entry(tools::INTERFACE.into()).or_insert_with(tools);
         let models = capabilities.get(model::INTERFACE).unwrap_or(&self.shared.simulated_model).clone();
         let services = || -> Arc<dyn Capability> {
@@ -61,5 +64,30 @@ impl Host {
 
     fn tools(&self, home: &Arc<Home>, simulated: bool) -> Tools {
         Tools { host: self.clone(), home: home.clone(), mcp: self.shared.mcp.clone(), simulated }
+    }
+}
+
+/// The tools of the runs of a world. Each run has the flows of its own home.
+struct ToolsOfRuns {
+    tools: Tools,
+    homes: Arc<Homes>,
+}
+
+impl ToolsOfRuns {
+    fn of(&self, caller: &Caller) -> Result<Tools, Failure> {
+        Ok(Tools { home: self.homes.find(&Pin(caller.pin.clone()))?, ..self.tools.clone() })
+    }
+}
+
+impl Capability for ToolsOfRuns {
+    fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
+        self.of(caller)?.admit(call, caller)
+    }
+
+    fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+        match self.of(&outgoing.caller) {
+            Ok(tools) => tools.perform(outgoing),
+            Err(failure) => Box::pin(ready(Err(failure))),
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use flowcell_contract::{BlobRef, Catalog, Digest, Failure, RunId, code};
-use flowcell_flow::{Diagnostic, Severity, Source, graph::Graph};
+use flowcell_flow::{Checked, Diagnostic, Files, Severity, graph::Graph};
 use flowcell_runtime::{Pinned, ports::Pin};
 
 use super::{Host, KnownPack, loading::register};
@@ -89,6 +89,17 @@ impl Host {
 
     /// Checks a flow from its content, and returns the warnings beside it.
     pub(super) fn check_content(&self, content: &Content) -> Result<(Arc<Graph>, Vec<Diagnostic>), Failure> {
+        let checked = self.check_asking(content, content)?;
+        let error = checked.diagnostics.iter().find(|finding| finding.severity == Severity::Error);
+        match (checked.graph, error) {
+            (Some(graph), _) => Ok((Arc::new(graph), checked.diagnostics)),
+            (None, Some(error)) => Err(lost(&error.message)),
+            (None, None) => Err(lost(&"it cannot be checked")),
+        }
+    }
+
+    /// Checks a flow from its content, with the packs that were pinned. What the check asks is answered by `files`.
+    pub(super) fn check_asking(&self, content: &Content, files: &dyn Files) -> Result<Checked, Failure> {
         let mut catalog = Catalog::default();
         for (digest, blob) in &content.packs {
             let digest = Digest(digest.as_str().into());
@@ -107,14 +118,7 @@ impl Host {
             let pack = pack.map_err(|error| lost(&error.refusal))?;
             register(&mut catalog, pack, &content.name).map_err(|error| lost(&error))?;
         }
-        let source = Source { name: content.name.clone(), text: content.text.clone() };
-        let checked = flowcell_flow::load_from(&source, &catalog, content, &content.start);
-        let error = checked.diagnostics.iter().find(|finding| finding.severity == Severity::Error);
-        match (checked.graph, error) {
-            (Some(graph), _) => Ok((Arc::new(graph), checked.diagnostics)),
-            (None, Some(error)) => Err(lost(&error.message)),
-            (None, None) => Err(lost(&"it cannot be checked")),
-        }
+        Ok(flowcell_flow::load_from(&content.source(), &catalog, files, &content.start))
     }
 
     fn kept(&self, hash: &Arc<str>, mime: &str) -> Result<Arc<[u8]>, Failure> {
@@ -136,6 +140,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use flowcell_contract::Tenant;
+    use flowcell_flow::Source;
     use sha2::{Digest as _, Sha256};
 
     use super::*;

@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use flowcell_flow::Diagnostic;
+use flowcell_flow::{Diagnostic, Severity};
 use flowcell_runtime::{HubError, OpenError, ports::StoreError};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -141,7 +141,8 @@ impl Fault {
     /// A flow has findings that keep it from running.
     pub(crate) fn invalid_flow(findings: &[Diagnostic]) -> Fault {
         let found: Vec<_> = findings.iter().map(shape::finding).collect();
-        let first = findings.first().map_or_else(String::new, |finding| format!(": {}", finding.message));
+        let first = findings.iter().find(|finding| finding.severity == Severity::Error).or(findings.first());
+        let first = first.map_or_else(String::new, |finding| format!(": {}", finding.message));
         Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_flow", format!("the flow cannot run{first}"))
             .with(json!({ "diagnostics": found }))
     }
@@ -292,6 +293,7 @@ impl From<StartError> for Fault {
         match &error {
             StartError::Input(input) => Fault::new(StatusCode::UNPROCESSABLE_ENTITY, input.code(), &error)
                 .with(json!({ "findings": input.findings() })),
+            StartError::Renewed(findings) => Fault::invalid_flow(findings),
             StartError::Disabled(_) => conflict("flow_disabled"),
             StartError::Quota(QuotaError::Store(error)) => Fault::unavailable(error),
             StartError::Quota(quota) => {

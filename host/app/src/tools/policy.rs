@@ -136,6 +136,7 @@ mod tests {
         Caller {
             tenant: Tenant::local(),
             run_id: "r".into(),
+            pin: "flow".into(),
             node_id: NodeId("n".into()),
             node_type: "agent.run".into(),
             grants: Arc::new(serde_json::from_str::<Grants>(grants).unwrap()),

@@ -122,7 +122,7 @@ impl Tools {
     }
 
     fn flow_offer(&self, name: String) -> Option<Offer> {
-        let flow = self.host.called(&self.home, name.strip_prefix(FLOW_TOOL)?).ok()?;
+        let flow = self.host.load_called(&self.home, name.strip_prefix(FLOW_TOOL)?).ok()?;
         let graph = flow.graph();
         let schema = graph.input_schema.clone().unwrap_or_else(|| json!({ "type": "object" }));
         Some(Offer { name, title: None, description: graph.description.as_deref().map(str::to_owned), schema })

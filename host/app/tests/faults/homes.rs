@@ -80,13 +80,16 @@ fn write_kid(folder: &Path, says: &str) {
         "nodes": [{ "id": "sub", "type": "control.subflow", "input": { "name": "grand", "input": {} } }],
         "edges": [],
     });
-    let grand = json!({
-        "flow": { "name": "grand", "outputs": { "said": "{{ say.text }}" } },
+    fs::write(folder.join("kid.json"), kid.to_string()).unwrap();
+    fs::write(folder.join("grand.json"), grand("grand", says).to_string()).unwrap();
+}
+
+fn grand(name: &str, says: &str) -> Value {
+    json!({
+        "flow": { "name": name, "outputs": { "said": "{{ say.text }}" } },
         "nodes": [{ "id": "say", "type": "data.template", "input": { "template": says } }],
         "edges": [],
-    });
-    fs::write(folder.join("kid.json"), kid.to_string()).unwrap();
-    fs::write(folder.join("grand.json"), grand.to_string()).unwrap();
+    })
 }
 
 #[test]
@@ -165,10 +168,11 @@ fn y16_a_run_that_is_killed_calls_the_flows_that_it_was_accepted_with() {
     assert!(kills > 0, "no process was killed before its run had ended");
 }
 
-/// An agent that may call a flow, by its name or by a pattern, if a person allows it.
+/// An agent that may call a flow, by its name or by a pattern, if a person allows it. It is in the flow that is run, or in one that
+/// was found under a computed name.
 #[test]
 fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
-    for granted in ["flow:kid", "flow:k*"] {
+    for (granted, below) in [("flow:kid", false), ("flow:k*", false), ("flow:kid", true), ("flow:k*", true)] {
         let homes = Homes::new();
         let models = json!({ "default": "scripted", "profiles": { "scripted": { "dialect": "simulated", "model": "one", "script": [
             { "match": "", "toolCalls": [{ "name": "flow_kid", "input": {} }] },
@@ -185,13 +189,17 @@ fn y16_an_agent_that_rests_calls_the_flow_that_was_approved() {
                 "edges": [],
             }),
         );
-        let flow = homes.flow("errand");
+        let (flow, gate) = match below {
+            true => (homes.flow("computed"), "call/agent#3"),
+            false => (homes.flow("errand"), "agent#3"),
+        };
         let models = ["--providers", models_file.to_str().unwrap()];
-        let parked =
-            homes.place.done(&[&["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"], &models[..]].concat());
+        let input: &[&str] = if below { &["--input", "n=errand", "--answer", "ask=yes"] } else { &[] };
+        let begin = ["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet"];
+        let parked = homes.place.done(&[&begin, input, &models[..]].concat());
         assert_eq!(parked.status.code(), Some(3), "{granted}: {}", told(&parked));
         write_kid(homes.place.folder(), "changed");
-        let answered = homes.elsewhere(&[&["answer", "r", "agent#3", "allow"][..]].concat());
+        let answered = homes.elsewhere(&["answer", "r", gate, "allow"]);
         assert!(answered.status.success(), "{granted}: {}", told(&answered));
         let ended = homes.elsewhere(&[&["runs", "resume", "r", "--quiet"], &models[..]].concat());
         assert_eq!(homes.said(&ended), "done", "{granted}");
@@ -232,4 +240,43 @@ fn age(store: &Path) {
         .execute("UPDATE blobs SET bytes = ? WHERE hash = ?", rusqlite::params![content.to_string().into_bytes(), hash])
         .unwrap();
     assert_eq!(changed, 1);
+}
+
+/// A flow that was found under a computed name has pinned what it calls when it is resumed, driven, or repeated before it called
+/// that.
+#[test]
+fn y16_a_flow_with_a_computed_name_calls_the_flows_that_it_was_accepted_with() {
+    for goes_on in ["resumed", "driven", "repeated"] {
+        let homes = Homes::new();
+        for (name, shape, called) in [("kid", "literal", "middle"), ("middle", "made", "grand")] {
+            let mut flow = caller(shape, called);
+            flow["flow"]["name"] = json!(name);
+            homes.write(name, &flow);
+        }
+        let flow = homes.flow("computed");
+        let begin = ["run", flow.to_str().unwrap(), "--run-id", "r", "--quiet", "--answer", "ask=yes"];
+        let parked = homes.place.done(&begin);
+        assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+        for (name, says) in [("middle", "changed"), ("grand", "changed")] {
+            homes.write(name, &grand(name, says));
+        }
+        let answers = ["--quiet", "--answer", "call/ask=yes", "--answer", "call/call/ask=yes"];
+        let ended = match goes_on {
+            "resumed" => homes.elsewhere(&[&["runs", "resume", "r"], &answers[..]].concat()),
+            "driven" => {
+                for gate in ["call/ask", "call/call/ask"] {
+                    let answered = homes.elsewhere(&["answer", "r", gate, "yes"]);
+                    assert!(answered.status.success(), "{}", told(&answered));
+                    assert!(homes.elsewhere(&["drive", "--once"]).status.success());
+                }
+                homes.elsewhere(&["runs", "resume", "r", "--quiet"])
+            }
+            _ => {
+                assert!(homes.elsewhere(&["runs", "cancel", "r"]).status.success());
+                let retry = ["runs", "retry", "r", "--run-id", "again", "--answer", "ask=yes"];
+                homes.elsewhere(&[&retry[..], &answers[..]].concat())
+            }
+        };
+        assert_eq!(homes.said(&ended), "pinned", "{goes_on}");
+    }
 }

@@ -1,8 +1,19 @@
 //! What a run of a server calls after it has rested: the flows that it was accepted with, under its tenant's policy.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
-use flowcell::policy::Policy;
+use flowcell::{
+    Host,
+    policy::Policy,
+    server::{
+        Limits,
+        identity::{Identify, Scope},
+    },
+    tenants::Tenants,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -111,4 +122,81 @@ fn t2_a_flow_that_is_called_after_a_rest_is_held_to_the_tenants_policy() {
     let ended = caller.end("r");
     assert_eq!(ended["status"], "failed", "{ended}");
     assert!(ended["error"].to_string().contains("flow_not_found"), "{ended}");
+}
+
+/// A server with the tenant `a`, and a token of it; the host is for the operator.
+fn operated() -> (Served, Host, String) {
+    let known = Mutex::new(None);
+    let served = Served::of(
+        |host| {
+            let tenants = Tenants::of(host);
+            tenants.create("a").unwrap();
+            let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect();
+            let token = tenants.create_token("a", &all, "", None).unwrap().token;
+            *known.lock().unwrap() = Some((host.clone(), token));
+            let known: Arc<dyn Identify> = Arc::new(tenants);
+            known
+        },
+        Limits::default(),
+    );
+    let (host, token) = known.into_inner().unwrap().unwrap();
+    (served, host, token)
+}
+
+fn asks(called: &str) -> Value {
+    kid(called, json!({ "http": ["https://example.com"] }))
+}
+
+#[test]
+fn t2_a_retry_is_held_to_the_policy_that_its_tenant_has_now() {
+    let (served, host, token) = operated();
+    let caller = Caller(&served, &token);
+    let begin = |flow: &str, run: &str| {
+        let ended = caller.ask("POST", "/v1/runs?wait=true", &json!({ "flow": flow, "runId": run }), 201);
+        assert_eq!(ended["status"], "succeeded", "{ended}");
+    };
+    caller.keep(&asks("pinned"));
+    begin("kid", "alone");
+    for (flow, called) in [("literal", "kid"), ("computed", "{{ flow.input.n }}")] {
+        let mut parent = parent(called);
+        parent["flow"]["name"] = json!(flow);
+        parent["nodes"].as_array_mut().unwrap().remove(0);
+        parent["edges"] = json!([]);
+        caller.keep(&parent);
+        begin(flow, flow);
+    }
+    // A retry that was accepted before goes on.
+    caller.keep(&parent("kid"));
+    caller.start("rests");
+    caller.ask("POST", "/v1/runs/rests/retry?wait=true", &json!({ "runId": "accepted" }), 201);
+
+    let set = |grants: Option<BTreeMap<_, _>>| {
+        Tenants::of(&host).set_policy("a", &Policy { grants, ..Policy::default() }).unwrap();
+    };
+    set(Some(BTreeMap::new()));
+    let refused = caller.ask("POST", "/v1/runs/alone/retry?wait=true", &json!({}), 422);
+    let found = &refused["error"]["details"]["diagnostics"][0];
+    assert_eq!(
+        (&refused["error"]["code"], &found["code"]),
+        (&json!("invalid_flow"), &json!("wrong_grant")),
+        "{refused}"
+    );
+    assert!(found["line"].as_u64().is_some_and(|line| line > 0), "{refused}");
+    for flow in ["literal", "computed"] {
+        let ended = caller.ask("POST", &format!("/v1/runs/{flow}/retry?wait=true"), &json!({}), 201);
+        assert_eq!(
+            (&ended["status"], &ended["error"]["code"]),
+            (&json!("failed"), &json!("flow_not_found")),
+            "{ended}"
+        );
+        assert!(ended["error"]["message"].as_str().unwrap().contains("the operator lets no flow"), "{ended}");
+    }
+    for run in ["rests", "accepted"] {
+        assert_eq!(caller.end(run)["status"], "succeeded", "{run}");
+    }
+    set(Some([("http".to_owned(), vec!["https://example.com".to_owned()])].into()));
+    for flow in ["alone", "literal", "computed"] {
+        let again = caller.ask("POST", &format!("/v1/runs/{flow}/retry?wait=true"), &json!({}), 201);
+        assert_eq!((&again["status"], &again["outputs"]["said"]), (&json!("succeeded"), &json!("pinned")), "{again}");
+    }
 }

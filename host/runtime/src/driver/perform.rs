@@ -306,12 +306,11 @@ impl Driver {
                 else {
                     continue;
                 };
-                let graph = self.world.flows.pinned(&record.pin)?;
-                return Ok((Pinned { graph, pin: record.pin }, Some(run)));
+                return Ok((self.world.flows.called_again(name, &self.pin, &record.pin)?, Some(run)));
             }
             repeats = self.world.journal.find(&self.identity.tenant, &before)?.and_then(|record| record.repeats);
         }
-        Ok((self.world.flows.resolve(name)?, None))
+        Ok((self.world.flows.resolve(name, &self.pin)?, None))
     }
 
     /// A child has ended. What this run tells of that comes after what the child still has to tell.

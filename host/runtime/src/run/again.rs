@@ -10,7 +10,7 @@ use crate::{
     driver::{Given, each_unit},
     fact::{Fact, ScopeId},
     ports::{Again, StoreError},
-    world::{Pinned, World},
+    world::World,
 };
 
 /// What a new run does again.
@@ -23,8 +23,8 @@ pub struct Repeat {
 }
 
 impl FlowRunner {
-    /// Prepares a new run that does again what another did: the same flow, as it was pinned, with the same input. From a
-    /// node on, if one is named: what neither is that node nor comes after it, and succeeded, is not run again. A gate or
+    /// Prepares a new run that does again what another did: the same flow, as it was pinned, with the same input. The flow
+    /// is held to what the tenant may do now. From a node on, if one is named: what neither is that node nor comes after it, and succeeded, is not run again. A gate or
     /// an agent whose answer such a node depends on is run again, too, and so is what comes after it.
     pub fn again(world: Arc<World>, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, OpenError> {
         // A called run does what a person may have allowed above it: repeated alone, it would do that without being asked.
@@ -34,8 +34,9 @@ impl FlowRunner {
         }
         let before = FlowRunner::resume(world.clone(), run.clone(), RunOptions::default())?;
         let input = before.driver.state.input().cloned().unwrap_or_default();
-        let flow = Pinned { graph: before.driver.state.graph.clone(), pin: before.pin.clone() };
+        let pin = before.pin.clone();
         drop(before);
+        let flow = world.flows.repeated(&pin).map_err(OpenError::Pin)?;
         let Repeat { from, keep_answers } = repeat;
         let again = from.map(|from| Again { run: run.clone(), from, asks_again: !keep_answers });
         let given = again.as_ref().map(|again| given(&world, &flow.graph, again)).transpose()?;

@@ -361,7 +361,7 @@ impl Journal for AsText {
 struct Shelf(HashMap<String, Arc<Graph>>);
 
 impl Flows for Shelf {
-    fn resolve(&self, name: &str) -> Result<Pinned, flowcell_contract::Failure> {
+    fn resolve(&self, name: &str, _: &Pin) -> Result<Pinned, flowcell_contract::Failure> {
         let pin = Pin(name.into());
         Ok(Pinned { graph: self.pinned(&pin)?, pin })
     }

@@ -64,7 +64,7 @@ impl NodeRunner for PlanRunner {
 struct OneFlow(Arc<Graph>);
 
 impl Flows for OneFlow {
-    fn resolve(&self, name: &str) -> Result<Pinned, Failure> {
+    fn resolve(&self, name: &str, _: &Pin) -> Result<Pinned, Failure> {
         let pin = Pin(name.into());
         Ok(Pinned { graph: self.pinned(&pin)?, pin })
     }

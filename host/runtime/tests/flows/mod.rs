@@ -50,8 +50,8 @@ async fn count(calls: &dyn Calls) -> StepResult {
 pub(crate) struct Shelf(pub(crate) Arc<Graph>);
 
 impl Flows for Shelf {
-    fn resolve(&self, name: &str) -> Result<Pinned, Failure> {
-        NoFlows.resolve(name)
+    fn resolve(&self, name: &str, caller: &Pin) -> Result<Pinned, Failure> {
+        NoFlows.resolve(name, caller)
     }
 
     fn pinned(&self, _: &Pin) -> Result<Arc<Graph>, Failure> {

@@ -122,6 +122,7 @@ impl Kit {
         let caller = Caller {
             tenant: Tenant::local(),
             run_id: RunId::from("r1"),
+            pin: "flow".into(),
             node_id: NodeId::from("ask"),
             node_type: "agent.run".into(),
             grants: Arc::new(grants),

@@ -98,6 +98,7 @@ impl Kit {
         let caller = Caller {
             tenant: Tenant::local(),
             run_id: RunId::from("r1"),
+            pin: "flow".into(),
             node_id: NodeId::from("fetch"),
             node_type: "acme.fetch".into(),
             grants: Arc::new(grants),

@@ -1,0 +1,163 @@
+//! Runs that are done again, held to what their tenant may do now.
+
+use std::{collections::HashMap, sync::Arc};
+
+use flowcell_contract::{Digest, Json, RunId};
+use flowcell_flow::{
+    Diagnostic, Files, Rules, Severity, Source,
+    graph::Graph,
+    outline::{Fault, Outline},
+};
+use flowcell_runtime::{FlowRunner, OpenError, Pinned, Repeat, RunOptions, ports::Pin};
+
+use super::{Host, library::Library, loading::pack_denied};
+use crate::{content::Content, error::StartError, granted, home::Callee, policy::Policy, simulate::SERVICES};
+
+/// The flows that were renewed for the runs of one tree, by the pins that they had before.
+#[derive(Default)]
+pub(super) struct Renewals(HashMap<Pin, Pinned>);
+
+impl Renewals {
+    /// Returns the flow of a run that repeats one with this pin.
+    pub(super) fn repeated(&mut self, host: &Host, pin: &Pin) -> Result<Pinned, StartError> {
+        if let Some(flow) = self.0.get(pin) {
+            return Ok(flow.clone());
+        }
+        let content = host.content_of(pin).map_err(OpenError::Pin)?;
+        let (content, graph) = host.renewed(content, self)?;
+        let flow = Pinned { graph, pin: Pin(host.keep(content)) };
+        self.0.insert(pin.clone(), flow.clone());
+        Ok(flow)
+    }
+}
+
+impl Host {
+    /// Prepares a new run that does again what another did: the same flow, as it was when that run began, with the same
+    /// input. If a node of the flow itself is named, what does not come after it and succeeded is not run again. A flow that
+    /// grants more than the tenant may have now is refused.
+    pub fn again(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
+        let library = self.library_of_retry(run, options.session_id.as_ref())?;
+        self.admitted(FlowRunner::again(self.world(library), run, repeat, options)?)
+    }
+
+    fn library_of_retry(&self, run: &RunId, new: Option<&RunId>) -> Result<Library, StartError> {
+        let record = self.record(run).map_err(OpenError::Store)?;
+        let pin = record.ok_or_else(|| OpenError::Unknown(run.clone()))?.pin;
+        // A retry that has begun goes on as it was accepted.
+        if let Some(begun) = new.map(|new| self.library_of(new)).transpose()?.flatten() {
+            let graph = self.pinned(&pin).map_err(OpenError::Pin)?;
+            return Ok(begun.repeating(Renewals([(pin.clone(), Pinned { graph, pin })].into())));
+        }
+        let mut renewals = Renewals::default();
+        let flow = renewals.repeated(self, &pin)?;
+        let content = self.content_of(&flow.pin).map_err(OpenError::Pin)?;
+        let home = Arc::new(self.home_in(&content));
+        Ok(Library::new(self.clone(), home).knowing(flow.pin, content).repeating(renewals))
+    }
+
+    /// Returns what a run pins that repeats one with this content. The flow must grant no more than the tenant's policy allows
+    /// now; a flow that it can call, and that grants more, cannot be used.
+    fn renewed(&self, mut content: Content, renewals: &mut Renewals) -> Result<(Content, Arc<Graph>), StartError> {
+        if !self.policy.limits_flows() {
+            return self.check_renewed(&content).map(|graph| (content, graph));
+        }
+        content.services = self.policy.most_granted(SERVICES).filter(|_| content.outline.is_some());
+        let graph = self.check_renewed(&content)?;
+        for (name, callee) in &mut content.called {
+            let Callee::Pinned(hash) = callee else { continue };
+            *callee = match renewals.repeated(self, &Pin(hash.clone())) {
+                Ok(flow) => Callee::Pinned(flow.pin.0),
+                Err(error) => Callee::Unusable(format!("the flow `{name}` cannot be used: {error}")),
+            };
+        }
+        Ok((content, graph))
+    }
+
+    fn check_renewed(&self, content: &Content) -> Result<Arc<Graph>, StartError> {
+        let files = Renewed { content, policy: &self.policy };
+        let mut checked = self.check_asking(content, &files).map_err(OpenError::Pin)?;
+        checked.diagnostics.extend(self.denied_packs(content));
+        let denied = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+        let graph = checked.graph.filter(|_| !denied);
+        graph.map(Arc::new).ok_or(StartError::Renewed(checked.diagnostics))
+    }
+
+    /// The packs that the flow has brought, and the tenant may not bring now.
+    fn denied_packs(&self, content: &Content) -> Vec<Diagnostic> {
+        let source = content.source();
+        let named = flowcell_flow::packs(&source);
+        let Some(first) = named.first() else { return Vec::new() };
+        let offered = |digest: &str| {
+            let of_catalog = |pack: &Digest| *pack.0 == *digest;
+            content.built_in.contains(digest)
+                || self.shared.catalog.types().any(|node| node.pack.as_ref().is_some_and(of_catalog))
+        };
+        let brought = content.packs.keys().filter(|digest| !offered(digest) && !self.policy.allows_pack(digest));
+        brought.map(|digest| pack_denied(&source, first.place.clone(), digest)).collect()
+    }
+}
+
+/// The content of a run, with a policy that its grants are held to.
+struct Renewed<'a> {
+    content: &'a Content,
+    policy: &'a Policy,
+}
+
+impl Files for Renewed<'_> {
+    fn rules(&self) -> Rules {
+        self.content.rules()
+    }
+
+    fn read(&self, path: &str) -> Result<String, String> {
+        self.content.read(path)
+    }
+
+    fn flow(&self, name: &str) -> Option<Source> {
+        self.content.flow(name)
+    }
+
+    fn has_flow(&self, name: &str) -> bool {
+        self.content.has_flow(name)
+    }
+
+    fn agent(&self, name: &str) -> Option<Source> {
+        self.content.agent(name)
+    }
+
+    fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
+        granted::check_policy(self.policy, capability, item)
+    }
+
+    fn most_granted(&self, capability: &str) -> Option<Vec<String>> {
+        self.content.most_granted(capability)
+    }
+
+    fn outline(&self, script: &Source) -> Result<Outline, Fault> {
+        self.content.outline(script)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_pack_that_may_not_be_brought_now_is_told_with_its_line() {
+        let host = Host::builder().without_cache().instances(4).build().unwrap();
+        let text = "flow: { name: brings }\nnodes: [{ id: a, type: control.noop }]\nedges: []\n";
+        let flow = host.load_source(Source { name: "brings.yaml".into(), text: text.into() }).unwrap();
+        let brought = "0a".repeat(32);
+        let mut content = Content::clone(&flow.content);
+        content.text = text.replace("brings }", "brings,\n  packs: [x.wasm] }");
+        content.packs.insert(brought.clone(), None);
+        for (packs, expected) in
+            [(None, vec![]), (Some(vec![brought]), vec![]), (Some(vec![]), vec![("pack_denied", 2)])]
+        {
+            let host = host.clone().within(Arc::new(Policy { packs, ..Policy::default() }));
+            let denied = host.denied_packs(&content);
+            assert_eq!(denied.iter().map(|found| (found.code, found.place.line)).collect::<Vec<_>>(), expected);
+        }
+    }
+}
