@@ -106,6 +106,15 @@ impl Folder {
         files.filter_map(name).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 
+    /// Says why the file of a flow is not read though it is there, such as a link that leads elsewhere.
+    pub(crate) fn refused(&self, name: &str) -> Option<String> {
+        ENDINGS.iter().filter(|_| is_flow_name(name)).find_map(|ending| {
+            let file = format!("{name}.{ending}");
+            let error = self.read_within(&file).err().filter(|error| error.kind() != io::ErrorKind::NotFound)?;
+            Some(format!("`{file}` beside the calling flow is not read: {error}"))
+        })
+    }
+
     fn read_within(&self, path: &str) -> io::Result<String> {
         if self.nowhere {
             return Err(io::Error::new(io::ErrorKind::NotFound, "this flow is no file, and has no files beside it"));

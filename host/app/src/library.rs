@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `<name>.json` | the newest version of a flow; `<name>.yaml` if its text is no JSON, `<name>.flow.js` if it is a script |
 //! | `.versions/<name>/<n>.json` | what the flow was as version `n` |
-//! | `.versions/.lock`, `.versions/.new` | held while something changes; what is being written |
+//! | `.versions/.lock`, `.versions/.new`, `.versions/.size` | held while something changes; what is being written; bytes of all versions |
 //!
 //! A file that somebody puts there, or edits, is as good as one that was created: its version is the one after those that
 //! are kept. A file is replaced whole or not at all, and of two that create one name one wins, also in two processes.
@@ -23,7 +23,7 @@ use flowcell_contract::{Tenant, places::TENANTS_FOLDER};
 use flowcell_flow::{Rules, Source, Start, about};
 
 pub use self::error::LibraryError;
-use self::files::{Ending, Files};
+use self::files::{Ending, Files, LinkError, Size};
 use crate::{
     folder::{Folder, is_flow_name},
     host::Host,
@@ -34,6 +34,10 @@ use crate::{
 pub const OLDER_VERSIONS: usize = 1_000;
 /// Bytes of a flow's text.
 pub const FLOW_BYTES: usize = 4 * 1024 * 1024;
+/// Flows of a library.
+pub const FLOWS: usize = 10_000;
+/// Bytes of a library's flows with all their versions, each counted as a block of a disk at least.
+pub const LIBRARY_BYTES: u64 = 1 << 30;
 
 /// The flows of a folder. It is no part of it whose folder that is.
 #[derive(Clone, Debug)]
@@ -94,15 +98,37 @@ impl FlowLibrary {
 
     /// All flows, by name.
     pub fn list(&self) -> Result<Vec<FlowEntry>, LibraryError> {
-        let Some(files) = self.files()? else { return Ok(Vec::new()) };
+        Ok(self.page(None, |_| true)?.0)
+    }
+
+    /// The flows after a name, in order, as long as `fits` says so; and whether there are more.
+    pub(crate) fn page(
+        &self,
+        after: Option<&str>,
+        mut fits: impl FnMut(&FlowEntry) -> bool,
+    ) -> Result<(Vec<FlowEntry>, bool), LibraryError> {
+        let Some(files) = self.files()? else { return Ok((Vec::new(), false)) };
+        let names = self.io(files.names())?;
         let mut entries = Vec::new();
-        for name in self.io(files.names())? {
+        for name in names.into_iter().filter(|name| after.is_none_or(|after| name.as_str() > after)) {
+            let present = match self.present(&files, &name) {
+                // A link that leads elsewhere keeps nobody from seeing the other flows.
+                Err(error @ LibraryError::Link(_)) => {
+                    tracing::warn!("the flow `{name}` is left out of the list: {error}");
+                    continue;
+                }
+                present => present?,
+            };
             // One that is deleted meanwhile is none.
-            let Some(present) = self.present(&files, &name)? else { continue };
+            let Some(present) = present else { continue };
             let source = source(&name, present.ending, present.text);
-            entries.push(FlowEntry { name, version: present.version, description: about(&source).description });
+            let entry = FlowEntry { name, version: present.version, description: about(&source).description };
+            if !fits(&entry) {
+                return Ok((entries, true));
+            }
+            entries.push(entry);
         }
-        Ok(entries)
+        Ok((entries, false))
     }
 
     /// The names of all flows, in order.
@@ -153,9 +179,14 @@ impl FlowLibrary {
         if self.io(files.newest(name))?.is_some() {
             return Err(LibraryError::Exists(name.to_owned()));
         }
+        if self.io(files.names())?.len() >= FLOWS {
+            return Err(LibraryError::Full);
+        }
+        let size = self.size_with(&files, text)?;
         // What a deletion has left when its process died.
         self.io(files.forget(name))?;
         self.io(files.write(name, ending, text))?;
+        self.io(files.note(size))?;
         Ok(self.stored(name, 1, ending, text.to_owned()))
     }
 
@@ -175,6 +206,7 @@ impl FlowLibrary {
         if before.text == text && before.ending == ending {
             return Ok(self.stored(name, before.version, ending, before.text));
         }
+        let size = self.size_with(&files, text)?;
         // A process that dies between the two writes leaves a newest version that is kept as an older one too.
         if !before.older.contains_key(&before.version) {
             self.io(files.keep(name, before.version, before.ending, &before.text))?;
@@ -184,6 +216,7 @@ impl FlowLibrary {
         if before.ending != ending {
             self.io(files.remove(name, before.ending))?;
         }
+        self.io(files.note(size))?;
         let too_many = before.older.len().saturating_sub(OLDER_VERSIONS);
         for (version, ending) in before.older.iter().take(too_many) {
             self.io(files.drop_kept(name, *version, *ending))?;
@@ -291,12 +324,23 @@ impl FlowLibrary {
         Folder::library(file.parent().map(Path::to_path_buf).unwrap_or_default()).with_rules(rules)
     }
 
+    /// Returns the size of the library with another text, if it may have that.
+    fn size_with(&self, files: &Files, text: &str) -> Result<Size, LibraryError> {
+        let noted = self.io(files.size())?.with(text);
+        // What was deleted meanwhile is not noted.
+        let size = if noted.bytes > LIBRARY_BYTES { self.io(files.count())?.with(text) } else { noted };
+        if size.bytes > LIBRARY_BYTES { Err(LibraryError::Full) } else { Ok(size) }
+    }
+
     fn files(&self) -> Result<Option<Files>, LibraryError> {
         self.io(Files::open(&self.folder))
     }
 
     fn io<T>(&self, result: std::io::Result<T>) -> Result<T, LibraryError> {
-        result.map_err(|source| LibraryError::Folder { folder: self.folder.clone(), source })
+        result.map_err(|source| match source.get_ref().and_then(|why| why.downcast_ref::<LinkError>()) {
+            Some(LinkError(file)) => LibraryError::Link(file.clone()),
+            None => LibraryError::Folder { folder: self.folder.clone(), source },
+        })
     }
 }
 

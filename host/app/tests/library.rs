@@ -161,7 +161,7 @@ fn no_name_leads_out_of_the_folder() {
     {
         std::os::unix::fs::symlink("../secret.json", library.folder().join("link.json")).unwrap();
         let refused = library.get("link", None).unwrap_err();
-        assert!(matches!(refused, LibraryError::Folder { .. }), "{refused}");
+        assert!(matches!(&refused, LibraryError::Link(file) if file == "link.json"), "{refused}");
     }
     assert!(folder.path().join("secret.json").exists());
 }
@@ -262,4 +262,107 @@ fn the_oldest_versions_go() {
     assert_eq!(next, flowcell::library::OLDER_VERSIONS + 2);
     let versions = library.versions("a").unwrap();
     assert_eq!((versions.len(), versions[0]), (flowcell::library::OLDER_VERSIONS + 1, 2));
+}
+
+/// A link is judged by where it leads, and what is refused is named. Nothing is written through one.
+#[cfg(unix)]
+#[test]
+fn h2_a_link_in_the_folder_leads_to_no_other_folder() {
+    use std::os::unix::fs::symlink;
+    let host = host();
+    // Where the link is, where it leads, and what the refusal names; none: it is followed.
+    for (at, to, named) in [
+        ("b.json", "a.json", None),
+        ("b.json", "../other/a.json", Some("b.json")),
+        ("b.json", "/etc/passwd", Some("b.json")),
+        ("b.json", ".tenants/t/flows/a.json", Some("b.json")),
+        ("b.json", ".versions/a/1.json", Some("b.json")),
+        (".versions/b", "../.tenants/t/flows", Some(".versions/b")),
+        (".versions/b", "../../other", Some(".versions/b")),
+        (".versions/b/1.json", "../../.tenants/t/flows/a.json", Some(".versions/b/1.json")),
+        (".versions", ".tenants/t/flows", Some(".versions")),
+        (".versions", "../other", Some(".versions")),
+    ] {
+        let (folder, library) = library();
+        let flows = library.folder();
+        for of_others in [flows.join(".tenants/t/flows"), folder.path().join("other")] {
+            fs::create_dir_all(&of_others).unwrap();
+            fs::write(of_others.join("a.json"), flow("a", "canary")).unwrap();
+            fs::write(of_others.join("1.json"), flow("b", "canary")).unwrap();
+        }
+        let before = [files(&flows.join(".tenants/t/flows")), files(&folder.path().join("other"))];
+        fs::write(flows.join("a.json"), flow("a", "own")).unwrap();
+        if at != ".versions" {
+            fs::create_dir_all(flows.join(at).parent().unwrap()).unwrap();
+            fs::create_dir_all(flows.join(".versions/a")).unwrap();
+            fs::write(flows.join(".versions/a/1.json"), flow("a", "canary")).unwrap();
+        }
+        if at.starts_with(".versions") {
+            fs::write(flows.join("b.json"), flow("b", "own")).unwrap();
+        }
+        symlink(to, flows.join(at)).unwrap();
+        let tried = [
+            library.get("b", None).map(|found| assert!(!found.text.contains("canary"), "{at} {to}")),
+            library.load(&host, "b", None).map(drop),
+            library.append(&host, &flow("b", "new")).map(drop),
+            library.delete("b"),
+        ];
+        let listed = library.list();
+        match named {
+            None => assert!(tried.iter().all(Result::is_ok) && listed.is_ok(), "{at} {to}: {tried:?} {listed:?}"),
+            Some(named) => {
+                let refused =
+                    |tried: &Result<(), LibraryError>| matches!(tried, Err(LibraryError::Link(file)) if file == named);
+                let told: Vec<_> = tried.iter().filter(|tried| refused(tried)).collect();
+                // The newest version is read without looking at the older ones.
+                assert!(told.len() >= 2, "{at} {to}: {tried:?}");
+                assert!(tried.iter().all(|tried| tried.is_ok() || refused(tried)), "{at} {to}: {tried:?}");
+                let listed = listed.unwrap();
+                assert!(
+                    listed.iter().all(|flow| flow.description.as_deref() != Some("canary")),
+                    "{at} {to}: {listed:?}"
+                );
+            }
+        }
+        let after = [files(&flows.join(".tenants/t/flows")), files(&folder.path().join("other"))];
+        assert_eq!(before, after, "{at} {to}");
+    }
+}
+
+#[test]
+fn a_library_holds_no_more_bytes_than_it_may() {
+    let ((_folder, library), host) = (library(), host());
+    library.create(&host, &flow("a", "")).unwrap();
+    // What somebody puts there counts as soon as it is counted.
+    let kept = library.folder().join(".versions/b");
+    fs::create_dir(&kept).unwrap();
+    let huge = fs::File::create(kept.join("1.json")).unwrap();
+    // There is room for one more version.
+    huge.set_len(flowcell::library::LIBRARY_BYTES - 2 * 4_096).unwrap();
+    for note in ["", "garbage", "1 256", "99999999999999 1"] {
+        fs::write(library.folder().join(".versions/.size"), note).unwrap();
+        let last = flow("a", &format!("with the note `{note}`"));
+        library.append(&host, &last).unwrap();
+        let refused =
+            [library.append(&host, &flow("a", "new")).map(drop), library.create(&host, &flow("c", "")).map(drop)];
+        assert!(refused.iter().all(|refused| matches!(refused, Err(LibraryError::Full))), "`{note}`: {refused:?}");
+        assert_eq!(library.get("a", None).unwrap().text, last);
+        fs::remove_dir_all(library.folder().join(".versions/a")).unwrap();
+    }
+    library.delete("a").unwrap();
+    fs::remove_dir_all(&kept).unwrap();
+    library.create(&host, &flow("a", "")).unwrap();
+}
+
+#[test]
+fn a_library_holds_no_more_flows_than_it_may() {
+    let ((_folder, library), host) = (library(), host());
+    fs::create_dir(library.folder()).unwrap();
+    (0..flowcell::library::FLOWS)
+        .for_each(|index| fs::write(library.folder().join(format!("f{index}.json")), "").unwrap());
+    let refused = library.create(&host, &flow("more", "")).unwrap_err();
+    assert!(matches!(refused, LibraryError::Full), "{refused}");
+    library.append(&host, &flow("f1", "")).unwrap();
+    library.delete("f2").unwrap();
+    library.create(&host, &flow("more", "")).unwrap();
 }

@@ -14,14 +14,24 @@ use flowcell_contract::places::{STORE_FILE, is_host_folder, is_store_file};
 const BESIDE_STORE: [&str; 2] = ["flows", "agents"];
 
 /// Opens a file below a folder. Links are followed inside the folder, and the path that they lead to is checked.
-pub(super) fn open(folder: &Path, path: &str) -> io::Result<File> {
+pub(crate) fn open(folder: &Path, path: &str) -> io::Result<File> {
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let dir = Dir::open_ambient_dir(here, cap_std::ambient_authority())?;
     // A name of the host's tells nothing, not even whether the file is there.
     check_names(Path::new(path))?;
-    let resolved = dir.canonicalize(path)?;
+    let resolved = place(&dir, Path::new(path))?;
     check(here, &resolved)?;
     dir.open_with(resolved, OpenOptions::new().read(true).follow(FollowSymlinks::No))
+}
+
+/// Returns where a path leads. A file that is no link stays where it is, also if another one replaces it at this moment.
+fn place(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return dir.canonicalize(path) };
+    if dir.symlink_metadata(path)?.is_symlink() {
+        return dir.canonicalize(path);
+    }
+    let here = parent.components().all(|part| part == Component::CurDir);
+    Ok(if here { PathBuf::from(name) } else { dir.canonicalize(parent)?.join(name) })
 }
 
 /// Returns where a file is that may lie outside the folder, as packs may. Links are followed.

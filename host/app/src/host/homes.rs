@@ -172,8 +172,8 @@ impl Host {
             Some(Callee::Text(..)) | None => {}
         }
         let source = home.source(name);
-        let source =
-            source.ok_or_else(|| unusable(format!("there is no file `{name}.yaml` beside the calling flow")))?;
+        let missing = || format!("there is no file `{name}.yaml` beside the calling flow");
+        let source = source.ok_or_else(|| unusable(home.folder.refused(name).unwrap_or_else(missing)))?;
         let loaded = blocking(|| self.load_in(&source, home.folder.clone()));
         let flow = loaded.map_err(|error| unusable(format!("the flow `{name}` cannot be used: {error}")))?;
         match flow_label(flow.graph()).is_some_and(|label| label.disabled) {

@@ -40,6 +40,18 @@ pub enum LibraryError {
     /// The text is too large.
     #[error("the flow's text is larger than {} bytes", super::FLOW_BYTES)]
     TooLarge,
+    /// The library holds as much as it may.
+    #[error(
+        "the library is full: it may hold {} flows, and {} MiB with all their versions, each counted as 4 KiB at least; delete flows that are not needed",
+        super::FLOWS,
+        super::LIBRARY_BYTES >> 20
+    )]
+    Full,
+    /// A link leads elsewhere.
+    #[error(
+        "`{0}` is a link that leads out of the folder of flows, or to files of the host, and is not followed: replace it by a file"
+    )]
+    Link(String),
     /// The flow has errors.
     #[error("{}", told(.0))]
     Invalid(Vec<Diagnostic>),

@@ -246,6 +246,8 @@ impl From<LibraryError> for Fault {
             }
             LibraryError::Exists(_) => of(StatusCode::CONFLICT, "flow_exists"),
             LibraryError::TooLarge => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            LibraryError::Full => of(StatusCode::CONFLICT, "quota_exceeded"),
+            LibraryError::Link(_) => of(StatusCode::CONFLICT, "link_refused"),
             LibraryError::Invalid(findings) => Fault::invalid_flow(findings),
             LibraryError::Folder { .. } => Fault::internal(&error),
         }

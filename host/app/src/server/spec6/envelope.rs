@@ -66,6 +66,9 @@ pub(super) fn refusal_of(error: FlowError) -> Refusal {
         FlowError::Library(LibraryError::Unknown(_) | LibraryError::BadName(_)) => {
             Refusal::new(StatusCode::NOT_FOUND, "NOT_FOUND", error.to_string())
         }
+        FlowError::Library(LibraryError::Link(_)) => {
+            Refusal::new(StatusCode::CONFLICT, "LINK_REFUSED", error.to_string())
+        }
         error => Refusal::internal(&error),
     }
 }

@@ -76,6 +76,28 @@ fn h2_a_flow_of_local_reads_nothing_of_other_tenants() {
     // Whether there is such a tenant shows nowhere.
     let at = |path: &str| told(path).into_iter().map(|answer| answer.body.replace(path, "")).collect::<Vec<_>>();
     assert_eq!(at(".tenants/b/flows/theirs.json"), at(".tenants/c/flows/theirs.json"));
+    // The library refuses the link by its name, and shows the others.
+    let asked = |method: &str, path: &str, body: Value| house.call(&local, method, path, &body);
+    for (method, path, body) in [
+        ("GET", "/v1/flows/linked", Value::Null),
+        ("GET", "/v1/flows/linked/versions", Value::Null),
+        ("DELETE", "/v1/flows/linked", Value::Null),
+        ("POST", "/v1/runs", json!({ "flow": "linked" })),
+    ] {
+        let refused = asked(method, path, body);
+        assert_eq!(refused.fault(), (409, "link_refused".into()), "{method} {path}");
+        assert!(refused.body.contains("linked.json") && !refused.body.contains(CANARY), "{refused:?}");
+    }
+    let listed = asked("GET", "/v1/flows", Value::Null);
+    let names: Vec<_> = listed.json()["flows"].as_array().unwrap().iter().map(|flow| flow["name"].clone()).collect();
+    assert!(names.contains(&json!("hello")) && !names.contains(&json!("linked")), "{names:?}");
+    let computes = json!({
+        "flow": { "name": "computes", "input": { "n": "linked" } },
+        "nodes": [{ "id": "a", "type": "control.subflow", "input": { "name": "{{ flow.input.n }}" } }],
+    });
+    assert_eq!(asked("POST", "/v1/flows", json!({ "flow": computes })).status, 201);
+    let ended = asked("POST", "/v1/runs?wait=true", json!({ "flow": "computes" }));
+    assert!(ended.body.contains("`linked.json` beside the calling flow is not read"), "{ended:?}");
     // A sub-flow is found by a name, and not by a link that leads to others.
     let calls = of("calls", json!({ "id": "a", "type": "control.subflow", "input": { "name": "linked" } }), &[]);
     let called = house.call(&local, "POST", "/v1/runs?wait=true", &json!({ "flow": calls }));
