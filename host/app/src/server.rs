@@ -11,7 +11,7 @@
 //! | connection, seats | how many connections, how long each may stay silent; which of them gives way |
 //! | proxies, failures | which proxies are believed; tokens that nobody has |
 //! | app | what requests share |
-//! | intake, fault | what requests bring, and the one shape of failures |
+//! | intake, fault, page | what requests bring, the one shape of failures, and pages of lists |
 //! | health, catalog, flows, library, runs, secrets, start, steer, events, socket | the routes |
 //! | live | events told once to many |
 //! | [`mcp`] | flows as tools of agents, over HTTP and over pipes |
@@ -39,6 +39,7 @@ mod live;
 pub mod mcp;
 mod metrics;
 mod owners;
+mod page;
 mod proxies;
 pub mod route;
 mod runs;

@@ -13,6 +13,7 @@
 //! | [`hub`], [`publish`], [`event`] | commands in, events out |
 //! | [`question`] | which question an answer is for |
 //! | [`inputs`] | the inputs of attempts |
+//! | [`paging`] | pages of lists |
 //! | [`export`](mod@export) | whole runs as documents |
 //! | [`live`] | places for the runs that a process drives, and for those below them |
 //! | [`world`] | what runs share |
@@ -36,6 +37,7 @@ pub mod live;
 pub mod memory;
 mod outcome;
 pub mod outstanding;
+pub mod paging;
 pub mod ports;
 pub mod publish;
 pub mod question;

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use flowcell_runtime::paging::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
 use crate::folder::is_flow_name;
@@ -83,7 +84,8 @@ impl StepLog {
             Err(error) => return Err(error),
         };
         let (mut at, mut tail) = (file.seek(SeekFrom::End(0))?, Vec::new());
-        while at > 0 && tail.iter().filter(|byte| **byte == b'\n').count() <= limit {
+        let is_full = |tail: &[u8]| tail.len() as u64 >= PAGE_BYTES;
+        while at > 0 && !is_full(&tail) && tail.iter().filter(|byte| **byte == b'\n').count() <= limit {
             let from = at.saturating_sub(PIECE);
             let mut piece = vec![0; (at - from) as usize];
             file.seek(SeekFrom::Start(from))?;

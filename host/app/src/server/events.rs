@@ -12,6 +12,7 @@ use axum::{
 };
 use flowcell_contract::RunId;
 use flowcell_engine::Place;
+use flowcell_runtime::paging::{Most, PAGE_BYTES};
 use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -26,7 +27,7 @@ use super::{
     connection::over,
     fault::{Fault, FaultBody},
     intake::{Asked, Place as At, known_id},
-    live::{Most, Page, Subscriber, Told, page},
+    live::{Page, Subscriber, Told, page},
     runs::limit,
 };
 
@@ -34,8 +35,6 @@ use super::{
 const PAGE: usize = 200;
 /// Events in a page at most.
 pub(crate) const MAX_PAGE: usize = 1_000;
-/// Bytes of the events of a page, as JSON text, at most; a page has one event at least.
-pub(crate) const PAGE_BYTES: u64 = 16 << 20;
 
 /// How the row of a run stands that has ended, and that has no more to tell.
 const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
@@ -69,7 +68,7 @@ pub(super) struct EventPage {
     responses((status = 200, body = EventPage), (status = "default", body = FaultBody)))]
 pub(super) async fn list(request: Request, At(id): At<String>, Asked(which): Asked<Which>) -> Result<Response, Fault> {
     let run = known_id(&id)?;
-    let most = Most { events: limit(which.limit, PAGE, MAX_PAGE)?, bytes: PAGE_BYTES };
+    let most = Most { items: limit(which.limit, PAGE, MAX_PAGE)?, bytes: PAGE_BYTES };
     let from = which.from.unwrap_or(0);
     let mut place = request.app.audiences.room(request.tenant(), most).await;
     let read = request.blocking(move |request| {

@@ -18,6 +18,7 @@ use super::{
     fault::{Fault, FaultBody},
     identity::Caller,
     intake::{Asked, Place, check_kind, read},
+    page::{self, After, BY_BYTES},
 };
 use crate::files::{FileError, FileRow, MAX_FILE, NewFile};
 
@@ -46,11 +47,14 @@ impl From<FileRow> for FileView {
     }
 }
 
-/// All files of the tenant.
+/// A page of the tenant's files.
 #[derive(Serialize, ToSchema)]
 pub(super) struct FileList {
-    /// By name.
+    /// By name; at most 16 MiB of them.
     files: Vec<FileView>,
+    /// The cursor of the page after this one; none: this is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 /// What a file is called, and what is noted of it.
@@ -105,11 +109,25 @@ impl From<FileError> for Fault {
 }
 
 /// List the files
-#[utoipa::path(get, path = "/v1/files", tag = "files",
+#[utoipa::path(get, path = "/v1/files", tag = "files", params(After),
     responses((status = 200, body = FileList), (status = "default", body = FaultBody)))]
-pub(super) async fn list(request: Request) -> Result<Json<FileList>, Fault> {
-    let rows = request.blocking(|request| Ok(request.host.files().list()?)).await?;
-    Ok(Json(FileList { files: rows.into_iter().map(FileView::from).collect() }))
+pub(super) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, Fault> {
+    let after = cursor.map(|cursor| match cursor.split_once('.') {
+        Some((id, name)) => Ok((name.to_owned(), id.to_owned())),
+        None => Err(Fault::bad_request("`cursor` is what `next` of the page before says")),
+    });
+    let after = after.transpose()?;
+    let read = move |request: &Request| {
+        let rows = request.host.files().list()?.into_iter();
+        let is_after = |row: &FileRow| {
+            let after = after.as_ref().map(|(name, id)| (name, id));
+            after.is_none_or(|after| (&row.name, &row.file_id) > after)
+        };
+        let rows = rows.filter(is_after).map(FileView::from);
+        let (files, next) = page::fill(rows, BY_BYTES, |file| format!("{}.{}", file.file_id, file.name));
+        Ok(FileList { files, next })
+    };
+    page::answer(request, read).await
 }
 
 /// Put a file; the same content is kept once

@@ -5,6 +5,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
+use flowcell_runtime::paging::Filling;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -13,7 +14,8 @@ use super::{
     app::Request,
     fault::{Fault, FaultBody},
     flows::source,
-    intake::{Body, Place},
+    intake::{Asked, Body, Place},
+    page::{self, After, BY_BYTES},
 };
 use crate::{FlowEntry, FlowLibrary, Host, LibraryError, LoadedFlow, StoredFlow};
 
@@ -34,11 +36,14 @@ impl From<FlowEntry> for FlowRow {
     }
 }
 
-/// All flows of the tenant.
+/// A page of the tenant's flows.
 #[derive(Serialize, ToSchema)]
 pub(super) struct FlowList {
-    /// By name.
+    /// By name; at most 16 MiB of them.
     flows: Vec<FlowRow>,
+    /// The cursor of the page after this one; none: this is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 /// A version of a flow.
@@ -114,11 +119,18 @@ pub(super) async fn load(request: Request, name: String, version: Option<u32>) -
 }
 
 /// List the flows
-#[utoipa::path(get, path = "/v1/flows", tag = "flows",
+#[utoipa::path(get, path = "/v1/flows", tag = "flows", params(After),
     responses((status = 200, body = FlowList), (status = "default", body = FaultBody)))]
-pub(super) async fn list(request: Request) -> Result<Json<FlowList>, Fault> {
-    let flows = request.library(|flows, _| flows.list()).await?;
-    Ok(Json(FlowList { flows: flows.into_iter().map(FlowRow::from).collect() }))
+pub(super) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, Fault> {
+    page::answer(request, move |request| listed(request, cursor.as_deref())).await
+}
+
+/// A page of the flows, after a name.
+pub(super) fn listed(request: &Request, after: Option<&str>) -> Result<FlowList, Fault> {
+    let mut filling = Filling::new(BY_BYTES);
+    let (entries, more) = request.flows().page(after, |entry| filling.take(page::size(entry)))?;
+    let next = entries.last().filter(|_| more).map(|entry| entry.name.clone());
+    Ok(FlowList { flows: entries.into_iter().map(FlowRow::from).collect(), next })
 }
 
 /// Keep a flow under its name: as its first version, or as its newest

@@ -18,7 +18,11 @@ use std::{
 use bytes::Bytes;
 use flowcell_contract::{RunId, Tenant};
 use flowcell_engine::{Place, Room};
-use flowcell_runtime::{Channel, Event, FlowRunner, LiveEvent, limits::READ_BYTES};
+use flowcell_runtime::{
+    Channel, Event, FlowRunner, LiveEvent,
+    limits::READ_BYTES,
+    paging::{Filling, Most},
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -33,7 +37,7 @@ pub(crate) const PAGES_BYTES: u64 = 512 << 20;
 /// Bytes of an event, as JSON text, that subscribers of its own run are told at once; they read a larger one.
 pub(crate) const TOLD_BYTES: usize = 256 << 10;
 /// Events of a page of a stream.
-const PAGE: Most = Most { events: 256, bytes: 256 << 10 };
+const PAGE: Most = Most { items: 256, bytes: 256 << 10 };
 /// Bytes that an event takes beside its text.
 const EVERY: u64 = 128;
 /// Time between two looks at a run that nobody drives here.
@@ -179,15 +183,6 @@ fn told(event: &impl Serialize, seq: Option<u64>, kind: &str) -> Told {
 fn lagged(run: &RunId, from: u64, to: u64) -> Told {
     told(&json!({ "v": 1, "type": "lagged", "runId": run, "from": from, "to": to }), None, "lagged")
 }
-
-/// How large a page is at most. It has one event at least.
-#[derive(Clone, Copy)]
-pub(crate) struct Most {
-    pub(crate) events: usize,
-    /// Of their JSON texts.
-    pub(crate) bytes: u64,
-}
-
 /// A page of events.
 pub(crate) struct Page {
     pub(crate) told: Vec<Told>,
@@ -202,18 +197,19 @@ pub(crate) struct Page {
 /// Reads a page of a run's events from a number on. An event that does not fit is measured and not written.
 pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Page, Fault> {
     let mut page = Page { told: Vec::new(), next: from, is_full: false, bytes: 0 };
+    let mut filling = Filling::new(most);
     while let Some(event) = reader.next(page.next)? {
-        let fits = event.data.measure(most.bytes.saturating_sub(page.bytes)).is_ok();
-        if page.told.len() >= most.events || !fits && !page.told.is_empty() {
+        if !filling.fits(event.data.measure(filling.left()).unwrap_or(u64::MAX)) {
             reader.put_back(event);
             page.is_full = true;
             break;
         }
         page.next = event.seq + 1;
         let told = told(&event, Some(event.seq), event.kind);
-        page.bytes += told.bytes();
+        filling.add(told.bytes());
         page.told.push(told);
     }
+    page.bytes = filling.bytes();
     reader.pause();
     Ok(page)
 }

@@ -5,6 +5,7 @@ use flowcell_contract::RunId;
 use flowcell_runtime::{
     RunError, RunResult, RunStatus, Waiting,
     fact::RunEnd,
+    paging::{Most, PAGE_BYTES},
     rows::{Filter, RunRow},
 };
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use super::{
     app::Request,
     fault::{Fault, FaultBody},
     intake::{Asked, Place, known_id, run_id},
+    page::fill,
 };
 use crate::{
     shape,
@@ -203,11 +205,10 @@ pub(super) async fn list(request: Request, Asked(which): Asked<Which>) -> Result
     let after = which.cursor.as_deref().map(run_id).transpose()?;
     let status = which.status.map(|standing| standing.stored().to_owned());
     let filter = Filter { flow: which.flow, status, after, limit: limit + 1 };
-    let mut rows = request.blocking(move |request| Ok(request.runs()?.runs(request.tenant(), &filter)?)).await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let next = rows.last().filter(|_| more).map(|row| row.run_id.to_string());
-    Ok(Json(RunPage { runs: rows.iter().map(RunView::row).collect(), next }))
+    let rows = request.blocking(move |request| Ok(request.runs()?.runs(request.tenant(), &filter)?)).await?;
+    let most = Most { items: limit, bytes: PAGE_BYTES };
+    let (runs, next) = fill(rows.iter().map(RunView::row), most, |run| run.run_id.clone());
+    Ok(Json(RunPage { runs, next }))
 }
 
 /// Show a run; with its outputs once it has ended

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `POST /api/create_flow` `{ "flow" }` | 201 `{ "message" }` | `BAD_REQUEST`, `CREATE_FLOW_FAILED` |
 //! | `POST /api/run_flow` `{ "flow_name", "inputs"? }` | `{ "result" }` | `BAD_REQUEST`, `NOT_FOUND`, `RUN_FLOW_FAILED` |
-//! | `GET /api/flows` | `{ "flows" }` | |
+//! | `GET /api/flows` | `{ "flows" }` | `TOO_LARGE` |
 //! | `GET /api/flow/<name>` | `{ "flow" }` | `NOT_FOUND` |
 //! | `GET /api/flow_runs/<name>?limit=20` | `{ "runs" }` | `BAD_REQUEST`, `NOT_FOUND` |
 //!
@@ -32,7 +32,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flowcell_contract::Json;
-use flowcell_runtime::{Channel, Event, FlowRunner, Hub, RunOptions, RunResult, RunStatus};
+use flowcell_runtime::{
+    Channel, Event, FlowRunner, Hub, RunOptions, RunResult, RunStatus,
+    paging::{Filling, PAGE_BYTES},
+};
 use utoipa::ToSchema;
 
 pub(super) use self::envelope::enveloped;
@@ -41,6 +44,7 @@ use super::{
     app::{self, App},
     fault::Fault,
     intake,
+    page::{self, BY_BYTES},
     runs::RunView,
     start,
 };
@@ -243,7 +247,16 @@ fn view_of(run: &RunView) -> Result<Response, Refusal> {
 #[utoipa::path(get, path = "/api/flows", tag = "spec6",
     responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
 pub(super) async fn list_flows(Flows(flows): Flows) -> Result<Response, Refusal> {
-    let listed = offload(move || flows.list_flows()).await?.map_err(|error| refusal_of(error.into()))?;
+    let list = move || {
+        let mut filling = Filling::new(BY_BYTES);
+        flows.library().page(None, |entry| filling.take(page::size(entry)))
+    };
+    let (listed, more) = offload(list).await?.map_err(|error| refusal_of(error.into()))?;
+    if more {
+        let why =
+            format!("the list of flows has more than {} MiB: read it by page at `GET /v1/flows`", PAGE_BYTES >> 20);
+        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", why));
+    }
     Ok(success(StatusCode::OK, "flows", &listed))
 }
 

@@ -1,14 +1,8 @@
 //! The inputs of a run's tasks.
 
-use std::convert::Infallible;
-
-use axum::{
-    body::{Body, Bytes},
-    http::header,
-    response::{IntoResponse, Response},
-};
+use axum::{body::Bytes, response::Response};
 use flowcell_contract::RunId;
-use futures_util::stream;
+use flowcell_runtime::paging::Most;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -17,7 +11,7 @@ use super::{
     app::Request,
     fault::{Fault, FaultBody},
     intake::{Asked, Place, known_id},
-    live::Most,
+    page::held,
     runs::limit,
 };
 use crate::inputs::{PAGE_BYTES, TaskInputs, Window};
@@ -73,19 +67,12 @@ pub(super) async fn show(
 ) -> Result<Response, Fault> {
     let limit = limit(which.limit, PAGE, MAX_PAGE)?;
     let window = Window { from: which.from.unwrap_or(0), limit, bytes: PAGE_BYTES };
-    let most = Most { events: limit, bytes: PAGE_BYTES };
+    let most = Most { items: limit, bytes: PAGE_BYTES };
     let mut place = request.app.audiences.room(request.tenant(), most).await;
     let inputs = read(request, known_id(&id)?, task, window).await?;
     let text = Bytes::from(serde_json::to_vec(&inputs).map_err(Fault::internal)?);
     place.shrink(text.len() as u64);
-    let length = text.len().to_string();
-    let headers = [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, length)];
-    // The room is held until the text is sent.
-    let held = stream::once(async move {
-        let _held = &place;
-        Ok::<Bytes, Infallible>(text)
-    });
-    Ok((headers, Body::from_stream(held)).into_response())
+    Ok(held(text, place))
 }
 
 /// Reads what a task was given.

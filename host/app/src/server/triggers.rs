@@ -3,7 +3,7 @@
 use axum::{
     Json,
     http::{StatusCode, header},
-    response::IntoResponse,
+    response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +12,8 @@ use utoipa::ToSchema;
 use super::{
     app::Request,
     fault::{Fault, FaultBody},
-    intake::{Body, Place},
+    intake::{Asked, Body, Place},
+    page::{self, After, BY_BYTES},
     steer::Nothing,
 };
 use crate::{
@@ -20,12 +21,15 @@ use crate::{
     triggers::operation::{Act, TriggerDesk, TriggerError},
 };
 
-/// All triggers of the tenant.
+/// A page of the tenant's triggers.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TriggerList {
-    /// By flow and id.
+    /// By flow and id; at most 16 MiB of them.
     #[schema(value_type = Vec<Object>)]
     triggers: Vec<Value>,
+    /// The cursor of the page after this one; none: this is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 /// A trigger to be bound to a flow.
@@ -46,14 +50,14 @@ impl Request {
         work: impl FnOnce(TriggerDesk<'_>) -> Result<T, TriggerError> + Send + 'static,
     ) -> Result<T, Fault> {
         let (app, tenant) = (self.app.clone(), self.tenant().clone());
-        let done = self.blocking(move |request| {
-            let library = FlowLibrary::open(request.app.flows_of(request.tenant()));
-            Ok(work(TriggerDesk::new(&request.host, library))?)
-        });
-        let done = done.await?;
+        let done = self.blocking(move |request| Ok(work(request.trigger_desk())?)).await?;
         app.triggers.refresh(&tenant).await?;
         app.triggers.changed();
         Ok(done)
+    }
+
+    fn trigger_desk(&self) -> TriggerDesk<'_> {
+        TriggerDesk::new(&self.host, FlowLibrary::open(self.app.flows_of(self.tenant())))
     }
 
     async fn act(self, (flow, id): (String, String), act: Act) -> Result<Value, Fault> {
@@ -62,10 +66,20 @@ impl Request {
 }
 
 /// List the triggers
-#[utoipa::path(get, path = "/v1/triggers", tag = "triggers",
+#[utoipa::path(get, path = "/v1/triggers", tag = "triggers", params(After),
     responses((status = 200, body = TriggerList), (status = "default", body = FaultBody)))]
-pub(super) async fn list(request: Request) -> Result<Json<TriggerList>, Fault> {
-    Ok(Json(TriggerList { triggers: request.desk(|desk| desk.list()).await? }))
+pub(super) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, Fault> {
+    request.app.triggers.refresh(request.tenant()).await?;
+    request.app.triggers.changed();
+    page::answer(request, move |request| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let key = |trigger: &Value| format!("{}/{}", text(&trigger["flow"]), text(&trigger["id"]));
+        let triggers = request.trigger_desk().list()?.into_iter();
+        let triggers = triggers.filter(|trigger| cursor.as_ref().is_none_or(|cursor| key(trigger) > *cursor));
+        let (triggers, next) = page::fill(triggers, BY_BYTES, key);
+        Ok(TriggerList { triggers, next })
+    })
+    .await
 }
 
 /// Bind a trigger to a flow

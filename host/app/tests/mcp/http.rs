@@ -265,3 +265,35 @@ fn a_script_is_checked_tested_kept_and_called() {
         "{told}"
     );
 }
+
+#[test]
+fn tools_are_listed_by_page() {
+    let (served, tokens) = served(&[("local", &ALL)]);
+    let client = Client::begin(&served, &tokens[0]);
+    let folder = served.folder().join("flows");
+    std::fs::create_dir_all(&folder).unwrap();
+    let describe = "x".repeat(3_500_000);
+    for name in ["a", "b", "c", "d", "e", "f", "g"] {
+        let flow = json!({ "flow": { "name": name, "description": describe }, "nodes": [{ "id": "n", "type": "control.noop" }] });
+        std::fs::write(folder.join(format!("{name}.json")), flow.to_string()).unwrap();
+    }
+    // Flows that cannot run count as flows that a page has looked at.
+    (0..200).for_each(|index| std::fs::write(folder.join(format!("bad{index:03}.json")), "").unwrap());
+    let (mut names, mut sizes, mut params) = (Vec::new(), Vec::new(), json!({}));
+    loop {
+        let page = client.ask("tools/list", params);
+        let tools = page["tools"].as_array().unwrap();
+        let flows =
+            tools.iter().map(|tool| tool["name"].as_str().unwrap()).filter(|name| !name.starts_with("flowcell_"));
+        let flows: Vec<_> = flows.map(str::to_owned).collect();
+        sizes.push(flows.len());
+        names.extend(flows);
+        assert!(page.to_string().len() <= 17 << 20, "{sizes:?}");
+        let Some(next) = page["nextCursor"].as_str() else { break };
+        params = json!({ "cursor": next });
+    }
+    assert_eq!((names.concat().as_str(), sizes), ("abcdefg", vec![2, 4, 1]));
+    let listed = client.call("flowcell_list_flows", json!({ "cursor": "f" }));
+    let listed = &listed["structuredContent"]["flows"];
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["name"]), (1, &json!("g")));
+}

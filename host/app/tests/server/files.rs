@@ -32,6 +32,12 @@ fn t3_files_are_put_fetched_and_removed_by_their_tenant() {
     assert_eq!((&renamed["fileId"], &renamed["mime"]), (&file["fileId"], &json!("text/html")));
     let list = |token: &str| asked(&served, token, "GET", "/v1/files", "").json()["files"].clone();
     assert_eq!((list(&a), list(&b)), (json!([renamed]), json!([])));
+    let after = |cursor: &str| asked(&served, &a, "GET", &format!("/v1/files?cursor={cursor}"), "");
+    assert_eq!(after(&format!("{}.pagd", "f".repeat(64))).json()["files"], json!([renamed]));
+    for last in [format!("{}.page", renamed["fileId"].as_str().unwrap()), "0.z".to_owned()] {
+        assert_eq!(after(&last).json()["files"], json!([]), "{last}");
+    }
+    assert_eq!(after("none").fault(), (400, "bad_request".into()));
     for (method, path) in [("GET", place.clone()), ("GET", format!("{place}/content")), ("DELETE", place.clone())] {
         assert_eq!(asked(&served, &b, method, &path, "").fault(), (404, "file_not_found".into()), "{method} {path}");
     }

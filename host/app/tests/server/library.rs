@@ -54,3 +54,29 @@ fn the_operations_of_spec6_are_on_the_server() {
     assert_eq!(served.get("/v1/flows/report").json()["version"], 1);
     assert_eq!(served.post("/api/run_flow", &json!({ "flow_name": "none" })).json()["error"]["code"], "NOT_FOUND");
 }
+
+#[test]
+fn flows_are_listed_by_page() {
+    let served = Served::local();
+    let folder = served.folder().join("flows");
+    std::fs::create_dir_all(&folder).unwrap();
+    let describe = "x".repeat(3_500_000);
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let flow = json!({ "flow": { "name": name, "description": describe }, "nodes": [{ "id": "n", "type": "control.noop" }] });
+        std::fs::write(folder.join(format!("{name}.json")), flow.to_string()).unwrap();
+    }
+    let (mut names, mut pages, mut path) = (Vec::new(), 0, "/v1/flows".to_owned());
+    loop {
+        let answer = served.get(&path);
+        assert!(answer.body.len() <= 17 << 20, "{}", answer.body.len());
+        let page = answer.json();
+        names.extend(page["flows"].as_array().unwrap().iter().map(|flow| flow["name"].as_str().unwrap().to_owned()));
+        pages += 1;
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/v1/flows?cursor={next}");
+    }
+    assert_eq!((names.concat().as_str(), pages), ("abcdef", 2));
+    let refused = served.get("/api/flows");
+    assert_eq!(refused.fault(), (413, "too_large".into()));
+    assert!(refused.body.contains("GET /v1/flows"), "{refused:?}");
+}

@@ -35,6 +35,10 @@ fn served() -> Served {
     let served = Served::over(host, folder, Arc::new(Local), Limits::default());
     // What is in the folder is seen by now.
     assert_eq!(served.get("/v1/triggers").json()["triggers"].as_array().unwrap().len(), 4);
+    for (cursor, left) in [("posted/hook", 3), ("posted/nightly", 1), ("posted/other", 0), ("post", 4)] {
+        let page = served.get(&format!("/v1/triggers?cursor={cursor}")).json();
+        assert_eq!(page["triggers"].as_array().unwrap().len(), left, "{cursor}");
+    }
     served
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{InputDigest, MadeCall, Place, Rendered, Visited, each_attempt};
 use crate::{
     fact::Received,
+    paging::{Filling, Most},
     ports::{Journal, Record, StoreError},
 };
 
@@ -123,7 +124,8 @@ impl TaskInputs {
     ) -> Result<TaskInputs, StoreError> {
         let place = Place::of(address);
         let inputs = TaskInputs::none(run.clone(), address);
-        let mut page = Page { inputs, window, seen: 0, bytes: 0, last: None };
+        let most = Most { items: window.limit, bytes: window.bytes };
+        let mut page = Page { inputs, from: window.from, filling: Filling::new(most), seen: 0, last: None };
         let mut visit = |visited: &Visited<'_>| match visited.is_at(&place) {
             true => page.add(visited),
             false => page.note(visited),
@@ -138,9 +140,10 @@ impl TaskInputs {
 
 struct Page {
     inputs: TaskInputs,
-    window: Window,
+    /// The first attempt.
+    from: u64,
+    filling: Filling,
     seen: u64,
-    bytes: u64,
     /// The digest of the last input.
     last: Option<Received>,
 }
@@ -150,10 +153,10 @@ impl Page {
         let index = self.seen;
         self.seen += 1;
         self.inputs.node_type.get_or_insert_with(|| visited.node_type().clone());
-        if index < self.window.from {
+        if index < self.from {
             return ControlFlow::Continue(());
         }
-        if self.inputs.attempts.len() >= self.window.limit {
+        if self.filling.is_full() {
             self.inputs.next = Some(index);
             return ControlFlow::Break(());
         }
@@ -165,11 +168,12 @@ impl Page {
             attempt.input = Input::Same { same_input: true };
         }
         let bytes = attempt.bytes();
-        if !self.inputs.attempts.is_empty() && self.bytes + bytes > self.window.bytes {
+        if !self.filling.fits(bytes) {
             self.inputs.next = Some(index);
             return ControlFlow::Break(());
         }
-        (self.bytes, self.last) = (self.bytes + bytes, received);
+        self.filling.add(bytes);
+        self.last = received;
         self.inputs.attempts.push(attempt);
         ControlFlow::Continue(())
     }

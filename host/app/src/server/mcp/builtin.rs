@@ -20,7 +20,9 @@ use super::{
         flows,
         identity::{Scope, Scopes},
         intake::{Asked, Body, Place, known_id},
-        library, runs, steer, tasks,
+        library,
+        page::After,
+        runs, steer, tasks,
     },
     call,
     desk::Calls,
@@ -191,7 +193,8 @@ impl Builtin {
     fn members(self) -> (Value, &'static [&'static str]) {
         let run = || text("The id of the run");
         match self {
-            ListNodeTypes | ListFlows => (json!({}), &[]),
+            ListNodeTypes => (json!({}), &[]),
+            ListFlows => (json!({ "cursor": text("The `next` of the page before") }), &[]),
             DescribeNodeType => {
                 (json!({ "type": text("Such as control.if, or with a version acme.greet@1.2") }), &["type"])
             }
@@ -269,8 +272,8 @@ impl Builtin {
             DescribeNodeType => node_type(request, parse(arguments)?).await,
             ValidateFlow => written(flows::validate(request, Body(parse(arguments)?)).await?.0),
             ListFlows => {
-                parse::<Nothing>(arguments)?;
-                written(library::list(request).await?.0)
+                let After { cursor } = parse(arguments)?;
+                written(request.blocking(move |request| library::listed(request, cursor.as_deref())).await?)
             }
             DescribeFlow => describe(request, parse(arguments)?).await,
             TestFlow => workbench::test(&request, parse(arguments)?).await,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_flow::graph::Graph;
+use flowcell_runtime::paging::Filling;
 use rmcp::{
     ErrorData, RoleServer,
     model::{CallToolRequestParams, CallToolResult, JsonObject, ListToolsResult, Tool, ToolAnnotations},
@@ -11,7 +12,13 @@ use rmcp::{
 use serde_json::{Value, json};
 
 use super::{
-    super::{app::Request, fault::Fault, identity::Scope, start::StartRun},
+    super::{
+        app::Request,
+        fault::Fault,
+        identity::Scope,
+        page::{self, BY_BYTES},
+        start::StartRun,
+    },
     builtin, call,
     desk::Calls,
     outcome,
@@ -32,25 +39,28 @@ pub(super) async fn list(request: Request, cursor: Option<String>) -> Result<Lis
     let mut next_cursor = None;
     if scopes.has(CALL) {
         let (flows, next) = flows(request, cursor).await?;
-        tools.extend(flows.iter().map(of_flow));
+        tools.extend(flows);
         next_cursor = next;
     }
     Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) })
 }
 
 /// The flows after a name, and the last name of the page if there are more.
-async fn flows(request: Request, after: Option<String>) -> Result<(Vec<LoadedFlow>, Option<String>), Fault> {
-    request
-        .checking(move |flows, host| {
-            let names = flows.list()?.into_iter().map(|entry| entry.name);
-            let mut names: Vec<_> = names.filter(|name| after.as_ref().is_none_or(|after| name > after)).collect();
-            let more = names.len() > PAGE;
-            names.truncate(PAGE);
-            let next = names.last().filter(|_| more).cloned();
-            names.retain(|name| !name.starts_with(PREFIX));
-            Ok((names.iter().filter_map(|name| flows.load(host, name, None).ok()).collect(), next))
-        })
-        .await
+async fn flows(request: Request, after: Option<String>) -> Result<(Vec<Tool>, Option<String>), Fault> {
+    let page = request.checking(move |flows, host| {
+        let mut names = flows.names()?;
+        names.retain(|name| after.as_ref().is_none_or(|after| name > after) && !name.starts_with(PREFIX));
+        let (mut tools, mut filling) = (Vec::new(), Filling::new(BY_BYTES));
+        for (index, name) in names.iter().enumerate() {
+            let tool = flows.load(host, name, None).ok().map(|flow| of_flow(&flow));
+            if index == PAGE || tool.as_ref().is_some_and(|tool| !filling.take(page::size(tool))) {
+                return Ok((tools, index.checked_sub(1).map(|last| names[last].clone())));
+            }
+            tools.extend(tool);
+        }
+        Ok((tools, None))
+    });
+    page.await
 }
 
 /// Calls a tool. What goes wrong with it is for the model to read.

@@ -1,0 +1,85 @@
+//! Pages of lists, which are bounded by what they have and by its bytes.
+
+/// The maximum bytes of a page, as JSON text.
+pub const PAGE_BYTES: u64 = 16 << 20;
+
+/// The maximum of what a page has.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    /// Items.
+    pub items: usize,
+    /// Bytes of their JSON texts. A page has one item at least.
+    pub bytes: u64,
+}
+
+/// A page that is being filled.
+#[derive(Clone, Copy, Debug)]
+pub struct Filling {
+    most: Most,
+    items: usize,
+    bytes: u64,
+}
+
+impl Filling {
+    /// A page without items.
+    pub fn new(most: Most) -> Filling {
+        Filling { most, items: 0, bytes: 0 }
+    }
+
+    /// The bytes that are left.
+    pub fn left(&self) -> u64 {
+        self.most.bytes.saturating_sub(self.bytes)
+    }
+
+    /// The bytes that it has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether it has as many items as it may.
+    pub fn is_full(&self) -> bool {
+        self.items >= self.most.items
+    }
+
+    /// Whether an item of this size fits. The first one does.
+    pub fn fits(&self, bytes: u64) -> bool {
+        !self.is_full() && (self.items == 0 || bytes <= self.left())
+    }
+
+    /// Takes an item of this size, if it fits.
+    pub fn take(&mut self, bytes: u64) -> bool {
+        let fits = self.fits(bytes);
+        if fits {
+            self.add(bytes);
+        }
+        fits
+    }
+
+    /// Counts an item.
+    pub fn add(&mut self, bytes: u64) {
+        self.items += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_one_item_and_no_more_than_it_may() {
+        let taken = |most: Most, sizes: &[u64]| {
+            let mut filling = Filling::new(most);
+            sizes.iter().take_while(|size| filling.take(**size)).count()
+        };
+        for (items, bytes, sizes, expected) in [
+            (3, 10, &[20, 1][..], 1),
+            (3, 10, &[4, 6, 0, 0], 3),
+            (9, 10, &[4, 7, 1], 1),
+            (2, 10, &[1, 1, 1], 2),
+            (9, 10, &[u64::MAX, u64::MAX], 1),
+        ] {
+            assert_eq!(taken(Most { items, bytes }, sizes), expected, "{sizes:?}");
+        }
+    }
+}
