@@ -62,6 +62,11 @@ impl Json {
         matches!(self, Json::Null)
     }
 
+    /// Whether this is a file value, `{ "kind": "file", "fileId": … }`: it stands for a content that is not in it.
+    pub fn is_file(&self) -> bool {
+        self.as_object().is_some_and(is_file)
+    }
+
     /// Returns the text of a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -175,6 +180,12 @@ impl Json {
 /// Whether these are the members of the output that the host records for a skipped node.
 pub(crate) fn is_skipped(members: &Object) -> bool {
     members.len() == 1 && members.get("skipped").and_then(Json::as_bool) == Some(true)
+}
+
+/// Whether these are the members of a file value, `{ "kind": "file", "fileId": … }`.
+pub(crate) fn is_file(members: &Object) -> bool {
+    let text = |key: &str| members.get(key).and_then(Json::as_str);
+    text("kind") == Some("file") && text("fileId").is_some()
 }
 
 /// RFC 6901 allows no leading zeros and no signs.

@@ -15,6 +15,7 @@ mod binding;
 mod captured;
 mod condition;
 mod error;
+mod file;
 pub mod json;
 mod kept;
 mod language;

@@ -4,6 +4,7 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use crate::{
     error::ExprError,
+    file::{self, Rank},
     json::{self, Json},
     limits,
     roots::Roots,
@@ -16,6 +17,23 @@ pub enum Segment {
     Key(Arc<str>),
     /// To an item of a list or a character of a text; negative counts from the end.
     Index(i64),
+}
+
+impl Segment {
+    fn key(&self) -> Option<&str> {
+        match self {
+            Segment::Key(key) => Some(key),
+            Segment::Index(_) => None,
+        }
+    }
+
+    /// The key or the index, as a message shows it.
+    fn name(&self) -> String {
+        match self {
+            Segment::Key(key) => short(key),
+            Segment::Index(index) => index.to_string(),
+        }
+    }
 }
 
 /// A root name and the way to a part of its value: `fetch.body["x-y"][0]`.
@@ -72,10 +90,38 @@ impl Path {
     }
 
     /// Looks the value up for an evaluation. In a strict one the whole output of a skipped node counts as missing.
-    pub(crate) fn read(&self, roots: &dyn Roots) -> Option<Json> {
-        let value = self.resolve(roots)?;
+    /// A path into a file value is an error.
+    pub(crate) fn read(&self, roots: &dyn Roots) -> Result<Option<Json>, ExprError> {
+        let Some(value) = self.resolve(roots) else {
+            return match self.file(roots) {
+                Some(file) => {
+                    let part = self.segments.get(file.segments.len());
+                    Err(file::misused(file::no_part(part.map(Segment::name).unwrap_or_default()), [&file]))
+                }
+                None => Ok(None),
+            };
+        };
         let is_missing = self.is_output() && is_skipped(&value) && roots.is_strict();
-        (!is_missing).then_some(value)
+        Ok((!is_missing).then_some(value))
+    }
+
+    /// The file value that this path leads to, or into, where such a value has nothing.
+    pub(crate) fn file(&self, roots: &dyn Roots) -> Option<Path> {
+        let mut rank = Rank::of_root(&self.root);
+        for length in 0..=self.segments.len() {
+            let start = Path { root: self.root.clone(), segments: self.segments[..length].into() };
+            let value = start.resolve(roots)?;
+            let key = self.segments.get(length).map(Segment::key);
+            let is_found = match key {
+                None => value.is_file(),
+                Some(key) => value.as_object().is_some_and(|members| file::lacks(members, key, rank)),
+            };
+            if is_found {
+                return Some(start);
+            }
+            rank = rank.of_part();
+        }
+        None
     }
 
     /// The error about this path where nothing is behind it.

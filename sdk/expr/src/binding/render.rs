@@ -30,7 +30,13 @@ fn text(parts: &[Part], roots: &dyn Roots) -> Result<Json, ExprError> {
         match part {
             // What the flow's author wrote is as long as it is.
             Part::Text(more) => text.push_str(more),
-            Part::Expression(expression) => push_json(&mut text, &expression.evaluate(roots)?).map_err(too_long)?,
+            Part::Expression(expression) => {
+                let value = expression.evaluate(roots)?;
+                if value.is_file() {
+                    return Err(expression.misused("a text has no place for a file value".to_owned(), roots));
+                }
+                push_json(&mut text, &value).map_err(too_long)?;
+            }
         }
     }
     Ok(Json::from(text))
@@ -67,11 +73,14 @@ fn captured(field: &CapturedField, roots: &dyn Roots) -> Json {
     let is_strict = roots.is_strict();
     let value = |(name, path): &(Arc<str>, Path)| match path.resolve(roots) {
         Some(value) => Some((name.clone(), value)),
-        // The error then tells why the value is missing.
-        None if is_strict => {
-            path.skipped(roots).map(|node| (node.member("skipped").to_string().into(), Json::from(true)))
-        }
-        None => None,
+        // The error then tells why there is no value.
+        None => match path.file(roots) {
+            Some(file) => file.resolve(roots).map(|value| (file.to_string().into(), value)),
+            None if is_strict => {
+                path.skipped(roots).map(|node| (node.member("skipped").to_string().into(), Json::from(true)))
+            }
+            None => None,
+        },
     };
     let vars = Json::object(field.carried.iter().filter_map(value));
     let strict = is_strict.then(|| ("strict", Json::from(true)));

@@ -3,7 +3,16 @@
 use std::cell::Cell;
 
 use super::term::{Operand, Question, Term, Test};
-use crate::{error::ExprError, json::Json, limits, order::order, path::short, pattern::Pattern, roots::Roots};
+use crate::{
+    error::ExprError,
+    file::{misused, not_usable},
+    json::Json,
+    limits,
+    order::order,
+    path::short,
+    pattern::Pattern,
+    roots::Roots,
+};
 
 /// One evaluation of a condition.
 pub(super) struct Evaluation<'a> {
@@ -41,32 +50,57 @@ impl<'a> Evaluation<'a> {
     }
 
     fn ask(&self, test: &Test) -> Result<bool, ExprError> {
-        let here = |message: String| {
-            let (pointer, place) = &test.place;
-            ExprError::new(message).at(place.clone()).under(pointer)
-        };
-        let value = match test.var.read(self.roots) {
+        let (pointer, place) = &test.place;
+        let placed = |error: ExprError| error.at(place.clone()).under(pointer);
+        let here = |message: String| placed(ExprError::new(message));
+        let value = match test.var.read(self.roots).map_err(placed)? {
             Some(value) => value,
             None if self.roots.is_strict() && !test.question.tests_missing() => {
-                let (pointer, place) = &test.place;
                 let hint =
                     format!("the flow is strict: test it with `exists: {}` before", short(&test.var.to_string()));
-                return Err(test.var.missing(self.roots).hint(hint).at(place.clone()).under(pointer));
+                return Err(placed(test.var.missing(self.roots).hint(hint)));
             }
             None => Json::Null,
         };
         match &test.question {
             Question::Exists => Ok(!value.is_null()),
-            Question::Equals(operand) => with(operand, self.roots, |other| Ok(value == *other)),
-            Question::In(operand) => with(operand, self.roots, |list| contains(list, &value, &operand.pointer)),
+            Question::Equals(operand) => with(operand, self.roots, |other| {
+                self.comparable(test, operand, &value, other)?;
+                Ok(value == *other)
+            }),
+            Question::In(operand) => with(operand, self.roots, |list| {
+                self.comparable(test, operand, &value, list)?;
+                for item in list.as_array().unwrap_or_default() {
+                    self.comparable(test, operand, &value, item)?;
+                    if *item == value {
+                        return Ok(true);
+                    }
+                }
+                check_list(list, &operand.pointer).map(|()| false)
+            }),
             Question::Order(accepted, operand) => with(operand, self.roots, |other| {
+                self.comparable(test, operand, &value, other)?;
                 let missing =
                     if value.is_null() { format!("; `{}` is missing or null", test.var) } else { String::new() };
                 let ordering = order(&value, other).map_err(|message| here(message + &missing));
                 ordering.map(|ordering| accepted.accepts(ordering))
             }),
+            Question::Matches(_) if value.is_file() => {
+                Err(placed(misused(not_usable(test.question.name()), [&test.var])))
+            }
             Question::Matches(pattern) => self.matches(pattern, &value).map_err(here),
         }
+    }
+
+    /// Refuses to compare a file value with anything but null.
+    fn comparable(&self, test: &Test, operand: &Operand, value: &Json, other: &Json) -> Result<(), ExprError> {
+        if !(value.is_file() && !other.is_null() || other.is_file() && !value.is_null()) {
+            return Ok(());
+        }
+        let named = [Some(&test.var), operand.binding.as_path()].into_iter().flatten();
+        let files = named.filter(|path| path.resolve(self.roots).is_some_and(|value| value.is_file()));
+        let (pointer, place) = &test.place;
+        Err(misused(not_usable(test.question.name()), files).at(place.clone()).under(pointer))
     }
 
     fn matches(&self, pattern: &Pattern, value: &Json) -> Result<bool, String> {
@@ -83,10 +117,9 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-fn contains(list: &Json, value: &Json, pointer: &str) -> Result<bool, ExprError> {
+fn check_list(list: &Json, pointer: &str) -> Result<(), ExprError> {
     match list {
-        Json::Array(items) => Ok(items.contains(value)),
-        Json::Null => Ok(false),
+        Json::Array(_) | Json::Null => Ok(()),
         other => Err(ExprError::new(format!("`in` looks into a list, not {}", other.type_name())).under(pointer)),
     }
 }

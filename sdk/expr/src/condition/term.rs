@@ -54,6 +54,20 @@ pub(super) enum Question {
 }
 
 impl Question {
+    /// Its operator, as it is written.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Question::Exists => "exists",
+            Question::Equals(_) => "equals",
+            Question::In(_) => "in",
+            Question::Order(Order::Gt, _) => "gt",
+            Question::Order(Order::Gte, _) => "gte",
+            Question::Order(Order::Lt, _) => "lt",
+            Question::Order(Order::Lte, _) => "lte",
+            Question::Matches(_) => "matches",
+        }
+    }
+
     /// Whether it asks if the value is there: `exists`, or a comparison with null.
     pub(super) fn tests_missing(&self) -> bool {
         match self {

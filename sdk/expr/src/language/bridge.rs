@@ -1,31 +1,47 @@
 //! Between [`Json`] and MiniJinja's values: objects and lists go in as references and come out as the same ones.
 
-use std::sync::Arc;
+use std::{error, fmt, sync::Arc};
 
 use minijinja::{
-    Value,
+    Error, ErrorKind, Value,
     value::{Enumerator, Object, ObjectExt, ObjectRepr, ValueKind},
 };
 
 use crate::{
+    file::{self, Rank},
     json::{
         self, Json, Number,
         digits::{TOO_LONG, whole_number},
     },
     limits,
+    path::short,
 };
 
 /// An object, looked into member by member.
 #[derive(Debug)]
-struct Members(Arc<json::Object>);
+struct Members(Arc<json::Object>, Rank);
+
+impl Members {
+    /// What a lookup gives that finds nothing: an error if this is a file value, which never has such a part.
+    fn nothing(&self, key: &Value) -> Option<Value> {
+        let is_misused = file::lacks(&self.0, key.as_str(), self.1);
+        is_misused.then(|| Value::from(of_file(file::no_part(short(&key.to_string())))))
+    }
+}
 
 impl Object for Members {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        self.get_value_by_str(key.as_str()?)
+        match key.as_str() {
+            Some(key) => self.get_value_by_str(key),
+            None => self.nothing(key),
+        }
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        self.0.get(key).map(to_value)
+        match self.0.get(key) {
+            Some(member) => Some(ranked(member, self.1.of_part())),
+            None => self.nothing(&Value::from(key)),
+        }
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
@@ -71,13 +87,22 @@ impl Object for Scope {
 
 /// Shows a value to MiniJinja.
 pub(super) fn to_value(json: &Json) -> Value {
+    ranked(json, Rank::Part)
+}
+
+/// Shows the value behind a root name to MiniJinja.
+pub(super) fn root_to_value(name: &str, json: &Json) -> Value {
+    ranked(json, Rank::of_root(name))
+}
+
+fn ranked(json: &Json, rank: Rank) -> Value {
     match json {
         Json::Null => Value::from(()),
         Json::Bool(value) => Value::from(*value),
         Json::Number(number) => number_to_value(number),
         Json::String(text) => Value::from(text.clone()),
         Json::Array(items) => Value::from_object(Items(items.clone())),
-        Json::Object(members) => Value::from_object(Members(members.clone())),
+        Json::Object(members) => Value::from_object(Members(members.clone(), rank)),
     }
 }
 
@@ -92,6 +117,37 @@ fn number_to_value(number: &Number) -> Value {
 /// Whether this is the output that the host records for a skipped node.
 pub(super) fn is_skipped(value: &Value) -> bool {
     value.downcast_object_ref::<Members>().is_some_and(|members| json::is_skipped(&members.0))
+}
+
+/// Whether this is a file value.
+pub(super) fn is_file(value: &Value) -> bool {
+    value.downcast_object_ref::<Members>().is_some_and(|members| json::is_file(&members.0))
+}
+
+/// The error of a file value if a lookup of this key finds nothing in it that it could have.
+pub(super) fn check_part(value: &Value, key: &Value) -> Result<(), Error> {
+    let members = value.downcast_object_ref::<Members>();
+    match members.is_some_and(|members| file::lacks(&members.0, key.as_str(), members.1)) {
+        true => Err(of_file(file::no_part(short(&key.to_string())))),
+        false => Ok(()),
+    }
+}
+
+/// The source of an error about a file value that is used like its content.
+#[derive(Debug)]
+pub(super) struct OfFile;
+
+impl fmt::Display for OfFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a file value is used like its content")
+    }
+}
+
+impl error::Error for OfFile {}
+
+/// An error about a file value that is used like its content.
+pub(super) fn of_file(message: String) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message).with_source(OfFile)
 }
 
 /// Takes a result back; the error is a sentence. A missing value becomes `null`.

@@ -6,12 +6,12 @@ use minijinja::{
 };
 
 use super::{
-    bridge::from_value,
+    bridge::{from_value, is_file, of_file},
     budget::{charge, cost},
     filters::{invalid, is_null, missing},
     names,
 };
-use crate::{json::Json, order::order};
+use crate::{file::not_usable, json::Json, order::order};
 
 /// The tests that compare, by the sign that they mean.
 const TESTS: [(&str, &[&str]); 7] = [
@@ -52,6 +52,9 @@ fn holds(state: &mut State<'_, '_>, sign: &str, left: &Value, right: &Value) -> 
     let (one, other) = (cost(std::slice::from_ref(left)), cost(std::slice::from_ref(right)));
     let is_search = matches!(sign, "in" | "not in");
     charge(state, if is_search { one.saturating_add(other) } else { one.min(other) })?;
+    if is_file(left) && !is_null(right) || is_file(right) && !is_null(left) {
+        return Err(of_file(not_usable(sign)));
+    }
     match sign {
         "==" => equal(left, right),
         "!=" => equal(left, right).map(|equal| !equal),
@@ -86,7 +89,11 @@ fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
         ValueKind::Map => Ok(!container.get_attr(text()?)?.is_undefined()),
         ValueKind::Seq | ValueKind::Iterable => {
             for other in container.try_iter()?.checked() {
-                if equal(item, &other?)? {
+                let other = other?;
+                if is_file(&other) && !is_null(item) {
+                    return Err(of_file(not_usable("in")));
+                }
+                if equal(item, &other)? {
                     return Ok(true);
                 }
             }

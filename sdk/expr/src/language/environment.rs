@@ -36,7 +36,13 @@ fn add_metered(environment: &mut Environment<'static>, name: &'static str, funct
         name if WITH_CASE.contains(&name) => with_case,
         _ => as_given,
     };
-    environment.add_filter(name, filters::metered(name, function, prepare));
+    let takes_files = names::FILTERS_OF_FILES.contains(&name);
+    environment.add_filter(name, filters::metered(name, takes_files, function, prepare));
+}
+
+fn add_metered_test(environment: &mut Environment<'static>, name: &'static str, function: Value) {
+    let takes_files = !names::TESTS_OF_TEXTS.contains(&name);
+    environment.add_test(name, filters::metered(name, takes_files, function, as_given));
 }
 
 fn add_builtin(environment: &mut Environment<'static>) {
@@ -80,17 +86,18 @@ fn add_own(environment: &mut Environment<'static>) {
         add_metered(environment, name, function);
     }
     environment.add_filter(names::LIST, as_list);
+    environment.add_filter(names::SLICED, filters::sliced);
     environment.add_filter(names::READ, lookup::read);
 }
 
 fn add_tests(environment: &mut Environment<'static>) {
     macro_rules! add {
         ($($name:literal $function:ident),*) => {
-            $(environment.add_test($name, filters::metered($name, Value::from_function(tests::$function), as_given));)*
+            $(add_metered_test(environment, $name, Value::from_function(tests::$function));)*
         };
     }
     builtin_tests!(add);
-    environment.add_test("matches", filters::metered("matches", Value::from_function(filters::matches), as_given));
+    add_metered_test(environment, "matches", Value::from_function(filters::matches));
     environment.add_test("none", filters::is_null);
     environment.add_test("undefined", filters::is_null);
     environment.add_test("defined", |value: &Value| !filters::is_null(value));

@@ -9,13 +9,14 @@ use minijinja::{
 
 use super::{
     arithmetic,
-    bridge::{from_value, to_value},
+    bridge::{check_part, from_value, is_file, of_file, to_value},
     budget::charge,
     lists::as_list,
     lookup::check_attribute,
+    names,
     text::{TooLong, push_compact, push_json, push_str},
 };
-use crate::{json::Json, limits, pattern::Pattern};
+use crate::{file::not_usable, json::Json, limits, pattern::Pattern};
 
 /// `x | required`: fails if `x` is missing or null. The canonical form passes what the flow wrote as the second argument. A
 /// third argument that is true lets null through, which the references of steps do.
@@ -28,6 +29,11 @@ pub(super) fn required(value: Value, what: Option<&str>, nullable: Option<bool>)
         }
         _ => Ok(value),
     }
+}
+
+/// `a` of `a[b:c]`: a file value has no slices.
+pub(super) fn sliced(value: Value) -> Result<Value, Error> {
+    if is_file(&value) { Err(of_file(not_usable("[:]"))) } else { Ok(value) }
 }
 
 /// `a ~ b`: both as text, one after the other.
@@ -209,9 +215,10 @@ pub(super) fn matches(state: &mut State<'_, '_>, value: Value, pattern: &str) ->
 /// What is done with the arguments of a filter before it is called.
 pub(super) type Prepare = fn(Vec<Value>) -> Result<Vec<Value>, Error>;
 
-/// Calls a function after counting what it is about to touch. The result is a list where MiniJinja computes items late.
+/// Calls a function after counting what it is about to touch. A file value is refused unless it takes one. The result is a list where MiniJinja computes items late.
 pub(super) fn metered(
     name: &'static str,
+    takes_files: bool,
     function: Value,
     prepare: Prepare,
 ) -> impl Fn(&mut State<'_, '_>, Rest<minijinja::value::ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static
@@ -219,13 +226,33 @@ pub(super) fn metered(
     move |state, arguments| {
         let arguments = arguments.into_values();
         charge(state, super::budget::cost(&arguments))?;
+        if !takes_files {
+            check_files(name, &arguments)?;
+        }
         check_attribute(state, name, &arguments)?;
         let result = function.call(state, &prepare(arguments)?)?;
         as_list(state, result)
     }
 }
 
+/// Refuses a file value where its content would be needed.
+fn check_files(name: &str, arguments: &[Value]) -> Result<(), Error> {
+    let operator = names::OPERATORS.into_iter().find(|(operator, _)| *operator == name);
+    let (shown, used) = match operator {
+        Some((_, sign)) => (sign, arguments),
+        None => (name, &arguments[..arguments.len().min(1)]),
+    };
+    match used.iter().find(|value| is_file(value)) {
+        Some(file) if name == "attr" => arguments.get(1).map_or(Ok(()), |part| check_part(file, part)),
+        Some(_) => Err(of_file(not_usable(shown))),
+        None => Ok(()),
+    }
+}
+
 fn push_value(text: &mut String, value: &Value) -> Result<(), Error> {
+    if is_file(value) {
+        return Err(of_file("a text has no place for a file value".to_owned()));
+    }
     match value.as_str() {
         Some(more) => push_str(text, more).map_err(too_long),
         None => push_json(text, &from_value(value).map_err(invalid)?).map_err(too_long),

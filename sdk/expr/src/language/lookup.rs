@@ -4,7 +4,11 @@ use std::{error, fmt};
 
 use minijinja::{Error, ErrorKind, State, Value};
 
-use super::{bridge::is_skipped, names};
+use super::{
+    bridge::{check_part, is_file, is_skipped, of_file},
+    names,
+};
+use crate::file::not_usable;
 
 /// The source of an error about a missing value: which lookup of the expression found nothing, if it was one.
 #[derive(Debug)]
@@ -37,26 +41,46 @@ pub(super) fn read(
 }
 
 /// Refuses a list with items that lack the attribute which a filter names, in a strict flow. A `default` and the tests for
-/// what is missing admit them.
+/// what is missing admit them. In any flow it refuses file values that are looked into, or compared by the filter.
 pub(super) fn check_attribute(state: &State<'_, '_>, filter: &str, arguments: &[Value]) -> Result<(), Error> {
     let options = arguments.last().filter(|last| last.is_kwargs());
     let option = |key: &str| options?.get_attr(key).ok().filter(|value| !value.is_undefined());
     let second = || arguments.get(1).filter(|argument| !argument.is_kwargs()).cloned();
+    let compares = matches!(filter, "groupby" | "max" | "min" | "sort" | "unique");
     let attribute = match filter {
         "join" | "map" | "max" | "min" | "sort" | "sum" | "unique" => option("attribute"),
         "groupby" => second().or_else(|| option("attribute")),
-        "rejectattr" | "selectattr" => second().filter(|_| !tests_missing(&arguments[2..])),
+        "rejectattr" | "selectattr" => second(),
         _ => None,
     };
-    let Some(attribute) = attribute.filter(|_| option("default").is_none() && is_strict(state)) else { return Ok(()) };
-    let written = attribute.to_string();
+    if attribute.is_none() && !compares {
+        return Ok(());
+    }
+    let admits_missing =
+        option("default").is_some() || filter.ends_with("attr") && tests_missing(arguments.get(2..).unwrap_or_default());
+    let is_needed = !admits_missing && is_strict(state);
+    let written = attribute.map(|attribute| attribute.to_string());
     for (at, item) in arguments[0].try_iter().into_iter().flatten().enumerate() {
-        let mut names = written.split(',').map(str::trim);
-        if let Some(name) = names.find(|name| !has(&item, name)) {
-            return Err(missing(format!("`{name}` is missing in item {at} of the list of `{filter}`"), None));
+        let Some(written) = &written else {
+            check_compared(filter, &item)?;
+            continue;
+        };
+        for name in written.split(',').map(str::trim) {
+            match part(&item, name)? {
+                None if is_needed => {
+                    return Err(missing(format!("`{name}` is missing in item {at} of the list of `{filter}`"), None));
+                }
+                Some(part) if compares => check_compared(filter, &part)?,
+                _ => {}
+            }
         }
     }
     Ok(())
+}
+
+/// Refuses a file value that a filter would compare with others.
+fn check_compared(filter: &str, value: &Value) -> Result<(), Error> {
+    if is_file(value) { Err(of_file(not_usable(filter))) } else { Ok(()) }
 }
 
 /// Whether the arguments of `selectattr` behind the attribute name a test for what is missing.
@@ -66,16 +90,18 @@ fn tests_missing(test: &[Value]) -> bool {
         || names::EQUALITY_TESTS.contains(&name) && test.get(1).is_some_and(Value::is_none)
 }
 
-/// Whether a dotted path leads to a part of a value.
-fn has(value: &Value, path: &str) -> bool {
-    let step = |value: Value, name: &str| {
-        let part = match name.parse::<usize>() {
-            Ok(index) => value.get_item(&Value::from(index)),
-            Err(_) => value.get_attr(name),
-        };
-        part.ok().filter(|part| !part.is_undefined())
-    };
-    path.split('.').try_fold(value.clone(), step).is_some()
+/// The part of a value that a dotted path leads to. A path into a file value is an error.
+fn part(value: &Value, path: &str) -> Result<Option<Value>, Error> {
+    let mut value = value.clone();
+    for name in path.split('.') {
+        let key = name.parse::<usize>().map_or_else(|_| Value::from(name), Value::from);
+        check_part(&value, &key)?;
+        match value.get_item(&key).ok().filter(|part| !part.is_undefined()) {
+            Some(part) => value = part,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(value))
 }
 
 fn is_strict(state: &State<'_, '_>) -> bool {

@@ -67,6 +67,12 @@ pub(super) const EQUALITY_TESTS: [&str; 6] = ["!=", "==", "eq", "equalto", "ne",
 /// Filters that look a part of a value up.
 pub(super) const LOOKUPS: [&str; 5] = ["attr", "first", "last", "max", "min"];
 
+/// Filters that take a file value: they ask only whether a value is there.
+pub(super) const FILTERS_OF_FILES: [&str; 3] = ["d", "default", "required"];
+
+/// Tests that look into a text, so that they do not take a file value.
+pub(super) const TESTS_OF_TEXTS: [&str; 5] = ["endingwith", "lower", "matches", "startingwith", "upper"];
+
 /// The name under which an evaluation keeps that it is strict. No expression can name it.
 pub(super) const STRICT: &str = " strict";
 
@@ -91,8 +97,22 @@ pub(super) const POWER: &str = "_pow";
 pub(super) const NEGATE: &str = "_neg";
 /// `a ~ b`.
 pub(super) const CONCAT: &str = "_concat";
+/// The filters that stand for signs between or before values, with their signs.
+pub(super) const OPERATORS: [(&str, &str); 9] = [
+    (ADD, "+"),
+    (SUBTRACT, "-"),
+    (MULTIPLY, "*"),
+    (DIVIDE, "/"),
+    (FLOOR_DIVIDE, "//"),
+    (REMAINDER, "%"),
+    (POWER, "**"),
+    (NEGATE, "-"),
+    (CONCAT, "~"),
+];
 /// `a < b`, and every other comparison and chain of comparisons.
 pub(super) const COMPARE: &str = "_cmp";
+/// Guards what is cut into slices.
+pub(super) const SLICED: &str = "_sliced";
 /// `a[b:c]` of a list.
 pub(super) const LIST: &str = "_list";
 

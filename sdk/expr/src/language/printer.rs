@@ -167,7 +167,9 @@ impl<'s> Printer<'s> {
                 self.enclosed('[', &item.subscript_expr, ']');
             }
             Expr::Slice(slice) => {
-                self.operand(&slice.expr, Hold::Tight);
+                self.printed.push('(');
+                self.deeper(|printer| printer.operand(&slice.expr, Hold::Filtered));
+                let _ = write!(self.printed, "|{})", names::SLICED);
                 self.slice([&slice.start, &slice.stop, &slice.step]);
                 let _ = write!(self.printed, "|{}", names::LIST);
             }

@@ -5,7 +5,7 @@ use std::{error, ops::Range, slice, sync::Arc};
 use minijinja::{Error, ErrorKind, Value, machinery::parse_expr};
 
 use super::{
-    bridge::{Scope, from_value, to_value},
+    bridge::{OfFile, Scope, from_value, root_to_value},
     environment::ENVIRONMENT,
     foreign::not_parsed,
     lookup::Missing,
@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     error::ExprError,
+    file,
     json::Json,
     path::{Path, short},
     roots::Roots,
@@ -99,6 +100,14 @@ impl Expression {
         }
     }
 
+    /// The error about a file value that the expression gives, and that is used like its content.
+    pub(crate) fn misused(&self, message: String, roots: &dyn Roots) -> ExprError {
+        match &self.0 {
+            Kind::Path(read) => misused(message, slice::from_ref(read), &read.place, roots),
+            Kind::Program(program) => misused(message, &program.reads, &program.place, roots),
+        }
+    }
+
     /// The path that the whole expression is, if it is nothing else.
     pub(crate) fn as_path(&self) -> Option<&Path> {
         match &self.0 {
@@ -111,7 +120,7 @@ impl Expression {
 impl Read {
     /// The value, if it is there.
     fn value(&self, roots: &dyn Roots) -> Result<Option<Json>, ExprError> {
-        match self.path.read(roots) {
+        match self.path.read(roots).map_err(|error| error.at(self.place.clone()))? {
             None if roots.is_strict() => Err(missing(Ok(&self.path), &self.place, roots)),
             value => Ok(value),
         }
@@ -120,10 +129,13 @@ impl Read {
 
 impl Program {
     fn run(&self, roots: &dyn Roots) -> Result<Value, ExprError> {
-        let named = self.roots.iter().filter_map(|name| Some((name.clone(), to_value(&roots.root(name)?))));
+        let named = self.roots.iter().filter_map(|name| Some((name.clone(), root_to_value(name, &roots.root(name)?))));
         let strict = roots.is_strict().then(|| (names::STRICT.into(), Value::from(true)));
         let scope = Value::from_object(Scope(named.chain(strict).collect()));
         self.expression.eval(scope).map_err(|error| {
+            if error::Error::source(&error).is_some_and(|source| source.is::<OfFile>()) {
+                return misused(sentence(&error), &self.reads, &self.place, roots);
+            }
             let source = error::Error::source(&error).and_then(|source| source.downcast_ref::<Missing>());
             match (source.map(|Missing(number)| number.and_then(|number| self.lookups.get(number))), error.kind()) {
                 (Some(Some(found)), _) => missing(found.what.as_ref().map_err(|source| &**source), &found.place, roots),
@@ -162,6 +174,13 @@ fn missing(what: Result<&Path, &str>, place: &Range<usize>, roots: &dyn Roots) -
     };
     let hint = format!("the flow is strict: write `{shown} | default(…)`, or test it with `{shown} is defined` before");
     error.hint(hint).at(place.clone())
+}
+
+/// The error about file values that are used like their contents; names the paths that lead to some.
+fn misused(message: String, reads: &[Read], whole: &Range<usize>, roots: &dyn Roots) -> ExprError {
+    let files: Vec<_> = reads.iter().filter_map(|read| Some((read.path.file(roots)?, &read.place))).collect();
+    let place = files.first().map_or(whole, |(_, place)| place);
+    file::misused(message, files.iter().map(|(path, _)| path)).at(place.clone())
 }
 
 /// The hint about items of a list that lack an attribute.

@@ -12,6 +12,7 @@ fn value() -> impl Strategy<Value = Json> {
         any::<bool>().prop_map(Json::from),
         (0_u64..3).prop_map(Json::from),
         "[ab]{0,2}".prop_map(Json::from),
+        "[ab]".prop_map(|id| Json::object([("kind", Json::from("file")), ("fileId", Json::from(id))])),
     ];
     leaf.prop_recursive(4, 24, 3, |inner| {
         prop_oneof![
