@@ -94,7 +94,7 @@ impl<'a> Evaluation<'a> {
 
     /// Refuses to compare a file value with anything but null.
     fn comparable(&self, test: &Test, operand: &Operand, value: &Json, other: &Json) -> Result<(), ExprError> {
-        if !(value.is_file() && !other.is_null() || other.is_file() && !value.is_null()) {
+        if (other.is_null() || !value.is_file()) && (value.is_null() || !other.is_file()) {
             return Ok(());
         }
         let named = [Some(&test.var), operand.binding.as_path()].into_iter().flatten();

@@ -56,8 +56,8 @@ pub(super) fn check_attribute(state: &State<'_, '_>, filter: &str, arguments: &[
     if attribute.is_none() && !compares {
         return Ok(());
     }
-    let admits_missing =
-        option("default").is_some() || filter.ends_with("attr") && tests_missing(arguments.get(2..).unwrap_or_default());
+    let admits_missing = option("default").is_some()
+        || filter.ends_with("attr") && tests_missing(arguments.get(2..).unwrap_or_default());
     let is_needed = !admits_missing && is_strict(state);
     let written = attribute.map(|attribute| attribute.to_string());
     for (at, item) in arguments[0].try_iter().into_iter().flatten().enumerate() {
