@@ -2,11 +2,9 @@
 
 use std::io::{BufRead, Read};
 
-use flowcell_sdk::{
-    file::{Reader, is_file},
-    given,
-    prelude::*,
-};
+use flowcell_sdk::{file::Reader, given, prelude::*};
+
+use serde_json::value::RawValue;
 
 use crate::json_part::{self, Window};
 
@@ -17,8 +15,9 @@ const LIMIT: u64 = 10_000;
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
+    /// As text, since a body may be as large as an output.
     #[serde(default, deserialize_with = "given")]
-    file: Option<Value>,
+    file: Option<Box<RawValue>>,
     #[serde(default, rename = "as")]
     form: Form,
     #[serde(default)]
@@ -37,7 +36,7 @@ enum Form {
 }
 
 /// Reads a file value. A value that is no file, such as a body that was small enough to be a value, is read alike.
-pub(crate) fn read(_task: &Task, input: Input) -> Result<Step> {
+pub(crate) fn read(task: &Task, input: Input) -> Result<Step> {
     let file = input.file.as_ref().ok_or_else(|| Failure::invalid_input("input: there is no `file`"))?;
     let paged = input.from.is_some() || input.limit.is_some();
     if input.form != Form::Json && !input.at.is_empty() {
@@ -47,18 +46,24 @@ pub(crate) fn read(_task: &Task, input: Input) -> Result<Step> {
         return Err(Failure::invalid_input("input: `from` and `limit` are for `as: lines` and `as: json`"));
     }
     let window = paged.then(|| Window { from: input.from.unwrap_or(0), limit: input.limit.unwrap_or(LIMIT) });
-    match (file, is_file(file)) {
-        (file, true) => {
-            let mut reader = Reader::new(file);
+    let text = file.get();
+    match text.as_bytes().first() {
+        Some(b'"') => contents(&mut serde_json::from_str::<String>(text)?.as_bytes(), &input, window),
+        Some(b'{') if is_file(task) => {
+            let mut reader = Reader::new(&serde_json::from_str(text)?);
             let found = contents(&mut reader, &input, window);
             found.map_err(|failure| reader.take_failure().unwrap_or(failure))
         }
-        (Value::String(text), false) => contents(&mut text.as_bytes(), &input, window),
-        (value, false) if input.form == Form::Json => contents(&mut value.to_string().as_bytes(), &input, window),
+        _ if input.form == Form::Json => contents(&mut text.as_bytes(), &input, window),
         _ => {
             Err(Failure::invalid_input("input.file: expected a file value or a text; for other values use `as: json`"))
         }
     }
+}
+
+/// Whether the input's file is a file value. The whole value may be too large for a tree.
+fn is_file(task: &Task) -> bool {
+    task.input_text("/file/kind").as_deref() == Some("file") && task.input_text("/file/fileId").is_some()
 }
 
 fn contents(reader: &mut impl BufRead, input: &Input, window: Option<Window>) -> Result<Step> {
@@ -67,7 +72,8 @@ fn contents(reader: &mut impl BufRead, input: &Input, window: Option<Window>) ->
         Form::Lines => lines(reader, window.unwrap_or(Window { from: 0, limit: LIMIT })),
         Form::Json => {
             let found = json_part::read(reader, &input.at, window)?;
-            Step::value(json!({ "content": found.value, "more": found.more }))
+            let output = Output::object().with("content", Source::Text(found.text));
+            Ok(output.with("more", Source::value(found.more)?).into())
         }
     }
 }

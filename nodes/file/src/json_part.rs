@@ -1,11 +1,20 @@
 //! One part of a JSON text, read without holding the rest of it.
 
-use std::{fmt, io::Read};
+use std::{
+    cell::Cell,
+    fmt,
+    io::{self, Read},
+};
 
 use flowcell_expr::Json;
 use flowcell_sdk::prelude::*;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+
+/// Bytes that the part may have in the output, without the space around its values.
+const OUTPUT_BYTES: usize = (4 << 20) - 64;
+/// Bytes that the part, or an item of a window, may have as it is written.
+const WRITTEN_BYTES: u64 = 16 << 20;
 
 /// Which items of a list are read.
 #[derive(Clone, Copy, Debug)]
@@ -19,10 +28,43 @@ pub(crate) struct Window {
 /// What was read.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The value; null if there is none at the place.
-    pub(crate) value: Value,
+    /// The value as JSON text: a tree of values would take many times its memory.
+    pub(crate) text: String,
     /// Whether the list goes on behind the window.
     pub(crate) more: bool,
+}
+
+/// How much more may be held.
+#[derive(Default)]
+struct Room {
+    /// Bytes that the part that is read now may still have; none where nothing is held.
+    left: Cell<Option<u64>>,
+    /// Whether something did not fit.
+    is_exceeded: Cell<bool>,
+}
+
+impl Room {
+    fn exceed(&self) -> &'static str {
+        self.is_exceeded.set(true);
+        "the part is too large"
+    }
+}
+
+/// Reads no more than there is room for.
+struct Bounded<'a, R> {
+    reader: R,
+    room: &'a Room,
+}
+
+impl<R: Read> Read for Bounded<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        if let Some(left) = self.room.left.get() {
+            let left = left.checked_sub(count as u64);
+            self.room.left.set(Some(left.ok_or_else(|| io::Error::other(self.room.exceed()))?));
+        }
+        Ok(count)
+    }
 }
 
 /// Reads the part at a JSON Pointer, of a list only the window's items. The text is checked to its end.
@@ -33,20 +75,36 @@ pub(crate) fn read(reader: &mut impl Read, pointer: &str, window: Option<Window>
     }
     let steps: Vec<String> =
         pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
-    let mut found = None;
-    let mut deserializer = serde_json::Deserializer::from_reader(reader);
-    let wrong = |error: serde_json::Error| Failure::new("invalid_json", format!("the file is not JSON: {error}"));
-    Part { steps: &steps, window, found: &mut found }.deserialize(&mut deserializer).map_err(wrong)?;
+    let (mut found, room) = (None, Room::default());
+    let mut deserializer = serde_json::Deserializer::from_reader(Bounded { reader, room: &room });
+    let wrong = |error: serde_json::Error| match room.is_exceeded.get() {
+        true => too_large(pointer, window),
+        false => Failure::new("invalid_json", format!("the file is not JSON: {error}")),
+    };
+    Part { steps: &steps, window, room: &room, found: &mut found }.deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(wrong)?;
     found.ok_or_else(|| {
         Failure::new("path_not_found", format!("the JSON has nothing at `{pointer}`, or no list to take items of"))
     })
 }
 
+fn too_large(pointer: &str, window: Option<Window>) -> Failure {
+    let message = match window {
+        Some(Window { from, limit }) => {
+            format!("the {limit} items from {from} on at `{pointer}` have more than 4 MiB; read fewer with `limit`")
+        }
+        None => format!(
+            "the JSON at `{pointer}` has more than 4 MiB; read a part of it with `at`, or items with `from` and `limit`"
+        ),
+    };
+    Failure::new("output_too_large", message)
+}
+
 /// Walks down to the part and puts it into `found`.
 struct Part<'a> {
     steps: &'a [String],
     window: Option<Window>,
+    room: &'a Room,
     found: &'a mut Option<Found>,
 }
 
@@ -56,8 +114,8 @@ impl<'de> DeserializeSeed<'de> for Part<'_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         match (self.steps.is_empty(), self.window) {
             (true, None) => {
-                let value = kept(&Box::<RawValue>::deserialize(deserializer)?)?;
-                *self.found = Some(Found { value, more: false });
+                let text = self.held(|| Box::<RawValue>::deserialize(deserializer))?;
+                *self.found = Some(Found { text: self.kept(&text, OUTPUT_BYTES)?, more: false });
                 Ok(())
             }
             _ => deserializer.deserialize_any(self),
@@ -78,7 +136,9 @@ impl<'de> Visitor<'de> for Part<'_> {
         };
         while let Some(key) = map.next_key::<String>()? {
             match key == *step {
-                true => map.next_value_seed(Part { steps, window: self.window, found: &mut *self.found })?,
+                true => {
+                    map.next_value_seed(Part { steps, window: self.window, room: self.room, found: &mut *self.found })?
+                }
                 false => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -90,7 +150,9 @@ impl<'de> Visitor<'de> for Part<'_> {
         let wanted = step.parse::<u64>().ok();
         for index in 0.. {
             let went_on = match wanted == Some(index) {
-                true => list.next_element_seed(Part { steps, window: self.window, found: &mut *self.found })?.is_some(),
+                true => list
+                    .next_element_seed(Part { steps, window: self.window, room: self.room, found: &mut *self.found })?
+                    .is_some(),
                 false => list.next_element::<IgnoredAny>()?.is_some(),
             };
             if !went_on {
@@ -125,28 +187,39 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 }
 
-/// The value of a JSON text, unless a number in it would lose digits.
-fn kept<E: serde::de::Error>(text: &RawValue) -> Result<Value, E> {
-    Json::check_numbers(text.get()).map_err(E::custom)?;
-    serde_json::from_str(text.get()).map_err(E::custom)
-}
-
 impl Part<'_> {
+    /// Reads something that is held, within its room.
+    fn held<T>(&self, read: impl FnOnce() -> T) -> T {
+        self.room.left.set(Some(WRITTEN_BYTES));
+        let value = read();
+        self.room.left.set(None);
+        value
+    }
+
+    /// Checks a JSON text that becomes a part of the output.
+    fn kept<E: serde::de::Error>(&self, text: &RawValue, most: usize) -> Result<String, E> {
+        let text = Json::compact(text.get(), most).map_err(E::custom)?;
+        text.ok_or_else(|| E::custom(self.room.exceed()))
+    }
+
     fn window_of<'de, A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let Window { from, limit } = self.window.unwrap_or(Window { from: 0, limit: u64::MAX });
-        let mut items = Vec::new();
-        let mut more = false;
+        let mut found = Found { text: "[".to_owned(), more: false };
         for index in 0u64.. {
-            let inside = index >= from && (items.len() as u64) < limit;
-            if inside {
-                let Some(item) = list.next_element::<Box<RawValue>>()? else { break };
-                items.push(kept(&item)?);
+            let is_inside = index >= from && index - from < limit;
+            if is_inside {
+                let Some(item) = self.held(|| list.next_element::<Box<RawValue>>())? else { break };
+                let separator = if index > from { "," } else { "" };
+                let room = OUTPUT_BYTES.saturating_sub(found.text.len());
+                found.text.push_str(separator);
+                found.text.push_str(&self.kept::<A::Error>(&item, room)?);
             } else {
                 let Some(_) = list.next_element::<IgnoredAny>()? else { break };
-                more |= index >= from;
+                found.more |= index >= from;
             }
         }
-        *self.found = Some(Found { value: Value::Array(items), more });
+        found.text.push(']');
+        *self.found = Some(found);
         Ok(())
     }
 }

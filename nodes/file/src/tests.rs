@@ -115,6 +115,21 @@ fn a_file_value_is_read_in_pieces_and_in_parts() {
         (list.clone(), json!({ "as": "json", "at": "/items/200000" }), Err("path_not_found")),
         (list.clone(), json!({ "as": "json", "limit": 1 }), Err("invalid_json")),
         (list + "x", json!({ "as": "json", "at": "/before" }), Err("invalid_json")),
+        (spaced(5 << 20), json!({ "as": "json" }), Ok(json!({ "content": [1, 2], "more": false }))),
+        (spaced(17 << 20), json!({ "as": "json" }), Err("output_too_large")),
+        (numbers(2_200_000), json!({ "as": "json" }), Err("output_too_large")),
+        (numbers(2_200_000), json!({ "as": "json", "limit": 2_100_000 }), Err("output_too_large")),
+        (
+            numbers(2_200_000),
+            json!({ "as": "json", "from": 2_199_998 }),
+            Ok(json!({ "content": [1, 1], "more": false })),
+        ),
+        (
+            r#"{ "a": 1, "b": [ 1.50, "a " ], "a": 2 }"#.into(),
+            json!({ "as": "json" }),
+            Ok(json!({ "content": { "a": 2, "b": [1.5, "a "] }, "more": false })),
+        ),
+        ("[1, 99999999999999999999]".into(), json!({ "as": "json" }), Err("invalid_json")),
         ("x".repeat((3 << 20) + 1), json!({}), Err("file_too_large")),
         ("x".repeat((3 << 20) + 1), json!({ "as": "lines" }), Err("file_too_large")),
         ("a".into(), json!({ "limit": 1 }), Err("invalid_input")),
@@ -132,4 +147,14 @@ fn a_file_value_is_read_in_pieces_and_in_parts() {
     let other = Given { input: json!({ "file": { "kind": "file", "fileId": "other" } }), ..Given::default() };
     let missing = Script::new().play(crate::run_node, "file.content", other);
     assert!(matches!(missing.outcome, Outcome::Failure(failure) if failure.code == "file_not_found"));
+}
+
+/// A list with so many bytes of space in it.
+fn spaced(bytes: usize) -> String {
+    format!("[1,{}2]", " ".repeat(bytes))
+}
+
+/// A list of so many numbers.
+fn numbers(count: usize) -> String {
+    format!("[{}]", vec!["1"; count].join(","))
 }

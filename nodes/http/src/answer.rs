@@ -19,7 +19,7 @@ pub(crate) struct Answer {
     /// The status.
     pub(crate) status: u16,
     headers: Map<String, Value>,
-    body: Value,
+    body: Source,
 }
 
 impl Answer {
@@ -28,27 +28,24 @@ impl Answer {
         let headers = by_name(&response.headers);
         let mime = headers.get("content-type").and_then(Value::as_str).unwrap_or_default();
         let says_json = is_json(mime);
-        let parse = |bytes: &[u8]| {
-            let wrong =
-                |error| Failure::new("invalid_answer", format!("the answer is not the JSON that it says: {error}"));
-            let value = serde_json::from_slice(bytes).map_err(wrong)?;
-            Json::check_numbers(&String::from_utf8_lossy(bytes)).map_err(wrong)?;
-            Ok::<Value, Failure>(value)
-        };
         let body = match response.body {
-            Body::Empty => Value::Null,
-            Body::Text(text) if says_json => parse(text.as_bytes())?,
-            Body::Bytes(bytes) if says_json => parse(&bytes)?,
-            Body::Text(text) => Value::String(text),
-            Body::Bytes(bytes) => http::keep(bytes, if mime.is_empty() { "application/octet-stream" } else { mime })?,
-            Body::File(file) => file,
+            Body::Empty => Source::Value(Value::Null),
+            Body::Text(text) if says_json => json_text(text.as_bytes())?,
+            Body::Bytes(bytes) if says_json => json_text(&bytes)?,
+            Body::Text(text) => Source::Value(Value::String(text)),
+            Body::Bytes(bytes) => {
+                let mime = if mime.is_empty() { "application/octet-stream" } else { mime };
+                Source::Value(http::keep(bytes, mime)?)
+            }
+            Body::File(file) => Source::Value(file),
         };
         Ok(Answer { status: response.status, headers, body })
     }
 
     /// The output.
-    pub(crate) fn output(self) -> Value {
-        json!({ "status": self.status, "headers": self.headers, "body": self.body })
+    pub(crate) fn output(self) -> Result<Output> {
+        let output = Output::object().with("status", Source::value(self.status)?);
+        Ok(output.with("headers", Source::value(self.headers)?).with("body", self.body))
     }
 
     /// The failure of a status that was not expected.
@@ -81,14 +78,27 @@ fn by_name(headers: &[(String, String)]) -> Map<String, Value> {
     named
 }
 
+/// A body that is JSON. It stays text: a tree of values would take many times its memory.
+fn json_text(bytes: &[u8]) -> Result<Source> {
+    let wrong =
+        |error: String| Failure::new("invalid_answer", format!("the answer is not the JSON that it says: {error}"));
+    let text = std::str::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
+    let compact = Json::compact(text, usize::MAX).map_err(|error| wrong(error.to_string()))?;
+    Ok(Source::Text(compact.unwrap_or_default()))
+}
+
 /// A body as a failure shows it: whole, or its beginning as text.
-fn shown(body: Value) -> Value {
+fn shown(body: Source) -> Value {
     let text = match &body {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Source::Value(Value::String(text)) | Source::Text(text) => text.clone(),
+        Source::Value(other) => other.to_string(),
+        Source::Input(_) | Source::Woken(_) => String::new(),
     };
     if text.len() <= SHOWN {
-        return body;
+        return match body {
+            Source::Value(value) => value,
+            _ => serde_json::from_str(&text).unwrap_or_default(),
+        };
     }
     let end = (0..=SHOWN).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     Value::String(format!("{}…", &text[..end]))

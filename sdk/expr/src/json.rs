@@ -1,5 +1,6 @@
 //! JSON values that share their parts: cloning any part costs one reference count.
 
+mod compact;
 pub mod digits;
 mod measure;
 

@@ -10,6 +10,8 @@ use crate::{failure::Result, wit::flowcell::node::types as wit};
 pub enum Source {
     /// A new value.
     Value(Value),
+    /// A new value as JSON text, for one that is too large for a tree of values. The host refuses a text that is not JSON.
+    Text(String),
     /// The part of the input at a JSON Pointer; `""` is all of it.
     Input(String),
     /// The part of what woke the node at a JSON Pointer: `/value`, `/value/outputs`.
@@ -35,6 +37,7 @@ impl Source {
     pub(crate) fn into_wit(self) -> wit::Source {
         match self {
             Source::Value(value) => wit::Source::Json(value.to_string()),
+            Source::Text(text) => wit::Source::Json(text),
             Source::Input(pointer) => wit::Source::Input(pointer),
             Source::Woken(pointer) => wit::Source::Woken(pointer),
         }

@@ -66,6 +66,7 @@ impl Played {
 fn in_full(output: Output, given: &Given) -> Option<Value> {
     let value = |source| match source {
         Source::Value(value) => Some(value),
+        Source::Text(text) => serde_json::from_str(&text).ok(),
         Source::Input(pointer) => given.input.pointer(&pointer).cloned(),
         Source::Woken(pointer) => given.woken.as_ref()?.pointer(&pointer).cloned(),
     };

@@ -128,3 +128,64 @@ edges: [{{ from: get, to: some }}]
         assert_eq!(outputs["more"], true);
     }
 }
+
+/// A tree of these values has many times the memory of an attempt.
+#[test]
+fn json_that_fits_into_an_output_is_read_whole() {
+    let list = |count: usize| format!("[{}2]", "1,".repeat(count));
+    let members = |count: usize| {
+        let members: Vec<_> = (0..count).map(|key| format!(r#""k{key}": 1, "#)).collect();
+        format!(r#"{{ {}"last": 2 }}"#, members.concat())
+    };
+    for (body, last) in [(list(1_950_000), "[-1]"), (list(1_500_000), "[-1]"), (members(300_000), ".last")] {
+        let server = Server::start(move |_, _| answer("200 OK", &[("content-type", "application/json")], &body));
+        let folder = tempfile::tempdir().unwrap();
+        let flow = format!(
+            r#"
+flow: {{ name: large, outputs: {{ last: "{{{{ all.content{last} }}}}", more: "{{{{ all.more }}}}" }} }}
+nodes:
+  - {{ id: get, type: http.request, input: {{ url: '{origin}' }}, grants: {{ http: ['{origin}'] }} }}
+  - {{ id: all, type: file.content, input: {{ file: "{{{{ get.body }}}}", as: json }} }}
+edges: [{{ from: get, to: all }}]
+"#,
+            origin = server.origin(),
+        );
+        fs::write(folder.path().join("large.yaml"), flow).unwrap();
+        let address = server.address.to_string();
+        let output = done(folder.path(), &["run", "large.yaml", "--json", "--allow-private", &address]);
+        assert!(output.status.success(), "{}", told(&output));
+        let outputs = serde_json::from_str::<Value>(&said(&output)).unwrap()["outputs"].clone();
+        assert_eq!(outputs, json!({ "last": 2, "more": false }));
+    }
+}
+
+#[test]
+fn a_body_that_is_a_file_value_is_not_taken_for_its_content() {
+    let body = rows(100_000);
+    let server = Server::start(move |_, _| answer("200 OK", &[("content-type", "application/json")], &body));
+    let table = [
+        ("data.template", "template: 'got {{ get.body }}'"),
+        ("data.filter", "list: [1], when: 'item in get.body.rows'"),
+        ("control.if", "condition: { exists: get.body.rows }"),
+        ("data.pick", "object: { a: 1 }, keys: ['{{ get.body.rows[0].text }}']"),
+    ];
+    for (node_type, input) in table {
+        let folder = tempfile::tempdir().unwrap();
+        let flow = format!(
+            r#"
+flow: {{ name: large }}
+nodes:
+  - {{ id: get, type: http.request, input: {{ url: '{origin}' }}, grants: {{ http: ['{origin}'] }} }}
+  - {{ id: use, type: {node_type}, input: {{ {input} }} }}
+edges: [{{ from: get, to: use }}]
+"#,
+            origin = server.origin(),
+        );
+        fs::write(folder.path().join("large.yaml"), flow).unwrap();
+        let address = server.address.to_string();
+        let output = done(folder.path(), &["run", "large.yaml", "--json", "--allow-private", &address]);
+        let error = error(&output);
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("`get.body` is one") && message.contains("`file.content`"), "{node_type}: {error}");
+    }
+}
