@@ -57,6 +57,97 @@ fn the_cases_beside_the_examples_hold() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Over an error edge a field that the node evaluates itself is what the node got: as written, with the values that it names.
+#[test]
+fn an_error_edge_brings_what_the_node_evaluates() {
+    let flow = |strict: bool, rest: &str| {
+        format!(
+            "flow: {{ name: a, strict: {strict}, input: {{ most: x }}, outputs: {{ got: '{{{{ caught.value }}}}' }} }}\n\
+             nodes:\n  - {{ id: fails, {rest} }}\n  \
+             - {{ id: caught, type: control.noop, input: {{ value: '{{{{ inbound.input }}}}' }} }}\n\
+             edges: [{{ from: fails, to: caught, on: error }}]\n"
+        )
+    };
+    let table = [
+        (
+            "type: data.filter, input: { list: [1], when: 'item < flow.input.most' }",
+            r#"{ "list": [1], "when": { "expr": "item < flow.input.most", "vars": { "flow.input.most": "x" } } }"#,
+        ),
+        (
+            "type: control.if, input: { condition: { lt: { var: flow.input.most, value: 1 } } }",
+            r#"{ "condition": { "expr": { "lt": { "var": "flow.input.most", "value": 1 } }, "vars": { "flow.input.most": "x" } } }"#,
+        ),
+        (
+            "type: data.template, input: { template: '{{ flow.input.most + 1 }}' }",
+            r#"{ "template": { "template": "{{ flow.input.most + 1 }}", "vars": { "flow.input.most": "x" } } }"#,
+        ),
+    ];
+    for (rest, expected) in table {
+        for strict in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::write(folder.path().join("a.yaml"), flow(strict, rest)).unwrap();
+            let flowcell = |arguments: &[&str]| {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_flowcell"));
+                command.args(arguments).current_dir(folder.path()).output().unwrap()
+            };
+            let output = flowcell(&["run", "--quiet", "--run-id", "r", "a.yaml"]);
+            let talk = String::from_utf8_lossy(&output.stderr);
+            let given: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{talk}"));
+            let mut expected: serde_json::Value = serde_json::from_str(expected).unwrap();
+            for field in expected.as_object_mut().unwrap().values_mut().filter(|field| field.is_object() && strict) {
+                field["strict"] = true.into();
+            }
+            assert_eq!(given["got"], expected, "{rest}");
+            let shown = flowcell(&["runs", "show", "r", "fails"]);
+            let shown = String::from_utf8_lossy(&shown.stdout);
+            assert!(shown.contains("input matches its digest"), "{shown}");
+        }
+    }
+}
+
+/// Each mistake is told, with the name that was meant, and the cases fail.
+#[test]
+fn a_mistake_in_a_case_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let flow = "flow: { name: a, outputs: { x: '{{ pay.value }}' } }\nnodes: [{ id: pay, type: control.noop, input: { value: 1 } }]\n";
+    fs::write(folder.path().join("a.yaml"), flow).unwrap();
+    for (cases, told, code) in [
+        ("cases: [{ name: a, expect: { outputs: { x: 1 } } }]", "1 case, 0 failed", 0),
+        (
+            "cases: [{ name: a, given: { pay: { output: { value: 2 } } }, expect: { outputs: { x: 2 } } }]",
+            "0 failed",
+            0,
+        ),
+        ("cases: []", "is empty", 2),
+        ("case: []", "did you mean `cases`?", 2),
+        ("cases: [{ name: a, inptu: {} }]", "did you mean `input`?", 2),
+        ("cases: [{ name: a, expect: { outptus: {} } }]", "did you mean `outputs`?", 2),
+        ("cases: [{ name: a, given: { pay: { outptu: {} } } }]", "did you mean `output`?", 2),
+        ("cases: [{ name: a, calls: [{ nod: pay }] }]", "did you mean `node`?", 2),
+        (
+            "cases: [{ name: a, given: { pya: { output: {} } } }]",
+            "`pya` under `given`: the flow has no such node; did you mean `pay`?",
+            1,
+        ),
+        ("cases: [{ name: a, given: { 'x[0].pya': { output: {} } } }]", "did you mean `pay`?", 1),
+        (
+            "cases: [{ name: a, calls: [{ node: other, times: any }] }]",
+            "`other` under `calls`: the flow has no such node",
+            1,
+        ),
+        ("cases: [{ name: a, answers: { pya: 'yes' } }]", "`pya` under `answers`", 1),
+        ("cases: [{ name: a, expect: { outputs: { x: { $tpye: number } } } }]", "did you mean `$type`?", 1),
+        ("cases: [{ name: a, expect: { status: succeded } }]", "the status is succeeded, not succeded", 1),
+    ] {
+        fs::write(folder.path().join("a.test.yaml"), cases).unwrap();
+        let arguments = ["test", "a.yaml"];
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_flowcell")).args(arguments).current_dir(folder.path()).output().unwrap();
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(code) && talk.contains(told), "{cases}: {talk}");
+    }
+}
+
 #[test]
 fn every_example_is_valid_without_a_warning() {
     let output = Command::new(env!("CARGO_BIN_EXE_flowcell")).arg("validate").args(flows()).output().unwrap();

@@ -1,6 +1,6 @@
 //! Expected values: the matchers in them, and a sentence for each place that differs.
 
-use flowcell::Json;
+use flowcell::{Json, similar};
 use regex_lite::Regex;
 
 /// The most places that one comparison reports.
@@ -43,6 +43,9 @@ fn compare(place: &str, expected: &Json, came: &Json, members: Members, found: &
     if let Some((name, argument)) = matcher(expected) {
         return found.extend(unmatched(place, name, argument, came));
     }
+    if let Some((name, meant)) = misspelt(expected) {
+        return found.push(format!("{place}: there is no matcher `{name}`; did you mean `{meant}`?"));
+    }
     match (expected, came) {
         (Json::Object(expected), Json::Object(came)) => {
             for (key, expected) in expected.iter() {
@@ -80,6 +83,13 @@ fn matcher(expected: &Json) -> Option<(&'static str, &Json)> {
     let members = expected.as_object().filter(|members| members.len() == 1)?;
     let (name, argument) = members.first()?;
     Some((MATCHERS.iter().find(|known| ***known == **name)?, argument))
+}
+
+/// The name that an expected value has like a matcher, and the matcher that is meant. `$equals` expects such a value.
+fn misspelt(expected: &Json) -> Option<(&str, &'static str)> {
+    let members = expected.as_object().filter(|members| members.len() == 1)?;
+    let (name, _) = members.first().filter(|(name, _)| name.starts_with('$'))?;
+    Some((name, similar(name, MATCHERS)?))
 }
 
 fn unmatched(place: &str, name: &str, argument: &Json, came: &Json) -> Vec<String> {
@@ -223,6 +233,12 @@ mod tests {
             assert_eq!(differences("outputs", &json(expected), &json(value)).is_empty(), fit, "{expected}");
         }
         assert!(differences("outputs", &json(r#"{"$ref":"x"}"#), &json(r#"{"$ref":"x"}"#)).is_empty(), "no matcher");
+        for (name, meant) in [("$regexp", "$regex"), ("$tpye", "$type"), ("$contain", "$contains")] {
+            let expected = Json::object([(name, Json::from("x"))]);
+            let told = format!("outputs: there is no matcher `{name}`; did you mean `{meant}`?");
+            assert_eq!(differences("outputs", &expected, &expected), [told]);
+            assert!(differences("outputs", &Json::object([("$equals", expected.clone())]), &expected).is_empty());
+        }
         assert!(differences("outputs", &json(r#"{"$equals":{"$any":1}}"#), &json(r#"{"$any":1}"#)).is_empty());
     }
 

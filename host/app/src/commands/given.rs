@@ -89,6 +89,11 @@ impl GivenReply {
     pub(super) fn as_given(&self) -> GivenCall {
         self.0.clone()
     }
+
+    /// The node whose calls get it, if it names one.
+    pub(super) fn node(&self) -> Option<&str> {
+        self.0.node.as_deref()
+    }
 }
 
 impl TryFrom<Written> for GivenReply {

@@ -6,7 +6,10 @@ mod once;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -126,6 +129,8 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
                 Some(result) => compare(&case.expect, &result, &route.take()),
                 None => vec![endless()],
             };
+            let has_called = route.has_called.load(Ordering::Relaxed);
+            wrong.extend(cases::unknown_nodes(case, flow.graph(), has_called));
             wrong.extend(given::unused(&script));
             wrong
         }
@@ -178,11 +183,15 @@ fn text(value: &serde_json::Value) -> &str {
 
 /// The nodes of the flow itself that ran, in the order in which they ended.
 #[derive(Default)]
-struct Route(Mutex<Vec<String>>);
+struct Route {
+    ended: Mutex<Vec<String>>,
+    /// Whether the run has called other flows.
+    has_called: AtomicBool,
+}
 
 impl Route {
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -191,7 +200,10 @@ impl Channel for Route {
         let ended = matches!(event.kind, "task:complete" | "task:failed");
         if ended && event.run_id.as_str() == "test" && event.data.get("scope").is_none() {
             let id = event.data.get("taskId").and_then(Json::as_str).unwrap_or_default().to_owned();
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+            self.ended.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        }
+        if event.run_id.as_str() != "test" {
+            self.has_called.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -179,7 +179,7 @@ fn asked_here(address: &str) -> &str {
 }
 
 /// The node of this flow behind an address.
-fn node_of(address: &str) -> &str {
+pub(crate) fn node_of(address: &str) -> &str {
     let here = asked_here(address);
     here.split('#').next().unwrap_or(here)
 }

@@ -5,11 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flowcell::{Json, script::ENDING};
+use flowcell::{Json, graph::Graph, script::ENDING, similar};
 use serde::Deserialize;
 
 use crate::{
-    commands::given::{GivenReply, GivenResult, point_in_time},
+    commands::{
+        given::{GivenReply, GivenResult, point_in_time},
+        run::answers::node_of,
+    },
     problem::Problem,
 };
 
@@ -83,7 +86,59 @@ pub(super) fn read(flow: &Path) -> Result<Vec<Case>, Problem> {
             "the cases of `triage.yaml` are in `triage.test.yaml`: { cases: [{ name, input, expect: { outputs } }] }",
         )
     })?;
-    let file: File = serde_yaml::from_str(&text)
-        .map_err(|error| Problem::wrong(format!("{} holds no cases", path.display())).cause(&error.to_string()))?;
+    let file: File = serde_yaml::from_str(&text).map_err(|error| {
+        let cause = error.to_string();
+        let problem = Problem::wrong(format!("{} holds no cases", path.display())).cause(&cause);
+        match meant(&cause) {
+            Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
+            None => problem,
+        }
+    })?;
+    if file.cases.is_empty() {
+        let problem = Problem::wrong(format!("the list `cases` of {} is empty", path.display()));
+        return Err(problem.hint("write a case, such as `{ name: it works, input: {}, expect: { outputs: {} } }`"));
+    }
     Ok(file.cases)
+}
+
+/// The known name nearest to the unknown one that an error of `serde` tells of: "unknown field `a`, expected one of b, c".
+fn meant(cause: &str) -> Option<&str> {
+    let (_, told) = cause.lines().next()?.split_once("unknown ")?;
+    let (unknown, known) = told.split_once("`, expected ")?;
+    let known = known.trim_start_matches("one of ").split(|sign: char| !sign.is_alphanumeric() && sign != '_');
+    similar(unknown.split_once('`')?.1, known.filter(|word| !word.is_empty()))
+}
+
+/// Returns a sentence for each node that a case names and the flow has not. Where the run has called other flows, nodes
+/// under `given` and `calls` may be theirs.
+pub(super) fn unknown_nodes(case: &Case, graph: &Graph, has_called: bool) -> Vec<String> {
+    let ids = || graph.nodes.iter().map(|node| node.id.as_str());
+    let given = case.given.keys().map(|name| ("given", name.as_str()));
+    let calls = case.calls.iter().filter_map(|call| Some(("calls", call.node()?)));
+    let elsewhere = given.chain(calls).filter(|_| !has_called);
+    let named = elsewhere.chain(case.answers.keys().map(|name| ("answers", name.as_str())));
+    let unknown = named.filter(|(_, name)| !ids().any(|id| id == node_of(name)));
+    let sentence = |(key, name): (&str, &str)| {
+        let meant = similar(node_of(name), ids()).map(|meant| format!("; did you mean `{meant}`?"));
+        format!("`{name}` under `{key}`: the flow has no such node{}", meant.unwrap_or_default())
+    };
+    unknown.map(sentence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::meant;
+
+    #[test]
+    fn the_nearest_key_is_named() {
+        for (cause, expected) in [
+            ("cases[0]: unknown field `inptu`, expected one of `name`, `input`\n | inptu", Some("input")),
+            ("error: line 1 column 1: unknown field `case`, expected one of cases", Some("cases")),
+            ("unknown variant `outptu`, expected `output` or `error`", Some("output")),
+            ("unknown field `zzzzzz`, expected `cases`", None),
+            ("invalid type: string \"x\", expected a sequence", None),
+        ] {
+            assert_eq!(meant(cause), expected, "{cause}");
+        }
+    }
 }
