@@ -38,7 +38,7 @@ fn push_compact(out: &mut String, text: &str, most: usize) -> bool {
             }
             _ => {}
         }
-        if out.len() + at - start > most {
+        if out.len() + at > most.saturating_add(start) {
             return false;
         }
     }
