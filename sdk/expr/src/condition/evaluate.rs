@@ -94,7 +94,8 @@ impl<'a> Evaluation<'a> {
 
     /// Refuses to compare a file value with anything but null.
     fn comparable(&self, test: &Test, operand: &Operand, value: &Json, other: &Json) -> Result<(), ExprError> {
-        if (other.is_null() || !value.is_file()) && (value.is_null() || !other.is_file()) {
+        let is_misused = |one: &Json, with: &Json| one.is_file() && !with.is_null();
+        if !is_misused(value, other) && !is_misused(other, value) {
             return Ok(());
         }
         let named = [Some(&test.var), operand.binding.as_path()].into_iter().flatten();

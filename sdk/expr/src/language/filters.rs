@@ -143,7 +143,10 @@ pub(super) fn join(value: &Value, separator: Option<&str>, options: Kwargs) -> R
 pub(super) fn indent(value: &str, width: Option<usize>, options: Kwargs) -> Result<String, Error> {
     let first = options.get::<Option<bool>>("first")?.unwrap_or(false);
     let blank = options.get::<Option<bool>>("blank")?.unwrap_or(false);
-    let width = width.or(options.get("width")?).unwrap_or(4);
+    let width = match width {
+        Some(width) => width,
+        None => options.get::<Option<usize>>("width")?.unwrap_or(4),
+    };
     options.assert_all_used()?;
     if width > limits::TEXT_BYTES {
         return Err(too_long(TooLong));

@@ -15,11 +15,16 @@ use crate::{json::Json, limits};
 /// The filters that compare texts.
 pub(super) const WITH_CASE: [&str; 6] = ["dictsort", "groupby", "max", "min", "sort", "unique"];
 
-/// Adds `case_sensitive=true` to the arguments of a filter that does not say it.
+/// Adds `case_sensitive=true` to the arguments of a filter that does not say it. Refuses a `by` of `dictsort` that names
+/// neither keys nor values.
 pub(super) fn with_case(mut arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
     const OPTION: &str = "case_sensitive";
     let given = arguments.last().filter(|last| last.is_kwargs()).cloned();
     if let Some(options) = &given {
+        let by = options.get_attr("by")?;
+        if !by.is_undefined() && !matches!(by.as_str(), Some("key" | "value")) {
+            return Err(invalid("`by` is `key` or `value`".to_owned()));
+        }
         if !options.get_attr(OPTION)?.is_undefined() {
             return Ok(arguments);
         }
