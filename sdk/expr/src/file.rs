@@ -1,9 +1,10 @@
 //! File values in expressions: what is done with one as if it were its content is an error.
 
+use std::fmt::Display;
+
 use crate::{
     error::ExprError,
     json::{self, Object},
-    path::Path,
 };
 
 /// The members that a file value may have.
@@ -47,7 +48,7 @@ pub(crate) fn lacks(members: &Object, key: Option<&str>, rank: Rank) -> bool {
 }
 
 /// The sentence about a part that a file value has not.
-pub(crate) fn no_part(part: impl std::fmt::Display) -> String {
+pub(crate) fn no_part(part: impl Display) -> String {
     format!("a file value has no `{part}`")
 }
 
@@ -57,9 +58,9 @@ pub(crate) fn not_usable(what: &str) -> String {
 }
 
 /// The error about file values that are used like their contents; the paths lead to them.
-pub(crate) fn misused<'a>(mut message: String, files: impl IntoIterator<Item = &'a Path>) -> ExprError {
-    let mut named: Vec<&Path> = Vec::new();
-    for file in files {
+pub(crate) fn misused(mut message: String, files: impl IntoIterator<Item = impl Display>) -> ExprError {
+    let mut named: Vec<String> = Vec::new();
+    for file in files.into_iter().map(|file| file.to_string()) {
         if named.len() < NAMED && !named.contains(&file) {
             message.push_str(&format!("; `{file}` is one"));
             named.push(file);
