@@ -30,10 +30,19 @@ fn as_given(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
     Ok(arguments)
 }
 
+/// Null is empty in texts; MiniJinja would write `None`.
+fn null_as_text(mut arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
+    if let Some(text) = arguments.first_mut().filter(|text| text.is_none()) {
+        *text = Value::from("");
+    }
+    Ok(arguments)
+}
+
 fn add_metered(environment: &mut Environment<'static>, name: &'static str, function: Value) {
     let prepare: Prepare = match name {
         "batch" | "slice" => filters::check_groups,
         name if WITH_CASE.contains(&name) => with_case,
+        "capitalize" | "lower" | "title" | "trim" | "upper" => null_as_text,
         _ => as_given,
     };
     let takes_files = names::FILTERS_OF_FILES.contains(&name);

@@ -218,7 +218,8 @@ pub(super) fn matches(state: &mut State<'_, '_>, value: Value, pattern: &str) ->
 /// What is done with the arguments of a filter before it is called.
 pub(super) type Prepare = fn(Vec<Value>) -> Result<Vec<Value>, Error>;
 
-/// Calls a function after counting what it is about to touch. A file value is refused unless it takes one. The result is a list where MiniJinja computes items late.
+/// Calls a function after counting what it is about to touch. A file value is refused unless it takes one. The result is a
+/// list where MiniJinja computes items late.
 pub(super) fn metered(
     name: &'static str,
     takes_files: bool,
