@@ -401,7 +401,7 @@ impl Host {
     fn name_question(&self, run: &RunId, request: &mut Request) -> Result<(), AskError> {
         let Request::Reply { gate, question, .. } = request else { return Ok(()) };
         if question.digest.is_none() {
-            let open = waiting::question(self, self.runs(), run, gate)?;
+            let open = waiting::question(self, run, gate)?;
             let open = open.map(|open| QuestionRef::of_json(&Json::from(open)));
             let open = open.ok_or(HubError::NotOpen(Closed::NotAsked))?;
             question.check(&open).map_err(HubError::NotOpen)?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use flowcell_contract::{Json, RunId};
-use flowcell_runtime::{Event, OpenError, rows::Runs};
+use flowcell_runtime::{Event, OpenError};
 use serde_json::{Value, json};
 
 use crate::{Host, StartError, host::inputs::calling};
@@ -18,8 +18,8 @@ pub(crate) const LISTED_BYTES: usize = 16 * 1024;
 
 /// Lists what a run and those below it wait for. Arguments of more than [`LISTED_BYTES`] are left out, and `wholeAt` says
 /// where they are.
-pub fn list(host: &Host, runs: Option<&dyn Runs>, run: &RunId) -> Result<Vec<Value>, StartError> {
-    let mut found = whole(host, runs, run)?;
+pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
+    let mut found = whole(host, run)?;
     for waits in &mut found {
         let bytes = waits.get("arguments").map_or(0, |arguments| arguments.to_string().len());
         if bytes > LISTED_BYTES {
@@ -33,21 +33,20 @@ pub fn list(host: &Host, runs: Option<&dyn Runs>, run: &RunId) -> Result<Vec<Val
 }
 
 /// Finds the open question at an address, with its whole arguments.
-pub fn question(host: &Host, runs: Option<&dyn Runs>, run: &RunId, address: &str) -> Result<Option<Value>, StartError> {
-    let found = whole(host, runs, run)?;
+pub fn question(host: &Host, run: &RunId, address: &str) -> Result<Option<Value>, StartError> {
+    let found = whole(host, run)?;
     Ok(found.into_iter().find(|waits| waits["kind"] == "gate" && waits["address"] == address))
 }
 
-fn whole(host: &Host, runs: Option<&dyn Runs>, run: &RunId) -> Result<Vec<Value>, StartError> {
+fn whole(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
     let mut found = Vec::new();
-    Search { host, runs }.below(run, "", DEPTH, &mut found)?;
+    Search { host }.below(run, "", DEPTH, &mut found)?;
     Ok(found)
 }
 
 /// A search through a run and the runs below it.
 struct Search<'a> {
     host: &'a Host,
-    runs: Option<&'a dyn Runs>,
 }
 
 impl Search<'_> {
@@ -62,7 +61,7 @@ impl Search<'_> {
             waits["address"] = format!("{prefix}{address}").into();
             waits
         }));
-        if depth == 0 || self.runs.is_none() {
+        if depth == 0 {
             return Ok(());
         }
         // A run that is over waits for nothing, and there may be many.

@@ -166,6 +166,9 @@ fn finish_as(
     if let Some(refusals) = session.refusals.as_ref().filter(|_| !runner.is_new()) {
         refusals.catch_up(&host, runner.run_id())?;
     }
+    if let Some(asker) = session.asker.as_ref().filter(|_| !runner.is_new()) {
+        asker.catch_up(&host, &runner.hub())?;
+    }
     let (result, interrupted) = session.until_end(args, runner)?;
     let saved = args.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
     host.tell_watchers(&result.run_id);

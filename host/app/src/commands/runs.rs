@@ -254,6 +254,9 @@ fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let host = match (args.packs.host_at(place), place) {
         (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
             let (folder, run, reach) = (folder.to_owned(), args.run.clone(), args.packs.reach());
+            // All of them are looked at before one is given.
+            let graph = args.packs.reading_host(&args.store)?.graph_of_run(&run)?;
+            answers::check(&args.answers, &graph)?;
             let reply = |(gate, value): &(String, String)| Ask::Reply {
                 run: run.clone(),
                 gate: gate.clone(),
@@ -269,6 +272,8 @@ fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
         (host, _) => host?,
     };
     let run = args.run.clone();
+    let graph = host.graph_of_run(&run)?;
+    answers::check(&args.answers, &graph)?;
     let later = answer_open(&host, &args, terminal)?;
     let args = ResumeArgs { answers: later, ..args };
     go_on(host, args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))

@@ -235,7 +235,7 @@ pub(super) async fn view(request: Request, run: RunId) -> Result<RunView, Fault>
 impl Request {
     /// What a run and those below it wait for.
     pub(super) fn waiting(&self, run: &RunId) -> Result<Vec<Value>, Fault> {
-        Ok(waiting::list(&self.host, self.host.runs(), run)?)
+        Ok(waiting::list(&self.host, run)?)
     }
 
     /// A run's row, and the number that its next event gets.
@@ -349,7 +349,7 @@ pub(super) async fn gate(request: Request, Place((id, gate)): Place<(String, Str
     let question = request
         .reading(move |request| {
             request.row(&run)?;
-            let open = waiting::question(&request.host, request.host.runs(), &run, &gate)?;
+            let open = waiting::question(&request.host, &run, &gate)?;
             open.ok_or_else(|| Fault::not_found("gate_not_found", format!("no question is open at `{gate}`")))
         })
         .await?;

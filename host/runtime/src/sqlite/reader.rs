@@ -249,6 +249,10 @@ impl Journal for Reader {
 
     fn force(&self) {}
 
+    fn left_below(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Reader::left_below(self, tenant, run)
+    }
+
     fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
         Reader::children(self, tenant, run)
     }

@@ -10,7 +10,8 @@ use std::{
 };
 
 use flowcell::{
-    Channel, Event, FlowRunner, Hub, HubError, Json, QuestionRef, RunResult, RunStatus, Waiting, contract::Question,
+    Channel, Event, FlowRunner, Host, Hub, HubError, Json, QuestionRef, RunResult, RunStatus, StartError, Waiting,
+    contract::Question, waiting,
 };
 use tokio::sync::Notify;
 
@@ -28,18 +29,18 @@ pub(crate) const REACTION: Duration = Duration::from_millis(200);
 pub(super) struct Asker {
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
+    answering: Arc<Mutex<Option<Hub>>>,
     state: Mutex<State>,
     deserted: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct State {
-    hub: Option<Hub>,
     desk: Option<mpsc::Sender<News>>,
     open: Vec<Asked>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 struct Asked {
     address: String,
     question: Question,
@@ -59,7 +60,8 @@ enum News {
 impl Asker {
     /// An asker that tries the given answers before it asks.
     pub(super) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Asker {
-        Asker { screen, given: given.to_vec(), state: Mutex::default(), deserted: Arc::default() }
+        let (answering, state, deserted) = Default::default();
+        Asker { screen, given: given.to_vec(), answering, state, deserted }
     }
 
     /// Runs until the end, or until nobody types any more: then the run is parked.
@@ -82,6 +84,20 @@ impl Asker {
         }
     }
 
+    /// Asks what the run has asked before it is gone on with here: no event tells it again. Answers go to this hub from now on.
+    pub(super) fn catch_up(&self, host: &Host, hub: &Hub) -> Result<(), StartError> {
+        *lock(&self.answering) = Some(hub.clone());
+        for waits in waiting::list(host, hub.run_id())? {
+            if waits["kind"] == "gate" {
+                let address = waits["address"].as_str().unwrap_or_default().to_owned();
+                let waits = Json::from(waits);
+                let (question, asked) = (answers::read_question(&waits), QuestionRef::of_json(&waits));
+                self.enqueue(Asked { address, question, asked });
+            }
+        }
+        Ok(())
+    }
+
     /// Is told when nobody types any more.
     pub(super) fn deserted(&self) -> Arc<Notify> {
         self.deserted.clone()
@@ -97,7 +113,7 @@ impl Asker {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Takes back a question.
@@ -114,10 +130,11 @@ impl Asker {
     /// Hands a question to the thread that asks, and starts that when there is a first one.
     fn enqueue(&self, asked: Asked) {
         let mut state = self.state();
-        let Some(hub) = state.hub.clone() else { return };
-        state.open.push(asked.clone());
+        if !state.open.contains(&asked) {
+            state.open.push(asked.clone());
+        }
         if state.desk.is_none() {
-            match Desk::start(hub, self.screen.clone(), self.given.clone(), self.deserted.clone()) {
+            match Desk::start(self.answering.clone(), self.screen.clone(), self.given.clone(), self.deserted.clone()) {
                 Ok(desk) => state.desk = Some(desk),
                 Err(_) => return self.deserted.notify_one(),
             }
@@ -131,11 +148,11 @@ impl Asker {
 
 impl Channel for Asker {
     fn on_start(&self, hub: &Hub) {
-        self.state().hub.get_or_insert_with(|| hub.clone());
+        lock(&self.answering).get_or_insert_with(|| hub.clone());
     }
 
     fn on_event(&self, event: &Event) {
-        let Some(root) = self.state().hub.as_ref().map(|hub| hub.run_id().clone()) else { return };
+        let Some(root) = lock(&self.answering).as_ref().map(|hub| hub.run_id().clone()) else { return };
         let Some(subject) = Subject::of(event, root.as_str()) else { return };
         let of_call = |address: &str| {
             let call = event.data.get("call").and_then(Json::as_u64).unwrap_or_default();
@@ -169,6 +186,10 @@ impl Channel for Asker {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Answers a question of the run.
 type Reply = Box<dyn Fn(&Asked, Json) -> Result<(), HubError> + Send>;
 
@@ -196,7 +217,7 @@ struct Shown {
 
 impl Desk {
     fn start(
-        hub: Hub,
+        answering: Arc<Mutex<Option<Hub>>>,
         screen: Arc<Screen>,
         given: Vec<(String, String)>,
         deserted: Arc<Notify>,
@@ -206,8 +227,11 @@ impl Desk {
         let (wanted, wishes) = mpsc::channel();
         let typed = desk.clone();
         thread::Builder::new().name("typed".into()).spawn(move || read_lines(&wishes, &typed))?;
-        let reply: Reply =
-            Box::new(move |asked, answer| runtime.block_on(hub.reply_to(&asked.address, answer, asked.asked.clone())));
+        let reply: Reply = Box::new(move |asked, answer| {
+            // The process that drives the run may be another one by now.
+            let Some(hub) = lock(&answering).clone() else { return Err(HubError::RunEnded) };
+            runtime.block_on(hub.reply_to(&asked.address, answer, asked.asked.clone()))
+        });
         let mut at = Desk::new(reply, screen, given, wanted);
         thread::Builder::new().name("questions".into()).spawn(move || {
             // The channels end with the process.
@@ -228,6 +252,8 @@ impl Desk {
     /// Handles a message. Returns false once no person can answer any more.
     fn hear(&mut self, news: News) -> bool {
         match news {
+            // What is told twice is asked once.
+            News::Asked(asked) if self.knows(&asked) => {}
             News::Asked(asked) => self.queue.push_back(asked),
             News::Closed(address) => self.close(&address),
             News::Line(line, at) => {
@@ -239,6 +265,10 @@ impl Desk {
             }
         }
         self.put_next(None)
+    }
+
+    fn knows(&self, asked: &Asked) -> bool {
+        self.queue.contains(asked) || self.shown.as_ref().is_some_and(|shown| shown.asked == *asked)
     }
 
     /// A question was answered elsewhere, or its time is over: the next one takes its place at once.

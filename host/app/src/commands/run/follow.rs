@@ -250,6 +250,9 @@ impl<'a> Follower<'a> {
             if let Some(status) = over {
                 return Ok(Followed::Over(Box::new(self.result(status)?), interrupts.which()));
             }
+            if let Some(asker) = self.session.asker.as_ref().filter(|_| known) {
+                asker.catch_up(&self.args.packs.reading_host(&self.args.store)?, &hub)?;
+            }
             let mut forward = std::pin::pin!(forward);
             let mut deserted = std::pin::pin!(async {
                 match &deserted {

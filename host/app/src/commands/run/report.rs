@@ -217,7 +217,7 @@ pub(crate) fn say_open(args: &RunArgs, host: &Host, run: &RunId, terminal: Termi
     if args.quiet || terminal.interactive {
         return Ok(());
     }
-    for open in waiting::list(host, host.runs(), run)?.iter().filter(|open| open["kind"] == "gate") {
+    for open in waiting::list(host, run)?.iter().filter(|open| open["kind"] == "gate") {
         let text = |name: &str| open[name].as_str().unwrap_or_default().to_owned();
         let (address, state) = (text("address"), state(args).unwrap_or_default());
         terminal.say(&format!("  {} asks: {}", inert(&address), guarded(&text("prompt"))));

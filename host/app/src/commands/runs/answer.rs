@@ -46,7 +46,7 @@ pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Resu
 /// Prints an open question with everything that it is about.
 fn show_question(store: &StoreArgs, run: &RunId, gate: &str) -> Result<Exit, Problem> {
     let host = PackArgs::default().reading_host(store)?;
-    let question = waiting::question(&host, Some(&*store.reader()?), run, gate)?;
+    let question = waiting::question(&host, run, gate)?;
     let question = question.ok_or_else(|| {
         Problem::wrong(format!("no question is open at `{gate}` in the run `{run}`"))
             .hint(format!("`flowcell runs show {run}` shows what the run waits for"))

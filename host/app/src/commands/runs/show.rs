@@ -66,7 +66,7 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Probl
         let tasks = Tree::of(&host, &args.run)?.tasks();
         let found = args.store.reader()?.run(&local(), &args.run).map_err(|error| unreadable(&error))?;
         let (run, _) = found.ok_or_else(|| Problem::wrong(format!("the run `{}` was removed", args.run)))?;
-        let waiting = waiting::list(&host, Some(&*args.store.reader()?), &args.run)?;
+        let waiting = waiting::list(&host, &args.run)?;
         put_json(&Shown { run, tasks, waiting })?;
         return Ok(Exit::Good);
     }

@@ -1,0 +1,141 @@
+//! What a person at a terminal is asked. The terminal is a real one: `script` of util-linux makes it.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(target_os = "linux")]
+
+mod kit;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use kit::{done, flowcell, said, told};
+
+const ASKS: &str = "
+flow: { name: asks, outputs: { said: '{{ ask.response.choice }}' } }
+nodes: [{ id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }]
+edges: []
+";
+const PASSES: &str = "
+flow: { name: passes, outputs: { said: '{{ each.items[0] }} and {{ each.items[1] }}' } }
+nodes:
+  - { id: each, type: control.foreach, input: { list: [1, 2] }, body: [ask], bodyOutput: '{{ ask.response.choice }}' }
+  - { id: ask, type: control.gate, input: { prompt: 'Well, {{ item }}?', choices: ['yes', 'no'] } }
+edges: []
+";
+const CALLS: &str = "
+flow: { name: calls, outputs: { said: '{{ call.outputs.said }}' } }
+nodes: [{ id: call, type: control.subflow, input: { name: asks } }]
+edges: []
+";
+
+/// Starts `flowcell` with these arguments at a terminal. None: there is no `script` here.
+fn terminal(folder: &Path, arguments: &str) -> Option<Child> {
+    let plain = flowcell(folder);
+    let mut terminal = Command::new("script");
+    terminal.current_dir(folder).args(["--quiet", "--return", "--command"]);
+    terminal.arg(format!("{} {arguments}", plain.get_program().to_str().unwrap())).arg("/dev/null");
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => terminal.env(name, value),
+            None => terminal.env_remove(name),
+        };
+    }
+    match terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            eprintln!("skipped: what is asked at a terminal: there is no `script`");
+            None
+        }
+        terminal => Some(terminal.unwrap()),
+    }
+}
+
+/// The same, where these lines are typed.
+fn at_a_terminal(folder: &Path, arguments: &str, lines: &str) -> Option<Output> {
+    let mut terminal = terminal(folder, arguments)?;
+    terminal.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    Some(terminal.wait_with_output().unwrap())
+}
+
+/// A server that has the store, until it is dropped.
+struct Owner(Child);
+
+impl Owner {
+    fn start(folder: &Path) -> Owner {
+        let mut command = flowcell(folder);
+        let mut child = command.args(["serve", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("listening on")));
+        std::thread::spawn(move || lines.count());
+        Owner(child)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_a_run_has_asked_is_asked_at_the_terminal_where_it_goes_on() {
+    for (flow, lines, expected) in
+        [("asks", "no\n", "\"no\""), ("passes", "yes\nno\n", "\"yes and no\""), ("calls", "yes\n", "\"yes\"")]
+    {
+        for beside in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let folder = folder.path();
+            fs::create_dir(folder.join("flows")).unwrap();
+            for (name, text) in [("asks", ASKS), ("passes", PASSES), ("calls", CALLS)] {
+                fs::write(folder.join(format!("{name}.yaml")), text).unwrap();
+            }
+            let parked = done(folder, &["run", &format!("{flow}.yaml"), "--run-id", "r"]);
+            assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+            let _owner = beside.then(|| Owner::start(folder));
+            let Some(output) = at_a_terminal(folder, "runs resume r", lines) else { return };
+            let seen = said(&output);
+            assert!(output.status.success() && seen.contains(expected), "{flow}, beside an owner {beside}: {seen}");
+            assert_eq!(seen.matches("Well").count(), lines.lines().count(), "{flow}: {seen}");
+        }
+    }
+}
+
+#[test]
+fn a_question_stays_open_at_the_terminal_when_the_owner_of_the_store_dies() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("flows")).unwrap();
+    fs::write(folder.path().join("asks.yaml"), ASKS).unwrap();
+    let mut owner = Some(Owner::start(folder.path()));
+    let Some(mut terminal) = terminal(folder.path(), "run asks.yaml --run-id r") else { return };
+    let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
+    let (mut seen, mut piece, mut answered) = (String::new(), [0; 1024], 0);
+    // A line that comes while nobody has the store is asked for again.
+    while let Ok(length @ 1..) = screen.read(&mut piece) {
+        seen.push_str(&String::from_utf8_lossy(&piece[..length]));
+        if seen.matches("yes|no >").count() > answered {
+            drop(owner.take());
+            answered += 1;
+            typed.write_all(b"yes\n").unwrap();
+        }
+    }
+    assert!(terminal.wait().unwrap().success() && seen.contains("\"said\": \"yes\""), "{seen}");
+    assert!(seen.contains("the run goes on here"), "{seen}");
+}
+
+#[test]
+fn no_answer_is_given_if_one_of_them_cannot_be() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("asks.yaml"), ASKS).unwrap();
+    done(folder.path(), &["run", "asks.yaml", "--run-id", "r"]);
+    for beside in [false, true] {
+        let _owner = beside.then(|| Owner::start(folder.path()));
+        let refused = done(folder.path(), &["runs", "resume", "r", "--answer", "ask=yes", "--answer", "nobody=yes"]);
+        assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
+    }
+    let resumed = done(folder.path(), &["runs", "resume", "r", "--answer", "ask=no"]);
+    assert!(said(&resumed).contains("\"no\""), "{}", told(&resumed));
+}
