@@ -33,6 +33,7 @@ nodes:
   - { type: t.flaky, title: Fails at first, input: { type: object } }
   - { type: t.ask, title: Asks, input: { type: object } }
   - { type: t.hang, title: Never answers, input: { type: object } }
+  - { type: t.late, title: Answers after others, input: { type: object } }
   - { type: t.flow, title: Calls a flow, input: { type: object } }
   - { type: t.each, title: Runs its body for each item, input: { type: object }, traits: [body],
       body: { variables: [item, index, count] } }
@@ -58,6 +59,15 @@ impl NodeRunner for Nodes {
         self.0.lock().unwrap().insert(of, given);
         if &*attempt.node_type == "t.hang" {
             return Box::pin(future::pending());
+        }
+        let turns = attempt.input.json().get("turns").and_then(Json::as_u64).unwrap_or(0);
+        if &*attempt.node_type == "t.late" && turns > 0 {
+            return Box::pin(async move {
+                for _ in 0..turns {
+                    tokio::task::yield_now().await;
+                }
+                answer(&attempt)
+            });
         }
         Box::pin(future::ready(answer(&attempt)))
     }
@@ -477,6 +487,18 @@ fn many_attempts_come_in_pages_and_each_has_one_at_least() {
     let page = place.inputs(&*place.journal, "r", "i", WHOLE);
     assert_eq!((page.node_type, page.elsewhere.len(), &*page.elsewhere[0]), (None, 5, "l[0].i"));
     assert_eq!(place.inputs(&*place.journal, "r", "nothing", WHOLE).elsewhere, Vec::<String>::new());
+}
+
+#[test]
+fn passes_are_named_by_their_numbers_and_not_by_who_ended_first() {
+    let list = (0..12).map(|index| if index == 0 { "1000" } else { "0" }).collect::<Vec<_>>().join(", ");
+    let each = format!("  - {{ id: l, type: t.each, input: {{ list: [{list}] }},\n      body: {{ nodes: [");
+    let place = Place::new(&flow(&(each + "{ id: i, type: t.late, input: { turns: '{{ l.item }}' } }] } }"), ""));
+    assert_eq!(place.run("r"), RunStatus::Succeeded);
+    let ends = place.shown(&*place.journal, "r");
+    assert!(ends[0] != "l[0].i 1.0 succeeded Matches", "{ends:?}");
+    let page = place.inputs(&*place.journal, "r", "i", WHOLE);
+    assert_eq!(page.elsewhere, ["l[0].i", "l[1].i", "l[2].i", "l[3].i", "l[4].i"]);
 }
 
 #[test]

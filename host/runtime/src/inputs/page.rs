@@ -1,6 +1,6 @@
 //! The inputs of one task, a page at a time.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 use flowcell_contract::{Failure, Json, RunId, Tenant, VALUE_BYTES, Value};
 use flowcell_flow::graph::Graph;
@@ -43,7 +43,7 @@ pub struct TaskInputs {
     /// Where the next page begins; none: this is the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// Some addresses at which the same node made attempts, if it made none at this one.
+    /// The first addresses at which the same node made attempts, by the numbers of their passes, if it made none at this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<String>,
 }
@@ -125,14 +125,15 @@ impl TaskInputs {
         let place = Place::of(address);
         let inputs = TaskInputs::none(run.clone(), address);
         let most = Most { items: window.limit, bytes: window.bytes };
-        let mut page = Page { inputs, from: window.from, filling: Filling::new(most), seen: 0, last: None };
+        let filling = Filling::new(most);
+        let mut page = Page { inputs, from: window.from, filling, seen: 0, last: None, elsewhere: BTreeSet::new() };
         let mut visit = |visited: &Visited<'_>| match visited.is_at(&place) {
             true => page.add(visited),
             false => page.note(visited),
         };
         each_attempt(journal, graph, record, (tenant, run), (Some(place.node), u64::MAX), &mut visit)?;
-        if page.inputs.node_type.is_some() {
-            page.inputs.elsewhere.clear();
+        if page.inputs.node_type.is_none() {
+            page.inputs.elsewhere = page.elsewhere.into_iter().map(|(_, address)| address).collect();
         }
         Ok(page.inputs)
     }
@@ -146,6 +147,9 @@ struct Page {
     seen: u64,
     /// The digest of the last input.
     last: Option<Received>,
+    /// The first addresses at which the node made attempts, each behind the numbers of its passes. Passes run side by side, so
+    /// the order of their ends is another one in each run.
+    elsewhere: BTreeSet<(Vec<u64>, String)>,
 }
 
 impl Page {
@@ -180,12 +184,11 @@ impl Page {
 
     /// Notes where else the node made an attempt.
     fn note(&mut self, visited: &Visited<'_>) -> ControlFlow<()> {
-        let elsewhere = &mut self.inputs.elsewhere;
-        if elsewhere.len() < NAMED {
-            let address = visited.address();
-            if !elsewhere.contains(&address) {
-                elsewhere.push(address);
-            }
+        let address = visited.address();
+        let numbers = address.split(|char: char| !char.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
+        self.elsewhere.insert((numbers.collect(), address));
+        if self.elsewhere.len() > NAMED {
+            self.elsewhere.pop_last();
         }
         ControlFlow::Continue(())
     }
