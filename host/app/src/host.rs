@@ -265,6 +265,11 @@ impl Host {
         self.shared.journal.find(&self.tenant, run)
     }
 
+    /// The runs that a run has called.
+    pub fn called_by(&self, run: &RunId) -> Result<Vec<RunId>, StartError> {
+        Ok(self.shared.journal.children_of(&self.tenant, run).map_err(OpenError::Store)?)
+    }
+
     /// The runs that a run has called and that are not over.
     pub(crate) fn left_below(&self, run: &RunId) -> Result<Vec<RunId>, StoreError> {
         self.shared.journal.left_below(&self.tenant, run)

@@ -34,6 +34,20 @@ nodes:
   - { id: wait, type: control.wait, input: { ms: 3600000, until: go } }
 edges: []
 ";
+/// Calls a flow that asks.
+const CALLS: &str = "
+flow: { name: calls, outputs: { said: '{{ first.outputs.said }}' } }
+nodes: [{ id: first, type: control.subflow, input: { name: asks } }]
+edges: []
+";
+/// Asks in each pass of a body.
+const PASSES: &str = "
+flow: { name: passes, outputs: { said: '{{ each.items[0] }}' } }
+nodes:
+  - { id: each, type: control.foreach, input: { list: [1] }, body: [ask], bodyOutput: '{{ ask.response.choice }}' }
+  - { id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }
+edges: []
+";
 const HELLO: &str = "
 flow: { name: hello, input: { who: world }, outputs: { said: '{{ say.text }}' } }
 nodes: [{ id: say, type: data.template, input: { template: 'Hello {{ flow.input.who }}' } }]
@@ -43,7 +57,9 @@ edges: []
 fn place() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("flows")).unwrap();
-    for (name, text) in [("asks", ASKS), ("waits", WAITS), ("hello", HELLO), ("both", BOTH)] {
+    let flows =
+        [("asks", ASKS), ("waits", WAITS), ("hello", HELLO), ("both", BOTH), ("calls", CALLS), ("passes", PASSES)];
+    for (name, text) in flows {
         fs::write(folder.path().join(format!("{name}.yaml")), text).unwrap();
         fs::write(folder.path().join(format!("flows/{name}.yaml")), text).unwrap();
     }
@@ -145,6 +161,48 @@ fn a_run_that_asks_is_resumed_and_repeated_beside_an_owner() {
         assert_eq!(outputs(&again), json!({ "said": "yes" }), "{owner:?}");
         let repeated = done(folder, &["runs", "retry", "p", "--answer", "ask=no", "--quiet"]);
         assert_eq!(outputs(&repeated), json!({ "said": "no" }), "{owner:?}");
+    }
+}
+
+/// Every answer is used, or refused with the reason, or told of at the end; alone as beside an owner.
+#[test]
+fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
+    // What is run, how it ends, and what it says or never says.
+    type Case = (&'static [&'static str], i32, &'static str, &'static str);
+    let cases: [Case; 17] = [
+        (&["run", "calls.yaml", "--run-id", "a", "--answer", "first/ask=yes"], 0, "succeeded", "warning"),
+        (&["run", "passes.yaml", "--answer", "ask=yes"], 0, "succeeded", "warning"),
+        (&["run", "passes.yaml", "--answer", "each[0].ask=yes"], 0, "succeeded", "warning"),
+        (&["run", "passes.yaml", "--answer", "each[7].ask=yes"], 3, "nothing was asked at `each[7].ask`", "succeeded"),
+        (&["run", "passes.yaml", "--answer", "wrong[0].ask=yes"], 2, "write `each[N].ask`", "each[0]"),
+        (&["run", "asks.yaml", "--answer", "each[0].ask=yes"], 2, "write `ask`", "asks:"),
+        (&["run", "calls.yaml", "--run-id", "c"], 3, "`first/ask` asks: Well?", "warning"),
+        (&["runs", "resume", "c"], 3, "runs resume c --answer 'first/ask=<yes|no>'", "warning"),
+        (&["runs", "resume", "c", "--answer", "first/asks=yes"], 2, "did you mean `ask`?", "first/ask asks"),
+        (&["runs", "resume", "c", "--answer", "first/ask=perhaps"], 2, "perhaps", "succeeded"),
+        (&["runs", "resume", "c", "--answer", "first/ask=no"], 0, "first done", "warning"),
+        (&["run", "asks.yaml", "--run-id", "r", "--answer", "ask=yes"], 0, "ask done", "warning"),
+        (&["run", "asks.yaml", "--run-id", "r", "--answer", "ask=yes"], 0, "succeeded", "warning"),
+        (&["run", "asks.yaml", "--run-id", "r", "--answer", "ask=no"], 2, "answered before with `yes`", "succeeded"),
+        (&["run", "asks.yaml", "--run-id", "p"], 3, "`ask` asks: Well?", "warning"),
+        (&["run", "asks.yaml", "--run-id", "p", "--answer", "ask=no"], 0, "ask done", "warning"),
+        (
+            &["run", "calls.yaml", "--run-id", "c", "--answer", "first/ask=yes"],
+            2,
+            "answered before with `no`",
+            "succeeded",
+        ),
+    ];
+    for (owner, says) in [(None, ""), (Some(&["drive"][..]), "driving the runs")] {
+        let folder = place();
+        let folder = folder.path();
+        let _owner = owner.map(|owner| Other::start(folder, owner, says));
+        for (arguments, code, says, never) in cases {
+            let output = done(folder, arguments);
+            let heard = told(&output);
+            assert_eq!(output.status.code(), Some(code), "{owner:?} {arguments:?}: {heard}");
+            assert!(heard.contains(says) && !heard.contains(never), "{owner:?} {arguments:?}: {heard}");
+        }
     }
 }
 

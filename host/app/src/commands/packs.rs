@@ -127,18 +127,33 @@ impl PackArgs {
 
     /// What runs may reach with these options, for the owner of a store to compare.
     pub(super) fn reach(&self) -> Reach {
-        let file = |given: &Option<PathBuf>, name: &str| {
-            let file = given.clone().or_else(|| own_setting(name));
-            file.map(|file| absolute(&file))
-        };
-        Reach::default()
-            .with("--allow-private", self.allow_private.iter().map(ToString::to_string))
-            .with("--files", self.files.as_deref().map(absolute))
-            .with("--providers", file(&self.providers, "providers.yaml"))
-            .with("--mcp", file(&self.mcp, "mcp.yaml"))
-            .with("--secrets", file(&self.secrets, "secrets.yaml"))
-            .with("--services", file(&self.services, "services.yaml"))
-            .with("--simulate", self.simulate.iter().cloned())
+        let usual = [
+            ("--providers", &self.providers, "providers.yaml"),
+            ("--mcp", &self.mcp, "mcp.yaml"),
+            ("--secrets", &self.secrets, "secrets.yaml"),
+            ("--services", &self.services, "services.yaml"),
+        ];
+        let usual = usual.into_iter().filter(|(_, given, _)| given.is_none());
+        let usual = usual.filter_map(|(option, _, name)| Some((option, absolute(&own_setting(name)?))));
+        let all = self.given().into_iter().chain(usual);
+        all.fold(Reach::default(), |reach, (option, value)| reach.with(option, [value]))
+    }
+
+    /// The options that decide what runs may reach, as they were given: another command that goes on with a run needs them.
+    pub(super) fn given(&self) -> Vec<(&'static str, String)> {
+        let file = |file: &Option<PathBuf>| file.as_deref().map(absolute).into_iter().collect::<Vec<_>>();
+        let options = [
+            ("--allow-private", self.allow_private.iter().map(ToString::to_string).collect()),
+            ("--files", file(&self.files)),
+            ("--providers", file(&self.providers)),
+            ("--mcp", file(&self.mcp)),
+            ("--secrets", file(&self.secrets)),
+            ("--services", file(&self.services)),
+            ("--simulate", self.simulate.clone()),
+        ];
+        let each =
+            options.into_iter().flat_map(|(option, values)| values.into_iter().map(move |value| (option, value)));
+        each.collect()
     }
 
     pub(super) fn builder(&self) -> HostBuilder {

@@ -1,6 +1,7 @@
 //! `flowcell run`: one run of a flow, watched from a terminal.
 
 pub(super) mod answers;
+mod args;
 pub(super) mod ask;
 pub(super) mod duration;
 pub(super) mod follow;
@@ -14,31 +15,26 @@ mod save;
 pub(super) mod screen;
 mod summary;
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc};
 
-use clap::{Args, ValueHint};
 use flowcell::{
-    Channel, Diagnostic, FlowRunner, Host, Json, LoadedFlow, OpenStoreError, PolicyOverride, RunId, RunOptions,
-    RunResult, StartError,
+    Channel, Diagnostic, FlowRunner, Host, Json, LoadedFlow, OpenStoreError, PolicyOverride, RunOptions, RunResult,
+    StartError,
     channels::{JsonLines, Notice, Notices},
     control::{Ask, Guests},
 };
 
+pub(crate) use self::args::RunArgs;
 use self::{
-    answers::Refusals,
+    answers::{Asked, Refusals},
     ask::Asker,
     interrupt::{Interruption, Interrupts},
     progress::Progress,
     screen::Screen,
 };
 use super::{
-    PackArgs, Place, StoreArgs,
-    channels::{Attached, ChannelArgs, Channels},
+    Place,
+    channels::{Attached, Channels},
     chat::Chat,
 };
 use crate::{
@@ -46,60 +42,6 @@ use crate::{
     problem::{Exit, Problem},
     terminal::{Terminal, finding, inert},
 };
-
-/// Arguments of `flowcell run`.
-#[derive(Args, Default)]
-pub(crate) struct RunArgs {
-    /// The flow's file
-    #[arg(value_hint = ValueHint::FilePath)]
-    flow: PathBuf,
-    /// A member of the input; the value is JSON if it reads as JSON, else text; `@PATH` is a file; may be repeated
-    #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
-    input: Vec<(String, inputs::Member)>,
-    /// Read the input, a JSON object, from this file, or from standard input (-); `-i` wins over its members
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    input_file: Option<PathBuf>,
-    /// Write the events as JSON lines to this file, or to standard output (-) in place of the outputs
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    events: Option<PathBuf>,
-    /// Write the files among the outputs to this folder
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["detach", "dry_run"])]
-    out: Option<PathBuf>,
-    /// Print one JSON object for whatever comes of the run
-    #[arg(long)]
-    json: bool,
-    /// Say nothing about the run's progress
-    #[arg(short, long)]
-    quiet: bool,
-    #[command(flatten)]
-    pub(super) channels: ChannelArgs,
-    #[command(flatten)]
-    pub(super) packs: PackArgs,
-    #[command(flatten)]
-    pub(super) store: StoreArgs,
-    /// The run's id. The same command with the same id goes on with the run, or prints again what came of it
-    #[arg(long, value_name = "ID", value_parser = super::runs::run_id)]
-    run_id: Option<RunId>,
-    /// Return once the run is accepted; `flowcell drive` runs it
-    #[arg(long, conflicts_with_all = ["events", "channels", "dry_run"])]
-    detach: bool,
-    /// Answer a gate, or an agent's call as in assistant#3=allow, before it asks; may be repeated
-    #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
-    answers: Vec<(String, String)>,
-    /// End the run after this time: 500ms, 30s, 2m, 1h30m
-    #[arg(long, value_name = "DUR", value_parser = duration::parse)]
-    total_timeout: Option<Duration>,
-    /// Talk with the run's agents: what they say goes to standard output in place of the outputs, and lines that are typed go to
-    /// them; /help shows the commands
-    #[arg(long, conflicts_with_all = ["json", "detach", "answers", "dry_run"])]
-    chat: bool,
-    /// Goes on with a run that exists.
-    #[arg(skip)]
-    again: bool,
-    /// Check everything and print what would run and what it may reach, without running it
-    #[arg(long)]
-    dry_run: bool,
-}
 
 pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
     if args.json && args.events_to_stdout() {
@@ -163,13 +105,14 @@ fn finish_as(
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
     let graph = runner.graph().clone();
-    if let Some(refusals) = session.refusals.as_ref().filter(|_| !runner.is_new()) {
-        refusals.catch_up(&host, runner.run_id())?;
+    if !runner.is_new() && !args.answers.is_empty() {
+        Asked::read(&host, runner.run_id(), &args.answers)?.check(runner.run_id(), &args.answers)?;
     }
     if let Some(asker) = session.asker.as_ref().filter(|_| !runner.is_new()) {
         asker.catch_up(&host, &runner.hub())?;
     }
     let (result, interrupted) = session.until_end(args, runner)?;
+    args.say_unused(&host, &result.run_id, terminal)?;
     let saved = args.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
     host.tell_watchers(&result.run_id);
     let printed = prints.map(|prints| {
@@ -279,95 +222,6 @@ fn load(host: &Host, args: &RunArgs, terminal: Terminal) -> Result<LoadedFlow, P
 pub(super) fn say_warnings(args: &RunArgs, warnings: &[Diagnostic], terminal: Terminal) {
     if !args.quiet {
         warnings.iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
-    }
-}
-
-impl RunArgs {
-    /// The arguments of somebody who goes on with a run.
-    pub(super) fn resuming(
-        run_id: RunId,
-        answers: Vec<(String, String)>,
-        json: bool,
-        quiet: bool,
-        channels: ChannelArgs,
-        packs: PackArgs,
-        store: StoreArgs,
-    ) -> RunArgs {
-        RunArgs { run_id: Some(run_id), answers, json, quiet, channels, packs, store, ..RunArgs::default() }
-    }
-
-    /// The arguments of somebody who runs a flow that was found by its name.
-    pub(super) fn of_flow(
-        flow: PathBuf,
-        events: Option<PathBuf>,
-        quiet: bool,
-        total_timeout: Option<Duration>,
-        channels: ChannelArgs,
-        packs: PackArgs,
-        store: StoreArgs,
-    ) -> RunArgs {
-        RunArgs { flow, events, quiet, total_timeout, channels, packs, store, ..RunArgs::default() }
-    }
-
-    /// The arguments of somebody who runs a flow of a library.
-    pub(super) fn of_library(
-        run_id: Option<RunId>,
-        json: bool,
-        quiet: bool,
-        channels: ChannelArgs,
-        packs: PackArgs,
-        store: StoreArgs,
-    ) -> RunArgs {
-        RunArgs { run_id, json, quiet, channels, packs, store, ..RunArgs::default() }
-    }
-
-    /// The arguments of somebody who runs one node alone.
-    pub(super) fn of_node(
-        answers: Vec<(String, String)>,
-        json: bool,
-        quiet: bool,
-        packs: PackArgs,
-        store: StoreArgs,
-    ) -> RunArgs {
-        RunArgs { answers, json, quiet, packs, store, ..RunArgs::default() }
-    }
-
-    /// The arguments of somebody who goes on with a run to talk with it.
-    pub(super) fn chatting(run_id: RunId, channels: ChannelArgs, packs: PackArgs, store: StoreArgs) -> RunArgs {
-        RunArgs { run_id: Some(run_id), chat: true, again: true, channels, packs, store, ..RunArgs::default() }
-    }
-
-    /// The same arguments with the members of the input.
-    pub(super) fn with_input(self, input: Vec<(String, inputs::Member)>) -> RunArgs {
-        RunArgs { input, ..self }
-    }
-
-    /// The run's id, if one was given.
-    pub(super) fn run_id(&self) -> Option<&RunId> {
-        self.run_id.as_ref()
-    }
-
-    /// The same arguments with the run's id.
-    pub(super) fn with_run(self, run: RunId) -> RunArgs {
-        RunArgs { run_id: Some(run), ..self }
-    }
-
-    /// The same, as questions take them.
-    fn early_answers(&self) -> HashMap<String, Json> {
-        self.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value))).collect()
-    }
-
-    /// The answers that were given before they were asked for.
-    pub(super) fn answers(&self) -> &[(String, String)] {
-        &self.answers
-    }
-
-    /// Whether something else than the outputs goes to standard output.
-    pub(super) fn events_to_stdout(&self) -> bool {
-        if self.chat {
-            return true;
-        }
-        self.events.as_deref().is_some_and(|path| path.as_os_str() == "-") || self.channels.writes_to_stdout()
     }
 }
 

@@ -255,8 +255,9 @@ fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
         (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
             let (folder, run, reach) = (folder.to_owned(), args.run.clone(), args.packs.reach());
             // All of them are looked at before one is given.
-            let graph = args.packs.reading_host(&args.store)?.graph_of_run(&run)?;
-            answers::check(&args.answers, &graph)?;
+            let reading = args.packs.reading_host(&args.store)?;
+            answers::check_in(&reading, &run, &args.answers)?;
+            let flow = reading.graph_of_run(&run)?.name.to_string();
             let reply = |(gate, value): &(String, String)| Ask::Reply {
                 run: run.clone(),
                 gate: gate.clone(),
@@ -264,16 +265,14 @@ fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
                 question: QuestionRef::default(),
             };
             let before = args.answers.iter().map(reply).collect();
-            let handed =
-                HandOver { before, ask: Ask::Resume { run: run.clone(), reach }, flow: run.to_string(), prints: None };
+            let handed = HandOver { before, ask: Ask::Resume { run, reach }, flow, prints: None };
             let args = ResumeArgs { answers: Vec::new(), ..args };
             return follow::hand_over(&folder, &args.into_run(), handed, terminal);
         }
         (host, _) => host?,
     };
     let run = args.run.clone();
-    let graph = host.graph_of_run(&run)?;
-    answers::check(&args.answers, &graph)?;
+    answers::check_in(&host, &run, &args.answers)?;
     let later = answer_open(&host, &args, terminal)?;
     let args = ResumeArgs { answers: later, ..args };
     go_on(host, args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))
@@ -323,7 +322,8 @@ fn retry(args: RetryArgs, terminal: Terminal) -> Result<Exit, Problem> {
                 answers: answers.collect(),
                 reach: args.resume.packs.reach(),
             };
-            let handed = HandOver { before: Vec::new(), ask, flow: run.to_string(), prints: None };
+            let flow = args.resume.packs.reading_host(&args.resume.store)?.graph_of_run(&run)?.name.to_string();
+            let handed = HandOver { before: Vec::new(), ask, flow, prints: None };
             return follow::hand_over(&folder, &args.resume.into_run(), handed, terminal);
         }
         (host, _) => host?,
@@ -349,7 +349,8 @@ fn go_on(
     let _serving = host.serve()?;
     let name = args.run.clone();
     let args = args.into_run();
-    let session = run::Session::open(&args, &host, name.as_str(), terminal)?.with_guests(guests);
+    let flow = host.graph_of_run(&name)?.name.clone();
+    let session = run::Session::open(&args, &host, &flow, terminal)?.with_guests(guests);
     let runner = prepare(&host, session.options(&args, Json::Null))?;
     answers::check(args.answers(), runner.graph())?;
     if let Some((gate, _)) = args.answers().iter().find(|(gate, _)| !runner.may_ask(gate)) {

@@ -1,6 +1,7 @@
 //! A run's events over the control socket: what was so far, and what comes, also what is live.
 
 use std::{
+    collections::{BTreeMap, HashMap},
     io::{self, BufRead, BufReader, Lines, Read, Write},
     ops::ControlFlow,
     os::unix::net::UnixStream,
@@ -17,15 +18,15 @@ use flowcell_runtime::{Channel, Event, LiveEvent, RunResult};
 use tokio::runtime::Runtime;
 
 use super::{Ask, Told, socket};
-use crate::{Host, channels::Outbox};
+use crate::{Host, channels::Outbox, host::inputs::calling};
 
 /// Time between two looks whether somebody drives the run, or the watcher has gone.
 const LOOK: Duration = Duration::from_millis(200);
 /// Lines and bytes that are written at once.
 const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 
-/// Watches a run of the process that owns the store in a folder: its events from the first, until its end. `watch:now` stands
-/// where those end that happened before.
+/// Watches a run of the process that owns the store in a folder: its events from the first, and those of the runs below it,
+/// until its end. `watch:now` stands where those end that happened before.
 pub fn watch_owner(folder: &Path, run: &RunId) -> io::Result<(Told, Events)> {
     let mut stream = socket::connect(folder)?;
     let line = serde_json::to_string(&Ask::Watch { run: run.clone() }).map_err(io::Error::other)?;
@@ -50,13 +51,13 @@ impl Iterator for Events {
 pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runtime) -> io::Result<()> {
     let _watching = host.watched().begin(run);
     stream.set_read_timeout(Some(LOOK))?;
-    let mut watcher = Watcher { stream, from: 0, ended: false };
+    let mut watcher = Watcher { stream, next: HashMap::new(), ended: false };
     watcher.catch_up(host, run)?;
     watcher.write(br#"{"v":1,"type":"watch:now"}"#)?;
     while !watcher.ended && !watcher.has_gone()? {
         match host.hubs().get(host.tenant(), run) {
             Some(hub) => {
-                let relay = Arc::new(Relay::new(run, watcher.from));
+                let relay = Arc::new(Relay::new(run, watcher.next(run)));
                 // A run that has ended meanwhile tells the rest by its journal.
                 if runtime.block_on(hub.attach(relay.clone())).is_ok() {
                     let told = watcher.relay(host, &relay, runtime);
@@ -73,28 +74,58 @@ pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runt
 /// One who watches.
 struct Watcher<'a> {
     stream: &'a UnixStream,
-    /// The number of the run's next event.
-    from: u64,
+    /// The numbers of the next events of the run and of those below it.
+    next: HashMap<RunId, u64>,
     ended: bool,
 }
 
 impl Watcher<'_> {
-    /// Tells what the journal has.
+    fn next(&self, run: &RunId) -> u64 {
+        self.next.get(run).copied().unwrap_or(0)
+    }
+
+    /// Tells what the journal has, if the run has moved.
     fn catch_up(&mut self, host: &Host, run: &RunId) -> io::Result<()> {
-        let (mut told, from) = (Ok(()), self.from);
+        self.catch_up_with(host, run, false)
+    }
+
+    /// Tells what the journals of a run and of those below it have. A run below is told before its caller goes on.
+    fn catch_up_with(&mut self, host: &Host, run: &RunId, is_below: bool) -> io::Result<()> {
+        let from = self.next(run);
+        let mut below = None;
+        let mut told = Ok(());
         let visit = |event: Event| {
-            self.from = event.seq + 1;
-            self.ended = event.kind == "harness:complete";
-            told = serde_json::to_vec(&event).map_err(io::Error::from).and_then(|line| self.write(&line));
+            self.ended |= !is_below && event.kind == "harness:complete";
+            told = self.tell_in_order(host, run, &event, &mut below);
             if told.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         host.each_event(run, from, visit).map_err(io::Error::other)?;
-        told
+        told?;
+        // Those whose callers wait for them.
+        let mut left = below.into_iter().flatten().flat_map(|(_, runs)| runs);
+        left.try_for_each(|child| self.catch_up_with(host, &child, true))
+    }
+
+    fn tell_in_order(
+        &mut self,
+        host: &Host,
+        run: &RunId,
+        event: &Event,
+        below: &mut Option<BTreeMap<String, Vec<RunId>>>,
+    ) -> io::Result<()> {
+        let below = match below {
+            Some(below) => below,
+            None => below.insert(runs_below(host, run)?),
+        };
+        moved_on(event, below).iter().try_for_each(|child| self.catch_up_with(host, child, true))?;
+        self.next.insert(run.clone(), event.seq + 1);
+        self.write(&serde_json::to_vec(event)?)
     }
 
     /// Tells what a relay hears, until the run rests or ends.
     fn relay(&mut self, host: &Host, relay: &Relay, runtime: &Runtime) -> io::Result<()> {
         let (most, bytes) = AT_ONCE;
+        let mut is_first = true;
         loop {
             // Whoever stops driving just before a relay is attached tells it nothing.
             let is_driven = host.hubs().get(host.tenant(), &relay.run).is_some();
@@ -106,10 +137,20 @@ impl Watcher<'_> {
                 }
                 Err(_) if !is_driven => return Ok(()),
                 Ok(Some(lines)) => {
+                    // Runs below that were over before the relay was attached have told it nothing.
+                    if std::mem::take(&mut is_first) {
+                        for child in runs_below(host, &relay.run)?.into_values().flatten() {
+                            self.catch_up_with(host, &child, true)?;
+                        }
+                    }
                     for line in lines {
+                        if let Some((run, seq)) = &line.event {
+                            if *seq < self.next(run) {
+                                continue;
+                            }
+                            self.next.insert(run.clone(), seq + 1);
+                        }
                         self.write(&line.text)?;
-                        let own = line.event.filter(|(own, _)| *own == relay.run);
-                        self.from = own.map_or(self.from, |(_, seq)| seq + 1);
                     }
                 }
                 Err(_) if self.has_gone()? => return Err(io::ErrorKind::BrokenPipe.into()),
@@ -130,6 +171,31 @@ impl Watcher<'_> {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The runs that a run has called, by the tasks that called them.
+fn runs_below(host: &Host, run: &RunId) -> io::Result<BTreeMap<String, Vec<RunId>>> {
+    let mut below: BTreeMap<String, Vec<RunId>> = BTreeMap::new();
+    for child in host.called_by(run).map_err(io::Error::other)? {
+        if let Some(task) = calling(run, &child) {
+            below.entry(task.to_owned()).or_default().push(child.clone());
+        }
+    }
+    Ok(below)
+}
+
+/// Takes the runs whose caller goes on with this event.
+fn moved_on(event: &Event, below: &mut BTreeMap<String, Vec<RunId>>) -> Vec<RunId> {
+    let text = |key: &str| event.data.get(key).and_then(Json::as_str);
+    match event.kind {
+        "harness:parked" | "harness:complete" => std::mem::take(below).into_values().flatten().collect(),
+        "task:woken" | "task:complete" | "task:failed" | "task:cancelled" | "task:retry" => {
+            let task = text("taskId").unwrap_or_default();
+            let address = text("scope").map_or_else(|| task.to_owned(), |scope| format!("{scope}.{task}"));
+            below.remove(&address).unwrap_or_default()
+        }
+        _ => Vec::new(),
     }
 }
 

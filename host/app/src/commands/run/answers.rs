@@ -1,16 +1,16 @@
 //! `--answer`: answers to gates before they ask.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     ops::ControlFlow,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use flowcell::{
-    Channel, Event, Host, Hub, Json, RunId, RunResult, StartError,
+    Channel, Event, Host, Hub, Json, RunId, StartError,
     contract::{Choice, Question, Trait},
     graph::{Graph, Node},
-    similar,
+    similar, waiting,
 };
 
 use super::{
@@ -46,25 +46,73 @@ pub(super) fn is_admitted(question: &Question, value: &str) -> bool {
 
 /// Refuses answers to nodes that are not there.
 pub(crate) fn check(answers: &[(String, String)], graph: &Graph) -> Result<(), Problem> {
-    let ids = || graph.nodes.iter().map(|node| node.id.as_str());
-    for (gate, _) in answers {
-        let asked = node_of(gate);
-        if let Some(node) = graph.nodes.iter().find(|node| node.id.as_str() == asked) {
-            check_call(gate, node)?;
-            continue;
+    answers.iter().try_for_each(|(gate, _)| check_one(gate, gate, graph, "the flow"))
+}
+
+/// The same for a run that is there: the flows that it has called are looked at too, and what its open questions take.
+pub(crate) fn check_in(host: &Host, run: &RunId, answers: &[(String, String)]) -> Result<(), Problem> {
+    for (gate, value) in answers {
+        let open = waiting::question(host, run, gate)?.map(|open| read_question(&Json::from(open)));
+        if let Some(takes) = open.and_then(|question| refusal(&question, value)) {
+            return Err(Problem::wrong(format!("`{gate}` did not take the answer `{value}`; it takes {takes}")));
         }
-        let problem = Problem::wrong(format!("the flow has no gate `{gate}`"));
+        let (mut run, mut rest, mut flow) = (run.clone(), gate.as_str(), "the flow".to_owned());
+        loop {
+            check_one(gate, rest, &*host.graph_of_run(&run)?, &flow)?;
+            let Some((task, below)) = rest.split_once('/') else { break };
+            let called = host.called_by(&run)?;
+            // A flow that is not called yet is not known.
+            let Some(child) =
+                called.into_iter().rev().find(|child| callers(child.as_str(), run.as_str()) == format!("{task}/"))
+            else {
+                break;
+            };
+            flow = format!("the flow that `{task}` calls");
+            (run, rest) = (child, below);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an answer, given to `gate`, if no node of this flow is at the address.
+fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(), Problem> {
+    let ids = || graph.nodes.iter().map(|node| node.id.as_str());
+    let asked = node_of(address);
+    let Some(node) = graph.nodes.iter().find(|node| node.id.as_str() == asked) else {
+        let problem = Problem::wrong(format!("{flow} has no gate `{gate}`"));
         let gates = gates(graph);
         let problem = match similar(asked, ids()) {
             Some(id) => problem.hint(format!("did you mean `{id}`?")),
             None => problem,
         };
         return Err(match gates.is_empty() {
-            true => problem.hint("no node of this flow is known to ask anything"),
+            true => problem.hint(
+                "no node of this flow is known to ask anything itself; `flowcell runs show RUN` shows what is open",
+            ),
             false => problem.hint(format!("its gates are: {}", gates.join(", "))),
         });
+    };
+    if let Some(passes) = misplaced(address, node, graph) {
+        return Err(Problem::wrong(format!("{flow} has no node at `{gate}`")).hint(format!("write `{passes}`")));
     }
-    Ok(())
+    check_call(address, node)
+}
+
+/// How an address is to be written if the passes in it do not lead to the node.
+fn misplaced(address: &str, node: &Node, graph: &Graph) -> Option<String> {
+    let here = address.split('/').next().unwrap_or(address);
+    let mut written = here.split('.').rev().skip(1).peekable();
+    // Without passes it is meant for the node in all of them.
+    written.peek()?;
+    let mut owner = graph.body(node.body_of).owner;
+    let (mut right, mut passes) = (true, String::new());
+    while let Some(above) = owner.map(|owner| graph.node(owner)) {
+        let pass = written.next().and_then(|part| part.strip_suffix(']')).and_then(|part| part.split_once('['));
+        right &= pass.is_some_and(|(id, number)| id == above.id.as_str() && number.parse::<u64>().is_ok());
+        passes = format!("{}[N].{passes}", above.id);
+        owner = graph.body(above.body_of).owner;
+    }
+    (!right || written.next().is_some()).then(|| passes + node.id.as_str())
 }
 
 /// An answer to `node#call` is for a node that makes calls, and names one of them by its number.
@@ -82,38 +130,17 @@ fn check_call(gate: &str, node: &Node) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Tells of answers that their questions do not admit, when these are asked, and at the end of those that nothing has asked
-/// for: a run may go on without an answer.
+/// Tells of answers that their questions do not admit, when these are asked.
 pub(super) struct Refusals {
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
     root: OnceLock<RunId>,
-    asked: Mutex<HashSet<String>>,
 }
 
 impl Refusals {
     /// Watches what becomes of the given answers.
     pub(super) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Refusals {
-        Refusals { screen, given: given.to_vec(), root: OnceLock::new(), asked: Mutex::default() }
-    }
-}
-
-impl Refusals {
-    /// Takes in what a run has asked before this process goes on with it. Its children are not looked through.
-    pub(super) fn catch_up(&self, host: &Host, run: &RunId) -> Result<(), StartError> {
-        let mut asked = self.asked();
-        asked.extend(self.given.iter().map(|(gate, _)| gate).filter(|gate| gate.contains('/')).cloned());
-        host.each_event(run, 0, |event| {
-            let question = question_of(&event, run.as_str());
-            let answered = question.and_then(|(address, _)| given(&self.given, &address));
-            asked.extend(answered.map(|(gate, _)| gate.clone()));
-            ControlFlow::Continue(())
-        })
-    }
-
-    fn asked(&self) -> MutexGuard<'_, HashSet<String>> {
-        // A panic while the lock was held cannot have left the set half changed.
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        Refusals { screen, given: given.to_vec(), root: OnceLock::new() }
     }
 }
 
@@ -127,17 +154,85 @@ impl Channel for Refusals {
             return;
         };
         let Some((gate, value)) = given(&self.given, &address) else { return };
-        self.asked().insert(gate.clone());
         if let Some(takes) = refusal(&question, value) {
             self.screen.warn(&format!("`{gate}` did not take the answer `{value}`; it takes {takes}"));
         }
     }
+}
 
-    fn on_complete(&self, _result: &RunResult) {
-        let asked = self.asked();
-        for (gate, value) in self.given.iter().filter(|(gate, _)| !asked.contains(gate)) {
-            self.screen.warn(&format!("nothing was asked at `{gate}`: the answer `{value}` was not used"));
+/// What the store tells of the questions that answers were given for.
+pub(super) struct Asked {
+    /// By what was written before the `=`: the last answer of somebody. None: it was asked and is not answered.
+    answers: HashMap<String, Option<String>>,
+}
+
+impl Asked {
+    /// Looks through the events of a run and of those below it that an address leads to.
+    pub(super) fn read(host: &Host, run: &RunId, given: &[(String, String)]) -> Result<Asked, StartError> {
+        let mut asked = Asked { answers: HashMap::new() };
+        asked.look_through(host, run, run, given)?;
+        Ok(asked)
+    }
+
+    fn look_through(
+        &mut self,
+        host: &Host,
+        run: &RunId,
+        root: &RunId,
+        answers: &[(String, String)],
+    ) -> Result<(), StartError> {
+        host.each_event(run, 0, |event| {
+            if let Some((address, _)) = question_of(&event, root.as_str())
+                && let Some((gate, _)) = given(answers, &address)
+            {
+                self.answers.insert(gate.clone(), None);
+            }
+            if event.kind == "session:reply"
+                && let Some(replied) = Subject::of(&event, root.as_str())
+                && let Some((gate, _)) = answers.iter().find(|(gate, _)| *gate == replied.address)
+            {
+                let text = |name| event.data.get("answer")?.get(name)?.as_str();
+                self.answers.insert(gate.clone(), text("choice").or_else(|| text("content")).map(str::to_owned));
+            }
+            ControlFlow::Continue(())
+        })?;
+        for child in host.called_by(run)? {
+            let above = callers(child.as_str(), root.as_str());
+            if answers.iter().any(|(gate, _)| gate.starts_with(&above)) {
+                self.look_through(host, &child, root, answers)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Refuses an answer to a question that somebody has answered in another way.
+    pub(super) fn check(&self, run: &RunId, given: &[(String, String)]) -> Result<(), Problem> {
+        match self.other(given).next() {
+            None => Ok(()),
+            Some((gate, value, other)) => Err(Problem::wrong(format!(
+                "`{gate}` was answered before with `{other}`: the answer `{value}` comes too late"
+            ))
+            .hint(format!("`flowcell runs retry {run} --from NODE` asks again"))),
+        }
+    }
+
+    /// What is to be said of answers that were not used.
+    pub(super) fn unused(&self, given: &[(String, String)]) -> Vec<String> {
+        let never = given.iter().filter(|(gate, _)| !self.answers.contains_key(gate));
+        let never =
+            never.map(|(gate, value)| format!("nothing was asked at `{gate}`: the answer `{value}` was not used"));
+        let other = self.other(given).map(|(gate, value, other)| {
+            format!("`{gate}` was answered with `{other}`: the answer `{value}` was not used")
+        });
+        never.chain(other).collect()
+    }
+
+    /// Answers that are other ones than those that the run has: the gate, the value, and what the run has.
+    fn other<'a>(&'a self, given: &'a [(String, String)]) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
+        given.iter().filter_map(|(gate, value)| {
+            let answered = self.answers.get(gate)?.as_deref()?;
+            (answered != value).then_some((gate.as_str(), value.as_str(), answered))
+        })
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use super::{
     RunArgs, Session,
-    answers::question_of,
+    answers::{self, Asked, question_of},
     finish_as,
     interrupt::{Interruption, Interrupts},
     lines::Subject,
@@ -57,6 +57,9 @@ pub(crate) fn hand_over(folder: &Path, args: &RunArgs, run: HandOver, terminal: 
     let HandOver { before, ask, flow, prints } = run;
     let host = args.packs.host()?;
     let session = Session::open(args, &host, &flow, terminal)?;
+    if let Some(run) = ask.run().filter(|_| !args.answers().is_empty()) {
+        refuse_late(args, run)?;
+    }
     // What a run has told before is not shown again.
     let known = ask.run().map(|run| watch(folder, run)).transpose()?.flatten();
     let known = known.map(|watched| Watched { known: true, ..watched });
@@ -91,6 +94,16 @@ pub(crate) fn hand_over(folder: &Path, args: &RunArgs, run: HandOver, terminal: 
             None => _ = begin(folder, &Ask::Resume { run: run.clone(), reach: args.packs.reach() })?,
         }
     }
+}
+
+/// Refuses answers that a run which is there has got in another way.
+fn refuse_late(args: &RunArgs, run: &RunId) -> Result<(), Problem> {
+    let host = args.packs.reading_host(&args.store)?;
+    if host.graph_of_run(run).is_err() {
+        return Ok(());
+    }
+    answers::check_in(&host, run, args.answers())?;
+    Asked::read(&host, run, args.answers())?.check(run, args.answers())
 }
 
 /// What the owner has told of a run so far, and will tell.
@@ -372,6 +385,7 @@ impl<'a> Follower<'a> {
         self.channels.iter().for_each(|channel| channel.on_complete(result));
         self.session.screen.close();
         let host = self.args.packs.reading_host(&self.args.store)?;
+        self.args.say_unused(&host, &self.run, terminal)?;
         let graph = host.graph_of_run(&self.run)?;
         let saved = self.args.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
         let exit = report::print_as(

@@ -133,8 +133,9 @@ fn explanation(args: &RunArgs, result: &RunResult, interrupted: Interruption) ->
 
 fn stopped(args: &RunArgs, result: &RunResult) -> Problem {
     let problem = Problem::ending(Exit::Stopped, format!("the flow `{}` goes on when somebody drives it", result.flow));
-    let (run, state) = (word(result.run_id.as_str()), state(args).unwrap_or_default());
-    problem.hint(format!("`flowcell runs resume {run}{state}` goes on with it, or `flowcell drive{state}`"))
+    let run = word(result.run_id.as_str());
+    let options = state(args).unwrap_or_default() + &reach(args);
+    problem.hint(format!("`flowcell runs resume {run}{options}` goes on with it, or `flowcell drive{options}`"))
 }
 
 fn headline(result: &RunResult) -> String {
@@ -163,11 +164,11 @@ fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
         .collect();
     let run = word(result.run_id.as_str());
     let state = state(args);
-    let again = state.as_ref().map(|state| format!("runs resume {run}{state}"));
+    let again = state.as_ref().map(|state| format!("runs resume {run}{state}{}", reach(args)));
     let mut hints = Vec::new();
     if !answers.is_empty() {
-        let command =
-            again.as_ref().map_or_else(|| format!("run {}", word(&args.flow.display().to_string())), String::clone);
+        let anew = || format!("run {}{}", word(&args.flow.display().to_string()), reach(args));
+        let command = again.clone().unwrap_or_else(anew);
         hints.push(format!("answer on a terminal, or with `flowcell {command} {}`", answers.join(" ")));
     }
     let event = result.waiting.iter().find_map(|waiting| match waiting {
@@ -237,6 +238,11 @@ fn state(args: &RunArgs) -> Option<String> {
     };
     let usual = folder == std::path::Path::new(".flowcell");
     Some(if usual { String::new() } else { format!(" --state {}", word(&folder.display().to_string())) })
+}
+
+/// The options without which a run that goes on could not reach what it needs.
+fn reach(args: &RunArgs) -> String {
+    args.packs.given().iter().fold(String::new(), |text, (option, value)| format!("{text} {option} {}", word(value)))
 }
 
 /// A word as shells read it: in quotes if they would take a part of it for their own.
