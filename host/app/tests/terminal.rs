@@ -126,6 +126,39 @@ fn a_question_stays_open_at_the_terminal_when_the_owner_of_the_store_dies() {
     assert!(seen.contains("the run goes on here"), "{seen}");
 }
 
+/// What somebody has begun to type for a question that is answered elsewhere is no answer to the next one.
+#[test]
+fn a_begun_line_answers_no_other_question() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("passes.yaml"), PASSES).unwrap();
+    let Some(mut terminal) = terminal(folder.path(), "run passes.yaml --run-id r") else { return };
+    let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
+    let mut seen = String::new();
+    let mut hear = |says: &str| {
+        let (from, mut piece) = (seen.len(), [0; 1024]);
+        while !seen[from..].contains(says) {
+            let length = screen.read(&mut piece).unwrap();
+            assert_ne!(length, 0, "it never said {says:?}: {seen}");
+            seen.push_str(&String::from_utf8_lossy(&piece[..length]));
+        }
+        seen[from..].to_owned()
+    };
+    let first = if hear("yes|no >").contains("each[0].ask") { 0 } else { 1 };
+    typed.write_all(b"ye").unwrap();
+    // The terminal shows what it has got.
+    hear("ye");
+    let answered = done(folder.path(), &["answer", "r", &format!("each[{first}].ask"), "no"]);
+    assert!(answered.status.success(), "{}", told(&answered));
+    hear("yes|no >");
+    typed.write_all(b"s\n").unwrap();
+    hear("the line `yes` was begun before");
+    typed.write_all(b"yes\n").unwrap();
+    let expected = if first == 0 { "no and yes" } else { "yes and no" };
+    hear(expected);
+    drop(typed);
+    assert!(terminal.wait().unwrap().success());
+}
+
 #[test]
 fn no_answer_is_given_if_one_of_them_cannot_be() {
     let folder = tempfile::tempdir().unwrap();

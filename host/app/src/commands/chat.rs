@@ -31,7 +31,7 @@ use self::{
 use super::{
     PackArgs, Place, StoreArgs,
     channels::ChannelArgs,
-    run::{self, RunArgs, answers, ask::choose},
+    run::{self, RunArgs, answers, desk::choose},
     runs::{durable, run_id},
 };
 use crate::{

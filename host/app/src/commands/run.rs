@@ -2,7 +2,8 @@
 
 pub(super) mod answers;
 mod args;
-pub(super) mod ask;
+mod ask;
+pub(super) mod desk;
 pub(super) mod duration;
 pub(super) mod follow;
 pub(super) mod inputs;

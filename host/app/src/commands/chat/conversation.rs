@@ -6,7 +6,7 @@ use flowcell::{Json, QuestionRef, contract::Question};
 
 use crate::commands::run::{
     answers::read_question,
-    ask::REACTION,
+    desk::REACTION,
     lines::{callers, shown_choices},
 };
 

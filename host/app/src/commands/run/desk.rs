@@ -1,0 +1,423 @@
+//! The desk at which one question after the other is put to a person.
+
+use std::{
+    collections::VecDeque,
+    fmt::Write as _,
+    io::{self, BufRead, Write},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use flowcell::{Hub, HubError, Json, QuestionRef, contract::Question};
+use rustix::termios::{self, LocalModes, OptionalActions};
+use tokio::sync::Notify;
+
+use super::{answers, lines::shown_choices, screen::Screen};
+use crate::terminal::{guarded, inert};
+
+/// The shortest time in which a person answers a new question. An earlier line was typed for the question before.
+pub(crate) const REACTION: Duration = Duration::from_millis(200);
+
+/// A question of the run.
+#[derive(Clone, PartialEq)]
+pub(super) struct Asked {
+    pub(super) address: String,
+    pub(super) question: Question,
+    /// The reference that its answer carries.
+    pub(super) asked: QuestionRef,
+}
+
+/// A message to the desk.
+pub(super) enum News {
+    Asked(Asked),
+    /// The question at this address is not open any more.
+    Closed(String),
+    /// A line was typed; none: nothing will be typed any more.
+    Line(Option<Typed>),
+}
+
+/// A line of somebody.
+pub(super) struct Typed {
+    line: String,
+    /// When it was complete.
+    at: Instant,
+    /// The terminal handed over its begin before it was complete.
+    in_parts: bool,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Answers a question of the run.
+type Reply = Box<dyn Fn(&Asked, Json) -> Result<(), HubError> + Send>;
+
+/// Where questions are put to a person.
+pub(super) struct Desk {
+    reply: Reply,
+    screen: Arc<Screen>,
+    given: Vec<(String, String)>,
+    /// Asks the other thread for a line.
+    wanted: mpsc::Sender<()>,
+    /// A line is wanted and has not come yet.
+    is_reading: bool,
+    /// The terminal was asked for a begun line meanwhile.
+    is_released: bool,
+    /// Nothing will be typed any more.
+    is_over: bool,
+    queue: VecDeque<Asked>,
+    shown: Option<Shown>,
+}
+
+/// The question that a person sees.
+struct Shown {
+    asked: Asked,
+    /// The time at which it replaced another question on the screen.
+    instead: Option<Instant>,
+}
+
+impl Desk {
+    pub(super) fn start(
+        answering: Arc<Mutex<Option<Hub>>>,
+        screen: Arc<Screen>,
+        given: Vec<(String, String)>,
+        deserted: Arc<Notify>,
+    ) -> io::Result<mpsc::Sender<News>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let (desk, news) = mpsc::channel();
+        let (wanted, wishes) = mpsc::channel();
+        let typed = desk.clone();
+        thread::Builder::new().name("typed".into()).spawn(move || read_lines(&wishes, &typed))?;
+        let reply: Reply = Box::new(move |asked, answer| {
+            // The process that drives the run may be another one by now.
+            let Some(hub) = lock(&answering).clone() else { return Err(HubError::RunEnded) };
+            runtime.block_on(hub.reply_to(&asked.address, answer, asked.asked.clone()))
+        });
+        let mut at = Desk::new(reply, screen, given, wanted);
+        thread::Builder::new().name("questions".into()).spawn(move || {
+            // The channels end with the process.
+            while let Ok(news) = news.recv() {
+                if !at.hear(news) {
+                    return deserted.notify_one();
+                }
+            }
+        })?;
+        Ok(desk)
+    }
+
+    fn new(reply: Reply, screen: Arc<Screen>, given: Vec<(String, String)>, wanted: mpsc::Sender<()>) -> Desk {
+        let queue = VecDeque::new();
+        let (is_reading, is_released, is_over, shown) = Default::default();
+        Desk { reply, screen, given, wanted, is_reading, is_released, is_over, queue, shown }
+    }
+
+    /// Handles a message. Returns false once no person can answer any more.
+    fn hear(&mut self, news: News) -> bool {
+        match news {
+            // What is told twice is asked once.
+            News::Asked(asked) if self.knows(&asked) => {}
+            News::Asked(asked) => self.queue.push_back(asked),
+            News::Closed(address) => self.close(&address),
+            News::Line(typed) => {
+                self.is_reading = false;
+                let is_released = std::mem::take(&mut self.is_released);
+                match typed {
+                    Some(typed) => self.typed(&typed, is_released),
+                    None => self.is_over = true,
+                }
+            }
+        }
+        self.put_next(None)
+    }
+
+    fn knows(&self, asked: &Asked) -> bool {
+        self.queue.contains(asked) || self.shown.as_ref().is_some_and(|shown| shown.asked == *asked)
+    }
+
+    /// A question was answered elsewhere, or its time is over: the next one takes its place at once.
+    fn close(&mut self, address: &str) {
+        self.queue.retain(|asked| asked.address != address);
+        if self.shown.as_ref().is_none_or(|shown| shown.asked.address != address) {
+            return;
+        }
+        self.shown = None;
+        self.is_released = true;
+        release_begun_line();
+        self.screen
+            .break_in(&format!("`{address}` does not wait any more; it was answered elsewhere, or its time is over"));
+        self.put_next(Some(Instant::now()));
+        if self.shown.is_none() {
+            self.screen.release();
+        }
+    }
+
+    fn typed(&mut self, typed: &Typed, is_released: bool) {
+        let line = typed.line.as_str();
+        let Some(Shown { asked, instead }) = self.shown.take() else {
+            return self.screen.warn_now(&format!("no question is open: the line `{line}` is not used"));
+        };
+        let is_begun = is_released && typed.in_parts;
+        if is_begun || instead.is_some_and(|since| typed.at < since + REACTION) {
+            let why = format!("the line `{line}` was begun before `{}` was asked, and is not used", asked.address);
+            self.screen.warn_now(&why);
+            self.shown = Some(Shown { asked, instead: None });
+            return self.ask();
+        }
+        if self.answer(&asked, line) {
+            // Further questions follow at once, without the status line between them.
+            self.screen.release();
+        } else {
+            self.put(asked, None);
+        }
+    }
+
+    /// Puts the next question, unless one is shown. Returns false if no person can answer it.
+    fn put_next(&mut self, instead: Option<Instant>) -> bool {
+        while self.shown.is_none()
+            && let Some(asked) = self.queue.pop_front()
+        {
+            let given = answers::given(&self.given, &asked.address).map(|(_, value)| value.clone());
+            if !given.is_some_and(|value| self.answer(&asked, &value)) {
+                self.put(asked, instead);
+            }
+        }
+        if self.is_over && self.shown.is_some() {
+            // The prompt's line is still open.
+            let _ = writeln!(io::stderr());
+            return false;
+        }
+        true
+    }
+
+    /// Answers a question. False: the run did not take that, and it is to be asked again.
+    fn answer(&self, asked: &Asked, text: &str) -> bool {
+        let answer = answers::answer(&choose(&asked.question, text));
+        match (self.reply)(asked, answer) {
+            Ok(()) | Err(HubError::RunEnded) => true,
+            Err(HubError::AnswerRefused(why)) => {
+                self.screen.warn_now(&format!("`{}` did not take `{text}`: {why}", asked.address));
+                false
+            }
+            Err(error) => {
+                self.screen.warn_now(&format!("`{}` did not take `{text}`: {}", asked.address, error.message()));
+                true
+            }
+        }
+    }
+
+    fn put(&mut self, asked: Asked, instead: Option<Instant>) {
+        self.shown = Some(Shown { asked, instead });
+        self.ask();
+    }
+
+    /// Shows the question and asks for a line.
+    fn ask(&mut self) {
+        let Some(Shown { asked, .. }) = &self.shown else { return };
+        self.screen.hold();
+        let paint = self.screen.paint();
+        // Writing to a string does not fail.
+        let mut text = format!("\n{} {}\n", paint.name(&asked.address), inert(&asked.question.prompt));
+        for (index, choice) in asked.question.choices.iter().enumerate() {
+            let _ = writeln!(text, "  {}  {}", paint.name(&(index + 1).to_string()), inert(&choice.value));
+        }
+        let _ = write!(text, "{} ", paint.faint(&format!("{} >", shown_choices(&asked.question))));
+        let mut err = io::stderr().lock();
+        let _ = err.write_all(guarded(&text).as_bytes()).and_then(|()| err.flush());
+        if !self.is_reading && !self.is_over {
+            self.is_reading = self.wanted.send(()).is_ok();
+        }
+    }
+}
+
+/// Has the terminal hand over a line that somebody has begun, so that it counts as typed by now. Without a terminal there
+/// is none.
+fn release_begun_line() {
+    let Ok(usual) = termios::tcgetattr(io::stdin()) else { return };
+    let mut at_once = usual.clone();
+    at_once.local_modes.remove(LocalModes::ICANON);
+    let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &at_once);
+    let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &usual);
+}
+
+/// Reads a line whenever one is wanted. What is typed before stays with the terminal.
+fn read_lines(wanted: &mpsc::Receiver<()>, news: &mpsc::Sender<News>) {
+    while wanted.recv().is_ok() {
+        let typed = read_line(&mut io::stdin().lock());
+        if news.send(News::Line(typed)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads a line. None: nothing will be typed any more.
+fn read_line(input: &mut impl BufRead) -> Option<Typed> {
+    let (mut line, mut parts) = (Vec::new(), 0);
+    loop {
+        let part = match input.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            part => part.unwrap_or_default(),
+        };
+        let end = part.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(part.len(), |end| end + 1);
+        line.extend_from_slice(&part[..taken]);
+        input.consume(taken);
+        if taken == 0 && line.is_empty() {
+            return None;
+        }
+        if end.is_some() || taken == 0 {
+            let line = String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']).to_owned();
+            return Some(Typed { line, at: Instant::now(), in_parts: parts > 0 });
+        }
+        parts += 1;
+    }
+}
+
+/// A number stands for the choice of that number, unless it is a choice itself.
+pub(crate) fn choose(question: &Question, text: &str) -> String {
+    let choices = &question.choices;
+    let exact = choices.iter().any(|choice| choice.value == text);
+    let numbered = text.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
+    match numbered {
+        Some(choice) if !exact => choice.value.clone(),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use flowcell::contract::Choice;
+
+    use super::*;
+
+    #[test]
+    fn choices_may_be_given_by_number() {
+        let choice = |value: &str| Choice { value: value.into(), label: None };
+        let question = Question { choices: vec![choice("ship"), choice("hold"), choice("1")], ..Question::default() };
+        for (typed, chosen) in
+            [("ship", "ship"), ("2", "hold"), ("1", "1"), ("0", "0"), ("4", "4"), ("", ""), ("no", "no")]
+        {
+            assert_eq!(choose(&question, typed), chosen, "{typed}");
+        }
+    }
+
+    /// A desk, the answers that it has given, and the lines that it wants.
+    fn desk(given: &[(String, String)]) -> (Desk, mpsc::Receiver<(String, String)>, mpsc::Receiver<()>) {
+        let (told, replies) = mpsc::channel();
+        let (wanted, wishes) = mpsc::channel();
+        let reply: Reply = Box::new(move |asked, answer| {
+            let text = answer.get("content").and_then(Json::as_str).unwrap_or_default().to_owned();
+            match text.as_str() {
+                "perhaps" => Err(HubError::AnswerRefused("the answer must be one of: yes, no".into())),
+                _ => {
+                    told.send((asked.address.clone(), text)).unwrap();
+                    Ok(())
+                }
+            }
+        });
+        let screen = Arc::new(Screen::new(crate::terminal::Terminal::detect(), true));
+        (Desk::new(reply, screen, given.to_vec(), wanted), replies, wishes)
+    }
+
+    fn asked(address: &str) -> News {
+        let question = Question { prompt: "Well?".into(), allow_text: true, ..Question::default() };
+        News::Asked(Asked { address: address.into(), question, asked: QuestionRef::default() })
+    }
+
+    fn line(text: &str, at: Instant) -> News {
+        News::Line(Some(Typed { line: text.into(), at, in_parts: false }))
+    }
+
+    fn shown(desk: &Desk) -> Option<&str> {
+        desk.shown.as_ref().map(|shown| shown.asked.address.as_str())
+    }
+
+    #[test]
+    fn a_question_that_is_answered_elsewhere_makes_room_at_once_and_no_line_is_taken_for_another() {
+        let (mut desk, replies, wishes) = desk(&[]);
+        assert!(desk.hear(asked("a")) && desk.hear(asked("b")));
+        assert_eq!(shown(&desk), Some("a"));
+        let now = Instant::now();
+        assert!(desk.hear(News::Closed("a".into())));
+        assert_eq!(shown(&desk), Some("b"), "without a line");
+        assert!(desk.hear(line("of a", now)));
+        assert!(replies.try_recv().is_err() && shown(&desk) == Some("b"), "it was typed for the other question");
+        assert!(desk.hear(line("of b", now + 10 * REACTION)));
+        assert_eq!(replies.try_recv().unwrap(), ("b".into(), "of b".into()));
+        assert_eq!(wishes.try_iter().count(), 2, "one line is wanted at a time");
+        assert!(desk.hear(line("of nobody", now)));
+        assert!(replies.try_recv().is_err() && shown(&desk).is_none());
+    }
+
+    #[test]
+    fn a_line_that_was_begun_for_a_closed_question_answers_no_other_one() {
+        let (mut desk, replies, _wishes) = desk(&[]);
+        let late = Instant::now() + 10 * REACTION;
+        let begun = || News::Line(Some(Typed { line: "yes".into(), at: late, in_parts: true }));
+        assert!(desk.hear(asked("a")) && desk.hear(News::Closed("a".into())) && desk.hear(asked("b")));
+        assert!(desk.hear(begun()) && shown(&desk) == Some("b"));
+        assert!(replies.try_recv().is_err());
+        assert!(desk.hear(begun()), "nothing was closed while it was typed");
+        assert_eq!(replies.try_recv().unwrap(), ("b".into(), "yes".into()));
+    }
+
+    #[test]
+    fn a_line_may_come_in_parts() {
+        let read = |parts: &[&[u8]]| {
+            let mut input = Parts(parts.iter().map(|part| part.to_vec()).collect());
+            read_line(&mut input).map(|typed| (typed.line, typed.in_parts))
+        };
+        assert_eq!(read(&[b"yes\n"]), Some(("yes".into(), false)));
+        assert_eq!(read(&[b"ye", b"s\r\nno\n"]), Some(("yes".into(), true)));
+        assert_eq!(read(&["é".as_bytes().split_at(1).0, "é\n".as_bytes().split_at(1).1]), Some(("é".into(), true)));
+        assert_eq!(read(&[b"ye"]), Some(("ye".into(), true)));
+        assert_eq!(read(&[]), None);
+    }
+
+    /// What a terminal hands over, a part at a time.
+    struct Parts(VecDeque<Vec<u8>>);
+
+    impl io::Read for Parts {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            unreachable!("lines are read from the buffer")
+        }
+    }
+
+    impl BufRead for Parts {
+        fn fill_buf(&mut self) -> io::Result<&[u8]> {
+            Ok(self.0.front().map_or(&[], Vec::as_slice))
+        }
+
+        fn consume(&mut self, taken: usize) {
+            if let Some(part) = self.0.front_mut() {
+                part.drain(..taken);
+                if part.is_empty() {
+                    self.0.pop_front();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_question_is_asked_again_until_the_run_takes_an_answer() {
+        let given = [("b".to_owned(), "yes".to_owned()), ("c".to_owned(), "perhaps".to_owned())];
+        let (mut desk, replies, _wishes) = desk(&given);
+        let now = Instant::now();
+        assert!(desk.hear(asked("a")) && desk.hear(line("perhaps", now)));
+        assert_eq!(shown(&desk), Some("a"));
+        assert!(desk.hear(asked("b")) && desk.hear(asked("c")) && desk.hear(line("no", now)));
+        assert_eq!(replies.try_iter().map(|(address, _)| address).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(shown(&desk), Some("c"), "the given answer was refused");
+        assert!(!desk.hear(News::Line(None)), "nobody types any more");
+    }
+
+    #[test]
+    fn a_question_that_nobody_saw_is_taken_back_in_silence() {
+        let (mut desk, _replies, _wishes) = desk(&[]);
+        assert!(desk.hear(asked("a")) && desk.hear(asked("b")) && desk.hear(News::Closed("b".into())));
+        assert_eq!(shown(&desk), Some("a"));
+        assert!(desk.hear(line("yes", Instant::now())) && shown(&desk).is_none());
+    }
+}
