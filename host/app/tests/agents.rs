@@ -122,6 +122,30 @@ fn every_answer_is_applied_or_refused() {
     assert!(told(&late).contains("the run has ended"), "{}", told(&late));
 }
 
+/// Beside an owner a run whose agent asks or listens says what it waits for, as it does alone, and parks.
+#[test]
+fn what_an_agent_waits_for_is_said_beside_an_owner_as_alone() {
+    for beside in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let _owner = beside.then(|| kit::Owner::start(folder, &["drive"], "driving the runs"));
+        let run = || done(folder, &["run", "--run-id", "a", &flow("assistant.yaml")]);
+        let asks = run();
+        assert_eq!(asks.status.code(), Some(3), "{}", told(&asks));
+        let hint = "flowcell runs resume a --answer";
+        assert!(
+            told(&asks).contains("`assistant#3` asks: May `assistant` call") && told(&asks).contains(hint),
+            "{}",
+            told(&asks)
+        );
+        assert!(!told(&asks).contains("`assistant` asks"), "{}", told(&asks));
+        assert!(done(folder, DEEDS[0]).status.success());
+        let listens = run();
+        assert_eq!(listens.status.code(), Some(3), "{}", told(&listens));
+        assert!(told(&listens).contains("`assistant` waits for messages to `agent-"), "{}", told(&listens));
+    }
+}
+
 /// Answers that are given with a run are kept with it: a process that dies does not forget them.
 #[test]
 fn answers_that_are_given_with_a_run_survive_its_process() {

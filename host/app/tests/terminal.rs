@@ -7,12 +7,12 @@ mod kit;
 
 use std::{
     fs,
-    io::{BufRead, BufReader, ErrorKind, Read, Write},
+    io::{ErrorKind, Read, Write},
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
 
-use kit::{done, flowcell, said, told};
+use kit::{Owner, done, flowcell, said, told};
 
 const ASKS: &str = "
 flow: { name: asks, outputs: { said: '{{ ask.response.choice }}' } }
@@ -31,6 +31,10 @@ flow: { name: calls, outputs: { said: '{{ call.outputs.said }}' } }
 nodes: [{ id: call, type: control.subflow, input: { name: asks } }]
 edges: []
 ";
+
+fn server(folder: &Path) -> Owner {
+    Owner::start(folder, &["serve", "--listen", "127.0.0.1:0"], "listening on")
+}
 
 /// Starts `flowcell` with these arguments at a terminal. None: there is no `script` here.
 fn terminal(folder: &Path, arguments: &str) -> Option<Child> {
@@ -60,27 +64,6 @@ fn at_a_terminal(folder: &Path, arguments: &str, lines: &str) -> Option<Output> 
     Some(terminal.wait_with_output().unwrap())
 }
 
-/// A server that has the store, until it is dropped.
-struct Owner(Child);
-
-impl Owner {
-    fn start(folder: &Path) -> Owner {
-        let mut command = flowcell(folder);
-        let mut child = command.args(["serve", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap().contains("listening on")));
-        std::thread::spawn(move || lines.count());
-        Owner(child)
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn what_a_run_has_asked_is_asked_at_the_terminal_where_it_goes_on() {
     for (flow, lines, expected) in
@@ -95,7 +78,7 @@ fn what_a_run_has_asked_is_asked_at_the_terminal_where_it_goes_on() {
             }
             let parked = done(folder, &["run", &format!("{flow}.yaml"), "--run-id", "r"]);
             assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
-            let _owner = beside.then(|| Owner::start(folder));
+            let _owner = beside.then(|| server(folder));
             let Some(output) = at_a_terminal(folder, "runs resume r", lines) else { return };
             let seen = said(&output);
             assert!(output.status.success() && seen.contains(expected), "{flow}, beside an owner {beside}: {seen}");
@@ -109,7 +92,7 @@ fn a_question_stays_open_at_the_terminal_when_the_owner_of_the_store_dies() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("flows")).unwrap();
     fs::write(folder.path().join("asks.yaml"), ASKS).unwrap();
-    let mut owner = Some(Owner::start(folder.path()));
+    let mut owner = Some(server(folder.path()));
     let Some(mut terminal) = terminal(folder.path(), "run asks.yaml --run-id r") else { return };
     let (mut typed, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
     let (mut seen, mut piece, mut answered) = (String::new(), [0; 1024], 0);
@@ -165,7 +148,7 @@ fn no_answer_is_given_if_one_of_them_cannot_be() {
     fs::write(folder.path().join("asks.yaml"), ASKS).unwrap();
     done(folder.path(), &["run", "asks.yaml", "--run-id", "r"]);
     for beside in [false, true] {
-        let _owner = beside.then(|| Owner::start(folder.path()));
+        let _owner = beside.then(|| server(folder.path()));
         let refused = done(folder.path(), &["runs", "resume", "r", "--answer", "ask=yes", "--answer", "nobody=yes"]);
         assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
     }

@@ -135,25 +135,36 @@ impl PackArgs {
         ];
         let usual = usual.into_iter().filter(|(_, given, _)| given.is_none());
         let usual = usual.filter_map(|(option, _, name)| Some((option, absolute(&own_setting(name)?))));
-        let all = self.given().into_iter().chain(usual);
-        all.fold(Reach::default(), |reach, (option, value)| reach.with(option, [value]))
+        let given =
+            self.options().into_iter().fold(Reach::default(), |reach, (option, _, values)| reach.with(option, values));
+        usual.fold(given, |reach, (option, value)| reach.with(option, [value]))
     }
 
-    /// The options that decide what runs may reach, as they were given: another command that goes on with a run needs them.
+    /// The options that decide what runs may reach, with their values.
+    fn options(&self) -> [(&'static str, &'static str, Vec<String>); 7] {
+        let file = |file: &Option<PathBuf>| file.as_deref().map(absolute).into_iter().collect();
+        [
+            ("--allow-private", "FLOWCELL_ALLOW_PRIVATE", self.allow_private.iter().map(ToString::to_string).collect()),
+            ("--files", "FLOWCELL_FILES", file(&self.files)),
+            ("--providers", "FLOWCELL_PROVIDERS", file(&self.providers)),
+            ("--mcp", "FLOWCELL_MCP", file(&self.mcp)),
+            ("--secrets", "FLOWCELL_SECRETS", file(&self.secrets)),
+            ("--services", "FLOWCELL_SERVICES", file(&self.services)),
+            ("--simulate", "", self.simulate.clone()),
+        ]
+    }
+
+    /// The same, but those that the environment does not give anyway: another command that goes on with a run needs them.
     pub(super) fn given(&self) -> Vec<(&'static str, String)> {
-        let file = |file: &Option<PathBuf>| file.as_deref().map(absolute).into_iter().collect::<Vec<_>>();
-        let options = [
-            ("--allow-private", self.allow_private.iter().map(ToString::to_string).collect()),
-            ("--files", file(&self.files)),
-            ("--providers", file(&self.providers)),
-            ("--mcp", file(&self.mcp)),
-            ("--secrets", file(&self.secrets)),
-            ("--services", file(&self.services)),
-            ("--simulate", self.simulate.clone()),
-        ];
-        let each =
-            options.into_iter().flat_map(|(option, values)| values.into_iter().map(move |value| (option, value)));
-        each.collect()
+        let is_set = |variable: &str, value: &str| {
+            let set = env::var(variable).unwrap_or_default();
+            set.split(',').any(|set| set == value || absolute(Path::new(set)) == value)
+        };
+        let mut given = Vec::new();
+        for (option, variable, values) in self.options() {
+            given.extend(values.into_iter().filter(|value| !is_set(variable, value)).map(|value| (option, value)));
+        }
+        given
     }
 
     pub(super) fn builder(&self) -> HostBuilder {

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -92,4 +92,26 @@ pub(crate) fn killed_after(command: &mut Command, count: usize) -> Vec<Value> {
     let _ = child.kill();
     child.wait().unwrap();
     seen
+}
+
+/// A process that has the store, until it is dropped.
+pub(crate) struct Owner(Child);
+
+impl Owner {
+    /// Starts it, and waits until it has said this.
+    pub(crate) fn start(folder: &Path, arguments: &[&str], says: &str) -> Owner {
+        let mut child = flowcell(folder).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains(says)), "it never said {says:?}");
+        // What it says later must not fill the pipe.
+        std::thread::spawn(move || lines.count());
+        Owner(child)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -238,14 +238,12 @@ impl Asked {
 
 /// Returns the question that an event asks, and its address in the run `root`: a gate's, or an agent's about a call.
 pub(super) fn question_of(event: &Event, root: &str) -> Option<(String, Question)> {
-    if event.kind == "agent:tool:permission" {
-        let address = event.data.get("address")?.as_str()?;
-        let choices = ["allow", "deny"].map(|value| Choice { value: value.into(), label: None });
-        let question = Question { choices: choices.into(), ..Question::default() };
-        return Some((format!("{}{address}", callers(event.run_id.as_str(), root)), question));
-    }
-    let question = read_question(event.data.get("question")?);
-    Some((Subject::of(event, root)?.address, question))
+    let question = event.data.get("question")?;
+    let address = match question.get("address").and_then(Json::as_str) {
+        Some(address) => format!("{}{address}", callers(event.run_id.as_str(), root)),
+        None => Subject::of(event, root)?.address,
+    };
+    Some((address, read_question(question)))
 }
 
 /// What a question takes instead of an answer that it does not admit.

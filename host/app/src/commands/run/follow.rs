@@ -200,7 +200,12 @@ struct Follower<'a> {
     prints: Option<&'a Prints>,
     channels: Vec<Arc<dyn Channel>>,
     open: BTreeMap<String, Waiting>,
-    began: Instant,
+    /// When open questions of agents are denied by themselves, in milliseconds since 1970.
+    denied_at: BTreeMap<String, u64>,
+    /// Agent runs that take messages, by the addresses of their tasks.
+    listening: BTreeMap<String, Arc<str>>,
+    /// When the run began, and when the last event of it was.
+    times: Option<(u64, u64)>,
     /// The number of the run's event that is told next.
     next: u64,
 }
@@ -214,8 +219,9 @@ impl<'a> Follower<'a> {
         prints: Option<&'a Prints>,
     ) -> Follower<'a> {
         let (run, channels) = (run.clone(), session.front_ends(args));
-        let (open, began) = (BTreeMap::new(), Instant::now());
-        Follower { folder, run, args, session, prints, channels, open, began, next: 0 }
+        let (open, denied_at, listening) = Default::default();
+        let (times, next) = (None, 0);
+        Follower { folder, run, args, session, prints, channels, open, denied_at, listening, times, next }
     }
 
     fn follow(&mut self, watched: Watched) -> Result<Followed, Problem> {
@@ -315,17 +321,23 @@ impl<'a> Follower<'a> {
             return None;
         }
         self.next = event.seq + 1;
+        self.times = Some((self.times.map_or(event.ts, |(began, _)| began), event.ts));
         let text = |name: &str| event.data.get(name).and_then(Json::as_str).unwrap_or_default();
         match (event.kind, text("reason"), text("status")) {
             ("harness:complete", _, "succeeded") => Some(RunStatus::Succeeded),
             ("harness:complete", _, "failed") => Some(RunStatus::Failed),
             ("harness:complete", ..) => Some(RunStatus::Cancelled),
-            // What only a timer moves on goes on by itself.
-            ("harness:parked", "waiting", _) if event.data.get("due").is_some() => None,
+            // What a timer moves on goes on by itself, but for questions that nobody answers in time.
+            ("harness:parked", "waiting", _) if self.is_moved_on_at(event.data.get("due")) => None,
             ("harness:parked", "waiting", _) => Some(RunStatus::Parked),
             ("harness:parked", ..) => Some(RunStatus::NeedsAttention),
             _ => None,
         }
+    }
+
+    /// Whether a timer that is due then moves the run on.
+    fn is_moved_on_at(&self, due: Option<&Json>) -> bool {
+        due.and_then(Json::as_u64).is_some_and(|due| self.denied_at.values().all(|at| *at != due))
     }
 
     /// Keeps what the run waits for.
@@ -335,11 +347,27 @@ impl<'a> Follower<'a> {
         match event.kind {
             "task:woken" | "task:failed" | "task:cancelled" | "task:complete" | "task:resolved" => {
                 self.open.retain(|open, _| open != &address && open.split('#').next() != Some(&address));
+                self.denied_at.retain(|open, _| open.split('#').next() != Some(&address));
             }
             "agent:tool:decision" => {
                 let call = event.data.get("call").and_then(Json::as_u64).unwrap_or_default();
                 self.open.remove(&format!("{address}#{call}"));
+                self.denied_at.remove(&format!("{address}#{call}"));
             }
+            "agent:start" => {
+                let inbox = event.data.get("inbox");
+                if inbox.is_some_and(|inbox| !inbox.is_null() && inbox.as_bool() != Some(false)) {
+                    let id = event.data.get("agentRunId").and_then(Json::as_str).unwrap_or_default();
+                    self.listening.insert(address, id.into());
+                }
+            }
+            "task:start" => _ = self.listening.remove(&address),
+            "task:idle" => {
+                if let Some(agent_run) = self.listening.get(&address).cloned() {
+                    self.open.insert(address.clone(), Waiting::Message { address, agent_run });
+                }
+            }
+            "task:busy" => _ = self.open.remove(&address),
             "task:blocked" => {
                 let text = |name: &str| event.data.get(name).and_then(Json::as_str).unwrap_or_default();
                 let reason = Box::new(block_reason(text("reason"), text("message")));
@@ -347,6 +375,8 @@ impl<'a> Follower<'a> {
             }
             _ => {
                 if let Some((address, question)) = question_of(event, self.run.as_str()) {
+                    let expires = event.data.get("question").and_then(|question| question.get("expires")?.as_u64());
+                    self.denied_at.extend(expires.map(|at| (address.clone(), at)));
                     let asked = event.data.get("question").map(QuestionRef::of_json).unwrap_or_default();
                     let question = Box::new(question);
                     self.open.insert(address.clone(), Waiting::Answer { address, question, asked });
@@ -374,7 +404,9 @@ impl<'a> Follower<'a> {
             status,
             outputs,
             events: Vec::new(),
-            duration: self.began.elapsed(),
+            duration: self
+                .times
+                .map_or(Duration::ZERO, |(began, last)| Duration::from_millis(last.saturating_sub(began))),
             error,
             waiting: self.open.values().cloned().collect(),
         })
