@@ -167,6 +167,11 @@ impl Arguments {
             _ => None,
         }
     }
+
+    /// Whether the command drives the runs of others, who do not see what it has to say.
+    pub(crate) fn drives_others(&self) -> bool {
+        matches!(self.command, Some(Command::Serve(_) | Command::Drive(_)))
+    }
 }
 
 /// Does what the arguments say.
@@ -186,7 +191,7 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Test(args) => test::execute(&args, *terminal),
         Command::Flows(command) => flows::execute(command, *terminal),
         Command::Runs(command) => runs::execute(command, *terminal),
-        Command::Trigger(command) => trigger::execute(&command),
+        Command::Trigger(command) => trigger::execute(&command, *terminal),
         Command::Store(command) => store::execute(&command, *terminal),
         Command::Tenant(command) => tenant::tenant(&command, *terminal),
         Command::Token(command) => tenant::token(&command),

@@ -26,11 +26,13 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Starts the log: if a command is told how, or `FLOWCELL_LOG` says what. It costs nothing else.
-pub(crate) fn start(format: Option<LogFormat>) {
+/// Starts the log, if a command is told how, if `FLOWCELL_LOG` says what, or, with warnings alone, if the command drives the
+/// runs of others.
+pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
     let filter = match (std::env::var("FLOWCELL_LOG"), format) {
         (Ok(filter), _) => EnvFilter::new(filter),
         (Err(_), Some(_)) => EnvFilter::new(USUAL),
+        (Err(_), None) if drives => EnvFilter::new("warn"),
         (Err(_), None) => return,
     };
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
             return problem.exit().into();
         }
     };
-    log::start(arguments.log_format());
+    log::start(arguments.log_format(), arguments.drives_others());
     let exit = commands::execute(arguments, &terminal).unwrap_or_else(|problem| {
         terminal.say(&problem.render(terminal.paint()));
         problem.exit()

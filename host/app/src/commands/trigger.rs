@@ -10,6 +10,7 @@ use super::{StoreArgs, tenant::operate};
 use crate::{
     output::put_json,
     problem::{Exit, Problem},
+    terminal::Terminal,
 };
 
 /// What can be done with triggers.
@@ -115,7 +116,7 @@ impl NewTrigger {
     }
 }
 
-pub(super) fn execute(command: &TriggerCommand) -> Result<Exit, Problem> {
+pub(super) fn execute(command: &TriggerCommand, terminal: Terminal) -> Result<Exit, Problem> {
     let (trigger, act) = match command {
         TriggerCommand::List(household) => return done(household, None, None),
         TriggerCommand::Create(new) => (&new.trigger, Some(Act::Create { trigger: new.written()? })),
@@ -125,7 +126,14 @@ pub(super) fn execute(command: &TriggerCommand) -> Result<Exit, Problem> {
         TriggerCommand::Delete(trigger) => (trigger, Some(Act::Delete)),
         TriggerCommand::Fire(trigger) => (trigger, Some(Act::Fire)),
     };
-    done(&trigger.household, Some((trigger.flow.clone(), trigger.id.clone())), act)
+    let fires = matches!(act, Some(Act::Fire));
+    done(&trigger.household, Some((trigger.flow.clone(), trigger.id.clone())), act)?;
+    if fires {
+        terminal.say(
+            &terminal.paint().faint("recorded; `flowcell serve` starts the run within 5 s, or as soon as it is there"),
+        );
+    }
+    Ok(Exit::Good)
 }
 
 fn done(household: &Household, trigger: Option<(String, String)>, act: Option<Act>) -> Result<Exit, Problem> {

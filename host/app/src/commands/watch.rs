@@ -11,7 +11,7 @@ pub(crate) struct WatchArgs {
     /// Send traces and numbers to the collector at this address, over OTLP/HTTP
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     otlp: Option<String>,
-    /// Log requests, runs and warnings on standard error; `FLOWCELL_LOG` says what else
+    /// Log requests and runs on standard error, and not only warnings; `FLOWCELL_LOG` says what else
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
 }

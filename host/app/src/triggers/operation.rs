@@ -213,6 +213,10 @@ impl<'a> TriggerDesk<'a> {
     fn view(&self, live: &Live) -> Result<Value, TriggerError> {
         let mark = Records(self.host).last_mark(&live.key())?.filter(|mark| mark.cause == live.cause());
         let mut view = serde_json::to_value(&live.trigger).unwrap_or_default();
+        // A secret or a flow that it names may be gone by now: then it starts nothing.
+        if let Err(found) = live::read_new(&view, self.host, &self.library) {
+            view["problems"] = found.iter().map(|found| found.message.clone()).collect::<Vec<_>>().into();
+        }
         view["flow"] = live.flow.clone().into();
         view["declared"] = live.declared.into();
         view["enabled"] = live.enabled.into();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     client::Served,
     household::{builder, write},
-    kit::{done, said, told},
+    kit::{Owner, done, said, told},
 };
 
 fn told_json(folder: &Path, arguments: &[&str]) -> Value {
@@ -45,6 +45,26 @@ fn triggers_are_bound_to_flows_on_the_command_line() {
     assert!(told(&kept).contains("disable it"), "{}", told(&kept));
     told_json(folder, &["trigger", "delete", "report", "noon"]);
     assert!(told(&done(folder, &["trigger", "show", "report", "noon"])).contains("there is no trigger"));
+}
+
+#[test]
+fn what_a_trigger_names_and_is_not_there_is_shown_and_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(
+        folder,
+        "report",
+        "{ id: posted, webhook: { secret: nokey } }, { id: after, event: { flow: nobuild } }, { id: nightly, cron: \"0 2 * * *\" }",
+    );
+    let listed = told_json(folder, &["trigger", "list"]);
+    let problems =
+        |id: &str| listed.as_array().unwrap().iter().find(|one| one["id"] == id).unwrap()["problems"].to_string();
+    assert!(problems("posted").contains("nokey") && problems("after").contains("nobuild"), "{listed}");
+    assert_eq!(problems("nightly"), "null");
+    let fired = done(folder, &["trigger", "fire", "report", "after"]);
+    assert!(fired.status.success() && told(&fired).contains("`flowcell serve` starts the run"), "{}", told(&fired));
+    let log = Owner::start(folder, &["serve", "--listen", "127.0.0.1:0"], "nobuild");
+    drop(log);
 }
 
 #[test]
