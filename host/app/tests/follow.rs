@@ -169,7 +169,7 @@ fn a_run_that_asks_is_resumed_and_repeated_beside_an_owner() {
 fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
     // What is run, how it ends, and what it says or never says.
     type Case = (&'static [&'static str], i32, &'static str, &'static str);
-    let cases: [Case; 17] = [
+    let cases: [Case; 21] = [
         (&["run", "calls.yaml", "--run-id", "a", "--answer", "first/ask=yes"], 0, "succeeded", "warning"),
         (&["run", "passes.yaml", "--answer", "ask=yes"], 0, "succeeded", "warning"),
         (&["run", "passes.yaml", "--answer", "each[0].ask=yes"], 0, "succeeded", "warning"),
@@ -178,12 +178,16 @@ fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
         (&["run", "asks.yaml", "--answer", "each[0].ask=yes"], 2, "write `ask`", "asks:"),
         (&["run", "calls.yaml", "--run-id", "c"], 3, "`first/ask` asks: Well?", "warning"),
         (&["runs", "resume", "c"], 3, "runs resume c --answer 'first/ask=<yes|no>'", "warning"),
+        (&["runs", "resume", "c", "--answer", "ask=yes"], 2, "open questions: `first/ask`", "succeeded"),
+        (&["answer", "c", "first", "yes"], 2, "open questions: `first/ask`", "succeeded"),
         (&["runs", "resume", "c", "--answer", "first/asks=yes"], 2, "did you mean `ask`?", "first/ask asks"),
         (&["runs", "resume", "c", "--answer", "first/ask=perhaps"], 2, "perhaps", "succeeded"),
         (&["runs", "resume", "c", "--answer", "first/ask=no"], 0, "first done", "warning"),
         (&["run", "asks.yaml", "--run-id", "r", "--answer", "ask=yes"], 0, "ask done", "warning"),
         (&["run", "asks.yaml", "--run-id", "r", "--answer", "ask=yes"], 0, "succeeded", "warning"),
         (&["run", "asks.yaml", "--run-id", "r", "--answer", "ask=no"], 2, "answered before with `yes`", "succeeded"),
+        (&["runs", "resume", "r", "--answer", "ask=yes"], 2, "the run has ended: nothing asks at `ask`", "succeeded"),
+        (&["runs", "resume", "r"], 0, "asks r", "r r"),
         (&["run", "asks.yaml", "--run-id", "p"], 3, "`ask` asks: Well?", "warning"),
         (&["run", "asks.yaml", "--run-id", "p", "--answer", "ask=no"], 0, "ask done", "warning"),
         (

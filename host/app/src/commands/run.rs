@@ -110,6 +110,8 @@ fn finish_as(
         Asked::read(&host, runner.run_id(), &args.answers)?.check(runner.run_id(), &args.answers)?;
     }
     if let Some(asker) = session.asker.as_ref().filter(|_| !runner.is_new()) {
+        // A line that is typed from now on is for this run.
+        runner.start_session();
         asker.catch_up(&host, &runner.hub())?;
     }
     let (result, interrupted) = session.until_end(args, runner)?;

@@ -257,6 +257,7 @@ fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
             // All of them are looked at before one is given.
             let reading = args.packs.reading_host(&args.store)?;
             answers::check_in(&reading, &run, &args.answers)?;
+            answers::Asked::read(&reading, &run, &args.answers)?.check_open(&run, &args.answers)?;
             let flow = reading.graph_of_run(&run)?.name.to_string();
             let reply = |(gate, value): &(String, String)| Ask::Reply {
                 run: run.clone(),
@@ -293,11 +294,7 @@ fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec
             Err(AskError::Refused(HubError::AnswerRefused(why))) => {
                 return Err(Problem::wrong(format!("`{gate}` did not take the answer `{value}`: {why}")));
             }
-            // What came of it is shown again.
-            Err(AskError::Refused(HubError::RunEnded)) => {
-                return Err(Problem::wrong(format!("the run has ended: nothing asks at `{gate}`"))
-                    .hint(format!("`flowcell runs resume {}` prints again what came of it", args.run)));
-            }
+            Err(AskError::Refused(HubError::RunEnded)) => return Err(answers::over(&args.run, gate)),
             Err(AskError::Start(error)) => return Err(error.into()),
             Err(error) => return Err(refused(error.code(), &error.to_string(), &args.run)),
         }

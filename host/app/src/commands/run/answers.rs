@@ -19,6 +19,9 @@ use super::{
 };
 use crate::problem::Problem;
 
+/// Open questions that an error names.
+const NAMED: usize = 10;
+
 /// Splits `gate=value`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -50,15 +53,16 @@ pub(crate) fn check(answers: &[(String, String)], graph: &Graph) -> Result<(), P
 }
 
 /// The same for a run that is there: the flows that it has called are looked at too, and what its open questions take.
-pub(crate) fn check_in(host: &Host, run: &RunId, answers: &[(String, String)]) -> Result<(), Problem> {
+pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) -> Result<(), Problem> {
     for (gate, value) in answers {
-        let open = waiting::question(host, run, gate)?.map(|open| read_question(&Json::from(open)));
+        let open = waiting::question(host, root, gate)?.map(|open| read_question(&Json::from(open)));
         if let Some(takes) = open.and_then(|question| refusal(&question, value)) {
             return Err(Problem::wrong(format!("`{gate}` did not take the answer `{value}`; it takes {takes}")));
         }
-        let (mut run, mut rest, mut flow) = (run.clone(), gate.as_str(), "the flow".to_owned());
+        let (mut run, mut rest, mut flow) = (root.clone(), gate.as_str(), "the flow".to_owned());
         loop {
-            check_one(gate, rest, &*host.graph_of_run(&run)?, &flow)?;
+            let checked = check_one(gate, rest, &*host.graph_of_run(&run)?, &flow);
+            checked.map_err(|problem| with_open(problem, host, root))?;
             let Some((task, below)) = rest.split_once('/') else { break };
             let called = host.called_by(&run)?;
             // A flow that is not called yet is not known.
@@ -72,6 +76,21 @@ pub(crate) fn check_in(host: &Host, run: &RunId, answers: &[(String, String)]) -
         }
     }
     Ok(())
+}
+
+/// A run that is over takes no answers.
+pub(crate) fn over(run: &RunId, gate: &str) -> Problem {
+    // What came of it is shown again.
+    Problem::wrong(format!("the run has ended: nothing asks at `{gate}`"))
+        .hint(format!("`flowcell runs resume {run}` prints again what came of it"))
+}
+
+/// Names the questions that a run has open.
+pub(crate) fn with_open(problem: Problem, host: &Host, run: &RunId) -> Problem {
+    let open = waiting::list(host, run).unwrap_or_default();
+    let open = open.iter().filter(|open| open["kind"] == "gate").filter_map(|open| open["address"].as_str());
+    let open: Vec<_> = open.take(NAMED).map(|address| format!("`{address}`")).collect();
+    if open.is_empty() { problem } else { problem.hint(format!("open questions: {}", open.join(", "))) }
 }
 
 /// Refuses an answer, given to `gate`, if no node of this flow is at the address.
@@ -161,15 +180,16 @@ impl Channel for Refusals {
 }
 
 /// What the store tells of the questions that answers were given for.
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// By what was written before the `=`: the last answer of somebody. None: it was asked and is not answered.
     answers: HashMap<String, Option<String>>,
+    is_over: bool,
 }
 
 impl Asked {
     /// Looks through the events of a run and of those below it that an address leads to.
-    pub(super) fn read(host: &Host, run: &RunId, given: &[(String, String)]) -> Result<Asked, StartError> {
-        let mut asked = Asked { answers: HashMap::new() };
+    pub(crate) fn read(host: &Host, run: &RunId, given: &[(String, String)]) -> Result<Asked, StartError> {
+        let mut asked = Asked { answers: HashMap::new(), is_over: false };
         asked.look_through(host, run, run, given)?;
         Ok(asked)
     }
@@ -182,6 +202,7 @@ impl Asked {
         answers: &[(String, String)],
     ) -> Result<(), StartError> {
         host.each_event(run, 0, |event| {
+            self.is_over |= run == root && event.kind == "harness:complete";
             if let Some((address, _)) = question_of(&event, root.as_str())
                 && let Some((gate, _)) = given(answers, &address)
             {
@@ -203,6 +224,14 @@ impl Asked {
             }
         }
         Ok(())
+    }
+
+    /// Refuses every answer if the run is over.
+    pub(crate) fn check_open(&self, run: &RunId, given: &[(String, String)]) -> Result<(), Problem> {
+        match given.first() {
+            Some((gate, _)) if self.is_over => Err(over(run, gate)),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses an answer to a question that somebody has answered in another way.

@@ -17,6 +17,9 @@ use super::{
     screen::Screen,
 };
 
+/// Why a question is not open any more, if nothing else is known.
+const ELSEWHERE: &str = "it was answered elsewhere, or its time is over";
+
 /// Asks one question after the other, on a thread of its own: reading a line takes as long as it takes.
 pub(super) struct Asker {
     screen: Arc<Screen>,
@@ -92,13 +95,13 @@ impl Asker {
     }
 
     /// Takes back a question.
-    fn close(&self, address: String) {
+    fn close(&self, address: String, why: &'static str) {
         let mut state = self.state();
         let before = state.open.len();
         state.open.retain(|asked| asked.address != address);
         // The thread ends only when the run is to be parked.
         if let Some(desk) = state.desk.as_ref().filter(|_| state.open.len() < before) {
-            let _ = desk.send(News::Closed(address));
+            let _ = desk.send(News::Closed(address, why));
         }
     }
 
@@ -147,14 +150,15 @@ impl Channel for Asker {
                     self.enqueue(Asked { address, question, asked });
                 }
             }
-            "agent:tool:decision" | "call:error" => self.close(of_call(&subject.address)),
+            "agent:tool:decision" | "call:error" => self.close(of_call(&subject.address), ELSEWHERE),
             // However it went on, the question is not open any more.
-            "task:woken" | "session:reply" => self.close(subject.address),
+            "task:woken" | "session:reply" => self.close(subject.address, ELSEWHERE),
             "task:complete" | "task:failed" | "task:cancelled" | "task:retry" => {
                 let calls = format!("{}#", subject.address);
                 let open: Vec<_> = self.state().open.iter().map(|asked| asked.address.clone()).collect();
                 let of_task = |address: &String| *address == subject.address || address.starts_with(&calls);
-                open.into_iter().filter(of_task).for_each(|address| self.close(address));
+                let why = if event.kind == "task:cancelled" { "it was cancelled" } else { ELSEWHERE };
+                open.into_iter().filter(of_task).for_each(|address| self.close(address, why));
             }
             _ => {}
         }

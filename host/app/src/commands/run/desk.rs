@@ -31,8 +31,8 @@ pub(super) struct Asked {
 /// A message to the desk.
 pub(super) enum News {
     Asked(Asked),
-    /// The question at this address is not open any more.
-    Closed(String),
+    /// The question at this address is not open any more, for this reason.
+    Closed(String, &'static str),
     /// A line was typed; none: nothing will be typed any more.
     Line(Option<Typed>),
 }
@@ -118,7 +118,7 @@ impl Desk {
             // What is told twice is asked once.
             News::Asked(asked) if self.knows(&asked) => {}
             News::Asked(asked) => self.queue.push_back(asked),
-            News::Closed(address) => self.close(&address),
+            News::Closed(address, why) => self.close(&address, why),
             News::Line(typed) => {
                 self.is_reading = false;
                 let is_released = std::mem::take(&mut self.is_released);
@@ -136,7 +136,7 @@ impl Desk {
     }
 
     /// A question was answered elsewhere, or its time is over: the next one takes its place at once.
-    fn close(&mut self, address: &str) {
+    fn close(&mut self, address: &str, why: &str) {
         self.queue.retain(|asked| asked.address != address);
         if self.shown.as_ref().is_none_or(|shown| shown.asked.address != address) {
             return;
@@ -144,8 +144,7 @@ impl Desk {
         self.shown = None;
         self.is_released = true;
         release_begun_line();
-        self.screen
-            .break_in(&format!("`{address}` does not wait any more; it was answered elsewhere, or its time is over"));
+        self.screen.break_in(&format!("`{address}` does not wait any more; {why}"));
         self.put_next(Some(Instant::now()));
         if self.shown.is_none() {
             self.screen.release();
@@ -201,7 +200,7 @@ impl Desk {
             }
             Err(error) => {
                 self.screen.warn_now(&format!("`{}` did not take `{text}`: {}", asked.address, error.message()));
-                true
+                matches!(error, HubError::GateClosed | HubError::NotOpen(_))
             }
         }
     }
@@ -340,7 +339,7 @@ mod tests {
         assert!(desk.hear(asked("a")) && desk.hear(asked("b")));
         assert_eq!(shown(&desk), Some("a"));
         let now = Instant::now();
-        assert!(desk.hear(News::Closed("a".into())));
+        assert!(desk.hear(News::Closed("a".into(), "it is over")));
         assert_eq!(shown(&desk), Some("b"), "without a line");
         assert!(desk.hear(line("of a", now)));
         assert!(replies.try_recv().is_err() && shown(&desk) == Some("b"), "it was typed for the other question");
@@ -356,7 +355,7 @@ mod tests {
         let (mut desk, replies, _wishes) = desk(&[]);
         let late = Instant::now() + 10 * REACTION;
         let begun = || News::Line(Some(Typed { line: "yes".into(), at: late, in_parts: true }));
-        assert!(desk.hear(asked("a")) && desk.hear(News::Closed("a".into())) && desk.hear(asked("b")));
+        assert!(desk.hear(asked("a")) && desk.hear(News::Closed("a".into(), "it is over")) && desk.hear(asked("b")));
         assert!(desk.hear(begun()) && shown(&desk) == Some("b"));
         assert!(replies.try_recv().is_err());
         assert!(desk.hear(begun()), "nothing was closed while it was typed");
@@ -416,7 +415,7 @@ mod tests {
     #[test]
     fn a_question_that_nobody_saw_is_taken_back_in_silence() {
         let (mut desk, _replies, _wishes) = desk(&[]);
-        assert!(desk.hear(asked("a")) && desk.hear(asked("b")) && desk.hear(News::Closed("b".into())));
+        assert!(desk.hear(asked("a")) && desk.hear(asked("b")) && desk.hear(News::Closed("b".into(), "it is over")));
         assert_eq!(shown(&desk), Some("a"));
         assert!(desk.hear(line("yes", Instant::now())) && shown(&desk).is_none());
     }

@@ -40,7 +40,13 @@ pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Resu
     let (run, gate) = (args.run.clone(), args.gate.clone());
     let Some(value) = &args.value else { return show_question(&args.store, &run, &gate) };
     let question = QuestionRef { attempt: args.attempt, digest: args.digest.as_deref().map(Into::into) };
-    record(&args.store, Ask::Reply { run, gate, answer: answers::answer(value), question }, terminal)
+    let answer = answers::answer(value);
+    record(&args.store, Ask::Reply { run, gate, answer, question }, terminal).map_err(
+        |problem| match PackArgs::default().reading_host(&args.store) {
+            Ok(host) => answers::with_open(problem, &host, &args.run),
+            Err(_) => problem,
+        },
+    )
 }
 
 /// Prints an open question with everything that it is about.
