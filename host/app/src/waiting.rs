@@ -6,7 +6,10 @@ use std::{
 };
 
 use flowcell_contract::{Json, RunId};
-use flowcell_runtime::{Event, OpenError};
+use flowcell_runtime::{
+    Event, OpenError,
+    paging::{Filling, Most, PAGE_BYTES},
+};
 use serde_json::{Value, json};
 
 use crate::{Host, StartError, host::inputs::calling};
@@ -16,58 +19,66 @@ const DEPTH: usize = 16;
 /// Bytes of a question's whole arguments, as JSON text, that a list of questions shows.
 pub(crate) const LISTED_BYTES: usize = 16 * 1024;
 
-/// Lists what a run and those below it wait for. Arguments of more than [`LISTED_BYTES`] are left out, and `wholeAt` says
-/// where they are.
+/// Lists what a run and those below it wait for, up to [`PAGE_BYTES`]; what does not fit is counted by a last item,
+/// `{ "kind": "more", "leftOut" }`. Arguments of more than [`LISTED_BYTES`] are left out, and `wholeAt` says where they are.
 pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
-    let mut found = whole(host, run)?;
-    for waits in &mut found {
-        let bytes = waits.get("arguments").map_or(0, |arguments| arguments.to_string().len());
-        if bytes > LISTED_BYTES {
+    let mut filling = Filling::new(Most { items: usize::MAX, bytes: PAGE_BYTES });
+    let (mut found, mut left_out) = (Vec::new(), 0_u64);
+    let mut take = |mut waits: Value| {
+        if waits.get("argumentsBytes").is_some() {
             let address = waits["address"].as_str().unwrap_or_default();
             waits["wholeAt"] = format!("/v1/runs/{}/gates/{}", escaped(run.as_str()), escaped(address)).into();
-            waits["argumentsBytes"] = bytes.into();
-            waits.as_object_mut().map(|members| members.remove("arguments"));
         }
+        match filling.take(waits.to_string().len() as u64) {
+            true => found.push(waits),
+            false => left_out += 1,
+        }
+    };
+    Search { host, whole: false }.below(run, "", DEPTH, &mut take)?;
+    if left_out > 0 {
+        found.push(json!({ "kind": "more", "leftOut": left_out }));
     }
     Ok(found)
 }
 
 /// Finds the open question at an address, with its whole arguments.
 pub fn question(host: &Host, run: &RunId, address: &str) -> Result<Option<Value>, StartError> {
-    let found = whole(host, run)?;
-    Ok(found.into_iter().find(|waits| waits["kind"] == "gate" && waits["address"] == address))
-}
-
-fn whole(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
-    let mut found = Vec::new();
-    Search { host }.below(run, "", DEPTH, &mut found)?;
+    let mut found = None;
+    let mut take = |waits: Value| {
+        if waits["kind"] == "gate" && waits["address"] == address {
+            found = Some(waits);
+        }
+    };
+    Search { host, whole: true }.below(run, "", DEPTH, &mut take)?;
     Ok(found)
 }
 
 /// A search through a run and the runs below it.
 struct Search<'a> {
     host: &'a Host,
+    /// Whether long arguments are kept.
+    whole: bool,
 }
 
 impl Search<'_> {
-    fn below(&self, run: &RunId, prefix: &str, depth: usize, found: &mut Vec<Value>) -> Result<(), StartError> {
-        let mut open = Open::default();
+    fn below(&self, run: &RunId, prefix: &str, depth: usize, take: &mut dyn FnMut(Value)) -> Result<(), StartError> {
+        let mut open = Open { whole: self.whole, ..Open::default() };
         self.host.each_event(run, 0, |event| {
             open.hear(&event);
             ControlFlow::Continue(())
         })?;
-        found.extend(open.waits.into_values().flatten().map(|(_, mut waits)| {
+        for (_, mut waits) in open.waits.into_values().flatten() {
             let address = waits["address"].as_str().unwrap_or_default();
             waits["address"] = format!("{prefix}{address}").into();
-            waits
-        }));
+            take(waits);
+        }
         if depth == 0 {
             return Ok(());
         }
         // A run that is over waits for nothing, and there may be many.
         for child in self.host.left_below(run).map_err(OpenError::Store)? {
             if let Some(task) = calling(run, &child) {
-                self.below(&child, &format!("{prefix}{task}/"), depth - 1, found)?;
+                self.below(&child, &format!("{prefix}{task}/"), depth - 1, take)?;
             }
         }
         Ok(())
@@ -89,6 +100,8 @@ fn escaped(text: &str) -> String {
 /// What each task waits for: by a name, as there may be several.
 #[derive(Default)]
 pub(crate) struct Open {
+    /// Whether long arguments are kept.
+    whole: bool,
     waits: BTreeMap<String, Vec<(String, Value)>>,
     /// Tasks with an agent run that has an inbox.
     listening: BTreeSet<String>,
@@ -148,6 +161,11 @@ impl Open {
     fn asks(&mut self, task: &str, name: &str, question: &Json) {
         let mut waits = question.to_serde();
         waits["kind"] = "gate".into();
+        let bytes = waits.get("arguments").map_or(0, |arguments| arguments.to_string().len());
+        if !self.whole && bytes > LISTED_BYTES {
+            waits["argumentsBytes"] = bytes.into();
+            waits.as_object_mut().map(|members| members.remove("arguments"));
+        }
         self.add(task, name, waits);
     }
 
@@ -169,7 +187,40 @@ fn number(event: &Event, key: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use flowcell_flow::Source;
+    use flowcell_runtime::{RunOptions, RunStatus};
+
     use super::*;
+
+    #[test]
+    fn a_list_of_questions_is_bounded_and_says_how_many_are_missing() {
+        let host = Host::builder().build().unwrap();
+        let text = "
+flow: { name: asks, input: { text: '', list: [] } }
+nodes:
+  - { id: each, type: control.foreach, input: { list: '{{ flow.input.list }}', concurrency: 400 }, body: [ok] }
+  - { id: ok, type: control.gate, input: { prompt: '{{ flow.input.text }}', choices: ['yes'] } }
+edges: []
+";
+        let flow = host.load_source(Source { name: "asks.yaml".into(), text: text.into() }).unwrap();
+        let list: Vec<u32> = (0..400).collect();
+        let input = Json::from(json!({ "text": "x".repeat(60_000), "list": list }));
+        let options = RunOptions { session_id: Some("r".into()), input, ..RunOptions::default() };
+        let runner = host.runner(&flow, options).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        assert_eq!(runtime.block_on(runner.run()).status, RunStatus::Parked);
+        let listed = list_of(&host);
+        assert!(serde_json::to_string(&listed).unwrap().len() as u64 <= PAGE_BYTES + PAGE_BYTES / 100);
+        let more = listed.last().unwrap();
+        assert_eq!((&more["kind"], more["leftOut"].as_u64()), (&json!("more"), Some(401 - listed.len() as u64)));
+        assert!(listed.len() > 200 && question(&host, &"r".into(), "each[399].ok").unwrap().is_some());
+    }
+
+    fn list_of(host: &Host) -> Vec<Value> {
+        list(host, &"r".into()).unwrap()
+    }
 
     #[test]
     fn a_child_names_the_task_that_called_it() {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     shape,
-    tree::{Tree, Twig},
+    tree::{Tree, Twig, is_zero},
     waiting,
 };
 
@@ -298,6 +298,9 @@ pub(super) struct RunTree {
     run_id: String,
     /// The tasks of the flow itself, in the order in which they were heard of.
     tasks: Vec<Twig>,
+    /// How many tasks do not fit 16 MiB; those that were heard of last. `…/events` has them all.
+    #[serde(skip_serializing_if = "is_zero")]
+    tasks_left_out: u64,
 }
 
 /// Show what happened in a run, as a tree of its tasks
@@ -308,7 +311,8 @@ pub(super) async fn tree(request: Request, Place(id): Place<String>) -> Result<J
     let tree = request
         .reading(move |request| {
             request.row(&run)?;
-            Ok(RunTree { tasks: Tree::of(&request.host, &run)?.tasks(), run_id: run.to_string() })
+            let tree = Tree::of(&request.host, &run)?;
+            Ok(RunTree { run_id: run.to_string(), tasks_left_out: tree.left_out(), tasks: tree.tasks() })
         })
         .await?;
     Ok(Json(tree))
@@ -321,7 +325,8 @@ pub(super) struct Gates {
     run_id: String,
     /// `{ kind, address, … }`: a `gate` with its `prompt`, `choices`, `allowText`, `attempt` and `digest`, an `event` with
     /// its name, a `message` with its `agentRunId`, a `decision` with its `reason`. A question that shows only a part of a
-    /// call's arguments has them whole in `arguments`, or names their place in `wholeAt`.
+    /// call's arguments has them whole in `arguments`, or names their place in `wholeAt`. At the end of a list that does not
+    /// fit 16 MiB, a `more` says with `leftOut` how many are missing.
     #[schema(value_type = Vec<Object>)]
     waiting: Vec<Value>,
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use clap::Args;
 use flowcell::{
     RunId, RunRow,
-    tree::{Tree, Twig},
+    tree::{Tree, Twig, is_zero},
     waiting,
 };
 use serde::Serialize;
@@ -46,6 +46,9 @@ struct Shown {
     #[serde(flatten)]
     run: RunRow,
     tasks: Vec<Twig>,
+    /// How many tasks do not fit 16 MiB.
+    #[serde(rename = "tasksLeftOut", skip_serializing_if = "is_zero")]
+    left_out: u64,
     /// What it and those below it wait for, as `GET /v1/runs/{id}/gates` lists it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<serde_json::Value>,
@@ -63,11 +66,12 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Probl
         return Ok(Exit::Good);
     }
     if args.json {
-        let tasks = Tree::of(&host, &args.run)?.tasks();
+        let tree = Tree::of(&host, &args.run)?;
+        let (left_out, tasks) = (tree.left_out(), tree.tasks());
         let found = args.store.reader()?.run(&local(), &args.run).map_err(|error| unreadable(&error))?;
         let (run, _) = found.ok_or_else(|| Problem::wrong(format!("the run `{}` was removed", args.run)))?;
         let waiting = waiting::list(&host, &args.run)?;
-        put_json(&Shown { run, tasks, waiting })?;
+        put_json(&Shown { run, tasks, left_out, waiting })?;
         return Ok(Exit::Good);
     }
     let mut tree = tree::Tree::default();
