@@ -168,9 +168,9 @@ fn errors_name_the_path() {
     let cases = [
         ("flow.input.score < 50", "null and a number have no order", "`flow.input.score` is missing"),
         ("50 > flow.input.nothing", "a number and null have no order", "`flow.input.nothing` is null"),
-        ("flow.input.n * flow.input.x > 2", "`*` does not work on number and null", "`flow.input.x` is missing"),
+        ("flow.input.n * flow.input.x > 2", "`*` does not work on a number and null", "`flow.input.x` is missing"),
         ("-flow.input.x == 1", "`-` does not work on null", "`flow.input.x` is missing"),
-        ("1 / flow.input.x", "`/` does not work on number and null", "`flow.input.x` is missing"),
+        ("1 / flow.input.x", "`/` does not work on a number and null", "`flow.input.x` is missing"),
     ];
     for (source, what, which) in cases {
         let error = Binding::expression(source).unwrap().render(&roots).unwrap_err();

@@ -80,7 +80,7 @@ fn check_value<T: Compiled>(row: &Json, roots: &Json) -> Option<String> {
         (Err(error), None, Some(message)) => {
             let expected = Json::object([("message", message.clone())]);
             let mut expected = expected.as_object().unwrap().clone();
-            for key in ["pointer", "offset"] {
+            for key in ["pointer", "offset", "hint"] {
                 expected.extend(row.get(key).map(|value| (key.into(), value.clone())));
             }
             fits(&error, &Json::Object(expected.into())).map(|problem| format!("{source}: {problem}"))

@@ -9,7 +9,7 @@ use crate::{
     json::Json,
     limits,
     order::order,
-    path::short,
+    path::{Path, short},
     pattern::Pattern,
     roots::Roots,
 };
@@ -52,7 +52,6 @@ impl<'a> Evaluation<'a> {
     fn ask(&self, test: &Test) -> Result<bool, ExprError> {
         let (pointer, place) = &test.place;
         let placed = |error: ExprError| error.at(place.clone()).under(pointer);
-        let here = |message: String| placed(ExprError::new(message));
         let value = match test.var.read(self.roots).map_err(placed)? {
             Some(value) => value,
             None if self.roots.is_strict() && !test.question.tests_missing() => {
@@ -76,19 +75,22 @@ impl<'a> Evaluation<'a> {
                         return Ok(true);
                     }
                 }
-                check_list(list, &operand.pointer).map(|()| false)
+                check_list(list, operand).map(|()| false)
             }),
             Question::Order(accepted, operand) => with(operand, self.roots, |other| {
                 self.comparable(test, operand, &value, other)?;
-                let missing =
-                    if value.is_null() { format!("; `{}` is missing or null", test.var) } else { String::new() };
-                let ordering = order(&value, other).map_err(|message| here(message + &missing));
+                let ordering = order(&value, other).map_err(|message| {
+                    let other = operand.binding.as_path().map(|path| (path, other));
+                    placed(ExprError::new(message + &kinds([Some((&test.var, &value)), other])))
+                });
                 ordering.map(|ordering| accepted.accepts(ordering))
             }),
             Question::Matches(_) if value.is_file() => {
                 Err(placed(misused(not_usable(test.question.name()), [&test.var])))
             }
-            Question::Matches(pattern) => self.matches(pattern, &value).map_err(here),
+            Question::Matches(pattern) => self
+                .matches(pattern, &value)
+                .map_err(|message| placed(ExprError::new(message + &kinds([Some((&test.var, &value))])))),
         }
     }
 
@@ -118,11 +120,19 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-fn check_list(list: &Json, pointer: &str) -> Result<(), ExprError> {
-    match list {
-        Json::Array(_) | Json::Null => Ok(()),
-        other => Err(ExprError::new(format!("`in` looks into a list, not {}", other.type_name())).under(pointer)),
+fn check_list(list: &Json, operand: &Operand) -> Result<(), ExprError> {
+    if let Json::Array(_) | Json::Null = list {
+        return Ok(());
     }
+    let read = kinds([operand.binding.as_path().map(|path| (path, list))]);
+    Err(ExprError::new(format!("`in` looks into a list, not {}{read}", list.type_name())).under(&operand.pointer))
+}
+
+/// The end of a message about values that do not fit: the paths that lead to them, and their types.
+fn kinds<'a>(read: impl IntoIterator<Item = Option<(&'a Path, &'a Json)>>) -> String {
+    let what = |value: &Json| if value.is_null() { "missing or null" } else { value.type_name() };
+    let named = read.into_iter().flatten();
+    named.map(|(path, value)| format!("; `{}` is {}", short(&path.to_string()), what(value))).collect()
 }
 
 /// Looks at an operand's value, without a copy if it is literal.

@@ -4,7 +4,7 @@ use minijinja::{Error, State, Value, value::ValueKind};
 
 use super::{
     budget::charge,
-    filters::{concat, invalid, is_null, missing, too_long},
+    filters::{concat, invalid, is_null, kind, missing, too_long},
     text::TooLong,
 };
 use crate::limits;
@@ -163,8 +163,4 @@ fn refused(sign: &str, left: &Value, right: &Value) -> Error {
 
 fn uncomputable(sign: &str, left: &Value, right: &Value) -> Error {
     invalid(format!("unable to calculate {left} {sign} {right}"))
-}
-
-fn kind(value: &Value) -> String {
-    if is_null(value) { "null".to_owned() } else { value.kind().to_string() }
 }

@@ -8,7 +8,7 @@ use minijinja::{
 use super::{
     bridge::{from_value, is_file, of_file},
     budget::{charge, cost},
-    filters::{invalid, is_null, missing},
+    filters::{invalid, is_null, kind, missing},
     names,
 };
 use crate::{file::not_usable, json::Json, order::order};
@@ -82,7 +82,7 @@ fn equal(left: &Value, right: &Value) -> Result<bool, Error> {
 }
 
 fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
-    let text = || item.as_str().ok_or_else(|| invalid(format!("`in` looks for a text here, not {}", item.kind())));
+    let text = || item.as_str().ok_or_else(|| invalid(format!("`in` looks for a text here, not {}", kind(item))));
     match container.kind() {
         ValueKind::Undefined | ValueKind::None => Ok(false),
         ValueKind::String => Ok(container.as_str().unwrap_or_default().contains(text()?)),
@@ -99,7 +99,7 @@ fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
             }
             Ok(false)
         }
-        other => Err(invalid(format!("`in` looks into a list, a text or an object, not {other}"))),
+        _ => Err(invalid(format!("`in` looks into a list, a text or an object, not {}", kind(container)))),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use minijinja::{Error, Value, value::Kwargs};
 
-use super::filters::invalid;
+use super::filters::{invalid, kind};
 
 /// How digits that go are taken into account.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ pub(super) fn round(
         _ => return Err(invalid("`round` rounds by `common`, `ceil` or `floor`".to_owned())),
     };
     if !value.is_number() {
-        return Err(invalid(format!("`round` rounds numbers, not a {}", value.kind())));
+        return Err(invalid(format!("`round` rounds numbers, not {}", kind(&value))));
     }
     let failed = || invalid(format!("unable to round {value}"));
     let rounded =

@@ -1,35 +1,50 @@
 //! Filters and tests that MiniJinja has not, or not with limits.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, error, fmt, sync::Arc};
 
 use minijinja::{
     Error, ErrorKind, State, Value,
-    value::{Kwargs, Rest},
+    value::{Kwargs, Rest, ValueKind},
 };
 
 use super::{
     arithmetic,
-    bridge::{check_part, from_value, is_file, of_file, to_value},
+    bridge::{OfFile, check_part, from_value, is_file, of_file, to_value},
     budget::charge,
     lists::as_list,
-    lookup::check_attribute,
+    lookup::{Missing, check_attribute},
     names,
     text::{TooLong, push_compact, push_json, push_str},
 };
 use crate::{file::not_usable, json::Json, limits, pattern::Pattern};
 
-/// `x | required`: fails if `x` is missing or null. The canonical form passes what the flow wrote as the second argument. A
-/// third argument that is true lets null through, which the references of steps do.
+/// `x | required`: fails if `x` is missing or null. The canonical form passes what the flow wrote as the second argument and
+/// `false` as the third one. A third argument that is true lets null through, which the references of steps do.
 pub(super) fn required(value: Value, what: Option<&str>, nullable: Option<bool>) -> Result<Value, Error> {
     let what = what.unwrap_or("the value");
-    match nullable.unwrap_or(false) {
-        true if value.is_undefined() => Err(invalid(format!("`{what}` is required, but missing"))),
-        false if value.is_undefined() || value.is_none() => {
-            Err(invalid(format!("`{what}` is required, but missing or null")))
-        }
-        _ => Ok(value),
+    let problem = match nullable {
+        Some(true) if value.is_undefined() => "missing",
+        Some(false) | None if is_null(&value) => "missing or null",
+        _ => return Ok(value),
+    };
+    let hint = match nullable {
+        Some(false) => "give it a value, or write `| default(…)` in place of `| required`",
+        _ => "give it a value",
+    };
+    Err(invalid(format!("`{what}` is required, but {problem}")).with_source(Required(hint)))
+}
+
+/// The source of an error about a value that is required: what to do about it.
+#[derive(Debug)]
+pub(super) struct Required(pub(super) &'static str);
+
+impl fmt::Display for Required {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value is required")
     }
 }
+
+impl error::Error for Required {}
 
 /// `a` of `a[b:c]`: a file value has no slices.
 pub(super) fn sliced(value: Value) -> Result<Value, Error> {
@@ -173,7 +188,7 @@ pub(super) fn sum(value: &Value, options: Kwargs) -> Result<Value, Error> {
             Some(attribute) => item.get_item(attribute)?,
             None => item,
         };
-        let failed = || invalid(format!("`sum` adds numbers, not a {}", item.kind()));
+        let failed = || invalid(format!("`sum` adds numbers, not {}", kind(&item)));
         total = arithmetic::sum(&total, &item).ok_or_else(failed)?;
     }
     Ok(total)
@@ -198,7 +213,7 @@ pub(super) fn matches(state: &mut State<'_, '_>, value: Value, pattern: &str) ->
     if is_null(&value) {
         return Ok(false);
     }
-    let text = value.as_str().ok_or_else(|| invalid(format!("`matches` searches texts, not a {}", value.kind())))?;
+    let text = value.as_str().ok_or_else(|| invalid(format!("`matches` searches texts, not {}", kind(&value))))?;
     let known = state.get_or_insert_extension_with(Patterns::default).0.get(pattern).cloned();
     let compiled = match known {
         Some(compiled) => compiled,
@@ -234,8 +249,43 @@ pub(super) fn metered(
             check_files(name, &arguments)?;
         }
         check_attribute(state, name, &arguments)?;
-        let result = function.call(state, &prepare(arguments)?)?;
-        as_list(state, result)
+        let operand = arguments.first().cloned().unwrap_or_default();
+        let lacks_argument = arguments.iter().any(is_null);
+        let prepared = prepare(arguments)?;
+        let result = function.call(state, &prepared).and_then(|result| as_list(state, result));
+        result.map_err(|error| named(error, name, &operand, lacks_argument))
+    }
+}
+
+/// The error of a filter or a test, with its name and what it was used on.
+fn named(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Error {
+    let source = error::Error::source(&error);
+    let is_told =
+        source.is_some_and(|source| source.is::<OfFile>() || source.is::<Missing>() || source.is::<Required>());
+    let is_operator = names::OPERATORS.iter().any(|(operator, _)| *operator == name);
+    if is_told || is_operator || error.kind() == ErrorKind::OutOfFuel {
+        return error;
+    }
+    let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    match (is_null(operand), lacks_argument) {
+        (true, _) => missing(format!("`{name}` does not work on null")),
+        // Own sentences name what they are about.
+        _ if detail.contains('`') => error,
+        (false, true) => missing(format!("`{name}` fails on {}: {detail}", kind(operand))),
+        (false, false) => invalid(format!("`{name}` fails on {}: {detail}", kind(operand))),
+    }
+}
+
+/// The type of a value, as messages write it.
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value.kind() {
+        ValueKind::Undefined | ValueKind::None => "null",
+        ValueKind::Bool => "a boolean",
+        ValueKind::Number => "a number",
+        ValueKind::String => "a text",
+        ValueKind::Seq | ValueKind::Iterable => "a list",
+        ValueKind::Map => "an object",
+        _ => "a value that is no JSON",
     }
 }
 

@@ -297,7 +297,7 @@ impl<'s> Printer<'s> {
         if filter.name == "required" && filter.args.is_empty() {
             let place = self.place(operand);
             let subject = self.source.get(place.start - self.at..place.end - self.at).unwrap_or_default().trim();
-            let _ = write!(self.printed, "({})", Json::from(subject).to_text());
+            let _ = write!(self.printed, "({},false)", Json::from(subject).to_text());
             return;
         }
         if let ([CallArg::Pos(other)], true) = (filter.args.as_slice(), is_default)

@@ -7,6 +7,7 @@ use minijinja::{Error, ErrorKind, Value, machinery::parse_expr};
 use super::{
     bridge::{OfFile, Scope, from_value, root_to_value},
     environment::ENVIRONMENT,
+    filters::Required,
     foreign::not_parsed,
     lookup::Missing,
     names,
@@ -136,31 +137,35 @@ impl Program {
             if error::Error::source(&error).is_some_and(|source| source.is::<OfFile>()) {
                 return misused(sentence(&error), &self.reads, &self.place, roots);
             }
+            if let Some(Required(hint)) = error::Error::source(&error).and_then(|source| source.downcast_ref()) {
+                return ExprError::new(sentence(&error)).hint(*hint).at(self.place.clone());
+            }
             let source = error::Error::source(&error).and_then(|source| source.downcast_ref::<Missing>());
             match (source.map(|Missing(number)| number.and_then(|number| self.lookups.get(number))), error.kind()) {
                 (Some(Some(found)), _) => missing(found.what.as_ref().map_err(|source| &**source), &found.place, roots),
                 (Some(None), _) => ExprError::missing(sentence(&error)).hint(OF_ITEMS).at(self.place.clone()),
-                (None, ErrorKind::UndefinedError) => self.missing(sentence(&error), roots),
-                _ => ExprError::new(sentence(&error)).at(self.place.clone()),
+                (None, ErrorKind::OutOfFuel) => ExprError::new(sentence(&error)).at(self.place.clone()),
+                (None, kind) => self.failed(sentence(&error), kind == ErrorKind::UndefinedError, roots),
             }
         })
     }
 
-    /// The error about a missing or null value: names the paths that it may have come from.
-    fn missing(&self, mut message: String, roots: &dyn Roots) -> ExprError {
-        let mut place = None;
-        let mut named: Vec<&Path> = Vec::new();
-        for read in &self.reads {
-            let what = match read.path.resolve(roots) {
-                None => "missing",
-                Some(Json::Null) => "null",
-                Some(_) => continue,
-            };
-            if named.len() < NAMED && !named.contains(&&read.path) {
-                named.push(&read.path);
-                message.push_str(&format!("; `{}` is {what}", read.path));
-                place = place.or_else(|| Some(read.place.clone()));
+    /// An error of the evaluation: names the paths that it may have come from, and what they lead to. An error because of
+    /// null names those that lead to nothing, if there are any.
+    fn failed(&self, mut message: String, is_of_null: bool, roots: &dyn Roots) -> ExprError {
+        let mut read: Vec<(&Read, &str)> = Vec::new();
+        for found in &self.reads {
+            if !read.iter().any(|(other, _)| other.path == found.path) {
+                read.push((found, found.path.resolve(roots).map_or("missing", |value| value.type_name())));
             }
+        }
+        let is_absent = |(_, what): &(&Read, &str)| matches!(*what, "missing" | "null");
+        let place = read.iter().copied().find(is_absent).filter(|_| is_of_null).map(|(read, _)| read.place.clone());
+        if place.is_some() {
+            read.retain(is_absent);
+        }
+        for (read, what) in read.into_iter().take(NAMED) {
+            message.push_str(&format!("; `{}` is {what}", short(&read.path.to_string())));
         }
         ExprError::new(message).at(place.unwrap_or_else(|| self.place.clone()))
     }
