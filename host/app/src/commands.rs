@@ -1,5 +1,6 @@
 //! What the command line can do: one room a command.
 
+mod case_file;
 mod channels;
 mod chat;
 mod compile;

@@ -21,7 +21,7 @@ use flowcell_runtime::{
 };
 use futures_util::future::BoxFuture;
 
-use crate::simulate::Simulate;
+use crate::simulate::{CAPABILITIES, Simulate};
 
 /// What a node gives without being run.
 #[derive(Clone, Debug)]
@@ -122,14 +122,33 @@ impl Capability for StandIn {
         match self.script.reply(&outgoing, &about) {
             Some(reply) => Box::pin(ready(reply)),
             None if self.simulate.answers(&outgoing.call) => self.real.perform(outgoing),
-            None => Box::pin(ready(Err(not_given(&outgoing, &about)))),
+            None => Box::pin(ready(Err(not_given(&outgoing, &about, &self.simulate)))),
         }
     }
 }
 
-fn not_given(outgoing: &Outgoing, about: &Json) -> Failure {
-    let (node, about) = (&outgoing.caller.node_id, about.to_text());
-    let message = format!("no reply is given for this call of `{node}`: {} {about}", outgoing.call.interface);
+/// The failure of a call without a reply: says what to write, and what else to simulate.
+fn not_given(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Failure {
+    let (node, call) = (&outgoing.caller.node_id, &outgoing.call);
+    let service = about.get("service").and_then(Json::as_str);
+    let (case, name) = match (&*call.interface, service) {
+        ("http", _) => (format!("{{ node: {node}, reply: {{ status: 200 }} }}"), Some("http")),
+        ("services", service) => {
+            let service = service.unwrap_or("NAME");
+            (format!("{{ node: {node}, service: {service}, result: … }}"), Some(service))
+        }
+        (capability, _) => {
+            let name = CAPABILITIES.contains(&capability).then_some(capability);
+            (format!("{{ capability: {capability}, node: {node}, reply: … }}"), name)
+        }
+    };
+    let more = name.map(|name| format!(", or simulate it: `--simulate {}` or `--simulate all`", simulate.with(name)));
+    let message = format!(
+        "no reply is given for this call of `{node}`: {} {}; give one under `calls` of the case, such as `{case}`{}",
+        call.interface,
+        about.to_text(),
+        more.unwrap_or_default()
+    );
     Failure::new("no_reply_given", message)
 }
 

@@ -41,6 +41,12 @@ impl Simulate {
         Simulate(self.0.iter().cloned().chain(other.0).collect())
     }
 
+    /// The names of what is simulated and one more, as `--simulate` takes them.
+    pub(crate) fn with(&self, name: &str) -> String {
+        let names: Vec<&str> = self.0.iter().map(String::as_str).chain([name]).collect();
+        names.join(",")
+    }
+
     /// The services that are named one by one.
     pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
         let whole = |name: &&str| *name == ALL || CAPABILITIES.contains(name);

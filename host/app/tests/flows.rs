@@ -137,7 +137,8 @@ fn a_mistake_in_a_case_is_told() {
         ),
         ("cases: [{ name: a, answers: { pya: 'yes' } }]", "`pya` under `answers`", 1),
         ("cases: [{ name: a, expect: { outputs: { x: { $tpye: number } } } }]", "did you mean `$type`?", 1),
-        ("cases: [{ name: a, expect: { status: succeded } }]", "the status is succeeded, not succeded", 1),
+        ("cases: [{ name: a, expect: { status: succeded } }]", "did you mean `succeeded`?", 2),
+        ("cases: [{ name: a, expect: { outputs: { x: { $any: false } } } }]", "`$any` takes `true`, not false", 1),
     ] {
         fs::write(folder.path().join("a.test.yaml"), cases).unwrap();
         let arguments = ["test", "a.yaml"];

@@ -95,7 +95,8 @@ fn misspelt(expected: &Json) -> Option<(&str, &'static str)> {
 fn unmatched(place: &str, name: &str, argument: &Json, came: &Json) -> Vec<String> {
     let text = argument.as_str();
     match (name, text) {
-        ("$any", _) => Vec::new(),
+        ("$any", _) if *argument == Json::from(true) => Vec::new(),
+        ("$any", _) => vec![format!("{place}: `$any` takes `true`, not {}", shown(argument))],
         ("$equals", _) if argument == came => Vec::new(),
         ("$equals", _) => vec![format!("{place} is {}, not {}", shown(came), shown(argument))],
         ("$type", Some(wanted)) if TYPES.contains(&wanted) => {
@@ -210,6 +211,8 @@ mod tests {
         let value = r#"{"id":"run-7","n":3,"f":1.5,"list":[{"a":1,"b":2},"x"],"no":null,"deep":{"a":{"b":1,"c":2}}}"#;
         for (expected, fit) in [
             (r#"{"$any":true}"#, true),
+            (r#"{"$any":false}"#, false),
+            (r#"{"$contains":{"n":{"$any":1}}}"#, false),
             (r#"{"$contains":{"n":3}}"#, true),
             (r#"{"$contains":{"n":4}}"#, false),
             (r#"{"$contains":{"missing":{"$any":true}}}"#, false),

@@ -202,7 +202,49 @@ pub(super) fn unused(script: &Script) -> Option<String> {
 /// Reads `clock`: a time as RFC 3339 has it, such as `2026-01-31T23:59:00Z`, as milliseconds since 1970.
 pub(super) fn point_in_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
-    let read = text.parse::<jiff::Timestamp>().ok().and_then(|time| u64::try_from(time.as_millisecond()).ok());
-    let wrong = || format!("`{text}` is not a time from 1970 on; write it as `2026-01-31T23:59:00Z`");
-    read.map(Some).ok_or_else(|| D::Error::custom(wrong()))
+    milliseconds(&text).map(Some).map_err(D::Error::custom)
+}
+
+/// The milliseconds from 1970 to a time. The error is a sentence.
+fn milliseconds(text: &str) -> Result<u64, String> {
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        let since = u64::try_from(time.as_millisecond());
+        return since.map_err(|_| format!("`{text}` is before 1970, when time begins here"));
+    }
+    let (day, rest) = text.split_once(['T', 't', ' ']).unwrap_or((text, ""));
+    let time = rest.get(..8).unwrap_or_default();
+    if is_written_as(day, "0000-00-00") && day.parse::<jiff::civil::Date>().is_err() {
+        return Err(format!("there is no day {day}"));
+    }
+    if is_written_as(time, "00:00:00") && time.parse::<jiff::civil::Time>().is_err() {
+        return Err(format!("there is no time of day {time}"));
+    }
+    Err(format!("`{text}` is not a time; write it as `2026-01-31T23:59:00Z`"))
+}
+
+/// Whether a text has digits where the pattern has zeros, and is like the pattern elsewhere.
+fn is_written_as(text: &str, pattern: &str) -> bool {
+    let is_like = |(sign, like): (u8, u8)| if like == b'0' { sign.is_ascii_digit() } else { sign == like };
+    text.len() == pattern.len() && text.bytes().zip(pattern.bytes()).all(is_like)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::milliseconds;
+
+    #[test]
+    fn a_time_that_is_not_there_is_told_from_one_that_is_written_wrongly() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:01Z", Ok(1000)),
+            ("2026-02-31T23:59:00Z", Err("there is no day 2026-02-31")),
+            ("2026-13-01", Err("there is no day 2026-13-01")),
+            ("2026-02-28T25:00:00Z", Err("there is no time of day 25:00:00")),
+            ("1969-12-31T23:59:59Z", Err("`1969-12-31T23:59:59Z` is before 1970, when time begins here")),
+            ("2026-02-28", Err("`2026-02-28` is not a time; write it as `2026-01-31T23:59:00Z`")),
+            ("é026-02-2", Err("`é026-02-2` is not a time; write it as `2026-01-31T23:59:00Z`")),
+            ("", Err("`` is not a time; write it as `2026-01-31T23:59:00Z`")),
+        ] {
+            assert_eq!(milliseconds(text), expected.map_err(str::to_owned), "{text}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ mod cases;
 mod once;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -15,11 +15,11 @@ use std::{
 
 use clap::{Args, ValueHint};
 use flowcell::{
-    Channel, Event, FlowRunner, Host, InputError, Json, LoadedFlow, RunOptions, RunResult, Script, StartError,
+    Channel, Event, FlowRunner, Host, InputError, Json, LoadedFlow, RunOptions, RunResult, Script, StartError, Waiting,
     contract::code,
 };
 
-use self::cases::{Case, Expect};
+use self::cases::{Case, Expect, REFUSED};
 use super::{
     BesideArgs, PackArgs,
     expected::differences,
@@ -34,9 +34,6 @@ use crate::{
 
 /// A case that takes longer, in real time, does not end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The status of a case whose input does not fit the flow.
-const REFUSED: &str = "refused";
 
 /// Arguments of `flowcell test`.
 #[derive(Args)]
@@ -126,7 +123,7 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
     let wrong = match host.rehearsal(flow, script.clone(), options) {
         Ok(runner) => {
             let mut wrong = match run(runner)? {
-                Some(result) => compare(&case.expect, &result, &route.take()),
+                Some(result) => compare(case, &result, &route.take()),
                 None => vec![endless()],
             };
             let has_called = route.has_called.load(Ordering::Relaxed);
@@ -155,12 +152,14 @@ fn refused(expect: &Expect, error: &InputError) -> Vec<String> {
     wrong
 }
 
-fn compare(expect: &Expect, result: &RunResult, route: &[String]) -> Vec<String> {
+fn compare(case: &Case, result: &RunResult, route: &[String]) -> Vec<String> {
+    let expect = &case.expect;
     let mut wrong = Vec::new();
     let status = serde_json::to_value(result.status).unwrap_or_default();
     if status != expect.status {
         let why = result.error.as_ref().map(|error| format!(": {}", error.failure)).unwrap_or_default();
         wrong.push(format!("the status is {}, not {}{why}", text(&status), expect.status));
+        wrong.extend(waits(result, &case.answers));
     }
     if let Some(code) = &expect.error {
         let came = result.error.as_ref().map(|error| error.failure.code.as_str());
@@ -175,6 +174,34 @@ fn compare(expect: &Expect, result: &RunResult, route: &[String]) -> Vec<String>
         wrong.push(format!("the route is {}\n         not {}", route.join(", "), expected.join(", ")));
     }
     wrong
+}
+
+/// A sentence for each thing that a parked run waits for; `answers` are those that the case gives.
+fn waits(result: &RunResult, answers: &BTreeMap<String, String>) -> Vec<String> {
+    let sentence = |waiting: &Waiting| match waiting {
+        Waiting::Answer { address, question, .. } => {
+            let answered = given_to(address, answers).map(|answer| format!(", and did not take `{answer}`"));
+            let takes = match question.choices.iter().map(|choice| format!("`{}`", choice.value)).collect::<Vec<_>>() {
+                choices if choices.is_empty() => "a text".to_owned(),
+                choices => {
+                    format!("{}{}", choices.join(", "), if question.allow_text { " or another text" } else { "" })
+                }
+            };
+            let hint = if answered.is_none() { "; give an answer under `answers` of a case" } else { "" };
+            let prompt = &question.prompt;
+            format!("`{address}` is open: {prompt}; it takes {takes}{}{hint}", answered.unwrap_or_default())
+        }
+        Waiting::Decision { address, reason } => format!("`{address}` is blocked: {reason}"),
+        Waiting::Message { address, .. } => format!("`{address}` waits for a message"),
+        Waiting::Event { address, name } => format!("`{address}` waits for the event `{name}`"),
+    };
+    result.waiting.iter().map(sentence).collect()
+}
+
+/// The answer that a case gives to the question at an address, or to its node.
+fn given_to<'a>(address: &str, answers: &'a BTreeMap<String, String>) -> Option<&'a String> {
+    let last = address.rsplit('.').next().filter(|_| !address.contains('/'));
+    answers.get(address).or_else(|| answers.get(last?))
 }
 
 fn text(value: &serde_json::Value) -> &str {

@@ -6,22 +6,16 @@ use std::{
 };
 
 use flowcell::{Json, graph::Graph, script::ENDING, similar};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::{
     commands::{
+        case_file,
         given::{GivenReply, GivenResult, point_in_time},
         run::answers::node_of,
     },
     problem::Problem,
 };
-
-/// What is written in `<flow>.test.yaml`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    cases: Vec<Case>,
-}
 
 /// One case.
 #[derive(Deserialize)]
@@ -54,6 +48,7 @@ pub(super) struct Case {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Expect {
     /// `succeeded` if it is left out; `refused` of an input that does not fit the flow.
+    #[serde(deserialize_with = "status")]
     pub(super) status: String,
     /// The code of the run's error.
     pub(super) error: Option<String>,
@@ -61,6 +56,24 @@ pub(super) struct Expect {
     pub(super) outputs: Option<Json>,
     /// The nodes of the flow itself that ran, in the order in which they ended.
     pub(super) route: Option<Vec<String>>,
+}
+
+/// The status of a case whose input does not fit the flow.
+pub(super) const REFUSED: &str = "refused";
+
+/// Every status that a case may expect.
+const STATUSES: [&str; 6] = ["succeeded", "failed", "parked", "cancelled", "needs_attention", REFUSED];
+
+/// Reads a status. Refuses a word that is none.
+fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if STATUSES.contains(&text.as_str()) {
+        return Ok(text);
+    }
+    let begins = |status: &&str| text.get(..4).is_some_and(|begin| status.starts_with(begin));
+    let meant = STATUSES.into_iter().find(begins).or_else(|| similar(&text, STATUSES));
+    let meant = meant.map(|meant| format!(": did you mean `{meant}`?")).unwrap_or_default();
+    Err(D::Error::custom(format!("there is no status `{text}`{meant} (the statuses are {})", STATUSES.join(", "))))
 }
 
 impl Default for Expect {
@@ -81,32 +94,14 @@ pub(super) fn beside(flow: &Path) -> PathBuf {
 /// Reads the cases beside a flow.
 pub(super) fn read(flow: &Path) -> Result<Vec<Case>, Problem> {
     let path = beside(flow);
-    let text = std::fs::read_to_string(&path).map_err(|error| {
-        Problem::wrong(format!("cannot read {}", path.display())).because(&error).hint(
-            "the cases of `triage.yaml` are in `triage.test.yaml`: { cases: [{ name, input, expect: { outputs } }] }",
-        )
-    })?;
-    let file: File = serde_yaml::from_str(&text).map_err(|error| {
-        let cause = error.to_string();
-        let problem = Problem::wrong(format!("{} holds no cases", path.display())).cause(&cause);
-        match meant(&cause) {
-            Some(meant) => problem.hint(format!("did you mean `{meant}`?")),
-            None => problem,
-        }
-    })?;
-    if file.cases.is_empty() {
+    let hint =
+        "the cases of `triage.yaml` are in `triage.test.yaml`: { cases: [{ name, input, expect: { outputs } }] }";
+    let cases: Vec<Case> = case_file::read(&path, hint)?;
+    if cases.is_empty() {
         let problem = Problem::wrong(format!("the list `cases` of {} is empty", path.display()));
         return Err(problem.hint("write a case, such as `{ name: it works, input: {}, expect: { outputs: {} } }`"));
     }
-    Ok(file.cases)
-}
-
-/// The known name nearest to the unknown one that an error of `serde` tells of: "unknown field `a`, expected one of b, c".
-fn meant(cause: &str) -> Option<&str> {
-    let (_, told) = cause.lines().next()?.split_once("unknown ")?;
-    let (unknown, known) = told.split_once("`, expected ")?;
-    let known = known.trim_start_matches("one of ").split(|sign: char| !sign.is_alphanumeric() && sign != '_');
-    similar(unknown.split_once('`')?.1, known.filter(|word| !word.is_empty()))
+    Ok(cases)
 }
 
 /// Returns a sentence for each node that a case names and the flow has not. Where the run has called other flows, nodes
@@ -123,22 +118,4 @@ pub(super) fn unknown_nodes(case: &Case, graph: &Graph, has_called: bool) -> Vec
         format!("`{name}` under `{key}`: the flow has no such node{}", meant.unwrap_or_default())
     };
     unknown.map(sentence).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::meant;
-
-    #[test]
-    fn the_nearest_key_is_named() {
-        for (cause, expected) in [
-            ("cases[0]: unknown field `inptu`, expected one of `name`, `input`\n | inptu", Some("input")),
-            ("error: line 1 column 1: unknown field `case`, expected one of cases", Some("cases")),
-            ("unknown variant `outptu`, expected `output` or `error`", Some("output")),
-            ("unknown field `zzzzzz`, expected `cases`", None),
-            ("invalid type: string \"x\", expected a sequence", None),
-        ] {
-            assert_eq!(meant(cause), expected, "{cause}");
-        }
-    }
 }

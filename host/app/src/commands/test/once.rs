@@ -1,10 +1,10 @@
 //! Flows run once, with an input of the command line, in place of their cases.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use flowcell::{Channel, Event, Host, Json, RunOptions, RunStatus, Script, script, shape};
 
-use super::{TestArgs, cases, endless, run};
+use super::{TestArgs, cases, endless, run, waits};
 use crate::{
     commands::run::inputs,
     output::put_json,
@@ -36,7 +36,11 @@ pub(super) fn execute(host: &Host, args: &TestArgs, terminal: Terminal) -> Resul
         } else if good {
             put_json(&result.outputs)?;
         } else {
-            let why = result.error.as_ref().map_or_else(|| "it waits".to_owned(), |error| error.failure.to_string());
+            let why = match (&result.error, waits(&result, &BTreeMap::new())) {
+                (Some(error), _) => error.failure.to_string(),
+                (None, waits) if waits.is_empty() => "it does not succeed".to_owned(),
+                (None, waits) => waits.join("; "),
+            };
             terminal.say(&format!("{}  {}", inert(&path.display().to_string()), inert(&why)));
         }
         exit = if good { exit } else { Exit::Failed };

@@ -7,16 +7,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    commands::given::{GivenReply, GivenResult, point_in_time},
+    commands::{
+        case_file,
+        given::{GivenReply, GivenResult, point_in_time},
+    },
     problem::Problem,
 };
-
-/// What is written in a file of `cases`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    cases: Vec<Case>,
-}
 
 /// One case.
 #[derive(Clone, Default, Deserialize)]
@@ -135,15 +131,8 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Case>, Problem> {
     files.sort();
     let mut cases = Vec::new();
     for path in files {
-        let shown = path.display();
-        let text = fs::read_to_string(&path)
-            .map_err(|error| Problem::wrong(format!("cannot read {shown}")).because(&error))?;
-        let file: File = serde_yaml::from_str(&text).map_err(|error| {
-            Problem::wrong(format!("{shown} holds no cases"))
-                .cause(&error.to_string())
-                .hint("a file of cases is { cases: [{ name, type, input, expect: { output } }] }")
-        })?;
-        cases.extend(file.cases);
+        let hint = "a file of cases is { cases: [{ name, type, input, expect: { output } }] }";
+        cases.extend(case_file::read::<Case>(&path, hint)?);
     }
     Ok(cases)
 }

@@ -1,0 +1,65 @@
+//! Files of cases: `{ cases: [ … ] }`, and what is wrong with one.
+
+use std::path::Path;
+
+use flowcell::{Json, similar};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use crate::problem::Problem;
+
+/// What is written in a file of cases.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File<C> {
+    cases: Vec<C>,
+}
+
+/// Reads the cases of a file. An error names the case that is wrong; `hint` says what a case looks like.
+pub(super) fn read<C: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<C>, Problem> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Problem::wrong(format!("cannot read {shown}")).because(&error).hint(hint))?;
+    serde_yaml::from_str::<File<C>>(&text).map(|file| file.cases).map_err(|error| {
+        let cause = error.to_string();
+        let (problem, hint) = match wrong_case::<C>(&text) {
+            Some(case) => (Problem::wrong(format!("{case} in {shown} is wrong")), None),
+            None => (Problem::wrong(format!("{shown} is not a file of cases")), Some(hint.to_owned())),
+        };
+        let hint = meant(&cause).map(|meant| format!("did you mean `{meant}`?")).or(hint);
+        hint.into_iter().fold(problem.cause(&cause), Problem::hint)
+    })
+}
+
+/// The first case that cannot be read, by its name and its number.
+fn wrong_case<C: DeserializeOwned>(text: &str) -> Option<String> {
+    let file: File<serde_json::Value> = serde_yaml::from_str(text).ok()?;
+    let (at, case) = file.cases.into_iter().enumerate().find(|(_, case)| C::deserialize(case).is_err())?;
+    let name = case.get("name").and_then(serde_json::Value::as_str).map(|name| format!(" {}", Json::from(name)));
+    Some(format!("case {}{}", at + 1, name.unwrap_or_default()))
+}
+
+/// The known name nearest to the unknown one that an error of `serde` tells of: "unknown field `a`, expected one of b, c".
+fn meant(cause: &str) -> Option<&str> {
+    let (_, told) = cause.lines().next()?.split_once("unknown ")?;
+    let (unknown, known) = told.split_once("`, expected ")?;
+    let known = known.trim_start_matches("one of ").split(|sign: char| !sign.is_alphanumeric() && sign != '_');
+    similar(unknown.split_once('`')?.1, known.filter(|word| !word.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::meant;
+
+    #[test]
+    fn the_nearest_key_is_named() {
+        for (cause, expected) in [
+            ("cases[0]: unknown field `inptu`, expected one of `name`, `input`\n | inptu", Some("input")),
+            ("error: line 1 column 1: unknown field `case`, expected one of cases", Some("cases")),
+            ("unknown variant `outptu`, expected `output` or `error`", Some("output")),
+            ("unknown field `zzzzzz`, expected `cases`", None),
+            ("invalid type: string \"x\", expected a sequence", None),
+        ] {
+            assert_eq!(meant(cause), expected, "{cause}");
+        }
+    }
+}
