@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Json, Mark, MarkKind, NodeType};
-use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, Path, statements};
+use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, NoRoots, Path, paths_in_braces, statements};
 
 use crate::{
     Files,
@@ -24,6 +24,8 @@ pub(crate) struct Read {
     pub(crate) paths: Vec<(Path, Span)>,
     pub(crate) locals: Locals,
     pub(crate) rebind: bool,
+    /// Paths in braces of another language, such as `${flow.input.a}`, which are plain text: what is written, and where.
+    pub(crate) braced: Vec<(Path, String, Span)>,
 }
 
 /// The names that a node itself gives to a field.
@@ -139,8 +141,9 @@ fn plain(tree: &Tree, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Bin
         return Binding::literal(Json::Null);
     };
     let paths = places(tree, binding.paths_with_places());
-    if !paths.is_empty() {
-        reads.push(Read { paths, locals: Locals::default(), rebind: false });
+    let braced = braced(tree);
+    if !paths.is_empty() || !braced.is_empty() {
+        reads.push(Read { paths, locals: Locals::default(), rebind: false, braced });
     }
     binding
 }
@@ -187,6 +190,20 @@ fn warn_of_statements(tree: &Tree, findings: &mut Findings<'_>) {
     }
 }
 
+/// The paths in braces of all texts.
+fn braced(tree: &Tree) -> Vec<(Path, String, Span)> {
+    match &tree.kind {
+        Kind::Scalar(json) => {
+            let text = json.as_str().unwrap_or_default();
+            let found = paths_in_braces(text).into_iter();
+            let written = |offset: &std::ops::Range<usize>| text.get(offset.clone()).unwrap_or_default().to_owned();
+            found.map(|(path, offset)| (path, written(&offset), place(tree, "", Some(offset)))).collect()
+        }
+        Kind::List(items) => items.iter().flat_map(braced).collect(),
+        Kind::Map(entries) => entries.iter().flat_map(|entry| braced(&entry.value)).collect(),
+    }
+}
+
 /// What does here what a statement of Jinja does elsewhere.
 fn in_place_of(word: Option<&str>) -> String {
     let help = match word {
@@ -212,15 +229,59 @@ fn capture(tree: &Tree, mark: &Mark, locals: Locals, reads: &mut Vec<Read>, find
         Ok((Binding::captured(kind, raw.clone(), &locals.names)?, found))
     });
     let Some((binding, found)) = captured else { return Binding::literal(Json::Null) };
-    reads.push(Read { paths: places(tree, found), locals, rebind: mark.rebind });
+    let is_named_so = mark.path.last().is_some_and(|name| &**name == "condition");
+    if kind == CapturedKind::Expr && found.is_empty() {
+        warn_of_constant(tree, is_named_so, findings);
+    }
+    let braced = if kind == CapturedKind::Template { braced(tree) } else { Vec::new() };
+    reads.push(Read { paths: places(tree, found), locals, rebind: mark.rebind, braced });
     binding
+}
+
+/// What a condition is that reads nothing: always true or always false.
+pub(crate) fn constant(condition: &Condition) -> Option<bool> {
+    if !condition.paths().is_empty() {
+        return None;
+    }
+    condition.evaluate(&NoRoots).ok()
+}
+
+/// Whether a condition is written as a boolean.
+pub(crate) fn is_bool(tree: &Tree) -> bool {
+    let written = tree.json();
+    written.as_bool().is_some() || written.as_str().is_some_and(|text| matches!(text.trim(), "true" | "false"))
+}
+
+/// Warns of a condition that reads nothing. One that is written as a boolean is meant so, but where the whole node is a
+/// question.
+pub(crate) fn warn_of_constant(tree: &Tree, is_question: bool, findings: &mut Findings<'_>) {
+    let Some(constant) = Condition::compile(&tree.json()).ok().and_then(|condition| constant(&condition)) else {
+        return;
+    };
+    if is_bool(tree) && !is_question {
+        return;
+    }
+    let message = format!("the condition is always {constant}: it reads nothing");
+    findings.warning("constant_condition", tree.span, message, Some(in_place_of_constant(tree)));
+}
+
+/// What to write in place of a condition that reads nothing.
+pub(crate) fn in_place_of_constant(tree: &Tree) -> String {
+    match tree.text().map(|text| text.trim_matches(['{', '}', ' ', '\'', '"'])) {
+        Some(bool @ ("true" | "false")) if !is_bool(tree) => {
+            format!(
+                "a text that is not empty counts as true: name what it looks at, or write `{bool}` without quotes in it"
+            )
+        }
+        _ => "name what it looks at, such as `flow.input.kind == 'bug'`".to_owned(),
+    }
 }
 
 /// Compiles a `when`.
 pub(crate) fn compile_condition(tree: &Tree, findings: &mut Findings<'_>) -> Option<(Condition, Read)> {
     let condition = compiled(tree, CapturedKind::Expr, findings, Condition::compile)?;
     let paths = places(tree, condition.paths_with_places());
-    Some((condition, Read { paths, locals: Locals::default(), rebind: false }))
+    Some((condition, Read { paths, locals: Locals::default(), rebind: false, braced: Vec::new() }))
 }
 
 type Found = Vec<(Path, String, Option<std::ops::Range<usize>>)>;

@@ -212,6 +212,7 @@ impl<'a> Lowering<'a> {
         };
         let when = raw.when.and_then(|tree| {
             let (expr, read) = input::compile_condition(tree, findings)?;
+            input::warn_of_constant(tree, false, findings);
             let view = Viewpoint { own: None, ..view };
             Some(Bound { expr, references: view.resolve(&read, findings) })
         });
@@ -385,7 +386,9 @@ impl<'a> Lowering<'a> {
             let scope = self.shape.scope_of[*from];
             let when = self.flow.edges[*raw].when.and_then(|tree| {
                 let (expr, read) = input::compile_condition(tree, findings)?;
-                self.check_constant(tree, *from, findings);
+                if let Some(constant) = input::constant(&expr) {
+                    self.check_constant(tree, constant, *from, findings);
+                }
                 let view = self.view(scope, Visible::Through(*from), true, None);
                 Some(Bound { expr, references: view.resolve(&read, findings) })
             });
@@ -397,16 +400,14 @@ impl<'a> Lowering<'a> {
     }
 
     /// Warns of an edge whose condition looks at nothing: it always fires, or never.
-    fn check_constant(&self, when: &Tree, from: usize, findings: &mut Findings<'_>) {
-        let written = when.json();
-        let constant = written.as_bool().or_else(|| written.as_str().and_then(|text| text.trim().parse().ok()));
-        let Some(constant) = constant else { return };
+    fn check_constant(&self, when: &Tree, constant: bool, from: usize, findings: &mut Findings<'_>) {
         let id = &self.flow.nodes[from].id;
         let has = |member: &str| {
             let output = self.types[from].as_ref().map(|kind| &kind.output);
             output.and_then(|output| output.get("properties")?.get(member)).is_some()
         };
         let help = match constant {
+            _ if !input::is_bool(when) => input::in_place_of_constant(when),
             _ if has("condition") => {
                 format!("write `when: {{ equals: {{ var: {id}.condition, value: {constant} }} }}`")
             }

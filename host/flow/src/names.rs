@@ -36,6 +36,9 @@ pub(crate) enum Given {
     Defaults(Json),
 }
 
+/// What other languages call null.
+const NOTHING: [&str; 6] = ["undefined", "nil", "NULL", "Null", "NONE", "nothing"];
+
 /// Which nodes of its own scope an expression may name.
 #[derive(Clone, Copy)]
 pub(crate) enum Visible {
@@ -71,6 +74,9 @@ impl Viewpoint<'_> {
     /// Resolves the paths of a field to references; what may not be named is a finding.
     pub(crate) fn resolve(&self, read: &Read, findings: &mut Findings<'_>) -> Vec<Reference> {
         let mut references: Vec<Reference> = Vec::new();
+        for (path, written, span) in &read.braced {
+            self.warn_of_braces(path, written, *span, findings);
+        }
         for (path, span) in &read.paths {
             let locals = &read.locals;
             if locals.names.iter().any(|local| &**local == path.root()) {
@@ -89,6 +95,19 @@ impl Viewpoint<'_> {
             }
         }
         references
+    }
+
+    /// Warns of `${flow.input.a}` and `{ node.field }` in a text: they are not evaluated. Other names in braces mean nothing
+    /// to the flow.
+    fn warn_of_braces(&self, path: &Path, written: &str, span: Span, findings: &mut Findings<'_>) {
+        let is_key = |name: &str| matches!(path.segments().first(), Some(Segment::Key(key)) if name.is_empty() || **key == *name);
+        let is_meant =
+            path.root() == "flow" && is_key("input") || self.shape.by_id.contains_key(path.root()) && is_key("");
+        if is_meant && !self.flow.of_agents {
+            let message = format!("`{}` is plain text here: only `{{{{ }}}}` is evaluated", shown(written));
+            let help = format!("write `{{{{ {} }}}}`", shown(&path.to_string()));
+            findings.warning("path_as_text", span, message, Some(help));
+        }
     }
 
     /// A name that neither the flow nor the node's own input gives.
@@ -269,6 +288,14 @@ impl Viewpoint<'_> {
 
     /// What to write for a name that has another form here.
     fn meant(&self, root: &str) -> Option<String> {
+        let is_given = match self.given {
+            Given::Unknown => false,
+            Given::Schema(schema) => schema.get("properties").is_some_and(|known| known.get(root).is_some()),
+            Given::Defaults(defaults) => defaults.get(root).is_some(),
+        };
+        if is_given {
+            return Some(format!("did you mean `flow.input.{}`?", shown(root)));
+        }
         let part_of = |id: &&String| {
             let (before, after) = (id.strip_prefix(root), id.strip_suffix(root));
             before.is_some_and(|rest| rest.starts_with('-')) || after.is_some_and(|rest| rest.ends_with('-'))
@@ -297,8 +324,17 @@ impl Viewpoint<'_> {
             if self.owners_around().any(|owner| !self.owners[owner].is_known) {
                 return None;
             }
-            let ids = self.shape.by_id.keys().map(String::as_str).chain(["flow", "nodes", "inbound", "inbounds"]);
+            let own = match self.visible {
+                Visible::Before(own) if self.owners[own].variables.is_empty() => Some(self.flow.nodes[own].id.as_str()),
+                _ => None,
+            };
+            let ids = self.shape.by_id.keys().map(String::as_str).filter(|id| Some(*id) != own);
+            let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]);
             let help = self.meant(id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| match alone {
+                true if NOTHING.contains(&id) => {
+                    "write `is defined` or `is none` behind a value to test for it, or `null` for null itself"
+                        .to_owned()
+                }
                 true => {
                     format!("quote a text: `'{}'`; or name `flow.input.…`, or the id of an earlier node", shown(id))
                 }

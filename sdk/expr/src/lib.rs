@@ -35,4 +35,4 @@ pub use error::ExprError;
 pub use json::Json;
 pub use path::{Path, Segment};
 pub use roots::{Chain, NoRoots, Roots, Strict};
-pub use statements::{Statement, statements};
+pub use statements::{Statement, paths_in_braces, statements};

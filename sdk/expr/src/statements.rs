@@ -1,8 +1,11 @@
-//! Statements and comments of Jinja, which are plain text here: found so that a checker can tell.
+//! Statements and comments of Jinja and paths in braces, which are plain text here: found so that a checker can tell.
 
 use std::ops::Range;
 
-use crate::language::{Piece, split};
+use crate::{
+    language::{Piece, split},
+    path::Path,
+};
 
 /// The words that statements of Jinja begin with.
 const WORDS: [&str; 27] = [
@@ -50,13 +53,39 @@ pub fn statements(text: &str) -> Vec<Statement<'_>> {
     if !text.contains("{%") && !text.contains("{#") {
         return Vec::new();
     }
+    plain_parts(text).into_iter().flat_map(|(start, plain)| in_plain(plain, start)).collect()
+}
+
+/// Finds `${flow.input.name}` and `{ flow.input.name }` outside of `{{ }}`: paths with at least one step, with the bytes of
+/// all that is written. Other languages evaluate them in texts, and this one does not.
+pub fn paths_in_braces(text: &str) -> Vec<(Path, Range<usize>)> {
+    let mut found = Vec::new();
+    if !text.contains('{') {
+        return found;
+    }
+    for (start, plain) in plain_parts(text) {
+        for (open, _) in plain.match_indices('{') {
+            let inside = &plain[open + 1..];
+            let Some(close) = inside.find(['{', '}']).filter(|close| inside[*close..].starts_with('}')) else {
+                continue;
+            };
+            let path = Path::parse(inside[..close].trim()).ok().filter(|path| !path.segments().is_empty());
+            let begin = if plain[..open].ends_with('$') { open - 1 } else { open };
+            found.extend(path.map(|path| (path, start + begin..start + open + close + 2)));
+        }
+    }
+    found
+}
+
+/// The parts of a text outside of `{{ }}`, and where each begins.
+fn plain_parts(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut end = 0;
     // A text that cannot be split has an error of its own.
     for piece in split(text).unwrap_or_default() {
         match piece {
             Piece::Text(plain) => {
-                found.extend(in_plain(plain, end));
+                found.push((end, plain));
                 end += plain.len();
             }
             // Behind an expression stand spaces at most, and its `}}`.
@@ -100,6 +129,19 @@ fn statement(text: &str) -> Option<(Option<&str>, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_paths_in_braces() {
+        for (text, expected) in [
+            ("é${flow.input.a} and { b.c[0] }", &["${flow.input.a}", "{ b.c[0] }"][..]),
+            ("{{ {'a': b.c} }} ${a} { } {a b} { \"a\": 1 } {a: b.c} ${HOME:-x.y}", &[]),
+            ("{{ a }}{b.c}{{ d }}", &["{b.c}"]),
+            ("{a.b {c.d} {e.f", &["{c.d}"]),
+        ] {
+            let found: Vec<_> = paths_in_braces(text).into_iter().map(|(_, place)| &text[place]).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+    }
 
     #[test]
     fn finds_what_is_not_evaluated() {

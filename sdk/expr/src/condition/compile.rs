@@ -7,7 +7,7 @@ use crate::{
     json::{Json, Object},
     language::{Expression, whole},
     limits,
-    path::Path,
+    path::{Path, short},
     pattern::Pattern,
     suggest::did_you_mean,
 };
@@ -43,7 +43,10 @@ impl Compiler {
                 Some((operator, body)) if members.len() == 1 => {
                     self.operator(operator, body, &child(pointer, operator), depth)
                 }
-                _ => self.report(pointer, one_operator(members)),
+                _ => match members.keys().find(|key| !OPERATORS.contains(&&***key)) {
+                    Some(unknown) => self.report(&child(pointer, unknown), unknown_operator(unknown)),
+                    None => self.report(pointer, one_operator(members)),
+                },
             },
             other => {
                 let message = format!(
@@ -105,18 +108,16 @@ impl Compiler {
             "lt" => self.order(Order::Lt, body, pointer),
             "lte" => self.order(Order::Lte, body, pointer),
             "matches" => self.test(body, pointer, &["pattern"], Compiler::pattern),
-            unknown => {
-                let mut error = ExprError::of_key(format!("there is no operator `{unknown}`"));
-                error.hint = did_you_mean(unknown, OPERATORS).or_else(|| Some(operators()));
-                self.report(pointer, error)
-            }
+            unknown => self.report(pointer, unknown_operator(unknown)),
         }
     }
 
     fn terms(&mut self, body: &Json, pointer: &str, depth: usize) -> Option<Vec<Term>> {
         let Json::Array(items) = body else {
+            let operator = pointer.rsplit('/').next().unwrap_or_default();
             let message = format!("`and` and `or` take a list of conditions, not {}", body.type_name());
-            return self.report(pointer, ExprError::new(message));
+            let hint = format!("write a list: `{operator}: [{{ … }}, {{ … }}]`");
+            return self.report(pointer, ExprError::new(message).hint(hint));
         };
         let mut terms = Vec::new();
         for (index, item) in items.iter().enumerate() {
@@ -153,9 +154,15 @@ impl Compiler {
         question: impl FnOnce(&mut Self, &str, &Json, &str) -> Option<Question>,
     ) -> Option<Term> {
         let Json::Object(members) = body else {
+            let operator = pointer.rsplit('/').next().unwrap_or_default();
             let message =
-                format!("this operator takes an object with `var` and `{}`, not {}", keys[0], body.type_name());
-            return self.report(pointer, ExprError::new(message));
+                format!("`{operator}` takes an object with `var` and `{}`, not {}", keys[0], body.type_name());
+            let (var, value) = match body.as_array() {
+                Some([Json::String(var), value]) if Path::parse(var).is_ok() => (short(var), short(&value.to_text())),
+                _ => ("flow.input.kind".to_owned(), "…".to_owned()),
+            };
+            let hint = format!("write `{operator}: {{ var: {var}, {}: {value} }}`", keys[0]);
+            return self.report(pointer, ExprError::new(message).hint(hint));
         };
         let known: Vec<&str> = keys.iter().copied().chain(["var"]).collect();
         self.only_keys(members, pointer, &known)?;
@@ -234,7 +241,13 @@ impl Compiler {
         let unknown: Vec<&str> = members.keys().map(|key| &**key).filter(|key| !known.contains(key)).collect();
         for key in &unknown {
             let mut error = ExprError::of_key(format!("there is no key `{key}` here"));
-            error.hint = did_you_mean(key, known.iter().copied());
+            let free: Vec<&str> = known.iter().copied().filter(|known| !members.contains_key(*known)).collect();
+            let meant = did_you_mean(key, free.iter().copied());
+            error.hint = Some(meant.unwrap_or_else(|| match (free.as_slice(), unknown.len()) {
+                ([], _) => format!("leave it out: the keys are {}", all_keys(known)),
+                ([free, ..], 1) => format!("did you mean `{free}`?"),
+                _ => format!("the keys are {}", all_keys(known)),
+            }));
             self.report::<()>(&child(pointer, key), error);
         }
         unknown.is_empty().then_some(())
@@ -253,6 +266,16 @@ fn one_operator(members: &Object) -> ExprError {
     };
     let hint = if members.is_empty() { operators() } else { "join conditions with `and: [ … ]`".to_owned() };
     ExprError::new(message).hint(hint)
+}
+
+fn unknown_operator(unknown: &str) -> ExprError {
+    let hint = did_you_mean(unknown, OPERATORS).unwrap_or_else(operators);
+    ExprError::of_key(format!("there is no operator `{unknown}`")).hint(hint)
+}
+
+fn all_keys(known: &[&str]) -> String {
+    let known: Vec<String> = known.iter().map(|key| format!("`{key}`")).collect();
+    known.join(", ")
 }
 
 fn operators() -> String {

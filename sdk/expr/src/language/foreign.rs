@@ -27,7 +27,11 @@ const SIGNS: [(&str, &str); 13] = [
 ];
 
 /// Signs that are read as two tokens, and what to write instead.
-const PAIRS: [(&str, &str); 6] = [
+const PAIRS: [(&str, &str); 10] = [
+    ("++", "an expression changes no value: write `a + 1`"),
+    ("--", "an expression changes no value: write `a - 1`"),
+    ("+=", "an expression changes no value: write `a + b`"),
+    ("-=", "an expression changes no value: write `a - b`"),
     ("||", "write `or` instead of `||`"),
     ("===", "write `==` instead of `===`"),
     ("!==", "write `!=` instead of `!==`"),
@@ -38,6 +42,25 @@ const PAIRS: [(&str, &str); 6] = [
 
 /// Words that other languages write in capitals.
 const WORDS: [&str; 6] = ["and", "or", "not", "in", "is", "if"];
+
+/// Words that other languages write between or around values, and what to write instead.
+const PHRASES: [(&[&str], &str); 15] = [
+    (&["contains", "includes", "has"], "write `'part' in value`"),
+    (&["matches", "match", "like", "regex"], "write `value is matches('pattern')`"),
+    (&["startswith", "startingwith"], "write `value is startingwith('start')`"),
+    (&["endswith", "endingwith"], "write `value is endingwith('end')`"),
+    (&["exists", "exist", "defined"], "write `value is defined`"),
+    (&["isnull", "null", "undefined"], "write `value is none`"),
+    (&["equals", "eq"], "write `a == b`"),
+    (&["ne", "neq"], "write `a != b`"),
+    (&["gt"], "write `a > b`"),
+    (&["gte", "ge"], "write `a >= b`"),
+    (&["lt"], "write `a < b`"),
+    (&["lte", "le"], "write `a <= b`"),
+    (&["mod"], "write `a % b`"),
+    (&["div"], "write `a // b`"),
+    (&["then"], "write `a if condition else b`"),
+];
 
 /// The error about text behind the last token that is no token itself.
 pub(super) fn unreadable(source: &str, tokens: &[Lexeme<'_>]) -> ExprError {
@@ -108,7 +131,29 @@ pub(super) fn not_parsed(source: &str, tokens: &[Lexeme<'_>], error: &Error) -> 
             return unexpected(word, place.start).hint(format!("write `{known}` instead of `{word}`"));
         }
     }
+    if let Some((word, place, hint)) = phrase(tokens) {
+        return unexpected(word, place.start).hint(hint);
+    }
     invalid(error.detail().map_or_else(|| error.kind().to_string(), str::to_owned)).at(0..source.len())
+}
+
+/// A word of another language that stands beside a value without a sign between them.
+fn phrase<'s>(tokens: &[Lexeme<'s>]) -> Option<(&'s str, Range<usize>, &'static str)> {
+    let is_word = |token: &Token<'_>| matches!(token, Token::Ident(word) if !WORDS.contains(word));
+    let ends = |token: &Token<'_>| {
+        is_word(token) || matches!(token, Token::Str(_) | Token::Int(_) | Token::ParenClose | Token::BracketClose)
+    };
+    let begins =
+        |token: &Token<'_>| is_word(token) || matches!(token, Token::Str(_) | Token::Int(_) | Token::ParenOpen);
+    let mut found = tokens.iter().enumerate().filter_map(|(at, (token, place))| {
+        let Token::Ident(word) = token else { return None };
+        let is_beside = at.checked_sub(1).is_some_and(|before| ends(&tokens[before].0))
+            || tokens.get(at + 1).is_some_and(|(after, _)| begins(after));
+        let plain = word.replace('_', "").to_ascii_lowercase();
+        let (_, hint) = PHRASES.into_iter().find(|(words, _)| is_beside && words.contains(&plain.as_str()))?;
+        Some((*word, place.clone(), hint))
+    });
+    found.next()
 }
 
 /// Where a `=` stands that does not name an argument of a filter or test.

@@ -127,6 +127,39 @@ macro_rules! test_names {
 const BUILTIN_FILTERS: &[&str] = builtin_filters!(filter_names);
 const BUILTIN_TESTS: &[&str] = builtin_tests!(test_names);
 
+/// What functions, methods and filters of other languages are called here.
+const ELSEWHERE: [(&str, &str); 22] = [
+    ("len", "length"),
+    ("size", "length"),
+    ("str", "string"),
+    ("tostring", "string"),
+    ("number", "float"),
+    ("tonumber", "float"),
+    ("parsefloat", "float"),
+    ("parseint", "int"),
+    ("integer", "int"),
+    ("boolean", "bool"),
+    ("uppercase", "upper"),
+    ("touppercase", "upper"),
+    ("toupper", "upper"),
+    ("lowercase", "lower"),
+    ("tolowercase", "lower"),
+    ("tolower", "lower"),
+    ("strip", "trim"),
+    ("json", "tojson"),
+    ("stringify", "tojson"),
+    ("parsejson", "fromjson"),
+    ("parse", "fromjson"),
+    ("sorted", "sort"),
+];
+
+/// The filter that is meant by the name of a filter, or of what other languages call it.
+pub(super) fn filter_meant(name: &str) -> Option<&'static str> {
+    let plain = name.replace('_', "").to_ascii_lowercase();
+    let elsewhere = || ELSEWHERE.into_iter().find(|(other, _)| *other == plain).map(|(_, filter)| filter);
+    filters().find(|filter| *filter == name).or_else(elsewhere)
+}
+
 /// Every filter that a flow may name.
 pub(super) fn filters() -> impl Iterator<Item = &'static str> + Clone {
     BUILTIN_FILTERS.iter().copied().chain(OWN_FILTERS)

@@ -178,7 +178,7 @@ impl<'s> Printer<'s> {
             Expr::Map(map) => self.map(&map.keys, &map.values),
             Expr::Call(call) => {
                 let place = self.place(expr);
-                self.errors.push(not_callable(&call.expr).at(place));
+                self.errors.push(not_callable(&call.expr, &call.args).at(place));
             }
         }
     }
@@ -353,6 +353,7 @@ impl<'s> Printer<'s> {
         let mut error = ExprError::new(format!("there is no {what} `{name}`"));
         error.hint = match (what, name) {
             ("test", "null") => Some("write `is none`".to_owned()),
+            ("filter", name) if let Some(meant) = names::filter_meant(name) => Some(format!("did you mean `{meant}`?")),
             _ => did_you_mean(name, known.clone()).or_else(|| Some(all_names(what, known))),
         };
         self.errors.push(error.at(self.at + place.start..self.at + place.end));
@@ -457,17 +458,20 @@ fn all_names(what: &str, known: impl Iterator<Item = &'static str>) -> String {
     format!("the {what}s are {}", names.join(", "))
 }
 
-fn not_callable(callee: &Expr<'_>) -> ExprError {
+/// The error about a call: `len(x)` and `x.toUpperCase()` are written as filters.
+fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> ExprError {
+    let (name, operand) = match (callee, arguments) {
+        (Expr::Var(name), [CallArg::Pos(operand)]) => (name.id, Some(operand)),
+        (Expr::Var(name), _) => (name.id, None),
+        (Expr::GetAttr(attribute), _) => (attribute.name, Some(&attribute.expr)),
+        _ => ("", None),
+    };
     let error = ExprError::new("expressions call nothing");
-    match callee {
-        Expr::Var(name) if names::filters().any(|filter| filter == name.id) => {
-            error.hint(format!("`{0}` is a filter: write `value | {0}`", name.id))
-        }
-        Expr::GetAttr(attribute) if names::filters().any(|filter| filter == attribute.name) => {
-            error.hint(format!("`{0}` is a filter: write `value | {0}`", attribute.name))
-        }
-        _ => error.hint("use a filter: `value | name`; `script.run` computes what no filter does"),
-    }
+    let Some(filter) = names::filter_meant(name) else {
+        return error.hint("use a filter: `value | name`; `script.run` computes what no filter does");
+    };
+    let path = operand.and_then(|operand| static_path(operand)).map(|(path, _)| short(&path.to_string()));
+    error.hint(format!("`{filter}` is a filter: write `{} | {filter}`", path.unwrap_or_else(|| "value".to_owned())))
 }
 
 fn chain_sign(op: CompareOpKind) -> &'static str {

@@ -22,7 +22,7 @@ pub(crate) fn split(text: &str) -> Result<Vec<Piece<'_>>, ExprError> {
         if open > at {
             pieces.push(Piece::Text(&text[at..open]));
         }
-        let close = end_of_expression(text, open + 2).ok_or_else(|| unclosed(text, open))?;
+        let close = end_of_expression(text, open + 2).map_err(|quote| unclosed(text, open, quote))?;
         pieces.push(expression(text, open + 2..close)?);
         at = close + 2;
     }
@@ -44,7 +44,13 @@ pub(crate) fn whole(text: &str) -> Result<Option<(&str, usize)>, ExprError> {
     }
 }
 
-fn unclosed(text: &str, open: usize) -> ExprError {
+/// The error about an expression that does not end: a quote in it may be what is not closed.
+fn unclosed(text: &str, open: usize, quote: Option<usize>) -> ExprError {
+    if let Some(quote) = quote.filter(|quote| text[*quote..].contains("}}")) {
+        let sign = &text[quote..=quote];
+        let hint = format!("close it with `{sign}`; in a text between `{sign}`, write `\\{sign}` for the sign itself");
+        return ExprError::new("the quoted text is not closed").at(quote..text.len()).hint(hint);
+    }
     let error = ExprError::new("`{{` is not closed").at(open..text.len());
     match text[open..].contains('}') {
         true => error.hint("close it with `}}`"),
@@ -62,22 +68,23 @@ fn expression(text: &str, inside: Range<usize>) -> Result<Piece<'_>, ExprError> 
     }
 }
 
-/// Finds the `}}` that ends an expression; those in quoted texts and nested objects do not count.
-fn end_of_expression(text: &str, start: usize) -> Option<usize> {
+/// Finds the `}}` that ends an expression; those in quoted texts and nested objects do not count. The error is where a
+/// quoted text begins that does not end, if there is one.
+fn end_of_expression(text: &str, start: usize) -> Result<usize, Option<usize>> {
     let bytes = text.as_bytes();
     let mut braces = 0_usize;
     let mut at = start;
     while at < bytes.len() {
         match bytes[at] {
-            quote @ (b'"' | b'\'') => at = end_of_quoted(bytes, at + 1, quote)?,
+            quote @ (b'"' | b'\'') => at = end_of_quoted(bytes, at + 1, quote).ok_or(Some(at))?,
             b'{' => braces += 1,
             b'}' if braces > 0 => braces -= 1,
-            b'}' if bytes.get(at + 1) == Some(&b'}') => return Some(at),
+            b'}' if bytes.get(at + 1) == Some(&b'}') => return Ok(at),
             _ => {}
         }
         at += 1;
     }
-    None
+    Err(None)
 }
 
 #[cfg(test)]
@@ -104,14 +111,21 @@ mod tests {
 
     #[test]
     fn counts_the_space_before_a_brace() {
-        for (text, place) in [(" {{ é", 1..6), ("\t {{ 'x }}", 2..10), (" {{ }} ", 1..6)] {
+        for (text, place) in [(" {{ é", 1..6), ("\t {{ 'x }}", 5..10), (" {{ }} ", 1..6)] {
             assert_eq!(whole(text).unwrap_err().offset, Some(place), "{text}");
         }
     }
 
     #[test]
     fn tells_where_a_brace_is_open() {
-        for (text, place) in [("ab {{ c", 3..7), ("{{ 'x }}", 0..8), ("{{ { }}", 0..7), ("a {{ }}", 2..7)] {
+        for (text, place) in [
+            ("ab {{ c", 3..7),
+            ("ab {{ it's", 3..10),
+            ("{{ 'x }}", 3..8),
+            ("é{{ 'it's' }} b", 10..16),
+            ("{{ { }}", 0..7),
+            ("a {{ }}", 2..7),
+        ] {
             assert_eq!(split(text).unwrap_err().offset, Some(place), "{text}");
         }
     }
