@@ -190,12 +190,15 @@ fn warn_of_statements(tree: &Tree, findings: &mut Findings<'_>) {
     }
 }
 
+/// Paths in braces that are looked at in one text.
+const BRACED: usize = 64;
+
 /// The paths in braces of all texts.
 fn braced(tree: &Tree) -> Vec<(Path, String, Span)> {
     match &tree.kind {
         Kind::Scalar(json) => {
             let text = json.as_str().unwrap_or_default();
-            let found = paths_in_braces(text).into_iter();
+            let found = paths_in_braces(text).into_iter().take(BRACED);
             let written = |offset: &std::ops::Range<usize>| text.get(offset.clone()).unwrap_or_default().to_owned();
             found.map(|(path, offset)| (path, written(&offset), place(tree, "", Some(offset)))).collect()
         }
