@@ -5,7 +5,7 @@ use flowcell_contract::{
     Wake, code,
 };
 
-use crate::{Limits, bindings::types, failure};
+use crate::{Limits, bindings::types, failure, trap::too_large};
 
 /// Wakes in one pause.
 const MOST_WAKES: usize = 16;
@@ -63,16 +63,17 @@ impl Reader<'_> {
 
     fn take_room(&mut self, bytes: usize) -> Result<(), Failure> {
         let limit = self.limits.output;
-        self.room = self.room.checked_sub(bytes).ok_or_else(|| {
-            Failure::new(code::OUTPUT_TOO_LARGE, format!("the node's answer is larger than {limit} bytes"))
-        })?;
+        self.room = self.room.checked_sub(bytes).ok_or_else(|| too_large(limit))?;
         Ok(())
     }
 
     fn pause(&mut self, pause: types::Pause) -> Result<Pause, Failure> {
         let limit = self.limits.state;
         if pause.state.len() > limit {
-            let message = format!("the state of the node's pause is larger than {limit} bytes");
+            let message = format!(
+                "the state of the node's pause has {} bytes, which is more than {limit}; keep less in it, or a file value",
+                pause.state.len()
+            );
             return Err(Failure::new(code::OUTPUT_TOO_LARGE, message));
         }
         let state = Value::parse(pause.state).map_err(|error| invalid(format!("the state is not JSON: {error}")))?;

@@ -256,7 +256,7 @@ impl Inner {
         let node_type = store.data().attempt.node_type.clone();
         let step = match instance.flowcell_node_node().call_run(&mut *store, &node_type).await {
             Ok(answer) => answer::read(answer, &store.data().attempt, &self.workshop.limits)?,
-            Err(error) => return Err(trap::from_run(&error, store.data().stdio.last_words())),
+            Err(error) => return Err(trap::from_run(&error, store.data().stdio.last_words(), &self.workshop.limits)),
         };
         if let Step::Done(output) = &step {
             let tenant = store.data().attempt.tenant.clone();

@@ -4,7 +4,7 @@ use flowcell_contract::{Failure, code};
 use wasmtime::{OutOfMemory, PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-use crate::failure::Stop;
+use crate::{failure::Stop, limits::Limits};
 
 /// What ended a guest while it was being started.
 pub(crate) fn from_start(error: &wasmtime::Error, last_words: Option<String>) -> Failure {
@@ -26,11 +26,20 @@ pub(crate) fn from_shortage(error: &wasmtime::Error) -> Option<Failure> {
     Some(Failure::retryable(code::HOST_SHORTAGE, message))
 }
 
+/// The failure of an answer with more bytes than an output may have. How many it has cannot be told: it was not read.
+pub(crate) fn too_large(limit: usize) -> Failure {
+    let message = format!(
+        "the node's answer is larger than {limit} bytes; answer with less, such as one page at a time, or keep the \
+         content as a file and answer with the file value"
+    );
+    Failure::new(code::OUTPUT_TOO_LARGE, message)
+}
+
 /// What ended a guest before it answered, or made its answer unreadable.
-pub(crate) fn from_run(error: &wasmtime::Error, last_words: Option<String>) -> Failure {
+pub(crate) fn from_run(error: &wasmtime::Error, last_words: Option<String>, limits: &Limits) -> Failure {
     guest_stopped(error, last_words).unwrap_or_else(|| {
         if is_out_of_room(error) {
-            return Failure::new(code::OUTPUT_TOO_LARGE, "the node's answer is larger than its limit");
+            return too_large(limits.output);
         }
         Failure::new(code::INVALID_OUTPUT, format!("the node's answer cannot be read: {error:#}"))
     })

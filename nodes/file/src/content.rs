@@ -102,7 +102,10 @@ fn lines(reader: &mut impl BufRead, window: Window) -> Result<Step> {
             return Step::value(json!({ "content": found, "more": false }));
         }
         if read as u64 > TEXT_BYTES {
-            let message = format!("line {number} has more than {TEXT_BYTES} bytes");
+            let message = format!(
+                "line {number} has more than {TEXT_BYTES} bytes; read JSON with `as: json` and `at`, and split other \
+                 files into lines before"
+            );
             return Err(Failure::new("file_too_large", message));
         }
         if number >= window.from {

@@ -34,8 +34,8 @@ async fn n3_n4_n5_n7_n8_n9_n10_n14_n15_n30_each_ends_with_its_code_and_the_neigh
     let cases = [
         ("N5", "recurse", code::STACK_OVERFLOW, "recursed"),
         ("N4", "hog", code::OUT_OF_MEMORY, "64 MiB"),
-        ("N9", "huge", code::OUTPUT_TOO_LARGE, "larger"),
-        ("N9", "huge-keys", code::OUTPUT_TOO_LARGE, "larger"),
+        ("N9", "huge", code::OUTPUT_TOO_LARGE, "larger than 4194304 bytes; answer with less"),
+        ("N9", "huge-keys", code::OUTPUT_TOO_LARGE, "larger than 4194304 bytes; answer with less"),
         ("N9", "deep", code::INVALID_OUTPUT, "recursion limit"),
         ("", "bad-json", code::INVALID_OUTPUT, "not JSON"),
         ("", "twice", code::INVALID_OUTPUT, "`a` stands twice"),
