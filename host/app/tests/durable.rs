@@ -215,6 +215,9 @@ fn a_run_is_done_again_and_ended_runs_are_removed() {
     assert_eq!(spent.status.code(), Some(3), "{}", told(&spent));
     let later = done(folder, &["runs", "retry", "a", "--run-id", "e", "--from", "after", "--keep-answers", "--quiet"]);
     assert!(later.status.success(), "{}", told(&later));
+    let kept = done(folder, &["runs", "retry", "a", "--run-id", "g", "--from", "ask", "--keep-answers", "--quiet"]);
+    assert_eq!(kept.status.code(), Some(2), "{}", told(&kept));
+    assert!(told(&kept).contains("no answer can be kept from `ask` on"), "{}", told(&kept));
     let asked = done(folder, &["runs", "retry", "a", "--run-id", "f", "--from", "ask", "--quiet"]);
     assert_eq!(asked.status.code(), Some(3), "{}", told(&asked));
     let nowhere = done(folder, &["runs", "retry", "a", "--from", "nowhere", "--quiet"]);

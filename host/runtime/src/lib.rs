@@ -59,6 +59,6 @@ pub use hub::{Channel, Hub, HubError, Hubs, Request};
 pub use live::LiveRuns;
 pub use question::{Closed, QuestionRef};
 pub use result::{RunError, RunResult, RunStatus, Waiting};
-pub use run::{FlowRunner, OpenError, PolicyOverride, Repeat, RunOptions};
+pub use run::{FlowRunner, NoStart, OpenError, PolicyOverride, Repeat, RunOptions};
 pub use state::RunState;
 pub use world::{Flows, MemoryBudget, NoFlows, Pinned, World};

@@ -105,9 +105,9 @@ pub enum OpenError {
     /// No run has this id.
     #[error("there is no run `{0}`")]
     Unknown(RunId),
-    /// The flow has no such node.
-    #[error("the flow itself has no node `{0}`")]
-    NoNode(NodeId),
+    /// A run cannot be repeated from this node on.
+    #[error(transparent)]
+    NoNode(#[from] NoStart),
     /// The run was called by another one, so it cannot be repeated alone.
     #[error("the run `{run}` was called by the run `{parent}`: repeat the run that a person or a trigger has started")]
     Called {
@@ -122,6 +122,25 @@ pub enum OpenError {
     /// The flow that the run has pinned cannot be loaded.
     #[error("the flow that the run has pinned cannot be loaded: {0}")]
     Pin(Failure),
+}
+
+/// Why a run cannot be repeated from a node on.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NoStart {
+    /// The flow has no such node.
+    #[error("the flow itself has no node `{0}`")]
+    Unknown(NodeId),
+    /// All answers that are to be kept are asked for again.
+    #[error(
+        "no answer can be kept from `{from}` on, since `{gate}` runs again and asks again; \
+         begin at a node behind `{gate}`, or keep no answers and answer it once more"
+    )]
+    KeepsNothing {
+        /// The node to begin at.
+        from: NodeId,
+        /// A node that asks: this one, or one behind it.
+        gate: NodeId,
+    },
 }
 
 /// One run that is about to begin, or to go on.

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flowcell_flow::{Diagnostic, Severity};
-use flowcell_runtime::{HubError, OpenError, ports::StoreError};
+use flowcell_runtime::{HubError, NoStart, OpenError, ports::StoreError};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -308,7 +308,8 @@ impl From<StartError> for Fault {
             }
             StartError::Open(OpenError::Store(error)) => Fault::unavailable(error),
             StartError::Open(OpenError::Unknown(run)) => Fault::no_run(run.as_str()),
-            StartError::Open(OpenError::NoNode(_)) => Fault::not_found("node_not_found", &error),
+            StartError::Open(OpenError::NoNode(NoStart::Unknown(_))) => Fault::not_found("node_not_found", &error),
+            StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => conflict("no_answer_kept"),
             StartError::Open(OpenError::OtherInput(_) | OpenError::OtherFlow(..) | OpenError::OtherRequest(_)) => {
                 conflict("run_exists")
             }

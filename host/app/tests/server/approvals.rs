@@ -131,6 +131,10 @@ fn t6_an_approval_is_spent_once() {
             let again = caller.retry(&run, &json!({ "from": from }));
             assert_eq!(caller.status(&again), expected, "{name}: {again:?}");
         }
+        // From the node on that has asked, it is asked again, so there is no answer to keep.
+        let asking = address.split(['/', '#', '[', '.']).next();
+        let none = owner.retry(&run, &json!({ "from": asking, "keepAnswers": true }));
+        assert_eq!(none.fault(), (409, "no_answer_kept".to_owned()), "{name}");
         // Whoever may decide may give the answer once more, and nobody else.
         let kept = json!({ "from": from, "keepAnswers": true, "runId": format!("{run}-kept") });
         assert_eq!(starter.retry(&run, &kept).fault(), (403, "forbidden".to_owned()), "{name}");

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use flowcell_contract::{NodeId, RunId};
 use flowcell_flow::graph::{BodyIx, Graph, NodeIx};
 
-use super::{FlowRunner, OpenError, RunOptions, decided::decided};
+use super::{FlowRunner, NoStart, OpenError, RunOptions, decided::decided};
 use crate::{
     driver::{Given, each_unit},
     fact::{Fact, ScopeId},
@@ -40,6 +40,9 @@ impl FlowRunner {
         let Repeat { from, keep_answers } = repeat;
         let again = from.map(|from| Again { run: run.clone(), from, asks_again: !keep_answers });
         let given = again.as_ref().map(|again| given(&world, &flow.graph, again)).transpose()?;
+        if let Some(again) = again.as_ref().filter(|again| !again.asks_again) {
+            require_kept(&world, &flow.graph, again)?;
+        }
         let mut runner = FlowRunner::new(flow, world, RunOptions { input, ..options })?;
         if runner.is_new() {
             runner.driver.repeat(Some(run.clone()));
@@ -55,7 +58,7 @@ impl FlowRunner {
 pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<Given, OpenError> {
     let of_flow = &graph.body(BodyIx::ROOT).nodes;
     let from = of_flow.iter().copied().find(|node| graph.node(*node).id == again.from);
-    let from = from.ok_or_else(|| OpenError::NoNode(again.from.clone()))?;
+    let from = from.ok_or_else(|| NoStart::Unknown(again.from.clone()))?;
     let mut anew = behind(graph, from);
     if again.asks_again {
         ask_again(graph, decided(world, graph, &again.run)?, &mut anew);
@@ -73,6 +76,22 @@ pub(super) fn given(world: &World, graph: &Graph, again: &Again) -> Result<Given
     })
     .map_err(|StoreError(why)| StoreError(format!("the run `{}` that is done again: {why}", again.run).into()))?;
     Ok(given)
+}
+
+/// Refuses to keep answers where each of them is asked for again: at the node to begin at, or behind it.
+fn require_kept(world: &World, graph: &Graph, again: &Again) -> Result<(), OpenError> {
+    let of_flow = &graph.body(BodyIx::ROOT).nodes;
+    let Some(from) = of_flow.iter().find(|node| graph.node(**node).id == again.from) else { return Ok(()) };
+    let anew = behind(graph, *from);
+    let decided = decided(world, graph, &again.run)?;
+    let asked = decided.iter().copied().filter(|node| anew.contains(node));
+    let gate = if decided.contains(from) { Some(*from) } else { asked.min() };
+    match gate {
+        Some(gate) if decided.is_subset(&anew) => {
+            Err(NoStart::KeepsNothing { from: again.from.clone(), gate: graph.node(gate).id.clone() }.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Adds the nodes at which a person has decided something that others among these depend on, and all that comes after them.
