@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use flowcell::{Diagnostic, LoadError, packs::InstallError};
+use flowcell::{Diagnostic, LoadError, OpenStoreError, packs::InstallError};
 
 use crate::terminal::{Paint, inert};
 
@@ -193,6 +193,9 @@ impl From<flowcell::Error> for Problem {
                 Some(meant) => problem.hint(format!("did you mean {}?", meant.display())),
                 None => problem,
             },
+            flowcell::Error::Store(OpenStoreError::Owned { .. }) => problem.hint(
+                "this command needs the store for itself: stop that process first; while it runs, it goes on with the runs",
+            ),
             _ => problem,
         }
     }
@@ -214,4 +217,16 @@ fn sibling(path: &Path) -> Option<PathBuf> {
     let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     let meant = flowcell::similar(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
     (!path.exists()).then(|| path.with_file_name(meant))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_of_another_process_is_told_with_what_to_do() {
+        let owned = OpenStoreError::Owned { path: "st".into(), owner: "process 7".into() };
+        let hints = Problem::from(flowcell::Error::Store(owned)).hints;
+        assert!(hints.iter().any(|hint| hint.contains("stop that process first")), "{hints:?}");
+    }
 }

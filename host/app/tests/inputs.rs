@@ -229,6 +229,9 @@ nodes:
     fs::write(folder.join("in.json"), json!({ "text": text, "list": list }).to_string()).unwrap();
     let run = done(folder, &["run", "long.yaml", "--run-id", "r", "--quiet", "--input-file", "in.json"]);
     assert!(run.status.success(), "{}", told(&run));
+    let behind = done(folder, &["runs", "show", "r", "all", "--from", "7"]);
+    assert_eq!(behind.status.code(), Some(2), "{}", told(&behind));
+    assert!(told(&behind).contains("and no attempt 7"), "{}", told(&behind));
     let output = done(folder, &["runs", "show", "r", "all"]);
     let seen = said(&output);
     assert!(seen.starts_with("all  control.noop\n  attempt 1  succeeded  input matches its digest\n"), "{seen}");

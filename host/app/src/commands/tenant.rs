@@ -98,7 +98,13 @@ pub(crate) struct NewToken {
 struct Lasts(Option<Duration>);
 
 fn lasts(text: &str) -> Result<Lasts, String> {
-    if text == "never" { Ok(Lasts(None)) } else { duration::parse(text).map(|lasts| Lasts(Some(lasts))) }
+    if text == "never" {
+        return Ok(Lasts(None));
+    }
+    let lasts = duration::parse(text);
+    lasts.map(|lasts| Lasts(Some(lasts))).map_err(|_| {
+        format!("`{text}` is not how long a token lasts: write for example `12h`, `90d`, `365d` at most, or `never`")
+    })
 }
 
 /// Arguments of `flowcell token list`.

@@ -9,7 +9,7 @@ use flowcell::{
 
 use crate::{
     problem::Problem,
-    terminal::{Paint, inert},
+    terminal::{Paint, counted, inert},
 };
 
 /// Attempts that are shown at a time.
@@ -34,6 +34,29 @@ pub(super) fn read(host: &Host, reader: &dyn Runs, at: (&RunId, &str), from: u64
         [] => problem.hint(format!("`flowcell runs show {run}` shows the tasks of the run")),
         elsewhere => problem.hint(format!("the node ran at these addresses, among others: {}", elsewhere.join(", "))),
     })
+}
+
+/// Refuses to begin behind the last attempt.
+pub(super) fn require_attempt(
+    host: &Host,
+    reader: &dyn Runs,
+    at: (&RunId, &str),
+    from: u64,
+    inputs: &TaskInputs,
+) -> Result<(), Problem> {
+    if from == 0 || !inputs.attempts.is_empty() {
+        return Ok(());
+    }
+    let (mut there, mut next) = (0, Some(0));
+    while let Some(from) = next {
+        let page = read(host, reader, at, from)?;
+        there = from + page.attempts.len() as u64;
+        next = page.next.filter(|next| *next > from);
+    }
+    let (run, task) = at;
+    let attempts = counted(usize::try_from(there).unwrap_or(usize::MAX), "attempt");
+    let problem = Problem::wrong(format!("`{task}` has {attempts} in the run `{run}`, and no attempt {from}"));
+    Err(problem.hint(format!("attempts are counted from 0: the last one is `--from {}`", there.saturating_sub(1))))
 }
 
 /// Writes the inputs of a task, with long values cut.

@@ -59,6 +59,7 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Probl
     if let Some(task) = &args.task {
         let reader = args.store.reader()?;
         let inputs = input::read(&host, &*reader, (&args.run, task), args.from)?;
+        input::require_attempt(&host, &*reader, (&args.run, task), args.from, &inputs)?;
         match args.json {
             true => put_json(&inputs)?,
             false => put(&input::render(&inputs, (&args.run, task), terminal.paint_of_output()))?,
