@@ -232,50 +232,55 @@ fn capture(tree: &Tree, mark: &Mark, locals: Locals, reads: &mut Vec<Read>, find
         Ok((Binding::captured(kind, raw.clone(), &locals.names)?, found))
     });
     let Some((binding, found)) = captured else { return Binding::literal(Json::Null) };
-    let is_named_so = mark.path.last().is_some_and(|name| &**name == "condition");
-    if kind == CapturedKind::Expr && found.is_empty() {
-        warn_of_constant(tree, is_named_so, findings);
+    let is_question = mark.path.last().is_some_and(|name| &**name == "condition");
+    if kind == CapturedKind::Expr
+        && found.is_empty()
+        && let Ok(condition) = Condition::compile(&tree.json())
+    {
+        warn_of_constant(tree, &condition, is_question, findings);
     }
     let braced = if kind == CapturedKind::Template { braced(tree) } else { Vec::new() };
     reads.push(Read { paths: places(tree, found), locals, rebind: mark.rebind, braced });
     binding
 }
 
-/// What a condition is that reads nothing: always true or always false.
-pub(crate) fn constant(condition: &Condition) -> Option<bool> {
-    if !condition.paths().is_empty() {
+/// What a condition is that reads nothing: always true or always false. One whose evaluation may take long is not evaluated.
+pub(crate) fn constant(tree: &Tree, condition: &Condition) -> Option<bool> {
+    let written = tree.json().to_text();
+    let is_cheap = written.len() <= CONSTANT && !written.contains(['*', '|']) && !written.contains("matches");
+    if !is_cheap || !condition.paths().is_empty() {
         return None;
     }
     condition.evaluate(&NoRoots).ok()
 }
 
-/// Whether a condition is written as a boolean.
-pub(crate) fn is_bool(tree: &Tree) -> bool {
-    let written = tree.json();
-    written.as_bool().is_some() || written.as_str().is_some_and(|text| matches!(text.trim(), "true" | "false"))
+/// Bytes of a condition that is evaluated to find out whether it is constant.
+const CONSTANT: usize = 256;
+
+/// The expression of a condition that is written as a text, without braces.
+fn inside(tree: &Tree) -> Option<&str> {
+    tree.text().map(|text| text.trim_matches(['{', '}', ' ']))
 }
 
-/// Warns of a condition that reads nothing. One that is written as a boolean is meant so, but where the whole node is a
-/// question.
-pub(crate) fn warn_of_constant(tree: &Tree, is_question: bool, findings: &mut Findings<'_>) {
-    let Some(constant) = Condition::compile(&tree.json()).ok().and_then(|condition| constant(&condition)) else {
-        return;
-    };
-    if is_bool(tree) && !is_question {
-        return;
-    }
+/// Whether a condition is written as a boolean.
+pub(crate) fn is_bool(tree: &Tree) -> bool {
+    tree.json().as_bool().is_some() || matches!(inside(tree), Some("true" | "false"))
+}
+
+/// Warns of a condition that reads nothing. A boolean is admitted, but where the whole node is a question.
+pub(crate) fn warn_of_constant(tree: &Tree, condition: &Condition, is_question: bool, findings: &mut Findings<'_>) {
+    let Some(constant) = constant(tree, condition).filter(|_| is_question || !is_bool(tree)) else { return };
     let message = format!("the condition is always {constant}: it reads nothing");
     findings.warning("constant_condition", tree.span, message, Some(in_place_of_constant(tree)));
 }
 
 /// What to write in place of a condition that reads nothing.
 pub(crate) fn in_place_of_constant(tree: &Tree) -> String {
-    match tree.text().map(|text| text.trim_matches(['{', '}', ' ', '\'', '"'])) {
-        Some(bool @ ("true" | "false")) if !is_bool(tree) => {
-            format!(
-                "a text that is not empty counts as true: name what it looks at, or write `{bool}` without quotes in it"
-            )
-        }
+    let quoted = inside(tree).filter(|text| text.starts_with(['\'', '"'])).map(|text| text.trim_matches(['\'', '"']));
+    match quoted {
+        Some(bool @ ("true" | "false")) => format!(
+            "a text that is not empty counts as true: name what it looks at, or write `{bool}` without quotes in it"
+        ),
         _ => "name what it looks at, such as `flow.input.kind == 'bug'`".to_owned(),
     }
 }

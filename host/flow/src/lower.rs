@@ -212,7 +212,7 @@ impl<'a> Lowering<'a> {
         };
         let when = raw.when.and_then(|tree| {
             let (expr, read) = input::compile_condition(tree, findings)?;
-            input::warn_of_constant(tree, false, findings);
+            input::warn_of_constant(tree, &expr, false, findings);
             let view = Viewpoint { own: None, ..view };
             Some(Bound { expr, references: view.resolve(&read, findings) })
         });
@@ -386,7 +386,7 @@ impl<'a> Lowering<'a> {
             let scope = self.shape.scope_of[*from];
             let when = self.flow.edges[*raw].when.and_then(|tree| {
                 let (expr, read) = input::compile_condition(tree, findings)?;
-                if let Some(constant) = input::constant(&expr) {
+                if let Some(constant) = input::constant(tree, &expr) {
                     self.check_constant(tree, constant, *from, findings);
                 }
                 let view = self.view(scope, Visible::Through(*from), true, None);

@@ -100,9 +100,11 @@ impl Viewpoint<'_> {
     /// Warns of `${flow.input.a}` and `{ node.field }` in a text: they are not evaluated. Other names in braces mean nothing
     /// to the flow.
     fn warn_of_braces(&self, path: &Path, written: &str, span: Span, findings: &mut Findings<'_>) {
-        let is_key = |name: &str| matches!(path.segments().first(), Some(Segment::Key(key)) if name.is_empty() || **key == *name);
-        let is_meant =
-            path.root() == "flow" && is_key("input") || self.shape.by_id.contains_key(path.root()) && is_key("");
+        let Some(Segment::Key(first)) = path.segments().first() else { return };
+        let is_meant = match path.root() {
+            "flow" => &**first == "input",
+            root => self.shape.by_id.contains_key(root),
+        };
         if is_meant && !self.flow.of_agents {
             let message = format!("`{}` is plain text here: only `{{{{ }}}}` is evaluated", shown(written));
             let help = format!("write `{{{{ {} }}}}`", shown(&path.to_string()));
