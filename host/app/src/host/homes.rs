@@ -172,7 +172,15 @@ impl Host {
             Some(Callee::Text(..)) | None => {}
         }
         let source = home.source(name);
-        let missing = || format!("there is no file `{name}.yaml` beside the calling flow");
+        let missing = || match &home.folder {
+            folder if folder.is_nowhere() => {
+                format!(
+                    "there is no flow `{name}`: a flow that came with a request has none beside it; keep both in the library"
+                )
+            }
+            folder if folder.is_library() => format!("there is no flow `{name}` in the library"),
+            _ => format!("there is no file `{name}.yaml` beside the calling flow"),
+        };
         let source = source.ok_or_else(|| unusable(home.folder.refused(name).unwrap_or_else(missing)))?;
         let loaded = blocking(|| self.load_in(&source, home.folder.clone()));
         let flow = loaded.map_err(|error| unusable(format!("the flow `{name}` cannot be used: {error}")))?;

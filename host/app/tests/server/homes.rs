@@ -124,6 +124,45 @@ fn t2_a_flow_that_is_called_after_a_rest_is_held_to_the_tenants_policy() {
     assert!(ended["error"].to_string().contains("flow_not_found"), "{ended}");
 }
 
+/// No name that is computed leads out of the library, whatever is there, nor does one of a flow that came with a request.
+#[test]
+fn t4_no_computed_name_leads_to_the_flows_of_others() {
+    let (served, [a, b]) = served(&Policy::default());
+    Caller(&served, &b).keep(&kid("foreign", json!({})));
+    let caller = Caller(&served, &a);
+    caller.keep(&kid("own", json!({})));
+    std::fs::copy(served.folder().join("flows/.tenants/b/flows/kid.json"), served.folder().join("flows/kid.json"))
+        .unwrap();
+    let whole = served.folder().join("flows/.tenants/b/flows/kid").display().to_string();
+    let names = [
+        "../../b/flows/kid",
+        "../b/flows/kid",
+        "../../../kid",
+        "./kid",
+        "kid.json",
+        ".versions/kid",
+        &whole,
+        "..",
+        "KID",
+    ];
+    let mut alone = parent("{{ flow.input.n }}");
+    alone["nodes"] = json!([alone["nodes"][1]]);
+    alone["edges"] = json!([]);
+    caller.keep(&alone);
+    let run = |flow: &Value, name: &str| {
+        caller.ask("POST", "/v1/runs?wait=true", &json!({ "flow": flow, "input": { "n": name } }), 201)
+    };
+    for name in names {
+        for (flow, why) in [(&json!("parent"), "in the library"), (&alone, "keep both in the library")] {
+            let ended = run(flow, name);
+            assert_eq!(ended["error"]["code"], "flow_not_found", "{name}: {ended}");
+            assert!(ended["error"]["message"].as_str().unwrap().contains(why), "{name}: {ended}");
+        }
+    }
+    assert_eq!(run(&json!("parent"), "kid")["outputs"]["said"], "own");
+    assert_eq!(run(&alone, "kid")["error"]["code"], "flow_not_found");
+}
+
 /// A server with the tenant `a`, and a token of it; the host is for the operator.
 fn operated() -> (Served, Host, String) {
     let known = Mutex::new(None);
