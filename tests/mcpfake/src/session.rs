@@ -37,6 +37,8 @@ pub(crate) struct Session {
     pub(crate) called: Vec<String>,
     /// The call that waits for answers, and those that came.
     pub(crate) asking: Option<(Value, Vec<Value>)>,
+    /// It has asked more than anybody answers.
+    pub(crate) flooded: bool,
 }
 
 impl Session {
@@ -50,6 +52,7 @@ impl Session {
             listed: 0,
             called: Vec::new(),
             asking: None,
+            flooded: false,
         }
     }
 
@@ -121,7 +124,9 @@ impl Session {
 
     /// Something that was asked was answered.
     fn answered(&mut self, message: &Value) -> Vec<Doing> {
-        let Some((id, answers)) = &mut self.asking else { return vec![Doing::Crash] };
+        let Some((id, answers)) = &mut self.asking else {
+            return if self.flooded { Vec::new() } else { vec![Doing::Crash] };
+        };
         answers.push(message.clone());
         if answers.len() < tools::QUESTIONS.len() {
             return Vec::new();

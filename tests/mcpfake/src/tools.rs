@@ -13,7 +13,7 @@ pub(crate) const QUESTIONS: [(&str, &str); 3] =
     [("roots/list", "q1"), ("sampling/createMessage", "q2"), ("elicitation/create", "q3")];
 
 const INVALID_PARAMS: i64 = -32602;
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "echo",
     "structured",
     "mixed",
@@ -27,6 +27,7 @@ const NAMES: [&str; 18] = [
     "slow",
     "crash",
     "huge",
+    "questions",
     "wrong-id",
     "garbage",
     "bad-file",
@@ -116,18 +117,23 @@ pub(crate) fn call(session: &mut Session, id: &Value, params: &Value) -> Result<
             let names: Vec<String> = std::env::vars().map(|(name, value)| format!("{name}={value}")).collect();
             send(id, text(&names.join("\n")))
         }
-        _ => broken(name, id, input)?,
+        _ => broken(session, name, id, input)?,
     })
 }
 
 /// What a server should not do.
-fn broken(name: &str, id: &Value, input: &Value) -> Result<Vec<Doing>, (i64, &'static str)> {
+fn broken(session: &mut Session, name: &str, id: &Value, input: &Value) -> Result<Vec<Doing>, (i64, &'static str)> {
     Ok(match name {
         "slow" => vec![Doing::Hang],
         "crash" => vec![Doing::Crash],
         "huge" => {
             let size = input["size"].as_u64().and_then(|size| usize::try_from(size).ok()).unwrap_or_default();
             send(id, text(&"x".repeat(size)))
+        }
+        "questions" => {
+            session.flooded = true;
+            let question = |number| Doing::Send(question("roots/list", &format!("n{number}")));
+            (0..100_000).map(question).chain(send(id, text("enough"))).collect()
         }
         "wrong-id" => [send(&json!("another"), text("not yours")), vec![Doing::Hang]].concat(),
         "garbage" => vec![Doing::Raw(b"{\"jsonrpc\": nonsense".to_vec()), Doing::Hang],

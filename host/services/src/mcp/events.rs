@@ -83,7 +83,9 @@ impl Reading {
         if is_message {
             match serde_json::from_str::<ServerJsonRpcMessage>(&data) {
                 Ok(message) => {
-                    self.watch.see(&message);
+                    if let Err(failure) = self.watch.see(&message) {
+                        return self.fail(failure);
+                    }
                     if self.answers.as_ref().is_some_and(|id| answers(&message, id)) {
                         self.answers = None;
                     }

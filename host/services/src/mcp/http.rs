@@ -166,7 +166,9 @@ impl StreamableHttpClient for Posts {
         let body = serde_json::to_vec(&message)?.into();
         let has_session = session.is_some();
         let own = with_session(headers, session)?;
-        let answer = self.send(Method::POST, "application/json, text/event-stream", own, body).await?;
+        let answer = self.send(Method::POST, "application/json, text/event-stream", own, body).await;
+        self.0.watch.sent(&message);
+        let answer = answer?;
         match answer.status {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
             StatusCode::NOT_FOUND if has_session => Err(StreamableHttpError::SessionExpired),

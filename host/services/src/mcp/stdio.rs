@@ -94,6 +94,7 @@ impl Transport<RoleClient> for Stdio {
             line.push(b'\n');
             let mut input = input.lock().await;
             let written = tokio::time::timeout(MAX_UNREAD, input.write_all(&line)).await;
+            watch.sent(&message);
             match written {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(error)) => {
@@ -116,12 +117,16 @@ impl Transport<RoleClient> for Stdio {
             message = self.message() => message,
             () = unread.notified() => None,
         };
-        self.ended |= message.is_none();
-        match &message {
-            Some(message) => self.watch.see(message),
-            None => say_how(self.exit.clone(), &self.watch).await,
+        match message {
+            Some(message) if self.watch.see(&message).is_ok() => Some(message),
+            message => {
+                self.ended = true;
+                if message.is_none() {
+                    say_how(self.exit.clone(), &self.watch).await;
+                }
+                None
+            }
         }
-        message
     }
 
     async fn close(&mut self) -> io::Result<()> {

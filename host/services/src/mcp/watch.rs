@@ -9,13 +9,17 @@ use std::{
 };
 
 use flowcell_contract::{Failure, Json, Progress};
-use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification};
+use rmcp::model::{
+    ClientJsonRpcMessage, ProgressNotificationParam, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
+};
 
 use super::setting::said;
-use crate::redaction::Redaction;
+use crate::{code, redaction::Redaction};
 
 /// Pieces of progress that are told of one call, at most.
 const MAX_PROGRESS: u32 = 1_000;
+/// Questions of a server whose answers it has not taken, at most.
+pub(super) const MAX_OWED: u64 = 100;
 /// The event that tells of a tool's progress.
 const PROGRESS_EVENT: &str = "agent:tool:progress";
 
@@ -25,6 +29,8 @@ pub(super) struct Watch {
     pub(super) redaction: Redaction,
     /// How often the server has said that its tools changed.
     changes: AtomicU64,
+    /// Questions of the server whose answers are not sent yet.
+    owed: AtomicU64,
     telling: Mutex<HashMap<ProgressToken, Telling>>,
     failures: Mutex<HashMap<RequestId, Failure>>,
     ending: OnceLock<Failure>,
@@ -52,15 +58,35 @@ impl Watch {
         Watch { redaction, ..Watch::default() }
     }
 
-    /// Looks at a message before anybody else does.
-    pub(super) fn see(&self, message: &ServerJsonRpcMessage) {
-        let ServerJsonRpcMessage::Notification(notification) = message else { return };
-        match &notification.notification {
+    /// Looks at a message before anybody else does. A server that asks on and on and takes no answers is not listened to any
+    /// more: each answer waits in memory.
+    pub(super) fn see(&self, message: &ServerJsonRpcMessage) -> Result<(), Failure> {
+        let notification = match message {
+            ServerJsonRpcMessage::Notification(notification) => &notification.notification,
+            ServerJsonRpcMessage::Request(_) if self.owed.fetch_add(1, Ordering::AcqRel) >= MAX_OWED => {
+                let message = format!("the server asked more than {MAX_OWED} questions at a time");
+                let failure = Failure::new(code::MCP_PROTOCOL, message);
+                self.end(failure.clone());
+                return Err(failure);
+            }
+            _ => return Ok(()),
+        };
+        match notification {
             ServerNotification::ToolListChangedNotification(_) => {
                 self.changes.fetch_add(1, Ordering::AcqRel);
             }
             ServerNotification::ProgressNotification(notification) => self.tell(&notification.params),
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Looks at a message that was sent, or could not be.
+    pub(super) fn sent(&self, message: &ClientJsonRpcMessage) {
+        if matches!(message, ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_)) {
+            // An answer to a question that was not seen here, such as one before the connection was made, is owed to nobody.
+            let less = |owed: u64| owed.checked_sub(1);
+            let _ = self.owed.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         }
     }
 

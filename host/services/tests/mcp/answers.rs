@@ -121,3 +121,23 @@ async fn nothing_is_offered_to_servers() {
     assert_eq!(answer("q2")["error"]["code"], -32601);
     assert_eq!(answer("q3")["result"], json!({ "action": "decline" }));
 }
+
+/// H16. Each answer waits in memory until the server takes it.
+#[tokio::test]
+async fn a_server_that_asks_on_and_on_is_not_listened_to() {
+    for (place, kit, _fake) in everywhere(Plan::default()).await {
+        // An answer that is one JSON text brings no questions.
+        if place.ends_with("json: true") {
+            continue;
+        }
+        let failure = kit.call("fake", "questions", json!({})).await.unwrap_err();
+        assert_eq!(failure.code, "mcp_protocol", "{place}: {failure}");
+        assert!(failure.message.contains("more than 100 questions at a time"), "{place}: {failure}");
+        // Whoever asks now and then is answered, however often that is.
+        if place.starts_with("program, modern: false") {
+            for _ in 0..50 {
+                assert!(kit.call("fake", "ask", json!({})).await.is_ok(), "{place}");
+            }
+        }
+    }
+}

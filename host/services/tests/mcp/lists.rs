@@ -10,7 +10,7 @@ use crate::kit::{Kit, at, everywhere};
 async fn tools_are_described() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
         let tools = kit.tools.list("fake").await.unwrap();
-        assert_eq!(tools.len(), 18, "{place}");
+        assert_eq!(tools.len(), 19, "{place}");
         let echo = &tools[0];
         assert_eq!((&*echo.name, echo.title.as_deref()), ("echo", Some("ECHO")));
         assert_eq!(echo.description.as_deref(), Some("Does echo."));
@@ -27,7 +27,7 @@ async fn tools_are_described() {
 #[tokio::test]
 async fn pages_are_put_together() {
     for (place, kit, _fake) in everywhere(Plan { page: 5, ..Plan::default() }).await {
-        assert_eq!(kit.names("fake").await.len(), 18, "{place}");
+        assert_eq!(kit.names("fake").await.len(), 19, "{place}");
     }
 }
 
