@@ -51,7 +51,7 @@ impl Iterator for Events {
 pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runtime) -> io::Result<()> {
     let _watching = host.watched().begin(run);
     stream.set_read_timeout(Some(LOOK))?;
-    let mut watcher = Watcher { stream, next: HashMap::new(), ended: false };
+    let mut watcher = Watcher { stream, root: run, next: HashMap::new(), ended: false };
     watcher.catch_up(host, run)?;
     watcher.write(br#"{"v":1,"type":"watch:now"}"#)?;
     while !watcher.ended && !watcher.has_gone()? {
@@ -74,6 +74,7 @@ pub(super) fn tell(host: &Host, run: &RunId, stream: &UnixStream, runtime: &Runt
 /// One who watches.
 struct Watcher<'a> {
     stream: &'a UnixStream,
+    root: &'a RunId,
     /// The numbers of the next events of the run and of those below it.
     next: HashMap<RunId, u64>,
     ended: bool,
@@ -84,18 +85,13 @@ impl Watcher<'_> {
         self.next.get(run).copied().unwrap_or(0)
     }
 
-    /// Tells what the journal has, if the run has moved.
+    /// Tells the new events of a run and of the runs below it. A run below is told before its caller goes on.
     fn catch_up(&mut self, host: &Host, run: &RunId) -> io::Result<()> {
-        self.catch_up_with(host, run, false)
-    }
-
-    /// Tells what the journals of a run and of those below it have. A run below is told before its caller goes on.
-    fn catch_up_with(&mut self, host: &Host, run: &RunId, is_below: bool) -> io::Result<()> {
         let from = self.next(run);
         let mut below = None;
         let mut told = Ok(());
         let visit = |event: Event| {
-            self.ended |= !is_below && event.kind == "harness:complete";
+            self.ended |= run == self.root && event.kind == "harness:complete";
             told = self.tell_in_order(host, run, &event, &mut below);
             if told.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
@@ -103,7 +99,7 @@ impl Watcher<'_> {
         told?;
         // Those whose callers wait for them.
         let mut left = below.into_iter().flatten().flat_map(|(_, runs)| runs);
-        left.try_for_each(|child| self.catch_up_with(host, &child, true))
+        left.try_for_each(|child| self.catch_up(host, &child))
     }
 
     fn tell_in_order(
@@ -117,7 +113,7 @@ impl Watcher<'_> {
             Some(below) => below,
             None => below.insert(runs_below(host, run)?),
         };
-        moved_on(event, below).iter().try_for_each(|child| self.catch_up_with(host, child, true))?;
+        moved_on(event, below).iter().try_for_each(|child| self.catch_up(host, child))?;
         self.next.insert(run.clone(), event.seq + 1);
         self.write(&serde_json::to_vec(event)?)
     }
@@ -140,7 +136,7 @@ impl Watcher<'_> {
                     // Runs below that were over before the relay was attached have told it nothing.
                     if std::mem::take(&mut is_first) {
                         for child in runs_below(host, &relay.run)?.into_values().flatten() {
-                            self.catch_up_with(host, &child, true)?;
+                            self.catch_up(host, &child)?;
                         }
                     }
                     for line in lines {
