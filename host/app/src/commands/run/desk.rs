@@ -177,6 +177,7 @@ impl Desk {
             && let Some(asked) = self.queue.pop_front()
         {
             let given = answers::given(&self.given, &asked.address).map(|(_, value)| value.clone());
+            let given = given.filter(|value| answers::is_admitted(&asked.question, value));
             if !given.is_some_and(|value| self.answer(&asked, &value)) {
                 self.put(asked, instead);
             }
