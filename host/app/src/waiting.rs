@@ -1,9 +1,6 @@
 //! What a run waits for, as its events tell it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::ControlFlow,
-};
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use flowcell_contract::{Json, RunId};
 use flowcell_runtime::{
@@ -103,8 +100,8 @@ pub(crate) struct Open {
     /// Whether long arguments are kept.
     whole: bool,
     waits: BTreeMap<String, Vec<(String, Value)>>,
-    /// Tasks with an agent run that has an inbox.
-    listening: BTreeSet<String>,
+    /// Agent runs that have an inbox, by their tasks.
+    listening: BTreeMap<String, String>,
 }
 
 impl Open {
@@ -132,12 +129,14 @@ impl Open {
             "agent:start" => {
                 let inbox = event.data.get("inbox");
                 if inbox.is_some_and(|inbox| !inbox.is_null() && inbox.as_bool() != Some(false)) {
-                    self.listening.insert(address);
+                    self.listening.insert(address, text("agentRunId").unwrap_or_default().to_owned());
                 }
             }
-            "task:idle" if self.listening.contains(&address) => {
-                let waits = json!({ "kind": "message", "address": address });
-                self.add(&address, "message", waits);
+            "task:idle" => {
+                if let Some(agent_run) = self.listening.get(&address) {
+                    let waits = json!({ "kind": "message", "address": address, "agentRunId": agent_run });
+                    self.add(&address, "message", waits);
+                }
             }
             "task:busy" => self.over(&address, "message"),
             "task:start" => _ = self.listening.remove(&address),

@@ -27,7 +27,7 @@ use flowcell::{
 
 pub(crate) use self::args::RunArgs;
 use self::{
-    answers::{Asked, Refusals},
+    answers::{Recorded, Refusals},
     ask::Asker,
     interrupt::{Interruption, Interrupts},
     progress::Progress,
@@ -107,7 +107,7 @@ fn finish_as(
 ) -> Result<Exit, Problem> {
     let graph = runner.graph().clone();
     if !runner.is_new() && !args.answers.is_empty() {
-        Asked::read(&host, runner.run_id(), &args.answers)?.check(runner.run_id(), &args.answers)?;
+        Recorded::read(&host, runner.run_id(), &args.answers)?.check(runner.run_id(), &args.answers)?;
     }
     if let Some(asker) = session.asker.as_ref().filter(|_| !runner.is_new()) {
         // A line that is typed from now on is for this run.

@@ -257,7 +257,7 @@ fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
             // All of them are looked at before one is given.
             let reading = args.packs.reading_host(&args.store)?;
             answers::check_in(&reading, &run, &args.answers)?;
-            answers::Asked::read(&reading, &run, &args.answers)?.check_open(&run, &args.answers)?;
+            answers::Recorded::read(&reading, &run, &args.answers)?.check_open(&run, &args.answers)?;
             let flow = reading.graph_of_run(&run)?.name.to_string();
             let reply = |(gate, value): &(String, String)| Ask::Reply {
                 run: run.clone(),

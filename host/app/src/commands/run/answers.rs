@@ -80,9 +80,8 @@ pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) 
 
 /// A run that is over takes no answers.
 pub(crate) fn over(run: &RunId, gate: &str) -> Problem {
-    // What came of it is shown again.
     Problem::wrong(format!("the run has ended: nothing asks at `{gate}`"))
-        .hint(format!("`flowcell runs resume {run}` prints again what came of it"))
+        .hint(format!("`flowcell runs resume {run}` prints its result again"))
 }
 
 /// Names the questions that a run has open.
@@ -117,7 +116,7 @@ fn check_one(gate: &str, address: &str, graph: &Graph, flow: &str) -> Result<(),
     check_call(address, node)
 }
 
-/// How an address is to be written if the passes in it do not lead to the node.
+/// Returns the correct form of an address whose passes do not lead to the node.
 fn misplaced(address: &str, node: &Node, graph: &Graph) -> Option<String> {
     let here = address.split('/').next().unwrap_or(address);
     let mut written = here.split('.').rev().skip(1).peekable();
@@ -149,7 +148,7 @@ fn check_call(gate: &str, node: &Node) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Tells of answers that their questions do not admit, when these are asked.
+/// Warns of an answer when its question is asked and does not take it.
 pub(super) struct Refusals {
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
@@ -179,19 +178,19 @@ impl Channel for Refusals {
     }
 }
 
-/// What the store tells of the questions that answers were given for.
-pub(crate) struct Asked {
+/// The questions of a run, and the answers to them, as its journal has them.
+pub(crate) struct Recorded {
     /// By what was written before the `=`: the last answer of somebody. None: it was asked and is not answered.
     answers: HashMap<String, Option<String>>,
     is_over: bool,
 }
 
-impl Asked {
+impl Recorded {
     /// Looks through the events of a run and of those below it that an address leads to.
-    pub(crate) fn read(host: &Host, run: &RunId, given: &[(String, String)]) -> Result<Asked, StartError> {
-        let mut asked = Asked { answers: HashMap::new(), is_over: false };
-        asked.look_through(host, run, run, given)?;
-        Ok(asked)
+    pub(crate) fn read(host: &Host, run: &RunId, given: &[(String, String)]) -> Result<Recorded, StartError> {
+        let mut recorded = Recorded { answers: HashMap::new(), is_over: false };
+        recorded.look_through(host, run, run, given)?;
+        Ok(recorded)
     }
 
     fn look_through(
@@ -234,7 +233,7 @@ impl Asked {
         }
     }
 
-    /// Refuses an answer to a question that somebody has answered in another way.
+    /// Refuses an answer that differs from the recorded one.
     pub(super) fn check(&self, run: &RunId, given: &[(String, String)]) -> Result<(), Problem> {
         match self.other(given).next() {
             None => Ok(()),
@@ -245,7 +244,7 @@ impl Asked {
         }
     }
 
-    /// What is to be said of answers that were not used.
+    /// Returns a warning for each answer that was not used.
     pub(super) fn unused(&self, given: &[(String, String)]) -> Vec<String> {
         let never = given.iter().filter(|(gate, _)| !self.answers.contains_key(gate));
         let never =
@@ -256,7 +255,7 @@ impl Asked {
         never.chain(other).collect()
     }
 
-    /// Answers that are other ones than those that the run has: the gate, the value, and what the run has.
+    /// Given answers that differ from the recorded ones: the gate, the given value, the recorded value.
     fn other<'a>(&'a self, given: &'a [(String, String)]) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
         given.iter().filter_map(|(gate, value)| {
             let answered = self.answers.get(gate)?.as_deref()?;

@@ -6,7 +6,7 @@ use clap::{Args, ValueHint};
 use flowcell::{Host, Json, RunId};
 
 use super::{
-    answers::{self, Asked},
+    answers::{self, Recorded},
     duration, inputs,
 };
 use crate::{
@@ -157,7 +157,7 @@ impl RunArgs {
     /// Tells of answers that the run has not used. It may go on without an answer.
     pub(in crate::commands) fn say_unused(&self, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), Problem> {
         if !self.answers.is_empty() {
-            for why in Asked::read(host, run, &self.answers)?.unused(&self.answers) {
+            for why in Recorded::read(host, run, &self.answers)?.unused(&self.answers) {
                 terminal.say(&format!("{}: {}", terminal.paint().odd("warning"), inert(&why)));
             }
         }

@@ -1,7 +1,7 @@
 //! A run that the owner of the store drives, handed over by a terminal beside it, which follows the run to its end.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -13,15 +13,16 @@ use flowcell::{
     RunError, RunId, RunOptions, RunResult, RunStatus, Waiting,
     control::{self, Ask, Events, Told},
     sessions::Sessions,
+    waiting,
 };
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{
     RunArgs, Session,
-    answers::{self, Asked, question_of},
+    answers::{self, Recorded},
     finish_as,
     interrupt::{Interruption, Interrupts},
-    lines::Subject,
     report, save,
 };
 use crate::{
@@ -103,7 +104,7 @@ fn refuse_late(args: &RunArgs, run: &RunId) -> Result<(), Problem> {
         return Ok(());
     }
     answers::check_in(&host, run, args.answers())?;
-    Asked::read(&host, run, args.answers())?.check(run, args.answers())
+    Recorded::read(&host, run, args.answers())?.check(run, args.answers())
 }
 
 /// What the owner has told of a run so far, and will tell.
@@ -199,11 +200,6 @@ struct Follower<'a> {
     session: &'a Session,
     prints: Option<&'a Prints>,
     channels: Vec<Arc<dyn Channel>>,
-    open: BTreeMap<String, Waiting>,
-    /// When open questions of agents are denied by themselves, in milliseconds since 1970.
-    denied_at: BTreeMap<String, u64>,
-    /// Agent runs that take messages, by the addresses of their tasks.
-    listening: BTreeMap<String, Arc<str>>,
     /// When the run began, and when the last event of it was.
     times: Option<(u64, u64)>,
     /// The number of the run's event that is told next.
@@ -219,9 +215,7 @@ impl<'a> Follower<'a> {
         prints: Option<&'a Prints>,
     ) -> Follower<'a> {
         let (run, channels) = (run.clone(), session.front_ends(args));
-        let (open, denied_at, listening) = Default::default();
-        let (times, next) = (None, 0);
-        Follower { folder, run, args, session, prints, channels, open, denied_at, listening, times, next }
+        Follower { folder, run, args, session, prints, channels, times: None, next: 0 }
     }
 
     fn follow(&mut self, watched: Watched) -> Result<Followed, Problem> {
@@ -257,16 +251,15 @@ impl<'a> Follower<'a> {
             let channels = if known { std::mem::take(&mut self.channels) } else { Vec::new() };
             let over = before.iter().fold(None, |over, event| match self.hear(event) {
                 None if event.get("type").and_then(Json::as_str) != Some("harness:resumed") => over,
-                status => status,
+                rested => rested,
             });
             self.channels.extend(channels);
-            let over = over.filter(|status| match status {
-                // It goes on now.
-                RunStatus::Parked | RunStatus::NeedsAttention if known => false,
-                RunStatus::Parked => !self.answers(),
-                _ => true,
-            });
-            if let Some(status) = over {
+            // A run that was there goes on now.
+            let goes_on = |status| known && matches!(status, RunStatus::Parked | RunStatus::NeedsAttention);
+            if let Some((status, due)) = over
+                && !goes_on(status)
+                && self.is_over(status, due)
+            {
                 return Ok(Followed::Over(Box::new(self.result(status)?), interrupts.which()));
             }
             if let Some(asker) = self.session.asker.as_ref().filter(|_| known) {
@@ -285,9 +278,8 @@ impl<'a> Follower<'a> {
                     event = queue.recv() => match event {
                         None => return Ok(Followed::Gone),
                         Some(event) => match self.hear(&event) {
-                            Some(RunStatus::Parked) if self.answers() => {}
-                            Some(status) => break status,
-                            None => {}
+                            Some((status, due)) if self.is_over(status, due) => break status,
+                            _ => {}
                         },
                     },
                     () = &mut forward => break RunStatus::Parked,
@@ -303,8 +295,24 @@ impl<'a> Follower<'a> {
         self.session.asker.is_some() || self.session.attached.can_answer()
     }
 
-    /// Takes in an event. Returns how the run stands if it has ended or rests.
-    fn hear(&mut self, json: &Json) -> Option<RunStatus> {
+    /// Whether nothing is left to follow of a run that has ended, or rests until this time.
+    fn is_over(&self, status: RunStatus, due: Option<u64>) -> bool {
+        status != RunStatus::Parked || !self.answers() && !due.is_some_and(|due| self.goes_on_at(due))
+    }
+
+    /// Whether a timer moves the run on. At the same time an agent's question may be denied, which moves nothing on.
+    fn goes_on_at(&self, due: u64) -> bool {
+        let is_denied = |waits: &Value| waits["expires"].as_u64() == Some(due);
+        self.waits().is_ok_and(|waits| !waits.iter().any(is_denied))
+    }
+
+    /// What the run waits for, as the store has it.
+    fn waits(&self) -> Result<Vec<Value>, Problem> {
+        Ok(waiting::list(&self.args.packs.reading_host(&self.args.store)?, &self.run)?)
+    }
+
+    /// Takes in an event. Returns the status of a run that has ended or rests, and when its next timer is due.
+    fn hear(&mut self, json: &Json) -> Option<(RunStatus, Option<u64>)> {
         let Some(event) = event_of(json) else {
             if let Some(live) = live_of(json) {
                 self.channels.iter().for_each(|channel| channel.on_live(&live));
@@ -315,7 +323,6 @@ impl<'a> Follower<'a> {
         if own && event.seq < self.next {
             return None;
         }
-        self.note(&event);
         self.channels.iter().for_each(|channel| channel.on_event(&event));
         if !own {
             return None;
@@ -323,73 +330,18 @@ impl<'a> Follower<'a> {
         self.next = event.seq + 1;
         self.times = Some((self.times.map_or(event.ts, |(began, _)| began), event.ts));
         let text = |name: &str| event.data.get(name).and_then(Json::as_str).unwrap_or_default();
-        match (event.kind, text("reason"), text("status")) {
-            ("harness:complete", _, "succeeded") => Some(RunStatus::Succeeded),
-            ("harness:complete", _, "failed") => Some(RunStatus::Failed),
-            ("harness:complete", ..) => Some(RunStatus::Cancelled),
-            // What a timer moves on goes on by itself, but for questions that nobody answers in time.
-            ("harness:parked", "waiting", _) if self.is_moved_on_at(event.data.get("due")) => None,
-            ("harness:parked", "waiting", _) => Some(RunStatus::Parked),
-            ("harness:parked", ..) => Some(RunStatus::NeedsAttention),
-            _ => None,
-        }
+        let status = match (event.kind, text("reason"), text("status")) {
+            ("harness:complete", _, "succeeded") => RunStatus::Succeeded,
+            ("harness:complete", _, "failed") => RunStatus::Failed,
+            ("harness:complete", ..) => RunStatus::Cancelled,
+            ("harness:parked", "waiting", _) => RunStatus::Parked,
+            ("harness:parked", ..) => RunStatus::NeedsAttention,
+            _ => return None,
+        };
+        Some((status, event.data.get("due").and_then(Json::as_u64)))
     }
 
-    /// Whether a timer that is due then moves the run on.
-    fn is_moved_on_at(&self, due: Option<&Json>) -> bool {
-        due.and_then(Json::as_u64).is_some_and(|due| self.denied_at.values().all(|at| *at != due))
-    }
-
-    /// Keeps what the run waits for.
-    fn note(&mut self, event: &Event) {
-        let Some(subject) = Subject::of(event, self.run.as_str()) else { return };
-        let address = subject.address;
-        match event.kind {
-            "task:woken" | "task:failed" | "task:cancelled" | "task:complete" | "task:resolved" => {
-                self.open.retain(|open, _| open != &address && open.split('#').next() != Some(&address));
-                self.denied_at.retain(|open, _| open.split('#').next() != Some(&address));
-            }
-            "agent:tool:decision" => {
-                let call = event.data.get("call").and_then(Json::as_u64).unwrap_or_default();
-                self.open.remove(&format!("{address}#{call}"));
-                self.denied_at.remove(&format!("{address}#{call}"));
-            }
-            "agent:start" => {
-                let inbox = event.data.get("inbox");
-                if inbox.is_some_and(|inbox| !inbox.is_null() && inbox.as_bool() != Some(false)) {
-                    let id = event.data.get("agentRunId").and_then(Json::as_str).unwrap_or_default();
-                    self.listening.insert(address, id.into());
-                }
-            }
-            "task:start" => _ = self.listening.remove(&address),
-            "task:idle" => {
-                if let Some(agent_run) = self.listening.get(&address).cloned() {
-                    self.open.insert(address.clone(), Waiting::Message { address, agent_run });
-                }
-            }
-            "task:busy" => _ = self.open.remove(&address),
-            "task:blocked" => {
-                let text = |name: &str| event.data.get(name).and_then(Json::as_str).unwrap_or_default();
-                let reason = Box::new(block_reason(text("reason"), text("message")));
-                self.open.insert(address.clone(), Waiting::Decision { address, reason });
-            }
-            _ => {
-                if let Some((address, question)) = question_of(event, self.run.as_str()) {
-                    let expires = event.data.get("question").and_then(|question| question.get("expires")?.as_u64());
-                    self.denied_at.extend(expires.map(|at| (address.clone(), at)));
-                    let asked = event.data.get("question").map(QuestionRef::of_json).unwrap_or_default();
-                    let question = Box::new(question);
-                    self.open.insert(address.clone(), Waiting::Answer { address, question, asked });
-                } else if let Some(name) = event.data.get("event").and_then(Json::as_str)
-                    && event.kind == "task:paused"
-                {
-                    self.open.insert(address.clone(), Waiting::Event { address, name: name.to_owned() });
-                }
-            }
-        }
-    }
-
-    /// What came of the run, as the store has it.
+    /// The result of the run, as the store has it.
     fn result(&self, status: RunStatus) -> Result<RunResult, Problem> {
         let host = self.args.packs.reading_host(&self.args.store)?;
         let flow = host.graph_of_run(&self.run)?.name.clone();
@@ -408,7 +360,7 @@ impl<'a> Follower<'a> {
                 .times
                 .map_or(Duration::ZERO, |(began, last)| Duration::from_millis(last.saturating_sub(began))),
             error,
-            waiting: self.open.values().cloned().collect(),
+            waiting: self.waits()?.iter().filter_map(waiting_of).collect(),
         })
     }
 
@@ -437,7 +389,24 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Reads why a task is blocked from what its event says.
+/// Reads what a run waits for from its list.
+fn waiting_of(waits: &Value) -> Option<Waiting> {
+    let text = |name: &str| waits[name].as_str().unwrap_or_default();
+    let address = text("address").to_owned();
+    Some(match text("kind") {
+        "gate" => {
+            let json = Json::from(waits.clone());
+            let (question, asked) = (Box::new(answers::read_question(&json)), QuestionRef::of_json(&json));
+            Waiting::Answer { address, question, asked }
+        }
+        "decision" => Waiting::Decision { address, reason: Box::new(block_reason(text("reason"), text("message"))) },
+        "message" => Waiting::Message { address, agent_run: text("agentRunId").into() },
+        "event" => Waiting::Event { address, name: text("event").to_owned() },
+        _ => return None,
+    })
+}
+
+/// Reads why a task is blocked from the words of its event.
 fn block_reason(name: &str, message: &str) -> BlockReason {
     let called = message.split('`').nth(1).and_then(|called| called.split_once('.'));
     match (name, called) {
