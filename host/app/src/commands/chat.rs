@@ -61,7 +61,15 @@ pub(super) fn execute(args: ChatArgs, terminal: Terminal) -> Result<Exit, Proble
         }
         (host, _) => {
             let host = host?;
-            let prepared = RunArgs::chatting(args.run.clone(), args.channels, args.packs, args.store.clone());
+            let prepared = RunArgs {
+                run_id: Some(args.run.clone()),
+                chat: true,
+                again: true,
+                channels: args.channels,
+                packs: args.packs,
+                store: args.store.clone(),
+                ..RunArgs::default()
+            };
             let guests = super::runs::listen_beside(&host, &prepared.store, &prepared.packs, terminal)?;
             let _serving = host.serve()?;
             let session = run::Session::open(&prepared, &host, args.run.as_str(), terminal)?;

@@ -109,15 +109,16 @@ impl FlowArgs {
 
 pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let entry = find(name)?;
-    let run_args = RunArgs::of_flow(
-        entry.path.clone().into(),
-        args.events.take(),
-        args.quiet,
-        args.total_timeout,
-        std::mem::take(&mut args.channels),
-        std::mem::take(&mut args.packs),
-        std::mem::take(&mut args.store),
-    );
+    let run_args = RunArgs {
+        flow: entry.path.clone().into(),
+        events: args.events.take(),
+        quiet: args.quiet,
+        total_timeout: args.total_timeout,
+        channels: std::mem::take(&mut args.channels),
+        packs: std::mem::take(&mut args.packs),
+        store: std::mem::take(&mut args.store),
+        ..RunArgs::default()
+    };
     let place = run_args.store.place()?;
     let host = match (run_args.packs.host_at(place), place) {
         (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {

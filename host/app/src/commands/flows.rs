@@ -213,7 +213,7 @@ fn show(args: &ShowArgs) -> Result<Exit, Problem> {
 
 fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let RunFlowArgs { name, input, inputs, run_id, json, quiet, folder, channels, packs, store } = args;
-    let run_args = RunArgs::of_library(run_id, json, quiet, channels, packs, store);
+    let run_args = RunArgs { run_id, json, quiet, channels, packs, store, ..RunArgs::default() };
     let members = inputs.as_ref().and_then(Json::as_object).into_iter().flatten();
     let members = members.map(|(key, value)| (key.to_string(), value.clone()));
     let place = run_args.store.place()?;
@@ -221,7 +221,7 @@ fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
         (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(store)) => {
             let (store, given) = (store.to_owned(), input.into_iter());
             let members = members.map(|(key, value)| (key, inputs::Member::Value(value))).chain(given).collect();
-            return hand_over(&store, &folder.flows, &name, run_args.with_input(members), terminal);
+            return hand_over(&store, &folder.flows, &name, RunArgs { input: members, ..run_args }, terminal);
         }
         (host, _) => host?,
     };
@@ -242,8 +242,8 @@ fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
 /// Hands a flow over to the process that owns the store, and logs its steps when it has ended.
 fn hand_over(store: &Path, flows: &Path, name: &str, args: RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let file = flowcell::FlowLibrary::open(flows).get(name, None)?.file;
-    let run = args.run_id().cloned().unwrap_or_else(new_run_id);
-    let args = args.with_run(run.clone());
+    let run = args.run_id.as_ref().cloned().unwrap_or_else(new_run_id);
+    let args = RunArgs { run_id: Some(run.clone()), ..args };
     let exit = run::hand_over(store, &args, &file, terminal)?;
     let host = args.packs.reading_host(&args.store)?;
     FlowService::open(host, flows).log_run(name, &run)?;

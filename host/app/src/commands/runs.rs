@@ -331,7 +331,8 @@ fn retry(args: RetryArgs, terminal: Terminal) -> Result<Exit, Problem> {
 impl ResumeArgs {
     /// The same, as `flowcell run` has them.
     fn into_run(self) -> RunArgs {
-        RunArgs::resuming(self.run, self.answers, self.json, self.quiet, self.channels, self.packs, self.store)
+        let ResumeArgs { run, answers, json, quiet, channels, store, packs } = self;
+        RunArgs { run_id: Some(run), answers, json, quiet, channels, packs, store, ..RunArgs::default() }
     }
 }
 
@@ -349,8 +350,8 @@ fn go_on(
     let flow = host.graph_of_run(&name)?.name.clone();
     let session = run::Session::open(&args, &host, &flow, terminal)?.with_guests(guests);
     let runner = prepare(&host, session.options(&args, Json::Null))?;
-    answers::check(args.answers(), runner.graph())?;
-    if let Some((gate, _)) = args.answers().iter().find(|(gate, _)| !runner.may_ask(gate)) {
+    answers::check(&args.answers, runner.graph())?;
+    if let Some((gate, _)) = args.answers.iter().find(|(gate, _)| !runner.may_ask(gate)) {
         return Err(Problem::wrong(format!(
             "nothing asks at `{gate}` any more: it was answered, or its time was over"
         ))

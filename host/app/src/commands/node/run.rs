@@ -51,7 +51,7 @@ pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Pro
     let NodeRunArgs { node_type, input, input_file, config, grant, answer, json, quiet, packs } = args;
     let grants: BTreeMap<String, Value> = grant.into_iter().map(|(name, grant)| (name, grant.to_serde())).collect();
     let answers = answer.into_iter().map(|answer| (alone::NODE.to_owned(), answer)).collect();
-    let run_args = RunArgs::of_node(answers, json, quiet, packs, StoreArgs::none());
+    let run_args = RunArgs { answers, json, quiet, packs, store: StoreArgs::none(), ..RunArgs::default() };
     let host = run_args.packs.host()?;
     nodes::find(host.catalog(), &node_type)?;
     let source = Alone { node_type: &node_type, grants: &grants, has_body: false }.source("".as_ref());

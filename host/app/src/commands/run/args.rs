@@ -20,25 +20,25 @@ use crate::{
 pub(crate) struct RunArgs {
     /// The flow's file
     #[arg(value_hint = ValueHint::FilePath)]
-    pub(super) flow: PathBuf,
+    pub(in crate::commands) flow: PathBuf,
     /// A member of the input; the value is JSON if it reads as JSON, else text; `@PATH` is a file; may be repeated
     #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
-    pub(super) input: Vec<(String, inputs::Member)>,
+    pub(in crate::commands) input: Vec<(String, inputs::Member)>,
     /// Read the input, a JSON object, from this file, or from standard input (-); `-i` wins over its members
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(super) input_file: Option<PathBuf>,
+    pub(in crate::commands) input_file: Option<PathBuf>,
     /// Write the events as JSON lines to this file, or to standard output (-) in place of the outputs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(super) events: Option<PathBuf>,
+    pub(in crate::commands) events: Option<PathBuf>,
     /// Write the files among the outputs to this folder
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["detach", "dry_run"])]
-    pub(super) out: Option<PathBuf>,
+    pub(in crate::commands) out: Option<PathBuf>,
     /// Print one JSON object for whatever comes of the run
     #[arg(long)]
-    pub(super) json: bool,
+    pub(in crate::commands) json: bool,
     /// Say nothing about the run's progress
     #[arg(short, long)]
-    pub(super) quiet: bool,
+    pub(in crate::commands) quiet: bool,
     #[command(flatten)]
     pub(in crate::commands) channels: ChannelArgs,
     #[command(flatten)]
@@ -47,111 +47,32 @@ pub(crate) struct RunArgs {
     pub(in crate::commands) store: StoreArgs,
     /// The run's id. The same command with the same id goes on with the run, or prints again what came of it
     #[arg(long, value_name = "ID", value_parser = run_id)]
-    pub(super) run_id: Option<RunId>,
+    pub(in crate::commands) run_id: Option<RunId>,
     /// Return once the run is accepted; `flowcell drive` runs it
     #[arg(long, conflicts_with_all = ["events", "channels", "dry_run"])]
-    pub(super) detach: bool,
+    pub(in crate::commands) detach: bool,
     /// Answer a gate, or an agent's call as in assistant#3=allow, before it asks; may be repeated
     #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
-    pub(super) answers: Vec<(String, String)>,
+    pub(in crate::commands) answers: Vec<(String, String)>,
     /// End the run after this time: 500ms, 30s, 2m, 1h30m
     #[arg(long, value_name = "DUR", value_parser = duration::parse)]
-    pub(super) total_timeout: Option<Duration>,
+    pub(in crate::commands) total_timeout: Option<Duration>,
     /// Talk with the run's agents: what they say goes to standard output in place of the outputs, and lines that are typed go to
     /// them; /help shows the commands
     #[arg(long, conflicts_with_all = ["json", "detach", "answers", "dry_run"])]
-    pub(super) chat: bool,
+    pub(in crate::commands) chat: bool,
     /// Goes on with a run that exists.
     #[arg(skip)]
-    pub(super) again: bool,
+    pub(in crate::commands) again: bool,
     /// Check everything and print what would run and what it may reach, without running it
     #[arg(long)]
-    pub(super) dry_run: bool,
+    pub(in crate::commands) dry_run: bool,
 }
 
 impl RunArgs {
-    /// The arguments of somebody who goes on with a run.
-    pub(in crate::commands) fn resuming(
-        run_id: RunId,
-        answers: Vec<(String, String)>,
-        json: bool,
-        quiet: bool,
-        channels: ChannelArgs,
-        packs: PackArgs,
-        store: StoreArgs,
-    ) -> RunArgs {
-        RunArgs { run_id: Some(run_id), answers, json, quiet, channels, packs, store, ..RunArgs::default() }
-    }
-
-    /// The arguments of somebody who runs a flow that was found by its name.
-    pub(in crate::commands) fn of_flow(
-        flow: PathBuf,
-        events: Option<PathBuf>,
-        quiet: bool,
-        total_timeout: Option<Duration>,
-        channels: ChannelArgs,
-        packs: PackArgs,
-        store: StoreArgs,
-    ) -> RunArgs {
-        RunArgs { flow, events, quiet, total_timeout, channels, packs, store, ..RunArgs::default() }
-    }
-
-    /// The arguments of somebody who runs a flow of a library.
-    pub(in crate::commands) fn of_library(
-        run_id: Option<RunId>,
-        json: bool,
-        quiet: bool,
-        channels: ChannelArgs,
-        packs: PackArgs,
-        store: StoreArgs,
-    ) -> RunArgs {
-        RunArgs { run_id, json, quiet, channels, packs, store, ..RunArgs::default() }
-    }
-
-    /// The arguments of somebody who runs one node alone.
-    pub(in crate::commands) fn of_node(
-        answers: Vec<(String, String)>,
-        json: bool,
-        quiet: bool,
-        packs: PackArgs,
-        store: StoreArgs,
-    ) -> RunArgs {
-        RunArgs { answers, json, quiet, packs, store, ..RunArgs::default() }
-    }
-
-    /// The arguments of somebody who goes on with a run to talk with it.
-    pub(in crate::commands) fn chatting(
-        run_id: RunId,
-        channels: ChannelArgs,
-        packs: PackArgs,
-        store: StoreArgs,
-    ) -> RunArgs {
-        RunArgs { run_id: Some(run_id), chat: true, again: true, channels, packs, store, ..RunArgs::default() }
-    }
-
-    /// The same arguments with the members of the input.
-    pub(in crate::commands) fn with_input(self, input: Vec<(String, inputs::Member)>) -> RunArgs {
-        RunArgs { input, ..self }
-    }
-
-    /// The run's id, if one was given.
-    pub(in crate::commands) fn run_id(&self) -> Option<&RunId> {
-        self.run_id.as_ref()
-    }
-
-    /// The same arguments with the run's id.
-    pub(in crate::commands) fn with_run(self, run: RunId) -> RunArgs {
-        RunArgs { run_id: Some(run), ..self }
-    }
-
-    /// The same, as questions take them.
-    pub(super) fn early_answers(&self) -> HashMap<String, Json> {
+    /// The answers, as questions take them.
+    pub(in crate::commands) fn early_answers(&self) -> HashMap<String, Json> {
         self.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value))).collect()
-    }
-
-    /// The answers that were given before they were asked for.
-    pub(in crate::commands) fn answers(&self) -> &[(String, String)] {
-        &self.answers
     }
 
     /// Tells of answers that the run has not used. It may go on without an answer.

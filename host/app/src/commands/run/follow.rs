@@ -58,7 +58,7 @@ pub(crate) fn hand_over(folder: &Path, args: &RunArgs, run: HandOver, terminal: 
     let HandOver { before, ask, flow, prints } = run;
     let host = args.packs.host()?;
     let session = Session::open(args, &host, &flow, terminal)?;
-    if let Some(run) = ask.run().filter(|_| !args.answers().is_empty()) {
+    if let Some(run) = ask.run().filter(|_| !args.answers.is_empty()) {
         refuse_late(args, run)?;
     }
     // What a run has told before is not shown again.
@@ -103,8 +103,8 @@ fn refuse_late(args: &RunArgs, run: &RunId) -> Result<(), Problem> {
     if host.graph_of_run(run).is_err() {
         return Ok(());
     }
-    answers::check_in(&host, run, args.answers())?;
-    Recorded::read(&host, run, args.answers())?.check(run, args.answers())
+    answers::check_in(&host, run, &args.answers)?;
+    Recorded::read(&host, run, &args.answers)?.check(run, &args.answers)
 }
 
 /// What the owner has told of a run so far, and will tell.
