@@ -63,6 +63,7 @@ pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Pro
     let runner = host.runner(&flow, options)?;
     let graph = runner.graph().clone();
     let (mut result, interrupted) = session.until_end(&run_args, runner)?;
+    run_args.say_unused(&host, &result.run_id, terminal)?;
     run::part(host);
     result.outputs = result.outputs.get("output").cloned().unwrap_or_default();
     let exit = report::print(&run_args, &graph, &result, interrupted, terminal)?;
