@@ -30,7 +30,23 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ),
     ("host/engine", &["flowcell-flow", "flowcell-runtime", "flowcell", "rusqlite", "sqlx"]),
     ("host/runtime", &["wasmtime", "wasmtime-wasi", "flowcell-engine", "flowcell"]),
-    ("host/app", &["wasmtime", "wasmtime-wasi", "rusqlite", "sqlx"]),
+    (
+        "host/platform",
+        &[
+            "wasmtime",
+            "wasmtime-wasi",
+            "rusqlite",
+            "sqlx",
+            "axum",
+            "rmcp",
+            "clap",
+            "indicatif",
+            "flowcell",
+            "flowcell-server",
+        ],
+    ),
+    ("host/server", &["wasmtime", "wasmtime-wasi", "rusqlite", "sqlx", "clap", "indicatif", "flowcell"]),
+    ("host/cli", &["wasmtime", "wasmtime-wasi", "rusqlite", "sqlx", "axum", "rmcp", "utoipa", "flowcell-runtime"]),
 ];
 
 /// The names in the `[dependencies]` table of a manifest.
@@ -87,7 +103,8 @@ fn all_sdks_have_the_version_of_the_workspace() {
 /// A schema that is compiled anywhere else is checked without a budget.
 #[test]
 fn only_the_room_of_schemas_builds_validators() {
-    let folders = ["contract", "engine", "flow", "runtime", "services", "app"].map(|name| format!("host/{name}"));
+    let folders = ["contract", "engine", "flow", "runtime", "services", "platform", "server", "cli"]
+        .map(|name| format!("host/{name}"));
     for folder in &folders {
         let named = dependencies(&root().join(folder).join("Cargo.toml"));
         assert!(!named.contains("jsonschema"), "{folder} depends on `jsonschema`; use `flowcell-schema`");
@@ -106,7 +123,7 @@ fn requests_read_whole_journals_in_turn() {
     let readers =
         ["host.again(", "host.resume(", "Tree::of(", "waiting::question(", "request.waiting(", ".task_inputs("];
     let mut found = 0;
-    for file in sources(&root().join("host/app/src/server")) {
+    for file in sources(&root().join("host/server/src")) {
         let text = fs::read_to_string(&file).unwrap();
         for (at, _) in readers.iter().flat_map(|reader| text.match_indices(reader)) {
             let lines: Vec<_> = text[..at].lines().rev().take(4).collect();
@@ -120,7 +137,16 @@ fn requests_read_whole_journals_in_turn() {
 
 #[test]
 fn only_the_engine_names_wasmtime() {
-    for folder in ["host/contract", "host/flow", "host/runtime", "host/app", "sdk/expr", "sdk/rust"] {
+    for folder in [
+        "host/contract",
+        "host/flow",
+        "host/runtime",
+        "host/platform",
+        "host/server",
+        "host/cli",
+        "sdk/expr",
+        "sdk/rust",
+    ] {
         for file in sources(&root().join(folder).join("src")) {
             let text = fs::read_to_string(&file).unwrap();
             assert!(!text.contains("wasmtime::"), "{} names wasmtime", file.display());

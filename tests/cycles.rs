@@ -278,11 +278,11 @@ fn crates() -> Vec<PathBuf> {
 
 /// Rings that are still to be opened: the file with which a crate begins, and the folder of the modules.
 const KNOWN: [(&str, &str); 6] = [
-    ("host/app/src/lib.rs", ""),
-    ("host/app/src/lib.rs", "host"),
-    ("host/app/src/lib.rs", "server::mcp"),
-    ("host/app/src/main.rs", "commands"),
-    ("host/app/src/main.rs", "commands::run"),
+    ("host/cli/src/main.rs", "commands"),
+    ("host/cli/src/main.rs", "commands::run"),
+    ("host/platform/src/lib.rs", ""),
+    ("host/platform/src/lib.rs", "host"),
+    ("host/server/src/lib.rs", "mcp"),
     ("sdk/expr/src/lib.rs", "language"),
 ];
 

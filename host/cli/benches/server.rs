@@ -1,0 +1,54 @@
+//! What the server adds to a run, and what it costs others when somebody takes much of it. Prints one line per claim, each
+//! with what it is compared with, measured in the same run.
+//!
+//! `cargo bench -p flowcell --bench server -- post` measures one part: `post`, `subscribers` or `neighbour`.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+#![cfg(unix)]
+
+use std::{env, time::Duration};
+
+#[path = "../../server/tests/http/client.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod client;
+#[path = "../../engine/tests/engine/guests.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod guests;
+#[path = "server/neighbour.rs"]
+mod neighbour;
+#[path = "server/post.rs"]
+mod post;
+#[path = "server/subscribers.rs"]
+mod subscribers;
+
+/// As in the command line.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const PARTS: [(&str, fn()); 3] =
+    [("post", post::post), ("subscribers", subscribers::subscribers), ("neighbour", neighbour::neighbour)];
+
+/// A flow of three nodes, one after the other.
+const THREE: &str = "
+flow: { name: three, input: { who: world } }
+nodes:
+  - { id: a, type: data.set, input: { object: {}, path: who, value: '{{ flow.input.who }}' } }
+  - { id: b, type: control.noop, input: { value: '{{ a }}' } }
+  - { id: c, type: data.template, input: { template: 'Hello {{ flow.input.who }}' } }
+edges: [{ from: a, to: b }, { from: b, to: c }]
+";
+
+fn main() {
+    let arguments: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    for (name, part) in PARTS {
+        if arguments.is_empty() || arguments.iter().any(|argument| argument == name) {
+            part();
+        }
+    }
+}
+
+/// The time that so many per cent of them do not exceed.
+fn percentile(times: &mut [Duration], per_cent: usize) -> Duration {
+    times.sort_unstable();
+    times[(times.len() * per_cent / 100).min(times.len() - 1)]
+}

@@ -1,0 +1,90 @@
+//! Thousands who listen to one run of one tenant.
+
+use std::{
+    io::BufReader,
+    net::{SocketAddr, TcpStream},
+    path::Path,
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Answer, ask, connect, head, send},
+    kit::{done, said, told},
+    process::{memory, serve, stop},
+    samples::{asks, hello},
+    stream::Stream,
+};
+
+/// Those who come.
+const LISTENERS: u64 = 10_000;
+/// Those who are let in: half of the places of a server.
+const PLACES: usize = 2_000;
+/// Memory that one of them costs the server at most, in KiB.
+const EACH: u64 = 48;
+
+/// Lets this process have as many connections as it can, and says how many.
+fn connections() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    limit.maximum.unwrap_or(u64::MAX).saturating_sub(500)
+}
+
+/// A token of a new tenant.
+fn token(folder: &Path, tenant: &str) -> String {
+    let ask = |arguments: &[&str]| {
+        let output = done(folder, arguments);
+        assert!(output.status.success(), "{}", told(&output));
+        said(&output)
+    };
+    ask(&["tenant", "create", tenant]);
+    let token: Value = serde_json::from_str(&ask(&["token", "create", tenant])).unwrap();
+    format!("Bearer {}", token["token"].as_str().unwrap())
+}
+
+fn listen(address: SocketAddr, token: &str) -> (Answer, BufReader<TcpStream>) {
+    let stream = connect(address);
+    send(&stream, address, "GET", "/v1/runs/g/events/stream", &[("Authorization", token)], "");
+    let mut stream = BufReader::with_capacity(512, stream);
+    (head(&mut stream), stream)
+}
+
+#[test]
+fn h4_r26_thousands_who_listen_cost_little_and_leave_room_for_others() {
+    let come = connections().min(LISTENERS) as usize;
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (token(folder.path(), "a"), token(folder.path(), "b"));
+    let (child, address) = serve(folder.path(), &[]);
+    let post = |token: &str, path: &str, body: &Value| {
+        ask(address, "POST", path, &[("Authorization", token)], &body.to_string())
+    };
+    let canary = || {
+        let ended = post(&b, "/v1/runs?wait=true", &json!({ "flow": hello() })).json();
+        assert_eq!(ended["status"], "succeeded", "{ended}");
+    };
+    let parked = post(&a, "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" }));
+    assert_eq!(parked.json()["status"], "parked", "{parked:?}");
+    canary();
+    let before = memory(child.id(), "VmRSS");
+    let mut all: Vec<_> = (0..come).map(|_| listen(address, &a)).collect();
+    canary();
+    let statuses = |status| all.iter().filter(|(answer, _)| answer.status == status).count();
+    assert_eq!((statuses(200), statuses(429)), (come.min(PLACES), come.saturating_sub(PLACES)));
+    if let (Some(before), Some(after)) = (before, memory(child.id(), "VmRSS")) {
+        assert!(after < before + EACH * PLACES as u64, "{before} KiB became {after} KiB");
+    }
+    // Whoever was turned away holds no connection, and whoever was let in hears all of it, once and in order.
+    all.retain(|(answer, _)| answer.status == 200 || answer.header("connection") != Some("close"));
+    assert_eq!(all.len(), come.min(PLACES));
+    assert_eq!(post(&a, "/v1/runs/g/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
+    for (_, stream) in all {
+        let mut stream = Stream::over(stream);
+        let heard: Vec<_> = std::iter::from_fn(|| stream.next()).collect();
+        let ids: Vec<_> = heard.iter().filter_map(|sent| sent.id).collect();
+        assert_eq!(ids, (0..ids.len() as u64).collect::<Vec<_>>());
+        assert_eq!(heard.last().unwrap().data["status"], "succeeded");
+    }
+    canary();
+    assert_eq!(stop(child), Some(0));
+}

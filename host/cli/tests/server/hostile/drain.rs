@@ -1,0 +1,97 @@
+//! A server that is stopped while it has much to do.
+
+use std::{
+    collections::BTreeSet,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    kit::{done, said, scale, told},
+    process::{serve, stop},
+    samples::{asks, hello},
+};
+
+/// How long calls that have left are waited for, and a second.
+const GRACE: Duration = Duration::from_secs(11);
+
+/// What is answered to a request, if anything is: the status and the body.
+fn asked(address: SocketAddr, body: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let length = body.len();
+    let head = format!(
+        "POST /v1/runs HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n"
+    );
+    stream.write_all((head + body).as_bytes()).ok()?;
+    let mut text = String::new();
+    // What had come is there even if the end was cut off.
+    let _ = stream.read_to_string(&mut text);
+    let status = text.split(' ').nth(1)?.parse().ok()?;
+    Some((status, text.split_once("\r\n\r\n")?.1.to_owned()))
+}
+
+/// Begins runs until the server has gone; the ids of those that were acknowledged.
+fn flood(address: SocketAddr, who: usize, acknowledged: &AtomicUsize) -> Vec<String> {
+    let mut begun = Vec::new();
+    for number in 0.. {
+        let id = format!("w{who}-{number}");
+        let flow = if number % 3 == 0 { asks() } else { hello() };
+        match asked(address, &json!({ "flow": flow, "runId": id }).to_string()) {
+            Some((201, _)) => {
+                begun.push(id);
+                acknowledged.fetch_add(1, Ordering::Release);
+            }
+            Some((503, body)) => {
+                assert!(body.contains("\"draining\"") || body.contains("\"too_many_connections\""), "{body}")
+            }
+            // There is a limit to what waits for its turn.
+            Some((429, body)) => assert!(body.contains("\"too_many_runs\""), "{body}"),
+            Some(other) => panic!("{other:?}"),
+            None => break,
+        }
+    }
+    begun
+}
+
+#[test]
+fn r23_a_server_that_is_stopped_under_load_loses_nothing_that_it_has_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut known = BTreeSet::new();
+    for (round, moment) in [1, 20, 70].into_iter().cycle().take(3 * scale()).enumerate() {
+        let (child, address) = serve(folder.path(), &[]);
+        let acknowledged = AtomicUsize::new(0);
+        let begun = std::thread::scope(|scope| {
+            let flood = |who| flood(address, round * 10 + who, &acknowledged);
+            let all: Vec<_> = (0..4).map(|who| scope.spawn(move || flood(who))).collect();
+            while acknowledged.load(Ordering::Acquire) < moment {
+                std::thread::yield_now();
+            }
+            let since = Instant::now();
+            assert_eq!(stop(child), Some(0));
+            assert!(since.elapsed() < GRACE, "{:?}", since.elapsed());
+            all.into_iter().flat_map(|one| one.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(begun.len() >= moment, "{}", begun.len());
+        known.extend(begun);
+        let listed = done(folder.path(), &["runs", "list", "--json", "--limit", "100000"]);
+        assert!(listed.status.success(), "{}", told(&listed));
+        let runs: Vec<Value> = serde_json::from_str(&said(&listed)).unwrap();
+        let kept: BTreeSet<_> = runs.iter().map(|run| run["runId"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(known.difference(&kept).next(), None, "it was acknowledged and is not there");
+        let failed = runs.iter().find(|run| ["failed", "cancelled"].iter().any(|bad| run["status"] == *bad));
+        assert_eq!(failed, None);
+    }
+    // The next one goes on with all of them.
+    let driven = done(folder.path(), &["drive", "--once"]);
+    assert!([Some(0), Some(3)].contains(&driven.status.code()), "{}", told(&driven));
+    let listed = done(folder.path(), &["runs", "list", "--json", "--limit", "100000"]);
+    for run in serde_json::from_str::<Vec<Value>>(&said(&listed)).unwrap() {
+        let expected = if run["flow"] == "asks" { "parked" } else { "succeeded" };
+        assert_eq!(run["status"], expected, "{run}");
+    }
+}

@@ -1,0 +1,146 @@
+//! The program `flowcell serve`: how it begins and how it ends.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread::JoinHandle,
+};
+
+use serde_json::json;
+
+use crate::{
+    client::ask,
+    kit::{done, flowcell, said, told},
+    samples::{asks, hello},
+};
+
+/// A server, and where it listens.
+pub(crate) fn serve(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr) {
+    let (child, address, _) = heard(folder, arguments);
+    (child, address)
+}
+
+/// A server, where it listens, and what it says after that, until its end.
+pub(crate) fn heard(folder: &Path, arguments: &[&str]) -> (Child, SocketAddr, JoinHandle<Vec<String>>) {
+    let mut command = flowcell(folder);
+    command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut seen = Vec::new();
+    let address = loop {
+        let line = lines.next().unwrap_or_else(|| panic!("it does not listen: {seen:?}"));
+        if let Some(address) = line.strip_prefix("listening on http://") {
+            break address.parse().unwrap();
+        }
+        seen.push(line);
+    };
+    // What it says later is read, so that it can say it.
+    (child, address, std::thread::spawn(move || lines.collect()))
+}
+
+/// What the system tells of the memory of a process, in KiB: `VmRSS`, or `VmHWM` for the most that it ever had.
+pub(crate) fn memory(process: u32, what: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
+}
+
+pub(crate) fn stop(mut child: Child) -> Option<i32> {
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn a_server_ends_in_good_order_and_the_next_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (child, address) = serve(folder.path(), &[]);
+    let get = |address, path| ask(address, "GET", path, &[], "");
+    assert_eq!((get(address, "/healthz").status, get(address, "/readyz").status), (200, 200));
+    let version = get(address, "/version").json();
+    assert_eq!(version["flowcell"], env!("CARGO_PKG_VERSION"));
+    let manifest = std::fs::read_to_string(crate::kit::root().join("Cargo.toml")).unwrap();
+    let engine = version["engine"].as_str().unwrap().strip_prefix("wasmtime ").unwrap();
+    assert!(manifest.contains(&format!("wasmtime = {{ version = \"{engine}.")), "{version}");
+    let timer = json!({
+        "flow": { "name": "timer" },
+        "nodes": [{ "id": "hold", "type": "control.wait", "input": { "ms": 600_000 } }],
+    });
+    for (flow, run) in [(timer, "t"), (asks(), "g"), (hello(), "h")] {
+        let body = json!({ "flow": flow, "runId": run }).to_string();
+        assert_eq!(ask(address, "POST", "/v1/runs", &[], &body).status, 201);
+    }
+    assert_eq!(stop(child), Some(0));
+    let (child, address) = serve(folder.path(), &[]);
+    let reply = ask(address, "POST", "/v1/runs/g/gates/ok/reply", &[], r#"{"answer":"yes"}"#);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let body = json!({ "flow": asks(), "runId": "g" }).to_string();
+    assert_eq!(ask(address, "POST", "/v1/runs?wait=true", &[], &body).json()["outputs"]["said"], "yes");
+    // One that was put down while it was driven is taken up again, and then put away.
+    let status = || get(address, "/v1/runs/t").json()["status"].clone();
+    assert!((0..20_000).any(|_| status() == "parked"), "{}", status());
+    // Another terminal asks the server over its socket, and the server drives what was answered.
+    let cancelled = done(folder.path(), &["runs", "cancel", "t"]);
+    assert!(cancelled.status.success(), "{}", told(&cancelled));
+    let stream = ask_until_end(address, "t");
+    assert!(stream.contains("\"status\":\"cancelled\""), "{stream}");
+    assert_eq!(stop(child), Some(0));
+}
+
+/// Waits for the end of a run, which ends its stream.
+fn ask_until_end(address: SocketAddr, run: &str) -> String {
+    let stream = crate::client::connect(address);
+    let path = format!("/v1/runs/{run}/events/stream");
+    crate::client::send(&stream, address, "GET", &path, &[("Connection", "close")], "");
+    std::io::read_to_string(stream).unwrap()
+}
+
+#[test]
+fn t7_a_server_without_tokens_serves_its_machine_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = done(folder.path(), &["serve", "--listen", "0.0.0.0:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("asks nobody for a token"), "{}", told(&output));
+    let output = done(folder.path(), &["serve", "--store", "memory:"]);
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+}
+
+#[test]
+fn a_server_asks_for_tokens_from_the_first_tenant_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (child, address) = serve(folder.path(), &[]);
+    let runs = |token: Option<&str>| {
+        let header = token.map(|token| format!("Bearer {token}"));
+        let headers: Vec<_> = header.iter().map(|header| ("Authorization", header.as_str())).collect();
+        ask(address, "GET", "/v1/runs", &headers, "")
+    };
+    assert_eq!((runs(None).status, runs(Some("fct_a_b")).status), (200, 200));
+    let made = done(folder.path(), &["tenant", "create", "a"]);
+    assert!(made.status.success(), "{}", told(&made));
+    assert!(told(&made).contains("refuse every request without a token"), "{}", told(&made));
+    let second = done(folder.path(), &["tenant", "create", "b"]);
+    assert!(second.status.success() && !told(&second).contains("token"), "{}", told(&second));
+    let token = done(folder.path(), &["token", "create", "a"]);
+    let token: serde_json::Value = serde_json::from_str(&said(&token)).unwrap();
+    // Whoever shows a token is known by it at once, and from then on nobody is without one.
+    assert_eq!(runs(Some("fct_a_b")).fault(), (401, "unauthorized".into()));
+    assert_eq!(runs(None).fault(), (401, "unauthorized".into()));
+    assert_eq!(runs(token["token"].as_str()).status, 200);
+    assert_eq!(stop(child), Some(0));
+    // So does the next server, which goes on with what the operator runs, too.
+    let detached = done(folder.path(), &["run", "--detach", "--run-id", "l", &hello_file(folder.path())]);
+    assert!(detached.status.success(), "{}", told(&detached));
+    let (child, address) = serve(folder.path(), &[]);
+    assert_eq!(ask(address, "GET", "/v1/runs", &[], "").status, 401);
+    let shown = std::iter::repeat_with(|| said(&done(folder.path(), &["runs", "show", "l", "--json"])));
+    let ended = shown.take(500).find(|shown| shown.contains("\"succeeded\""));
+    assert!(ended.is_some(), "the run of `local` is not driven");
+    assert_eq!(stop(child), Some(0));
+}
+
+fn hello_file(folder: &Path) -> String {
+    let file = folder.join("hello.json");
+    std::fs::write(&file, hello().to_string()).unwrap();
+    file.display().to_string()
+}

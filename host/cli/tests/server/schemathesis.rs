@@ -1,0 +1,27 @@
+//! The document of the server, against the server.
+
+use std::process::Command;
+
+use crate::process;
+
+/// A tester that nobody here wrote makes requests from the document, and looks whether the answers are what it says.
+#[test]
+fn schemathesis_finds_nothing() {
+    if Command::new("schemathesis").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no program `schemathesis`");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (child, address) = process::serve(folder.path(), &[]);
+    let output = Command::new("schemathesis")
+        .args(["run", &format!("http://{address}/openapi.json"), "--max-examples", "20", "--seed", "1"])
+        // What a flow is, and which ids there are, is not for a schema to say.
+        .args(["--exclude-checks", "positive_data_acceptance"])
+        .args(["--exclude-path-regex", "/(stream|socket)$", "--no-color"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(process::stop(child), Some(0));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+}

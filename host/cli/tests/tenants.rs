@@ -1,0 +1,283 @@
+//! Tenants, tokens and the audit log, over the library and with the real program.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(unix)]
+
+mod kit;
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::Stdio,
+};
+
+use flowcell::{
+    Filter, Host, LoadError, RunOptions, RunStatus, Source, StartError,
+    contract::Tenant,
+    identity::{Identify, Refused, Scope},
+    policy::Policy,
+    tenants::{TenantError, Tenants, audit::Outcome, callers::Callers},
+};
+use kit::{done, flowcell, said, told};
+use rusqlite::Connection;
+use serde_json::Value;
+
+fn host() -> Host {
+    Host::builder().without_cache().instances(4).build().unwrap()
+}
+
+fn tenants() -> Tenants {
+    Tenants::of(&host())
+}
+
+fn all() -> Vec<String> {
+    Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect()
+}
+
+#[test]
+fn a_token_lets_in_whom_it_was_made_for() {
+    let tenants = tenants();
+    tenants.create("a").unwrap();
+    tenants.create("b").unwrap();
+    let scopes = [Scope::RunRead.name().to_owned()];
+    let token = tenants.create_token("a", &scopes, "ci", None).unwrap();
+    let caller = tenants.identify(Some(&token.token)).unwrap();
+    assert_eq!((caller.tenant.as_str(), caller.token.as_deref()), ("a", Some(&*token.id)));
+    for scope in Scope::ALL {
+        assert_eq!(caller.scopes.has(scope), scope == Scope::RunRead, "{scope}");
+    }
+    assert_eq!(tenants.identify(None).unwrap_err(), Refused::Missing);
+    let last = token.token.chars().last().unwrap();
+    let other = token.token[..token.token.len() - 1].to_owned() + if last == '0' { "1" } else { "0" };
+    let secret = token.token.rsplit('_').next().unwrap();
+    let unknown = ["", "fct_", "fct__", &token.id, secret, &token.token[1..], &other, &format!("{} ", token.token)];
+    for shown in unknown {
+        assert_eq!(tenants.identify(Some(shown)).unwrap_err(), Refused::Unknown, "{shown}");
+    }
+}
+
+#[test]
+fn until_there_is_a_tenant_everybody_is_local() {
+    let host = host();
+    let (callers, tenants) = (Callers::of(&host).unwrap(), Tenants::of(&host));
+    for shown in [None, Some("fct_a_b")] {
+        assert_eq!(callers.identify(shown).unwrap().tenant, Tenant::local());
+    }
+    assert!(!callers.asks_for_tokens());
+    assert_eq!(callers.tenants(), [Tenant::local()]);
+    tenants.create("a").unwrap();
+    assert_eq!(callers.identify(Some("fct_a_b")).unwrap_err(), Refused::Unknown);
+    assert!(callers.asks_for_tokens());
+    assert_eq!(callers.identify(None).unwrap_err(), Refused::Missing);
+    assert_eq!(callers.tenants(), [Tenant::local(), "a".into()]);
+    // Nobody is `local` again, whatever becomes of the tenant.
+    tenants.enable("a", false).unwrap();
+    assert_eq!(callers.identify(None).unwrap_err(), Refused::Missing);
+    assert_eq!(callers.tenants(), [Tenant::local()]);
+    assert!(Callers::of(&host).unwrap().asks_for_tokens());
+}
+
+#[test]
+fn a_token_that_opens_nothing_is_noted_once_a_minute() {
+    let tenants = tenants();
+    tenants.create("a").unwrap();
+    let token = tenants.create_token("a", &all(), "", Some(0)).unwrap();
+    for _ in 0..10 {
+        tenants.identify(Some(&token.token)).unwrap_err();
+        tenants.identify(Some("fct_nobody_0123456789")).unwrap_err();
+    }
+    for (tenant, subject) in [("a", &*token.id), ("", "unknown")] {
+        let log = tenants.audit(tenant, 0, 100).unwrap();
+        let refused: Vec<_> = log.iter().filter(|entry| entry.action == "token.refused").collect();
+        assert_eq!(refused.len(), 1, "{log:?}");
+        assert_eq!((&*refused[0].subject, refused[0].outcome), (subject, Outcome::Refused));
+        assert!(tenants.verify_audit(tenant, None).unwrap().damage.is_empty());
+    }
+}
+
+#[test]
+fn a_token_is_over_when_its_time_is_over_or_somebody_revokes_it_or_its_tenant_is_disabled() {
+    let tenants = tenants();
+    tenants.create("a").unwrap();
+    let short = tenants.create_token("a", &all(), "", Some(0)).unwrap();
+    assert_eq!(tenants.identify(Some(&short.token)).unwrap_err(), Refused::Unknown);
+    let long = tenants.create_token("a", &all(), "", Some(3_600_000)).unwrap();
+    let other = tenants.create_token("a", &all(), "", None).unwrap();
+    assert!(tenants.identify(Some(&long.token)).is_ok());
+    tenants.revoke_token(&long.id).unwrap();
+    tenants.revoke_token(&long.id).unwrap();
+    assert_eq!(tenants.identify(Some(&long.token)).unwrap_err(), Refused::Unknown);
+    tenants.enable("a", false).unwrap();
+    assert_eq!(tenants.identify(Some(&other.token)).unwrap_err(), Refused::Unknown);
+    assert_eq!(tenants.tenants(), [Tenant::local()]);
+    tenants.enable("a", true).unwrap();
+    assert!(tenants.identify(Some(&other.token)).is_ok());
+    assert_eq!(tenants.tenants(), [Tenant::local(), "a".into()]);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let tenants = tenants();
+    for name in ["", "a b", "../a", "a.b", "ä", &"a".repeat(65)] {
+        assert!(matches!(tenants.create(name), Err(TenantError::Name(_))), "{name}");
+    }
+    tenants.create(&"a".repeat(64)).unwrap();
+    assert!(matches!(tenants.create(&"a".repeat(64)), Err(TenantError::Taken(_))));
+    assert!(matches!(tenants.create_token("b", &all(), "", None), Err(TenantError::Unknown(_))));
+    tenants.create("b").unwrap();
+    let refused = tenants.create_token("b", &["run:delete".to_owned()], "", None).unwrap_err();
+    assert!(refused.to_string().contains("`run:delete`") && refused.to_string().contains("run:control"), "{refused}");
+    assert!(matches!(tenants.revoke_token("nobody"), Err(TenantError::UnknownToken(_))));
+}
+
+const REACHES: &str = "flow: { name: reaches }
+nodes:
+  - { id: a, type: agent.run, input: { prompt: x }, grants: { model: ['anthropic/*'], tools: ['data.*', 'flow:x'] } }
+";
+
+#[test]
+fn a_flow_grants_at_most_what_the_policy_of_its_tenant_says() {
+    let host = Host::builder().without_cache().instances(4).build().unwrap();
+    let tenants = Tenants::of(&host);
+    tenants.create("a").unwrap();
+    tenants.create("b").unwrap();
+    let grants =
+        [("model".to_owned(), vec!["anthropic/*".to_owned()]), ("tools".to_owned(), vec!["data.*".to_owned()])];
+    let policy = Policy { grants: Some(grants.into()), ..Policy::default() };
+    tenants.set_policy("a", &policy).unwrap();
+    assert_eq!((tenants.policy("a").unwrap(), tenants.policy("b").unwrap()), (policy, Policy::default()));
+    let found = |tenant: &str| {
+        let source = Source { name: "reaches.yaml".into(), text: REACHES.into() };
+        match tenants.host(&Tenant::from(tenant)).unwrap().load_source(source) {
+            Ok(_) => Vec::new(),
+            Err(LoadError::Invalid(found)) => found,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(found("b"), []);
+    let found = found("a");
+    let place = REACHES.lines().nth(2).unwrap().find("'flow:x'").unwrap() + 1;
+    let told: Vec<_> = found.iter().map(|found| (found.code, found.place.line, found.place.column)).collect();
+    assert_eq!(told, [("wrong_grant", 3, place)]);
+    assert!(found[0].message.contains("more than the operator allows this tenant: `data.*`"), "{}", found[0].message);
+}
+
+#[test]
+fn a_tenant_has_as_many_live_runs_as_its_policy_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::builder().without_cache().instances(4).state_dir(folder.path()).build().unwrap();
+    let tenants = Tenants::of(&host);
+    ["a", "b"].iter().for_each(|name| tenants.create(name).unwrap());
+    tenants.set_policy("a", &Policy { max_live_runs: Some(2), ..Policy::default() }).unwrap();
+    let text = "flow: { name: waits }\nnodes: [{ id: w, type: control.wait, input: { until: now } }]\n";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let start = |tenant: &str| {
+        let host = tenants.host(&Tenant::from(tenant)).unwrap();
+        let flow = host.load_source(Source { name: "waits.yaml".into(), text: text.into() }).unwrap();
+        let runner = match host.runner(&flow, RunOptions::default()) {
+            Ok(runner) => runner,
+            Err(StartError::Quota(_)) => return false,
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(runtime.block_on(runner.run()).status, RunStatus::Parked);
+        true
+    };
+    assert!(start("a") && start("a") && !start("a") && start("b"));
+    let refused = tenants.host(&Tenant::from("a")).unwrap().check_quota().unwrap_err().to_string();
+    assert!(refused.starts_with("the tenant has 2 runs that are not over"), "{refused}");
+    let theirs =
+        |tenant: &str| host.of(Tenant::from(tenant)).runs().unwrap().runs(&Tenant::from(tenant), &all_runs()).unwrap();
+    assert_eq!((theirs("a").len(), theirs("b").len()), (2, 1));
+    let foreign = host.of(Tenant::from("b")).resume(&theirs("a")[0].run_id, RunOptions::default());
+    assert!(foreign.err().unwrap().to_string().contains("there is no run"), "another tenant's run does not exist");
+}
+
+fn all_runs() -> Filter {
+    Filter { limit: 9, ..Filter::default() }
+}
+
+/// What the program prints.
+fn ask(folder: &Path, arguments: &[&str]) -> Value {
+    let output = done(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+    serde_json::from_str(&said(&output)).unwrap()
+}
+
+#[test]
+fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    ask(folder.path(), &["tenant", "create", "a"]);
+    let mut owner = flowcell(folder.path()).arg("drive").stderr(Stdio::piped()).spawn().unwrap();
+    // It listens once it says something.
+    BufReader::new(owner.stderr.take().unwrap()).lines().next().unwrap().unwrap();
+    ask(folder.path(), &["tenant", "create", "b"]);
+    let token = ask(folder.path(), &["token", "create", "b", "--scopes", "run:read,run:create", "--note", "ci"]);
+    let (id, secret) = (token["id"].as_str().unwrap(), token["token"].as_str().unwrap());
+    let refused = done(folder.path(), &["tenant", "create", "b"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("there is a tenant `b` already"), "{}", told(&refused));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    let tokens = ask(folder.path(), &["token", "list", "--tenant", "b"]);
+    assert_eq!(tokens[0]["id"], id);
+    assert_eq!(tokens[0]["expires"].as_u64().unwrap() - tokens[0]["created"].as_u64().unwrap(), 90 * 86_400_000);
+    ask(folder.path(), &["token", "revoke", id]);
+    std::fs::write(folder.path().join("policy.yaml"), "maxLiveRuns: 5\n").unwrap();
+    assert_eq!(ask(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"])["maxLiveRuns"], 5);
+    assert_eq!(ask(folder.path(), &["tenant", "policy", "b"])["maxLiveRuns"], 5);
+    std::fs::write(folder.path().join("policy.yaml"), "maxRuns: 5\n").unwrap();
+    let wrong = done(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"]);
+    assert!(told(&wrong).contains("policy.yaml") && told(&wrong).contains("maxRuns"), "{}", told(&wrong));
+    std::fs::write(folder.path().join("policy.yaml"), "grants: { htpp: ['https://*'] }\n").unwrap();
+    let wrong = done(folder.path(), &["tenant", "policy", "b", "--set", "policy.yaml"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(told(&wrong).contains("there is no capability `htpp`; did you mean `http`?"), "{}", told(&wrong));
+    assert_eq!(ask(folder.path(), &["tenant", "policy", "b"])["maxLiveRuns"], 5, "nothing was set");
+    let actions: Vec<_> = ask(folder.path(), &["audit", "list", "b"]).as_array().unwrap().clone();
+    let actions: Vec<_> = actions.iter().map(|entry| entry["action"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(actions, ["tenant.create", "token.create", "token.revoke", "tenant.policy"]);
+    // What opens the door is nowhere in the folder.
+    let secret = secret.rsplit('_').next().unwrap().as_bytes();
+    for file in std::fs::read_dir(folder.path().join(".flowcell")).unwrap() {
+        let Ok(bytes) = std::fs::read(file.unwrap().path()) else { continue };
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret));
+    }
+}
+
+#[test]
+fn t10_a_log_that_was_changed_or_shortened_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    ask(folder.path(), &["tenant", "create", "a"]);
+    for note in ["1", "2", "3"] {
+        ask(folder.path(), &["token", "create", "a", "--note", note, "--expires", "never"]);
+    }
+    let whole = ask(folder.path(), &["audit", "verify", "a"]);
+    assert_eq!((whole["entries"].as_u64(), whole["damage"].as_array().unwrap().len()), (Some(4), 0));
+    let head = whole["head"].as_str().unwrap();
+    let of = "WHERE tenant = 'a' AND kind = 'audit'";
+    let cases = [
+        (
+            format!("UPDATE registry SET value = replace(value, 'operator', 'nobody') {of} AND key LIKE '%2'"),
+            "it was changed",
+        ),
+        (format!("DELETE FROM registry {of} AND key LIKE '%2'"), "entries from 2 on are missing before it"),
+        (format!("DELETE FROM registry {of} AND key LIKE '%1'"), "it does not follow the entry before it"),
+        (format!("DELETE FROM registry {of} AND key LIKE '%4'"), "the end of the log was taken away"),
+    ];
+    for (sql, found) in cases {
+        let copy = tempfile::tempdir().unwrap();
+        std::fs::create_dir(copy.path().join(".flowcell")).unwrap();
+        for file in std::fs::read_dir(folder.path().join(".flowcell")).unwrap() {
+            let file = file.unwrap();
+            if file.file_name().to_string_lossy().starts_with("flowcell.db") {
+                std::fs::copy(file.path(), copy.path().join(".flowcell").join(file.file_name())).unwrap();
+            }
+        }
+        let connection = Connection::open(copy.path().join(".flowcell/flowcell.db")).unwrap();
+        assert_eq!(connection.execute(&sql, []).unwrap(), 1, "{sql}");
+        drop(connection);
+        let verified = done(copy.path(), &["audit", "verify", "a", "--head", head]);
+        assert_eq!(verified.status.code(), Some(1), "{sql}: {}", told(&verified));
+        assert!(said(&verified).contains(found), "{sql}: {}", said(&verified));
+    }
+}

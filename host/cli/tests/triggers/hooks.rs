@@ -1,0 +1,162 @@
+//! Posts: whoever has no key finds out nothing, and starts nothing; what comes twice starts once.
+
+use std::{
+    fs,
+    sync::Arc,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowcell::triggers::hook::REFUSED_AT;
+use flowcell_server::{Limits, identity::Local};
+use ring::hmac;
+
+use crate::{
+    client::{Answer, Served, ask},
+    household::{builder, write},
+};
+
+const SECRET: &str = "a-secret-of-many-characters";
+const PATH: &str = "/v1/hooks/local/posted/hook";
+
+fn served() -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    let secrets = folder.path().join("secrets.yaml");
+    fs::write(folder.path().join("key"), SECRET).unwrap();
+    fs::write(folder.path().join("other"), "https://a.test is for this").unwrap();
+    let known = "hook-key: { keyFile: key, for: webhook }\nother: { keyFile: other, for: [\"https://a.test\"] }\n";
+    fs::write(&secrets, known).unwrap();
+    let hook = "{ id: hook, webhook: { secret: [old-key, hook-key] } }, { id: keyless, webhook: { secret: nothing } }, \
+                { id: other, webhook: { secret: other } }, { id: nightly, cron: \"0 2 * * *\" }";
+    write(folder.path(), "posted", hook);
+    let host = builder().state_dir(folder.path()).secrets_file(secrets).build().unwrap();
+    let served = Served::over(host, folder, Arc::new(Local), Limits::default());
+    // What is in the folder is seen by now.
+    assert_eq!(served.get("/v1/triggers").json()["triggers"].as_array().unwrap().len(), 4);
+    for (cursor, left) in [("posted/hook", 3), ("posted/nightly", 1), ("posted/other", 0), ("post", 4)] {
+        let page = served.get(&format!("/v1/triggers?cursor={cursor}")).json();
+        assert_eq!(page["triggers"].as_array().unwrap().len(), left, "{cursor}");
+    }
+    served
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+fn signature(secret: &str, id: &str, timestamp: u64, body: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    format!("v1,{}", STANDARD.encode(hmac::sign(&key, format!("{id}.{timestamp}.{body}").as_bytes())))
+}
+
+fn post(served: &Served, path: &str, headers: &[(&str, String)], body: &str) -> Answer {
+    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    ask(served.address, "POST", path, &headers, body)
+}
+
+/// The headers of a post that is as it should be.
+fn signed(id: &str, timestamp: u64, body: &str) -> Vec<(&'static str, String)> {
+    let signature = signature(SECRET, id, timestamp, body);
+    vec![("webhook-id", id.into()), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signature)]
+}
+
+fn runs(served: &Served) -> usize {
+    served.get("/v1/runs").json()["runs"].as_array().unwrap().len()
+}
+
+#[test]
+fn h7_posts_that_nobody_known_has_signed_start_nothing() {
+    let served = served();
+    let (now, body) = (now(), r#"{"a":1}"#);
+    let good = signed("m1", now, body);
+    let with = |index: usize, value: String| {
+        let mut headers = good.clone();
+        headers[index].1 = value;
+        headers
+    };
+    let mut cases = vec![
+        ("nothing", Vec::new()),
+        ("no signature", good[..2].to_vec()),
+        ("another key", with(2, signature("another secret", "m1", now, body))),
+        ("another version", with(2, signature(SECRET, "m1", now, body).replace("v1,", "v2,"))),
+        ("another id", with(0, "m2".into())),
+        ("another time", with(1, (now + 1).to_string())),
+        ("an old post", signed("m1", now - 400, body)),
+        ("a post of the future", signed("m1", now + 400, body)),
+        ("another body", signed("m1", now, r#"{"a":2}"#)),
+    ];
+    for (name, value) in &good {
+        cases.push(("a header twice", [good.clone(), vec![(*name, value.clone())]].concat()));
+    }
+    for (case, headers) in cases {
+        assert_eq!(post(&served, PATH, &headers, body).fault(), (401, "unsigned".into()), "{case}");
+        assert_eq!(runs(&served), 0, "{case}");
+    }
+    let token = ask(served.address, "POST", PATH, &[("Authorization", "Bearer x")], body);
+    assert_eq!(token.fault(), (401, "unsigned".into()), "a token is no signature");
+    assert_eq!(post(&served, PATH, &good, body).status, 202);
+}
+
+#[test]
+fn h7_what_comes_again_starts_nothing_again() {
+    let served = served();
+    let (now, body) = (now(), r#"{"order":7}"#);
+    let first = post(&served, PATH, &signed("m1", now, body), body);
+    assert_eq!(first.status, 202, "{first:?}");
+    let run = first.json()["runId"].as_str().unwrap().to_owned();
+    for timestamp in [now, now + 1] {
+        let again = post(&served, PATH, &signed("m1", timestamp, body), body);
+        assert_eq!((again.status, again.json()["runId"].as_str().unwrap()), (200, run.as_str()));
+    }
+    let altered = post(&served, PATH, &signed("m1", now, r#"{"order":8}"#), r#"{"order":8}"#);
+    assert_eq!(altered.fault(), (409, "webhook_conflict".into()));
+    assert_eq!(runs(&served), 1);
+    // Many at one moment are one.
+    let headers = signed("m2", now, body);
+    let ids: Vec<_> = std::thread::scope(|scope| {
+        let posts: Vec<_> = (0..8).map(|_| scope.spawn(|| post(&served, PATH, &headers, body))).collect();
+        posts.into_iter().map(|post| post.join().unwrap()).map(|answer| answer.json()["runId"].clone()).collect()
+    });
+    assert!(ids.iter().all(|id| *id == ids[0] && id.is_string()), "{ids:?}");
+    assert_eq!(runs(&served), 2);
+    let body = json_of(&served, &run);
+    assert_eq!(body["outputs"]["say"]["value"]["body"]["order"], 7, "{body}");
+    assert_eq!(body["outputs"]["say"]["value"]["messageId"], "m1");
+}
+
+/// What came of a run, once it has ended: whoever asks for its events is answered until then.
+fn json_of(served: &Served, run: &str) -> serde_json::Value {
+    let stream = crate::client::connect(served.address);
+    let path = format!("/v1/runs/{run}/events/stream");
+    crate::client::send(&stream, served.address, "GET", &path, &[("Connection", "close")], "");
+    std::io::read_to_string(stream).unwrap();
+    served.get(&format!("/v1/runs/{run}")).json()
+}
+
+#[test]
+fn h7_a_post_without_a_key_finds_out_nothing() {
+    let served = served();
+    let (now, body) = (now(), "{}");
+    let headers = signed("m1", now, body);
+    let wrong = post(&served, PATH, &[&headers[..2], &[("webhook-signature", "v1,AAAA".into())]].concat(), body);
+    let places = [
+        "local/posted/none",
+        "local/none/hook",
+        "nobody/posted/hook",
+        "local/posted/keyless",
+        "local/posted/nightly",
+        "local/posted/other",
+    ];
+    for place in places {
+        let (sent, answer) = (Instant::now(), post(&served, &format!("/v1/hooks/{place}"), &headers, body));
+        assert_eq!((answer.status, &answer.body), (wrong.status, &wrong.body), "{place}");
+        assert!(sent.elapsed() >= REFUSED_AT, "{place}: the time tells whether a key was looked for");
+    }
+    // A trigger that is there refuses at the same time.
+    let sent = Instant::now();
+    assert_eq!(post(&served, PATH, &signed("m1", now, "another body"), body).status, 401);
+    assert!(sent.elapsed() >= REFUSED_AT);
+    let large = "x".repeat(flowcell::triggers::hook::POST_BYTES + 1);
+    assert_eq!(post(&served, PATH, &headers, &large).fault(), (413, "too_large".into()));
+    assert_eq!(runs(&served), 0);
+}

@@ -1,0 +1,367 @@
+//! Driving every run that can move: interrupted, detached and answered ones, those with a timer that is due, and new ones.
+//!
+//! A run that was being executed each time when a process died may be why it died, or may only have been there. So a run
+//! that would be parked the next time is tried alone: until it moves on, nothing else begins.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | [`entrance`] | where new runs come in |
+//! | trial | whether a run that is tried alone moves on |
+
+pub mod entrance;
+#[cfg(test)]
+mod tests;
+mod trial;
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use flowcell_contract::{RunId, Tenant};
+use flowcell_engine::{Place, Room};
+use flowcell_runtime::{
+    FlowRunner, Hub, OpenError, RunOptions, RunResult, RunStatus, ports::StoreError, server::Offer,
+};
+use futures_util::future::BoxFuture;
+use tokio::{
+    sync::{Notify, mpsc},
+    task::{JoinError, JoinSet},
+};
+
+pub use self::entrance::{Entered, Entrance};
+use self::{
+    entrance::{ARRIVALS, Arrival},
+    trial::Trial,
+};
+use crate::{Host, StartError};
+
+/// Runs driven at a time, of which no tenant has more than it leaves to others.
+pub const DRIVEN: usize = 128;
+/// Runs that are taken in while others are driven, and wait for their turn; no tenant has more than it leaves to others.
+pub const WAITING: usize = 2_048;
+/// A driven run that only timers move on is put away if none is due within this time.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two looks for what other processes have left to do.
+const LOOK: Duration = Duration::from_millis(200);
+/// A driver whom nobody tells anything looks as seldom as this.
+const REST: Duration = Duration::from_secs(3_600);
+
+/// A run of a tenant.
+type Key = (Tenant, RunId);
+
+/// Whoever has a drive, and wants to see its runs.
+pub trait Attendant: Send + Sync {
+    /// Whose runs are driven.
+    fn tenants(&self) -> Vec<Tenant> {
+        vec![Tenant::local()]
+    }
+
+    /// Returns the host of a tenant, within its policy. None: its runs cannot go on now.
+    fn host(&self, all: &Host, tenant: &Tenant) -> Option<Host> {
+        Some(all.of(tenant.clone()))
+    }
+
+    /// Drives a run with the front ends that it is to have. None: it cannot be driven now.
+    fn attend(&self, _tenant: &Tenant, runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
+        Some(Box::pin(runner.run()))
+    }
+
+    /// A run has ended, or rests.
+    fn ended(&self, _result: &RunResult) {}
+
+    /// A run that should move cannot be opened.
+    fn refused(&self, _error: StartError) {}
+}
+
+/// Drives runs, for as long as somebody waits for it.
+pub struct Drive {
+    host: Host,
+    attendant: Arc<dyn Attendant>,
+    /// For the runs that are driven or held.
+    places: Room,
+    driving: JoinSet<(Tenant, RunResult)>,
+    hubs: HashMap<Key, Hub>,
+    /// Runs that are driven or held, and those that cannot be driven.
+    begun: HashSet<Key>,
+    /// Runs that are to begin.
+    held: VecDeque<Held>,
+    /// The run that is tried alone.
+    trial: Option<Trial>,
+    /// The run that was tried alone, as long as nothing else is driven.
+    lonely: Option<Key>,
+    moved: Arc<Notify>,
+    arrivals: mpsc::Receiver<Arrival>,
+    entrance: Entrance,
+    /// Something may be there to drive.
+    stale: bool,
+    /// There was more than could be held.
+    more: bool,
+    /// When to look again by itself.
+    /// Milliseconds since 1970, by the clock of timers.
+    next_look: u64,
+}
+
+/// A run that can move.
+struct Found {
+    key: Key,
+    offer: Option<Offer>,
+}
+
+/// A run that is to begin.
+struct Held {
+    key: Key,
+    place: Place,
+    /// Of a shared store: the run is this process's until it is given back.
+    _offer: Option<Offer>,
+}
+
+impl Drive {
+    /// A drive of the runs in a host's store.
+    pub fn new(host: Host, attendant: Arc<dyn Attendant>) -> Drive {
+        Drive::told_by(host, attendant, Arc::default())
+    }
+
+    /// The same, with what tells it that a run may be able to move.
+    pub fn told_by(host: Host, attendant: Arc<dyn Attendant>, moved: Arc<Notify>) -> Drive {
+        let (sender, arrivals) = mpsc::channel(ARRIVALS);
+        Drive {
+            host,
+            attendant,
+            places: Room::new(DRIVEN as u64),
+            driving: JoinSet::new(),
+            hubs: HashMap::new(),
+            begun: HashSet::new(),
+            held: VecDeque::new(),
+            trial: None,
+            lonely: None,
+            entrance: Entrance::new(sender, moved.clone()),
+            moved,
+            arrivals,
+            stale: true,
+            more: false,
+            next_look: 0,
+        }
+    }
+
+    /// Is told when a run that nobody drives may be able to move.
+    pub fn moved(&self) -> Arc<Notify> {
+        self.moved.clone()
+    }
+
+    /// Where new runs come in.
+    pub fn entrance(&self) -> Entrance {
+        self.entrance.clone()
+    }
+
+    /// Whether nothing is driven, and nothing is about to be.
+    pub fn is_idle(&self) -> bool {
+        self.driving.is_empty() && self.held.is_empty()
+    }
+
+    /// Whether something may be there to drive that was not there at the last look.
+    pub fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// Begins with what can move, if anything has happened since the last time.
+    pub fn refresh(&mut self) -> Result<(), StoreError> {
+        if self.stale {
+            self.look()?;
+            self.begin();
+            self.next_look = self.host.now() + self.pause()?.as_millis() as u64;
+            self.stale = false;
+        }
+        Ok(())
+    }
+
+    /// Waits until something has happened. Nothing is lost if that is not waited for to its end.
+    pub async fn wait(&mut self) {
+        tokio::select! {
+            Some(result) = self.driving.join_next() => self.ended(result),
+            Some(arrival) = self.arrivals.recv() => self.arrived(arrival),
+            () = self.moved.notified() => self.stale = true,
+            () = self.host.wait_until(self.next_look) => self.stale = true,
+        }
+    }
+
+    /// Stops driving in good order: every run is put down where it is, and new ones are turned away.
+    pub async fn stop(&mut self) {
+        self.arrivals.close();
+        self.held.clear();
+        let hubs = std::mem::take(&mut self.hubs);
+        hubs.into_values().for_each(|hub| _ = tokio::spawn(async move { hub.stop().await }));
+        while let Some(result) = self.driving.join_next().await {
+            self.ended(result);
+        }
+        if let Some(store) = self.host.shared() {
+            store.retire();
+        }
+    }
+
+    /// Looks for what can move and is not driven yet.
+    fn look(&mut self) -> Result<(), StoreError> {
+        self.more = false;
+        let mut found = VecDeque::new();
+        for tenant in self.attendant.tenants() {
+            found.push_back(self.runnable(&tenant)?);
+        }
+        // One of each tenant in turn.
+        while let Some(mut runs) = found.pop_front() {
+            let Some(run) = runs.pop_front() else { continue };
+            self.hold(run);
+            found.push_back(runs);
+        }
+        Ok(())
+    }
+
+    fn runnable(&self, tenant: &Tenant) -> Result<VecDeque<Found>, StoreError> {
+        if let Some(store) = self.host.shared() {
+            let free = usize::try_from(self.places.left(tenant)).unwrap_or(DRIVEN);
+            let offers = store.work(tenant, self.host.now(), free)?;
+            let found = |offer: Offer| Found { key: (tenant.clone(), offer.run.clone()), offer: Some(offer) };
+            return Ok(offers.into_iter().map(found).collect());
+        }
+        let Some(lists) = self.host.runs() else { return Ok(VecDeque::new()) };
+        let runs = lists.runnable(tenant, self.host.now(), DRIVEN + self.begun.len())?;
+        Ok(runs.into_iter().map(|run| Found { key: (tenant.clone(), run), offer: None }).collect())
+    }
+
+    fn hold(&mut self, Found { key, offer }: Found) {
+        if self.begun.contains(&key) {
+            return;
+        }
+        match self.places.try_take(&key.0, 1) {
+            Some(place) => {
+                self.begun.insert(key.clone());
+                self.held.push_back(Held { key, place, _offer: offer });
+            }
+            None => self.more = true,
+        }
+    }
+
+    /// Begins with what is held: one that is to be tried alone, or all.
+    fn begin(&mut self) {
+        if self.trial.as_ref().is_some_and(|trial| !trial.is_over()) {
+            return;
+        }
+        self.trial = None;
+        let mut ready = Vec::new();
+        while let Some(held) = self.held.pop_front() {
+            let Some(runner) = self.runner(&held.key) else { continue };
+            ready.push((held, runner));
+        }
+        let suspects = ready.iter().enumerate().filter(|(_, (_, runner))| runner.is_suspect());
+        let Some((suspect, _)) = suspects.min_by_key(|(_, (_, runner))| runner.suspicion()) else {
+            return ready.into_iter().for_each(|(held, runner)| self.drive(held.key, held.place, runner));
+        };
+        let (held, mut runner) = ready.remove(suspect);
+        // The others are looked at again when this one has moved on.
+        self.held.extend(ready.into_iter().map(|(held, _)| held));
+        // What is driven already may be why the process dies, too.
+        let alone = self.driving.is_empty();
+        if alone {
+            runner.try_alone();
+        }
+        self.trial = Some(Trial::begin(held.key.clone(), &mut runner, &self.moved));
+        let key = held.key.clone();
+        self.drive(held.key, held.place, runner);
+        self.lonely = alone.then_some(key);
+    }
+
+    fn runner(&mut self, key: &Key) -> Option<FlowRunner> {
+        self.entrance.begins(key);
+        let options = RunOptions { patience: Some(PATIENCE), without_events: true, ..RunOptions::default() };
+        let Some(host) = self.attendant.host(&self.host, &key.0) else {
+            // It is looked for again later.
+            self.begun.remove(key);
+            return None;
+        };
+        match host.resume(&key.1, options) {
+            Ok(runner) => Some(runner),
+            // Somebody asks something of it at this moment, and it is looked at again.
+            Err(StartError::Open(OpenError::Driven(_))) => {
+                self.begun.remove(key);
+                self.moved.notify_one();
+                None
+            }
+            Err(error) => {
+                self.attendant.refused(error);
+                None
+            }
+        }
+    }
+
+    fn drive(&mut self, key: Key, place: Place, runner: FlowRunner) {
+        let hub = runner.hub();
+        let Some(running) = self.attendant.attend(&key.0, runner) else { return };
+        // From now on the process may die because of either.
+        if let Some(hub) = self.lonely.take().and_then(|lonely| self.hubs.get(&lonely)).cloned() {
+            tokio::spawn(async move { hub.accompany().await });
+        }
+        hub.start_session();
+        let tenant = key.0.clone();
+        self.hubs.insert(key, hub);
+        self.driving.spawn(async move {
+            let result = running.await;
+            drop(place);
+            (tenant, result)
+        });
+    }
+
+    /// Takes a new run in: it begins now, or when others have ended.
+    fn arrived(&mut self, arrival: Arrival) {
+        let Arrival { tenant, runner, answer } = arrival;
+        let key = (tenant, runner.run_id().clone());
+        let first = self.trial.is_none() && !self.entrance.has_waiting(&key.0);
+        let entered = if self.begun.contains(&key) {
+            Entered::Driven
+        } else if let Some(place) = first.then(|| self.places.try_take(&key.0, 1)).flatten() {
+            self.begun.insert(key.clone());
+            self.drive(key, place, runner);
+            Entered::Begun
+        } else if self.entrance.wait(key) {
+            Entered::Waits(Box::new(runner))
+        } else {
+            Entered::Full
+        };
+        // Whoever asked may be gone.
+        let _ = answer.send(entered);
+    }
+
+    /// How long to wait until something may be there to drive.
+    fn pause(&self) -> Result<Duration, StoreError> {
+        if let Some(trial) = &self.trial {
+            return Ok(trial.rest());
+        }
+        // Without a timer it is the others that move a run; of another process one hears only by looking.
+        let longest = if self.host.shared().is_some() { LOOK } else { REST };
+        let Some(lists) = self.host.runs() else { return Ok(longest) };
+        let mut due = None;
+        for tenant in self.attendant.tenants() {
+            due = due.into_iter().chain(lists.next_due(&tenant)?).min();
+        }
+        Ok(due.map_or(longest, |due| self.until(due).min(longest)))
+    }
+
+    fn until(&self, due: u64) -> Duration {
+        // A run that is due and cannot be driven must not make this a loop without a rest.
+        Duration::from_millis(due.saturating_sub(self.host.now()).max(100))
+    }
+
+    fn ended(&mut self, result: Result<(Tenant, RunResult), JoinError>) {
+        let Ok((tenant, result)) = result else { return };
+        let over = matches!(result.status, RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled);
+        let key = (tenant, result.run_id.clone());
+        self.begun.remove(&key);
+        self.hubs.remove(&key);
+        if self.trial.as_ref().is_some_and(|trial| trial.is_of(&key)) {
+            self.trial = None;
+            self.stale = true;
+        }
+        // What has ended for good leaves nothing to look for.
+        self.stale |= !over || self.more || !self.held.is_empty() || self.entrance.is_crowded();
+        self.attendant.ended(&result);
+    }
+}

@@ -1,0 +1,88 @@
+//! Reading the events of runs from the store.
+
+use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
+
+use flowcell_contract::RunId;
+use flowcell_runtime::{Event, OpenError, limits::READ_UNITS, ports::Unit, publish::Projector};
+
+use super::Host;
+use crate::error::StartError;
+
+/// Reads the events of one run in order, from its first fact on.
+pub struct EventReader {
+    host: Host,
+    run: RunId,
+    projector: Projector,
+    /// The number of the first fact that the projector has not seen.
+    at: u64,
+    /// Units that were read and that the projector has not seen.
+    units: VecDeque<Arc<Unit>>,
+    /// Events of the last unit that nobody has taken.
+    events: VecDeque<Event>,
+}
+
+impl Host {
+    /// Visits the events of a run that the store has, from a number on, until the visitor has enough.
+    pub fn each_event(
+        &self,
+        run: &RunId,
+        from: u64,
+        mut visit: impl FnMut(Event) -> ControlFlow<()>,
+    ) -> Result<(), StartError> {
+        let mut events = self.events(run)?;
+        while let Some(event) = events.next(from)? {
+            if visit(event).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the events of a run that the store has.
+    pub fn events(&self, run: &RunId) -> Result<EventReader, StartError> {
+        let record = self.record(run).map_err(OpenError::Store)?;
+        let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+        let graph = self.pinned(&record.pin).map_err(OpenError::Pin)?;
+        let projector = Projector::new(self.tenant.clone(), run.clone(), graph);
+        let (units, events) = (VecDeque::new(), VecDeque::new());
+        Ok(EventReader { host: self.clone(), run: run.clone(), projector, at: 0, units, events })
+    }
+}
+
+impl EventReader {
+    /// Takes the next event whose number is `from` or greater; none if the store has no more by now.
+    pub fn next(&mut self, from: u64) -> Result<Option<Event>, StartError> {
+        loop {
+            while let Some(event) = self.events.pop_front() {
+                if event.seq >= from {
+                    return Ok(Some(event));
+                }
+            }
+            let Some(unit) = self.next_unit()? else { return Ok(None) };
+            self.at = unit.next_seq();
+            match self.at <= from {
+                true => self.projector.pass_over(&unit),
+                false => self.events.extend(self.projector.project(&unit)),
+            }
+        }
+    }
+
+    fn next_unit(&mut self) -> Result<Option<Arc<Unit>>, StartError> {
+        if self.units.is_empty() {
+            let journal = &self.host.shared.journal;
+            let page = journal.read(&self.host.tenant, &self.run, self.at, READ_UNITS);
+            self.units = page.map_err(OpenError::Store)?.into();
+        }
+        Ok(self.units.pop_front())
+    }
+
+    /// Gives an event back: it is the next one again.
+    pub fn put_back(&mut self, event: Event) {
+        self.events.push_front(event);
+    }
+
+    /// Lets go of what was read ahead; it is read again when it is wanted.
+    pub fn pause(&mut self) {
+        self.units.clear();
+    }
+}

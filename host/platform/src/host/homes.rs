@@ -1,0 +1,207 @@
+//! The homes of runs: what a run pins of the flows that it can call, and how that is found again.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use flowcell_contract::{Failure, RunId, Tenant, code};
+use flowcell_flow::{Rules, agentic::flow_label};
+use flowcell_runtime::{OpenError, ports::Pin};
+
+use super::{Host, library::Library, loading::log_kept};
+use crate::{
+    FlowLibrary,
+    blocking::blocking,
+    content::Content,
+    folder::Folder,
+    home::{Callee, Home, PINNED_FLOWS, Place, granted_flows},
+    loaded::LoadedFlow,
+};
+
+/// The homes of the runs of one world, found by the pins of their flows.
+pub(super) struct Homes {
+    /// The home of the run that the world is for, and of runs whose flows have pinned none.
+    usual: Arc<Home>,
+    /// Reads what the flows have pinned; none: all runs have the usual home.
+    host: Option<Host>,
+    known: Mutex<HashMap<Pin, Arc<Home>>>,
+}
+
+impl Homes {
+    /// One home for all runs.
+    pub(super) fn only(usual: Arc<Home>) -> Homes {
+        Homes { usual, host: None, known: Mutex::default() }
+    }
+
+    /// The homes of the runs of a host, of which this is the first.
+    pub(super) fn of_runs(host: Host, usual: Arc<Home>) -> Homes {
+        Homes { usual, host: Some(host), known: Mutex::default() }
+    }
+
+    /// The first home.
+    pub(super) fn usual(&self) -> &Arc<Home> {
+        &self.usual
+    }
+
+    /// Notes the home that a flow was pinned with.
+    pub(super) fn know(&self, pin: &Pin, home: &Arc<Home>) {
+        self.known().insert(pin.clone(), home.clone());
+    }
+
+    /// Returns the home of a run, by the pin of its flow.
+    pub(super) fn find(&self, pin: &Pin) -> Result<Arc<Home>, Failure> {
+        let Some(host) = &self.host else { return Ok(self.usual.clone()) };
+        let mut known = self.known();
+        if let Some(home) = known.get(pin) {
+            return Ok(home.clone());
+        }
+        let content = host.content_of(pin)?;
+        // Children of a run that an older version accepted find their own children as that run does.
+        let home = if content.home.is_some() { Arc::new(host.home_in(&content)) } else { self.usual.clone() };
+        known.insert(pin.clone(), home.clone());
+        Ok(home)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Pin, Arc<Home>>> {
+        // A panic while the lock was held cannot have left the map half changed.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Host {
+    /// The same flow with its home: every flow that its runs can call by a literal name or as a tool is loaded and pinned,
+    /// and so are those that these can call. Reads files and checks flows; blocks meanwhile.
+    pub fn bound(&self, flow: LoadedFlow) -> LoadedFlow {
+        let home = Some(self.bind(&flow));
+        LoadedFlow { home, ..flow }
+    }
+
+    /// Returns the home of a new run.
+    pub(super) fn bind(&self, flow: &LoadedFlow) -> Arc<Home> {
+        let new = || Arc::new(self.pin_called(Home::new(flow.folder.clone()), flow));
+        flow.home.clone().unwrap_or_else(new)
+    }
+
+    /// Adds the flows that a flow can call to a home. Those that are pinned in it stay as they are.
+    fn pin_called(&self, mut home: Home, flow: &LoadedFlow) -> Home {
+        let beside = Home::new(flow.folder.clone());
+        let most = home.flows.len() + PINNED_FLOWS;
+        let mut open: VecDeque<String> = named(flow);
+        while let Some(name) = open.pop_front() {
+            if home.flows.contains_key(&name) {
+                continue;
+            }
+            if home.flows.len() >= most {
+                tracing::warn!(
+                    flow = flow.name(),
+                    "the flow can call more than {PINNED_FLOWS} flows; a run looks the others up when it calls them"
+                );
+                break;
+            }
+            let callee = match self.load_called(&beside, &name) {
+                Ok(called) => {
+                    open.extend(named(&called));
+                    Callee::Pinned(self.keep(self.content(&called)))
+                }
+                Err(failure) => Callee::Unusable(failure.message),
+            };
+            home.flows.insert(name, callee);
+        }
+        home
+    }
+
+    /// Returns what a run calls, as it was when the run was accepted; none if the store has no such run.
+    pub(super) fn library_of(&self, run: &RunId) -> Result<Option<Library>, OpenError> {
+        let Some(record) = self.shared.journal.find(&self.tenant, run)? else { return Ok(None) };
+        let content = self.content_of(&record.pin).map_err(OpenError::Pin)?;
+        let home = Arc::new(self.home_in(&content));
+        Ok(Some(Library::new(self.clone(), home).knowing(record.pin, content)))
+    }
+
+    /// Returns the home that a run's content records. Runs of older versions have the texts of the flows that they call, and
+    /// no folder: it is the tenant's library, or the current folder.
+    pub(super) fn home_in(&self, content: &Content) -> Home {
+        let library = self.library.as_ref().map(|all| FlowLibrary::of_tenant(all, &self.tenant).folder().to_owned());
+        if let Some(place) = &content.home {
+            return Home {
+                folder: Arc::new(place.open(library).with_rules(Rules::Kept)),
+                flows: content.called.clone(),
+            };
+        }
+        let folder = library.map_or_else(|| self.current_folder(), Folder::library);
+        let texts = content.flows.iter();
+        let flows = texts.map(|(name, (file, text))| (name.clone(), Callee::Text(file.clone(), text.clone())));
+        Home { folder: Arc::new(folder.with_rules(Rules::Kept)), flows: flows.collect() }
+    }
+
+    /// A home for what belongs to no run.
+    pub(super) fn unpinned_home(&self) -> Arc<Home> {
+        Arc::new(Home::new(Arc::new(self.current_folder())))
+    }
+
+    /// The current folder is that of the user who started the process, and of no other tenant.
+    fn current_folder(&self) -> Folder {
+        if self.tenant == Tenant::local() { Folder::of(Path::new("")) } else { Folder::nowhere() }
+            .with_rules(Rules::Kept)
+    }
+
+    /// Loads a flow that a run calls: as it was pinned, or, under a computed name, as it is in the run's folder now. One that was
+    /// not pinned pins what it can call itself, beside what the caller has pinned.
+    pub(crate) fn called(&self, home: &Arc<Home>, name: &str) -> Result<LoadedFlow, Failure> {
+        let flow = self.load_called(home, name)?;
+        let home = match home.flows.contains_key(name) || home.is_old() {
+            true => home.clone(),
+            false => Arc::new(self.pin_called(home.as_ref().clone(), &flow)),
+        };
+        Ok(LoadedFlow { home: Some(home), ..flow })
+    }
+
+    pub(crate) fn load_called(&self, home: &Home, name: &str) -> Result<LoadedFlow, Failure> {
+        let unusable = |why: String| Failure::new(code::FLOW_NOT_FOUND, why);
+        match home.flows.get(name) {
+            Some(Callee::Pinned(hash)) => {
+                let content = self.content_of(&Pin(hash.clone()))?;
+                let (graph, warnings) = self.check_content(&content)?;
+                log_kept(&self.tenant, &warnings);
+                let (folder, content, warnings) = (home.folder.clone(), Arc::new(content), warnings.into());
+                return Ok(LoadedFlow { graph, folder, content, home: None, warnings });
+            }
+            Some(Callee::Unusable(why)) => return Err(unusable(why.clone())),
+            Some(Callee::Text(..)) | None => {}
+        }
+        let source = home.source(name);
+        let missing = || match &home.folder {
+            folder if folder.is_nowhere() => {
+                format!(
+                    "there is no flow `{name}`: a flow that came with a request has none beside it; keep both in the library"
+                )
+            }
+            folder if folder.is_library() => format!("there is no flow `{name}` in the library"),
+            _ => format!("there is no file `{name}.yaml` beside the calling flow"),
+        };
+        let source = source.ok_or_else(|| unusable(home.folder.refused(name).unwrap_or_else(missing)))?;
+        let loaded = blocking(|| self.load_in(&source, home.folder.clone()));
+        let flow = loaded.map_err(|error| unusable(format!("the flow `{name}` cannot be used: {error}")))?;
+        match flow_label(flow.graph()).is_some_and(|label| label.disabled) {
+            true => Err(unusable(format!("the flow `{name}` is disabled in its file"))),
+            false => Ok(flow),
+        }
+    }
+
+    /// Returns everything that a run of a flow pins, its home among it.
+    pub(super) fn content_at(&self, flow: &LoadedFlow, home: &Home) -> Content {
+        let (place, called) = match home.is_old() {
+            true => (None, BTreeMap::new()),
+            false => (Some(Place::of(&home.folder)), home.flows.clone()),
+        };
+        Content { home: place, called, ..self.content(flow) }
+    }
+}
+
+/// Returns the names of the flows that a flow calls literally, or may call as tools.
+fn named(flow: &LoadedFlow) -> VecDeque<String> {
+    let called = flow.content.flows.keys().cloned();
+    called.chain(granted_flows(flow.graph(), &flow.folder)).collect()
+}

@@ -1,0 +1,228 @@
+//! Flows as they are read and checked, with the packs that they bring.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError},
+    time::Instant,
+};
+
+use flowcell_contract::{Catalog, Digest, Tenant};
+use flowcell_engine::{Engine, Pack};
+use flowcell_flow::{Diagnostic, PackRef, Place, Severity, Source, Start};
+use flowcell_services::secrets;
+
+use super::{Host, KnownPack, homes::Homes};
+use crate::{
+    error::{Error, LoadError},
+    folder::{Folder, read_source},
+    granted::{self, Granting},
+    inspector::Inspector,
+    loaded::{CheckedFlow, LoadedFlow},
+    packs::{InstallError, LockedPack, PackId},
+    reading::{Reading, Surroundings},
+};
+
+impl Host {
+    /// Loads a flow that must have no findings but warnings. Packs and files that it names are found from its folder.
+    pub fn load_flow(&self, path: impl AsRef<Path>) -> Result<LoadedFlow, LoadError> {
+        accept(self.check_flow(path)?)
+    }
+
+    /// Loads a flow from text. What it names is found from the folder of the source's name.
+    pub fn load_source(&self, source: Source) -> Result<LoadedFlow, LoadError> {
+        self.load_in(&source, Arc::new(Folder::of(Path::new(&source.name))))
+    }
+
+    /// Checks a flow and returns everything that was found. Runs nothing.
+    pub fn check_flow(&self, path: impl AsRef<Path>) -> Result<CheckedFlow, Error> {
+        let path = path.as_ref();
+        let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        Ok(self.check_in(&source, Arc::new(Folder::of(path)), &Start::default()))
+    }
+
+    /// Checks a flow that lies nowhere, such as one that came over the network: it reads nothing of this machine.
+    pub fn check_alone(&self, source: &Source) -> CheckedFlow {
+        self.check_in(source, Arc::new(Folder::nowhere()), &Start::default())
+    }
+
+    /// Loads a flow of the agentic dialect that begins in another way than its file says.
+    pub(crate) fn load_flow_as(&self, path: &Path, start: &Start) -> Result<(LoadedFlow, Vec<Diagnostic>), LoadError> {
+        let source = read_source(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let checked = self.check_in(&source, Arc::new(Folder::of(path)), start);
+        match checked.flow {
+            Some(flow) => Ok((flow, checked.diagnostics)),
+            None => Err(LoadError::Invalid(checked.diagnostics)),
+        }
+    }
+
+    pub(crate) fn load_in(&self, source: &Source, folder: Arc<Folder>) -> Result<LoadedFlow, LoadError> {
+        accept(self.check_in(source, folder, &Start::default()))
+    }
+
+    pub(crate) fn check_in(&self, source: &Source, folder: Arc<Folder>, start: &Start) -> CheckedFlow {
+        let around = self.surroundings(folder);
+        let plain = *start == Start::default();
+        let known = plain.then(|| self.shared.checked.get(&self.tenant, source, &around)).flatten();
+        known.unwrap_or_else(|| self.check_anew(source, around, start))
+    }
+
+    /// What was found in a flow when it was checked before, if nothing has to be looked at to know that it still holds.
+    pub fn checked_before(&self, source: &Source, folder: &Folder) -> Option<CheckedFlow> {
+        self.shared.checked.at_once(&self.tenant, source, folder)
+    }
+
+    fn check_anew(&self, source: &Source, around: Surroundings, start: &Start) -> CheckedFlow {
+        let since = Instant::now();
+        let folder = around.folder.clone();
+        let named = flowcell_flow::packs(source);
+        let (catalog, mut diagnostics) = self.catalog_with(&named, source, &folder);
+        let sound = diagnostics.is_empty();
+        let inspector = Inspector::new(self.shared.engine.clone(), catalog.clone(), self.tenant.clone());
+        let reading = Reading::of(around, inspector);
+        let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
+        let graph = checked.graph.filter(|_| sound);
+        diagnostics.extend(checked.diagnostics);
+        diagnostics.sort_by_key(|finding| (finding.place.line, finding.place.column));
+        log_kept(&self.tenant, &diagnostics);
+        let flow = graph.map(|graph| {
+            let content = Arc::new(reading.content(source, &graph, start));
+            let warnings = diagnostics.as_slice().into();
+            LoadedFlow { graph: Arc::new(graph), folder, content, home: None, warnings }
+        });
+        let checked = CheckedFlow { flow, diagnostics };
+        // The engine has charged for the scripts.
+        self.shared.engine.charge(&self.tenant, since.elapsed().saturating_sub(reading.spent()));
+        // Packs are files that may be other ones tomorrow.
+        if named.is_empty() && *start == Start::default() {
+            self.shared.checked.put(&self.tenant, source, &checked, reading.asked());
+        }
+        checked
+    }
+
+    /// Whom flows of a folder ask while they are checked.
+    fn surroundings(&self, folder: Arc<Folder>) -> Surroundings {
+        let capabilities = self.grantable();
+        let granting =
+            Granting { tenant: self.tenant.clone(), secrets: self.shared.secrets.clone(), policy: self.policy.clone() };
+        Surroundings { folder, capabilities, granting }
+    }
+
+    /// What flows may grant, from whatever folder they are.
+    pub(crate) fn grantable(&self) -> Vec<String> {
+        let homes = Arc::new(Homes::only(self.unpinned_home()));
+        let outside = self.capabilities(&homes, &self.shared.blobs);
+        let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
+        capabilities.extend(granted::ALWAYS.map(str::to_owned));
+        capabilities.push(secrets::GRANT.to_owned());
+        capabilities
+    }
+
+    /// The catalog with the packs that a flow names, and what is wrong with these.
+    fn catalog_with(&self, named: &[PackRef], source: &Source, folder: &Folder) -> (Arc<Catalog>, Vec<Diagnostic>) {
+        if named.is_empty() {
+            return (self.shared.catalog.clone(), Vec::new());
+        }
+        let mut catalog = Catalog::clone(&self.shared.catalog);
+        let mut findings = Vec::new();
+        for PackRef { path, place } in named {
+            // The files of this machine are those of whoever started the process, and of no other tenant.
+            if folder.is_nowhere() || self.tenant != Tenant::local() {
+                findings.push(Error::NoFolder.at(source, place.clone()));
+                continue;
+            }
+            let shown = folder.join(path);
+            let found = folder.pack(path).map_err(|source| Error::Read { path: shown.clone(), source });
+            let added = found.and_then(|file| add_file(&self.shared.engine, &mut catalog, &file, &shown));
+            match added {
+                Ok((digest, _)) if !self.policy.allows_pack(&digest.0) => {
+                    findings.push(pack_denied(source, place.clone(), &digest.0));
+                }
+                Ok((digest, bytes)) => self.remember(digest, bytes),
+                Err(error) => findings.push(error.at(source, place.clone())),
+            }
+        }
+        (Arc::new(catalog), findings)
+    }
+
+    fn remember(&self, digest: Digest, bytes: Arc<[u8]>) {
+        let mut packs = self.shared.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        packs.entry(digest).or_insert(KnownPack { bytes, kept: HashSet::new() });
+    }
+}
+
+/// Reports a pack that the operator does not let the tenant bring.
+pub(super) fn pack_denied(source: &Source, place: Place, digest: &str) -> Diagnostic {
+    let message = format!("the operator does not let this tenant bring the pack {digest}");
+    Diagnostic::error("pack_denied", &source.text, place, &message, None)
+}
+
+/// Logs the newer rules that a kept flow breaks, with the line of each.
+pub(super) fn log_kept(tenant: &Tenant, diagnostics: &[Diagnostic]) {
+    let kept = |finding: &&Diagnostic| finding.new_rule && finding.severity == Severity::Warning;
+    for Diagnostic { code, place, message, help, .. } in diagnostics.iter().filter(kept) {
+        let help = help.as_deref().unwrap_or_default();
+        tracing::warn!(tenant = tenant.as_str(), code, "{}:{}: {message}: {help}", place.file, place.line);
+    }
+}
+
+fn accept(checked: CheckedFlow) -> Result<LoadedFlow, LoadError> {
+    checked.flow.ok_or(LoadError::Invalid(checked.diagnostics))
+}
+
+/// Adds the pack of a file to an engine and a catalog, and returns its digest and bytes. Errors name the file as `shown`.
+pub(super) fn add_file(
+    engine: &Engine,
+    catalog: &mut Catalog,
+    file: &Path,
+    shown: &Path,
+) -> Result<(Digest, Arc<[u8]>), Error> {
+    let bytes: Arc<[u8]> = fs::read(file).map_err(|source| Error::Read { path: shown.to_owned(), source })?.into();
+    let origin = shown.display().to_string();
+    let pack = engine.add_pack(bytes.to_vec(), &origin)?;
+    let digest = pack.digest.clone();
+    register(catalog, pack, &origin)?;
+    Ok((digest, bytes))
+}
+
+/// Adds a pack that is pinned to an engine and a catalog, unless it is another one than the lock says. Answers its digest, and
+/// what it is.
+pub(super) fn add_locked(
+    engine: &Engine,
+    catalog: &mut Catalog,
+    locked: LockedPack,
+) -> Result<(Digest, Arc<[u8]>), Error> {
+    let LockedPack { id, bytes } = locked;
+    let origin = format!("{id} of the lock");
+    let pack = engine.add_pack(bytes.clone(), &origin)?;
+    let (found, digest) = (PackId::of(&pack.manifest), pack.digest.clone());
+    if found != id {
+        return Err(InstallError::Other { wanted: id.to_string(), origin, found }.into());
+    }
+    register(catalog, pack, &origin)?;
+    Ok((digest, bytes.into()))
+}
+
+/// Adds the node types of a pack to a catalog, unless others have their names.
+pub(super) fn register(catalog: &mut Catalog, pack: Pack, origin: &str) -> Result<(), Error> {
+    let version = pack.manifest.version.clone();
+    match catalog.add(pack.manifest, &pack.digest).first() {
+        None => Ok(()),
+        Some(taken) => Err(Error::Taken { origin: origin.to_owned(), node_type: format!("{taken}@{version}") }),
+    }
+}
+
+/// The packs of a folder in the order of their names, or the one file.
+pub(super) fn pack_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let read = |source| Error::Read { path: path.to_owned(), source };
+    if path.is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = fs::read_dir(path).map_err(read)?;
+    let mut files =
+        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(read)?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "wasm"));
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,213 @@
+//! A run as a tree of its tasks: what is inside of a task stands below it, by the number of the pass.
+
+use std::ops::ControlFlow;
+
+use flowcell_contract::{Json, RunId};
+use flowcell_runtime::{Event, paging::PAGE_BYTES};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Host, StartError};
+
+/// Bytes of a task beside its id and its error, and of the pass that it may be alone in.
+const TWIG_BYTES: usize = 96;
+
+/// A task.
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Twig {
+    /// Its node.
+    id: String,
+    /// `ready`, `running`, `waiting`, `blocked`, `retrying`, `succeeded`, `failed`, `skipped` or `cancelled`.
+    status: &'static str,
+    /// Attempts that have begun.
+    #[serde(skip_serializing_if = "is_zero")]
+    attempts: u64,
+    /// Calls that have left the host.
+    #[serde(skip_serializing_if = "is_zero")]
+    calls: u64,
+    /// How long it took, once it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    error: Option<Value>,
+    /// The passes through its body.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(no_recursion))]
+    passes: Vec<Pass>,
+}
+
+/// A pass through a body.
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Pass {
+    /// Its number, from 0.
+    index: u64,
+    /// Its tasks.
+    #[cfg_attr(feature = "openapi", schema(no_recursion))]
+    tasks: Vec<Twig>,
+}
+
+/// Whether a count is left out.
+pub fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// The tasks of a run, up to [`PAGE_BYTES`].
+#[derive(Default)]
+pub struct Tree {
+    tasks: Vec<Twig>,
+    /// About the bytes of what it has, as JSON text.
+    bytes: u64,
+    left_out: u64,
+}
+
+impl Tree {
+    /// What the store has of a run.
+    pub fn of(host: &Host, run: &RunId) -> Result<Tree, StartError> {
+        let mut tree = Tree::default();
+        host.each_event(run, 0, |event| {
+            tree.add(&event);
+            ControlFlow::Continue(())
+        })?;
+        Ok(tree)
+    }
+
+    /// How many tasks did not fit. Those that were heard of last are left out.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Its tasks, in the order in which they were first heard of.
+    pub fn tasks(self) -> Vec<Twig> {
+        self.tasks
+    }
+
+    fn add(&mut self, event: &Event) {
+        let text = |key: &str| event.data.get(key).and_then(Json::as_str).unwrap_or_default();
+        let number = |key: &str| event.data.get(key).and_then(Json::as_u64);
+        let (Some(id), scope) = (event.data.get("taskId").and_then(Json::as_str), text("scope")) else { return };
+        let is_call = matches!(event.kind, "call:start" | "service:call");
+        let status = status(event.kind);
+        if !is_call && status.is_none() {
+            return;
+        }
+        if self.bytes > PAGE_BYTES && find(&self.tasks, scope, id).is_none() {
+            // Every task is ready once for its first attempt.
+            self.left_out += u64::from(event.kind == "task:ready");
+            return;
+        }
+        let error = event.data.get("error").map(Json::to_serde);
+        let bytes = error.as_ref().map_or(0, |error| error.to_string().len());
+        let task = self.task(scope, id);
+        match status {
+            None => task.calls += 1,
+            Some(status) => {
+                task.status = status;
+                task.attempts = number("attempt").unwrap_or(task.attempts);
+                task.duration_ms = number("durationMs").or(task.duration_ms);
+                task.error = error;
+                self.bytes += bytes as u64;
+            }
+        }
+    }
+
+    fn task(&mut self, scope: &str, id: &str) -> &mut Twig {
+        let (mut tasks, bytes) = (&mut self.tasks, &mut self.bytes);
+        for (owner, index) in passes(scope) {
+            tasks = &mut pass(&mut twig(tasks, owner, bytes).passes, index).tasks;
+        }
+        twig(tasks, id, bytes)
+    }
+}
+
+/// The owners of bodies and the numbers of their passes.
+fn passes(scope: &str) -> impl Iterator<Item = (&str, u64)> {
+    scope.split('.').filter(|part| !part.is_empty()).map(|part| {
+        let (owner, index) = part.split_once('[').unwrap_or((part, "0]"));
+        (owner, index.trim_end_matches(']').parse().unwrap_or(0))
+    })
+}
+
+fn find<'a>(mut tasks: &'a [Twig], scope: &str, id: &str) -> Option<&'a Twig> {
+    for (owner, index) in passes(scope) {
+        let passes = &tasks.iter().find(|task| task.id == owner)?.passes;
+        tasks = &passes[passes.binary_search_by_key(&index, |pass| pass.index).ok()?].tasks;
+    }
+    tasks.iter().find(|task| task.id == id)
+}
+
+fn twig<'a>(tasks: &'a mut Vec<Twig>, id: &str, bytes: &mut u64) -> &'a mut Twig {
+    let at = tasks.iter().position(|task| task.id == id).unwrap_or_else(|| {
+        *bytes += (TWIG_BYTES + id.len()) as u64;
+        tasks.push(Twig { id: id.to_owned(), status: "running", ..Twig::default() });
+        tasks.len() - 1
+    });
+    &mut tasks[at]
+}
+
+fn pass(passes: &mut Vec<Pass>, index: u64) -> &mut Pass {
+    let at = match passes.binary_search_by_key(&index, |pass| pass.index) {
+        Ok(at) => at,
+        Err(at) => {
+            passes.insert(at, Pass { index, tasks: Vec::new() });
+            at
+        }
+    };
+    &mut passes[at]
+}
+
+fn status(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "task:ready" | "task:woken" | "task:due" => "ready",
+        "task:start" | "task:resumed" | "task:repeated" | "task:resolved" => "running",
+        "task:blocked" => "blocked",
+        "task:paused" => "waiting",
+        "task:retry" => "retrying",
+        "task:complete" => "succeeded",
+        "task:failed" => "failed",
+        "task:skipped" => "skipped",
+        "task:cancelled" => "cancelled",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_tree_is_bounded_and_counts_what_it_leaves_out() {
+        let mut tree = Tree::default();
+        let passes = 300_000_u64;
+        let event = |kind, pass: u64, error: &str| Event {
+            seq: pass,
+            ts: 0,
+            tenant: "local".into(),
+            run_id: "r".into(),
+            kind,
+            data: Json::object([
+                ("taskId", Json::from("one")),
+                ("scope", Json::from(format!("each[{pass}]"))),
+                ("error", Json::from(error)),
+            ]),
+        };
+        for pass in 0..passes {
+            tree.add(&event("task:ready", pass, ""));
+            // One that was left out is not counted twice.
+            tree.add(&event("task:failed", pass, "it fails"));
+        }
+        let left_out = tree.left_out();
+        let tasks = tree.tasks();
+        let kept = tasks[0].passes.len() as u64;
+        assert_eq!(kept + left_out, passes);
+        assert_eq!(tasks[0].passes[0].tasks[0].status, "failed");
+        let text = serde_json::to_string(&tasks).unwrap();
+        assert!(text.len() as u64 <= PAGE_BYTES && text.len() as u64 > PAGE_BYTES / 2, "{}", text.len());
+    }
+}

@@ -1,0 +1,186 @@
+//! Posts that come in: known by their signature alone, and started once for each id.
+//!
+//! Whoever posts is nobody until a signature fits. So that a post finds out nothing about tenants, flows and triggers that it
+//! has no key of, it is answered in the same way whether there is such a trigger or not.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use flowcell_contract::{Json, RunId, Tenant};
+use flowcell_flow::triggers::Cause;
+use flowcell_services::webhook::{Received, SigningKey, Unsigned};
+use http::HeaderMap;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::{
+    Triggers,
+    live::Live,
+    start::{Outcome, Problem, Start, run_id, short, start},
+};
+use crate::Host;
+
+/// Bytes of a post.
+pub const POST_BYTES: usize = 1024 * 1024;
+/// What is checked with where there is no trigger, so that it takes the same time.
+const NOBODYS: &str = "a secret that nobody has";
+
+/// A post that is refused is answered at a multiple of this time after it came, so that the time does not tell whether there
+/// is such a trigger and how many keys it has.
+pub const REFUSED_AT: Duration = Duration::from_millis(50);
+
+/// What has become of a post.
+#[derive(Debug)]
+pub enum Taken {
+    /// Its run is on stable storage.
+    Started(RunId),
+    /// It has come before.
+    Known(RunId),
+}
+
+/// Why a post was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// Nobody knows who has posted.
+    #[error(transparent)]
+    Unsigned(#[from] Unsigned),
+    /// Another post had this id.
+    #[error("the `webhook-id` was used before, with another body")]
+    OtherBody,
+    /// The body is JSON that cannot be kept as it is.
+    #[error("the body cannot be kept as it is: {0}")]
+    Body(serde_json::Error),
+    /// The server stops.
+    #[error("the server is stopping")]
+    Draining,
+    /// It may be tried again.
+    #[error("{0}")]
+    Later(Problem),
+    /// It is of no use to try again.
+    #[error("{0}")]
+    Never(Problem),
+}
+
+impl Triggers {
+    /// Takes in a post that was sent to a trigger of a flow, by headers and body as they came.
+    pub async fn receive(
+        &self,
+        place: (&Tenant, &str, &str),
+        headers: &HeaderMap,
+        body: &[u8],
+        now: u64,
+    ) -> Result<Taken, HookError> {
+        let came = Instant::now();
+        let taken = self.check_and_take(place, headers, body, now).await;
+        if matches!(taken, Err(HookError::Unsigned(_))) {
+            tokio::time::sleep_until(came + told_after(came.elapsed())).await;
+        }
+        taken
+    }
+
+    async fn check_and_take(
+        &self,
+        (tenant, flow, id): (&Tenant, &str, &str),
+        headers: &HeaderMap,
+        body: &[u8],
+        now: u64,
+    ) -> Result<Taken, HookError> {
+        let received = Received::read(headers, time(now))?;
+        let known = self.known(tenant);
+        let live = known.iter().find(|live| live.enabled && live.flow == flow && live.trigger.id == id);
+        let host = live.and_then(|_| self.owners.host(tenant));
+        let keys = match (&host, live) {
+            (Some(host), Some(live)) => keys(host, live).await,
+            _ => Vec::new(),
+        };
+        let nobodys = SigningKey::new(NOBODYS).map(|key| vec![key]).unwrap_or_default();
+        let checked = received.check(if keys.is_empty() { &nobodys } else { &keys }, body);
+        let (Some(host), Some(live), false) = (host, live, keys.is_empty()) else {
+            return Err(Unsigned::NoSignatureFits.into());
+        };
+        checked?;
+        self.take(&host, live, &received, body).await
+    }
+
+    async fn take(&self, host: &Host, live: &Live, received: &Received, body: &[u8]) -> Result<Taken, HookError> {
+        let run = run_id("hook", live, &short(&received.id));
+        let digest: Box<str> = hex::encode(Sha256::digest(body)).into();
+        if let Some(taken) = before(host, &run, &digest)? {
+            return Ok(taken);
+        }
+        if self.owners.is_draining() {
+            return Err(HookError::Draining);
+        }
+        let about = vec![
+            ("kind", Json::from("webhook")),
+            ("messageId", Json::from(received.id.as_str())),
+            ("body", content(body)?),
+        ];
+        let begin = Start { run, about, request: Some(digest.clone()) };
+        match start(&*self.owners, host, live, begin).await {
+            Outcome::Started(run) => Ok(Taken::Started(run)),
+            // The same post has come twice at this moment, or two of one id.
+            Outcome::Known(run) => Ok(before(host, &run, &digest)?.unwrap_or(Taken::Known(run))),
+            Outcome::Later(problem) => Err(HookError::Later(problem)),
+            Outcome::Never(problem) => Err(HookError::Never(problem)),
+        }
+    }
+}
+
+/// When a post is refused, after it came, if that is known after `known`.
+fn told_after(known: Duration) -> Duration {
+    let steps = known.as_micros() / REFUSED_AT.as_micros() + 1;
+    REFUSED_AT * u32::try_from(steps).unwrap_or(u32::MAX)
+}
+
+/// What has become of a post of this id that has come before. One whose run was removed was the same, for all that anybody
+/// can tell.
+fn before(host: &Host, run: &RunId, digest: &str) -> Result<Option<Taken>, HookError> {
+    let later = |error: flowcell_runtime::ports::StoreError| HookError::Later(Problem::Store(error.to_string()));
+    if !host.knows(run).map_err(later)? {
+        return Ok(None);
+    }
+    match host.record(run) {
+        Ok(Some(record)) if record.request.as_deref() != Some(digest) => Err(HookError::OtherBody),
+        _ => Ok(Some(Taken::Known(run.clone()))),
+    }
+}
+
+/// The keys with which posts to a trigger may be signed. One that cannot be had is told in the log.
+async fn keys(host: &Host, live: &Live) -> Vec<SigningKey> {
+    let Cause::Webhook { secret } = &live.trigger.cause else { return Vec::new() };
+    let mut keys = Vec::new();
+    for name in secret {
+        match host.signing_key(name).await {
+            Ok(key) => keys.push(key),
+            Err(failure) => tracing::warn!("the trigger `{}`: {}", live.key(), failure.message),
+        }
+    }
+    keys
+}
+
+/// A body as a value: JSON if it is that, else a text. JSON with digits that cannot be kept is refused.
+fn content(body: &[u8]) -> Result<Json, HookError> {
+    let text = String::from_utf8_lossy(body);
+    match serde_json::from_str::<Json>(&text) {
+        Ok(json) => Json::check_numbers(&text).map(|()| json).map_err(HookError::Body),
+        Err(_) => Ok(Json::from(&*text)),
+    }
+}
+
+fn time(now: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h7_the_time_of_a_refusal_tells_nothing() {
+        let ms = Duration::from_millis;
+        for (known, told) in [(0, 50), (1, 50), (49, 50), (50, 100), (51, 100), (149, 150)] {
+            assert_eq!(told_after(ms(known)), ms(told), "{known}");
+        }
+        assert_eq!(told_after(Duration::from_micros(159)), told_after(Duration::from_micros(264)));
+    }
+}

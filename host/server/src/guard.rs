@@ -1,0 +1,125 @@
+//! Requests that a browser was tricked into: a foreign `Host` (DNS rebinding), or an `Origin` that is not the server's own.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderValue, StatusCode, header, uri::Authority},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use crate::{
+    http::{connection::HEAD_BYTES, fault::Fault},
+    steps_api,
+};
+
+/// The names under which the server may be asked.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    /// The port that it listens on.
+    port: u16,
+    /// Names that the operator has listed.
+    listed: Arc<[String]>,
+    /// It listens for this machine only.
+    loopback: bool,
+}
+
+impl Names {
+    pub(super) fn new(port: u16, loopback: bool, listed: &[String]) -> Names {
+        Names { port, loopback, listed: listed.iter().map(|name| name.to_ascii_lowercase()).collect() }
+    }
+
+    /// Whether a `Host` is the server's.
+    fn is_own(&self, host: &str) -> bool {
+        let Ok(authority) = host.parse::<Authority>() else { return false };
+        // A `Host` names no user.
+        if host.contains('@') {
+            return false;
+        }
+        let name = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
+        if self.listed.contains(&name) {
+            return true;
+        }
+        // Whoever asks for a token needs no name: a browser does not send the token to a stranger's name.
+        if !self.loopback {
+            return self.listed.is_empty();
+        }
+        let local = name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        local && authority.port_u16() == Some(self.port)
+    }
+}
+
+/// Turns away what did not mean this server.
+pub(super) async fn guard(State(names): State<Names>, request: Request, next: Next) -> Response {
+    let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let is_steps_api = request.uri().path().starts_with(steps_api::PREFIX);
+    let mut answer = match check(&names, &request) {
+        Ok(()) => next.run(request).await,
+        Err(fault) => fault.into_response(),
+    };
+    if is_steps_api {
+        answer = steps_api::enveloped(answer);
+    }
+    // Beside the pieces there may have been a length, which somebody in between has believed. So nothing that comes after
+    // is taken for a request.
+    if chunked {
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
+}
+
+/// Bytes of a request's head, about.
+fn head_bytes(request: &Request) -> usize {
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    let uri = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    uri + headers.sum::<usize>()
+}
+
+fn check(names: &Names, request: &Request) -> Result<(), Fault> {
+    if head_bytes(request) > HEAD_BYTES {
+        let why = format!("the head of a request may have {HEAD_BYTES} bytes");
+        return Err(Fault::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", why));
+    }
+    let header = |name| request.headers().get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
+    let mut hosts = header(header::HOST);
+    let host = hosts.next().or(request.uri().authority().map(Authority::as_str)).unwrap_or_default();
+    let foreign = |code, why: String| Err(Fault::new(StatusCode::FORBIDDEN, code, why));
+    if hosts.next().is_some() || !names.is_own(host) {
+        return foreign("foreign_host", format!("this server is not `{host}`; ask it by its own address"));
+    }
+    let own = |origin: &str| origin.split_once("://").is_some_and(|(_, name)| name.eq_ignore_ascii_case(host));
+    match header(header::ORIGIN).find(|origin| !own(origin)) {
+        Some(origin) => foreign("foreign_origin", format!("pages of `{origin}` may not ask this server")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_for_this_machine_has_few_names() {
+        let names = Names::new(7171, true, &["flows.test".into()]);
+        for own in ["127.0.0.1:7171", "localhost:7171", "LOCALHOST:7171", "[::1]:7171", "flows.test", "127.0.0.2:7171"]
+        {
+            assert!(names.is_own(own), "{own}");
+        }
+        let foreign =
+            ["", "evil.test:7171", "127.0.0.1", "127.0.0.1:80", "localhost.evil.test:7171", "10.0.0.1:7171", "a b"];
+        for foreign in ["user@127.0.0.1:7171", "@127.0.0.1:7171", "evil.test@localhost:7171", "user@flows.test"] {
+            assert!(!names.is_own(foreign), "{foreign}");
+        }
+        for foreign in foreign {
+            assert!(!names.is_own(foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_server_for_others_has_the_listed_names() {
+        assert!(Names::new(1, false, &[]).is_own("anything.test"));
+        let names = Names::new(1, false, &["flows.test".into()]);
+        assert!(names.is_own("flows.test:443") && !names.is_own("evil.test"));
+    }
+}

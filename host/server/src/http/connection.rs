@@ -1,0 +1,179 @@
+//! Connections: how many, how long each may stay silent, and from whom.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    response::Response,
+};
+use hyper::{
+    body::{Frame, Incoming, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+};
+use tower::ServiceExt;
+
+use super::{
+    failures::Peer,
+    intake::Patience,
+    limits::Limits,
+    proxies::Proxies,
+    seats::{Busy, Seat, Seats},
+};
+
+/// Bytes of the head of a request.
+pub(crate) const HEAD_BYTES: usize = 32 * 1024;
+/// Headers of a request.
+pub(crate) const HEADERS: usize = 100;
+/// How long answers that are under way may take once the server ends.
+const LAST: Duration = Duration::from_secs(5);
+/// Time before the next try when the system has no connection to give.
+const REST: Duration = Duration::from_millis(50);
+
+/// What somebody is told who has no place.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
+    connection: close\r\ncontent-length: 91\r\n\r\n\
+    {\"error\":{\"code\":\"too_many_connections\",\"message\":\"too many connections are open already\"}}";
+
+/// Serves whoever connects, until it is told to end; then what is under way may come to its end for a while.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    (limits, proxies): (Limits, Proxies),
+    mut ends: watch::Receiver<bool>,
+) {
+    let seats = Seats::new(limits.connections);
+    let mut open = JoinSet::new();
+    let talks = Talks { router, limits, proxies, ends: ends.clone() };
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    let peer = peer.ip().to_canonical();
+                    match seats.take(peer, talks.proxies.trusts(peer)) {
+                        Some(seat) => _ = open.spawn(talks.clone().talk(stream, peer, seat)),
+                        None => _ = open.spawn(turn_away(stream)),
+                    }
+                }
+                // Out of descriptors: those that are open may close.
+                Err(_) => tokio::time::sleep(REST).await,
+            },
+            Some(_) = open.join_next() => {}
+            () = over(&mut ends) => break,
+        }
+    }
+    drop(listener);
+    // Whoever takes longer is cut off with the process.
+    let _ = tokio::time::timeout(LAST, async { while open.join_next().await.is_some() {} }).await;
+}
+
+/// What all connections share.
+#[derive(Clone)]
+struct Talks {
+    router: Router,
+    limits: Limits,
+    proxies: Proxies,
+    ends: watch::Receiver<bool>,
+}
+
+impl Talks {
+    /// Answers the requests of one connection, until it is closed or its place is given to another one.
+    async fn talk(self, stream: TcpStream, peer: IpAddr, seat: Arc<Seat>) {
+        let Talks { router, limits, proxies, mut ends } = self;
+        // An answer is small, and is not to wait for more.
+        let _ = stream.set_nodelay(true);
+        let asked = seat.clone();
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let (router, busy) = (router.clone(), asked.begin());
+            let caller = proxies.caller(peer, request.headers());
+            async move {
+                let busy = busy.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
+                let mut request = request.map(Body::new);
+                request.extensions_mut().insert(Peer(caller));
+                request.extensions_mut().insert(Patience(limits.body_time));
+                let answer: Result<Response, Infallible> = router.oneshot(request).await;
+                let answer = answer.unwrap_or_else(|never| match never {});
+                Ok::<_, io::Error>(answer.map(|body| Answering { body, _busy: busy }))
+            }
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(limits.head_time);
+        builder.max_buf_size(HEAD_BYTES).max_headers(HEADERS);
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+        tokio::select! {
+            // Whoever has gone is not waited for.
+            _ = connection.as_mut() => return,
+            () = seat.closed() => return,
+            () = over(&mut ends) => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+}
+
+/// The body of an answer. Its connection is busy until it is out.
+struct Answering {
+    body: Body,
+    _busy: Busy,
+}
+
+impl hyper::body::Body for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Waits until the server ends.
+pub(crate) async fn over(ends: &mut watch::Receiver<bool>) {
+    // Without anybody who could say so, it has ended.
+    let _ = ends.wait_for(|ends| *ends).await;
+}
+
+async fn turn_away(mut stream: TcpStream) {
+    let _ = stream.write_all(FULL).await;
+    let _ = stream.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn the_answer_without_a_place_is_whole() {
+        let text = std::str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(body).unwrap()["error"]["code"], "too_many_connections");
+    }
+}

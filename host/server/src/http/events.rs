@@ -1,0 +1,204 @@
+//! Events of runs: by page, and as they come.
+
+use std::convert::Infallible;
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderMap, StatusCode, header},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use flowcell_contract::RunId;
+use flowcell_engine::Place;
+use flowcell_runtime::paging::{Most, PAGE_BYTES};
+use futures_util::stream::{self, Stream};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::{
+    sync::watch,
+    time::{Instant, Interval, interval_at},
+};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    app::Request,
+    connection::over,
+    fault::{Fault, FaultBody},
+    intake::{Asked, Place as At, known_id},
+    live::{Page, Subscriber, Told, page},
+    runs::limit,
+};
+
+/// Events in a page, unless somebody asks for fewer or more.
+const PAGE: usize = 200;
+/// Events in a page at most.
+pub(crate) const MAX_PAGE: usize = 1_000;
+
+/// How the row of a run stands that has ended, and that has no more to tell.
+const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
+
+/// Which events are asked for.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// The number of the first.
+    #[param(minimum = 0)]
+    from: Option<u64>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// A page of events.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is here for the document; pages are written piece by piece")]
+pub(crate) struct EventPage {
+    /// In order: `{ v, seq, ts, tenant, runId, type, … }`. Fewer than asked for if they are large: 16 MiB in a page.
+    #[schema(value_type = Vec<Object>)]
+    events: Vec<Box<RawValue>>,
+    /// The number to begin the next page with.
+    next: u64,
+}
+
+/// Read a run's events by page
+#[utoipa::path(get, path = "/v1/runs/{id}/events", tag = "events", params(("id" = String, Path,), Which),
+    responses((status = 200, body = EventPage), (status = "default", body = FaultBody)))]
+pub(crate) async fn list(request: Request, At(id): At<String>, Asked(which): Asked<Which>) -> Result<Response, Fault> {
+    let run = known_id(&id)?;
+    let most = Most { items: limit(which.limit, PAGE, MAX_PAGE)?, bytes: PAGE_BYTES };
+    let from = which.from.unwrap_or(0);
+    let mut place = request.app.audiences.room(request.tenant(), most).await;
+    let read = request.blocking(move |request| {
+        request.row(&run)?;
+        page(&mut request.host.events(&run)?, from, most)
+    });
+    let page = read.await?;
+    place.shrink(page.bytes);
+    Ok(written(page, place))
+}
+
+/// The JSON text of a page, piece by piece. Its room is held until the last piece is sent.
+fn written(page: Page, place: Place) -> Response {
+    let mut pieces = vec![Bytes::from_static(b"{\"events\":[")];
+    for (index, told) in page.told.into_iter().enumerate() {
+        pieces.extend((index > 0).then_some(Bytes::from_static(b",")));
+        pieces.push(told.text);
+    }
+    pieces.push(format!("],\"next\":{}}}", page.next).into());
+    let length = pieces.iter().map(Bytes::len).sum::<usize>();
+    let held = move |piece| {
+        let _held = &place;
+        Ok::<Bytes, Infallible>(piece)
+    };
+    let headers = [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, length.to_string())];
+    (headers, Body::from_stream(stream::iter(pieces.into_iter().map(held)))).into_response()
+}
+
+/// Where a stream begins.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct From {
+    /// The number of the first event, unless `Last-Event-ID` names the last one that was heard.
+    #[param(minimum = 0)]
+    from: Option<u64>,
+}
+
+/// A stream of a run's events, for one who keeps their place among the subscribers.
+pub(crate) struct Watching {
+    pub(crate) subscriber: Subscriber,
+    pub(crate) ends: watch::Receiver<bool>,
+    request: Request,
+    /// When it is looked whether the caller is still known.
+    looks: Interval,
+    _place: Place,
+}
+
+impl Watching {
+    /// Begins to watch a run.
+    pub(crate) async fn begin(request: Request, run: RunId, from: u64) -> Result<Watching, Fault> {
+        let app = request.app.clone();
+        let full = || Fault::crowded("too_many_subscribers", "too many streams of events are open already");
+        let place = app.subscribers.try_take(request.tenant(), 1).ok_or_else(full)?;
+        let host = request.host.clone();
+        let asking = request.clone();
+        let (run, (row, coming)) = request
+            .blocking(move |request| {
+                let row = request.row(&run)?;
+                Ok((run, row))
+            })
+            .await?;
+        if from > coming {
+            let why = format!("the run has {coming} events so far, and `{from}` would not be the number of the next");
+            return Err(Fault::bad_request(why));
+        }
+        let heard = from == coming && ENDED.contains(&&*row.status);
+        let subscriber = Subscriber::new(host, &app.audiences, run, from, coming, heard);
+        let looks = interval_at(Instant::now() + app.heartbeat, app.heartbeat);
+        Ok(Watching { subscriber, ends: app.ends.subscribe(), request: asking, looks, _place: place })
+    }
+
+    /// Whether all was told before.
+    fn is_over(&self) -> bool {
+        self.subscriber.is_over()
+    }
+
+    /// What is told next; none: the run has ended, or the server ends, or the caller may not hear it any more.
+    pub(crate) async fn next(&mut self) -> Option<Told> {
+        loop {
+            tokio::select! {
+                told = self.subscriber.next() => return told,
+                () = over(&mut self.ends) => return None,
+                _ = self.looks.tick() => if !self.request.is_known() { return None },
+            }
+        }
+    }
+}
+
+/// Hear a run's events as server-sent events: those that were, and those that come, until the run has ended
+///
+/// `id` is the number of an event (`seq`), and `Last-Event-ID` goes on after it. What is live has no id. Whoever is too slow
+/// is told `lagged { from, to }`, and has the rest from `events?from=`. Whoever has heard all of a run that has ended gets 204, so
+/// that a browser does not come back again and again.
+#[utoipa::path(get, path = "/v1/runs/{id}/events/stream", tag = "events",
+    params(("id" = String, Path,), From, ("Last-Event-ID" = Option<u64>, Header)),
+    responses((status = 200, content_type = "text/event-stream", body = String),
+        (status = 204, description = "all was heard"), (status = "default", body = FaultBody)))]
+pub(crate) async fn stream(
+    request: Request,
+    At(id): At<String>,
+    Asked(asked): Asked<From>,
+    headers: HeaderMap,
+) -> Result<Response, Fault> {
+    let run = known_id(&id)?;
+    let from = match headers.get("last-event-id") {
+        None => asked.from.unwrap_or(0),
+        Some(last) => {
+            let last = last.to_str().ok().and_then(|last| last.parse::<u64>().ok());
+            last.map(|last| last.saturating_add(1))
+                .ok_or_else(|| Fault::bad_request("`Last-Event-ID` is the number of an event"))?
+        }
+    };
+    let heartbeat = request.app.heartbeat;
+    let watching = Watching::begin(request, run, from).await?;
+    if watching.is_over() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(Sse::new(sent(watching)).keep_alive(KeepAlive::new().interval(heartbeat)).into_response())
+}
+
+fn sent(watching: Watching) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(watching, |mut watching| async {
+        let told = watching.next().await?;
+        let event = Event::default().data(String::from_utf8_lossy(&told.text));
+        let event = if told.kind.is_empty() { event } else { event.event(&*told.kind) };
+        let event = match told.seq {
+            Some(seq) => event.id(seq.to_string()),
+            None => event,
+        };
+        Some((Ok(event), watching))
+    })
+}

@@ -1,0 +1,119 @@
+//! Tokens that nobody has: how many of them an address may show in a minute.
+//!
+//! The number bounds the work that guesses make, and nothing else. A token is looked up however many others have failed at
+//! the address before: many callers share one address, as behind a proxy, and a stranger must not lock them out.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::seats::bucket;
+
+/// Tokens of an address that may fail in a minute. After that, tokens from there are looked up one after the other, and one
+/// that fails gets 429.
+pub(crate) const FAILURES: u32 = 100;
+/// How long failures count.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Addresses that are remembered.
+const ADDRESSES: usize = 10_000;
+
+/// The address of the caller of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+/// The failures of the last minute, by address.
+pub(crate) struct Failures {
+    tries: Mutex<HashMap<IpAddr, Tries>>,
+    /// For the tokens of addresses from which too many have failed.
+    turn: Semaphore,
+}
+
+struct Tries {
+    since: Instant,
+    failed: u32,
+}
+
+impl Default for Failures {
+    fn default() -> Failures {
+        Failures { tries: Mutex::default(), turn: Semaphore::new(1) }
+    }
+}
+
+impl Failures {
+    /// Waits for the turn to look a token up, if too many have failed at this address.
+    pub(crate) async fn turn(&self, from: IpAddr, now: Instant) -> Option<SemaphorePermit<'_>> {
+        self.retry_after(from, now)?;
+        // The semaphore is never closed.
+        self.turn.acquire().await.ok()
+    }
+
+    /// The time until failures of this address get 401 again; none: they do.
+    pub(crate) fn retry_after(&self, from: IpAddr, now: Instant) -> Option<Duration> {
+        let tries = self.tries();
+        let tries = tries.get(&bucket(from)).filter(|tries| tries.count_at(now) && tries.failed >= FAILURES)?;
+        Some(WINDOW.saturating_sub(now.saturating_duration_since(tries.since)))
+    }
+
+    /// Counts a token that nobody has.
+    pub(crate) fn failed(&self, from: IpAddr, now: Instant) {
+        let (mut all, from) = (self.tries(), bucket(from));
+        if all.len() >= ADDRESSES {
+            all.retain(|_, tries| tries.count_at(now));
+        }
+        if all.len() >= ADDRESSES && !all.contains_key(&from) {
+            all.clear();
+        }
+        let tries = all.entry(from).or_insert_with(|| Tries { since: now, failed: 0 });
+        if !tries.count_at(now) {
+            (tries.since, tries.failed) = (now, 0);
+        }
+        tries.failed = tries.failed.saturating_add(1);
+    }
+
+    fn tries(&self) -> MutexGuard<'_, HashMap<IpAddr, Tries>> {
+        // A panic while the lock was held cannot have left the map half changed.
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tries {
+    fn count_at(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) < WINDOW
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const THERE: IpAddr = IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);
+
+    #[test]
+    fn h18_failures_count_for_a_minute_and_for_their_address() {
+        let (failures, now) = (Failures::default(), Instant::now());
+        (0..FAILURES - 1).for_each(|_| failures.failed(HERE, now));
+        assert_eq!(failures.retry_after(HERE, now), None);
+        failures.failed(HERE, now);
+        let second = Duration::from_secs(1);
+        assert_eq!(failures.retry_after(HERE, now + second), Some(WINDOW - second));
+        assert_eq!(failures.retry_after(THERE, now), None);
+        assert_eq!(failures.retry_after(HERE, now + WINDOW), None);
+        failures.failed(HERE, now + WINDOW);
+        assert_eq!(failures.retry_after(HERE, now + WINDOW), None);
+    }
+
+    #[test]
+    fn no_more_addresses_are_remembered_than_a_number() {
+        let (failures, now) = (Failures::default(), Instant::now());
+        for address in 0..ADDRESSES as u32 + 10 {
+            failures.failed(std::net::Ipv4Addr::from(address).into(), now);
+        }
+        assert!(failures.tries().len() <= ADDRESSES);
+    }
+}

@@ -1,0 +1,322 @@
+//! The one shape of everything that goes wrong: `{ "error": { "code", "message", "details"? } }`.
+
+use std::fmt::Display;
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use flowcell_flow::{Diagnostic, Severity};
+use flowcell_runtime::{HubError, NoStart, OpenError, ports::StoreError};
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::identity::{Refused, Scope};
+use flowcell_platform::{
+    AskError, LibraryError, LoadError, StartError,
+    error::QuotaError,
+    shape,
+    triggers::{
+        LookError,
+        hook::HookError,
+        operation::{TriggerError, findings},
+        start::Problem,
+    },
+};
+
+/// Seconds after which to come back to a server that is busy.
+const RETRY_AFTER: u32 = 1;
+/// Seconds after which to come back to a server that stops: another one may be there by then.
+const RETRY_AFTER_STOP: u32 = 5;
+
+/// Why a request was not done.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    details: Option<Value>,
+    retry_after: Option<u32>,
+    /// The connection ends with the answer, so that its place is free for others.
+    closes: bool,
+}
+
+/// The body of every failure.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FaultBody {
+    error: FaultError,
+}
+
+/// The same on the way out, for those who are told in another shape.
+#[derive(Clone)]
+pub(crate) struct Said {
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+}
+
+/// What went wrong.
+#[derive(Serialize, ToSchema)]
+struct FaultError {
+    /// A stable code.
+    code: &'static str,
+    /// A sentence for people.
+    message: String,
+    /// What programs may want to know beyond that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    details: Option<Value>,
+}
+
+impl Fault {
+    /// A failure with this status.
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Display) -> Fault {
+        Fault { status, code, message: message.to_string(), details: None, retry_after: None, closes: false }
+    }
+
+    /// Adds what programs may want to know.
+    pub(crate) fn with(mut self, details: Value) -> Fault {
+        self.details = Some(details);
+        self
+    }
+
+    /// The request is wrong.
+    pub(crate) fn bad_request(why: impl Display) -> Fault {
+        Fault::new(StatusCode::BAD_REQUEST, "bad_request", why)
+    }
+
+    /// There is no such thing, or it is another tenant's.
+    pub(crate) fn not_found(code: &'static str, why: impl Display) -> Fault {
+        Fault::new(StatusCode::NOT_FOUND, code, why)
+    }
+
+    /// There is no run of this id.
+    pub(crate) fn no_run(run: &str) -> Fault {
+        Fault::not_found("run_not_found", format!("there is no run `{run}`"))
+    }
+
+    /// The host is to blame. What went wrong is for its log, and not for whoever calls.
+    pub(crate) fn internal(why: impl Display) -> Fault {
+        tracing::error!("a request failed: {why}");
+        Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server could not do this; its log says why")
+    }
+
+    /// The server has too much to do.
+    pub(crate) fn busy(code: &'static str, why: impl Display) -> Fault {
+        let fault = Fault::new(StatusCode::TOO_MANY_REQUESTS, code, why);
+        Fault { retry_after: Some(RETRY_AFTER), ..fault }
+    }
+
+    /// When to come back, in seconds.
+    pub(crate) fn after(self, seconds: u32) -> Fault {
+        Fault { retry_after: Some(seconds), ..self }
+    }
+
+    /// The same, for a place that is held for long: whoever has none does not keep a connection instead.
+    pub(crate) fn crowded(code: &'static str, why: impl Display) -> Fault {
+        Fault { closes: true, ..Fault::busy(code, why) }
+    }
+
+    /// The server stops.
+    pub(crate) fn draining() -> Fault {
+        let why = "the server is stopping and takes no new runs; another one may";
+        let fault = Fault::new(StatusCode::SERVICE_UNAVAILABLE, "draining", why);
+        Fault { retry_after: Some(RETRY_AFTER_STOP), ..fault }
+    }
+
+    /// The store does not answer. Why is for the log.
+    fn unavailable(why: impl Display) -> Fault {
+        tracing::error!("a request has to wait: {why}");
+        let fault = Fault::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "the store does not answer now");
+        Fault { retry_after: Some(RETRY_AFTER), ..fault }
+    }
+
+    /// The caller may not do this.
+    pub(crate) fn forbidden(scope: Scope) -> Fault {
+        let why = format!("this needs the scope `{scope}`, which the token does not have");
+        Fault::new(StatusCode::FORBIDDEN, "forbidden", why).with(json!({ "scope": scope.name() }))
+    }
+
+    /// A flow has findings that keep it from running.
+    pub(crate) fn invalid_flow(findings: &[Diagnostic]) -> Fault {
+        let found: Vec<_> = findings.iter().map(shape::finding).collect();
+        let first = findings.iter().find(|finding| finding.severity == Severity::Error).or(findings.first());
+        let first = first.map_or_else(String::new, |finding| format!(": {}", finding.message));
+        Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_flow", format!("the flow cannot run{first}"))
+            .with(json!({ "diagnostics": found }))
+    }
+
+    /// The status that tells it.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Its code.
+    pub(crate) fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// What it says to people.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What programs may want to know beyond that.
+    pub(crate) fn details(&self) -> Option<&Value> {
+        self.details.as_ref()
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let Fault { status, code, message, details, retry_after, closes } = self;
+        let told = Said { code, message: message.clone() };
+        let mut response = (status, Json(FaultBody { error: FaultError { code, message, details } })).into_response();
+        response.extensions_mut().insert(told);
+        let headers = response.headers_mut();
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"flowcell\""));
+        }
+        response
+    }
+}
+
+impl From<Refused> for Fault {
+    fn from(refused: Refused) -> Fault {
+        if refused == Refused::Unavailable {
+            let fault = Fault::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", refused);
+            return Fault { retry_after: Some(RETRY_AFTER), ..fault };
+        }
+        Fault::new(StatusCode::UNAUTHORIZED, "unauthorized", refused)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Fault {
+        Fault::unavailable(error)
+    }
+}
+
+impl From<HubError> for Fault {
+    fn from(error: HubError) -> Fault {
+        let status = match error {
+            HubError::AnswerRefused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            HubError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            HubError::InboxFull | HubError::TooManyEvents => return Fault::busy(error.code(), error.message()),
+            _ => StatusCode::CONFLICT,
+        };
+        Fault::new(status, error.code(), error.message())
+    }
+}
+
+impl From<AskError> for Fault {
+    fn from(error: AskError) -> Fault {
+        match error {
+            AskError::Refused(error) => error.into(),
+            AskError::Start(error) => error.into(),
+        }
+    }
+}
+
+impl From<LoadError> for Fault {
+    fn from(error: LoadError) -> Fault {
+        match error {
+            LoadError::Invalid(findings) => Fault::invalid_flow(&findings),
+            LoadError::Host(error) => Fault::internal(error),
+        }
+    }
+}
+
+impl From<LibraryError> for Fault {
+    fn from(error: LibraryError) -> Fault {
+        let of = |status, code| Fault::new(status, code, &error);
+        match &error {
+            LibraryError::Unknown(_) | LibraryError::UnknownVersion { .. } | LibraryError::BadName(_) => {
+                of(StatusCode::NOT_FOUND, "flow_not_found")
+            }
+            LibraryError::NoName | LibraryError::OtherName { .. } => {
+                of(StatusCode::UNPROCESSABLE_ENTITY, "invalid_name")
+            }
+            LibraryError::Exists(_) => of(StatusCode::CONFLICT, "flow_exists"),
+            LibraryError::TooLarge => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            LibraryError::Full => of(StatusCode::CONFLICT, "quota_exceeded"),
+            LibraryError::Link(_) => of(StatusCode::CONFLICT, "link_refused"),
+            LibraryError::Invalid(findings) => Fault::invalid_flow(findings),
+            LibraryError::Folder { .. } => Fault::internal(&error),
+        }
+    }
+}
+
+impl From<TriggerError> for Fault {
+    fn from(error: TriggerError) -> Fault {
+        let of = |status| Fault::new(status, error.code(), &error);
+        match error {
+            TriggerError::Unknown(_) => of(StatusCode::NOT_FOUND),
+            TriggerError::Taken(_) | TriggerError::Declared(_) => of(StatusCode::CONFLICT),
+            TriggerError::Invalid(ref found) => of(StatusCode::UNPROCESSABLE_ENTITY).with(findings(found)),
+            TriggerError::TooMany(_) => Fault::busy(error.code(), error),
+            TriggerError::Flow(error) => error.into(),
+            TriggerError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<HookError> for Fault {
+    fn from(error: HookError) -> Fault {
+        match error {
+            HookError::Unsigned(why) => Fault::new(StatusCode::UNAUTHORIZED, "unsigned", why),
+            HookError::OtherBody => Fault::new(StatusCode::CONFLICT, "webhook_conflict", error),
+            HookError::Body(_) => Fault::bad_request(error),
+            HookError::Draining => Fault::draining(),
+            HookError::Later(Problem::Quota(error)) => StartError::Quota(error).into(),
+            HookError::Later(error) => Fault::unavailable(error),
+            HookError::Never(Problem::Start(error)) => error.into(),
+            HookError::Never(error) => Fault::internal(error),
+        }
+    }
+}
+
+impl From<LookError> for Fault {
+    fn from(error: LookError) -> Fault {
+        TriggerError::from(error).into()
+    }
+}
+
+impl From<StartError> for Fault {
+    fn from(error: StartError) -> Fault {
+        let conflict = |code| Fault::new(StatusCode::CONFLICT, code, &error);
+        match &error {
+            StartError::Input(input) => Fault::new(StatusCode::UNPROCESSABLE_ENTITY, input.code(), &error)
+                .with(json!({ "findings": input.findings() })),
+            StartError::Renewed(findings) => Fault::invalid_flow(findings),
+            StartError::Disabled(_) => conflict("flow_disabled"),
+            StartError::Quota(QuotaError::Store(error)) => Fault::unavailable(error),
+            StartError::Quota(quota) => {
+                let fault = Fault::busy("quota_exceeded", &error);
+                let seconds = match quota {
+                    QuotaError::Day { seconds, .. } => u32::try_from(*seconds).ok(),
+                    _ => fault.retry_after,
+                };
+                Fault { retry_after: seconds, ..fault }
+            }
+            StartError::Open(OpenError::Store(error)) => Fault::unavailable(error),
+            StartError::Open(OpenError::Unknown(run)) => Fault::no_run(run.as_str()),
+            StartError::Open(OpenError::NoNode(NoStart::Unknown(_))) => Fault::not_found("node_not_found", &error),
+            StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => conflict("no_answer_kept"),
+            StartError::Open(OpenError::OtherInput(_) | OpenError::OtherFlow(..) | OpenError::OtherRequest(_)) => {
+                conflict("run_exists")
+            }
+            StartError::Open(OpenError::Driven(_)) => conflict("run_driven"),
+            StartError::Open(OpenError::TooDeep) => conflict("too_deep"),
+            StartError::Open(OpenError::Called { .. }) => conflict("called_run"),
+            StartError::Open(OpenError::Pin(_)) => conflict("flow_not_found"),
+        }
+    }
+}

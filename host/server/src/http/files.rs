@@ -1,0 +1,182 @@
+//! The tenant's files: put, listed, fetched, removed.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::{Body, Bytes},
+    extract::FromRequest,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use flowcell_engine::Place as Taken;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    app::{App, Request},
+    fault::{Fault, FaultBody},
+    identity::Caller,
+    intake::{Asked, Place, check_kind, read},
+    page::{self, After, BY_BYTES},
+};
+use flowcell_platform::files::{FileError, FileRow, MAX_FILE, NewFile};
+
+/// A file, without its content.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FileView {
+    /// The SHA-256 of its content, in hexadecimal.
+    file_id: String,
+    name: String,
+    /// Its media type.
+    mime: String,
+    /// Bytes.
+    size: u64,
+    /// What somebody has noted of it.
+    #[schema(value_type = Object)]
+    metadata: serde_json::Value,
+    /// When it was put first, in milliseconds since 1970.
+    created: u64,
+}
+
+impl From<FileRow> for FileView {
+    fn from(row: FileRow) -> FileView {
+        let FileRow { file_id, name, mime, size, metadata, created } = row;
+        FileView { file_id, name, mime, size, metadata: metadata.to_serde(), created }
+    }
+}
+
+/// A page of the tenant's files.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FileList {
+    /// By name; at most 16 MiB of them.
+    files: Vec<FileView>,
+    /// The cursor of the page after this one; none: this is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// What a file is called, and what is noted of it.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct About {
+    /// What it is called: 1 to 255 bytes without `/`, `\` and control characters.
+    name: String,
+    /// Its media type; by default what its content or its name tells.
+    mime: Option<String>,
+    /// A JSON object of at most 4 KiB.
+    metadata: Option<String>,
+}
+
+/// What the body of a file is.
+const BYTES: &str = "application/octet-stream";
+
+/// A body that is a file, and its place among those that come at a time.
+pub(crate) struct Upload {
+    bytes: Bytes,
+    _place: Taken,
+}
+
+impl FromRequest<Arc<App>> for Upload {
+    type Rejection = Fault;
+
+    async fn from_request(request: axum::extract::Request, app: &Arc<App>) -> Result<Upload, Fault> {
+        // What a page in a browser may send without being asked is refused, whatever the file is.
+        check_kind(request.headers(), BYTES)?;
+        let caller = request.extensions().get::<Caller>().map(|caller| caller.tenant.clone());
+        let caller = caller.ok_or_else(|| Fault::internal("a route without a scope asks who calls"))?;
+        let full = || Fault::busy("too_many_requests", "too many files are being put at this moment");
+        let place = app.uploads.try_take(&caller, 1).ok_or_else(full)?;
+        Ok(Upload { bytes: read(request, MAX_FILE).await?, _place: place })
+    }
+}
+
+impl From<FileError> for Fault {
+    fn from(error: FileError) -> Fault {
+        let status = match &error {
+            FileError::Unknown(_) => StatusCode::NOT_FOUND,
+            FileError::Name | FileError::Mime | FileError::Metadata | FileError::Content => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            FileError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            FileError::Quota { .. } | FileError::Changed(_) => StatusCode::CONFLICT,
+            FileError::Document(_) | FileError::Bytes(_) => return Fault::internal(error),
+        };
+        Fault::new(status, error.code(), error)
+    }
+}
+
+/// List the files
+#[utoipa::path(get, path = "/v1/files", tag = "files", params(After),
+    responses((status = 200, body = FileList), (status = "default", body = FaultBody)))]
+pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, Fault> {
+    let after = cursor.map(|cursor| match cursor.split_once('.') {
+        Some((id, name)) => Ok((name.to_owned(), id.to_owned())),
+        None => Err(Fault::bad_request("`cursor` is what `next` of the page before says")),
+    });
+    let after = after.transpose()?;
+    let read = move |request: &Request| {
+        let rows = request.host.files().list()?.into_iter();
+        let is_after = |row: &FileRow| {
+            let after = after.as_ref().map(|(name, id)| (name, id));
+            after.is_none_or(|after| (&row.name, &row.file_id) > after)
+        };
+        let rows = rows.filter(is_after).map(FileView::from);
+        let (files, next) = page::fill(rows, BY_BYTES, |file| format!("{}.{}", file.file_id, file.name));
+        Ok(FileList { files, next })
+    };
+    page::answer(request, read).await
+}
+
+/// Put a file; the same content is kept once
+///
+/// The body is the content as it is, at most 32 MiB, whatever the file's media type.
+#[utoipa::path(post, path = "/v1/files", tag = "files", params(About),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 201, body = FileView), (status = "default", body = FaultBody)))]
+pub(crate) async fn put(
+    request: Request,
+    about: Result<Asked<About>, Fault>,
+    Upload { bytes, _place }: Upload,
+) -> Result<(StatusCode, Json<FileView>), Fault> {
+    let Asked(About { name, mime, metadata }) = about?;
+    let metadata = metadata.as_deref().map(flowcell_contract::Json::parse).transpose();
+    let metadata = metadata.map_err(|_| FileError::Metadata)?.unwrap_or_default();
+    let new = NewFile { name, mime, metadata, bytes: bytes.to_vec() };
+    let row = request.blocking(move |request| Ok(request.host.files().put(new)?)).await?;
+    Ok((StatusCode::CREATED, Json(FileView::from(row))))
+}
+
+/// Show a file, without its content
+#[utoipa::path(get, path = "/v1/files/{fileId}", tag = "files", params(("fileId" = String, Path,)),
+    responses((status = 200, body = FileView), (status = "default", body = FaultBody)))]
+pub(crate) async fn show(request: Request, Place(id): Place<String>) -> Result<Json<FileView>, Fault> {
+    let row = request.blocking(move |request| Ok(request.host.files().find(&id)?)).await?;
+    Ok(Json(row.into()))
+}
+
+/// Fetch the content of a file
+#[utoipa::path(get, path = "/v1/files/{fileId}/content", tag = "files", params(("fileId" = String, Path,)),
+    responses((status = 200, description = "the bytes, with the file's media type", content_type = "*/*"),
+        (status = "default", body = FaultBody)))]
+pub(crate) async fn content(request: Request, Place(id): Place<String>) -> Result<Response, Fault> {
+    let (row, bytes) = request.blocking(move |request| Ok(request.host.files().get(&id)?)).await?;
+    let mime = HeaderValue::from_str(&row.mime).map_err(Fault::internal)?;
+    // No browser shows what a tenant has put as a page of this server.
+    let headers = [
+        (header::CONTENT_TYPE, mime),
+        (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    Ok((headers, Body::from(Bytes::from_owner(bytes))).into_response())
+}
+
+/// Remove a file; runs that have it keep it
+#[utoipa::path(delete, path = "/v1/files/{fileId}", tag = "files", params(("fileId" = String, Path,)),
+    responses((status = 204, description = "it is removed"), (status = "default", body = FaultBody)))]
+pub(crate) async fn remove(request: Request, Place(id): Place<String>) -> Result<StatusCode, Fault> {
+    request.blocking(move |request| Ok(request.host.files().remove(&id)?)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,72 @@
+//! The flows that requests name, and bring along.
+
+use axum::Json;
+use flowcell_flow::Source;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+use utoipa::ToSchema;
+
+use super::{
+    app::Request,
+    fault::{Fault, FaultBody},
+    intake::Body,
+};
+use flowcell_platform::{
+    CheckedFlow,
+    folder::{Folder, is_flow_name},
+    shape,
+};
+
+/// A flow to be checked.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Unchecked {
+    /// A whole flow: an object, or its text in YAML or JSON. A script is `{ "name", "script" }`.
+    #[schema(value_type = serde_json::Value)]
+    flow: Box<RawValue>,
+}
+
+/// What checking a flow found.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Checked {
+    /// Whether it can run.
+    valid: bool,
+    /// Everything that was found: `{ code, severity, line, column, message, help, len, excerpt }`.
+    #[schema(value_type = Vec<Object>)]
+    diagnostics: Vec<Value>,
+}
+
+/// Check a flow without running it
+#[utoipa::path(post, path = "/v1/validate", tag = "flows", request_body = Unchecked,
+    responses((status = 200, body = Checked), (status = "default", body = FaultBody)))]
+pub(crate) async fn validate(request: Request, Body(body): Body<Unchecked>) -> Result<Json<Checked>, Fault> {
+    let checked = check(&request, source(&body.flow)?).await?;
+    let diagnostics = checked.diagnostics.iter().map(shape::finding).collect();
+    Ok(Json(Checked { valid: checked.flow.is_some(), diagnostics }))
+}
+
+/// The text of a flow that a body brings along.
+pub(crate) fn source(flow: &RawValue) -> Result<Source, Fault> {
+    let text = flow.get();
+    if text.starts_with('{') {
+        return Ok(Source { name: "flow.json".into(), text: text.to_owned() });
+    }
+    match serde_json::from_str::<String>(text) {
+        Ok(text) => Ok(Source { name: "flow.yaml".into(), text }),
+        Err(_) => Err(Fault::bad_request("`flow` is an object or a text")),
+    }
+}
+
+/// The name of a flow, if this is one and no flow.
+pub(crate) fn name(flow: &RawValue) -> Option<String> {
+    let text = serde_json::from_str::<String>(flow.get()).ok()?;
+    is_flow_name(&text).then_some(text)
+}
+
+/// Checks a flow that came with a request: nothing on the server's disk is part of it.
+pub(crate) async fn check(request: &Request, source: Source) -> Result<CheckedFlow, Fault> {
+    if let Some(known) = request.host.checked_before(&source, &Folder::nowhere()) {
+        return Ok(known);
+    }
+    request.clone().computing(move |request| Ok(request.host.check_alone(&source))).await
+}

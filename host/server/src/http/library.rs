@@ -1,0 +1,197 @@
+//! The tenant's flows, each with its versions.
+
+use axum::{
+    Json,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use flowcell_runtime::paging::Filling;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::{
+    app::Request,
+    fault::{Fault, FaultBody},
+    flows::source,
+    intake::{Asked, Body, Place},
+    page::{self, After, BY_BYTES},
+};
+use flowcell_platform::{FlowEntry, FlowLibrary, Host, LibraryError, LoadedFlow, StoredFlow};
+
+/// A flow in a list.
+#[derive(Serialize, ToSchema)]
+struct FlowRow {
+    name: String,
+    /// Its newest version.
+    version: u32,
+    /// What it says of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+}
+
+impl From<FlowEntry> for FlowRow {
+    fn from(entry: FlowEntry) -> FlowRow {
+        FlowRow { name: entry.name, version: entry.version, description: entry.description }
+    }
+}
+
+/// A page of the tenant's flows.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FlowList {
+    /// By name; at most 16 MiB of them.
+    flows: Vec<FlowRow>,
+    /// The cursor of the page after this one; none: this is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// A version of a flow.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FlowView {
+    name: String,
+    /// Which version it is.
+    version: u32,
+    /// What it says.
+    text: String,
+}
+
+impl FlowView {
+    /// Where it is found.
+    pub(crate) fn place(&self) -> String {
+        format!("/v1/flows/{}", self.name)
+    }
+}
+
+impl From<StoredFlow> for FlowView {
+    fn from(flow: StoredFlow) -> FlowView {
+        FlowView { name: flow.name, version: flow.version, text: flow.text }
+    }
+}
+
+/// The versions of a flow.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Versions {
+    name: String,
+    /// Those that are there, in order.
+    versions: Vec<u32>,
+}
+
+/// A flow to keep.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewFlow {
+    /// A whole flow with a name: an object, or its text in YAML or JSON. A script is `{ "name", "script" }`.
+    #[schema(value_type = Object)]
+    flow: Box<RawValue>,
+}
+
+impl Request {
+    /// Does something with the tenant's flows.
+    pub(crate) async fn library<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.blocking(move |request| Ok(work(&request.flows(), &request.host)?)).await
+    }
+
+    /// The same, when it checks a flow.
+    pub(crate) async fn checking<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.computing(move |request| Ok(work(&request.flows(), &request.host)?)).await
+    }
+
+    fn flows(&self) -> FlowLibrary {
+        FlowLibrary::open(self.app.flows_of(self.tenant()))
+    }
+}
+
+/// A version of a flow of the tenant's, or its newest one.
+pub(crate) async fn load(request: Request, name: String, version: Option<u32>) -> Result<LoadedFlow, Fault> {
+    if version.is_none()
+        && let Some(flow) = request.flows().checked_before(&request.host, &name)?
+    {
+        return Ok(flow);
+    }
+    request.checking(move |flows, host| flows.load(host, &name, version).map(|flow| host.bound(flow))).await
+}
+
+/// List the flows
+#[utoipa::path(get, path = "/v1/flows", tag = "flows", params(After),
+    responses((status = 200, body = FlowList), (status = "default", body = FaultBody)))]
+pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, Fault> {
+    page::answer(request, move |request| listed(request, cursor.as_deref())).await
+}
+
+/// A page of the flows, after a name.
+pub(crate) fn listed(request: &Request, after: Option<&str>) -> Result<FlowList, Fault> {
+    let mut filling = Filling::new(BY_BYTES);
+    let (entries, more) = request.flows().page(after, |entry| filling.take(page::size(entry)))?;
+    let next = entries.last().filter(|_| more).map(|entry| entry.name.clone());
+    Ok(FlowList { flows: entries.into_iter().map(FlowRow::from).collect(), next })
+}
+
+/// Keep a flow under its name: as its first version, or as its newest
+#[utoipa::path(post, path = "/v1/flows", tag = "flows", request_body = NewFlow,
+    responses((status = 201, body = FlowView, headers(("location" = String))), (status = "default", body = FaultBody)))]
+pub(crate) async fn create(request: Request, Body(body): Body<NewFlow>) -> Result<Response, Fault> {
+    let flow = keep(request, body).await?;
+    Ok((StatusCode::CREATED, [(header::LOCATION, flow.place())], Json(flow)).into_response())
+}
+
+/// Keeps a flow under the name that its text gives it.
+pub(crate) async fn keep(request: Request, body: NewFlow) -> Result<FlowView, Fault> {
+    let text = source(&body.flow)?.text;
+    let (app, tenant) = (request.app.clone(), request.tenant().clone());
+    let kept = request.checking(move |flows, host| match flows.create(host, &text) {
+        Err(LibraryError::Exists(_)) => flows.append(host, &text).map(Ok),
+        // It is the text that is wrong, and not the path.
+        Err(error @ LibraryError::BadName(_)) => Ok(Err(error.to_string())),
+        created => created.map(Ok),
+    });
+    let kept = kept.await?.map_err(|why| Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_name", why))?;
+    app.triggers.refresh(&tenant).await?;
+    app.triggers.changed();
+    Ok(FlowView::from(kept))
+}
+
+/// Show the newest version of a flow
+#[utoipa::path(get, path = "/v1/flows/{name}", tag = "flows", params(("name" = String, Path,)),
+    responses((status = 200, body = FlowView), (status = "default", body = FaultBody)))]
+pub(crate) async fn show(request: Request, Place(name): Place<String>) -> Result<Json<FlowView>, Fault> {
+    let flow = request.library(move |flows, _| flows.get(&name, None)).await?;
+    Ok(Json(flow.into()))
+}
+
+/// Remove a flow with its versions; runs of it go on
+#[utoipa::path(delete, path = "/v1/flows/{name}", tag = "flows", params(("name" = String, Path,)),
+    responses((status = 204, description = "it is removed"), (status = "default", body = FaultBody)))]
+pub(crate) async fn delete(request: Request, Place(name): Place<String>) -> Result<StatusCode, Fault> {
+    let (app, tenant) = (request.app.clone(), request.tenant().clone());
+    request.library(move |flows, _| flows.delete(&name)).await?;
+    app.triggers.refresh(&tenant).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// List the versions of a flow
+#[utoipa::path(get, path = "/v1/flows/{name}/versions", tag = "flows", params(("name" = String, Path,)),
+    responses((status = 200, body = Versions), (status = "default", body = FaultBody)))]
+pub(crate) async fn versions(request: Request, Place(name): Place<String>) -> Result<Json<Versions>, Fault> {
+    let of = name.clone();
+    let versions = request.library(move |flows, _| flows.versions(&of)).await?;
+    Ok(Json(Versions { name, versions }))
+}
+
+/// Show a version of a flow
+#[utoipa::path(get, path = "/v1/flows/{name}/versions/{version}", tag = "flows",
+    params(("name" = String, Path,), ("version" = u32, Path,)),
+    responses((status = 200, body = FlowView), (status = "default", body = FaultBody)))]
+pub(crate) async fn version(
+    request: Request,
+    Place((name, version)): Place<(String, u32)>,
+) -> Result<Json<FlowView>, Fault> {
+    let flow = request.library(move |flows, _| flows.get(&name, Some(version))).await?;
+    Ok(Json(flow.into()))
+}

@@ -1,0 +1,86 @@
+//! `/metrics`, and what every request adds to it and to the log.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::{HeaderValue, Method, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use flowcell_contract::Tenant;
+
+use super::{app::App, fault::FaultBody};
+use flowcell_platform::metrics::Now;
+
+/// The text format that is answered.
+const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The header with what a request is called in the log.
+const REQUEST_ID: &str = "x-request-id";
+/// Characters of it, if somebody else has chosen it.
+pub(crate) const REQUEST_ID_CHARS: usize = 128;
+
+/// Whose request an answer is to, on its way to the log.
+#[derive(Clone)]
+pub(crate) struct Asker(pub(crate) Tenant);
+
+/// Numbers about the whole server, as Prometheus reads them
+///
+/// They are those of all tenants: a token with the scope `metrics:read` is one for operators.
+#[utoipa::path(get, path = "/metrics", tag = "server",
+    responses((status = 200, body = String, content_type = "application/openmetrics-text"),
+        (status = "default", body = FaultBody)))]
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let now = Now {
+        runs_waiting: app.entrance.waits() as u64,
+        runs_below: app.host.live().all_children(),
+        requests_active: app.requests.taken(),
+        subscribers: app.subscribers.taken(),
+        commits: app.host.store().map(|store| store.commits()),
+    };
+    ([(header::CONTENT_TYPE, FORMAT)], app.host.metrics().render(&now)).into_response()
+}
+
+/// Counts and logs a request: its route, never its path, its query or what is in it.
+pub(crate) async fn measure(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let method = method(request.method());
+    let matched = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let route = matched.as_deref().unwrap_or("other");
+    let id = request_id(&request);
+    let mut response = next.run(request).await;
+    let (status, took) = (response.status().as_u16(), began.elapsed());
+    app.host.metrics().request(method, route, status, took);
+    let asker = response.extensions().get::<Asker>();
+    let tenant = asker.map_or("", |Asker(tenant)| tenant.as_str());
+    let ms = took.as_secs_f64() * 1e3;
+    tracing::info!(target: "flowcell::http", request = %id, tenant, method, route, status, ms, "answered");
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// What a request is called: as its sender says, if that is a plain name, or by chance.
+fn request_id(request: &Request) -> String {
+    let given = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
+    let plain = |id: &&str| {
+        (1..=REQUEST_ID_CHARS).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    given.filter(plain).map_or_else(|| format!("{:016x}", rand::random::<u64>()), str::to_owned)
+}
+
+/// The methods that routes have; others are one.
+fn method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        Method::PATCH => "PATCH",
+        _ => "other",
+    }
+}

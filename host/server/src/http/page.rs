@@ -1,0 +1,104 @@
+//! Pages of lists, as the server writes them.
+
+use std::convert::Infallible;
+
+use axum::{
+    body::{Body, Bytes},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use flowcell_engine::Place;
+use flowcell_runtime::paging::{Filling, Most, PAGE_BYTES};
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
+
+use super::{app::Request, fault::Fault};
+
+/// Where a page of a list begins.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct After {
+    /// What `next` of the page before says.
+    pub(crate) cursor: Option<String>,
+}
+
+/// A page of a list that is bounded by its bytes alone.
+pub(crate) const BY_BYTES: Most = Most { items: usize::MAX, bytes: PAGE_BYTES };
+
+/// Fills a page from a list, and returns the cursor of the next page, if there is one.
+pub(crate) fn fill<T: Serialize>(
+    list: impl IntoIterator<Item = T>,
+    most: Most,
+    cursor: impl Fn(&T) -> String,
+) -> (Vec<T>, Option<String>) {
+    let (mut page, mut filling) = (Vec::new(), Filling::new(most));
+    for item in list {
+        if !filling.take(size(&item)) {
+            let next = page.last().map(&cursor);
+            return (page, next);
+        }
+        page.push(item);
+    }
+    (page, None)
+}
+
+/// The bytes of something as JSON text.
+pub(crate) fn size(item: &impl Serialize) -> u64 {
+    serde_json::to_vec(item).map_or(u64::MAX, |text| text.len() as u64)
+}
+
+/// Reads a page and answers it. Its bytes count with those of all pages, from before it is read until it is sent.
+pub(crate) async fn answer<T: Serialize + Send + 'static>(
+    request: Request,
+    read: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
+) -> Result<Response, Fault> {
+    let mut place = request.app.audiences.room(request.tenant(), BY_BYTES).await;
+    let page = request.blocking(read).await?;
+    let text = Bytes::from(serde_json::to_vec(&page).map_err(Fault::internal)?);
+    place.shrink(text.len() as u64);
+    Ok(held(text, place))
+}
+
+/// A JSON text whose room is held until it is sent.
+pub(crate) fn held(text: Bytes, place: Place) -> Response {
+    let headers =
+        [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, text.len().to_string())];
+    let held = stream::once(async move {
+        let _held = &place;
+        Ok::<Bytes, Infallible>(text)
+    });
+    (headers, Body::from_stream(held)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn pages_follow_one_another_and_lose_nothing() {
+        let list = ["a", "bb", "c-long-name", "d", "e"];
+        for (most, expected) in [
+            (Most { items: 2, bytes: 1_000 }, vec![2, 2, 1]),
+            (Most { items: 9, bytes: 8 }, vec![2, 1, 2]),
+            (Most { items: 9, bytes: 1_000 }, vec![5]),
+            (Most { items: 5, bytes: 1_000 }, vec![5]),
+        ] {
+            let (mut all, mut sizes, mut cursor) = (Vec::new(), Vec::new(), None::<String>);
+            loop {
+                let rest = list.into_iter().filter(|item| cursor.as_deref().is_none_or(|cursor| *item > cursor));
+                let (page, next) = fill(rest, most, ToString::to_string);
+                sizes.push(page.len());
+                all.extend(page);
+                cursor = next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            assert_eq!((all, sizes), (list.to_vec(), expected), "{most:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Proxies in front of the server: which of them are believed about the address of a caller.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::http::{HeaderMap, HeaderName, header::FORWARDED};
+use flowcell_services::egress::AddressRange;
+
+/// The other header in which proxies name those whom they speak for.
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// Entries of a header that are read, from its end.
+pub(crate) const HOPS: usize = 32;
+
+/// The proxies that the operator trusts. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Proxies(Arc<[AddressRange]>);
+
+impl Proxies {
+    pub(crate) fn new(trusted: &[AddressRange]) -> Proxies {
+        Proxies(trusted.into())
+    }
+
+    /// Whether this is the address of a trusted proxy.
+    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|range| range.covers(address, 0))
+    }
+
+    /// The address of the caller of a request that came from `peer`. Only a trusted proxy is believed: the caller is the
+    /// last address of `Forwarded` or `X-Forwarded-For` that is no trusted proxy itself. If the headers disagree or cannot
+    /// be read, it is the proxy: one of them may come from the caller.
+    pub(crate) fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let peer = peer.to_canonical();
+        if !self.trusts(peer) {
+            return peer;
+        }
+        let forwarded = self.last_stranger(&entries(headers, &FORWARDED), forwarded_for);
+        let x_forwarded_for = self.last_stranger(&entries(headers, &X_FORWARDED_FOR), address);
+        match (forwarded, x_forwarded_for) {
+            (Named::Nobody, Named::By(caller)) | (Named::By(caller), Named::Nobody) => caller,
+            (Named::By(one), Named::By(other)) if one == other => one,
+            _ => peer,
+        }
+    }
+
+    /// Reads entries from the end, through the proxies that are trusted.
+    fn last_stranger(&self, entries: &[&str], read: fn(&str) -> Option<IpAddr>) -> Named {
+        let mut nearest = Named::Nobody;
+        for entry in entries.iter().rev().take(HOPS) {
+            let Some(address) = read(entry) else { return Named::Unreadable };
+            if !self.trusts(address) {
+                return Named::By(address);
+            }
+            nearest = Named::By(address);
+        }
+        nearest
+    }
+}
+
+/// The caller that a header names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Named {
+    Nobody,
+    By(IpAddr),
+    Unreadable,
+}
+
+/// The entries of a header that may come more than once.
+fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Vec<&'a str> {
+    let lines = headers.get_all(name).iter().map(|line| line.to_str().unwrap_or("?"));
+    lines.flat_map(|line| line.split(',')).map(str::trim).collect()
+}
+
+/// The address in the `for` of one element of `Forwarded`.
+fn forwarded_for(element: &str) -> Option<IpAddr> {
+    let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
+    let (_, named) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    let named = named.trim();
+    address(named.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(named))
+}
+
+/// An address, perhaps with a port, for which IPv6 needs brackets.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?.0,
+        None if text.matches(':').count() == 1 => text.split_once(':')?.0,
+        None => text,
+    };
+    bare.parse::<IpAddr>().ok().map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn caller(peer: &str, lines: &[(&'static str, &str)]) -> String {
+        let proxies = Proxies::new(&["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()]);
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        proxies.caller(peer.parse().unwrap(), &headers).to_string()
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_believed() {
+        let x = "x-forwarded-for";
+        type Case<'a> = (&'a str, &'a [(&'static str, &'a str)], &'a str);
+        let table: &[Case<'_>] = &[
+            ("192.0.2.9", &[(x, "198.51.100.1")], "192.0.2.9"),
+            ("192.0.2.9", &[("forwarded", "for=198.51.100.1")], "192.0.2.9"),
+            ("10.0.0.1", &[], "10.0.0.1"),
+            ("10.0.0.1", &[(x, "198.51.100.1")], "198.51.100.1"),
+            ("::ffff:10.0.0.1", &[(x, "198.51.100.1")], "198.51.100.1"),
+            ("::1", &[("forwarded", "proto=https;For=\"[2001:db8::1]:47\"")], "2001:db8::1"),
+            // What the caller has written stands before what the proxy has added.
+            ("10.0.0.1", &[(x, "203.0.113.7, 198.51.100.1")], "198.51.100.1"),
+            ("10.0.0.1", &[(x, "203.0.113.7"), (x, "198.51.100.1, 10.2.3.4")], "198.51.100.1"),
+            ("10.0.0.1", &[("forwarded", "for=203.0.113.7"), (x, "198.51.100.1")], "10.0.0.1"),
+            ("10.0.0.1", &[("forwarded", "for=198.51.100.1"), (x, "198.51.100.1:99")], "198.51.100.1"),
+            ("10.0.0.1", &[(x, "198.51.100.1, unknown")], "10.0.0.1"),
+            ("10.0.0.1", &[("forwarded", "for=_hidden")], "10.0.0.1"),
+            ("10.0.0.1", &[("forwarded", "proto=https")], "10.0.0.1"),
+            ("10.0.0.1", &[(x, "10.9.9.9, 10.8.8.8")], "10.9.9.9"),
+        ];
+        for (peer, lines, expected) in table {
+            assert_eq!(caller(peer, lines), *expected, "{peer} {lines:?}");
+        }
+    }
+}

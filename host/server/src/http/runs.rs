@@ -1,0 +1,362 @@
+//! Runs as the server shows them.
+
+use axum::Json;
+use flowcell_contract::RunId;
+use flowcell_runtime::{
+    RunError, RunResult, RunStatus, Waiting,
+    fact::RunEnd,
+    paging::{Most, PAGE_BYTES},
+    rows::{Filter, RunRow},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    app::Request,
+    fault::{Fault, FaultBody},
+    intake::{Asked, Place, known_id, run_id},
+    page::fill,
+};
+use flowcell_platform::{
+    shape,
+    tree::{Tree, Twig, is_zero},
+    waiting,
+};
+
+/// Runs in a page, unless somebody asks for fewer or more.
+const PAGE: usize = 50;
+/// Runs in a page at most.
+pub(crate) const MAX_PAGE: usize = 500;
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Standing {
+    Running,
+    Parked,
+    NeedsAttention,
+    Succeeded,
+    Failed,
+    Cancelled,
+}
+
+impl Standing {
+    /// As the store calls it.
+    fn stored(self) -> &'static str {
+        match self {
+            Standing::Running => "active",
+            Standing::Parked => "parked",
+            Standing::NeedsAttention => "needs_attention",
+            Standing::Succeeded => "succeeded",
+            Standing::Failed => "failed",
+            Standing::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// One run.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunView {
+    /// Its id.
+    pub(crate) run_id: String,
+    /// The name of its flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) flow: Option<String>,
+    /// `running`, `parked`, `needs_attention`, `succeeded`, `failed` or `cancelled`.
+    pub(crate) status: String,
+    /// When it began, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created: Option<u64>,
+    /// When its status changed last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    updated: Option<u64>,
+    /// When its next timer is due, if it is parked and has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<u64>,
+    /// What it gave, once it has ended; of a run that did not succeed, what was there by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    pub(crate) outputs: Option<Value>,
+    /// Why it failed: `{ code, message, retryable, details?, task? }`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    pub(crate) error: Option<Value>,
+    /// What it waits for, if somebody waited for it and it is parked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<Object>)]
+    waiting: Option<Vec<Value>>,
+}
+
+impl RunView {
+    /// A run that was taken in.
+    pub(crate) fn running(run: &RunId) -> RunView {
+        RunView {
+            run_id: run.to_string(),
+            flow: None,
+            status: "running".into(),
+            created: None,
+            updated: None,
+            due: None,
+            outputs: None,
+            error: None,
+            waiting: None,
+        }
+    }
+
+    fn row(row: &RunRow) -> RunView {
+        let status = if row.status == "active" { "running" } else { &row.status };
+        RunView {
+            flow: Some(row.flow.clone()),
+            status: status.into(),
+            created: Some(row.created),
+            updated: Some(row.updated),
+            due: row.due,
+            ..RunView::running(&row.run_id)
+        }
+    }
+
+    /// What came of a run that somebody waited for.
+    pub(crate) fn result(result: &RunResult) -> RunView {
+        let status = serde_json::to_value(result.status).unwrap_or_default();
+        let parked = matches!(result.status, RunStatus::Parked | RunStatus::NeedsAttention);
+        RunView {
+            flow: Some(result.flow.to_string()),
+            status: status.as_str().unwrap_or_default().into(),
+            outputs: (!parked).then(|| result.outputs.to_serde()),
+            error: result.error.as_ref().map(shape::run_error),
+            waiting: parked.then(|| result.waiting.iter().map(waiting_for).collect()),
+            ..RunView::running(&result.run_id)
+        }
+    }
+
+    /// Whether it goes on without anybody doing something.
+    pub(crate) fn moves_by_itself(&self) -> bool {
+        self.status == "running" || self.status == "parked" && self.due.is_some()
+    }
+
+    fn ended(self, end: RunEnd) -> RunView {
+        let (outputs, error) = match end {
+            RunEnd::Succeeded { outputs } | RunEnd::Cancelled { outputs } => (outputs, None),
+            RunEnd::Failed { outputs, failure, task } => (outputs, Some(RunError { failure, task })),
+        };
+        RunView { outputs: Some(outputs.to_serde()), error: error.as_ref().map(shape::run_error), ..self }
+    }
+}
+
+fn waiting_for(waiting: &Waiting) -> Value {
+    let mut object = shape::waiting(waiting);
+    if let Waiting::Answer { question, .. } = waiting {
+        object["choices"] = question.choices.iter().map(|choice| choice.value.as_str()).collect();
+    }
+    object["kind"] = match waiting {
+        Waiting::Answer { .. } => "gate",
+        Waiting::Decision { .. } => "decision",
+        Waiting::Message { .. } => "message",
+        Waiting::Event { .. } => "event",
+    }
+    .into();
+    object
+}
+
+/// Which runs are asked for.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// Only runs that stand so.
+    #[param(inline)]
+    status: Option<Standing>,
+    /// Only runs of this flow.
+    flow: Option<String>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u32>,
+    /// What `next` of the page before says.
+    #[param(min_length = 1, max_length = 200, pattern = r"^[A-Za-z0-9_.:/\[\]-]+$")]
+    cursor: Option<String>,
+}
+
+/// A page of runs.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RunPage {
+    /// The latest first.
+    runs: Vec<RunView>,
+    /// The cursor of the page after this one; none: this is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// How many are asked for.
+pub(crate) fn limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usize, Fault> {
+    match asked.map(|asked| asked as usize) {
+        None => Ok(usual),
+        Some(asked) if (1..=most).contains(&asked) => Ok(asked),
+        Some(_) => Err(Fault::bad_request(format!("`limit` is from 1 to {most}"))),
+    }
+}
+
+/// List runs, the latest first
+#[utoipa::path(get, path = "/v1/runs", tag = "runs", params(Which),
+    responses((status = 200, body = RunPage), (status = "default", body = FaultBody)))]
+pub(crate) async fn list(request: Request, Asked(which): Asked<Which>) -> Result<Json<RunPage>, Fault> {
+    let limit = limit(which.limit, PAGE, MAX_PAGE)?;
+    let after = which.cursor.as_deref().map(run_id).transpose()?;
+    let status = which.status.map(|standing| standing.stored().to_owned());
+    let filter = Filter { flow: which.flow, status, after, limit: limit + 1 };
+    let rows = request.blocking(move |request| Ok(request.runs()?.runs(request.tenant(), &filter)?)).await?;
+    let most = Most { items: limit, bytes: PAGE_BYTES };
+    let (runs, next) = fill(rows.iter().map(RunView::row), most, |run| run.run_id.clone());
+    Ok(Json(RunPage { runs, next }))
+}
+
+/// Show a run; with its outputs once it has ended
+#[utoipa::path(get, path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path,)),
+    responses((status = 200, body = RunView), (status = "default", body = FaultBody)))]
+pub(crate) async fn show(request: Request, Place(id): Place<String>) -> Result<Json<RunView>, Fault> {
+    view(request, known_id(&id)?).await.map(Json)
+}
+
+/// A run as it stands.
+pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, Fault> {
+    request
+        .blocking(move |request| {
+            let (row, next) = request.row(&run)?;
+            let view = RunView::row(&row);
+            Ok(match request.host.end_of(&run, next)? {
+                Some(end) => view.ended(end),
+                None => view,
+            })
+        })
+        .await
+}
+
+impl Request {
+    /// What a run and those below it wait for.
+    pub(crate) fn waiting(&self, run: &RunId) -> Result<Vec<Value>, Fault> {
+        Ok(waiting::list(&self.host, run)?)
+    }
+
+    /// A run's row, and the number that its next event gets.
+    pub(crate) fn row(&self, run: &RunId) -> Result<(RunRow, u64), Fault> {
+        let row = self.runs()?.run(self.tenant(), run)?;
+        row.filter(|(row, _)| row.status != "removed").ok_or_else(|| Fault::no_run(run.as_str()))
+    }
+
+    /// Does something that waits for the disk. It goes on when the caller has left, and keeps the request's place.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let place = self.place.upgrade();
+        let working = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            work(&self)
+        });
+        working.await.map_err(Fault::internal)?
+    }
+
+    /// Does something that computes, when it is the tenant's turn. It goes on when the caller has left, and keeps its place
+    /// among what computes.
+    pub(crate) async fn computing<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let turn = self.app.checks.take(self.tenant(), 1).await;
+        self.holding(turn, work).await
+    }
+
+    /// Reads whole journals, when it is the tenant's turn and at its cost: what a run tells may have a gigabyte. It goes on
+    /// when the caller has left, and keeps its place.
+    pub(crate) async fn reading<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let turn = self.app.journals.take(self.tenant(), 1).await;
+        self.holding(turn, move |request| request.host.charged(|| work(request))).await
+    }
+
+    /// Does something that blocks, and keeps a place until that is done.
+    async fn holding<T: Send + 'static>(
+        self,
+        place: flowcell_engine::Place,
+        work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let done = self.blocking(move |request| {
+            let _place = place;
+            work(request)
+        });
+        done.await
+    }
+}
+
+/// What happened in a run, as a tree.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunTree {
+    run_id: String,
+    /// The tasks of the flow itself, in the order in which they were heard of.
+    tasks: Vec<Twig>,
+    /// How many tasks do not fit 16 MiB; those that were heard of last. `…/events` has them all.
+    #[serde(skip_serializing_if = "is_zero")]
+    tasks_left_out: u64,
+}
+
+/// Show what happened in a run, as a tree of its tasks
+#[utoipa::path(get, path = "/v1/runs/{id}/tree", tag = "runs", params(("id" = String, Path,)),
+    responses((status = 200, body = RunTree), (status = "default", body = FaultBody)))]
+pub(crate) async fn tree(request: Request, Place(id): Place<String>) -> Result<Json<RunTree>, Fault> {
+    let run = known_id(&id)?;
+    let tree = request
+        .reading(move |request| {
+            request.row(&run)?;
+            let tree = Tree::of(&request.host, &run)?;
+            Ok(RunTree { run_id: run.to_string(), tasks_left_out: tree.left_out(), tasks: tree.tasks() })
+        })
+        .await?;
+    Ok(Json(tree))
+}
+
+/// What a run waits for.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Gates {
+    run_id: String,
+    /// `{ kind, address, … }`: a `gate` with its `prompt`, `choices`, `allowText`, `attempt` and `digest`, an `event` with
+    /// its name, a `message` with its `agentRunId`, a `decision` with its `reason`. A question that shows only a part of a
+    /// call's arguments has them whole in `arguments`, or names their place in `wholeAt`. At the end of a list that does not
+    /// fit 16 MiB, a `more` says with `leftOut` how many are missing.
+    #[schema(value_type = Vec<Object>)]
+    waiting: Vec<Value>,
+}
+
+/// List what a run, and those below it, wait for
+#[utoipa::path(get, path = "/v1/runs/{id}/gates", tag = "runs", params(("id" = String, Path,)),
+    responses((status = 200, body = Gates), (status = "default", body = FaultBody)))]
+pub(crate) async fn gates(request: Request, Place(id): Place<String>) -> Result<Json<Gates>, Fault> {
+    let run = known_id(&id)?;
+    let gates = request
+        .reading(move |request| {
+            request.row(&run)?;
+            Ok(Gates { waiting: request.waiting(&run)?, run_id: run.to_string() })
+        })
+        .await?;
+    Ok(Json(gates))
+}
+
+/// Show an open question, by its address, with the whole arguments that it is about
+#[utoipa::path(get, path = "/v1/runs/{id}/gates/{gate}", tag = "runs",
+    params(("id" = String, Path,), ("gate" = String, Path,)),
+    responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
+pub(crate) async fn gate(request: Request, Place((id, gate)): Place<(String, String)>) -> Result<Json<Value>, Fault> {
+    let run = known_id(&id)?;
+    let question = request
+        .reading(move |request| {
+            request.row(&run)?;
+            let open = waiting::question(&request.host, &run, &gate)?;
+            open.ok_or_else(|| Fault::not_found("gate_not_found", format!("no question is open at `{gate}`")))
+        })
+        .await?;
+    Ok(Json(question))
+}

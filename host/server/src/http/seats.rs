@@ -1,0 +1,272 @@
+//! The connections that are open, by address: no address takes the places of the others, and one that only waits for a
+//! request gives way to one that comes.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+/// Connections of one address that wait for the head of a request. If more come, the one that waits longest is closed.
+pub(crate) const WAITING: usize = 1_024;
+
+/// The places for connections. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Seats(Arc<Mutex<Table>>);
+
+struct Table {
+    places: usize,
+    open: usize,
+    /// Counts what happens, so that what waits longest is found first.
+    clock: u64,
+    by: HashMap<IpAddr, OfAddress>,
+}
+
+#[derive(Default)]
+struct OfAddress {
+    open: usize,
+    /// The connections that wait for a head, by the time since which they do.
+    waiting: BTreeMap<u64, Arc<Notify>>,
+}
+
+/// The place of one connection. It is free again once this is dropped.
+pub(crate) struct Seat {
+    seats: Seats,
+    address: IpAddr,
+    closes: Arc<Notify>,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    /// It waits for a head since then.
+    Waiting(u64),
+    /// It has so many requests that are not answered.
+    Busy(usize),
+    /// Its place was given to another one.
+    Closed,
+}
+
+/// A request that is being answered on a connection.
+pub(crate) struct Busy(Arc<Seat>);
+
+impl Seats {
+    pub(crate) fn new(places: usize) -> Seats {
+        Seats(Arc::new(Mutex::new(Table { places, open: 0, clock: 0, by: HashMap::new() })))
+    }
+
+    /// Takes a place for a connection, or the place of one that waits. `is_shared` says that many callers have this
+    /// address, as behind a proxy: then it may take what there is.
+    pub(crate) fn take(&self, address: IpAddr, is_shared: bool) -> Option<Arc<Seat>> {
+        let address = bucket(address);
+        let closes = Arc::new(Notify::new());
+        let since = self.lock().take(address, is_shared, &closes)?;
+        let state = Mutex::new(State::Waiting(since));
+        Some(Arc::new(Seat { seats: self.clone(), address, closes, state }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // A panic while the lock was held cannot have left more than a wrong count.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The address that limits count by: a network of 64 bits, of which one caller has all addresses, is one address.
+pub(crate) fn bucket(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+        address => address,
+    }
+}
+
+impl Table {
+    fn take(&mut self, address: IpAddr, is_shared: bool, closes: &Arc<Notify>) -> Option<u64> {
+        let own = self.by.get(&address);
+        let (held, waiting) = own.map_or((0, 0), |own| (own.open, own.waiting.len()));
+        // No address has more than it leaves to the others, but one that has none may have the last.
+        let left = self.places.saturating_sub(self.open + 1);
+        let is_over = !is_shared && (waiting >= WAITING || held > 0 && held + 1 > left);
+        if is_over {
+            self.close_oldest(address)?;
+        } else if self.open >= self.places {
+            let (most, _) = self.by.iter().max_by_key(|(_, of)| of.waiting.len())?;
+            self.close_oldest(*most)?;
+        }
+        self.open += 1;
+        let since = self.tick();
+        let own = self.by.entry(address).or_default();
+        own.open += 1;
+        own.waiting.insert(since, closes.clone());
+        Some(since)
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Closes the connection of an address that waits longest. None: all of them are busy.
+    fn close_oldest(&mut self, address: IpAddr) -> Option<()> {
+        let (_, closes) = self.by.get_mut(&address)?.waiting.pop_first()?;
+        self.leave(address);
+        closes.notify_one();
+        Some(())
+    }
+
+    fn leave(&mut self, address: IpAddr) {
+        self.open = self.open.saturating_sub(1);
+        if let Some(own) = self.by.get_mut(&address) {
+            own.open = own.open.saturating_sub(1);
+            if own.open == 0 {
+                self.by.remove(&address);
+            }
+        }
+    }
+}
+
+impl Seat {
+    /// Waits until the place is given to another connection.
+    pub(crate) async fn closed(&self) {
+        self.closes.notified().await;
+    }
+
+    /// The head of a request has come. None: the place was given away before.
+    pub(crate) fn begin(self: &Arc<Seat>) -> Option<Busy> {
+        let mut table = self.seats.lock();
+        let mut state = self.state();
+        *state = match *state {
+            State::Closed => return None,
+            State::Busy(requests) => State::Busy(requests + 1),
+            State::Waiting(since) => match table.by.get_mut(&self.address).and_then(|own| own.waiting.remove(&since)) {
+                Some(_) => State::Busy(1),
+                None => {
+                    *state = State::Closed;
+                    return None;
+                }
+            },
+        };
+        Some(Busy(self.clone()))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock was held cannot have left it half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Busy {
+    /// The answer is out: the connection waits again.
+    fn drop(&mut self) {
+        let seat = &self.0;
+        let mut table = seat.seats.lock();
+        let mut state = seat.state();
+        *state = match *state {
+            State::Busy(requests) if requests > 1 => State::Busy(requests - 1),
+            State::Busy(_) => {
+                let since = table.tick();
+                if let Some(own) = table.by.get_mut(&seat.address) {
+                    own.waiting.insert(since, seat.closes.clone());
+                }
+                State::Waiting(since)
+            }
+            other => other,
+        };
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut table = self.seats.lock();
+        let held = match *self.state() {
+            State::Waiting(since) => {
+                table.by.get_mut(&self.address).is_some_and(|own| own.waiting.remove(&since).is_some())
+            }
+            State::Busy(_) => true,
+            State::Closed => false,
+        };
+        if held {
+            table.leave(self.address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    /// Busy connections, as many as there may be.
+    fn all(seats: &Seats, from: u8) -> Vec<Busy> {
+        std::iter::from_fn(|| seats.take(address(from), false)?.begin()).collect()
+    }
+
+    fn is_closed(seat: &Seat) -> bool {
+        seat.closed().now_or_never().is_some()
+    }
+
+    #[test]
+    fn h4_no_address_takes_the_places_of_the_others() {
+        let seats = Seats::new(1_000);
+        let taken: Vec<_> = (1..=3).map(|from| all(&seats, from)).collect();
+        assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [500, 250, 125]);
+        assert!(seats.take(address(9), false).is_some(), "who comes next finds a place");
+        assert!(seats.take(address(1), true).is_some(), "a proxy may have what there is");
+    }
+
+    #[test]
+    fn h4_one_that_waits_gives_way_and_one_that_is_answered_does_not() {
+        let seats = Seats::new(3);
+        let idle: Vec<_> = (0..2).map(|_| seats.take(address(1), true).unwrap()).collect();
+        let busy = seats.take(address(1), true).unwrap();
+        let answering = busy.begin().unwrap();
+        let first = seats.take(address(2), false).unwrap();
+        assert_eq!([is_closed(&idle[0]), is_closed(&idle[1]), is_closed(&busy)], [true, false, false]);
+        assert!(idle[0].begin().is_none(), "a head that comes too late is not answered");
+        let asked = first.begin();
+        let _second = seats.take(address(3), false).unwrap();
+        assert!(is_closed(&idle[1]));
+        drop(answering);
+        let third = seats.take(address(4), false).unwrap();
+        assert!(third.begin().is_some());
+        drop((asked, idle, busy));
+    }
+
+    #[test]
+    fn places_are_free_again() {
+        let seats = Seats::new(8);
+        for _ in 0..3 {
+            let taken = all(&seats, 1);
+            let waiting: Vec<_> = (2..5).filter_map(|from| seats.take(address(from), false)).collect();
+            assert!(!taken.is_empty() && !waiting.is_empty());
+            drop((taken, waiting));
+        }
+        let table = seats.lock();
+        assert!(table.by.values().all(|own| own.waiting.len() <= own.open), "{}", table.open);
+    }
+
+    #[test]
+    fn h4_heads_of_one_address_are_bounded() {
+        let seats = Seats::new(8 * WAITING);
+        let heads: Vec<_> = (0..WAITING + 10).map(|_| seats.take(address(1), false).unwrap()).collect();
+        assert_eq!(heads.iter().filter(|head| is_closed(head)).count(), 10);
+        assert!(is_closed(&heads[9]) || heads[9].begin().is_none(), "those that waited longest");
+        assert!(heads[10].begin().is_some());
+    }
+
+    #[test]
+    fn a_network_of_one_caller_is_one_address() {
+        let of = |text: &str| bucket(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+    }
+}

@@ -1,0 +1,120 @@
+//! The tenant's secrets: set, listed, removed, and never told.
+
+use axum::{Json, http::StatusCode};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    app::Request,
+    fault::{Fault, FaultBody},
+    intake::{Body, Place},
+};
+use flowcell_platform::{
+    documents::DocumentError,
+    vault::{Hidden, SecretRow, VaultError},
+};
+
+/// A secret, without what it is.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SecretView {
+    name: String,
+    /// The servers that it may be sent to.
+    #[serde(rename = "for")]
+    origins: Vec<String>,
+    /// How often it was set.
+    version: u64,
+    /// When it was first set, in milliseconds since 1970.
+    created: u64,
+    /// When it was last set.
+    updated: u64,
+}
+
+impl From<SecretRow> for SecretView {
+    fn from(row: SecretRow) -> SecretView {
+        let SecretRow { name, origins, version, created, updated } = row;
+        SecretView { name, origins, version, created, updated }
+    }
+}
+
+/// All secrets of the tenant.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SecretList {
+    /// By name.
+    secrets: Vec<SecretView>,
+}
+
+/// A secret to set.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSecret {
+    /// What it is: 8 bytes to 64 KiB. It is never told again.
+    #[schema(value_type = String, min_length = 8, max_length = 65536)]
+    value: Hidden,
+    /// The servers that it may be sent to, such as `https://api.example.com`.
+    #[serde(rename = "for", default)]
+    origins: Vec<String>,
+}
+
+impl From<VaultError> for Fault {
+    fn from(error: VaultError) -> Fault {
+        let status = match &error {
+            VaultError::Unknown(_) => StatusCode::NOT_FOUND,
+            VaultError::Name | VaultError::Value | VaultError::Origins(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            VaultError::Changed(_) | VaultError::Document(DocumentError::Changed(_)) | VaultError::TooMany => {
+                StatusCode::CONFLICT
+            }
+            _ => return Fault::internal(error),
+        };
+        Fault::new(status, error.code(), error)
+    }
+}
+
+impl Request {
+    /// Who does it, as the audit log has it.
+    fn actor(&self) -> &str {
+        self.caller.token.as_deref().unwrap_or("local")
+    }
+}
+
+/// List the secrets; never what they are
+#[utoipa::path(get, path = "/v1/secrets", tag = "secrets",
+    responses((status = 200, body = SecretList), (status = "default", body = FaultBody)))]
+pub(crate) async fn list(request: Request) -> Result<Json<SecretList>, Fault> {
+    let rows = request.blocking(|request| Ok(request.host.vault().list(request.tenant())?)).await?;
+    Ok(Json(SecretList { secrets: rows.into_iter().map(SecretView::from).collect() }))
+}
+
+/// Show whom a secret is for, and when it was set; never what it is
+#[utoipa::path(get, path = "/v1/secrets/{name}", tag = "secrets", params(("name" = String, Path,)),
+    responses((status = 200, body = SecretView), (status = "default", body = FaultBody)))]
+pub(crate) async fn show(request: Request, Place(name): Place<String>) -> Result<Json<SecretView>, Fault> {
+    let find = move |request: &Request| {
+        let found = request.host.vault().find(request.tenant(), &name)?;
+        Ok(found.ok_or(VaultError::Unknown(name))?)
+    };
+    Ok(Json(request.blocking(find).await?.into()))
+}
+
+/// Set a secret: a new one, or another value for one that there is
+#[utoipa::path(put, path = "/v1/secrets/{name}", tag = "secrets", params(("name" = String, Path,)),
+    request_body = NewSecret,
+    responses((status = 200, body = SecretView), (status = "default", body = FaultBody)))]
+pub(crate) async fn set(
+    request: Request,
+    Place(name): Place<String>,
+    Body(NewSecret { value, origins }): Body<NewSecret>,
+) -> Result<Json<SecretView>, Fault> {
+    let set = move |request: &Request| {
+        Ok(request.host.vault().set(request.tenant(), request.actor(), &name, value.text(), &origins)?)
+    };
+    Ok(Json(request.blocking(set).await?.into()))
+}
+
+/// Remove a secret; nodes that are granted it fail from now on
+#[utoipa::path(delete, path = "/v1/secrets/{name}", tag = "secrets", params(("name" = String, Path,)),
+    responses((status = 204, description = "it is removed"), (status = "default", body = FaultBody)))]
+pub(crate) async fn remove(request: Request, Place(name): Place<String>) -> Result<StatusCode, Fault> {
+    let remove = move |request: &Request| Ok(request.host.vault().remove(request.tenant(), request.actor(), &name)?);
+    request.blocking(remove).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

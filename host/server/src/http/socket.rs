@@ -1,0 +1,122 @@
+//! A run over a WebSocket: its events come out, the hub's verbs go in, and each is answered.
+
+use axum::{
+    extract::{
+        FromRequestParts,
+        ws::{Message, WebSocket, WebSocketUpgrade},
+    },
+    http::{StatusCode, request::Parts},
+    response::Response,
+};
+use flowcell_contract::RunId;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{
+    app::Request,
+    events::Watching,
+    fault::{Fault, FaultBody},
+    identity::{Refused, Scope},
+    intake::{Asked, Place, known_id},
+    steer,
+};
+use flowcell_platform::channels::{
+    Verb,
+    verb::{answer, read},
+};
+
+/// Bytes of a message: what may be sent to a run, with room for what stands around it.
+pub(crate) const MESSAGE_BYTES: usize = 1024 * 1024 + 4096;
+
+/// Where the events begin.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct From {
+    /// The number of the first event.
+    #[param(minimum = 0)]
+    from: Option<u64>,
+}
+
+/// The wish to speak in messages.
+pub(crate) struct Upgrade(WebSocketUpgrade);
+
+impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Upgrade, Fault> {
+        let upgrade = WebSocketUpgrade::from_request_parts(parts, state).await;
+        let why = "this is a WebSocket: ask with `Connection: upgrade` and `Upgrade: websocket`";
+        upgrade.map(Upgrade).map_err(|_| Fault::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", why))
+    }
+}
+
+/// Hear a run and speak to it over a WebSocket
+///
+/// Text messages out: the events, as in the stream. Text messages in: `{ "verb": "reply", "gate", "answer", "id"? }` and the
+/// other verbs of the hub; each is answered by `{ "type": "channel:answer", "id"?, "ok", "error"? }`.
+#[utoipa::path(get, path = "/v1/runs/{id}/socket", tag = "events", params(("id" = String, Path,), From),
+    responses((status = 101, description = "it is one"), (status = "default", body = FaultBody)))]
+pub(crate) async fn socket(
+    request: Request,
+    Place(id): Place<String>,
+    Asked(asked): Asked<From>,
+    upgrade: Upgrade,
+) -> Result<Response, Fault> {
+    let run = known_id(&id)?;
+    let speaks = request.clone();
+    let watching = Watching::begin(request, run.clone(), asked.from.unwrap_or(0)).await?;
+    let upgrade = upgrade.0.max_message_size(MESSAGE_BYTES).max_frame_size(MESSAGE_BYTES);
+    Ok(upgrade.on_upgrade(move |socket| converse(socket, speaks, run, watching)))
+}
+
+async fn converse(mut socket: WebSocket, request: Request, run: RunId, mut watching: Watching) {
+    let mut beat = tokio::time::interval(request.app.heartbeat);
+    // Whoever has gone hears nothing, and everything ends.
+    loop {
+        let sent = tokio::select! {
+            told = watching.next() => match told {
+                Some(told) => socket.send(text(String::from_utf8_lossy(&told.text).into_owned())).await,
+                None => break,
+            },
+            heard = socket.recv() => match heard {
+                Some(Ok(Message::Text(line))) => socket.send(text(obey(&request, &run, line.as_bytes()).await)).await,
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                Some(Ok(_)) => Ok(()),
+            },
+            _ = beat.tick() => socket.send(Message::Ping(Default::default())).await,
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+    let _ = socket.send(Message::Close(None)).await;
+}
+
+fn text(text: String) -> Message {
+    Message::Text(text.into())
+}
+
+/// Does what a message says, if the caller may.
+async fn obey(request: &Request, run: &RunId, line: &[u8]) -> String {
+    let (id, verb) = read(line);
+    let outcome = match verb {
+        Err(error) => Err((error.code(), error.to_string())),
+        Ok(verb) => {
+            let done = match needs(&verb) {
+                _ if !request.is_known() => Err(Refused::Unknown.into()),
+                scope if !request.caller.scopes.has(scope) => Err(Fault::forbidden(scope)),
+                _ => steer::tell(request, run, verb.request()).await,
+            };
+            done.map_err(|fault| (fault.code(), fault.message().to_owned()))
+        }
+    };
+    answer(id, outcome.err()).to_string()
+}
+
+fn needs(verb: &Verb) -> Scope {
+    match verb {
+        Verb::Reply { .. } => Scope::GateDecide,
+        _ => Scope::RunControl,
+    }
+}

@@ -1,0 +1,293 @@
+//! Starting runs.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Json,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use flowcell_contract::RunId;
+use flowcell_runtime::{Channel, Event, FlowRunner, OpenError, RunOptions, RunResult, RunStatus};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    app::Request,
+    fault::{Fault, FaultBody},
+    flows,
+    intake::{Asked, Raw, run_id},
+    library,
+    runs::{RunView, view},
+};
+use flowcell_platform::{CheckedFlow, LoadedFlow, StartError, driving::Entered};
+
+/// How long somebody waits for a run at most; whoever wants to wait longer asks again.
+pub(crate) const WAIT: Duration = Duration::from_secs(60);
+/// Characters of an idempotency key.
+pub(crate) const KEY_CHARS: usize = 256;
+/// Time between two looks for the end of a run that another process drives.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A run that is to begin.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct StartRun {
+    /// The name of a flow of the tenant's; or a whole flow: an object, or its text in YAML or JSON. A script is `{ "name", "script" }`.
+    #[schema(value_type = serde_json::Value)]
+    flow: Box<RawValue>,
+    /// Which version of a flow that is named; by default the newest.
+    version: Option<u32>,
+    /// Members that win over the flow's defaults.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    input: flowcell_contract::Json,
+    /// The run's id; a new one if none is given. A run that has it already must have begun with the same body.
+    run_id: Option<String>,
+}
+
+/// Whether to wait.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Waits {
+    /// Answer when the run has ended or rests, after 60 s at most.
+    #[serde(default)]
+    wait: bool,
+}
+
+/// Start a run; it is on stable storage when this answers
+///
+/// With an `Idempotency-Key` the same request answers with the same run, however often it is sent.
+#[utoipa::path(post, path = "/v1/runs", tag = "runs", request_body = StartRun,
+    params(Waits, ("Idempotency-Key" = Option<String>, Header, max_length = 256),
+        ("traceparent" = Option<String>, Header)),
+    responses((status = 201, body = RunView, headers(("location" = String))), (status = 200, body = RunView),
+        (status = "default", body = FaultBody)))]
+pub(crate) async fn start(
+    request: Request,
+    Asked(Waits { wait }): Asked<Waits>,
+    headers: HeaderMap,
+    Raw(body, bytes): Raw<StartRun>,
+) -> Result<Response, Fault> {
+    let key = idempotency_key(&headers)?;
+    let named = match (&body.run_id, &key) {
+        (Some(_), Some(_)) => {
+            return Err(Fault::bad_request("a run has a `runId` or an `Idempotency-Key`, and not both"));
+        }
+        (Some(id), None) => Some(own_id(id)?),
+        (None, key) => key.clone(),
+    };
+    let conflict = if key.is_some() { "idempotency_conflict" } else { "run_exists" };
+    let Some(run) = named else { return begin(&request, body, None, &headers, wait).await };
+    let digest: Box<str> = hex::encode(Sha256::digest(&bytes)).into();
+    let app = request.app.clone();
+    let place = app.starting(request.tenant(), &run).await;
+    if let Some(record) = request.host.record(&run).map_err(|error| removed(&request, &run, error))? {
+        drop(place);
+        if record.request != Some(digest) {
+            let why = format!("the run `{run}` exists, and began with another request");
+            return Err(Fault::new(StatusCode::CONFLICT, conflict, why));
+        }
+        let view = if wait { outcome(request, run).await? } else { view(request, run).await? };
+        return Ok(Json(view).into_response());
+    }
+    begin(&request, body, Some((run, digest)), &headers, wait).await
+}
+
+/// What the ids of runs begin with that triggers and keys stand for. Whoever took such an id would take a start away.
+const RESERVED: [&str; 5] = ["cron.", "event.", "hook.", "manual.", "idem-"];
+
+/// An id that a caller has chosen.
+pub(crate) fn own_id(id: &str) -> Result<RunId, Fault> {
+    match RESERVED.iter().find(|reserved| id.starts_with(*reserved)) {
+        Some(reserved) => Err(Fault::bad_request(format!(
+            "ids that begin with `{reserved}` are those of runs that a trigger or an `Idempotency-Key` stands for; choose another one"
+        ))),
+        None => run_id(id),
+    }
+}
+
+/// A run whose id is used up cannot begin again.
+fn removed(request: &Request, run: &RunId, error: flowcell_runtime::ports::StoreError) -> Fault {
+    let row = request.runs().ok().and_then(|runs| runs.run(request.tenant(), run).ok().flatten());
+    match row {
+        Some((row, _)) if row.status == "removed" => {
+            let why = format!("the run `{run}` was removed, and its id is not used again");
+            Fault::new(StatusCode::CONFLICT, "run_removed", why)
+        }
+        _ => error.into(),
+    }
+}
+
+/// The id of the run that a key stands for.
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<RunId>, Fault> {
+    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
+    if !(1..=KEY_CHARS).contains(&key.len()) {
+        return Err(Fault::bad_request(format!("an `Idempotency-Key` has 1 to {KEY_CHARS} characters")));
+    }
+    Ok(Some(RunId::from(format!("idem-{}", &hex::encode(Sha256::digest(key.as_bytes()))[..32]))))
+}
+
+async fn begin(
+    request: &Request,
+    body: StartRun,
+    named: Option<(RunId, Box<str>)>,
+    headers: &HeaderMap,
+    wait: bool,
+) -> Result<Response, Fault> {
+    let (run, digest) = named.unzip();
+    let (runner, _) = prepare(request, body, run, digest).await?;
+    if let Some(parent) = headers.get("traceparent").and_then(|parent| parent.to_str().ok()) {
+        request.host.link(runner.run_id(), parent);
+    }
+    started(request, runner, wait).await
+}
+
+/// A new run, if there may be one, and its flow.
+pub(crate) async fn prepare(
+    request: &Request,
+    body: StartRun,
+    run: Option<RunId>,
+    digest: Option<Box<str>>,
+) -> Result<(FlowRunner, LoadedFlow), Fault> {
+    if request.app.is_draining() {
+        return Err(Fault::draining());
+    }
+    // Whoever may not start anything is told before anything is read for it.
+    request.host.check_quota_for(run.as_ref()).map_err(StartError::from)?;
+    let StartRun { flow, version, input, .. } = body;
+    let flow = named_or_whole(request, &flow, version).await?;
+    let options = RunOptions { session_id: run, input, request: digest, without_events: true, ..RunOptions::default() };
+    Ok((request.host.runner(&flow, options)?, flow))
+}
+
+/// A flow that a body names, or brings along.
+pub(crate) async fn named_or_whole(
+    request: &Request,
+    flow: &RawValue,
+    version: Option<u32>,
+) -> Result<LoadedFlow, Fault> {
+    if let Some(name) = flows::name(flow) {
+        return library::load(request.clone(), name, version).await;
+    }
+    if version.is_some() {
+        return Err(Fault::bad_request("`version` goes with the name of a flow, and this request brings a whole one"));
+    }
+    match flows::check(request, flows::source(flow)?).await? {
+        CheckedFlow { flow: Some(flow), .. } => Ok(flow),
+        CheckedFlow { diagnostics, .. } => Err(Fault::invalid_flow(&diagnostics)),
+    }
+}
+
+/// Brings a new run in, and answers once it is on stable storage, or has come to an end if that is waited for.
+pub(crate) async fn started(request: &Request, runner: FlowRunner, wait: bool) -> Result<Response, Fault> {
+    let run = runner.run_id().clone();
+    let result = enter(request, runner, wait).await?;
+    let view = match (result, wait) {
+        (Some(result), _) => RunView::result(&result),
+        (None, true) => outcome(request.clone(), run.clone()).await?,
+        (None, false) => RunView::running(&run),
+    };
+    let place = format!("/v1/runs/{}", encoded(run.as_str()));
+    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(view)).into_response())
+}
+
+/// Brings a run in. Answers what came of it, if somebody waits for that and it begins at once.
+pub(crate) async fn enter(request: &Request, mut runner: FlowRunner, wait: bool) -> Result<Option<RunResult>, Fault> {
+    let run = runner.run_id().clone();
+    let (begun, ended) = Witness::attach(&mut runner);
+    match request.app.entrance.enter(request.tenant().clone(), runner).await.map_err(StartError::from)? {
+        Entered::Begun => {}
+        Entered::Driven | Entered::Waits(_) => return Ok(None),
+        Entered::Full => return Err(Fault::busy("too_many_runs", "too many runs wait for their turn already")),
+        Entered::Closed => return Err(Fault::draining()),
+    }
+    if wait && let Ok(Ok(result)) = tokio::time::timeout(WAIT, ended).await {
+        return Ok(Some(result));
+    }
+    // A run that another process has taken ends without an event.
+    begun.await.map_err(|_| StartError::from(OpenError::Driven(run)))?;
+    Ok(None)
+}
+
+/// Waits for a run that exists, and tells how it stands then.
+pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, Fault> {
+    let until = tokio::time::Instant::now() + WAIT;
+    loop {
+        let hub = request.host.hubs().get(request.tenant(), &run);
+        let view = view(request.clone(), run.clone()).await?;
+        if view.status != "running" || tokio::time::Instant::now() >= until {
+            return Ok(view);
+        }
+        match hub {
+            Some(hub) => {
+                let (witness, _, ended) = Witness::new();
+                // A run that has ended meanwhile is seen at the next look.
+                if hub.attach(Arc::new(witness)).await.is_ok() {
+                    let _ = tokio::time::timeout_at(until, ended).await;
+                }
+            }
+            None => tokio::time::sleep(LOOK).await,
+        }
+    }
+}
+
+/// Sees a run begin and end.
+struct Witness {
+    begun: Mutex<Option<oneshot::Sender<()>>>,
+    ended: Mutex<Option<oneshot::Sender<RunResult>>>,
+}
+
+impl Witness {
+    fn new() -> (Witness, oneshot::Receiver<()>, oneshot::Receiver<RunResult>) {
+        let ((begun, sees_begin), (ended, sees_end)) = (oneshot::channel(), oneshot::channel());
+        (Witness { begun: Mutex::new(Some(begun)), ended: Mutex::new(Some(ended)) }, sees_begin, sees_end)
+    }
+
+    fn attach(runner: &mut FlowRunner) -> (oneshot::Receiver<()>, oneshot::Receiver<RunResult>) {
+        let (witness, begun, ended) = Witness::new();
+        runner.attach(Arc::new(witness));
+        (begun, ended)
+    }
+}
+
+impl Channel for Witness {
+    fn on_event(&self, _event: &Event) {
+        // An event is told once the journal holds it. Whoever waited may be gone.
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+        begun.map(|begun| begun.send(()));
+    }
+
+    fn on_complete(&self, result: &RunResult) {
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // One that another process has taken is not this one's to tell of.
+        if result.status != RunStatus::Running {
+            begun.map(|begun| begun.send(()));
+            ended.map(|ended| ended.send(result.clone()));
+        }
+    }
+}
+
+/// A part of a path as addresses have it.
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_one_part_of_a_path() {
+        assert_eq!(encoded("run-1.a[3]/b"), "run-1.a%5B3%5D%2Fb");
+    }
+}

@@ -1,0 +1,325 @@
+//! Steering runs: the hub's verbs, and going on with runs.
+
+use axum::{Json, response::Response};
+use flowcell_contract::{Json as Value, NodeId, RunId};
+use flowcell_runtime::{self as runtime, OpenError, QuestionRef, Repeat, RunOptions, fact::Resolution};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    app::Request,
+    fault::{Fault, FaultBody},
+    identity::Scope,
+    intake::{Asked, Body, Place, known_id},
+    runs::{RunView, view},
+    start,
+};
+use flowcell_platform::{StartError, channels::verb::whole};
+
+/// Something that a run was told; it is on stable storage.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Told {
+    run_id: String,
+    /// Always true: what is not accepted is an error.
+    accepted: bool,
+}
+
+/// A message to a run.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Message {
+    /// What to say.
+    #[schema(value_type = serde_json::Value)]
+    content: Value,
+}
+
+/// A message to an agent.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Letter {
+    /// A text, or an object with a member `content`.
+    #[schema(value_type = serde_json::Value)]
+    content: Value,
+    /// What the message is recognised by: one that is sent twice is taken once.
+    message_id: Option<String>,
+}
+
+/// An answer to a gate.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Answer {
+    /// A text, or `{ "content", "choice"? }`.
+    #[schema(value_type = serde_json::Value)]
+    answer: Value,
+    /// The `attempt` of the question that it is for. If the node is at another attempt: 409 `gate_closed`.
+    attempt: Option<u32>,
+    /// The `digest` of the question that it is for. If another question is open: 409 `gate_closed`.
+    digest: Option<String>,
+}
+
+/// A named event.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Emitted {
+    /// What it brings.
+    #[serde(default)]
+    #[schema(value_type = serde_json::Value)]
+    payload: Value,
+}
+
+/// How a blocked task goes on: exactly one of these.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) enum Decision {
+    /// The call did not happen: make it again.
+    Repeat(bool),
+    /// The call did happen, and this is its reply.
+    #[schema(value_type = serde_json::Value)]
+    Reply(Value),
+    /// The task is done, and this is its output.
+    #[schema(value_type = serde_json::Value)]
+    Output(Value),
+    /// The task fails, for this reason.
+    Fail(String),
+}
+
+/// Nothing that needs saying.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// Tells a run something, and lets it be driven if it can move now.
+pub(crate) async fn tell(request: &Request, run: &RunId, asks: runtime::Request) -> Result<(), Fault> {
+    request.row(run)?;
+    let decided = match &asks {
+        runtime::Request::Reply { gate, .. } => Some(format!("{run}/{gate}")),
+        _ => None,
+    };
+    request.host.ask(run, asks).await?;
+    request.app.moved.notify_one();
+    match decided {
+        Some(subject) => request.note("gate.reply", subject).await,
+        None => Ok(()),
+    }
+}
+
+async fn told(request: &Request, id: &str, asks: runtime::Request) -> Result<Json<Told>, Fault> {
+    let run = known_id(id)?;
+    tell(request, &run, asks).await?;
+    Ok(Json(Told { run_id: run.to_string(), accepted: true }))
+}
+
+/// Say something to a run
+#[utoipa::path(post, path = "/v1/runs/{id}/send", tag = "steering", params(("id" = String, Path,)),
+    request_body = Message, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+pub(crate) async fn send(
+    request: Request,
+    Place(id): Place<String>,
+    Body(body): Body<Message>,
+) -> Result<Json<Told>, Fault> {
+    told(&request, &id, runtime::Request::Send(body.content.into())).await
+}
+
+/// Write to the latest open agent run of a node, by the node's address
+#[utoipa::path(post, path = "/v1/runs/{id}/nodes/{node}/send", tag = "steering",
+    params(("id" = String, Path,), ("node" = String, Path,)),
+    request_body = Letter, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+pub(crate) async fn send_to_node(
+    request: Request,
+    Place((id, to)): Place<(String, String)>,
+    Body(body): Body<Letter>,
+) -> Result<Json<Told>, Fault> {
+    told(&request, &id, body.to(to)).await
+}
+
+/// Write to an agent run
+#[utoipa::path(post, path = "/v1/runs/{id}/agents/{agentRunId}/send", tag = "steering",
+    params(("id" = String, Path,), ("agentRunId" = String, Path,)),
+    request_body = Letter, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+pub(crate) async fn send_to_agent(
+    request: Request,
+    Place((id, to)): Place<(String, String)>,
+    Body(body): Body<Letter>,
+) -> Result<Json<Told>, Fault> {
+    told(&request, &id, body.to(to)).await
+}
+
+impl Letter {
+    fn to(self, to: String) -> runtime::Request {
+        runtime::Request::Write { to, message: self.message_id, value: self.content.into() }
+    }
+}
+
+/// Ask an agent run to finish
+#[utoipa::path(post, path = "/v1/runs/{id}/agents/{agentRunId}/close", tag = "steering",
+    params(("id" = String, Path,), ("agentRunId" = String, Path,)),
+    request_body(content = Nothing, description = "may be left out"),
+    responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+pub(crate) async fn close_agent(
+    request: Request,
+    Place((id, to)): Place<(String, String)>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<Told>, Fault> {
+    told(&request, &id, runtime::Request::CloseAgent { to }).await
+}
+
+/// Answer a gate, by its address
+#[utoipa::path(post, path = "/v1/runs/{id}/gates/{gate}/reply", tag = "steering",
+    params(("id" = String, Path,), ("gate" = String, Path,)),
+    request_body = Answer, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+pub(crate) async fn reply(
+    request: Request,
+    Place((id, gate)): Place<(String, String)>,
+    Body(body): Body<Answer>,
+) -> Result<Json<Told>, Fault> {
+    let question = QuestionRef { attempt: body.attempt, digest: body.digest.map(Into::into) };
+    told(&request, &id, runtime::Request::Reply { gate, answer: whole(body.answer), question }).await
+}
+
+/// Send a named event: it wakes whoever waits for it, or is kept for a wait that comes later
+#[utoipa::path(post, path = "/v1/runs/{id}/events/{name}", tag = "steering",
+    params(("id" = String, Path,), ("name" = String, Path,)),
+    request_body = Emitted, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+pub(crate) async fn emit(
+    request: Request,
+    Place((id, name)): Place<(String, String)>,
+    Body(body): Body<Emitted>,
+) -> Result<Json<Told>, Fault> {
+    told(&request, &id, runtime::Request::Emit { name, payload: body.payload.into() }).await
+}
+
+/// Decide how a blocked task goes on, by its address
+#[utoipa::path(post, path = "/v1/runs/{id}/tasks/{task}/resolve", tag = "steering",
+    params(("id" = String, Path,), ("task" = String, Path,)),
+    request_body = Decision, responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+pub(crate) async fn resolve(
+    request: Request,
+    Place((id, task)): Place<(String, String)>,
+    Body(body): Body<serde_json::Map<String, serde_json::Value>>,
+) -> Result<Json<Told>, Fault> {
+    let one = || Fault::bad_request("the body has exactly one of `repeat: true`, `reply`, `output` and `fail: WHY`");
+    let decision = (body.len() == 1).then(|| serde_json::from_value(serde_json::Value::Object(body)).ok()).flatten();
+    let resolution = match decision.ok_or_else(one)? {
+        Decision::Repeat(true) => Resolution::Repeat,
+        Decision::Repeat(false) => return Err(one()),
+        Decision::Reply(reply) => Resolution::Reply(reply.into()),
+        Decision::Output(output) => Resolution::Output(output.into()),
+        Decision::Fail(why) => Resolution::Fail(why.into()),
+    };
+    told(&request, &id, runtime::Request::Resolve { task, resolution }).await
+}
+
+/// Cancel a run
+#[utoipa::path(post, path = "/v1/runs/{id}/cancel", tag = "runs", params(("id" = String, Path,)),
+    request_body(content = Nothing, description = "may be left out"),
+    responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+pub(crate) async fn cancel(
+    request: Request,
+    Place(id): Place<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<Told>, Fault> {
+    told(&request, &id, runtime::Request::Cancel).await
+}
+
+/// The hub's word for the same as `cancel`
+#[utoipa::path(post, path = "/v1/runs/{id}/abort", tag = "steering", params(("id" = String, Path,)),
+    request_body(content = Nothing, description = "may be left out"),
+    responses((status = 200, body = Told), (status = "default", body = FaultBody)))]
+pub(crate) async fn abort(
+    request: Request,
+    Place(id): Place<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<Told>, Fault> {
+    told(&request, &id, runtime::Request::Cancel).await
+}
+
+/// Go on with a run that is parked, also with one that was given up after its process had died again and again
+#[utoipa::path(post, path = "/v1/runs/{id}/resume", tag = "runs", params(("id" = String, Path,)),
+    request_body(content = Nothing, description = "may be left out"),
+    responses((status = 200, body = RunView), (status = "default", body = FaultBody)))]
+pub(crate) async fn resume(
+    request: Request,
+    Place(id): Place<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<RunView>, Fault> {
+    let run = known_id(&id)?;
+    request.row(&run)?;
+    if request.app.is_draining() {
+        return Err(Fault::draining());
+    }
+    let options = RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };
+    let found = run.clone();
+    let prepared = request.clone().reading(move |request| Ok(request.host.resume(&found, options))).await?;
+    match prepared {
+        Ok(runner) if runner.ended().is_some() => Err(runtime::HubError::RunEnded.into()),
+        Ok(runner) => start::enter(&request, runner, false).await.map(drop),
+        // It goes on already.
+        Err(StartError::Open(OpenError::Driven(_))) => Ok(()),
+        Err(error) => Err(error.into()),
+    }?;
+    view(request, run).await.map(Json)
+}
+
+/// What is to be done again.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Retry {
+    /// Only this node of the flow itself and what comes after it; the others keep the outputs that they had.
+    from: Option<String>,
+    /// With `from`: keep the answers of people that this depends on, instead of asking again. Needs `gate:decide`.
+    #[serde(default)]
+    keep_answers: bool,
+    /// The new run's id.
+    run_id: Option<String>,
+}
+
+/// Whether to wait.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Waits {
+    /// Answer when the run has ended or rests, after 60 s at most.
+    #[serde(default)]
+    wait: bool,
+}
+
+/// Do again what a run did, as a new run: the same flow, as it was then, with the same input
+#[utoipa::path(post, path = "/v1/runs/{id}/retry", tag = "runs", params(("id" = String, Path,), Waits), request_body = Retry,
+    responses((status = 201, body = RunView, headers(("location" = String))), (status = "default", body = FaultBody)))]
+pub(crate) async fn retry(
+    request: Request,
+    Place(id): Place<String>,
+    Asked(Waits { wait }): Asked<Waits>,
+    Body(body): Body<Retry>,
+) -> Result<Response, Fault> {
+    let run = known_id(&id)?;
+    request.row(&run)?;
+    if request.app.is_draining() {
+        return Err(Fault::draining());
+    }
+    if body.keep_answers && body.from.is_none() {
+        return Err(Fault::bad_request(
+            "`keepAnswers` goes with `from`: a run that is repeated as a whole asks everything",
+        ));
+    }
+    // An approval that is kept is given once more.
+    if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
+        return Err(Fault::forbidden(Scope::GateDecide));
+    }
+    let session_id = body.run_id.as_deref().map(start::own_id).transpose()?;
+    if let Some(new) = &session_id
+        && request.host.record(new)?.is_some()
+    {
+        return Err(StartError::from(OpenError::OtherRequest(new.clone())).into());
+    }
+    let options = RunOptions { session_id, without_events: true, ..RunOptions::default() };
+    let repeat = Repeat { from: body.from.as_deref().map(NodeId::from), keep_answers: body.keep_answers };
+    let repeated = run.clone();
+    let prepared = request.clone().reading(move |request| Ok(request.host.again(&repeated, repeat, options)?));
+    let runner = prepared.await?;
+    if body.keep_answers {
+        request.note("gate.keep", format!("{run} {}", runner.run_id())).await?;
+    }
+    start::started(&request, runner, wait).await
+}

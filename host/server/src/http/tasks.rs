@@ -1,0 +1,95 @@
+//! The inputs of a run's tasks.
+
+use axum::{body::Bytes, response::Response};
+use flowcell_contract::RunId;
+use flowcell_runtime::paging::Most;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    app::Request,
+    fault::{Fault, FaultBody},
+    intake::{Asked, Place, known_id},
+    page::held,
+    runs::limit,
+};
+use flowcell_platform::inputs::{PAGE_BYTES, TaskInputs, Window};
+
+/// Attempts in a page, unless the caller asks for fewer or more.
+pub(crate) const PAGE: usize = 50;
+/// Attempts in a page at most.
+pub(crate) const MAX_PAGE: usize = 1_000;
+
+/// The attempts that are asked for.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// The first, counted from 0.
+    #[param(minimum = 0)]
+    from: Option<u64>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// The inputs of a task.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+#[expect(dead_code, reason = "it is here for the document; pages are written as the runtime has them")]
+pub(crate) struct TaskPage {
+    run_id: String,
+    /// The address of the task.
+    task: String,
+    /// The type of its node.
+    node_type: String,
+    /// In order: `{ attempt, resumes, began, status, input, config?, inputDigest, calls? }`. Fewer than asked for if they are
+    /// large: 16 MiB in a page. An input is rendered again from the journal; `inputDigest` says how it compares with the
+    /// digest there: `matches`, `differs`, `not_recorded`, `not_ended` or `not_run`. In the place of `input` stands
+    /// `sameInput` if it is that of the attempt before, and `inputError` if it cannot be rendered.
+    #[schema(value_type = Vec<Object>)]
+    attempts: Vec<Value>,
+    /// The number to begin the next page with; none: this is the last.
+    next: Option<u64>,
+}
+
+/// Show the input of a task in each of its attempts
+///
+/// The task is named by its address: `pay`, `process[3].pay`, or `review/pay` in the run that the task `review` has called.
+#[utoipa::path(get, path = "/v1/runs/{id}/tasks/{task}", tag = "runs",
+    params(("id" = String, Path,), ("task" = String, Path,), Which),
+    responses((status = 200, body = TaskPage), (status = "default", body = FaultBody)))]
+pub(crate) async fn show(
+    request: Request,
+    Place((id, task)): Place<(String, String)>,
+    Asked(which): Asked<Which>,
+) -> Result<Response, Fault> {
+    let limit = limit(which.limit, PAGE, MAX_PAGE)?;
+    let window = Window { from: which.from.unwrap_or(0), limit, bytes: PAGE_BYTES };
+    let most = Most { items: limit, bytes: PAGE_BYTES };
+    let mut place = request.app.audiences.room(request.tenant(), most).await;
+    let inputs = read(request, known_id(&id)?, task, window).await?;
+    let text = Bytes::from(serde_json::to_vec(&inputs).map_err(Fault::internal)?);
+    place.shrink(text.len() as u64);
+    Ok(held(text, place))
+}
+
+/// Reads what a task was given.
+pub(crate) async fn read(request: Request, run: RunId, task: String, window: Window) -> Result<TaskInputs, Fault> {
+    let read = request.reading(move |request| {
+        request.row(&run)?;
+        let inputs = request.host.task_inputs(request.host.runs(), &run, &task, window)?;
+        match inputs.elsewhere.as_slice() {
+            _ if inputs.node_type.is_some() => Ok(inputs),
+            [] => Err(Fault::not_found("task_not_found", format!("the run has begun no attempt at `{task}`"))),
+            elsewhere => {
+                let addresses = elsewhere.join(", ");
+                let why =
+                    format!("the run has begun no attempt at `{task}`; the node ran at {addresses}, among others");
+                Err(Fault::not_found("task_not_found", why))
+            }
+        }
+    });
+    read.await
+}

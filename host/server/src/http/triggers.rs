@@ -1,0 +1,149 @@
+//! The tenant's triggers, as people see and change them.
+
+use axum::{
+    Json,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{
+    app::Request,
+    fault::{Fault, FaultBody},
+    intake::{Asked, Body, Place},
+    page::{self, After, BY_BYTES},
+    steer::Nothing,
+};
+use flowcell_platform::{
+    FlowLibrary,
+    triggers::operation::{Act, TriggerDesk, TriggerError},
+};
+
+/// A page of the tenant's triggers.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TriggerList {
+    /// By flow and id; at most 16 MiB of them.
+    #[schema(value_type = Vec<Object>)]
+    triggers: Vec<Value>,
+    /// The cursor of the page after this one; none: this is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// A trigger to be bound to a flow.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewTrigger {
+    /// Which flow it starts.
+    flow: String,
+    /// `{ id, cron | webhook | event, … }`, as a flow's file would have it.
+    #[schema(value_type = Object)]
+    trigger: Value,
+}
+
+impl Request {
+    /// Does something at the desk of the tenant, and lets the server see it.
+    async fn desk<T: Send + 'static>(
+        self,
+        work: impl FnOnce(TriggerDesk<'_>) -> Result<T, TriggerError> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let (app, tenant) = (self.app.clone(), self.tenant().clone());
+        let done = self.blocking(move |request| Ok(work(request.trigger_desk())?)).await?;
+        app.triggers.refresh(&tenant).await?;
+        app.triggers.changed();
+        Ok(done)
+    }
+
+    fn trigger_desk(&self) -> TriggerDesk<'_> {
+        TriggerDesk::new(&self.host, FlowLibrary::open(self.app.flows_of(self.tenant())))
+    }
+
+    async fn act(self, (flow, id): (String, String), act: Act) -> Result<Value, Fault> {
+        self.desk(move |desk| desk.act(&flow, &id, &act)).await
+    }
+}
+
+/// List the triggers
+#[utoipa::path(get, path = "/v1/triggers", tag = "triggers", params(After),
+    responses((status = 200, body = TriggerList), (status = "default", body = FaultBody)))]
+pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>) -> Result<Response, Fault> {
+    request.app.triggers.refresh(request.tenant()).await?;
+    request.app.triggers.changed();
+    page::answer(request, move |request| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let key = |trigger: &Value| format!("{}/{}", text(&trigger["flow"]), text(&trigger["id"]));
+        let triggers = request.trigger_desk().list()?.into_iter();
+        let triggers = triggers.filter(|trigger| cursor.as_ref().is_none_or(|cursor| key(trigger) > *cursor));
+        let (triggers, next) = page::fill(triggers, BY_BYTES, key);
+        Ok(TriggerList { triggers, next })
+    })
+    .await
+}
+
+/// Bind a trigger to a flow
+#[utoipa::path(post, path = "/v1/triggers", tag = "triggers", request_body = NewTrigger,
+    responses((status = 201, body = Object, headers(("location" = String))), (status = "default", body = FaultBody)))]
+pub(crate) async fn create(request: Request, Body(new): Body<NewTrigger>) -> Result<impl IntoResponse, Fault> {
+    let NewTrigger { flow, trigger } = new;
+    let place = format!("/v1/triggers/{flow}/{}", trigger["id"].as_str().unwrap_or_default());
+    let made = request.act((flow, String::new()), Act::Create { trigger }).await?;
+    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(made)))
+}
+
+/// Show a trigger
+#[utoipa::path(get, path = "/v1/triggers/{flow}/{trigger}", tag = "triggers",
+    params(("flow" = String, Path,), ("trigger" = String, Path,)),
+    responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
+pub(crate) async fn show(request: Request, Place((flow, id)): Place<(String, String)>) -> Result<Json<Value>, Fault> {
+    Ok(Json(request.desk(move |desk| desk.show(&flow, &id)).await?))
+}
+
+/// Take a trigger away that was bound to a flow
+#[utoipa::path(delete, path = "/v1/triggers/{flow}/{trigger}", tag = "triggers",
+    params(("flow" = String, Path,), ("trigger" = String, Path,)),
+    responses((status = 204, description = "it is gone"), (status = "default", body = FaultBody)))]
+pub(crate) async fn delete(request: Request, Place(place): Place<(String, String)>) -> Result<StatusCode, Fault> {
+    request.act(place, Act::Delete).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Let a trigger start its flow from now on
+#[utoipa::path(post, path = "/v1/triggers/{flow}/{trigger}/enable", tag = "triggers",
+    params(("flow" = String, Path,), ("trigger" = String, Path,)),
+    request_body(content = Nothing, description = "may be left out"),
+    responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
+pub(crate) async fn enable(
+    request: Request,
+    Place(place): Place<(String, String)>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<Value>, Fault> {
+    Ok(Json(request.act(place, Act::Enable).await?))
+}
+
+/// Let a trigger start nothing
+#[utoipa::path(post, path = "/v1/triggers/{flow}/{trigger}/disable", tag = "triggers",
+    params(("flow" = String, Path,), ("trigger" = String, Path,)),
+    request_body(content = Nothing, description = "may be left out"),
+    responses((status = 200, body = Object), (status = "default", body = FaultBody)))]
+pub(crate) async fn disable(
+    request: Request,
+    Place(place): Place<(String, String)>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<Json<Value>, Fault> {
+    Ok(Json(request.act(place, Act::Disable).await?))
+}
+
+/// Start the flow of a trigger once, now
+#[utoipa::path(post, path = "/v1/triggers/{flow}/{trigger}/fire", tag = "triggers",
+    params(("flow" = String, Path,), ("trigger" = String, Path,)),
+    request_body(content = Nothing, description = "may be left out"),
+    responses((status = 202, body = Object), (status = "default", body = FaultBody)))]
+pub(crate) async fn fire(
+    request: Request,
+    Place(place): Place<(String, String)>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Result<impl IntoResponse, Fault> {
+    Ok((StatusCode::ACCEPTED, Json(request.act(place, Act::Fire).await?)))
+}

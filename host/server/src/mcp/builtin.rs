@@ -1,0 +1,377 @@
+//! Tools for who writes flows and looks after runs. Each does what a route does, and needs the scope of that route.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Json, RunId};
+use flowcell_runtime::QuestionRef;
+use rmcp::{
+    RoleServer,
+    model::{CallToolResult, JsonObject, Tool, ToolAnnotations},
+    service::RequestContext,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    call,
+    desk::Calls,
+    outcome, resources,
+    tools::{PREFIX, input_schema, parse},
+    workbench,
+};
+use crate::http::{
+    app::Request,
+    catalog,
+    fault::Fault,
+    flows,
+    identity::{Scope, Scopes},
+    intake::{Asked, Body, Place, known_id},
+    library,
+    page::After,
+    runs, steer, tasks,
+};
+use flowcell_platform::inputs::{PAGE_BYTES, Window};
+
+/// A tool of this program's own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Builtin {
+    ListNodeTypes,
+    DescribeNodeType,
+    ValidateFlow,
+    ListFlows,
+    DescribeFlow,
+    CreateFlow,
+    RunFlow,
+    TestFlow,
+    InspectFlow,
+    ListRuns,
+    GetRun,
+    GetTask,
+    AnswerGate,
+    CancelRun,
+}
+
+use Builtin::{
+    AnswerGate, CancelRun, CreateFlow, DescribeFlow, DescribeNodeType, GetRun, GetTask, InspectFlow, ListFlows,
+    ListNodeTypes, ListRuns, RunFlow, TestFlow, ValidateFlow,
+};
+
+/// Its name after the prefix, what it needs, and what it does.
+const ALL: [(Builtin, &str, Scope, &str); 14] = [
+    (ListNodeTypes, "list_node_types", Scope::FlowRead, "Lists the node types that flows are made of."),
+    (
+        DescribeNodeType,
+        "describe_node_type",
+        Scope::FlowRead,
+        "Describes a node type: its schemas, examples, failures and capabilities.",
+    ),
+    (
+        ValidateFlow,
+        "validate_flow",
+        Scope::FlowRead,
+        "Checks a flow without running it, and tells everything that is wrong at once: code, line, column, cause and fix.",
+    ),
+    (ListFlows, "list_flows", Scope::FlowRead, "Lists the flows, also those that cannot run."),
+    (DescribeFlow, "describe_flow", Scope::FlowRead, "Shows the text of a flow and the schema of its input."),
+    (CreateFlow, "create_flow", Scope::FlowWrite, "Keeps a flow under its name: its first version, or the next one."),
+    (
+        RunFlow,
+        "run_flow",
+        Scope::RunCreate,
+        "Runs a flow by its name, or a whole one that need not be kept, and answers with its outputs.",
+    ),
+    (
+        TestFlow,
+        "test_flow",
+        Scope::RunCreate,
+        "Runs a flow with simulated services, and answers with its outputs: nothing leaves the host, and nothing is kept.",
+    ),
+    (
+        InspectFlow,
+        "inspect_flow",
+        Scope::FlowRead,
+        "Tells what a flow takes, gives and reaches, without running it: inputs, outputs, nodes, edges and grants.",
+    ),
+    (ListRuns, "list_runs", Scope::RunRead, "Lists runs, the latest first."),
+    (GetRun, "get_run", Scope::RunRead, "Tells how a run stands: its outputs or error, or what it waits for."),
+    (
+        GetTask,
+        "get_task",
+        Scope::RunRead,
+        "Shows the input of a task in each attempt, compared with the digest in the journal, and its calls.",
+    ),
+    (
+        AnswerGate,
+        "answer_gate",
+        Scope::GateDecide,
+        "Answers a gate that a run waits at, and goes on with the run until it ends or waits again.",
+    ),
+    (CancelRun, "cancel_run", Scope::RunControl, "Cancels a run."),
+];
+
+/// The name of something, and perhaps its version.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    name: String,
+    version: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfType {
+    r#type: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OfRun {
+    run_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OfTask {
+    run_id: String,
+    task: String,
+    #[serde(default)]
+    from: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Answer {
+    run_id: String,
+    gate: String,
+    answer: Json,
+    attempt: Option<u32>,
+    digest: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// The tools that somebody with these scopes sees.
+pub(super) fn tools(scopes: Scopes) -> Vec<Tool> {
+    let seen = ALL.iter().filter(|(_, _, scope, _)| scopes.has(*scope));
+    seen.map(|(builtin, name, _, description)| {
+        let tool = Tool::new(format!("{PREFIX}{name}"), *description, Arc::new(builtin.schema()));
+        tool.with_annotations(builtin.annotations())
+    })
+    .collect()
+}
+
+impl Builtin {
+    /// The tool of a name, without the prefix.
+    pub(super) fn named(name: &str) -> Option<Builtin> {
+        ALL.iter().find(|(_, known, ..)| *known == name).map(|(builtin, ..)| *builtin)
+    }
+
+    fn scope(self) -> Scope {
+        ALL.iter().find(|(builtin, ..)| *builtin == self).map_or(Scope::Admin, |(_, _, scope, _)| *scope)
+    }
+
+    fn annotations(self) -> ToolAnnotations {
+        let changes = matches!(self, CreateFlow | RunFlow | AnswerGate | CancelRun);
+        ToolAnnotations::new().read_only(!changes).destructive(self == CancelRun).open_world(self == RunFlow)
+    }
+
+    /// What it takes.
+    fn schema(self) -> JsonObject {
+        let (properties, required) = self.members();
+        let schema = [
+            ("type", json!("object")),
+            ("properties", properties),
+            ("required", json!(required)),
+            ("additionalProperties", json!(false)),
+        ];
+        schema.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// The members of what it takes, and those that must be there.
+    fn members(self) -> (Value, &'static [&'static str]) {
+        let run = || text("The id of the run");
+        match self {
+            ListNodeTypes => (json!({}), &[]),
+            ListFlows => (json!({ "cursor": text("The `next` of the page before") }), &[]),
+            DescribeNodeType => {
+                (json!({ "type": text("Such as control.if, or with a version acme.greet@1.2") }), &["type"])
+            }
+            ValidateFlow | CreateFlow => (
+                json!({ "flow": flow("A whole flow: an object, or its text. A script is { name, script }") }),
+                &["flow"],
+            ),
+            DescribeFlow => {
+                (json!({ "name": text("The flow's name"), "version": number("The newest by default") }), &["name"])
+            }
+            RunFlow => {
+                let input = json!({ "type": "object", "description": "Members that win over the flow's defaults" });
+                let (flow, version) = either();
+                (json!({ "flow": flow, "version": version, "input": input }), &["flow"])
+            }
+            TestFlow => {
+                let input = json!({ "type": "object", "description": "Members that win over the flow's defaults" });
+                let names = "What is simulated: services by their names, such as img and agent; services, http, model, tools, \
+                             all. By default services";
+                let simulate = json!({ "type": "array", "items": { "type": "string" }, "description": names });
+                let (flow, version) = either();
+                (json!({ "flow": flow, "version": version, "input": input, "simulate": simulate }), &["flow"])
+            }
+            InspectFlow => {
+                let (flow, version) = either();
+                (json!({ "flow": flow, "version": version }), &["flow"])
+            }
+            ListRuns => (page(), &[]),
+            GetRun | CancelRun => (json!({ "runId": run() }), &["runId"]),
+            GetTask => {
+                let task =
+                    text("Its address: pay, process[3].pay, or review/pay in a run that the task review has called");
+                let from = json!({ "type": "integer", "minimum": 0, "description": "The `next` of the page before" });
+                (json!({ "runId": run(), "task": task, "from": from }), &["runId", "task"])
+            }
+            AnswerGate => {
+                let gate = text("The address of the gate, as the run tells it");
+                let answer = text("One of the choices, or a text if the gate allows that");
+                let attempt = json!({ "type": "integer", "minimum": 1,
+                    "description": "The attempt of the question that this is for: another one is not answered" });
+                let digest = text("The digest of the question that this is for: another one is not answered");
+                let properties =
+                    json!({ "runId": run(), "gate": gate, "answer": answer, "attempt": attempt, "digest": digest });
+                (properties, &["runId", "gate", "answer"])
+            }
+        }
+    }
+
+    /// Does it, if the caller may.
+    pub(super) async fn call(
+        self,
+        request: Request,
+        arguments: Value,
+        context: &RequestContext<RoleServer>,
+        calls: &Calls,
+    ) -> Result<CallToolResult, Fault> {
+        if !request.caller.scopes.has(self.scope()) {
+            return Err(Fault::forbidden(self.scope()));
+        }
+        match self {
+            RunFlow => call::start(&request, parse(arguments)?, context, calls).await,
+            AnswerGate => {
+                let Answer { run_id, gate, answer, attempt, digest } = parse(arguments)?;
+                let question = QuestionRef { attempt, digest: digest.map(Into::into) };
+                call::answer_gate(&request, known_id(&run_id)?, gate, (answer, question), context).await
+            }
+            _ => self.tell(request, arguments).await.map(outcome::of_value),
+        }
+    }
+
+    /// Those that are done at once.
+    async fn tell(self, request: Request, arguments: Value) -> Result<Value, Fault> {
+        match self {
+            ListNodeTypes => parse::<Nothing>(arguments).map(|_| node_types(&request)),
+            DescribeNodeType => node_type(request, parse(arguments)?).await,
+            ValidateFlow => written(flows::validate(request, Body(parse(arguments)?)).await?.0),
+            ListFlows => {
+                let After { cursor } = parse(arguments)?;
+                written(request.blocking(move |request| library::listed(request, cursor.as_deref())).await?)
+            }
+            DescribeFlow => describe(request, parse(arguments)?).await,
+            TestFlow => workbench::test(&request, parse(arguments)?).await,
+            InspectFlow => workbench::inspect(&request, parse(arguments)?).await,
+            CreateFlow => {
+                let kept = library::keep(request.clone(), parse(arguments)?).await?;
+                request.note("flowcell_create_flow", kept.place()).await?;
+                written(kept)
+            }
+            ListRuns => written(runs::list(request, Asked(parse(arguments)?)).await?.0),
+            GetRun => show(request, known_id(&parse::<OfRun>(arguments)?.run_id)?).await,
+            GetTask => {
+                let OfTask { run_id, task, from } = parse(arguments)?;
+                let window = Window { from, limit: tasks::PAGE, bytes: PAGE_BYTES };
+                written(tasks::read(request, known_id(&run_id)?, task, window).await?)
+            }
+            CancelRun => {
+                let run = known_id(&parse::<OfRun>(arguments)?.run_id)?;
+                steer::tell(&request, &run, flowcell_runtime::Request::Cancel).await?;
+                Ok(json!({ "runId": run.as_str(), "accepted": true }))
+            }
+            RunFlow | AnswerGate => Err(Fault::internal("a tool that waits for a run was told to be done at once")),
+        }
+    }
+}
+
+fn text(what: &str) -> Value {
+    json!({ "type": "string", "description": what })
+}
+
+/// A flow that is named, in a version, or a whole one.
+fn either() -> (Value, Value) {
+    (
+        flow("The name of a flow, or a whole one: an object, or its text. A script is { name, script }"),
+        number("Of a flow that is named; the newest by default"),
+    )
+}
+
+fn flow(what: &str) -> Value {
+    json!({ "type": ["string", "object"], "description": what })
+}
+
+/// Which runs somebody wants to see.
+fn page() -> Value {
+    let standings = ["running", "parked", "needs_attention", "succeeded", "failed", "cancelled"];
+    json!({
+        "flow": text("Only runs of this flow"),
+        "status": { "type": "string", "enum": standings },
+        "limit": number("At most so many; 50 by default"),
+        "cursor": text("The `next` of the page before"),
+    })
+}
+
+fn number(what: &str) -> Value {
+    json!({ "type": "integer", "minimum": 1, "description": what })
+}
+
+fn written(value: impl Serialize) -> Result<Value, Fault> {
+    serde_json::to_value(value).map_err(Fault::internal)
+}
+
+fn node_types(request: &Request) -> Value {
+    let types = request.host.catalog().types();
+    let nodes: Vec<_> =
+        types.map(|node| json!({ "type": node.name, "title": node.title, "description": node.description })).collect();
+    json!({ "nodes": nodes })
+}
+
+async fn node_type(request: Request, asked: OfType) -> Result<Value, Fault> {
+    match resources::node_type(&request.host, &asked.r#type) {
+        Some(node) => Ok(node),
+        // It says why there is none.
+        None => Ok(catalog::show(request, Place(asked.r#type)).await?.0),
+    }
+}
+
+/// A flow with its text, and the schema of its input if it can run.
+async fn describe(request: Request, asked: Named) -> Result<Value, Fault> {
+    let Named { name, version } = asked;
+    request
+        .checking(move |flows, host| {
+            let stored = flows.get(&name, version)?;
+            let loaded = flows.load(host, &name, Some(stored.version));
+            let mut flow = json!({ "name": stored.name, "version": stored.version, "text": stored.text });
+            if let Ok(loaded) = loaded {
+                flow["description"] = json!(loaded.graph().description);
+                flow["inputSchema"] = Value::Object(input_schema(loaded.graph()));
+            }
+            Ok(flow)
+        })
+        .await
+}
+
+/// A run with what it waits for.
+async fn show(request: Request, run: RunId) -> Result<Value, Fault> {
+    let mut view = written(runs::view(request.clone(), run.clone()).await?)?;
+    if ["parked", "needs_attention", "running"].iter().any(|status| view["status"] == *status) {
+        view["waiting"] = request.reading(move |request| request.waiting(&run)).await?.into();
+    }
+    Ok(view)
+}

@@ -1,0 +1,180 @@
+//! What one client may ask.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use axum::http::request::Parts;
+use flowcell_contract::RunId;
+use flowcell_engine::Place;
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CancelledNotificationParam, Extensions, Implementation,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        ReadResourceRequestParams, ReadResourceResponse, RequestId, ServerCapabilities, ServerConfig,
+        SubscriptionFilter,
+    },
+    service::{NotificationContext, RequestContext, SubscriptionContext},
+};
+
+use super::{changes::Changes, resources, tools};
+use crate::http::{
+    app::{App, Request},
+    fault::Fault,
+    identity::{Caller, Scope},
+    steer,
+};
+
+/// What a client is told at the beginning.
+const INSTRUCTIONS: &str = "Each flow is a tool; calling it starts a durable run and answers with its outputs. A result \
+     whose status is `parked` names the gates that wait: answer one with `flowcell_answer_gate`. To write a flow, read \
+     `flowcell://language`, look node types up with `flowcell_list_node_types` and `flowcell_describe_node_type`, check with \
+     `flowcell_validate_flow` until there are no findings, and keep it with `flowcell_create_flow`.";
+
+/// Answers one client.
+pub(super) struct Desk {
+    app: Arc<App>,
+    /// Who calls, if it is always the same one; else every request says so.
+    caller: Option<Caller>,
+    changes: Changes,
+    calls: Calls,
+}
+
+/// The calls that are under way or being taken back, each with its run once that has begun.
+#[derive(Clone, Default)]
+pub(super) struct Calls(Arc<Mutex<HashMap<RequestId, Option<RunId>>>>);
+
+impl Calls {
+    fn all(&self) -> MutexGuard<'_, HashMap<RequestId, Option<RunId>>> {
+        // A panic while the lock was held cannot have left the map half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call has its run. False: the client has taken the call back meanwhile.
+    pub(super) fn runs(&self, call: &RequestId, run: &RunId) -> bool {
+        self.all().get_mut(call).map(|known| *known = Some(run.clone())).is_some()
+    }
+}
+
+impl Desk {
+    pub(super) fn new(app: Arc<App>, caller: Option<Caller>, changes: Changes) -> Desk {
+        Desk { app, caller, changes, calls: Calls::default() }
+    }
+
+    /// Who asks, with what their token allows at this moment.
+    fn request(&self, extensions: &Extensions) -> Result<Request, ErrorData> {
+        let shown = || extensions.get::<Parts>()?.extensions.get::<Caller>().cloned();
+        let caller = self.caller.clone().or_else(shown);
+        let caller = caller.ok_or_else(|| ErrorData::internal_error("nobody says who calls", None))?;
+        let host = self.app.host_of(&caller);
+        let place = extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<Place>>());
+        let place = place.map(Arc::downgrade).unwrap_or_default();
+        Ok(Request { app: self.app.clone(), caller, host, place })
+    }
+}
+
+/// A failure that is no tool's.
+pub(super) fn error(fault: &Fault) -> ErrorData {
+    ErrorData::invalid_params(fault.message().to_owned(), Some(serde_json::json!({ "code": fault.code() })))
+}
+
+impl ServerHandler for Desk {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_resources().build();
+        let this = Implementation::new("flowcell", env!("CARGO_PKG_VERSION")).with_title("Flowcell");
+        ServerConfig::new(capabilities).with_server_info(this).with_instructions(INSTRUCTIONS)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        tokio::spawn(self.changes.clone().tell(context.peer));
+    }
+
+    async fn list_tools(
+        &self,
+        page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let request = self.request(&context.extensions)?;
+        tools::list(request, page.and_then(|page| page.cursor)).await.map_err(|fault| error(&fault))
+    }
+
+    async fn call_tool(
+        &self,
+        asked: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let request = self.request(&context.extensions)?;
+        let id = context.id.clone();
+        self.calls.all().insert(id.clone(), None);
+        let answer = tools::call(request, asked, &context, &self.calls).await;
+        // The call of a client that takes it back ends before `on_cancelled` hears of that, and is looked up there.
+        if !context.ct.is_cancelled() {
+            self.calls.all().remove(&id);
+        }
+        answer.map(CallToolResponse::from)
+    }
+
+    async fn on_cancelled(&self, cancelled: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
+        let Some(id) = cancelled.request_id else { return };
+        let Some(Some(run)) = self.calls.all().remove(&id) else { return };
+        if let Ok(request) = self.request(&context.extensions) {
+            cancel(&request, &run).await;
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(resources::list(&self.request(&context.extensions)?.host))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        asked: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let request = self.request(&context.extensions)?;
+        resources::read(&request.host, &asked.uri).map(ReadResourceResponse::Complete)
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.changes.clone();
+        loop {
+            let changed = tokio::select! {
+                changed = changes.next() => changed,
+                () = context.cancelled() => false,
+            };
+            if !changed || context.sink().notify_tool_list_changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Cancels the run of a call that was taken back, if whoever calls may do that. Else it goes on.
+pub(super) async fn cancel(request: &Request, run: &RunId) {
+    if !request.caller.scopes.has(Scope::RunControl) {
+        return;
+    }
+    // One that has ended meanwhile needs no cancelling.
+    if let Err(fault) = steer::tell(request, run, flowcell_runtime::Request::Cancel).await {
+        tracing::debug!("a call that was taken back goes on: {}", fault.message());
+    }
+}

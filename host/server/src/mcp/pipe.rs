@@ -1,0 +1,96 @@
+//! One client on standard input and output: the program's own user, who may do everything.
+
+use std::{path::PathBuf, sync::Arc};
+
+use flowcell_contract::Tenant;
+use flowcell_runtime::{FlowRunner, RunResult, ports::StoreError};
+use futures_util::future::BoxFuture;
+use rmcp::{serve_server, transport::stdio};
+use tokio::sync::Notify;
+
+use super::{changes::Changes, desk::Desk};
+use crate::http::{
+    app::App,
+    identity::{Caller, Local, Scopes},
+    limits::Limits,
+    live::Audiences,
+    owners::Households,
+};
+use flowcell_platform::{
+    Host, StartError,
+    driving::{Attendant, Drive, Entrance},
+    triggers::Triggers,
+};
+
+/// Why a client was not served to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum PipeError {
+    /// Runs cannot be driven.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Messages of other processes cannot be taken in.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The client did not begin as the protocol has it.
+    #[error("the client on standard input does not speak MCP: {0}")]
+    Client(String),
+}
+
+/// Serves the client, and drives every run that can move, until the client has gone or `stop` is ready. What is driven then
+/// is put down where it is. `begun` is told of what wakes the drive.
+pub async fn serve(
+    host: Host,
+    flows: PathBuf,
+    begun: impl FnOnce(Arc<Notify>, Entrance),
+    stop: impl Future<Output = ()>,
+) -> Result<(), PipeError> {
+    let audiences = Arc::<Audiences>::default();
+    let host = host.serving(flows.clone());
+    let _world = host.serve()?;
+    let households = Arc::new(Households::new(host.clone(), Arc::new(Local), flows));
+    let mut drive = Drive::told_by(host, Arc::new(Driven(audiences.clone())), households.moved.clone());
+    // Nothing starts by itself here, but what is changed about triggers is told to them all the same.
+    let triggers = Arc::new(Triggers::new(households.clone()));
+    let app = Arc::new(App::new(households, triggers, drive.entrance(), audiences, &Limits::default()));
+    begun(drive.moved(), drive.entrance());
+    let mut client = tokio::spawn(talk(app.clone()));
+    let mut stop = std::pin::pin!(stop);
+    let served = loop {
+        if let Err(error) = drive.refresh() {
+            break Err(error.into());
+        }
+        tokio::select! {
+            () = drive.wait() => {}
+            left = &mut client => break left.unwrap_or(Ok(())),
+            () = &mut stop => break Ok(()),
+        }
+    };
+    app.drain();
+    drive.stop().await;
+    app.ends.send_replace(true);
+    served
+}
+
+async fn talk(app: Arc<App>) -> Result<(), PipeError> {
+    let changes = Changes::follow(&app, &Tenant::local());
+    let caller = Caller { tenant: Tenant::local(), scopes: Scopes::all(), token: None, policy: Arc::default() };
+    let desk = Desk::new(app, Some(caller), changes);
+    let client = serve_server(desk, stdio()).await.map_err(|error| PipeError::Client(error.to_string()))?;
+    // However it ended, it is over.
+    let _ = client.waiting().await;
+    Ok(())
+}
+
+/// Lets those who watch runs hear them.
+struct Driven(Arc<Audiences>);
+
+impl Attendant for Driven {
+    fn attend(&self, tenant: &Tenant, mut runner: FlowRunner) -> Option<BoxFuture<'static, RunResult>> {
+        self.0.attend(tenant, &mut runner);
+        Some(Box::pin(runner.run()))
+    }
+
+    fn refused(&self, error: StartError) {
+        tracing::warn!("a run cannot be driven: {error}");
+    }
+}

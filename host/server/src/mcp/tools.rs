@@ -1,0 +1,147 @@
+//! The tools that there are, and which of them somebody sees: those that their token lets them use.
+
+use std::sync::Arc;
+
+use flowcell_flow::graph::Graph;
+use flowcell_runtime::paging::Filling;
+use rmcp::{
+    ErrorData, RoleServer,
+    model::{CallToolRequestParams, CallToolResult, JsonObject, ListToolsResult, Tool, ToolAnnotations},
+    service::RequestContext,
+};
+use serde_json::{Value, json};
+
+use super::{builtin, call, desk::Calls, outcome};
+use crate::http::{
+    app::Request,
+    fault::Fault,
+    identity::Scope,
+    page::{self, BY_BYTES},
+    start::StartRun,
+};
+use flowcell_platform::LoadedFlow;
+
+/// What the names of this program's own tools begin with. A flow with such a name is no tool.
+pub(super) const PREFIX: &str = "flowcell_";
+/// Flows in a page of tools.
+pub(crate) const PAGE: usize = 200;
+/// What the call of a flow needs.
+const CALL: Scope = Scope::RunCreate;
+
+/// A page of tools: this program's own on the first one, then the flows by name. A flow that cannot run is none.
+pub(super) async fn list(request: Request, cursor: Option<String>) -> Result<ListToolsResult, Fault> {
+    let scopes = request.caller.scopes;
+    let mut tools = if cursor.is_none() { builtin::tools(scopes) } else { Vec::new() };
+    let mut next_cursor = None;
+    if scopes.has(CALL) {
+        let (flows, next) = flows(request, cursor).await?;
+        tools.extend(flows);
+        next_cursor = next;
+    }
+    Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) })
+}
+
+/// The flows after a name, and the last name of the page if there are more.
+async fn flows(request: Request, after: Option<String>) -> Result<(Vec<Tool>, Option<String>), Fault> {
+    let page = request.checking(move |flows, host| {
+        let mut names = flows.names()?;
+        names.retain(|name| after.as_ref().is_none_or(|after| name > after) && !name.starts_with(PREFIX));
+        let (mut tools, mut filling) = (Vec::new(), Filling::new(BY_BYTES));
+        for (index, name) in names.iter().enumerate() {
+            let tool = flows.load(host, name, None).ok().map(|flow| of_flow(&flow));
+            if index == PAGE || tool.as_ref().is_some_and(|tool| !filling.take(page::size(tool))) {
+                return Ok((tools, index.checked_sub(1).map(|last| names[last].clone())));
+            }
+            tools.extend(tool);
+        }
+        Ok((tools, None))
+    });
+    page.await
+}
+
+/// Calls a tool. What goes wrong with it is for the model to read.
+pub(super) async fn call(
+    request: Request,
+    asked: CallToolRequestParams,
+    context: &RequestContext<RoleServer>,
+    calls: &Calls,
+) -> Result<CallToolResult, ErrorData> {
+    let arguments = Value::Object(asked.arguments.unwrap_or_default());
+    let answer = match asked.name.strip_prefix(PREFIX) {
+        Some(name) => match builtin::Builtin::named(name) {
+            Some(builtin) => builtin.call(request, arguments, context, calls).await,
+            None => Err(unknown(&asked.name)),
+        },
+        None => call_flow(&request, &asked.name, arguments, context, calls).await,
+    };
+    match answer {
+        Err(fault) if fault.code() == "unknown_tool" => Err(super::desk::error(&fault)),
+        Err(fault) => Ok(outcome::of_fault(&fault)),
+        Ok(result) => Ok(result),
+    }
+}
+
+fn unknown(name: &str) -> Fault {
+    Fault::not_found("unknown_tool", format!("there is no tool `{name}`; `tools/list` has those that there are"))
+}
+
+async fn call_flow(
+    request: &Request,
+    name: &str,
+    input: Value,
+    context: &RequestContext<RoleServer>,
+    calls: &Calls,
+) -> Result<CallToolResult, Fault> {
+    if !request.caller.scopes.has(CALL) {
+        return Err(Fault::forbidden(CALL));
+    }
+    let missing = |fault: Fault| if fault.code() == "flow_not_found" { unknown(name) } else { fault };
+    if !flowcell_platform::folder::is_flow_name(name) {
+        return Err(unknown(name));
+    }
+    let body: StartRun = parse(json!({ "flow": name, "input": input }))?;
+    call::start(request, body, context, calls).await.map_err(missing)
+}
+
+/// Reads arguments as a body over HTTP is read.
+pub(super) fn parse<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, Fault> {
+    // Some bodies keep parts of their text as it is.
+    let read = serde_json::from_str(&arguments.to_string());
+    read.map_err(|error| Fault::bad_request(format!("the arguments are not what is asked for: {error}")))
+}
+
+fn of_flow(flow: &LoadedFlow) -> Tool {
+    let graph = flow.graph();
+    let usual = || format!("Runs the flow `{}`.", graph.name);
+    let description = graph.description.clone().filter(|text| !text.is_empty()).unwrap_or_else(usual);
+    Tool::new(graph.name.to_string(), description, Arc::new(input_schema(graph))).with_annotations(annotations(graph))
+}
+
+/// The schema of a flow's input, with its defaults: what has one need not be given.
+pub(super) fn input_schema(graph: &Graph) -> JsonObject {
+    let declared = graph.input_schema.as_ref().and_then(Value::as_object).cloned();
+    let is_declared = declared.is_some();
+    let mut schema = declared.unwrap_or_default();
+    schema.insert("type".into(), "object".into());
+    let Value::Object(defaults) = graph.input.to_serde() else { return schema };
+    if !defaults.is_empty() {
+        let properties = schema.entry("properties").or_insert_with(|| json!({}));
+        for (name, value) in &defaults {
+            if !is_declared || properties[name].is_object() {
+                properties[name]["default"] = value.clone();
+            }
+        }
+    }
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| !name.as_str().is_some_and(|name| defaults.contains_key(name)));
+    }
+    schema
+}
+
+/// What a flow may do to the world, as its nodes say.
+fn annotations(graph: &Graph) -> ToolAnnotations {
+    let effects = || graph.nodes.iter().map(|node| node.node_type.effect);
+    let reaches = graph.nodes.iter().any(|node| !node.grants.0.is_empty() || node.node_type.effect.is_external());
+    let reads = !reaches && effects().all(|effect| effect <= flowcell_contract::Effect::Read);
+    ToolAnnotations::new().read_only(reads).destructive(reaches).open_world(reaches)
+}

@@ -1,0 +1,119 @@
+//! Tools for who writes flows: what a flow takes, gives and reaches, and what comes of it when nothing leaves the host.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use flowcell_contract::Json;
+use flowcell_flow::{
+    graph::{BodyIx, Edge, Graph, Node},
+    script::script_label,
+};
+use flowcell_runtime::RunOptions;
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+
+use super::tools::input_schema;
+use crate::http::{app::Request, fault::Fault, start};
+use flowcell_platform::{LoadedFlow, Script, Simulate, shape};
+
+/// A test that takes longer does not end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes of events and files that a test keeps in memory; one that has more ends as `run_too_large`.
+const TEST_BYTES: u64 = 32 << 20;
+
+/// A flow, by its name or whole.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfFlow {
+    flow: Box<RawValue>,
+    version: Option<u32>,
+}
+
+/// A flow that is to be tested.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Test {
+    flow: Box<RawValue>,
+    version: Option<u32>,
+    #[serde(default)]
+    input: Json,
+    #[serde(default = "services")]
+    simulate: Vec<String>,
+}
+
+fn services() -> Vec<String> {
+    vec!["services".into()]
+}
+
+/// Runs a flow with calls that get stand-ins for answers, and fail where there is none. Time jumps to the next timer, and
+/// nothing is kept.
+pub(super) async fn test(request: &Request, asked: Test) -> Result<Value, Fault> {
+    let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
+    // A test ends with its request, and so may its place.
+    let _turn = request.app.checks.take(request.tenant(), 1).await;
+    let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(Fault::bad_request)?;
+    let options = RunOptions { input: asked.input, without_events: true, ..RunOptions::default() };
+    let script = Script { most_bytes: Some(TEST_BYTES), ..Script::default() };
+    let runner = host.rehearsal(&flow, Arc::new(script), options)?;
+    runner.start_session();
+    let ended = tokio::time::timeout(PATIENCE, runner.run()).await;
+    let late = |_| Fault::bad_request(format!("the test does not end within {} s", PATIENCE.as_secs()));
+    Ok(shape::outcome(flow.graph(), &ended.map_err(late)?))
+}
+
+/// Tells what a flow takes, gives and reaches, without running it.
+pub(super) async fn inspect(request: &Request, asked: OfFlow) -> Result<Value, Fault> {
+    let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
+    Ok(described(&flow))
+}
+
+/// What a flow is; a script also with what it says of itself.
+fn described(flow: &LoadedFlow) -> Value {
+    let graph = flow.graph();
+    let mut told = json!({
+        "name": graph.name,
+        "version": graph.version,
+        "description": graph.description,
+        "inputSchema": input_schema(graph),
+        "outputs": outputs(graph),
+        "nodes": graph.nodes.iter().map(|node| described_node(graph, node)).collect::<Vec<_>>(),
+        "edges": graph.edges.iter().map(|edge| described_edge(graph, edge)).collect::<Vec<_>>(),
+    });
+    if let Some(outline) = script_label(graph) {
+        told["script"] = json!(outline);
+    }
+    told
+}
+
+/// The names of the outputs: those that the flow gives, or else its nodes.
+fn outputs(graph: &Graph) -> BTreeSet<String> {
+    let Some(outputs) = &graph.outputs else {
+        return graph.body(BodyIx::ROOT).nodes.iter().map(|node| graph.node(*node).id.to_string()).collect();
+    };
+    // What a run would put in is missing here; what cannot do without it names where it stands.
+    let rendered = outputs.expr.render_members(&Json::Null);
+    let computed = outputs
+        .expr
+        .paths_with_places()
+        .into_iter()
+        .filter_map(|(_, place, _)| place.split('/').nth(1).map(str::to_owned));
+    rendered
+        .as_object()
+        .into_iter()
+        .flat_map(|members| members.keys())
+        .map(ToString::to_string)
+        .chain(computed)
+        .collect()
+}
+
+fn described_node(graph: &Graph, node: &Node) -> Value {
+    let mut told = json!({ "id": node.id, "type": node.node_type.full_name(), "grants": node.grants });
+    if let Some(body) = node.body {
+        told["body"] = graph.body(body).nodes.iter().map(|node| graph.node(*node).id.as_str()).collect();
+    }
+    told
+}
+
+fn described_edge(graph: &Graph, edge: &Edge) -> Value {
+    json!({ "from": graph.node(edge.from).id, "to": graph.node(edge.to).id })
+}

@@ -1,0 +1,300 @@
+//! Every route with what it needs: the one table from which the server and its document are made.
+
+use std::{
+    future::Future,
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    extract::{MatchedPath, Request, State},
+    http::{Method, StatusCode, Uri, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use flowcell_engine::Place;
+use utoipa::openapi::{
+    OpenApi, SecurityRequirement,
+    extensions::ExtensionsBuilder,
+    path::{Operation, PathItem},
+};
+use utoipa_axum::{
+    router::{OpenApiRouter, UtoipaMethodRouter},
+    routes,
+};
+
+use crate::{
+    document,
+    http::{
+        app::App,
+        catalog, events,
+        failures::Peer,
+        fault::Fault,
+        files, flows, health, hooks,
+        identity::{Caller, Refused, Scope},
+        library,
+        metrics::{self, Asker},
+        runs, secrets, socket, start, steer, tasks, triggers, usage,
+    },
+    mcp, steps_api,
+};
+
+/// How long an answer may take to begin: longer than anybody waits for a run.
+pub(crate) const ANSWER: Duration = Duration::from_secs(90);
+
+/// What a route needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing: everybody who reaches the server may know.
+    Open,
+    /// A caller with this scope.
+    Needs(Scope),
+    /// A body that is signed with a key of the trigger that it is for; no token opens it.
+    Signed,
+}
+
+/// A route as the table has it.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Its method.
+    pub method: Method,
+    /// Its path, with `{…}` where it changes.
+    pub path: String,
+    /// What it needs.
+    pub access: Access,
+}
+
+type Row = (Access, UtoipaMethodRouter<Arc<App>>);
+
+fn table() -> Vec<Row> {
+    use Access::{Needs, Open, Signed};
+    vec![
+        (Open, routes!(health::healthz)),
+        (Open, routes!(health::readyz)),
+        (Open, routes!(health::version)),
+        (Open, routes!(document::openapi)),
+        (Needs(Scope::MetricsRead), routes!(metrics::metrics)),
+        (Needs(Scope::FlowRead), routes!(flows::validate)),
+        (Needs(Scope::FlowRead), routes!(library::list)),
+        (Needs(Scope::FlowWrite), routes!(library::create)),
+        (Needs(Scope::FlowRead), routes!(library::show)),
+        (Needs(Scope::FlowWrite), routes!(library::delete)),
+        (Needs(Scope::FlowRead), routes!(library::versions)),
+        (Needs(Scope::FlowRead), routes!(library::version)),
+        (Needs(Scope::FlowRead), routes!(files::list)),
+        (Needs(Scope::FlowWrite), routes!(files::put)),
+        (Needs(Scope::FlowRead), routes!(files::show)),
+        (Needs(Scope::FlowRead), routes!(files::content)),
+        (Needs(Scope::FlowWrite), routes!(files::remove)),
+        (Needs(Scope::SecretWrite), routes!(secrets::list)),
+        (Needs(Scope::SecretWrite), routes!(secrets::show)),
+        (Needs(Scope::SecretWrite), routes!(secrets::set)),
+        (Needs(Scope::SecretWrite), routes!(secrets::remove)),
+        (Needs(Scope::FlowRead), routes!(triggers::list)),
+        (Needs(Scope::FlowWrite), routes!(triggers::create)),
+        (Needs(Scope::FlowRead), routes!(triggers::show)),
+        (Needs(Scope::FlowWrite), routes!(triggers::delete)),
+        (Needs(Scope::FlowWrite), routes!(triggers::enable)),
+        (Needs(Scope::FlowWrite), routes!(triggers::disable)),
+        (Needs(Scope::RunCreate), routes!(triggers::fire)),
+        (Signed, routes!(hooks::receive)),
+        (Needs(Scope::FlowRead), routes!(catalog::list)),
+        (Needs(Scope::FlowRead), routes!(catalog::show)),
+        (Needs(Scope::RunCreate), routes!(start::start)),
+        (Needs(Scope::RunRead), routes!(runs::list)),
+        (Needs(Scope::RunRead), routes!(runs::show)),
+        (Needs(Scope::RunRead), routes!(runs::tree)),
+        (Needs(Scope::RunRead), routes!(tasks::show)),
+        (Needs(Scope::RunRead), routes!(runs::gates)),
+        (Needs(Scope::RunRead), routes!(runs::gate)),
+        (Needs(Scope::RunRead), routes!(events::list)),
+        (Needs(Scope::RunRead), routes!(events::stream)),
+        (Needs(Scope::RunRead), routes!(socket::socket)),
+        (Needs(Scope::RunControl), routes!(steer::cancel)),
+        (Needs(Scope::RunControl), routes!(steer::resume)),
+        (Needs(Scope::RunCreate), routes!(steer::retry)),
+        (Needs(Scope::RunControl), routes!(steer::send)),
+        (Needs(Scope::RunControl), routes!(steer::send_to_node)),
+        (Needs(Scope::RunControl), routes!(steer::send_to_agent)),
+        (Needs(Scope::RunControl), routes!(steer::close_agent)),
+        (Needs(Scope::GateDecide), routes!(steer::reply)),
+        (Needs(Scope::RunControl), routes!(steer::emit)),
+        (Needs(Scope::RunControl), routes!(steer::resolve)),
+        (Needs(Scope::RunControl), routes!(steer::abort)),
+        (Needs(Scope::RunRead), routes!(usage::usage)),
+        (Needs(Scope::FlowWrite), routes!(steps_api::create_flow)),
+        (Needs(Scope::RunCreate), routes!(steps_api::run_flow)),
+        (Needs(Scope::FlowRead), routes!(steps_api::list_flows)),
+        (Needs(Scope::FlowRead), routes!(steps_api::describe_flow)),
+        (Needs(Scope::RunRead), routes!(steps_api::flow_runs)),
+    ]
+}
+
+/// Every route, as tests and the document see it.
+pub fn routes() -> Vec<Route> {
+    let mut all = Vec::new();
+    for (access, (_, paths, _)) in table() {
+        for (path, mut item) in paths.paths {
+            let methods = operations(&mut item).map(|(method, _)| method);
+            all.extend(methods.map(|method| Route { method, path: path.clone(), access }));
+        }
+    }
+    all.extend(mcp::METHODS.map(|method| Route {
+        method,
+        path: mcp::PATH.to_owned(),
+        access: Access::Needs(mcp::SCOPE),
+    }));
+    all
+}
+
+/// The router, and the document of its routes.
+pub(super) fn router(app: &Arc<App>) -> (Router, OpenApi) {
+    let mut all = OpenApiRouter::with_openapi(document::head());
+    let tokens = app.identity.asks_for_tokens();
+    for (access, (schemas, mut paths, methods)) in table() {
+        paths.paths.values_mut().flat_map(operations).for_each(|(_, operation)| describe(operation, access, tokens));
+        let admit = middleware::from_fn_with_state((app.clone(), access), admit);
+        all = all.routes((schemas, paths, methods.route_layer(admit)));
+    }
+    let (router, document) = all.split_for_parts();
+    let admit = middleware::from_fn_with_state((app.clone(), Access::Needs(mcp::SCOPE)), admit);
+    let router = router.route(mcp::PATH, mcp::routes(app).route_layer(admit));
+    let router = router.fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(app.clone());
+    (router, document)
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
+    let PathItem { get, post, put, delete, patch, .. } = item;
+    let all = [
+        (Method::GET, get),
+        (Method::POST, post),
+        (Method::PUT, put),
+        (Method::DELETE, delete),
+        (Method::PATCH, patch),
+    ];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+}
+
+/// Says in the document what a route needs.
+fn describe(operation: &mut Operation, access: Access, tokens: bool) {
+    let Access::Needs(scope) = access else { return };
+    operation.extensions = Some(ExtensionsBuilder::new().add("x-flowcell-scope", scope.name()).build());
+    if !tokens {
+        return;
+    }
+    operation.security = Some(vec![SecurityRequirement::new("token", [scope.name()])]);
+}
+
+type Admission = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// Lets a request in if its caller may do what it asks.
+fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, next: Next) -> Admission {
+    Box::pin(async move {
+        let (mut _place, mut deed, mut asker) = (None, None, None);
+        if let Access::Needs(scope) = access {
+            let token = bearer(&request).map(str::to_owned);
+            let from = request.extensions().get().map(|Peer(from)| *from);
+            match caller(&app, token.as_deref(), from, scope).await {
+                Ok((caller, place)) => {
+                    deed = Deed::of(&caller, scope, &request);
+                    asker = Some(Asker(caller.tenant.clone()));
+                    request.extensions_mut().insert(caller);
+                    let place = Arc::new(place);
+                    request.extensions_mut().insert(place.clone());
+                    _place = Some(place);
+                }
+                Err(fault) => return fault.into_response(),
+            }
+        }
+        let mut response = match tokio::time::timeout(ANSWER, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => {
+                let why = format!("this took longer than {} s", ANSWER.as_secs());
+                Fault::new(StatusCode::GATEWAY_TIMEOUT, "timeout", why).into_response()
+            }
+        };
+        if let Some(deed) = deed.filter(|_| response.status().is_success())
+            && let Err(fault) = deed.at(&response).note(app).await
+        {
+            response = fault.into_response();
+        }
+        if let Some(asker) = asker {
+            response.extensions_mut().insert(asker);
+        }
+        response
+    })
+}
+
+/// Something that audit logs have: flows, triggers and files that are changed.
+struct Deed {
+    caller: Caller,
+    action: String,
+    subject: String,
+}
+
+impl Deed {
+    /// What somebody does, if it is to be noted.
+    fn of(caller: &Caller, scope: Scope, request: &Request) -> Option<Deed> {
+        let route = request.extensions().get::<MatchedPath>().filter(|_| scope == Scope::FlowWrite)?;
+        let action = format!("{} {}", request.method(), route.as_str());
+        Some(Deed { caller: caller.clone(), action, subject: request.uri().path().to_owned() })
+    }
+
+    /// The same, of what was made, which is called by its own place.
+    fn at(self, response: &Response) -> Deed {
+        let place = response.headers().get(header::LOCATION).and_then(|place| place.to_str().ok());
+        let subject = place.map_or(self.subject, str::to_owned);
+        Deed { subject, ..self }
+    }
+
+    async fn note(self, app: Arc<App>) -> Result<(), Fault> {
+        app.note(&self.caller, self.action, self.subject).await
+    }
+}
+
+/// Who sends a request, if they may do what it asks, and their place among those who are answered.
+async fn caller(app: &App, bearer: Option<&str>, from: Option<IpAddr>, scope: Scope) -> Result<(Caller, Place), Fault> {
+    let now = Instant::now();
+    let turn = match from {
+        Some(from) => app.failures.turn(from, now).await,
+        None => None,
+    };
+    let caller = app.identity.identify(bearer);
+    drop(turn);
+    if let (Err(Refused::Unknown), Some(from)) = (&caller, from) {
+        let retry_after = app.failures.retry_after(from, now);
+        app.failures.failed(from, now);
+        if let Some(rest) = retry_after {
+            let seconds = rest.as_secs() as u32 + 1;
+            let why = format!(
+                "this token is not known, as too many others from this address; check the token, and try again in {seconds} s"
+            );
+            return Err(Fault::busy("too_many_failures", why).after(seconds));
+        }
+    }
+    let caller = caller?;
+    if !caller.scopes.has(scope) {
+        return Err(Fault::forbidden(scope));
+    }
+    let place = app.requests.try_take(&caller.tenant, 1);
+    let full = || Fault::busy("too_many_requests", "too many requests of this tenant are being answered already");
+    Ok((caller, place.ok_or_else(full)?))
+}
+
+fn bearer(request: &Request) -> Option<&str> {
+    let header = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+async fn unknown(uri: Uri) -> Fault {
+    Fault::not_found("not_found", format!("there is nothing at `{}`", uri.path()))
+}
+
+async fn not_allowed(method: Method, uri: Uri) -> Fault {
+    let why = format!("`{}` does not take {method}", uri.path());
+    Fault::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why)
+}

@@ -1,0 +1,294 @@
+//! The routes `/api/…` for flows by their names, as the flow engine that came before had them, to the letter.
+//!
+//! Every answer is `{ "success", "data", "error": { "code", "message" } | null }`.
+//!
+//! | route | data | codes of errors |
+//! |---|---|---|
+//! | `POST /api/create_flow` `{ "flow" }` | 201 `{ "message" }` | `BAD_REQUEST`, `CREATE_FLOW_FAILED` |
+//! | `POST /api/run_flow` `{ "flow_name", "inputs"? }` | `{ "result" }` | `BAD_REQUEST`, `NOT_FOUND`, `RUN_FLOW_FAILED` |
+//! | `GET /api/flows` | `{ "flows" }` | `TOO_LARGE` |
+//! | `GET /api/flow/<name>` | `{ "flow" }` | `NOT_FOUND` |
+//! | `GET /api/flow_runs/<name>?limit=20` | `{ "runs" }` | `BAD_REQUEST`, `NOT_FOUND` |
+//!
+//! What is not the caller's fault has the code `INTERNAL_ERROR`.
+
+mod envelope;
+
+/// What the paths of these routes begin with.
+pub(super) const PREFIX: &str = "/api/";
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    extract::{FromRequest, FromRequestParts, Path, Query, Request},
+    http::{StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+};
+use flowcell_contract::Json;
+use flowcell_runtime::{
+    Channel, Event, FlowRunner, Hub, RunOptions, RunResult, RunStatus,
+    paging::{Filling, PAGE_BYTES},
+};
+use utoipa::ToSchema;
+
+pub(super) use self::envelope::enveloped;
+use self::envelope::{Envelope, Refusal, refusal_of, success};
+use crate::http::{
+    app::{self, App},
+    fault::Fault,
+    intake,
+    page::{self, BY_BYTES},
+    runs::RunView,
+    start,
+};
+use flowcell_platform::{
+    error::{QuotaError, StartError},
+    flows::{FLOW_RUNS, FlowError, FlowService},
+    library::LibraryError,
+};
+
+/// Lines of a log that are answered unless the caller says otherwise.
+const LINES: usize = 20;
+
+/// The flows of the caller's tenant.
+pub(super) struct Flows(Arc<FlowService>);
+
+impl FromRequestParts<Arc<App>> for Flows {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Flows, Response> {
+        let request = app::Request::from_request_parts(parts, app).await.map_err(IntoResponse::into_response)?;
+        let folder = app.flows_of(request.tenant());
+        Ok(Flows(Arc::new(FlowService::open(request.host, folder))))
+    }
+}
+
+/// A body that is a JSON object.
+pub(super) struct Sent(Json);
+
+impl<S: Send + Sync> FromRequest<S> for Sent {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, _: &S) -> Result<Sent, Refusal> {
+        let read = intake::read(request, intake::BODY_BYTES).await;
+        let bytes = read.map_err(|fault| Refusal::new(fault.status(), "BAD_REQUEST", fault.message().to_owned()))?;
+        let text =
+            std::str::from_utf8(&bytes).map_err(|error| bad_request(&format!("the body is no text: {error}")))?;
+        let json = Json::parse(text).map_err(|error| bad_request(&format!("the body is no JSON: {error}")))?;
+        match json.as_object() {
+            Some(_) => Ok(Sent(json)),
+            None => Err(bad_request(&format!("the body is a JSON object, this is {}", json.type_name()))),
+        }
+    }
+}
+
+/// A flow to create.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is here for the document; bodies are read member by member")]
+pub(super) struct CreateFlow {
+    /// A flow of the `steps` dialect, or a script, `{ "name", "script" }`.
+    #[schema(value_type = Object)]
+    flow: serde_json::Value,
+}
+
+/// A flow to run.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is here for the document; bodies are read member by member")]
+pub(super) struct RunFlow {
+    /// Its name.
+    flow_name: String,
+    /// Its inputs by their names.
+    #[schema(value_type = Option<Object>)]
+    inputs: Option<serde_json::Value>,
+}
+
+/// Create a flow
+#[utoipa::path(post, path = "/api/create_flow", tag = "spec6", request_body = CreateFlow,
+    responses((status = 201, body = Envelope), (status = "default", body = Envelope)))]
+pub(super) async fn create_flow(Flows(flows): Flows, Sent(body): Sent) -> Result<Response, Refusal> {
+    let flow = body.get("flow").filter(|flow| flow.as_object().is_some());
+    let flow = flow.ok_or_else(|| bad_request("the body has no object `flow`: send { \"flow\": { … } }"))?;
+    // Checking compiles nothing, and writing is one small file.
+    let text = serde_json::to_string_pretty(flow).map_err(|error| Refusal::internal(&error))? + "\n";
+    let created = offload(move || flows.create_flow(&text)).await?;
+    created.map_err(|error| match error {
+        LibraryError::Folder { .. } => Refusal::internal(&error),
+        LibraryError::Exists(_) => Refusal::new(StatusCode::CONFLICT, "CREATE_FLOW_FAILED", error.to_string()),
+        _ => Refusal::new(StatusCode::BAD_REQUEST, "CREATE_FLOW_FAILED", error.to_string()),
+    })?;
+    Ok(success(StatusCode::CREATED, "message", &"Flow created"))
+}
+
+/// Run a flow to its end
+#[utoipa::path(post, path = "/api/run_flow", tag = "spec6", request_body = RunFlow,
+    responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
+pub(super) async fn run_flow(
+    request: app::Request,
+    Flows(flows): Flows,
+    Sent(body): Sent,
+) -> Result<Response, Refusal> {
+    let name = body.get("flow_name").and_then(Json::as_str);
+    let name = name.ok_or_else(|| bad_request("the body has no text `flow_name`"))?.to_owned();
+    let inputs = body.get("inputs").cloned().unwrap_or_default();
+    if !inputs.is_null() && inputs.as_object().is_none() {
+        return Err(bad_request("`inputs` is an object: { \"name\": value }"));
+    }
+    if request.app.is_draining() {
+        return Err(not_entered(&Fault::draining()));
+    }
+    let turn = request.app.checks.take(request.tenant(), 1).await;
+    let (prepares, of) = (flows.clone(), name.clone());
+    let prepared = offload(move || {
+        let options = RunOptions { without_events: true, ..RunOptions::default() };
+        let prepared = prepares.prepare(&of, inputs, options);
+        drop(turn);
+        prepared
+    });
+    let runner = prepared.await?.map_err(not_run)?;
+    // A caller who goes away does not end the run, and its steps are logged.
+    let run = tokio::spawn(driven(request, flows, name, runner));
+    run.await.map_err(|error| Refusal::internal(&error))?
+}
+
+/// Hands a run to the server's drive, as `POST /v1/runs` does, and waits for its end.
+async fn driven(
+    request: app::Request,
+    flows: Arc<FlowService>,
+    name: String,
+    mut runner: FlowRunner,
+) -> Result<Response, Refusal> {
+    let (run, graph) = (runner.run_id().clone(), runner.graph().clone());
+    let began = Arc::new(Began::default());
+    runner.attach(began.clone());
+    let entered = start::enter(&request, runner, true).await.map_err(|fault| not_entered(&fault))?;
+    if let Some(result) = entered {
+        return result_of(result);
+    }
+    let view = loop {
+        let view = start::outcome(request.clone(), run.clone()).await.map_err(|fault| not_entered(&fault))?;
+        if !view.moves_by_itself() {
+            break view;
+        }
+        if view.status != "running" {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    // The log follows a run only in the drive that it began with.
+    if !began.0.load(Ordering::Acquire) {
+        offload(move || flows.log_missing(&name, graph, &run)).await?.map_err(not_run)?;
+    }
+    view_of(&view)
+}
+
+/// Time between two looks at a run that only a timer moves on.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Sees whether a run begins with those who watch it now.
+#[derive(Default)]
+struct Began(AtomicBool);
+
+impl Channel for Began {
+    fn on_start(&self, _hub: &Hub) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn on_event(&self, _event: &Event) {}
+}
+
+fn not_entered(fault: &Fault) -> Refusal {
+    let code = if fault.status().is_server_error() { "INTERNAL_ERROR" } else { "RUN_FLOW_FAILED" };
+    Refusal::new(fault.status(), code, fault.message().to_owned())
+}
+
+fn not_run(error: FlowError) -> Refusal {
+    match error {
+        FlowError::Library(LibraryError::Invalid(_))
+        | FlowError::Start(StartError::Input(_) | StartError::Disabled(_)) => {
+            Refusal::new(StatusCode::BAD_REQUEST, "RUN_FLOW_FAILED", error.to_string())
+        }
+        FlowError::Start(StartError::Quota(ref quota)) if !matches!(quota, QuotaError::Store(_)) => {
+            Refusal::new(StatusCode::TOO_MANY_REQUESTS, "RUN_FLOW_FAILED", error.to_string())
+        }
+        error => refusal_of(error),
+    }
+}
+
+fn result_of(run: RunResult) -> Result<Response, Refusal> {
+    match run.status {
+        RunStatus::Succeeded => Ok(success(StatusCode::OK, "result", &run.outputs)),
+        _ => view_of(&RunView::result(&run)),
+    }
+}
+
+fn view_of(run: &RunView) -> Result<Response, Refusal> {
+    let text = |member: &str| run.error.as_ref().and_then(|error| error[member].as_str());
+    let why = match (run.status.as_str(), text("code"), text("task")) {
+        ("succeeded", ..) => return Ok(success(StatusCode::OK, "result", &run.outputs)),
+        (_, Some(code), task) => {
+            let task = task.map(|task| format!("`{task}`: ")).unwrap_or_default();
+            format!("{task}{code}: {}", text("message").unwrap_or_default())
+        }
+        ("parked" | "needs_attention", ..) => {
+            format!("the run {} waits for somebody: `flowcell runs show {}`", run.run_id, run.run_id)
+        }
+        (status, ..) => format!("the run {} ended as {status}", run.run_id),
+    };
+    Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "RUN_FLOW_FAILED", why))
+}
+
+/// List the flows
+#[utoipa::path(get, path = "/api/flows", tag = "spec6",
+    responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
+pub(super) async fn list_flows(Flows(flows): Flows) -> Result<Response, Refusal> {
+    let list = move || {
+        let mut filling = Filling::new(BY_BYTES);
+        flows.library().page(None, |entry| filling.take(page::size(entry)))
+    };
+    let (listed, more) = offload(list).await?.map_err(|error| refusal_of(error.into()))?;
+    if more {
+        let why =
+            format!("the list of flows has more than {} MiB: read it by page at `GET /v1/flows`", PAGE_BYTES >> 20);
+        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", why));
+    }
+    Ok(success(StatusCode::OK, "flows", &listed))
+}
+
+/// Show a flow
+#[utoipa::path(get, path = "/api/flow/{name}", tag = "spec6", params(("name" = String, Path)),
+    responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
+pub(super) async fn describe_flow(Flows(flows): Flows, Path(name): Path<String>) -> Result<Response, Refusal> {
+    let flow = offload(move || flows.describe_flow(&name)).await?.map_err(|error| refusal_of(error.into()))?;
+    Ok(success(StatusCode::OK, "flow", &flow))
+}
+
+/// List the last steps of a flow's runs
+#[utoipa::path(get, path = "/api/flow_runs/{name}", tag = "spec6",
+    params(("name" = String, Path), ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000)),
+    responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
+pub(super) async fn flow_runs(
+    Flows(flows): Flows,
+    Path(name): Path<String>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Response, Refusal> {
+    let limit = query.get("limit").map_or(Ok(LINES), |limit| limit.parse());
+    let limit = limit.ok().filter(|limit| (1..=FLOW_RUNS).contains(limit));
+    let limit = limit.ok_or_else(|| bad_request(&format!("`limit` is a whole number from 1 to {FLOW_RUNS}")))?;
+    let runs = offload(move || flows.get_flow_runs(&name, limit)).await?.map_err(refusal_of)?;
+    Ok(success(StatusCode::OK, "runs", &runs))
+}
+
+/// Does what reads and writes files where it holds nobody up.
+async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Refusal::internal(&error))
+}
+
+fn bad_request(message: &str) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, "BAD_REQUEST", message.to_owned())
+}

@@ -1,0 +1,93 @@
+//! The one shape of answers: `{ "success", "data", "error" }`.
+
+use std::fmt::Display;
+
+use axum::{
+    Json as Body,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use crate::http::fault::Said;
+use flowcell_platform::{flows::FlowError, library::LibraryError};
+
+/// An answer.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Envelope {
+    success: bool,
+    /// What was asked for, if it was done.
+    #[schema(value_type = Option<Object>)]
+    data: Option<Value>,
+    /// Why it was not done.
+    error: Option<EnvelopeError>,
+}
+
+/// Why something was not done.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EnvelopeError {
+    /// `BAD_REQUEST`, `NOT_FOUND`, `CREATE_FLOW_FAILED`, `RUN_FLOW_FAILED` or `INTERNAL_ERROR`.
+    code: &'static str,
+    message: String,
+}
+
+/// An answer that says why there is no other.
+pub(crate) struct Refusal {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: String) -> Refusal {
+        Refusal { status, code, message }
+    }
+
+    /// It is not the caller's fault. The caller is not told what of the host has failed.
+    pub(super) fn internal(error: &dyn Display) -> Refusal {
+        tracing::error!(%error, "a request for flows failed");
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "the host could not do this".to_owned())
+    }
+}
+
+/// The same answer, in this shape: whoever is not let in, or asks for a route that is not there, is told so by others.
+pub(crate) fn enveloped(answer: Response) -> Response {
+    let Some(Said { code, message }) = answer.extensions().get().cloned() else { return answer };
+    let body = json!({ "success": false, "data": null, "error": { "code": code.to_uppercase(), "message": message } });
+    let (mut parts, _) = answer.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, body.to_string().into())
+}
+
+/// Why a flow is not there, or cannot be used.
+pub(super) fn refusal_of(error: FlowError) -> Refusal {
+    match error {
+        FlowError::Library(LibraryError::Unknown(_) | LibraryError::BadName(_)) => {
+            Refusal::new(StatusCode::NOT_FOUND, "NOT_FOUND", error.to_string())
+        }
+        FlowError::Library(LibraryError::Link(_)) => {
+            Refusal::new(StatusCode::CONFLICT, "LINK_REFUSED", error.to_string())
+        }
+        error => Refusal::internal(&error),
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let error = EnvelopeError { code: self.code, message: self.message };
+        (self.status, Body(Envelope { success: false, data: None, error: Some(error) })).into_response()
+    }
+}
+
+/// An answer with one member of data.
+pub(super) fn success(status: StatusCode, member: &str, value: &impl Serialize) -> Response {
+    match serde_json::to_value(value) {
+        Ok(value) => {
+            let data = Some(json!({ member: value }));
+            (status, Body(Envelope { success: true, data, error: None })).into_response()
+        }
+        Err(error) => Refusal::internal(&error).into_response(),
+    }
+}

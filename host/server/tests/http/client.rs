@@ -1,0 +1,229 @@
+//! A server in this process, and one who asks it.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use flowcell_platform::{Host, HostBuilder};
+use flowcell_server::{
+    Limits, Server, Settings,
+    identity::{Identify, Local},
+};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+/// Nobody waits longer for a byte.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that drives the runs of a folder of its own.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    folder: tempfile::TempDir,
+}
+
+impl Served {
+    pub(crate) fn local() -> Served {
+        Served::with(Arc::new(Local), Limits::default())
+    }
+
+    pub(crate) fn with(identity: Arc<dyn Identify>, limits: Limits) -> Served {
+        Served::of(|_| identity, limits)
+    }
+
+    /// One whose callers are known to somebody who knows its host.
+    pub(crate) fn of(identity: impl FnOnce(&Host) -> Arc<dyn Identify>, limits: Limits) -> Served {
+        Served::built(|builder| builder, identity, limits)
+    }
+
+    /// One whose host has something that others have not.
+    pub(crate) fn built(
+        build: impl FnOnce(HostBuilder) -> HostBuilder,
+        identity: impl FnOnce(&Host) -> Arc<dyn Identify>,
+        limits: Limits,
+    ) -> Served {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+        let builder = Host::builder().cache_dir(cache).instances(16).state_dir(folder.path());
+        let host = build(builder).build().unwrap();
+        let identity = identity(&host);
+        Served::over(host, folder, identity, limits)
+    }
+
+    /// One with a host, whose flows are in `flows` in a folder.
+    pub(crate) fn over(host: Host, folder: tempfile::TempDir, identity: Arc<dyn Identify>, limits: Limits) -> Served {
+        Served::behind(&[], host, folder, identity, limits)
+    }
+
+    /// The same, behind proxies that it trusts.
+    pub(crate) fn behind(
+        proxies: &[&str],
+        host: Host,
+        folder: tempfile::TempDir,
+        identity: Arc<dyn Identify>,
+        limits: Limits,
+    ) -> Served {
+        let proxies = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
+        let flows = folder.path().join("flows");
+        let (told, hears) = std::sync::mpsc::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let listen = "127.0.0.1:0".parse().unwrap();
+                let settings = Settings { listen, identity, flows, names: Vec::new(), proxies, limits };
+                let server = Server::bind(host, settings).await.unwrap();
+                told.send(server.address()).unwrap();
+                server.run(async move { _ = stopped.await }).await.unwrap();
+            });
+        });
+        let address = hears.recv().unwrap();
+        Served { address, stop: Some(stop), thread: Some(thread), folder }
+    }
+
+    /// The folder that it has to itself.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+        ask(self.address, method, path, &[], body)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, "")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, &body.to_string())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.stop.take().unwrap().send(());
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// What a server has answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let header = self.headers.iter().find(|(known, _)| known == name);
+        header.map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The status and the code of a failure, which has the one shape. The routes under `/api` have theirs, and shout.
+    pub(crate) fn fault(&self) -> (u16, String) {
+        let json = self.json();
+        let error = json["error"].as_object().unwrap_or_else(|| panic!("no failure: {self:?}"));
+        assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{self:?}");
+        assert!(error.keys().all(|key| ["code", "message", "details"].contains(&key.as_str())), "{self:?}");
+        (self.status, error["code"].as_str().unwrap().to_lowercase())
+    }
+}
+
+/// A connection.
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Begins a request whose body does not come, and waits until the server waits for it. `headers` are whole lines.
+pub(crate) fn begin_body(mut stream: TcpStream, address: SocketAddr, headers: &str) -> BufReader<TcpStream> {
+    let head = format!(
+        "POST /v1/validate HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n{headers}\
+         Expect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    assert!(line.starts_with("HTTP/1.1 100 "), "{line}");
+    stream.read_line(&mut line).unwrap();
+    stream
+}
+
+/// A connection from one of this machine's own addresses.
+pub(crate) fn connect_from(from: &str, address: SocketAddr) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        socket.connect(address).await.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Asks on a connection of its own.
+pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let stream = connect(address);
+    send(&stream, address, method, path, headers, body);
+    read(&mut BufReader::new(stream))
+}
+
+pub(crate) fn send(
+    mut stream: &TcpStream,
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) {
+    let mut text = format!("{method} {path} HTTP/1.1\r\n");
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        text.push_str(&format!("Host: {address}\r\n"));
+    }
+    headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
+    if !body.is_empty() {
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+            text.push_str("Content-Type: application/json\r\n");
+        }
+        text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    text.push_str("\r\n");
+    text.push_str(body);
+    // One who refuses early reads no further.
+    let _ = stream.write_all(text.as_bytes());
+}
+
+pub(crate) fn read(stream: &mut impl BufRead) -> Answer {
+    let mut answer = head(stream);
+    let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    answer.body = String::from_utf8(body).unwrap();
+    answer
+}
+
+/// The head of an answer.
+pub(crate) fn head(stream: &mut impl BufRead) -> Answer {
+    let mut lines = stream.lines().map(Result::unwrap);
+    let first = lines.next().unwrap();
+    let status = first.split(' ').nth(1).unwrap().parse().unwrap();
+    let pairs = lines.take_while(|line| !line.is_empty()).map(|line| {
+        let (name, value) = line.split_once(':').unwrap();
+        (name.to_ascii_lowercase(), value.trim().to_owned())
+    });
+    Answer { status, headers: pairs.collect(), body: String::new() }
+}

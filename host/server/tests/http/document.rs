@@ -1,0 +1,35 @@
+//! The OpenAPI document: what it says is pinned, and what it says is so.
+
+use std::{fs, path::Path};
+
+use crate::client::Served;
+
+#[test]
+fn the_document_is_the_one_beside_this_test() {
+    let served = Served::local();
+    let document = served.get("/openapi.json").json();
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
+    let came = format!("{}\n", serde_json::to_string_pretty(&document).unwrap());
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/openapi.json");
+    if std::env::var_os("BLESS").is_some() {
+        return fs::write(file, came).unwrap();
+    }
+    assert_eq!(came, fs::read_to_string(file).unwrap(), "BLESS=1 accepts what came");
+}
+
+#[test]
+fn every_route_is_in_the_document() {
+    let served = Served::local();
+    let document = served.get("/openapi.json").json();
+    // What MCP offers it says itself.
+    let described = |path: &str| path != "/mcp";
+    let routes = flowcell_server::route::routes();
+    for route in routes.into_iter().filter(|route| described(&route.path)) {
+        let method = route.method.as_str().to_lowercase();
+        let operation = &document["paths"][&route.path][&method];
+        assert!(operation["summary"].is_string(), "{route:?}");
+        let needs = matches!(route.access, flowcell_server::route::Access::Needs(_));
+        assert_eq!(operation["x-flowcell-scope"].is_string(), needs, "{route:?}");
+        assert!(operation["security"].is_null(), "a server that asks for no token says so: {route:?}");
+    }
+}

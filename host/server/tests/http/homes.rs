@@ -1,0 +1,237 @@
+//! What a run of a server calls after it has rested: the flows that it was accepted with, under its tenant's policy.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use flowcell_platform::{Host, policy::Policy, tenants::Tenants};
+use flowcell_server::{
+    Limits,
+    identity::{Identify, Scope},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    client::Served,
+    tenants::{call, served},
+};
+
+/// A flow that says a word, and has this grant.
+fn kid(says: &str, grants: Value) -> Value {
+    let say = json!({ "id": "say", "type": "data.template", "input": { "template": says } });
+    let ask = json!({ "id": "ask", "type": "http.request", "input": { "url": "https://example.com/" },
+        "grants": grants, "when": "false" });
+    let asks = grants.as_object().is_some_and(|grants| !grants.is_empty());
+    let nodes: Vec<_> = [say].into_iter().chain(asks.then_some(ask)).collect();
+    json!({ "flow": { "name": "kid", "outputs": { "said": "{{ say.text }}" } }, "nodes": nodes })
+}
+
+/// A flow that asks, and then calls another one.
+fn parent(called: &str) -> Value {
+    let choices = json!(["yes"]);
+    json!({
+        "flow": { "name": "parent", "input": { "n": "kid" }, "outputs": { "said": "{{ sub.outputs.said }}" } },
+        "nodes": [
+            { "id": "ok", "type": "control.gate", "input": { "prompt": "Go on?", "choices": choices } },
+            { "id": "sub", "type": "control.subflow", "input": { "name": called, "input": {} } },
+        ],
+        "edges": [{ "from": "ok", "to": "sub" }],
+    })
+}
+
+struct Caller<'a>(&'a Served, &'a str);
+
+impl Caller<'_> {
+    #[track_caller]
+    fn ask(&self, method: &str, path: &str, body: &Value, status: u16) -> Value {
+        let answer = call(self.0, self.1, method, path, body);
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        answer.json()
+    }
+
+    fn keep(&self, flow: &Value) {
+        self.ask("POST", "/v1/flows", &json!({ "flow": flow }), 201);
+    }
+
+    /// Starts the run, and waits until it rests and its driver has put it away.
+    fn start(&self, run: &str) {
+        let begun = self.ask("POST", "/v1/runs?wait=true", &json!({ "flow": "parent", "runId": run }), 201);
+        assert_eq!(begun["status"], "parked", "{begun}");
+    }
+
+    /// Answers the gate, and waits for the end of the run.
+    fn end(&self, run: &str) -> Value {
+        self.ask("POST", &format!("/v1/runs/{run}/gates/ok/reply"), &json!({ "answer": "yes" }), 200);
+        let view = || self.ask("GET", &format!("/v1/runs/{run}"), &Value::Null, 200);
+        let ended = |view: &Value| !matches!(view["status"].as_str(), Some("running" | "parked"));
+        (0..20_000).map(|_| view()).find(ended).unwrap_or_else(|| panic!("the run does not end"))
+    }
+}
+
+#[test]
+fn t4_a_run_that_rests_calls_its_own_tenants_flows_as_they_were() {
+    let (served, [a, b]) = served(&Policy::default());
+    // What another tenant has under the name is none of a run's business.
+    Caller(&served, &b).keep(&kid("foreign", json!({})));
+    let caller = Caller(&served, &a);
+    for (called, expected) in [("kid", "pinned"), ("{{ flow.input.n }}", "changed")] {
+        caller.keep(&kid("pinned", json!({})));
+        caller.keep(&parent(called));
+        caller.start(expected);
+        caller.keep(&kid("changed", json!({})));
+        let ended = caller.end(expected);
+        assert_eq!((&ended["status"], &ended["outputs"]["said"]), (&json!("succeeded"), &json!(expected)), "{ended}");
+        // A retry calls what the run has called.
+        caller.keep(&kid("later", json!({})));
+        let body = json!({ "runId": format!("again-{expected}") });
+        caller.ask("POST", &format!("/v1/runs/{expected}/retry?wait=true"), &body, 201);
+        let again = caller.end(&format!("again-{expected}"));
+        assert_eq!(again["outputs"]["said"], json!(expected), "{again}");
+    }
+}
+
+#[test]
+fn t4_a_run_goes_on_without_the_flow_that_it_was_accepted_with() {
+    let (served, [a, _]) = served(&Policy::default());
+    let caller = Caller(&served, &a);
+    caller.keep(&kid("pinned", json!({})));
+    caller.keep(&parent("kid"));
+    caller.start("r");
+    for flow in ["parent", "kid"] {
+        assert_eq!(call(&served, &a, "DELETE", &format!("/v1/flows/{flow}"), &Value::Null).status, 204);
+    }
+    assert_eq!(caller.end("r")["outputs"]["said"], "pinned");
+}
+
+#[test]
+fn t2_a_flow_that_is_called_after_a_rest_is_held_to_the_tenants_policy() {
+    let nothing = Policy { grants: Some(BTreeMap::new()), ..Policy::default() };
+    let (served, [a, _]) = served(&nothing);
+    let caller = Caller(&served, &a);
+    caller.keep(&parent("{{ flow.input.n }}"));
+    caller.start("r");
+    // Somebody puts a file into the library that the policy would refuse.
+    let library = served.folder().join("flows/.tenants/a/flows");
+    let asks = kid("pinned", json!({ "http": ["https://example.com"] }));
+    std::fs::write(library.join("kid.json"), asks.to_string()).unwrap();
+    let ended = caller.end("r");
+    assert_eq!(ended["status"], "failed", "{ended}");
+    assert!(ended["error"].to_string().contains("flow_not_found"), "{ended}");
+}
+
+/// No name that is computed leads out of the library, whatever is there, nor does one of a flow that came with a request.
+#[test]
+fn t4_no_computed_name_leads_to_the_flows_of_others() {
+    let (served, [a, b]) = served(&Policy::default());
+    Caller(&served, &b).keep(&kid("foreign", json!({})));
+    let caller = Caller(&served, &a);
+    caller.keep(&kid("own", json!({})));
+    std::fs::copy(served.folder().join("flows/.tenants/b/flows/kid.json"), served.folder().join("flows/kid.json"))
+        .unwrap();
+    let whole = served.folder().join("flows/.tenants/b/flows/kid").display().to_string();
+    let names = [
+        "../../b/flows/kid",
+        "../b/flows/kid",
+        "../../../kid",
+        "./kid",
+        "kid.json",
+        ".versions/kid",
+        &whole,
+        "..",
+        "KID",
+    ];
+    let mut alone = parent("{{ flow.input.n }}");
+    alone["nodes"] = json!([alone["nodes"][1]]);
+    alone["edges"] = json!([]);
+    caller.keep(&alone);
+    let run = |flow: &Value, name: &str| {
+        caller.ask("POST", "/v1/runs?wait=true", &json!({ "flow": flow, "input": { "n": name } }), 201)
+    };
+    for name in names {
+        for (flow, why) in [(&json!("parent"), "in the library"), (&alone, "keep both in the library")] {
+            let ended = run(flow, name);
+            assert_eq!(ended["error"]["code"], "flow_not_found", "{name}: {ended}");
+            assert!(ended["error"]["message"].as_str().unwrap().contains(why), "{name}: {ended}");
+        }
+    }
+    assert_eq!(run(&json!("parent"), "kid")["outputs"]["said"], "own");
+    assert_eq!(run(&alone, "kid")["error"]["code"], "flow_not_found");
+}
+
+/// A server with the tenant `a`, and a token of it; the host is for the operator.
+fn operated() -> (Served, Host, String) {
+    let known = Mutex::new(None);
+    let served = Served::of(
+        |host| {
+            let tenants = Tenants::of(host);
+            tenants.create("a").unwrap();
+            let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect();
+            let token = tenants.create_token("a", &all, "", None).unwrap().token;
+            *known.lock().unwrap() = Some((host.clone(), token));
+            let known: Arc<dyn Identify> = Arc::new(tenants);
+            known
+        },
+        Limits::default(),
+    );
+    let (host, token) = known.into_inner().unwrap().unwrap();
+    (served, host, token)
+}
+
+fn asks(called: &str) -> Value {
+    kid(called, json!({ "http": ["https://example.com"] }))
+}
+
+#[test]
+fn t2_a_retry_is_held_to_the_policy_that_its_tenant_has_now() {
+    let (served, host, token) = operated();
+    let caller = Caller(&served, &token);
+    let begin = |flow: &str, run: &str| {
+        let ended = caller.ask("POST", "/v1/runs?wait=true", &json!({ "flow": flow, "runId": run }), 201);
+        assert_eq!(ended["status"], "succeeded", "{ended}");
+    };
+    caller.keep(&asks("pinned"));
+    begin("kid", "alone");
+    for (flow, called) in [("literal", "kid"), ("computed", "{{ flow.input.n }}")] {
+        let mut parent = parent(called);
+        parent["flow"]["name"] = json!(flow);
+        parent["nodes"].as_array_mut().unwrap().remove(0);
+        parent["edges"] = json!([]);
+        caller.keep(&parent);
+        begin(flow, flow);
+    }
+    // A retry that was accepted before goes on.
+    caller.keep(&parent("kid"));
+    caller.start("rests");
+    caller.ask("POST", "/v1/runs/rests/retry?wait=true", &json!({ "runId": "accepted" }), 201);
+
+    let set = |grants: Option<BTreeMap<_, _>>| {
+        Tenants::of(&host).set_policy("a", &Policy { grants, ..Policy::default() }).unwrap();
+    };
+    set(Some(BTreeMap::new()));
+    let refused = caller.ask("POST", "/v1/runs/alone/retry?wait=true", &json!({}), 422);
+    let found = &refused["error"]["details"]["diagnostics"][0];
+    assert_eq!(
+        (&refused["error"]["code"], &found["code"]),
+        (&json!("invalid_flow"), &json!("wrong_grant")),
+        "{refused}"
+    );
+    assert!(found["line"].as_u64().is_some_and(|line| line > 0), "{refused}");
+    for flow in ["literal", "computed"] {
+        let ended = caller.ask("POST", &format!("/v1/runs/{flow}/retry?wait=true"), &json!({}), 201);
+        assert_eq!(
+            (&ended["status"], &ended["error"]["code"]),
+            (&json!("failed"), &json!("flow_not_found")),
+            "{ended}"
+        );
+        assert!(ended["error"]["message"].as_str().unwrap().contains("the operator lets no flow"), "{ended}");
+    }
+    for run in ["rests", "accepted"] {
+        assert_eq!(caller.end(run)["status"], "succeeded", "{run}");
+    }
+    set(Some([("http".to_owned(), vec!["https://example.com".to_owned()])].into()));
+    for flow in ["alone", "literal", "computed"] {
+        let again = caller.ask("POST", &format!("/v1/runs/{flow}/retry?wait=true"), &json!({}), 201);
+        assert_eq!((&again["status"], &again["outputs"]["said"]), (&json!("succeeded"), &json!("pinned")), "{again}");
+    }
+}

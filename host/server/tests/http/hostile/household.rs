@@ -1,0 +1,138 @@
+//! A server with two tenants, and what one of them has.
+
+use std::sync::{Arc, Mutex};
+
+use flowcell_platform::tenants::Tenants;
+use flowcell_server::{
+    Limits,
+    identity::{Identify, Scope},
+    route::Route,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Answer, Served, ask},
+    samples::{asks, hello},
+};
+
+/// The name of everything that the tenant `a` has: a flow, a run that asks somebody, a secret and a trigger.
+pub(super) const MINE: &str = "mine";
+
+/// A server with the tenants `a` and `b`, and those who know them.
+pub(super) struct Household {
+    pub(super) served: Served,
+    pub(super) tenants: Arc<Tenants>,
+    /// May do everything in the name of `a`.
+    pub(super) a: String,
+    /// May do everything in the name of `b`.
+    pub(super) b: String,
+}
+
+pub(super) fn all_scopes() -> Vec<String> {
+    Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect()
+}
+
+impl Household {
+    pub(super) fn new(limits: Limits) -> Household {
+        let known = Mutex::new(None);
+        let served = Served::of(
+            |host| {
+                let tenants = Arc::new(Tenants::of(host));
+                ["a", "b"].iter().for_each(|name| tenants.create(name).unwrap());
+                *known.lock().unwrap() = Some(tenants.clone());
+                tenants as Arc<dyn Identify>
+            },
+            limits,
+        );
+        let tenants = known.into_inner().unwrap().unwrap();
+        let token = |name| tenants.create_token(name, &all_scopes(), "", None).unwrap().token;
+        let (a, b) = (token("a"), token("b"));
+        Household { served, tenants, a, b }
+    }
+
+    /// One in which `a` has something of everything.
+    pub(super) fn furnished() -> Household {
+        let house = Household::new(Limits::default());
+        let mut flow = hello();
+        flow["flow"]["name"] = MINE.into();
+        let trigger = json!({ "flow": MINE, "trigger": { "id": MINE, "cron": "0 0 29 2 *" } });
+        let secret = json!({ "value": "a-secret-of-many-characters", "for": ["https://a.test"] });
+        let done = [
+            house.call(&house.a, "POST", "/v1/flows", &json!({ "flow": flow })),
+            house.call(&house.a, "POST", "/v1/runs?wait=true", &json!({ "flow": asks(), "runId": MINE })),
+            house.call(&house.a, "PUT", &format!("/v1/secrets/{MINE}"), &secret),
+            house.call(&house.a, "POST", "/v1/triggers", &trigger),
+        ];
+        done.iter().for_each(|answer| assert!(answer.status < 300, "{answer:?}"));
+        house
+    }
+
+    /// Asks with a token.
+    pub(super) fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> Answer {
+        crate::tenants::call(&self.served, token, method, path, body)
+    }
+
+    /// A run of the other tenant, which nobody is in the way of.
+    pub(super) fn canary(&self) {
+        let run = self.call(&self.b, "POST", "/v1/runs?wait=true", &json!({ "flow": hello() }));
+        assert_eq!((run.status, &run.json()["status"]), (201, &json!("succeeded")), "{run:?}");
+    }
+
+    /// All that `a` has, as it is told.
+    pub(super) fn belongings(&self) -> Vec<String> {
+        let paths = [
+            "/v1/runs",
+            "/v1/runs/mine",
+            "/v1/runs/mine/events",
+            "/v1/runs/mine/gates",
+            "/v1/flows",
+            "/v1/flows/mine/versions",
+            "/v1/secrets",
+            "/v1/triggers",
+        ];
+        let told = paths.map(|path| self.call(&self.a, "GET", path, &Value::Null));
+        told.iter().for_each(|answer| assert_eq!(answer.status, 200, "{answer:?}"));
+        told.map(|answer| answer.body).to_vec()
+    }
+}
+
+/// A request of a route that would do something if it were let in: everything in its path has one name.
+pub(super) fn request(route: &Route, name: &str) -> (String, Value) {
+    let part = |part: &str| match part {
+        "{gate}" | "{task}" | "{node}" => "ok".to_owned(),
+        "{version}" => "1".to_owned(),
+        "{tenant}" => "a".to_owned(),
+        changing if changing.starts_with('{') => name.to_owned(),
+        fixed => fixed.to_owned(),
+    };
+    let path = route.path.split('/').map(part).collect::<Vec<_>>().join("/");
+    let mut flow = hello();
+    flow["flow"]["name"] = "new".into();
+    let steps = json!({ "name": "s", "inputs": [], "steps": [{ "id": "a", "tool": "control.noop", "params": {} }] });
+    let body = match (route.method.as_str(), route.path.as_str()) {
+        ("GET" | "DELETE", _) => Value::Null,
+        (_, "/v1/runs") => json!({ "flow": name }),
+        (_, "/v1/flows" | "/v1/validate") => json!({ "flow": flow }),
+        (_, "/v1/triggers") => json!({ "flow": name, "trigger": { "id": "t", "cron": "0 0 29 2 *" } }),
+        (_, "/api/create_flow") => json!({ "flow": steps }),
+        (_, "/api/run_flow") => json!({ "flow_name": name }),
+        ("PUT", _) => json!({ "value": "another-secret-of-many-characters" }),
+        (_, path) if path.ends_with("/send") => json!({ "content": "x" }),
+        (_, path) if path.ends_with("/reply") => json!({ "answer": "yes" }),
+        (_, path) if path.ends_with("/resolve") => json!({ "output": 1 }),
+        (_, path) if path.contains("/events/") => json!({ "payload": 1 }),
+        _ => json!({}),
+    };
+    (path, body)
+}
+
+/// Asks with these headers; a WebSocket is asked for as one.
+pub(super) fn ask_with(served: &Served, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+    let mut headers = headers.to_vec();
+    if path.ends_with("/socket") {
+        headers.extend([("Upgrade", "websocket"), ("Connection", "upgrade"), ("Sec-WebSocket-Version", "13")]);
+        headers.push(("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="));
+    }
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    ask(served.address, method, path, &headers, &body)
+}

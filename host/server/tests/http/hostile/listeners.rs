@@ -1,0 +1,108 @@
+//! Those who listen slowly, and those who come and go: each hears everything once, in order, or is told what it has missed.
+
+use serde_json::{Value, json};
+
+use crate::{
+    client::Served,
+    stream::{Sent, Stream},
+};
+
+/// Passes of the run that is listened to, each with a text that fills what the system keeps for whoever does not read.
+const PASSES: usize = 300;
+const PATH: &str = "/v1/runs/r/events/stream";
+
+/// A flow that waits until everybody listens, and then has much to tell.
+fn tells() -> Value {
+    json!({
+        "flow": { "name": "tells", "input": { "list": vec![1; PASSES], "text": "x".repeat(2_000) } },
+        "nodes": [
+            { "id": "ok", "type": "control.gate", "input": { "prompt": "Go on?", "choices": ["yes", "no"] } },
+            {
+                "id": "each", "type": "control.foreach",
+                "input": { "list": "{{ flow.input.list }}", "as": "item", "concurrency": 4 },
+                "body": {
+                    "nodes": [{ "id": "say", "type": "data.template", "input": { "template": "{{ flow.input.text }}" } }],
+                    "edges": [],
+                },
+                "bodyOutput": "{{ item }}",
+            },
+        ],
+        "edges": [{ "from": "ok", "to": "each" }],
+    })
+}
+
+/// All that is heard from here on.
+fn rest(stream: &mut Stream) -> Vec<Sent> {
+    std::iter::from_fn(|| stream.next()).collect()
+}
+
+/// Checks that every number up to the end was heard once and in order, or that the gap was told.
+fn check(heard: &[Sent], end: u64) {
+    let (mut next, mut gap) = (0, None);
+    for sent in heard {
+        if sent.kind == "lagged" {
+            assert_eq!(sent.data["from"], next, "{}", sent.data);
+            gap = Some(sent.data["to"].as_u64().unwrap() + 1);
+        }
+        let Some(id) = sent.id else { continue };
+        assert_eq!(id, gap.take().unwrap_or(next), "{}", sent.kind);
+        assert_eq!(sent.data["seq"], id);
+        next = id + 1;
+    }
+    assert_eq!(next, end, "the end was not told");
+}
+
+#[test]
+fn r26_slow_listeners_and_those_who_come_again_hear_everything_once() {
+    let served = Served::local();
+    let start = json!({ "flow": tells(), "runId": "r" });
+    assert_eq!(served.post("/v1/runs?wait=true", &start).json()["status"], "parked");
+    let open = |last: Option<u64>| {
+        let last = last.map(|last| last.to_string());
+        let headers: Vec<_> = last.iter().map(|last| ("Last-Event-ID", last.as_str())).collect();
+        Stream::open(&served, PATH, &headers)
+    };
+    // These read nothing until everything is over.
+    let mut slow: Vec<_> = (0..10).map(|_| open(None)).collect();
+    let mut quick: Vec<_> = (0..10).map(|_| open(None)).collect();
+    std::thread::scope(|scope| {
+        let quick: Vec<_> = quick.iter_mut().map(|stream| scope.spawn(|| rest(stream))).collect();
+        let again: Vec<_> = (0..20).map(|number| scope.spawn(move || coming_and_going(open, number))).collect();
+        assert_eq!(served.post("/v1/runs/r/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
+        let ended = served.post("/v1/runs?wait=true", &start).json();
+        assert_eq!(ended["status"], "succeeded", "{ended}");
+        let end = end_of(&served);
+        assert!(end > PASSES as u64, "{end}");
+        for listener in quick.into_iter().chain(again) {
+            check(&listener.join().unwrap(), end);
+        }
+        slow.iter_mut().for_each(|stream| check(&rest(stream), end));
+    });
+}
+
+/// The number after the last event of the run.
+fn end_of(served: &Served) -> u64 {
+    let mut next = 0;
+    loop {
+        let page = served.get(&format!("/v1/runs/r/events?from={next}&limit=100")).json();
+        if page["events"].as_array().unwrap().is_empty() {
+            return next;
+        }
+        next = page["next"].as_u64().unwrap();
+    }
+}
+
+/// Hears a few events, goes, and comes again where it was, until the end.
+fn coming_and_going(open: impl Fn(Option<u64>) -> Stream, number: u64) -> Vec<Sent> {
+    let mut heard: Vec<Sent> = Vec::new();
+    while heard.last().is_none_or(|sent| sent.kind != "harness:complete") {
+        let mut stream = open(heard.iter().rev().find_map(|sent| sent.id));
+        let before = heard.len();
+        let some = 20 + (number + heard.len() as u64) % 97;
+        heard.extend(std::iter::from_fn(|| stream.next()).take(some as usize));
+        assert!(heard.len() > before, "nothing was told");
+        // What was missed is told from the journal now.
+        heard.truncate(heard.iter().rposition(|sent| sent.kind != "lagged").map_or(0, |last| last + 1));
+    }
+    heard
+}

@@ -1,0 +1,117 @@
+//! What goes for every route, made from the router's own table.
+
+use flowcell_server::{
+    Limits,
+    identity::Scope,
+    route::{Access, Route, routes},
+};
+use serde_json::json;
+
+use super::household::{Household, MINE, all_scopes, ask_with, request};
+use crate::client::{Answer, Served};
+
+fn guarded() -> impl Iterator<Item = (Route, Scope)> {
+    routes().into_iter().filter_map(|route| match route.access {
+        Access::Needs(scope) => Some((route, scope)),
+        _ => None,
+    })
+}
+
+#[test]
+fn h1_whoever_is_refused_has_done_nothing() {
+    let house = Household::furnished();
+    let before = house.belongings();
+    let expired = house.tenants.create_token("a", &all_scopes(), "", Some(0)).unwrap().token;
+    let lacking = |scope: Scope| {
+        let scopes: Vec<_> = all_scopes().into_iter().filter(|name| name != scope.name()).collect();
+        house.tenants.create_token("a", &scopes, "", None).unwrap().token
+    };
+    let lacking: Vec<_> = Scope::ALL.into_iter().map(|scope| (scope, lacking(scope))).collect();
+    let mut cells = 0;
+    for (route, scope) in guarded() {
+        let (path, body) = request(&route, MINE);
+        let (_, without) = lacking.iter().find(|(known, _)| *known == scope).unwrap();
+        let credentials = [
+            (None, 401),
+            (Some("Bearer".to_owned()), 401),
+            (Some(format!("Basic {}", house.a)), 401),
+            (Some(format!("Bearer {expired}")), 401),
+            (Some(format!("Bearer {without}")), 403),
+        ];
+        for (credential, status) in credentials {
+            let headers: Vec<_> = credential.iter().map(|value| ("Authorization", value.as_str())).collect();
+            let answer = ask_with(&house.served, route.method.as_str(), &path, &headers, &body);
+            assert_eq!(answer.status, status, "{route:?} {credential:?}: {answer:?}");
+            cells += 1;
+        }
+    }
+    assert!(cells > 200, "the table has lost its routes: {cells}");
+    assert_eq!(house.belongings(), before);
+    // With a token that may, the same request does something.
+    let reply = house.call(&house.a, "POST", "/v1/runs/mine/gates/ok/reply", &json!({ "answer": "yes" }));
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert_ne!(house.belongings(), before);
+}
+
+/// What an answer tells, without what differs from one moment to the next.
+fn told(answer: &Answer, name: &str) -> (u16, Vec<(String, String)>, String) {
+    let headers =
+        answer.headers.iter().filter(|(name, _)| !["date", "x-request-id"].contains(&name.as_str())).cloned().collect();
+    (answer.status, headers, answer.body.replace(name, MINE))
+}
+
+#[test]
+fn h2_what_another_tenant_has_is_answered_like_what_nobody_has() {
+    let house = Household::furnished();
+    let before = house.belongings();
+    let token = format!("Bearer {}", house.b);
+    let headers = [("Authorization", token.as_str())];
+    // The catalog is everybody's, and a secret that is set is the caller's own from then on.
+    let places =
+        |route: &Route| route.path.contains('{') && !route.path.starts_with("/v1/nodes") && route.method != "PUT";
+    let mut compared = 0;
+    for route in routes().into_iter().filter(places) {
+        let answers = [MINE, "nobo"].map(|name| {
+            let (path, body) = request(&route, name);
+            told(&ask_with(&house.served, route.method.as_str(), &path, &headers, &body), name)
+        });
+        assert_eq!(answers[0], answers[1], "{route:?}");
+        assert!([401, 404].contains(&answers[0].0), "{route:?}: {answers:?}");
+        compared += 1;
+    }
+    assert!(compared > 25, "the table has lost its routes: {compared}");
+    assert_eq!(house.belongings(), before);
+    house.canary();
+}
+
+#[test]
+fn h3_no_route_takes_what_a_page_in_a_browser_can_send() {
+    let served = Served::with(std::sync::Arc::new(flowcell_server::identity::Local), Limits::default());
+    let foreign = [
+        ("Host", "evil.test", "foreign_host"),
+        ("Origin", "https://evil.test", "foreign_origin"),
+        ("Origin", "null", "foreign_origin"),
+    ];
+    let simple = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"];
+    for route in routes() {
+        let (path, body) = request(&route, MINE);
+        for (name, value, code) in foreign {
+            let answer = ask_with(&served, route.method.as_str(), &path, &[(name, value)], &body);
+            assert_eq!(answer.fault(), (403, code.to_owned()), "{route:?} {name}: {value}");
+        }
+        // SPEC6 says nothing of types: there the origin is what keeps pages out.
+        let typed = !body.is_null() && !route.path.starts_with("/api/");
+        for kind in simple.iter().filter(|_| typed) {
+            let answer = ask_with(&served, route.method.as_str(), &path, &[("Content-Type", kind)], &body);
+            let expected: &[u16] = match (route.access, route.path.as_str()) {
+                (Access::Signed, _) => &[401],
+                (_, "/mcp") => &[406, 415],
+                _ => &[415],
+            };
+            assert!(expected.contains(&answer.status), "{route:?} {kind}: {answer:?}");
+        }
+    }
+    assert_eq!(served.get("/v1/runs").json()["runs"], json!([]));
+    assert_eq!(served.get("/v1/flows").json()["flows"], json!([]));
+    assert_eq!(served.get("/v1/secrets").json()["secrets"], json!([]));
+}

@@ -1,0 +1,28 @@
+//! The HTTP server, asked over real connections.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(unix)]
+
+mod access;
+mod approvals;
+mod client;
+mod document;
+#[path = "../../../cli/tests/services/fake.rs"]
+#[allow(dead_code, reason = "not every test looks at all of it")]
+mod fake;
+mod files;
+mod homes;
+mod hostile;
+mod library;
+mod live;
+mod metrics;
+mod quotas;
+mod runs;
+mod samples;
+mod scripts;
+mod secrets;
+mod shares;
+mod steps_api;
+#[allow(dead_code, reason = "the tests of the program use the rest")]
+mod stream;
+mod tenants;

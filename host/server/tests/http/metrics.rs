@@ -1,0 +1,66 @@
+//! `/metrics`: what a server tells of what it does, and what it does not.
+
+use serde_json::json;
+
+use crate::{
+    client::Served,
+    samples::{asks, hello},
+};
+
+/// The number of a series.
+fn number(text: &str, series: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+}
+
+#[test]
+fn a_server_counts_what_it_does_and_tells_nothing_of_what_it_is_about() {
+    let served = Served::local();
+    let told = |served: &Served| served.get("/metrics");
+    let before = told(&served);
+    assert_eq!(before.status, 200);
+    assert_eq!(before.header("content-type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
+    let refusing = json!({
+        "flow": { "name": "refusing" },
+        "nodes": [{ "id": "no", "type": "control.fail", "input": { "message": "canary-failure" } }],
+    });
+    for (flow, run, status) in
+        [(hello(), "h", "succeeded"), (asks(), "canary-run", "parked"), (refusing, "f", "failed")]
+    {
+        let body = json!({ "flow": flow, "runId": run, "input": { "who": "canary-input" } });
+        let answer = served.post("/v1/runs?wait=true", &body);
+        assert_eq!((answer.status, answer.json()["status"].as_str()), (201, Some(status)), "{answer:?}");
+    }
+    assert_eq!(served.get("/v1/runs/canary-nowhere?canary-query=1").status, 404);
+    assert_eq!(served.get("/canary-path").status, 404);
+    let text = told(&served).body;
+    let table = [
+        (r#"flowcell_runs_started_total{tenant="local"}"#, 3.0),
+        (r#"flowcell_runs_ended_total{tenant="local",status="succeeded"}"#, 1.0),
+        (r#"flowcell_runs_ended_total{tenant="local",status="failed"}"#, 1.0),
+        (r#"flowcell_run_duration_seconds_count{status="succeeded"}"#, 1.0),
+        (r#"flowcell_http_request_duration_seconds_count{method="POST",route="/v1/runs",status="201"}"#, 3.0),
+        (r#"flowcell_http_request_duration_seconds_count{method="GET",route="/v1/runs/{id}",status="404"}"#, 1.0),
+        (r#"flowcell_http_request_duration_seconds_count{method="GET",route="other",status="404"}"#, 1.0),
+        ("flowcell_http_requests_active", 1.0),
+        ("flowcell_live_subscribers", 0.0),
+        ("flowcell_runs_waiting", 0.0),
+    ];
+    for (series, expected) in table {
+        assert_eq!(number(&text, series), Some(expected), "{series}\n{text}");
+    }
+    assert!(number(&text, "flowcell_store_commits_total").unwrap() >= 3.0, "{text}");
+    assert!(text.contains(r#"flowcell_attempts_total{node_type="control.fail",outcome="failed"} 1"#), "{text}");
+    assert!(!text.contains("canary"), "{text}");
+}
+
+#[test]
+fn a_request_keeps_its_name_or_gets_one() {
+    let served = Served::local();
+    let ask = |id: &str| crate::client::ask(served.address, "GET", "/healthz", &[("X-Request-Id", id)], "");
+    assert_eq!(ask("req-1.a").header("x-request-id"), Some("req-1.a"));
+    for strange in ["two words", "ä", "", &"x".repeat(129)] {
+        let given = ask(strange);
+        let name = given.header("x-request-id").unwrap();
+        assert!(name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()), "{strange}: {given:?}");
+    }
+}

@@ -1,0 +1,53 @@
+//! A tenant's own secrets over HTTP: written, and never read.
+
+use flowcell_platform::policy::Policy;
+use serde_json::{Value, json};
+
+use crate::tenants::{call, served};
+
+const VALUE: &str = "hunter2-hunter2";
+
+#[test]
+fn t3_secrets_are_set_listed_and_removed_by_their_tenant_and_never_told() {
+    let (served, [a, b]) = served(&Policy::default());
+    let ask = |token: &str, method: &str, path: &str, body: &Value| call(&served, token, method, path, body);
+    let (path, body) = ("/v1/secrets/api-token", json!({ "value": VALUE, "for": ["https://api.example.com"] }));
+    let set = ask(&a, "PUT", path, &body);
+    assert_eq!((set.status, &set.json()["version"]), (200, &json!(1)), "{set:?}");
+    let (shown, listed) = (ask(&a, "GET", path, &Value::Null), ask(&a, "GET", "/v1/secrets", &Value::Null));
+    assert_eq!(shown.json(), set.json());
+    assert_eq!(listed.json()["secrets"], json!([set.json()]));
+    for answer in [&set, &shown, &listed] {
+        assert!(!answer.body.contains("hunter2"), "{answer:?}");
+    }
+    // The same name is free for another tenant, who sees nothing of this one.
+    for method in ["GET", "DELETE"] {
+        assert_eq!(ask(&b, method, path, &Value::Null).fault(), (404, "secret_not_found".into()), "{method}");
+    }
+    assert_eq!(ask(&b, "GET", "/v1/secrets", &Value::Null).json()["secrets"], json!([]));
+    assert_eq!(ask(&b, "PUT", path, &json!({ "value": "another-value" })).json()["for"], json!([]));
+    assert_eq!(ask(&a, "PUT", path, &body).json()["version"], 2);
+    assert_eq!(ask(&a, "DELETE", path, &Value::Null).status, 204);
+    assert_eq!(ask(&a, "GET", path, &Value::Null).status, 404);
+    assert_eq!(ask(&b, "GET", path, &Value::Null).status, 200);
+}
+
+#[test]
+fn a_secret_that_cannot_be_is_refused_without_being_repeated() {
+    let (served, [a, _]) = served(&Policy::default());
+    let put = |name: &str, body: Value| call(&served, &a, "PUT", &format!("/v1/secrets/{name}"), &body);
+    let table = [
+        ("n", json!({ "value": "hunter2" }), 422, "invalid_secret"),
+        ("n", json!({ "value": "hunter2".repeat(10_000) }), 422, "invalid_secret"),
+        ("n", json!({ "value": "hunter2-hunter2\n" }), 422, "invalid_secret"),
+        ("a.b", json!({ "value": VALUE }), 422, "invalid_name"),
+        ("n", json!({ "value": VALUE, "for": ["example.com"] }), 422, "invalid_secret"),
+        ("n", json!({ "value": VALUE, "more": 1 }), 400, "bad_request"),
+        ("n", json!({}), 400, "bad_request"),
+    ];
+    for (name, body, status, code) in table {
+        let answer = put(name, body.clone());
+        assert_eq!(answer.fault(), (status, code.to_owned()), "{body}");
+        assert!(!answer.body.contains("hunter2"), "{answer:?}");
+    }
+}

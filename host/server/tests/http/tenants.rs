@@ -1,0 +1,134 @@
+//! Tenants on one server: each has its own, and as much as its policy says.
+
+use std::sync::{Arc, Mutex};
+
+use flowcell_platform::{HostBuilder, policy::Policy, tenants::Tenants};
+use flowcell_server::{
+    Limits,
+    identity::{Identify, Scope},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Answer, Served, ask},
+    samples::{asks, hello},
+};
+
+/// A server with the tenants `a` and `b`, and a token of each; the policy is that of `a`.
+pub(crate) fn served(policy: &Policy) -> (Served, [String; 2]) {
+    served_with(policy, |builder| builder)
+}
+
+/// The same, of a host that has something that others have not.
+pub(crate) fn served_with(policy: &Policy, build: impl FnOnce(HostBuilder) -> HostBuilder) -> (Served, [String; 2]) {
+    let tokens = Mutex::new(Vec::new());
+    let served = Served::built(
+        build,
+        |host| {
+            let tenants = Tenants::of(host);
+            let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect();
+            for name in ["a", "b"] {
+                tenants.create(name).unwrap();
+                tokens.lock().unwrap().push(tenants.create_token(name, &all, "", None).unwrap().token);
+            }
+            tenants.set_policy("a", policy).unwrap();
+            let known: Arc<dyn Identify> = Arc::new(tenants);
+            known
+        },
+        Limits::default(),
+    );
+    let tokens = tokens.into_inner().unwrap().try_into().unwrap();
+    (served, tokens)
+}
+
+pub(crate) fn call(served: &Served, token: &str, method: &str, path: &str, body: &Value) -> Answer {
+    let token = format!("Bearer {token}");
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    ask(served.address, method, path, &[("Authorization", &token)], &body)
+}
+
+#[test]
+fn t3_what_one_tenant_has_does_not_exist_for_another_and_its_names_are_free() {
+    let (served, [a, b]) = served(&Policy::default());
+    let get = |token: &str, path: &str| call(&served, token, "GET", path, &Value::Null);
+    let post = |token: &str, path: &str, body: &Value| call(&served, token, "POST", path, body);
+    assert_eq!(post(&a, "/v1/flows", &json!({ "flow": hello() })).status, 201);
+    assert_eq!(post(&a, "/v1/runs?wait=true", &json!({ "flow": "hello", "runId": "r" })).status, 201);
+    assert_eq!(get(&a, "/v1/runs/r").json()["status"], "succeeded");
+    let theirs = [
+        "/v1/runs/r",
+        "/v1/runs/r/tree",
+        "/v1/runs/r/tasks/say",
+        "/v1/runs/r/events",
+        "/v1/runs/r/gates",
+        "/v1/flows/hello",
+        "/api/flow/hello",
+    ];
+    for path in theirs {
+        assert_eq!(get(&b, path).status, 404, "{path}");
+    }
+    let verbs = ["cancel", "resume", "retry", "abort"];
+    for verb in verbs {
+        assert_eq!(post(&b, &format!("/v1/runs/r/{verb}"), &json!({})).status, 404, "{verb}");
+    }
+    assert_eq!(get(&b, "/v1/runs").json()["runs"], json!([]));
+    assert_eq!(get(&b, "/v1/flows").json()["flows"], json!([]));
+    assert_eq!(post(&b, "/v1/runs", &json!({ "flow": "hello" })).status, 404);
+    // The same ids are free for another tenant.
+    assert_eq!(post(&b, "/v1/runs?wait=true", &json!({ "flow": hello(), "runId": "r" })).status, 201);
+    assert_eq!(post(&b, "/v1/flows", &json!({ "flow": hello() })).json()["version"], 1);
+    assert_eq!(ask(served.address, "GET", "/api/flows", &[], "").fault(), (401, "unauthorized".to_owned()));
+}
+
+#[test]
+fn a_tenant_begins_as_many_runs_and_grants_as_much_as_its_policy_says() {
+    let policy = Policy { max_live_runs: Some(1), grants: Some([].into()), ..Policy::default() };
+    let (served, [a, b]) = served(&policy);
+    let start = |token: &str, flow: Value| call(&served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": flow }));
+    let waits = start(&a, asks()).json();
+    let full = start(&a, hello());
+    assert_eq!((full.fault(), full.header("retry-after").is_some()), ((429, "quota_exceeded".to_owned()), true));
+    let again = format!("/v1/runs/{}/retry", waits["runId"].as_str().unwrap());
+    assert_eq!(call(&served, &a, "POST", &again, &json!({})).fault(), (429, "quota_exceeded".to_owned()));
+    let steps = json!({ "name": "s", "inputs": [], "steps": [{ "id": "a", "tool": "control.noop", "params": {} }] });
+    assert_eq!(call(&served, &a, "POST", "/api/create_flow", &json!({ "flow": steps })).status, 201);
+    assert_eq!(call(&served, &a, "POST", "/api/run_flow", &json!({ "flow_name": "s" })).status, 429);
+    assert_eq!(start(&b, hello()).status, 201);
+    let cancel = format!("/v1/runs/{}/cancel", waits["runId"].as_str().unwrap());
+    assert!(call(&served, &a, "POST", &cancel, &json!({})).status < 300);
+    let reaches = json!({ "flow": { "name": "r" }, "nodes": [{ "id": "a", "type": "agent.run", "input": { "prompt": "x" },
+        "grants": { "model": ["anthropic/*"] } }] });
+    let refused = call(&served, &a, "POST", "/v1/validate", &json!({ "flow": reaches })).json();
+    assert_eq!(
+        (&refused["valid"], &refused["diagnostics"][0]["code"]),
+        (&json!(false), &json!("wrong_grant")),
+        "{refused}"
+    );
+    assert_eq!(call(&served, &b, "POST", "/v1/validate", &json!({ "flow": reaches })).json()["valid"], true);
+}
+
+#[test]
+fn who_changes_flows_and_decides_is_in_the_audit_log() {
+    let known = Mutex::new(None);
+    let served = Served::of(
+        |host| {
+            let tenants = Tenants::of(host);
+            tenants.create("a").unwrap();
+            let all: Vec<_> = Scope::ALL.iter().map(|scope| scope.name().to_owned()).collect();
+            let token = tenants.create_token("a", &all, "", None).unwrap();
+            *known.lock().unwrap() = Some((tenants.clone(), token));
+            Arc::new(tenants)
+        },
+        Limits::default(),
+    );
+    let (tenants, token) = known.into_inner().unwrap().unwrap();
+    let post = |path: &str, body: &Value| call(&served, &token.token, "POST", path, body).status;
+    assert_eq!(post("/v1/flows", &json!({ "flow": hello() })), 201);
+    assert_eq!(post("/v1/flows", &json!({ "flow": "not one" })), 422, "what was refused is not noted");
+    assert_eq!(post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "r" })), 201);
+    assert_eq!(post("/v1/runs/r/gates/ok/reply", &json!({ "answer": "yes" })), 200);
+    let noted = tenants.audit("a", 0, 100).unwrap().into_iter().filter(|entry| entry.actor == *token.id);
+    let noted: Vec<_> = noted.map(|entry| format!("{}: {}", entry.action, entry.subject)).collect();
+    assert_eq!(noted, ["POST /v1/flows: /v1/flows/hello", "gate.reply: r/ok"]);
+    assert!(tenants.verify_audit("a", None).unwrap().damage.is_empty());
+}
