@@ -29,8 +29,8 @@ pub use self::{
 };
 use crate::{
     Host, StartError,
+    runs::waiting,
     tenants::{Tenants, operation::Operation},
-    waiting,
 };
 
 /// More than the largest input is no question.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use self::kind::{ending, media_type};
 use crate::{
     Host,
-    documents::{DocumentError, Documents},
+    operate::documents::{DocumentError, Documents},
 };
 
 /// Bytes of a file.

@@ -1,17 +1,30 @@
 //! The host: the engine, the catalog, and what runs share.
 
+pub mod agentic;
+pub(crate) mod blocking;
 mod builder;
+mod called;
+mod catalog;
 mod checked;
+mod content;
+pub mod error;
 pub mod events;
+pub mod folder;
+mod granted;
+mod home;
 mod homes;
-pub(crate) mod inputs;
-mod library;
+mod inspector;
+pub mod loaded;
 mod loading;
 mod outside;
 mod pin;
+mod quota;
+mod reading;
 mod renewal;
 mod retention;
 mod stores;
+pub(crate) mod task_inputs;
+mod tool_runs;
 mod watched;
 
 use std::{
@@ -25,7 +38,7 @@ use flowcell_contract::{Capability, Catalog, Digest, Failure, Json, RunId, Tenan
 use flowcell_engine::{Engine, Room};
 use flowcell_flow::{agentic::flow_label, graph::Graph};
 use flowcell_runtime::{
-    FlowRunner, Hubs, LiveRuns, MemoryBudget, OpenError, RunOptions, World,
+    FlowRunner, Hubs, LiveRuns, MemoryBudget, OpenError, Repeat, RunOptions, World,
     fact::{Fact, RunEnd},
     limits::READ_UNITS,
     memory::MemoryBlobs,
@@ -43,22 +56,30 @@ use flowcell_services::{
 };
 
 pub use self::builder::HostBuilder;
-use self::{checked::CheckedFlows, library::Library, watched::Watched};
+use self::{called::Library, checked::CheckedFlows, watched::Watched};
 use crate::{
-    blocking::{charged, computing},
-    error::{Error, InputError, StartError},
-    home::Home,
-    loaded::LoadedFlow,
-    metrics::Metrics,
-    observed::{Observers, Watch},
-    policy::Policy,
-    projection::OfLabels,
-    rehearsal::{Budgeted, Clock, Jumps, Rehearsal, Script, StandIn},
-    services::Settings,
-    simulate::Simulate,
-    telemetry::Telemetry,
-    usage::{Usage, counted::CountedRunner},
-    vault::Vault,
+    host::{
+        blocking::{charged, computing},
+        error::{Error, InputError, StartError},
+        home::Home,
+        loaded::LoadedFlow,
+    },
+    observe::{
+        metrics::Metrics,
+        observed::{Observers, Watch},
+        projection::OfLabels,
+        telemetry::Telemetry,
+    },
+    operate::{
+        policy::Policy,
+        usage::{Usage, counted::CountedRunner},
+        vault::Vault,
+    },
+    world::{
+        rehearsal::{Budgeted, Clock, Jumps, Rehearsal, Script, StandIn},
+        services::Settings,
+        simulate::Simulate,
+    },
 };
 
 /// Loads flows and runs them, for one tenant. Cheap to clone; clones share packs, state and cache.
@@ -240,6 +261,14 @@ impl Host {
     /// Prepares to go on with a run that the store has, with the flow as it was when the run began.
     pub fn resume(&self, run: &RunId, options: RunOptions) -> Result<FlowRunner, StartError> {
         Ok(FlowRunner::resume(self.world_of(run)?, run.clone(), options)?)
+    }
+
+    /// Prepares a new run that does again what another did: the same flow, as it was when that run began, with the same
+    /// input. If a node of the flow itself is named, what does not come after it and succeeded is not run again. A flow that
+    /// grants more than the tenant may have now is refused.
+    pub fn again(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
+        let library = self.library_of_retry(run, options.session_id.as_ref())?;
+        self.admitted(FlowRunner::again(self.world(library), run, repeat, options)?)
     }
 
     /// Returns the checked flow of a run that the store has, as it was when the run began.

@@ -31,96 +31,41 @@
 //!
 //! | room | what it is |
 //! |---|---|
-//! | [`Host`] | the engine, the catalog and what runs share |
-//! | cache | the user's folder for what may be deleted |
-//! | catalog | the packs that are part of this program |
-//! | content | what a flow was checked from, for runs to pin |
-//! | inspector | scripts looked through, in their sandbox |
-//! | folder | what a flow may read: files beneath its folder, and the flows beside it |
-//! | [`channels`] | front ends: files, webhooks and programs |
-//! | metrics | numbers about what a process does |
-//! | observed | what has happened in runs, for those who count and trace |
-//! | loaded | a checked flow, ready to run |
-//! | [`FlowService`] | flows run by their names, and the log of their steps |
-//! | [`library`] | a folder of flows with their versions |
-//! | [`control`] | what other processes ask of the owner of a store |
-//! | [`driving`] | driving every run that can move |
-//! | [`packs`] | packs of others: brought, pinned, signed |
-//! | [`policy`] | what an operator lets a tenant do |
-//! | [`schedule`] | lines of cron in a time zone, as points in time |
-//! | `quota` | whether there may be another run |
-//! | [`shape`] | things as JSON |
-//! | projection | the rows of sessions, as they follow from facts |
-//! | resolver | look-ups of names, shared fairly among tenants |
-//! | rehearsal | runs with given results and virtual time |
-//! | services | what the operator gives flows under names |
-//! | simulate | what is answered by stand-ins |
-//! | [`agentic`] | where agentic flows and agents are found |
-//! | [`sessions`] | what agentic flows go on with, run after run |
-//! | [`identity`] | who calls, and what they may do |
+//! | [`host`] | the engine, the catalog, and flows: loaded, pinned, run |
+//! | [`operate`] | what an operator decides and keeps: callers, policies, quotas, secrets |
+//! | [`observe`] | numbers, traces and logs |
+//! | world | tools, services, and stand-ins for them |
+//! | [`drive`] | what starts runs and drives them: triggers, sessions, channels |
+//! | [`runs`] | what a run tells: its tasks, their inputs, what it waits for |
+//! | [`library`] | a folder of flows with their versions, and flows run by their names |
 //! | [`tenants`] | tenants of a server, their tokens, and the audit log |
-//! | [`usage`] | what tenants use up in a day |
-//! | [`audit`] | an entry of that log |
-//! | documents | what the registry keeps, as types |
-//! | [`vault`] | secrets of tenants, encrypted |
-//! | telemetry | traces and numbers for a collector |
-//! | [`tree`] | a run as a tree of its tasks |
-//! | [`inputs`] | the inputs of tasks |
-//! | [`triggers`] | flows that start by themselves |
-//! | [`waiting`] | what a run waits for |
+//! | [`control`] | what other processes ask of the owner of a store |
+//! | [`packs`] | packs of others: brought, pinned, signed |
 //! | [`files`] | files that somebody has put for a tenant's flows |
-//! | error | what can go wrong before a run |
+//! | [`schedule`] | lines of cron in a time zone, as points in time |
+//! | [`shape`] | things as JSON |
+//! | cache | the user's folder for what may be deleted |
 
-pub mod agentic;
-pub mod audit;
-mod blocking;
 mod cache;
-mod catalog;
-pub mod channels;
-mod content;
 #[cfg(unix)]
 pub mod control;
-pub mod documents;
-pub mod driving;
-pub mod error;
+pub mod drive;
 pub mod files;
-pub mod flows;
-pub mod folder;
-mod granted;
-mod home;
 pub mod host;
-pub mod identity;
-pub mod inputs;
-mod inspector;
 pub mod library;
-mod loaded;
-pub mod metrics;
-mod observed;
+pub mod observe;
+pub mod operate;
 pub mod packs;
-pub mod policy;
-mod projection;
-mod quota;
-mod reading;
-mod rehearsal;
-mod resolver;
+pub mod runs;
 pub mod schedule;
-mod services;
-pub mod sessions;
 pub mod shape;
-mod simulate;
-mod telemetry;
 #[cfg(unix)]
 pub mod tenants;
-mod tools;
-pub mod tree;
-pub mod triggers;
-pub mod usage;
-pub mod vault;
-pub mod waiting;
+mod world;
 
 #[cfg(unix)]
 pub use control::AskError;
-pub use error::{Error, InputError, LoadError, QuotaError, StartError};
+pub use drive::{channels, driving, sessions, triggers};
 pub use flowcell_contract as contract;
 pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId};
 pub use flowcell_engine::{Inspection, Limits, Refusal, compile, embed, inspect, is_reserved};
@@ -142,9 +87,12 @@ pub use flowcell_services::{
     watchdog,
     webhook::{SecretSource, SigningKey, Webhook},
 };
-pub use flows::{FlowError, FlowService, StepLine};
-pub use host::{Host, HostBuilder};
+pub use host::error::{Error, InputError, LoadError, StartError};
+pub use host::loaded::{CheckedFlow, LoadedFlow};
+pub use host::{Host, HostBuilder, agentic};
+pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::{FlowEntry, FlowLibrary, LibraryError, StoredFlow};
-pub use loaded::{CheckedFlow, LoadedFlow};
-pub use rehearsal::{Given, GivenCall, Script};
-pub use simulate::Simulate;
+pub use operate::{audit, identity, policy, quota::QuotaError, usage, vault};
+pub use runs::{inputs, tree, waiting};
+pub use world::rehearsal::{Given, GivenCall, Script};
+pub use world::simulate::Simulate;

@@ -11,6 +11,7 @@
 
 mod error;
 mod files;
+pub mod service;
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +20,14 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_contract::{Tenant, places::TENANTS_FOLDER};
+use flowcell_contract::Tenant;
 use flowcell_flow::{Rules, Source, Start, about};
 
 pub use self::error::LibraryError;
 use self::files::{Ending, Files, LinkError, Size};
-use crate::{
-    folder::{Folder, is_flow_name},
-    host::Host,
+use crate::host::{
+    Host,
+    folder::{Folder, is_flow_name, library_of},
     loaded::LoadedFlow,
 };
 
@@ -85,10 +86,7 @@ impl FlowLibrary {
 
     /// The flows of a tenant in the folder of a server: those of `local` are in it, those of others in `.tenants` below it.
     pub fn of_tenant(folder: &Path, tenant: &Tenant) -> FlowLibrary {
-        match *tenant == Tenant::local() {
-            true => FlowLibrary::open(folder),
-            false => FlowLibrary::open(folder.join(TENANTS_FOLDER).join(tenant.as_str()).join("flows")),
-        }
+        FlowLibrary::open(library_of(folder, tenant))
     }
 
     /// The folder.

@@ -27,12 +27,14 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     Host,
-    documents::{DocumentError, Documents},
+    drive::triggers::operation::TriggerError,
     files::FileError,
-    identity::{Caller, Identify, Refused},
-    policy::{OPERATORS, Policy},
-    triggers::operation::TriggerError,
-    vault::{Vault, VaultError},
+    operate::{
+        documents::{DocumentError, Documents},
+        identity::{Caller, Identify, Refused},
+        policy::{OPERATORS, Policy},
+        vault::{Vault, VaultError},
+    },
 };
 use audit::{Act, Outcome};
 use token::Token;
@@ -256,7 +258,7 @@ impl Tenants {
         outcome: Outcome,
     ) -> Result<(), TenantError> {
         let act = Act { actor: actor.into(), action: action.into(), subject: subject.into(), outcome };
-        Ok(crate::audit::append(self.registry(), &Tenant::from(tenant), self.host.now(), &act)?)
+        Ok(crate::operate::audit::append(self.registry(), &Tenant::from(tenant), self.host.now(), &act)?)
     }
 
     fn registry(&self) -> &dyn Registry {

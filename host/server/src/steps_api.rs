@@ -49,9 +49,9 @@ use crate::http::{
     start,
 };
 use flowcell_platform::{
-    error::{QuotaError, StartError},
-    flows::{FLOW_RUNS, FlowError, FlowService},
+    QuotaError, StartError,
     library::LibraryError,
+    library::service::{FLOW_RUNS, FlowError, FlowService},
 };
 
 /// Lines of a log that are answered unless the caller says otherwise.

@@ -14,6 +14,7 @@ mod foreign;
 mod lists;
 mod lookup;
 mod names;
+mod operands;
 mod printer;
 mod program;
 mod scan;

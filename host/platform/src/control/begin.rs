@@ -13,10 +13,12 @@ use futures_util::future::BoxFuture;
 use super::{Ask, Told, refused};
 use crate::{
     Host, LoadError, StartError,
-    blocking::blocking,
     control::Reach,
-    driving::{Entered, Entrance},
-    sessions::{Opened, SessionError},
+    drive::{
+        driving::{Entered, Entrance},
+        sessions::{Opened, SessionError},
+    },
+    host::blocking::blocking,
 };
 
 /// Who drives the runs of the process that owns a store.

@@ -18,7 +18,7 @@ use flowcell_runtime::{Channel, Event, LiveEvent, RunResult};
 use tokio::runtime::Runtime;
 
 use super::{Ask, Told, socket};
-use crate::{Host, channels::Outbox, host::inputs::calling};
+use crate::{Host, drive::channels::Outbox, host::task_inputs::calling};
 
 /// Time between two looks whether somebody drives the run, or the watcher has gone.
 const LOOK: Duration = Duration::from_millis(200);

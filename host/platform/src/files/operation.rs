@@ -5,7 +5,7 @@ use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};
 
 use super::{FileError, Files, NewFile};
-use crate::documents::to_json;
+use crate::operate::documents::to_json;
 
 /// Something about files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -33,23 +33,26 @@ use super::{
     watched::Watched,
 };
 use crate::{
-    blocking::INPUTS,
-    cache, catalog,
-    error::Error,
-    folder::Folder,
-    home::Home,
-    metrics::Metrics,
-    observed::{Observer, Observers, log::Log},
-    packs::{PackStore, Trust, locked_packs},
-    resolver::SharedResolver,
-    services::{AGENT, IMAGES, Settings},
-    simulate::{ALL, CAPABILITIES, Simulate},
-    telemetry::Telemetry,
-    usage::{
-        Usage,
-        counted::{CountedBlobs, CountedJournal, CountedModels},
+    cache,
+    host::{blocking::INPUTS, catalog, error::Error, folder::Folder, home::Home},
+    observe::{
+        metrics::Metrics,
+        observed::{Observer, Observers, log::Log},
+        telemetry::Telemetry,
     },
-    vault::{Keeping, KeySource, Vault},
+    operate::{
+        usage::{
+            Usage,
+            counted::{CountedBlobs, CountedJournal, CountedModels},
+        },
+        vault::{Keeping, KeySource, Vault},
+    },
+    packs::{PackStore, Trust, locked_packs},
+    world::{
+        resolver::SharedResolver,
+        services::{AGENT, IMAGES, Settings},
+        simulate::{ALL, CAPABILITIES, Simulate},
+    },
 };
 
 /// Puts a [`Host`] together. By default: the built-in catalog, no other packs, compiled code cached in the user's cache

@@ -13,7 +13,7 @@ use std::{
 use flowcell_contract::Tenant;
 use flowcell_flow::{Files, Rules, Source};
 
-use crate::{
+use crate::host::{
     folder::Folder,
     loaded::{CheckedFlow, LoadedFlow},
     reading::{Asked, Surroundings},
@@ -124,7 +124,7 @@ mod tests {
     use flowcell_flow::graph::Graph;
 
     use super::*;
-    use crate::{Host, policy::Policy};
+    use crate::{Host, operate::policy::Policy};
 
     fn host() -> Host {
         Host::builder().without_cache().instances(4).build().unwrap()

@@ -6,7 +6,7 @@ use flowcell_contract::RunId;
 use flowcell_runtime::{Event, OpenError, limits::READ_UNITS, ports::Unit, publish::Projector};
 
 use super::Host;
-use crate::error::StartError;
+use crate::host::error::StartError;
 
 /// Reads the events of one run in order, from its first fact on.
 pub struct EventReader {

@@ -6,18 +6,17 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use flowcell_contract::{Failure, RunId, Tenant, code};
+use flowcell_contract::{Failure, Tenant, code};
 use flowcell_flow::{Rules, agentic::flow_label};
-use flowcell_runtime::{OpenError, ports::Pin};
+use flowcell_runtime::ports::Pin;
 
-use super::{Host, library::Library, loading::log_kept};
-use crate::{
-    FlowLibrary,
+use super::Host;
+use crate::host::{
     blocking::blocking,
     content::Content,
-    folder::Folder,
+    folder::{Folder, library_of},
     home::{Callee, Home, PINNED_FLOWS, Place, granted_flows},
-    loaded::LoadedFlow,
+    loaded::{LoadedFlow, log_kept},
 };
 
 /// The homes of the runs of one world, found by the pins of their flows.
@@ -112,18 +111,10 @@ impl Host {
         home
     }
 
-    /// Returns what a run calls, as it was when the run was accepted; none if the store has no such run.
-    pub(super) fn library_of(&self, run: &RunId) -> Result<Option<Library>, OpenError> {
-        let Some(record) = self.shared.journal.find(&self.tenant, run)? else { return Ok(None) };
-        let content = self.content_of(&record.pin).map_err(OpenError::Pin)?;
-        let home = Arc::new(self.home_in(&content));
-        Ok(Some(Library::new(self.clone(), home).knowing(record.pin, content)))
-    }
-
     /// Returns the home that a run's content records. Runs of older versions have the texts of the flows that they call, and
     /// no folder: it is the tenant's library, or the current folder.
     pub(super) fn home_in(&self, content: &Content) -> Home {
-        let library = self.library.as_ref().map(|all| FlowLibrary::of_tenant(all, &self.tenant).folder().to_owned());
+        let library = self.library.as_ref().map(|all| library_of(all, &self.tenant));
         if let Some(place) = &content.home {
             return Home {
                 folder: Arc::new(place.open(library).with_rules(Rules::Kept)),

@@ -10,18 +10,20 @@ use std::{
 
 use flowcell_contract::{Catalog, Digest, Tenant};
 use flowcell_engine::{Engine, Pack};
-use flowcell_flow::{Diagnostic, PackRef, Place, Severity, Source, Start};
+use flowcell_flow::{Diagnostic, PackRef, Place, Source, Start};
 use flowcell_services::secrets;
 
 use super::{Host, KnownPack, homes::Homes};
 use crate::{
-    error::{Error, LoadError},
-    folder::{Folder, read_source},
-    granted::{self, Granting},
-    inspector::Inspector,
-    loaded::{CheckedFlow, LoadedFlow},
+    host::{
+        error::{Error, LoadError},
+        folder::{Folder, read_source},
+        granted::{self, Granting},
+        inspector::Inspector,
+        loaded::{CheckedFlow, LoadedFlow, log_kept},
+        reading::{Reading, Surroundings},
+    },
     packs::{InstallError, LockedPack, PackId},
-    reading::{Reading, Surroundings},
 };
 
 impl Host {
@@ -156,15 +158,6 @@ impl Host {
 pub(super) fn pack_denied(source: &Source, place: Place, digest: &str) -> Diagnostic {
     let message = format!("the operator does not let this tenant bring the pack {digest}");
     Diagnostic::error("pack_denied", &source.text, place, &message, None)
-}
-
-/// Logs the newer rules that a kept flow breaks, with the line of each.
-pub(super) fn log_kept(tenant: &Tenant, diagnostics: &[Diagnostic]) {
-    let kept = |finding: &&Diagnostic| finding.new_rule && finding.severity == Severity::Warning;
-    for Diagnostic { code, place, message, help, .. } in diagnostics.iter().filter(kept) {
-        let help = help.as_deref().unwrap_or_default();
-        tracing::warn!(tenant = tenant.as_str(), code, "{}:{}: {message}: {help}", place.file, place.line);
-    }
 }
 
 fn accept(checked: CheckedFlow) -> Result<LoadedFlow, LoadError> {

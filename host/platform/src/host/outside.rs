@@ -7,12 +7,14 @@ use flowcell_runtime::ports::{Pin, StoreError};
 use flowcell_services::{http, model};
 use futures_util::future::{BoxFuture, ready};
 
-use super::{Host, homes::Homes};
+use super::{Host, homes::Homes, tool_runs::CalledFlows};
 use crate::{
-    home::Home,
-    rehearsal::Simulated,
-    services::{self, Services},
-    tools::{self, Tools},
+    host::home::Home,
+    world::{
+        rehearsal::Simulated,
+        services::{self, Services},
+        tools::{self, Tools},
+    },
 };
 
 type Capabilities = HashMap<Arc<str>, Arc<dyn Capability>>;
@@ -31,7 +33,11 @@ impl Host {
         }
         let simulated = self.simulate.covers(tools::INTERFACE);
         let tools = || -> Arc<dyn Capability> {
-            Arc::new(ToolsOfRuns { tools: self.tools(homes.usual(), simulated), homes: homes.clone() })
+            Arc::new(ToolsOfRuns {
+                tools: self.tools(homes.usual(), simulated),
+                host: self.clone(),
+                homes: homes.clone(),
+            })
         };
         capabilities.entry(tools::INTERFACE.into()).or_insert_with(tools);
         let models = capabilities.get(model::INTERFACE).unwrap_or(&self.shared.simulated_model).clone();
@@ -63,19 +69,26 @@ impl Host {
     }
 
     fn tools(&self, home: &Arc<Home>, simulated: bool) -> Tools {
-        Tools { host: self.clone(), home: home.clone(), mcp: self.shared.mcp.clone(), simulated }
+        Tools {
+            flows: Arc::new(CalledFlows { host: self.clone(), home: home.clone() }),
+            usage: self.shared.usage.clone(),
+            mcp: self.shared.mcp.clone(),
+            simulated,
+        }
     }
 }
 
 /// The tools of the runs of a world. Each run has the flows of its own home.
 struct ToolsOfRuns {
     tools: Tools,
+    host: Host,
     homes: Arc<Homes>,
 }
 
 impl ToolsOfRuns {
     fn of(&self, caller: &Caller) -> Result<Tools, Failure> {
-        Ok(Tools { home: self.homes.find(&Pin(caller.pin.clone()))?, ..self.tools.clone() })
+        let home = self.homes.find(&Pin(caller.pin.clone()))?;
+        Ok(Tools { flows: Arc::new(CalledFlows { host: self.host.clone(), home }), ..self.tools.clone() })
     }
 }
 

@@ -10,7 +10,7 @@ use flowcell_flow::{Checked, Diagnostic, Files, Severity, graph::Graph};
 use flowcell_runtime::{Pinned, ports::Pin};
 
 use super::{Host, KnownPack, loading::register};
-use crate::{catalog, content::Content, home::Home, loaded::LoadedFlow};
+use crate::host::{catalog, content::Content, home::Home, loaded::LoadedFlow};
 
 const MIME: &str = "application/json";
 const MIME_OF_PACKS: &str = "application/wasm";

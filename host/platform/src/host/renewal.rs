@@ -2,22 +2,31 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use flowcell_contract::{Digest, Json, RunId};
+use flowcell_contract::{Digest, Json};
 use flowcell_flow::{
     Diagnostic, Files, Rules, Severity, Source,
     graph::Graph,
     outline::{Fault, Outline},
 };
-use flowcell_runtime::{FlowRunner, OpenError, Pinned, Repeat, RunOptions, ports::Pin};
+use flowcell_runtime::{OpenError, Pinned, ports::Pin};
 
-use super::{Host, library::Library, loading::pack_denied};
-use crate::{content::Content, error::StartError, granted, home::Callee, policy::Policy, simulate::SERVICES};
+use super::{Host, loading::pack_denied};
+use crate::{
+    host::{content::Content, error::StartError, granted, home::Callee},
+    operate::policy::Policy,
+    world::simulate::SERVICES,
+};
 
 /// The flows that were renewed for the runs of one tree, by the pins that they had before.
 #[derive(Default)]
 pub(super) struct Renewals(HashMap<Pin, Pinned>);
 
 impl Renewals {
+    /// One flow, with the pin that it keeps.
+    pub(super) fn begun(pin: Pin, graph: Arc<Graph>) -> Renewals {
+        Renewals([(pin.clone(), Pinned { graph, pin })].into())
+    }
+
     /// Returns the flow of a run that repeats one with this pin.
     pub(super) fn repeated(&mut self, host: &Host, pin: &Pin) -> Result<Pinned, StartError> {
         if let Some(flow) = self.0.get(pin) {
@@ -32,29 +41,6 @@ impl Renewals {
 }
 
 impl Host {
-    /// Prepares a new run that does again what another did: the same flow, as it was when that run began, with the same
-    /// input. If a node of the flow itself is named, what does not come after it and succeeded is not run again. A flow that
-    /// grants more than the tenant may have now is refused.
-    pub fn again(&self, run: &RunId, repeat: Repeat, options: RunOptions) -> Result<FlowRunner, StartError> {
-        let library = self.library_of_retry(run, options.session_id.as_ref())?;
-        self.admitted(FlowRunner::again(self.world(library), run, repeat, options)?)
-    }
-
-    fn library_of_retry(&self, run: &RunId, new: Option<&RunId>) -> Result<Library, StartError> {
-        let record = self.record(run).map_err(OpenError::Store)?;
-        let pin = record.ok_or_else(|| OpenError::Unknown(run.clone()))?.pin;
-        // A retry that has begun goes on as it was accepted.
-        if let Some(begun) = new.map(|new| self.library_of(new)).transpose()?.flatten() {
-            let graph = self.pinned(&pin).map_err(OpenError::Pin)?;
-            return Ok(begun.repeating(Renewals([(pin.clone(), Pinned { graph, pin })].into())));
-        }
-        let mut renewals = Renewals::default();
-        let flow = renewals.repeated(self, &pin)?;
-        let content = self.content_of(&flow.pin).map_err(OpenError::Pin)?;
-        let home = Arc::new(self.home_in(&content));
-        Ok(Library::new(self.clone(), home).knowing(flow.pin, content).repeating(renewals))
-    }
-
     /// Returns what a run pins that repeats one with this content. The flow must grant no more than the tenant's policy allows
     /// now; a flow that it can call, and that grants more, cannot be used.
     fn renewed(&self, mut content: Content, renewals: &mut Renewals) -> Result<(Content, Arc<Graph>), StartError> {

@@ -9,8 +9,8 @@ use flowcell_runtime::{
     rows::{Runs, Swept},
 };
 
-use super::{Host, library::Library};
-use crate::error::StartError;
+use super::{Host, called::Library};
+use crate::host::error::StartError;
 
 impl Host {
     /// Removes what is kept of runs that ended longer ago than this, or are not among so many that ended last. Answers

@@ -12,7 +12,7 @@ use flowcell_runtime::{
     sqlite::{Reader, SqliteStore, stop_process},
 };
 
-use crate::{error::Error, vault::Keeping};
+use crate::{host::error::Error, operate::vault::Keeping};
 
 /// A test mode: what nobody waits for is not written, so that killing the process loses all that may be lost.
 const HOLD_BACK: &str = "FLOWCELL_TEST_HOLD_BACK";

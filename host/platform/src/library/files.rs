@@ -17,7 +17,7 @@ use cap_std::{
 
 use flowcell_contract::places::VERSIONS_FOLDER as VERSIONS;
 
-use crate::folder::{guard, is_flow_name, limited};
+use crate::host::folder::{guard, is_flow_name, limited};
 
 const LOCK: &str = ".versions/.lock";
 /// What is written before it gets its name. Whoever writes holds the lock.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{InstallError, PackId};
-use crate::vault::{self, KeySource};
+use crate::operate::vault::{self, KeySource};
 
 /// What keys and signatures begin with.
 const SCHEME: &str = "ed25519";

@@ -4,12 +4,12 @@ use flowcell_contract::Tenant;
 use serde::Serialize;
 
 use super::{PAGE, TenantError, Tenants};
-use crate::{
+use crate::operate::{
     audit::{self, AUDIT},
     documents::read,
 };
 
-pub use crate::audit::{Act, AuditEntry, Outcome};
+pub use crate::operate::audit::{Act, AuditEntry, Outcome};
 
 /// What was found when a log was verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

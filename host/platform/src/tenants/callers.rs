@@ -13,8 +13,10 @@ use flowcell_contract::Tenant;
 use super::{TENANT, TenantError, Tenants};
 use crate::{
     Host,
-    identity::{Caller, Identify, Local, Refused},
-    policy::Policy,
+    operate::{
+        identity::{Caller, Identify, Local, Refused},
+        policy::Policy,
+    },
 };
 
 /// Time between two looks for the first tenant. For whoever shows a token it is looked for at once.

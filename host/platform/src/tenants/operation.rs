@@ -8,11 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::{OPERATOR, TenantError, Tenants, audit::Outcome};
 use crate::{
     FlowLibrary,
-    documents::to_json,
+    drive::triggers::operation::{Act, TriggerDesk},
     files::operation::Deed,
-    policy::Policy,
-    triggers::operation::{Act, TriggerDesk},
-    vault::Hidden,
+    operate::{documents::to_json, policy::Policy, vault::Hidden},
 };
 
 /// Something that an operator asks for.

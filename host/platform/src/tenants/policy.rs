@@ -7,9 +7,11 @@ use flowcell_contract::Tenant;
 use super::{Outcome, TenantError, Tenants};
 use crate::{
     Host,
-    documents::to_json,
-    policy::{POLICY, Policy},
-    usage::Used,
+    operate::{
+        documents::to_json,
+        policy::{POLICY, Policy},
+        usage::Used,
+    },
 };
 
 impl Tenants {

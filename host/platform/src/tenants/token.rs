@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Outcome, TOKEN, TenantError, Tenants};
-use crate::identity::{Scope, Scopes};
+use crate::operate::identity::{Scope, Scopes};
 
 /// What every token begins with, so that it is recognised where it should not be.
 const PREFIX: &str = "fct_";

@@ -15,9 +15,7 @@ use utoipa::ToSchema;
 
 use super::identity::{Refused, Scope};
 use flowcell_platform::{
-    AskError, LibraryError, LoadError, StartError,
-    error::QuotaError,
-    shape,
+    AskError, LibraryError, LoadError, QuotaError, StartError, shape,
     triggers::{
         LookError,
         hook::HookError,

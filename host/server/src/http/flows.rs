@@ -13,7 +13,7 @@ use super::{
 };
 use flowcell_platform::{
     CheckedFlow,
-    folder::{Folder, is_flow_name},
+    host::folder::{Folder, is_flow_name},
     shape,
 };
 

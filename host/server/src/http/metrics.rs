@@ -11,7 +11,7 @@ use axum::{
 use flowcell_contract::Tenant;
 
 use super::{app::App, fault::FaultBody};
-use flowcell_platform::metrics::Now;
+use flowcell_platform::observe::metrics::Now;
 
 /// The text format that is answered.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -10,7 +10,7 @@ use super::{
     intake::{Body, Place},
 };
 use flowcell_platform::{
-    documents::DocumentError,
+    operate::documents::DocumentError,
     vault::{Hidden, SecretRow, VaultError},
 };
 

@@ -96,7 +96,7 @@ async fn call_flow(
         return Err(Fault::forbidden(CALL));
     }
     let missing = |fault: Fault| if fault.code() == "flow_not_found" { unknown(name) } else { fault };
-    if !flowcell_platform::folder::is_flow_name(name) {
+    if !flowcell_platform::host::folder::is_flow_name(name) {
         return Err(unknown(name));
     }
     let body: StartRun = parse(json!({ "flow": name, "input": input }))?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::http::fault::Said;
-use flowcell_platform::{flows::FlowError, library::LibraryError};
+use flowcell_platform::{library::LibraryError, library::service::FlowError};
 
 /// An answer.
 #[derive(Serialize, ToSchema)]

@@ -4,7 +4,7 @@ use minijinja::{Error, State, Value, value::ValueKind};
 
 use super::{
     budget::charge,
-    filters::{concat, invalid, is_null, kind, missing, too_long},
+    operands::{concat, invalid, is_null, kind, missing, too_long},
     text::TooLong,
 };
 use crate::limits;

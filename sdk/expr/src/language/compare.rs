@@ -8,8 +8,8 @@ use minijinja::{
 use super::{
     bridge::{from_value, is_file, of_file},
     budget::{charge, cost},
-    filters::{invalid, is_null, kind, missing},
     names,
+    operands::{invalid, is_null, kind, missing},
 };
 use crate::{file::not_usable, json::Json, order::order};
 

@@ -2,7 +2,7 @@
 
 use minijinja::{Error, Value, value::Kwargs};
 
-use super::filters::{invalid, kind};
+use super::operands::{invalid, kind};
 
 /// How digits that go are taken into account.
 #[derive(Clone, Copy)]

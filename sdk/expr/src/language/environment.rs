@@ -11,6 +11,7 @@ use super::{
     lists::{WITH_CASE, as_list, group_by, with_case},
     lookup,
     names::{self, builtin_filters, builtin_tests},
+    operands,
 };
 use crate::limits;
 
@@ -89,7 +90,7 @@ fn add_own(environment: &mut Environment<'static>) {
         (names::REMAINDER, Value::from_function(arithmetic::remainder)),
         (names::POWER, Value::from_function(arithmetic::power)),
         (names::NEGATE, Value::from_function(arithmetic::negate)),
-        (names::CONCAT, Value::from_function(filters::concat)),
+        (names::CONCAT, Value::from_function(operands::concat)),
     ];
     for (name, function) in own {
         add_metered(environment, name, function);
@@ -107,9 +108,9 @@ fn add_tests(environment: &mut Environment<'static>) {
     }
     builtin_tests!(add);
     add_metered_test(environment, "matches", Value::from_function(filters::matches));
-    environment.add_test("none", filters::is_null);
-    environment.add_test("undefined", filters::is_null);
-    environment.add_test("defined", |value: &Value| !filters::is_null(value));
+    environment.add_test("none", operands::is_null);
+    environment.add_test("undefined", operands::is_null);
+    environment.add_test("defined", |value: &Value| !operands::is_null(value));
     environment.add_test("number", |value: &Value| value.is_number());
     environment.add_test("even", filters::is_even);
     environment.add_test("odd", filters::is_odd);

@@ -4,7 +4,7 @@ use std::{collections::HashMap, error, fmt, sync::Arc};
 
 use minijinja::{
     Error, ErrorKind, State, Value,
-    value::{Kwargs, Rest, ValueKind},
+    value::{Kwargs, Rest},
 };
 
 use super::{
@@ -14,7 +14,8 @@ use super::{
     lists::as_list,
     lookup::{Missing, check_attribute},
     names,
-    text::{TooLong, push_compact, push_json, push_str},
+    operands::{invalid, is_null, kind, missing, push_value, too_long},
+    text::{TooLong, push_compact, push_str},
 };
 use crate::{file::not_usable, json::Json, limits, pattern::Pattern};
 
@@ -49,20 +50,6 @@ impl error::Error for Required {}
 /// `a` of `a[b:c]`: a file value has no slices.
 pub(super) fn sliced(value: Value) -> Result<Value, Error> {
     if is_file(&value) { Err(of_file(not_usable("[:]"))) } else { Ok(value) }
-}
-
-/// `a ~ b`: both as text, one after the other.
-pub(super) fn concat(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<String, Error> {
-    let mut text = String::new();
-    push_value(&mut text, &left)?;
-    push_value(&mut text, &right)?;
-    charge(state, text.len())?;
-    Ok(text)
-}
-
-/// Whether a value is null or missing, which is the same everywhere.
-pub(super) fn is_null(value: &Value) -> bool {
-    value.is_undefined() || value.is_none()
 }
 
 /// `x | default(other, lax)`: `other` (an empty text if it is left out) in place of a missing or null value; with a true
@@ -276,19 +263,6 @@ fn named(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Err
     }
 }
 
-/// The type of a value, as messages write it.
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value.kind() {
-        ValueKind::Undefined | ValueKind::None => "null",
-        ValueKind::Bool => "a boolean",
-        ValueKind::Number => "a number",
-        ValueKind::String => "a text",
-        ValueKind::Seq | ValueKind::Iterable => "a list",
-        ValueKind::Map => "an object",
-        _ => "a value that is no JSON",
-    }
-}
-
 /// Refuses a file value where its content would be needed.
 fn check_files(name: &str, arguments: &[Value]) -> Result<(), Error> {
     let operator = names::OPERATORS.into_iter().find(|(operator, _)| *operator == name);
@@ -301,29 +275,4 @@ fn check_files(name: &str, arguments: &[Value]) -> Result<(), Error> {
         Some(_) => Err(of_file(not_usable(shown))),
         None => Ok(()),
     }
-}
-
-fn push_value(text: &mut String, value: &Value) -> Result<(), Error> {
-    if is_file(value) {
-        return Err(of_file("a text has no place for a file value".to_owned()));
-    }
-    match value.as_str() {
-        Some(more) => push_str(text, more).map_err(too_long),
-        None => push_json(text, &from_value(value).map_err(invalid)?).map_err(too_long),
-    }
-}
-
-/// The error about a text that would be too long.
-pub(super) fn too_long(error: TooLong) -> Error {
-    invalid(error.message())
-}
-
-/// An error with a sentence.
-pub(super) fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidOperation, message)
-}
-
-/// An error because of a value that is missing or null; which one it is can be told from the expression.
-pub(super) fn missing(message: String) -> Error {
-    Error::new(ErrorKind::UndefinedError, message)
 }

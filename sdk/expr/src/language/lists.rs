@@ -8,7 +8,7 @@ use minijinja::{
 use super::{
     bridge::{from_value, to_value},
     budget::charge,
-    filters::invalid,
+    operands::invalid,
 };
 use crate::{json::Json, limits};
 

@@ -1,0 +1,313 @@
+//! Sessions: what the steps of an agentic flow go on with, run after run, under one prefix.
+//!
+//! | what the run before under this prefix has come to | what the next one does |
+//! |---|---|
+//! | somebody drives it | nothing: its states are told |
+//! | it is not over | it goes on |
+//! | a step has failed, and no other took that over, or steps were postponed | a new run begins with those |
+//! | all steps have completed | a new run begins with the first step; the agents remember their sessions |
+//!
+//! | room | what it is |
+//! |---|---|
+//! | envelope | what came of a flow, as one object |
+
+mod envelope;
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use flowcell_contract::{Json, RunId, Value};
+use flowcell_flow::{
+    Begin, Diagnostic, Start,
+    agentic::{FlowLabel, Postponed, flow_label, input_of, left_by, session_id, state_key},
+};
+pub use flowcell_runtime::ports::{Session, Sessions, StepState, StepStatus};
+use flowcell_runtime::{
+    FlowRunner, OpenError, Request, RunOptions,
+    fact::Write,
+    ports::{Change, StoreError},
+};
+
+pub use self::envelope::{Envelope, StepLine};
+use crate::host::{
+    Host,
+    error::{LoadError, StartError},
+    loaded::LoadedFlow,
+};
+
+/// Bytes of a prefix. The ids of sessions and runs are made from it.
+const PREFIX_BYTES: usize = 60;
+
+/// Why a flow cannot be run in a session.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The flow cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The flow has changed, so that a run cannot begin with what the one before has left.
+    #[error("the flow cannot go on with what its last run has left: {0}")]
+    Left(LoadError),
+    /// The run cannot begin, or go on.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The store could not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The prefix is none.
+    #[error("`{0}` cannot be a prefix: it has 1 to {PREFIX_BYTES} letters, digits, and any of - _ .")]
+    Prefix(String),
+    /// The flow is of another dialect.
+    #[error("{} is no flow of agents: it has no `flow.steps`", .0.display())]
+    Dialect(PathBuf),
+    /// An id that the flow's sessions would have is that of another's.
+    #[error("the session `{session}` belongs to another flow or prefix, whose first session is `{root}`")]
+    Taken {
+        /// The session.
+        session: String,
+        /// The root of the tree that it is in.
+        root: String,
+    },
+    /// The run that is to be deleted is being driven.
+    #[error("the run `{0}` of this prefix is being driven, and is not deleted meanwhile")]
+    Driven(RunId),
+}
+
+impl From<OpenError> for SessionError {
+    fn from(error: OpenError) -> SessionError {
+        SessionError::Start(error.into())
+    }
+}
+
+/// An agentic flow under one prefix.
+pub struct FlowSession {
+    host: Host,
+    path: PathBuf,
+    flow: LoadedFlow,
+    label: FlowLabel,
+    prefix: String,
+    root: String,
+    warnings: Vec<Diagnostic>,
+}
+
+/// What comes of opening a session.
+pub enum Opened {
+    /// A run that begins, or goes on.
+    Run(Box<FlowRunner>),
+    /// Somebody drives the run of this prefix, so that nothing begins.
+    Busy,
+}
+
+/// The run before under the same prefix.
+enum Earlier {
+    None,
+    Driven(RunId),
+    Unfinished(RunId),
+    Ended(RunId),
+}
+
+impl Host {
+    /// Loads an agentic flow to run it under a prefix.
+    pub fn flow_session(&self, path: impl AsRef<Path>, prefix: &str) -> Result<FlowSession, SessionError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if !(1..=PREFIX_BYTES).contains(&prefix.len()) || !prefix.bytes().all(plain) {
+            return Err(SessionError::Prefix(prefix.to_owned()));
+        }
+        let path = path.as_ref().to_owned();
+        let start = Start { begin: Begin::First, prefix: Some(prefix.to_owned()) };
+        let (flow, warnings) = self.load_flow_as(&path, &start)?;
+        let Some(label) = flow_label(flow.graph()) else { return Err(SessionError::Dialect(path)) };
+        if label.disabled {
+            return Err(StartError::Disabled(flow.name().to_owned()).into());
+        }
+        let root = session_id(prefix, flow.name(), &label.first);
+        Ok(FlowSession { host: self.clone(), path, flow, label, prefix: prefix.to_owned(), root, warnings })
+    }
+}
+
+impl FlowSession {
+    /// The flow.
+    pub fn flow(&self) -> &LoadedFlow {
+        &self.flow
+    }
+
+    /// The session of the first step, which is the root of the tree of sessions.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// What was found in the flow that does not keep it from running.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+
+    /// How the steps stand, as a store tells it.
+    pub fn envelope(&self, of: &dyn Sessions) -> Result<Envelope, StoreError> {
+        let states = of.states(self.host.tenant(), &self.root)?;
+        Ok(Envelope::new(self.flow.name(), &self.root, &self.label, states))
+    }
+
+    /// Begins a run with these arguments, or goes on with what the one before has left. `delete` removes the sessions and
+    /// states of the prefix, together with the new run's beginning; what was not over is cancelled before.
+    pub async fn open(&self, args: Json, delete: bool, options: RunOptions) -> Result<Opened, SessionError> {
+        self.check_ids()?;
+        let begun = match self.earlier()? {
+            Earlier::Driven(run) if delete => return Err(SessionError::Driven(run)),
+            Earlier::Driven(_) => return Ok(Opened::Busy),
+            Earlier::Unfinished(run) if delete => {
+                self.cancel(&run).await?;
+                self.anew(args, delete, Some(&run), options)
+            }
+            Earlier::Unfinished(run) => {
+                self.host.resume(&run, RunOptions { by_hand: true, ..options }).map_err(SessionError::from)
+            }
+            Earlier::Ended(run) if !delete => {
+                let states = self.host.sessions().states(self.host.tenant(), &self.root)?;
+                match self.left(&states)? {
+                    left if left.is_empty() => self.anew(args, delete, Some(&run), options),
+                    left => self.go_on(&initial(&states, &self.root, args), &left, &run, options),
+                }
+            }
+            Earlier::Ended(run) => self.anew(args, delete, Some(&run), options),
+            Earlier::None => self.anew(args, delete, None, options),
+        };
+        match begun {
+            Ok(runner) => Ok(Opened::Run(Box::new(runner))),
+            Err(SessionError::Start(StartError::Open(OpenError::Driven(_)))) => Ok(Opened::Busy),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `a-b` and `c` make the same id as `a` and `b-c`: whoever came first has it.
+    fn check_ids(&self) -> Result<(), SessionError> {
+        let (sessions, tenant) = (self.host.sessions(), self.host.tenant().clone());
+        for step in &self.label.steps {
+            let id = session_id(&self.prefix, self.flow.name(), step);
+            if let Some(found) = sessions.session(&tenant, &id)?.filter(|found| found.root != self.root) {
+                return Err(SessionError::Taken { session: id, root: found.root });
+            }
+        }
+        let states = sessions.states(&tenant, &self.root)?;
+        match states.into_iter().find(|state| state.flow != self.flow.name()) {
+            Some(state) => Err(SessionError::Taken { session: state.session, root: state.root }),
+            None => Ok(()),
+        }
+    }
+
+    fn earlier(&self) -> Result<Earlier, SessionError> {
+        let tenant = self.host.tenant().clone();
+        let Some(Session { run, .. }) = self.host.sessions().session(&tenant, &self.root)? else {
+            return Ok(Earlier::None);
+        };
+        let row = self.host.runs().map(|runs| runs.run(&tenant, &run)).transpose()?.flatten();
+        if row.is_some_and(|(row, _)| row.status == "removed") {
+            return Ok(Earlier::Ended(run));
+        }
+        match self.host.resume(&run, RunOptions::default()) {
+            Ok(runner) if runner.ended().is_some() => Ok(Earlier::Ended(run)),
+            Ok(_) => Ok(Earlier::Unfinished(run)),
+            Err(StartError::Open(OpenError::Driven(_))) => Ok(Earlier::Driven(run)),
+            Err(StartError::Open(OpenError::Unknown(_))) => Ok(Earlier::Ended(run)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn cancel(&self, run: &RunId) -> Result<(), SessionError> {
+        // A run that has ended meanwhile needs no cancelling.
+        let _ = self.host.resume(run, RunOptions::default())?.ask(Request::Cancel).await;
+        let options = RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };
+        self.host.resume(run, options)?.run().await;
+        Ok(())
+    }
+
+    /// A run that begins with the first step.
+    fn anew(
+        &self,
+        args: Json,
+        delete: bool,
+        before: Option<&RunId>,
+        options: RunOptions,
+    ) -> Result<FlowRunner, SessionError> {
+        let root = self.root.clone();
+        let rows = vec![if delete { Change::Clear { root } } else { Change::Renew { root } }];
+        let writes = if delete { self.emptied()? } else { Vec::new() };
+        let session_id = Some(self.next_run(before)?);
+        let options = RunOptions { session_id, input: args, rows, writes, ..options };
+        Ok(self.host.runner(&self.flow, options)?)
+    }
+
+    /// A run that begins with what the one before has left.
+    fn go_on(
+        &self,
+        initial: &Json,
+        left: &[Postponed],
+        before: &RunId,
+        options: RunOptions,
+    ) -> Result<FlowRunner, SessionError> {
+        let steps = left.iter().map(|left| left.step.clone()).collect();
+        let start = Start { begin: Begin::At(steps), prefix: Some(self.prefix.clone()) };
+        let (flow, _) = self.host.load_flow_as(&self.path, &start).map_err(SessionError::Left)?;
+        let session_id = Some(self.next_run(Some(before))?);
+        Ok(self.host.runner(&flow, RunOptions { session_id, input: input_of(initial, left), ..options })?)
+    }
+
+    /// What the run before has left: steps that have failed, unless another took that over, and postponed ones.
+    fn left(&self, states: &[StepState]) -> Result<Vec<Postponed>, StoreError> {
+        let sessions = self.host.sessions().sessions(self.host.tenant(), &self.root)?;
+        let is_left = |state: &&StepState| match state.status {
+            StepStatus::Postponed => true,
+            StepStatus::Failed => !self.label.handled.contains(&state.step),
+            StepStatus::Running | StepStatus::Completed => false,
+        };
+        let before = |state: &StepState| {
+            let parent = sessions.iter().find(|session| session.id == state.session)?.parent.as_ref()?;
+            states.iter().find(|state| state.session == *parent)
+        };
+        let left = |state: &StepState| {
+            let before = before(state).map(|before| {
+                let output = before.output.as_deref().unwrap_or_default();
+                (before.step.as_str(), output, before.status == StepStatus::Failed)
+            });
+            left_by(&state.step, state.args.clone(), before)
+        };
+        Ok(states.iter().filter(is_left).map(left).collect())
+    }
+
+    /// The same id for everybody who begins the next run of this prefix, so that one of them does. After a run that has
+    /// another kind of id, as a repeated one does, it is the first that is free.
+    fn next_run(&self, before: Option<&RunId>) -> Result<RunId, StoreError> {
+        let nth = |count: u64| RunId::from(format!("{}:{count}", self.root));
+        let Some(before) = before else { return Ok(nth(1)) };
+        let count = before.as_str().strip_prefix(&*self.root).and_then(|rest| rest.strip_prefix(':')?.parse().ok());
+        if let Some(count) = count {
+            return Ok(nth(u64::saturating_add(count, 1)));
+        }
+        let mut count = 1;
+        while self.host.knows(&nth(count))? {
+            count += 1;
+        }
+        Ok(nth(count))
+    }
+
+    /// What was said in the sessions of the prefix, emptied.
+    fn emptied(&self) -> Result<Vec<Write>, StoreError> {
+        let name = self.flow.name();
+        let states = self.host.sessions().states(self.host.tenant(), &self.root)?;
+        let steps: BTreeSet<&str> =
+            self.label.steps.iter().map(String::as_str).chain(states.iter().map(|state| state.step.as_str())).collect();
+        let mut writes = Vec::new();
+        for step in steps {
+            let key = state_key(&self.prefix, name, step);
+            if self.host.state(name, &key)?.is_some() {
+                writes.push(Write { key, value: Value::from(Json::array([])), expected: None });
+            }
+        }
+        Ok(writes)
+    }
+}
+
+/// The arguments that the flow once began with.
+fn initial(states: &[StepState], root: &str, given: Json) -> Json {
+    states.iter().find(|state| state.session == root).map_or(given, |state| state.args.clone())
+}

@@ -1,0 +1,139 @@
+//! The flows that other flows call, and those that runs have pinned.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use flowcell_contract::{Failure, Json, RunId, code};
+use flowcell_flow::graph::Graph;
+use flowcell_runtime::{Flows, OpenError, Pinned, ports::Pin};
+
+use super::{Host, error::StartError, homes::Homes, loaded::log_kept, renewal::Renewals};
+use crate::host::{
+    content::Content,
+    home::Home,
+    loaded::{LoadedFlow, check_whole},
+};
+
+/// Loads called flows when they are first called.
+pub(super) struct Library {
+    host: Host,
+    homes: Arc<Homes>,
+    /// The content of a pin that was read to find the home.
+    known: Option<(Pin, Content)>,
+    /// By the pin of the caller, and the name.
+    called: Mutex<HashMap<(Pin, String), Pinned>>,
+    pinned: Mutex<HashMap<Pin, Arc<Graph>>>,
+    renewals: Mutex<Renewals>,
+}
+
+impl Library {
+    /// The flows that a run of a home, and the runs below it, can call.
+    pub(super) fn new(host: Host, home: Arc<Home>) -> Library {
+        let homes = Arc::new(Homes::of_runs(host.clone(), home));
+        let (called, pinned, renewals) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Library { host, homes, known: None, called, pinned, renewals }
+    }
+
+    /// The same, with the content of the run's pin.
+    pub(super) fn knowing(self, pin: Pin, content: Content) -> Library {
+        self.homes.know(&pin, self.homes.usual());
+        Library { known: Some((pin, content)), ..self }
+    }
+
+    /// The same, with flows that were renewed before.
+    pub(super) fn repeating(self, renewals: Renewals) -> Library {
+        Library { renewals: Mutex::new(renewals), ..self }
+    }
+
+    /// Pins a flow for a run of the home.
+    pub(super) fn pin(&self, flow: &LoadedFlow) -> Pinned {
+        self.pin_at(flow, self.homes.usual())
+    }
+
+    fn pin_at(&self, flow: &LoadedFlow, home: &Arc<Home>) -> Pinned {
+        let pinned = self.host.pin(flow, home);
+        self.homes.know(&pinned.pin, home);
+        pinned
+    }
+
+    /// Returns where its flows are from.
+    pub(super) fn homes(&self) -> &Arc<Homes> {
+        &self.homes
+    }
+}
+
+impl Host {
+    /// Returns what a run calls, as it was when the run was accepted; none if the store has no such run.
+    pub(super) fn library_of(&self, run: &RunId) -> Result<Option<Library>, OpenError> {
+        let Some(record) = self.shared.journal.find(&self.tenant, run)? else { return Ok(None) };
+        let content = self.content_of(&record.pin).map_err(OpenError::Pin)?;
+        let home = Arc::new(self.home_in(&content));
+        Ok(Some(Library::new(self.clone(), home).knowing(record.pin, content)))
+    }
+
+    /// Returns what the repetition of a run calls.
+    pub(super) fn library_of_retry(&self, run: &RunId, new: Option<&RunId>) -> Result<Library, StartError> {
+        let record = self.record(run).map_err(OpenError::Store)?;
+        let pin = record.ok_or_else(|| OpenError::Unknown(run.clone()))?.pin;
+        // A retry that has begun goes on as it was accepted.
+        if let Some(begun) = new.map(|new| self.library_of(new)).transpose()?.flatten() {
+            let graph = self.pinned(&pin).map_err(OpenError::Pin)?;
+            return Ok(begun.repeating(Renewals::begun(pin, graph)));
+        }
+        let mut renewals = Renewals::default();
+        let flow = renewals.repeated(self, &pin)?;
+        let content = self.content_of(&flow.pin).map_err(OpenError::Pin)?;
+        let home = Arc::new(self.home_in(&content));
+        Ok(Library::new(self.clone(), home).knowing(flow.pin, content).repeating(renewals))
+    }
+}
+
+impl Flows for Library {
+    fn resolve(&self, name: &str, caller: &Pin) -> Result<Pinned, Failure> {
+        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (caller.clone(), name.to_owned());
+        if let Some(flow) = called.get(&key) {
+            return Ok(flow.clone());
+        }
+        let flow = self.host.called(&self.homes.find(caller)?, name)?;
+        let flow = self.pin_at(&flow, &self.host.bind(&flow));
+        called.insert(key, flow.clone());
+        Ok(flow)
+    }
+
+    fn repeated(&self, pin: &Pin) -> Result<Pinned, Failure> {
+        let mut renewals = self.renewals.lock().unwrap_or_else(PoisonError::into_inner);
+        let flow = renewals.repeated(&self.host, pin);
+        flow.map_err(|error| Failure::new(code::FLOW_NOT_FOUND, error.to_string()))
+    }
+
+    fn called_again(&self, name: &str, caller: &Pin, pin: &Pin) -> Result<Pinned, Failure> {
+        let home = self.homes.find(caller)?;
+        // What a retry has pinned was checked when it was accepted.
+        match home.flows.contains_key(name) && !home.is_old() {
+            true => self.resolve(name, caller),
+            false => self.repeated(pin),
+        }
+    }
+
+    fn check_input(&self, flow: &Graph, input: &Json) -> Result<(), Failure> {
+        let checked = self.host.computing(flow, || check_whole(flow, input));
+        checked.map_err(|error| Failure::new(error.code(), error.to_string()))
+    }
+
+    fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {
+        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(graph) = pinned.get(pin) {
+            return Ok(graph.clone());
+        }
+        let (graph, warnings) = match &self.known {
+            Some((known, content)) if known == pin => self.host.check_content(content)?,
+            _ => self.host.check_pinned(pin)?,
+        };
+        log_kept(self.host.tenant(), &warnings);
+        pinned.insert(pin.clone(), graph.clone());
+        Ok(graph)
+    }
+}

@@ -1,0 +1,131 @@
+//! The home of a run: the flows that were pinned with it, and the folder in which computed names are looked up.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use flowcell_flow::{Files, Source, graph::Graph};
+use flowcell_services::pattern;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    host::folder::Folder,
+    world::tools::{self, FLOW_TOOL},
+};
+
+/// The maximum number of flows that a run pins beside its own. Names beyond it are looked up when they are called.
+pub(crate) const PINNED_FLOWS: usize = 256;
+
+/// The place of a flow, as its runs record it. A flow that came over the network has no folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// The absolute path of the flow's folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    folder: Option<String>,
+    /// The absolute path of the project, below which agents are found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    project: Option<String>,
+    /// Whether the folder is the library of the run's tenant.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    library: bool,
+}
+
+impl Place {
+    /// Returns the place of a folder, independent of the current folder of this process.
+    pub(crate) fn of(folder: &Folder) -> Place {
+        let absolute = |path: &Path| {
+            let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+            std::path::absolute(here).ok()?.to_str().map(str::to_owned)
+        };
+        let Some(path) = folder.path() else { return Place::default() };
+        Place { folder: absolute(&path), project: absolute(folder.project()), library: folder.is_library() }
+    }
+
+    /// Opens the folder. `library` is the folder of the tenant's library in this process: it replaces a library's folder that
+    /// this machine does not have.
+    pub(crate) fn open(&self, library: Option<PathBuf>) -> Folder {
+        let project = PathBuf::from(self.project.as_deref().unwrap_or_default());
+        match (self.folder.as_ref().map(PathBuf::from), library.filter(|_| self.library)) {
+            (Some(folder), Some(library)) if !folder.is_dir() => Folder::library(library),
+            (Some(folder), _) => Folder::at(folder, project, self.library),
+            (None, _) => Folder::nowhere(),
+        }
+    }
+}
+
+/// A flow that a run may call, as it was when the run was accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Callee {
+    /// The hash of its pinned content.
+    Pinned(Arc<str>),
+    /// Why it could not be used.
+    Unusable(String),
+    /// The name of its file, and its text: all that older versions pinned.
+    Text(String, String),
+}
+
+/// The flows that a run can call.
+#[derive(Clone)]
+pub(crate) struct Home {
+    /// The folder of the run's flow, for computed names.
+    pub(crate) folder: Arc<Folder>,
+    /// The flows that are pinned, by the names that callers use.
+    pub(crate) flows: BTreeMap<String, Callee>,
+}
+
+impl Home {
+    /// A home without pinned flows.
+    pub(crate) fn new(folder: Arc<Folder>) -> Home {
+        Home { folder, flows: BTreeMap::new() }
+    }
+
+    /// Whether the run was accepted by a version that pinned texts only.
+    pub(crate) fn is_old(&self) -> bool {
+        self.flows.values().any(|callee| matches!(callee, Callee::Text(..)))
+    }
+
+    /// The names of the flows that an agent may call as tools, in order.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        let mut names: BTreeSet<_> = self.folder.flows().into_iter().collect();
+        names.extend(self.flows.keys().cloned());
+        names.retain(|name| self.has(name));
+        names
+    }
+
+    /// Whether a flow of this name can be called.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        match self.flows.get(name) {
+            Some(callee) => !matches!(callee, Callee::Unusable(_)),
+            None => self.folder.flow(name).is_some(),
+        }
+    }
+
+    /// Returns the text of a flow that is not pinned.
+    pub(crate) fn source(&self, name: &str) -> Option<Source> {
+        match self.flows.get(name) {
+            Some(Callee::Text(file, text)) => Some(Source { name: file.clone(), text: text.clone() }),
+            Some(_) => None,
+            None => self.folder.flow(name),
+        }
+    }
+}
+
+/// Returns the names of the flows that the nodes of a flow are granted as tools. A pattern names those in the folder.
+pub(crate) fn granted_flows(graph: &Graph, folder: &Folder) -> BTreeSet<String> {
+    let grants = graph.nodes.iter().filter_map(|node| node.grants.0.get(tools::INTERFACE));
+    let mut names = BTreeSet::new();
+    for pattern in grants.flat_map(|grant| grant.as_array().unwrap_or_default().iter().chain([grant])) {
+        match pattern.as_str() {
+            Some(pattern) if pattern.contains('*') => {
+                let all = folder.flows().into_iter();
+                names.extend(all.filter(|name| pattern::matches(pattern, &format!("{FLOW_TOOL}{name}"))));
+            }
+            Some(name) => names.extend(name.strip_prefix(FLOW_TOOL).map(str::to_owned)),
+            None => {}
+        }
+    }
+    names
+}

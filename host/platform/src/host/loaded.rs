@@ -1,0 +1,109 @@
+//! A checked flow, ready to run.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Json, Tenant};
+use flowcell_flow::{Diagnostic, Severity, graph::Graph};
+use flowcell_schema::{Budget, Schema, SchemaError, ValidationError};
+
+use crate::host::{content::Content, error::InputError, folder::Folder, home::Home};
+
+/// What is wrong with an input is told so often at most.
+const FINDINGS: usize = 20;
+/// Characters of a finding. It quotes the value that is wrong, which may be all of a large input.
+const FINDING_CHARS: usize = 200;
+
+/// What checking a flow found.
+pub struct CheckedFlow {
+    /// The flow, if nothing keeps it from running.
+    pub flow: Option<LoadedFlow>,
+    /// All findings, in the order of their places.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A flow that has passed all checks.
+#[derive(Clone)]
+pub struct LoadedFlow {
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) folder: Arc<Folder>,
+    /// What a run of it pins.
+    pub(crate) content: Arc<Content>,
+    /// Where its runs find the flows that they call; none: not looked for yet.
+    pub(crate) home: Option<Arc<Home>>,
+    /// What was found that does not keep it from running.
+    pub(crate) warnings: Arc<[Diagnostic]>,
+}
+
+impl LoadedFlow {
+    /// The flow's name.
+    pub fn name(&self) -> &str {
+        &self.graph.name
+    }
+
+    /// The checked inner form.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
+    }
+
+    /// Returns the warnings of the check, in the order of their places.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+
+    /// Checks what a caller gives, over the flow's defaults, against the flow's `inputSchema`. It may block for about 2 s.
+    pub fn check_input(&self, given: &Json) -> Result<(), InputError> {
+        let Some(members) = given.as_object() else {
+            return if given.is_null() {
+                self.check_members(&Json::object::<&str>([]))
+            } else {
+                Err(not_an_object(given))
+            };
+        };
+        self.check_members(&Json::object(members.clone()))
+    }
+
+    fn check_members(&self, given: &Json) -> Result<(), InputError> {
+        let members = [&self.graph.input, given].into_iter().filter_map(Json::as_object).flatten();
+        check_whole(&self.graph, &Json::object(members.map(|(key, value)| (key.clone(), value.clone()))))
+    }
+}
+
+/// Checks the whole input of a run, defaults and all, against the flow's `inputSchema`. It may block for about 2 s.
+pub(crate) fn check_whole(graph: &Graph, input: &Json) -> Result<(), InputError> {
+    let Some(schema) = &graph.input_schema else { return Ok(()) };
+    // Loading the flow has told of a schema that cannot be compiled, with its place.
+    let schema = Schema::compile(schema).map_err(|error| match error {
+        SchemaError::TooCostly(error) => InputError::TooCostly(error),
+        error => InputError::Unfit { findings: vec![format!("its `inputSchema` is no schema: {error}")] },
+    })?;
+    let errors = schema.errors(input, Budget::FULL).map_err(InputError::TooCostly)?;
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(InputError::Unfit { findings: errors.iter().take(FINDINGS).map(describe).collect() })
+}
+
+/// Logs the newer rules that a kept flow breaks, with the line of each.
+pub(super) fn log_kept(tenant: &Tenant, diagnostics: &[Diagnostic]) {
+    let kept = |finding: &&Diagnostic| finding.new_rule && finding.severity == Severity::Warning;
+    for Diagnostic { code, place, message, help, .. } in diagnostics.iter().filter(kept) {
+        let help = help.as_deref().unwrap_or_default();
+        tracing::warn!(tenant = tenant.as_str(), code, "{}:{}: {message}: {help}", place.file, place.line);
+    }
+}
+
+fn not_an_object(given: &Json) -> InputError {
+    InputError::Unfit { findings: vec![format!("it must be an object, and is {}", given.type_name())] }
+}
+
+fn describe(error: &ValidationError<'_>) -> String {
+    let place = error.instance_path().to_string();
+    let place = place.trim_start_matches('/').replace('/', ".");
+    let message = error.to_string();
+    // Without the value, what is wrong with it still is told.
+    let message = match message.chars().nth(FINDING_CHARS) {
+        None => message,
+        Some(_) => error.masked().to_string().chars().take(FINDING_CHARS).collect(),
+    };
+    if place.is_empty() { message } else { format!("`{place}`: {message}") }
+}

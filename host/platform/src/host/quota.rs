@@ -1,0 +1,77 @@
+//! The limit of a tenant's live runs (`maxLiveRuns`).
+//!
+//! A new run takes its place among the live runs before the store shows it, so that runs which are started at the same time
+//! are not more than the limit together. The count is of one process: several processes on one store may each admit a run
+//! in the moment before the store shows those of the others. The children of other processes are not counted here.
+
+use std::collections::HashSet;
+
+use flowcell_contract::RunId;
+use flowcell_runtime::{FlowRunner, live::Starting, ports::StoreError};
+
+use crate::{Host, host::error::StartError, operate::quota::QuotaError};
+
+impl Host {
+    /// Checks whether the tenant may start another run now. It takes nothing: [`Host::runner`] does.
+    pub fn check_quota(&self) -> Result<(), QuotaError> {
+        self.usage().check(self.tenant(), &self.policy().per_day)?;
+        let (Some(most), Some(runs)) = (self.policy().max_live_runs, self.runs()) else { return Ok(()) };
+        let live = runs.live(self.tenant(), u64::from(most))? + self.live().children(self.tenant());
+        if live >= u64::from(most) { Err(QuotaError::LiveRuns(most)) } else { Ok(()) }
+    }
+
+    /// Checks whether a run may begin or go on. A run that the store has may.
+    pub fn check_quota_for(&self, run: Option<&RunId>) -> Result<(), QuotaError> {
+        match run {
+            // Only a caller over a limit has to be asked whether the run is new.
+            Some(run) => self.check_quota().or_else(|error| if self.knows(run)? { Ok(()) } else { Err(error) }),
+            None => self.check_quota(),
+        }
+    }
+
+    /// Takes a place among the tenant's live runs for a new run. Runs below others take theirs when they begin.
+    pub(crate) fn admitted(&self, mut runner: FlowRunner) -> Result<FlowRunner, StartError> {
+        if !runner.is_new() {
+            return Ok(runner);
+        }
+        self.usage().check(self.tenant(), &self.policy().per_day)?;
+        if !runner.is_below()
+            && let Some(starting) = self.take_live_run(runner.run_id())?
+        {
+            runner.count_as(starting);
+        }
+        Ok(runner)
+    }
+
+    /// Counts a new run with those of the store, those that were started before and are not in the store yet, and those
+    /// below runs that are driven.
+    fn take_live_run(&self, run: &RunId) -> Result<Option<Starting>, QuotaError> {
+        let (Some(most), Some(runs)) = (self.policy().max_live_runs, self.runs()) else { return Ok(None) };
+        let starting = self.live().start(self.tenant(), run);
+        let most_live = u64::from(most);
+        let live = |before: usize| -> Result<u64, StoreError> {
+            Ok(before as u64 + runs.live(self.tenant(), most_live)? + self.live().children(self.tenant()))
+        };
+        let before = starting.before();
+        if live(before.len())? < most_live {
+            return Ok(Some(starting));
+        }
+        // Close to the limit no run may be counted twice: as one that was started, and as one of the store.
+        let mut hidden = self.not_in_store(before)?;
+        loop {
+            if live(hidden.len())? < most_live {
+                return Ok(Some(starting));
+            }
+            let still_hidden = self.not_in_store(starting.before())?;
+            if still_hidden == hidden {
+                return Err(QuotaError::LiveRuns(most));
+            }
+            hidden = still_hidden;
+        }
+    }
+
+    fn not_in_store(&self, runs: HashSet<RunId>) -> Result<HashSet<RunId>, StoreError> {
+        let hidden = runs.into_iter().map(|run| self.knows(&run).map(|known| (!known).then_some(run)));
+        hidden.filter_map(Result::transpose).collect()
+    }
+}

@@ -1,0 +1,184 @@
+//! What checking a flow asks besides its text.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use flowcell_contract::{Json, Tenant};
+use flowcell_flow::{
+    Files, Reach, Rules, Source, Start,
+    graph::Graph,
+    outline::{Fault, Outline},
+};
+use flowcell_services::egress::OriginGrants;
+
+use crate::{
+    host::{
+        content::Content,
+        folder::Folder,
+        granted::{self, Granting},
+        inspector::Inspector,
+    },
+    schedule,
+    world::simulate::SERVICES,
+};
+
+/// Whom a flow asks while it is checked: its folder, and what its tenant may.
+pub(crate) struct Surroundings {
+    pub(crate) folder: Arc<Folder>,
+    /// The capabilities that can be granted.
+    pub(crate) capabilities: Vec<String>,
+    pub(crate) granting: Granting,
+}
+
+impl Surroundings {
+    /// Whether flows may name the agents of this machine, which belong to the person who started the process.
+    fn has_agents(&self) -> bool {
+        self.granting.tenant == Tenant::local()
+    }
+}
+
+/// A question that was asked: whether others would answer it as it was answered.
+pub(crate) type Asked = Box<dyn Fn(&Surroundings) -> bool + Send + Sync>;
+
+/// Surroundings of which is noted what they are asked, and what is read from them.
+pub(crate) struct Reading {
+    around: Surroundings,
+    inspector: Inspector,
+    asked: RefCell<Vec<Asked>>,
+    files: RefCell<BTreeMap<String, String>>,
+    flows: RefCell<BTreeMap<String, (String, String)>>,
+    agents: RefCell<BTreeMap<String, (String, String)>>,
+    outline: RefCell<Option<Outline>>,
+}
+
+impl Reading {
+    pub(crate) fn of(around: Surroundings, inspector: Inspector) -> Reading {
+        let (files, flows, agents) = (RefCell::default(), RefCell::default(), RefCell::default());
+        let (asked, outline) = (RefCell::default(), RefCell::default());
+        Reading { around, inspector, asked, files, flows, agents, outline }
+    }
+
+    /// The time that looking through scripts has taken.
+    pub(crate) fn spent(&self) -> Duration {
+        self.inspector.spent()
+    }
+
+    /// What the flow was checked from.
+    pub(crate) fn content(&self, source: &Source, graph: &Graph, start: &Start) -> Content {
+        let packs = graph.nodes.iter().filter_map(|node| node.node_type.pack.as_ref());
+        let outline = self.outline.take();
+        Content {
+            name: source.name.clone(),
+            text: source.text.clone(),
+            start: start.clone(),
+            files: self.files.take(),
+            flows: self.flows.take(),
+            agents: self.agents.take(),
+            services: self.around.granting.policy.most_granted(SERVICES).filter(|_| outline.is_some()),
+            outline,
+            packs: packs.map(|digest| (digest.0.to_string(), None)).collect(),
+            built_in: BTreeSet::new(),
+            home: None,
+            called: BTreeMap::new(),
+        }
+    }
+
+    /// All that was asked and may be answered otherwise tomorrow.
+    pub(crate) fn asked(self) -> Vec<Asked> {
+        self.asked.into_inner()
+    }
+
+    fn ask<T: Clone + PartialEq + Send + Sync + 'static>(
+        &self,
+        question: impl Fn(&Surroundings) -> T + Send + Sync + 'static,
+    ) -> T {
+        let told = question(&self.around);
+        let before = told.clone();
+        self.asked.borrow_mut().push(Box::new(move |around| question(around) == before));
+        told
+    }
+}
+
+impl Files for Reading {
+    fn rules(&self) -> Rules {
+        self.around.folder.rules()
+    }
+
+    fn read(&self, path: &str) -> Result<String, String> {
+        let of = path.to_owned();
+        let text = self.ask(move |around| around.folder.read(&of))?;
+        self.files.borrow_mut().insert(path.to_owned(), text.clone());
+        Ok(text)
+    }
+
+    fn flow(&self, name: &str) -> Option<Source> {
+        let of = name.to_owned();
+        let source = self.ask(move |around| around.folder.flow(&of))?;
+        self.flows.borrow_mut().insert(name.to_owned(), (source.name.clone(), source.text.clone()));
+        Some(source)
+    }
+
+    fn has_flow(&self, name: &str) -> bool {
+        let of = name.to_owned();
+        self.ask(move |around| around.folder.has_flow(&of))
+    }
+
+    fn check_signing_secret(&self, name: &str) -> Result<(), String> {
+        let of = name.to_owned();
+        self.ask(move |around| around.granting.secrets.check_signing(&around.granting.tenant, &of))
+    }
+
+    fn agent(&self, name: &str) -> Option<Source> {
+        let of = name.to_owned();
+        let source = self.ask(move |around| around.has_agents().then(|| around.folder.agent(&of)).flatten())?;
+        self.agents.borrow_mut().insert(name.to_owned(), (source.name.clone(), source.text.clone()));
+        Some(source)
+    }
+
+    fn agents(&self) -> Option<Vec<String>> {
+        self.ask(|around| if around.has_agents() { around.folder.agents() } else { Some(Vec::new()) })
+    }
+
+    fn capabilities(&self) -> Option<Vec<String>> {
+        // A host has the same ones as long as it is there.
+        Some(self.around.capabilities.clone())
+    }
+
+    fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
+        let (capability, item) = (capability.to_owned(), item.clone());
+        self.ask(move |around| granted::check(&around.granting, &capability, &item))
+    }
+
+    fn reach(&self, url: &str, grant: &Json) -> Option<Reach> {
+        let reach = OriginGrants::parse(grant).ok()?.reach(url)?;
+        let (origin, path) = (reach.origin.to_string(), reach.path);
+        Some(Reach { origin, path, covers_origin: reach.covers_origin, covers_url: reach.covers_url })
+    }
+
+    fn most_granted(&self, capability: &str) -> Option<Vec<String>> {
+        let capability = capability.to_owned();
+        self.ask(move |around| around.granting.policy.most_granted(&capability))
+    }
+
+    fn outline(&self, script: &Source) -> Result<Outline, Fault> {
+        let outline = self.inspector.outline(script)?;
+        *self.outline.borrow_mut() = Some(outline.clone());
+        Ok(outline)
+    }
+
+    fn check_script(&self, script: &Source) -> Result<(), Fault> {
+        self.inspector.outline(script).map(drop)
+    }
+
+    fn check_cron(&self, cron: &str) -> Result<(), String> {
+        schedule::check_cron(cron)
+    }
+
+    fn check_time_zone(&self, name: &str) -> Result<(), String> {
+        schedule::check_time_zone(name)
+    }
+}

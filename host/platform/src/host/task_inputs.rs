@@ -1,0 +1,44 @@
+//! Reading the inputs of tasks from the store.
+
+use flowcell_contract::RunId;
+use flowcell_runtime::{
+    OpenError,
+    inputs::{TaskInputs, Window},
+    rows::Runs,
+};
+
+use super::Host;
+use crate::host::error::StartError;
+
+impl Host {
+    /// Reads the inputs of a task of a run, by its address: `pay`, `process[3].pay`, or `review/pay` in the run that the task
+    /// `review` called last, which is found by `runs`. Of a task that made no attempt there is no node type.
+    pub fn task_inputs(
+        &self,
+        runs: Option<&dyn Runs>,
+        run: &RunId,
+        address: &str,
+        window: Window,
+    ) -> Result<TaskInputs, StartError> {
+        let (mut run, mut task) = (run.clone(), address);
+        while let Some((owner, below)) = task.split_once('/') {
+            let children = runs.map_or(Ok(Vec::new()), |runs| runs.children(&self.tenant, &run));
+            let children = children.map_err(OpenError::Store)?;
+            let child = children.into_iter().rev().find(|child| calling(&run, child) == Some(owner));
+            let Some(child) = child else { return Ok(TaskInputs::none(run, address)) };
+            (run, task) = (child, below);
+        }
+        let record = self.record(&run).map_err(OpenError::Store)?;
+        let record = record.ok_or_else(|| OpenError::Unknown(run.clone()))?;
+        let graph = self.pinned(&record.pin).map_err(OpenError::Pin)?;
+        let of = (&self.tenant, &run);
+        let inputs = TaskInputs::read(&*self.shared.journal, graph, &record, of, (task, window));
+        Ok(inputs.map_err(OpenError::Store)?)
+    }
+}
+
+/// The task that has called a run: its address stands in the run's id, before the attempt.
+pub(crate) fn calling<'a>(parent: &RunId, child: &'a RunId) -> Option<&'a str> {
+    let rest = child.as_str().strip_prefix(parent.as_str())?.strip_prefix('.')?;
+    Some(rest.rsplit_once('.')?.0)
+}

@@ -1,0 +1,102 @@
+//! Runs of node types and flows that agents call as tools: each is a run of its own, below the agent's run.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use flowcell_contract::{Catalog, Failure, Json, Outgoing, RunId, code};
+use flowcell_flow::{Source, graph::Graph};
+use flowcell_runtime::{RunOptions, RunResult, RunStatus};
+use futures_util::{FutureExt, future::BoxFuture};
+
+use super::{Host, error::StartError, home::Home, loaded::LoadedFlow};
+use crate::world::tools::RunFlows;
+
+/// The flows that the runs of a home can call.
+pub(super) struct CalledFlows {
+    pub(super) host: Host,
+    pub(super) home: Arc<Home>,
+}
+
+impl CalledFlows {
+    /// Runs a flow below the agent's run, and returns its outputs.
+    async fn run(&self, flow: &LoadedFlow, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
+        let run = RunId::from(format!("{}.tool-{}", outgoing.caller.run_id, outgoing.key));
+        let options = RunOptions {
+            session_id: Some(run),
+            input,
+            parent: Some(outgoing.caller.run_id.clone()),
+            wait_for_answers: true,
+            without_events: true,
+            by_hand: true,
+            ..RunOptions::default()
+        };
+        let mut runner = self.host.runner(flow, options).map_err(failed_to_start)?;
+        runner.enter().await?;
+        runner.start_session();
+        // If nobody waits for it any more, it ends with the agent's run.
+        outputs(runner.run().await)
+    }
+}
+
+impl RunFlows for CalledFlows {
+    fn catalog(&self) -> &Catalog {
+        self.host.catalog()
+    }
+
+    fn names(&self) -> BTreeSet<String> {
+        self.home.names()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.home.has(name)
+    }
+
+    fn graph(&self, name: &str) -> Option<Arc<Graph>> {
+        self.host.load_called(&self.home, name).ok().map(|flow| flow.graph)
+    }
+
+    fn run_flow<'a>(
+        &'a self,
+        name: &'a str,
+        input: Json,
+        outgoing: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<Json, Failure>> {
+        async move {
+            let flow = self.host.called(&self.home, name).map_err(|failure| unusable(&failure))?;
+            self.run(&flow, input, outgoing).await
+        }
+        .boxed()
+    }
+
+    fn run_source<'a>(
+        &'a self,
+        source: &'a Source,
+        input: Json,
+        outgoing: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<Json, Failure>> {
+        async move {
+            let flow = self.host.load_in(source, self.home.folder.clone()).map_err(|error| unusable(&error))?;
+            self.run(&LoadedFlow { home: Some(self.home.clone()), ..flow }, input, outgoing).await
+        }
+        .boxed()
+    }
+}
+
+fn outputs(result: RunResult) -> Result<Json, Failure> {
+    match (result.status, result.error) {
+        (RunStatus::Succeeded, _) => Ok(result.outputs),
+        (_, Some(error)) => Err(error.failure),
+        (status, None) => Err(Failure::new(code::CANCELLED, format!("the run of the tool has ended as {status:?}"))),
+    }
+}
+
+fn failed_to_start(error: StartError) -> Failure {
+    match error {
+        StartError::Quota(error) => error.into(),
+        StartError::Input(error) => Failure::new(error.code(), error.to_string()),
+        other => Failure::retryable(code::LOST_WORKER, other.to_string()),
+    }
+}
+
+fn unusable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(code::TOOL_NOT_FOUND, format!("the tool cannot be used: {error}"))
+}

@@ -1,0 +1,139 @@
+//! The files of the log: `tool_logs/flow_<name>.jsonl` beside the folder of the flows.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use flowcell_runtime::paging::PAGE_BYTES;
+use serde::{Deserialize, Serialize};
+
+use crate::host::folder::is_flow_name;
+
+/// Bytes that are read at a time from the end of a file.
+const PIECE: u64 = 64 * 1024;
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepLine {
+    /// The run.
+    pub flow_run_id: String,
+    /// The flow.
+    pub flow_name: String,
+    /// The step.
+    pub step_id: String,
+    /// The tool, as the flow names it.
+    pub tool_name: String,
+    /// `success`, or `error`.
+    pub status: String,
+    /// What the tool was given; of a step whose references failed, what of it could be computed.
+    pub params: serde_json::Value,
+    /// The beginning of the result as text; null if there is none.
+    pub result_summary: Option<String>,
+    /// Why the step failed; null if it did not.
+    pub error: Option<String>,
+    /// When it ended, in UTC.
+    pub timestamp: String,
+}
+
+/// The logs of the flows of a folder. Several processes may write one.
+pub(super) struct StepLog {
+    folder: PathBuf,
+}
+
+impl StepLog {
+    /// The logs beside a folder.
+    pub(super) fn beside(flows: &Path) -> StepLog {
+        StepLog { folder: flows.parent().unwrap_or(Path::new("")).join("tool_logs") }
+    }
+
+    /// The log of a flow.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("flow_{name}.jsonl"))
+    }
+
+    /// Appends lines.
+    pub(super) fn add(&self, name: &str, lines: &[StepLine]) -> io::Result<()> {
+        append(&mut self.open(name)?, lines.iter())
+    }
+
+    /// Appends those lines of a run whose steps have none.
+    pub(super) fn add_missing(&self, name: &str, run: &str, lines: &[StepLine]) -> io::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let mut file = self.open(name)?;
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.read_to_string(&mut text)?;
+        let of_run = text.lines().filter(|line| line.contains(run)).filter_map(parse);
+        let there: HashSet<_> = of_run.filter(|line| line.flow_run_id == run).map(|line| line.step_id).collect();
+        append(&mut file, lines.iter().filter(|line| !there.contains(&line.step_id)))
+    }
+
+    /// The last lines; none if there is no log.
+    pub(super) fn last(&self, name: &str, limit: usize) -> io::Result<Option<Vec<StepLine>>> {
+        if !is_flow_name(name) {
+            return Ok(None);
+        }
+        let mut file = match File::open(self.file(name)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (mut at, mut tail) = (file.seek(SeekFrom::End(0))?, Vec::new());
+        let is_full = |tail: &[u8]| tail.len() as u64 >= PAGE_BYTES;
+        while at > 0 && !is_full(&tail) && tail.iter().filter(|byte| **byte == b'\n').count() <= limit {
+            let from = at.saturating_sub(PIECE);
+            let mut piece = vec![0; (at - from) as usize];
+            file.seek(SeekFrom::Start(from))?;
+            file.read_exact(&mut piece)?;
+            piece.append(&mut tail);
+            (at, tail) = (from, piece);
+        }
+        let text = String::from_utf8_lossy(&tail);
+        let mut lines: Vec<_> = text.lines().rev().filter_map(parse).take(limit).collect();
+        lines.reverse();
+        Ok(Some(lines))
+    }
+
+    /// Opens a log for nobody else to write meanwhile.
+    fn open(&self, name: &str) -> io::Result<File> {
+        let (mut folder, mut options) = (fs::DirBuilder::new(), OpenOptions::new());
+        // The log has parameters and results, so only its owner reads it.
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        }
+        folder.recursive(true).create(&self.folder)?;
+        let file = options.read(true).append(true).create(true).open(self.file(name))?;
+        file.lock()?;
+        Ok(file)
+    }
+}
+
+/// Appends lines after the last whole one: a process may have died while it wrote.
+fn append<'a>(file: &mut File, lines: impl Iterator<Item = &'a StepLine>) -> io::Result<()> {
+    let mut text = Vec::new();
+    for line in lines {
+        serde_json::to_writer(&mut text, line)?;
+        text.push(b'\n');
+    }
+    let length = file.seek(SeekFrom::End(0))?;
+    if length > 0 && !text.is_empty() {
+        let mut last = [0];
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            text.insert(0, b'\n');
+        }
+    }
+    file.write_all(&text)
+}
+
+fn parse(line: &str) -> Option<StepLine> {
+    serde_json::from_str(line).ok()
+}

@@ -1,0 +1,240 @@
+//! Numbers about what a process does, as Prometheus reads them.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | names | the values of labels, of which there are not more than there may be |
+//!
+//! Counting takes a lock that is shared with those who count the same family, and an atomic addition. Labels are names that
+//! flows, packs and operators have given, and nothing that a run is about.
+
+mod names;
+
+use std::{sync::Arc, time::Duration};
+
+use flowcell_contract::{Failure, Json, RunId, Tenant, Value};
+use prometheus_client::{
+    encoding::text,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+
+use self::names::Names;
+use crate::observe::observed::{Ended, Observer, Tokens, What};
+
+/// Tenants that have numbers of their own; those that come later are `other`.
+pub(crate) const TENANTS: usize = 200;
+/// Node types that have numbers of their own.
+pub(crate) const NODE_TYPES: usize = 500;
+/// Interfaces of calls, and providers and models, that have numbers of their own.
+pub(crate) const INTERFACES: usize = 100;
+
+/// Seconds of what waits for the network or a model, and of whole runs.
+const LONG: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 600.0];
+
+type Label = (&'static str, Arc<str>);
+type Counts<const N: usize> = Family<[Label; N], Counter>;
+type Sums<const N: usize> = Family<[Label; N], Counter<f64, std::sync::atomic::AtomicU64>>;
+type Durations<const N: usize> = Family<[Label; N], Histogram>;
+
+/// The numbers of a process. Cheap to clone.
+#[derive(Clone)]
+pub struct Metrics(Arc<Families>);
+
+struct Families {
+    registry: Registry,
+    tenants: Names,
+    node_types: Names,
+    interfaces: Names,
+    providers: Names,
+    models: Names,
+    runs_started: Counts<1>,
+    runs_ended: Counts<2>,
+    run_seconds: Durations<1>,
+    runs_driven: Gauge,
+    runs_waiting: Gauge,
+    runs_below: Gauge,
+    attempts: Counts<2>,
+    computed: Sums<1>,
+    calls: Durations<2>,
+    tokens: Counts<3>,
+    cost: Sums<1>,
+    requests: Durations<3>,
+    requests_active: Gauge,
+    subscribers: Gauge,
+    commits: Counter,
+}
+
+/// What is looked at when somebody asks.
+pub struct Now {
+    /// New runs that wait for their turn.
+    pub runs_waiting: u64,
+    /// Driven runs that other runs have called.
+    pub runs_below: u64,
+    /// Requests that are being answered.
+    pub requests_active: u64,
+    /// Live streams of events.
+    pub subscribers: u64,
+    /// Commits of a store that this process owns.
+    pub commits: Option<u64>,
+}
+
+/// Counts a run as driven until it is dropped.
+pub struct Driven(Metrics);
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.0.0.runs_driven.dec();
+    }
+}
+
+fn durations<const N: usize>() -> Durations<N> {
+    Family::new_with_constructor(|| Histogram::new(LONG))
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let mut families = Families {
+            registry: Registry::with_prefix("flowcell"),
+            tenants: Names::new(TENANTS),
+            node_types: Names::new(NODE_TYPES),
+            interfaces: Names::new(INTERFACES),
+            providers: Names::new(INTERFACES),
+            models: Names::new(INTERFACES),
+            runs_started: Family::default(),
+            runs_ended: Family::default(),
+            run_seconds: durations(),
+            runs_driven: Gauge::default(),
+            runs_waiting: Gauge::default(),
+            runs_below: Gauge::default(),
+            attempts: Family::default(),
+            computed: Family::default(),
+            calls: durations(),
+            tokens: Family::default(),
+            cost: Family::default(),
+            requests: durations(),
+            requests_active: Gauge::default(),
+            subscribers: Gauge::default(),
+            commits: Counter::default(),
+        };
+        families.register();
+        Metrics(Arc::new(families))
+    }
+}
+
+impl Families {
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("runs_started", "Runs that began, by tenant", self.runs_started.clone());
+        registry.register("runs_ended", "Runs that ended, by tenant and status", self.runs_ended.clone());
+        let help = "From the beginning of a run to its end, pauses included, by status";
+        registry.register_with_unit("run_duration", help, Unit::Seconds, self.run_seconds.clone());
+        registry.register("runs_driven", "Runs that this process drives now", self.runs_driven.clone());
+        registry.register("runs_waiting", "Runs that wait for their turn to be driven", self.runs_waiting.clone());
+        registry.register("runs_below", "Driven runs that other runs have called", self.runs_below.clone());
+        registry.register("attempts", "Attempts that ended, by node type and outcome", self.attempts.clone());
+        let help = "Time that attempts computed, by tenant";
+        registry.register_with_unit("compute", help, Unit::Seconds, self.computed.clone());
+        let help = "Calls of nodes, by interface and outcome";
+        registry.register_with_unit("call_duration", help, Unit::Seconds, self.calls.clone());
+        let help = "Tokens that turns of models used, by provider, model and kind";
+        registry.register("model_tokens", help, self.tokens.clone());
+        let help = "What turns of models and images cost as far as it is known, by tenant";
+        registry.register_with_unit("model_cost", help, Unit::Other("usd".into()), self.cost.clone());
+        let help = "Until the answer to a request begins, by method, route and status";
+        registry.register_with_unit("http_request_duration", help, Unit::Seconds, self.requests.clone());
+        let help = "Requests of known callers that are answered now";
+        registry.register("http_requests_active", help, self.requests_active.clone());
+        registry.register("live_subscribers", "Streams of events that are open", self.subscribers.clone());
+        registry.register("store_commits", "Commits of the store that this process owns", self.commits.clone());
+    }
+}
+
+impl Metrics {
+    /// Everything, as Prometheus reads it.
+    pub fn render(&self, now: &Now) -> String {
+        let set = |gauge: &Gauge, value: u64| _ = gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        set(&self.0.runs_waiting, now.runs_waiting);
+        set(&self.0.runs_below, now.runs_below);
+        set(&self.0.requests_active, now.requests_active);
+        set(&self.0.subscribers, now.subscribers);
+        if let Some(commits) = now.commits {
+            self.0.commits.inner().store(commits, std::sync::atomic::Ordering::Relaxed);
+        }
+        let mut text = String::new();
+        // A text takes all that is written to it.
+        let _ = text::encode(&mut text, &self.0.registry);
+        text
+    }
+
+    /// A run is driven from now on.
+    pub fn drives(&self) -> Driven {
+        self.0.runs_driven.inc();
+        Driven(self.clone())
+    }
+
+    /// A tenant's attempts have computed.
+    pub(crate) fn computed(&self, tenant: &Tenant, time: Duration) {
+        let labels = [("tenant", self.0.tenants.of(tenant.as_str()))];
+        self.0.computed.get_or_create(&labels).inc_by(time.as_secs_f64());
+    }
+
+    /// A turn of a model has ended.
+    pub(crate) fn turn(&self, reply: &Result<Value, Failure>) {
+        let told = match reply {
+            Ok(value) => Some(value.json()),
+            Err(failure) => failure.details.as_ref(),
+        };
+        let Some((told, usage)) = told.and_then(|told| Some((told, told.get("usage")?))) else { return };
+        let name = |names: &Names, member| names.of(told.get(member).and_then(Json::as_str).unwrap_or("unknown"));
+        let (provider, model) = (name(&self.0.providers, "provider"), name(&self.0.models, "model"));
+        if let Some(Tokens { input, output }) = Tokens::read(usage) {
+            for (kind, count) in [("input", input), ("output", output)] {
+                let labels = [("provider", provider.clone()), ("model", model.clone()), ("kind", kind.into())];
+                self.0.tokens.get_or_create(&labels).inc_by(count);
+            }
+        }
+    }
+
+    /// A tenant has spent this, in USD.
+    pub(crate) fn spent(&self, tenant: &Tenant, usd: f64) {
+        if usd > 0.0 {
+            self.0.cost.get_or_create(&[("tenant", self.0.tenants.of(tenant.as_str()))]).inc_by(usd);
+        }
+    }
+
+    /// The answer to a request begins.
+    pub fn request(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+        let labels = [("method", method.into()), ("route", route.into()), ("status", status.to_string().into())];
+        self.0.requests.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+}
+
+impl Observer for Metrics {
+    fn started(&self, tenant: &Tenant, _run: &RunId, _flow: &str) {
+        self.0.runs_started.get_or_create(&[("tenant", self.0.tenants.of(tenant.as_str()))]).inc();
+    }
+
+    fn ended(&self, _root: &RunId, ended: &Ended) {
+        let outcome: Arc<str> = ended.outcome.into();
+        let seconds = Duration::from_millis(ended.ended - ended.began).as_secs_f64();
+        match &ended.what {
+            What::Run { .. } => {
+                self.0.run_seconds.get_or_create(&[("status", outcome.clone())]).observe(seconds);
+                let labels = [("tenant", self.0.tenants.of(ended.tenant.as_str())), ("status", outcome)];
+                self.0.runs_ended.get_or_create(&labels).inc();
+            }
+            What::Attempt { node_type, .. } => {
+                let labels = [("node_type", self.0.node_types.of(node_type)), ("outcome", outcome)];
+                self.0.attempts.get_or_create(&labels).inc();
+            }
+            What::Call { call, .. } => {
+                let labels = [("interface", self.0.interfaces.of(&call.interface)), ("outcome", outcome)];
+                self.0.calls.get_or_create(&labels).observe(seconds);
+            }
+            What::Agent { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

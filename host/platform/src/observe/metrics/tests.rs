@@ -1,0 +1,69 @@
+//! What the text says, and how many labels there are.
+
+use flowcell_contract::Json;
+
+use super::*;
+use crate::observe::observed::{Attempted, Called};
+
+const NOTHING: Now = Now { runs_waiting: 0, runs_below: 0, requests_active: 0, subscribers: 0, commits: None };
+
+fn ended(tenant: &str, what: What) -> Ended {
+    let (tenant, run) = (Tenant::from(tenant), RunId::from("r"));
+    Ended { tenant, run, what, began: 1_000, ended: 1_250, outcome: "succeeded", error: None }
+}
+
+#[test]
+fn what_has_happened_is_in_the_text() {
+    let metrics = Metrics::default();
+    metrics.started(&Tenant::from("a"), &RunId::from("r"), "flow");
+    metrics.ended(&RunId::from("r"), &ended("a", What::Run { flow: "flow".into() }));
+    let task = Attempted { task: "say".into(), attempt: 1 };
+    metrics
+        .ended(&RunId::from("r"), &ended("a", What::Attempt { task: task.clone(), node_type: "control.noop".into() }));
+    let call = Called {
+        ordinal: 0,
+        interface: "http".into(),
+        function: "send".into(),
+        provider: None,
+        model: None,
+        answered: None,
+        usage: None,
+        tool: None,
+    };
+    metrics.ended(&RunId::from("r"), &ended("a", What::Call { task, agent: None, call }));
+    metrics.computed(&Tenant::from("a"), Duration::from_millis(1_500));
+    let reply = r#"{"provider":"p","model":"m","usage":{"input":3,"output":4}}"#;
+    metrics.turn(&Ok(Value::from(Json::parse(reply).unwrap())));
+    metrics.spent(&Tenant::from("a"), 0.25);
+    metrics.request("GET", "/v1/runs/{id}", 404, Duration::from_millis(2));
+    let _driven = metrics.drives();
+    let text = metrics.render(&Now { commits: Some(7), runs_waiting: 3, ..NOTHING });
+    for line in [
+        r#"flowcell_runs_started_total{tenant="a"} 1"#,
+        r#"flowcell_runs_ended_total{tenant="a",status="succeeded"} 1"#,
+        r#"flowcell_run_duration_seconds_sum{status="succeeded"} 0.25"#,
+        "flowcell_runs_driven 1",
+        "flowcell_runs_waiting 3",
+        r#"flowcell_attempts_total{node_type="control.noop",outcome="succeeded"} 1"#,
+        r#"flowcell_compute_seconds_total{tenant="a"} 1.5"#,
+        r#"flowcell_call_duration_seconds_count{interface="http",outcome="succeeded"} 1"#,
+        r#"flowcell_model_tokens_total{provider="p",model="m",kind="output"} 4"#,
+        r#"flowcell_model_cost_usd_total{tenant="a"} 0.25"#,
+        r#"flowcell_http_request_duration_seconds_count{method="GET",route="/v1/runs/{id}",status="404"} 1"#,
+        "flowcell_store_commits_total 7",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"), "{text}");
+}
+
+#[test]
+fn tenants_that_come_too_late_share_their_numbers() {
+    let metrics = Metrics::default();
+    for number in 0..TENANTS + 50 {
+        metrics.started(&Tenant::from(format!("t{number}")), &RunId::from("r"), "flow");
+    }
+    let text = metrics.render(&NOTHING);
+    assert_eq!(text.matches("flowcell_runs_started_total{").count(), TENANTS + 1);
+    assert!(text.contains("flowcell_runs_started_total{tenant=\"other\"} 50\n"), "{text}");
+}

@@ -1,0 +1,234 @@
+//! Traces and numbers for a collector: OTLP over HTTP, in protobuf.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | span | what has ended in a run, as a span of the run's trace |
+//! | numbers | the same as instruments |
+//! | collector | our own client, as the exporters want one |
+//!
+//! Spans wait in a queue that is bounded, and what finds no place is left out: a collector that is slow or gone costs no run
+//! anything. It is warned of that once a minute.
+
+mod collector;
+mod numbers;
+mod span;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use flowcell_contract::{Failure, RunId, Tenant};
+use flowcell_services::egress::Egress;
+use opentelemetry::{
+    KeyValue,
+    trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState},
+};
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::{
+    Resource,
+    trace::{SpanData, SpanExporter as _},
+};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinHandle,
+};
+
+use self::{collector::Collector, numbers::Numbers};
+use crate::observe::observed::{Ended, Observer, What};
+
+/// Spans that wait for the collector; further ones are left out.
+pub(crate) const QUEUE: usize = 4_096;
+/// Spans in one request.
+pub(crate) const BATCH: usize = 512;
+/// How long spans are gathered before they are sent.
+const GATHER: Duration = Duration::from_millis(500);
+/// How long a process that ends waits for the collector.
+pub(crate) const LAST: Duration = Duration::from_secs(5);
+/// Runs that have begun for another trace, and whose end is awaited; beyond that one is forgotten.
+const LINKS: usize = 10_000;
+
+/// Tells a collector what happens. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Telemetry(Arc<Shared>);
+
+struct Shared {
+    collector: Collector,
+    queue: mpsc::Sender<SpanData>,
+    /// What has not been sent, until somebody sends it.
+    waiting: Mutex<Option<mpsc::Receiver<SpanData>>>,
+    numbers: OnceLock<Numbers>,
+    links: Mutex<HashMap<(Tenant, RunId), SpanContext>>,
+    ends: Notify,
+    sending: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Why nothing can be sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TelemetryError {
+    /// No collector can be at this address.
+    #[error("`{0}` is no address of a collector: {1}")]
+    Address(String, String),
+    /// The environment asks for what cannot be done.
+    #[error("what `OTEL_EXPORTER_OTLP_…` asks for cannot be done")]
+    Exporter(#[from] ExporterBuildError),
+}
+
+impl Telemetry {
+    /// Telemetry for the collector at this address, such as `http://127.0.0.1:4318`. Nothing is sent before it is started.
+    pub(crate) fn new(url: &str, egress: &Egress) -> Result<Telemetry, TelemetryError> {
+        let wrong = |failure: Failure| TelemetryError::Address(url.to_owned(), failure.message);
+        let collector = Collector::new(url, egress).map_err(wrong)?;
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        Ok(Telemetry(Arc::new(Shared {
+            collector,
+            queue,
+            waiting: Mutex::new(Some(waiting)),
+            numbers: OnceLock::new(),
+            links: Mutex::default(),
+            ends: Notify::new(),
+            sending: Mutex::default(),
+        })))
+    }
+
+    /// Sends from now on, on the runtime that this is called on. A second time nothing happens.
+    pub(crate) fn start(&self) -> Result<(), TelemetryError> {
+        let waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(waiting) = waiting else { return Ok(()) };
+        let collector = &self.0.collector;
+        collector.run_on(tokio::runtime::Handle::current());
+        let exporter = SpanExporter::builder().with_http().with_http_client(collector.clone());
+        let mut exporter = exporter.with_endpoint(collector.endpoint("v1/traces")).build()?;
+        exporter.set_resource(&resource());
+        // What is counted before is not told.
+        let _ = self.0.numbers.set(Numbers::new(collector, resource())?);
+        let sending = tokio::spawn(send(self.0.clone(), waiting, exporter));
+        *self.0.sending.lock().unwrap_or_else(PoisonError::into_inner) = Some(sending);
+        Ok(())
+    }
+
+    /// Sends what there is, and ends. It does not wait for a collector that does not answer.
+    pub(crate) async fn stop(&self) {
+        let sending = self.0.sending.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(sending) = sending else { return };
+        self.0.ends.notify_one();
+        let shared = self.0.clone();
+        let numbers = tokio::task::spawn_blocking(move || shared.numbers.get().map(Numbers::stop));
+        // Whoever does not answer by then has lost the rest.
+        let _ = tokio::time::timeout(LAST, async { tokio::join!(sending, numbers) }).await;
+    }
+
+    /// A run is begun for a trace of somebody else, named by a `traceparent` of W3C Trace Context.
+    pub(crate) fn link(&self, tenant: &Tenant, run: &RunId, traceparent: &str) {
+        let Some(context) = context(traceparent) else { return };
+        let mut links = self.0.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if links.len() >= LINKS
+            && let Some(any) = links.keys().next().cloned()
+        {
+            // It may have ended in another process long ago.
+            links.remove(&any);
+        }
+        links.insert((tenant.clone(), run.clone()), context);
+    }
+}
+
+impl Observer for Telemetry {
+    fn ended(&self, root: &RunId, ended: &Ended) {
+        if let Some(numbers) = self.0.numbers.get() {
+            numbers.count(ended);
+        }
+        let link = match ended.what {
+            What::Run { .. } => {
+                let mut links = self.0.links.lock().unwrap_or_else(PoisonError::into_inner);
+                links.remove(&(ended.tenant.clone(), ended.run.clone()))
+            }
+            _ => None,
+        };
+        if self.0.queue.try_send(span::of(root, ended, link)).is_err() {
+            self.0.collector.warn("it takes spans too slowly, and some are left out");
+        }
+    }
+}
+
+/// Sends what waits, from time to time, until it is told to end.
+async fn send(shared: Arc<Shared>, mut waiting: mpsc::Receiver<SpanData>, exporter: SpanExporter) {
+    let mut ends = false;
+    while !ends {
+        let mut batch = Vec::new();
+        tokio::select! {
+            _ = waiting.recv_many(&mut batch, BATCH) => {}
+            () = shared.ends.notified() => ends = true,
+        }
+        if !ends {
+            tokio::select! {
+                () = tokio::time::sleep(GATHER) => {}
+                () = shared.ends.notified() => ends = true,
+            }
+        }
+        loop {
+            while batch.len() < BATCH
+                && let Ok(span) = waiting.try_recv()
+            {
+                batch.push(span);
+            }
+            if batch.is_empty() {
+                break;
+            }
+            if let Err(error) = exporter.export(std::mem::take(&mut batch)).await {
+                shared.collector.warn(&error.to_string());
+            }
+        }
+    }
+}
+
+fn resource() -> Resource {
+    let builder = Resource::builder();
+    // `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` are the operator's.
+    let builder = match std::env::var_os("OTEL_SERVICE_NAME") {
+        Some(_) => builder,
+        None => builder.with_service_name("flowcell"),
+    };
+    builder.with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build()
+}
+
+/// Reads a `traceparent`: `00-<trace>-<span>-<flags>`.
+fn context(traceparent: &str) -> Option<SpanContext> {
+    let mut parts = traceparent.split('-');
+    let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let hexadecimal = |text: &str, len| {
+        text.len() == len && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    };
+    let fits = hexadecimal(version, 2) && hexadecimal(trace, 32) && hexadecimal(span, 16) && hexadecimal(flags, 2);
+    // Later versions may have more parts.
+    if !fits || version == "ff" || (version == "00" && parts.next().is_some()) {
+        return None;
+    }
+    let (trace, span) = (TraceId::from_hex(trace).ok()?, SpanId::from_hex(span).ok()?);
+    let flags = TraceFlags::new(u8::from_str_radix(flags, 16).ok()?);
+    Some(SpanContext::new(trace, span, flags, true, TraceState::NONE)).filter(SpanContext::is_valid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_traceparent_is_read_or_left_alone() {
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let read = context(good).unwrap();
+        assert_eq!(read.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert!(read.is_remote() && read.is_sampled());
+        for wrong in [
+            "",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+        ] {
+            assert!(context(wrong).is_none(), "{wrong}");
+        }
+    }
+}

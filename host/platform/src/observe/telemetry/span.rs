@@ -1,0 +1,170 @@
+//! What has ended in a run, as a span of the run's trace.
+//!
+//! Ids follow from what a span is about. So a run that goes on in another process goes on in the same trace, below the same
+//! spans, and a span that is told twice is one.
+
+use std::time::{Duration, SystemTime};
+
+use flowcell_contract::{RunId, Tenant};
+use opentelemetry::{
+    InstrumentationScope, KeyValue,
+    trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState},
+};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use sha2::{Digest, Sha256};
+
+use crate::observe::observed::{Attempted, Called, Ended, What};
+
+/// The span of what has ended, in the trace of the run `root`.
+pub(super) fn of(root: &RunId, ended: &Ended, link: Option<SpanContext>) -> SpanData {
+    let Ended { tenant, run, what, .. } = ended;
+    let own = run_span(tenant, run);
+    let (span_id, parent, name, span_kind) = match what {
+        What::Run { flow } => {
+            let above = if run == root { SpanId::INVALID } else { run_span(tenant, root) };
+            (own, above, format!("run {flow}"), SpanKind::Internal)
+        }
+        What::Attempt { task, node_type } => (attempt_span(ended, task), own, node_type.clone(), SpanKind::Internal),
+        What::Agent { task, id, .. } => {
+            (agent_span(ended, id), attempt_span(ended, task), "invoke_agent".to_owned(), SpanKind::Internal)
+        }
+        What::Call { task, agent, call } => {
+            let above = match agent {
+                Some(agent) => agent_span(ended, agent),
+                None => attempt_span(ended, task),
+            };
+            (call_span(ended, task, call), above, called(call), SpanKind::Client)
+        }
+    };
+    let context = SpanContext::new(trace(tenant, root), span_id, TraceFlags::SAMPLED, false, TraceState::NONE);
+    let mut links = SpanLinks::default();
+    links.links.extend(link.map(|link| Link::new(link, Vec::new(), 0)));
+    SpanData {
+        span_context: context,
+        parent_span_id: parent,
+        parent_span_is_remote: false,
+        span_kind,
+        name: name.into(),
+        start_time: time(ended.began),
+        end_time: time(ended.ended),
+        attributes: attributes(ended),
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links,
+        // What a failure says may be about what the run is about.
+        status: if ended.outcome == "succeeded" { Status::Unset } else { Status::error(ended.outcome) },
+        instrumentation_scope: InstrumentationScope::builder("flowcell").build(),
+    }
+}
+
+fn attributes(ended: &Ended) -> Vec<KeyValue> {
+    let mut all = vec![
+        KeyValue::new("flowcell.tenant", ended.tenant.as_str().to_owned()),
+        KeyValue::new("flowcell.run.id", ended.run.as_str().to_owned()),
+        KeyValue::new("flowcell.outcome", ended.outcome),
+    ];
+    all.extend(ended.error.clone().map(|error| KeyValue::new("error.type", error)));
+    let of = |task: &Attempted| {
+        let attempt = i64::try_from(task.attempt).unwrap_or(i64::MAX);
+        [KeyValue::new("flowcell.task", task.task.clone()), KeyValue::new("flowcell.attempt", attempt)]
+    };
+    match &ended.what {
+        What::Run { flow } => all.push(KeyValue::new("flowcell.flow", flow.clone())),
+        What::Attempt { task, node_type } => {
+            all.extend(of(task));
+            all.push(KeyValue::new("flowcell.node.type", node_type.clone()));
+        }
+        What::Agent { task, id, model, usage } => {
+            all.extend(of(task));
+            all.push(KeyValue::new("gen_ai.operation.name", "invoke_agent"));
+            all.push(KeyValue::new("gen_ai.agent.id", id.clone()));
+            all.extend(model.clone().map(|model| KeyValue::new("gen_ai.request.model", model)));
+            all.extend(usage.iter().flat_map(tokens));
+        }
+        What::Call { task, call, .. } => {
+            all.extend(of(task));
+            all.push(KeyValue::new("flowcell.call.interface", call.interface.clone()));
+            all.push(KeyValue::new("flowcell.call.function", call.function.clone()));
+            all.extend(generated(call));
+        }
+    }
+    all
+}
+
+/// What the conventions for generative models want to know of a turn, or of a tool's call.
+fn generated(call: &Called) -> Vec<KeyValue> {
+    let text = |name, value: &Option<String>| value.clone().map(|value| KeyValue::new(name, value));
+    match call.interface.as_str() {
+        "model" => {
+            let mut all = vec![KeyValue::new("gen_ai.operation.name", "chat")];
+            all.extend(text("gen_ai.provider.name", &call.provider));
+            all.extend(text("gen_ai.request.model", &call.model));
+            all.extend(text("gen_ai.response.model", &call.answered));
+            all.extend(call.usage.iter().flat_map(tokens));
+            all
+        }
+        "tools" if call.tool.is_some() => {
+            let mut all = vec![KeyValue::new("gen_ai.operation.name", "execute_tool")];
+            all.extend(text("gen_ai.tool.name", &call.tool));
+            all
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn tokens(used: &crate::observe::observed::Tokens) -> [KeyValue; 2] {
+    let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
+    [
+        KeyValue::new("gen_ai.usage.input_tokens", count(used.input)),
+        KeyValue::new("gen_ai.usage.output_tokens", count(used.output)),
+    ]
+}
+
+fn called(call: &Called) -> String {
+    match (call.interface.as_str(), &call.model, &call.tool) {
+        ("model", Some(model), _) => format!("chat {model}"),
+        ("tools", _, Some(tool)) => format!("execute_tool {tool}"),
+        _ => format!("{}.{}", call.interface, call.function),
+    }
+}
+
+fn trace(tenant: &Tenant, root: &RunId) -> TraceId {
+    let hash = hash(&["trace", tenant.as_str(), root.as_str()]);
+    TraceId::from_bytes(std::array::from_fn(|at| hash[at]))
+}
+
+fn run_span(tenant: &Tenant, run: &RunId) -> SpanId {
+    span(&["run", tenant.as_str(), run.as_str()])
+}
+
+fn attempt_span(ended: &Ended, task: &Attempted) -> SpanId {
+    span(&["attempt", ended.tenant.as_str(), ended.run.as_str(), &task.task, &task.attempt.to_string()])
+}
+
+fn call_span(ended: &Ended, task: &Attempted, call: &Called) -> SpanId {
+    let (attempt, ordinal) = (task.attempt.to_string(), call.ordinal.to_string());
+    span(&["call", ended.tenant.as_str(), ended.run.as_str(), &task.task, &attempt, &ordinal])
+}
+
+fn agent_span(ended: &Ended, agent: &str) -> SpanId {
+    span(&["agent", ended.tenant.as_str(), ended.run.as_str(), agent])
+}
+
+fn span(parts: &[&str]) -> SpanId {
+    let hash = hash(parts);
+    SpanId::from_bytes(std::array::from_fn(|at| hash[at]))
+}
+
+/// Nobody can choose parts so that they run into each other: the length of each stands before it.
+fn hash(parts: &[&str]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
+
+fn time(ms: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(ms)
+}

@@ -1,0 +1,307 @@
+//! What an operator lets a tenant do: the most that its flows may grant, the packs that they may bring, and how much there
+//! may be of it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use flowcell_contract::{Json, Tenant};
+use flowcell_engine::Engine;
+use flowcell_flow::similar;
+use flowcell_runtime::{
+    LiveRuns,
+    ports::{Registry, StoreError},
+};
+use flowcell_services::{egress::OriginGrants, files, http, pattern, secrets};
+use serde::{Deserialize, Serialize};
+
+use crate::operate::documents::Documents;
+
+/// What a tenant may do. What is left out is not limited.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Policy {
+    /// The most that flows may grant, by capability. A capability that is not listed cannot be granted. Patterns of `http`
+    /// are origins, see [`OriginGrants::policy`]; in all others `*` stands for any letters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<BTreeMap<String, Vec<String>>>,
+    /// The packs that flows may bring, by the SHA-256 of their files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packs: Option<Vec<String>>,
+    /// Runs that are neither over nor below another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_live_runs: Option<u32>,
+    /// Attempts at a time, those that wait for a call included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrency: Option<u64>,
+    /// Memory that its attempts have at a time, in MiB, beyond the first 4 MiB of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_memory_mib: Option<u64>,
+    /// What it may use up in a day.
+    #[serde(default, skip_serializing_if = "PerDay::is_unlimited")]
+    pub per_day: PerDay,
+}
+
+/// What a tenant may use up in a day of UTC. What is left out is not limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PerDay {
+    /// Milliseconds that its attempts compute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_ms: Option<u64>,
+    /// Events of its runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+    /// What the store gets of its runs, in MiB: events, and files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_mib: Option<u64>,
+    /// What models and images cost, in USD. Models are not asked, and images not made, whose prices are not known then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_usd: Option<f64>,
+}
+
+impl PerDay {
+    pub(crate) fn is_unlimited(&self) -> bool {
+        *self == PerDay::default()
+    }
+}
+
+/// In whose name policies are registered: of the operators, who are no tenant.
+pub(crate) const OPERATORS: &str = "";
+/// The kind of policies.
+pub(crate) const POLICY: &str = "policy";
+
+impl Policy {
+    /// What is registered of a tenant.
+    pub(crate) fn of(registry: &dyn Registry, tenant: &Tenant) -> Result<Policy, StoreError> {
+        let found = Documents { registry, tenant: &Tenant::from(OPERATORS) }.get(POLICY, tenant.as_str())?;
+        Ok(found.map(|(policy, _)| policy).unwrap_or_default())
+    }
+
+    /// Limits what a tenant has of an engine, and how many of its runs are driven, at a time.
+    pub(crate) fn bound(&self, engine: &Engine, live: &LiveRuns, tenant: &Tenant) {
+        live.bound(tenant, self.max_live_runs);
+        engine.bound(tenant, self.max_concurrency, self.max_memory_mib.map(|mib| mib << 20));
+    }
+
+    /// What flows may grant of a capability at most, as patterns; none: it is not limited.
+    pub(crate) fn most_granted(&self, capability: &str) -> Option<Vec<String>> {
+        Some(self.grants.as_ref()?.get(capability).cloned().unwrap_or_default())
+    }
+
+    /// What is wrong about an item of a grant.
+    pub(crate) fn check_grant(&self, capability: &str, item: &Json) -> Result<(), String> {
+        let Some(grants) = &self.grants else { return Ok(()) };
+        let Some(most) = grants.get(capability).filter(|most| !most.is_empty()) else {
+            return Err("the operator lets no flow of this tenant grant it".into());
+        };
+        let refused = match capability {
+            http::INTERFACE => outside(most, item)?.then(|| plain(item)),
+            _ => unmatched(most, capability, item),
+        };
+        let Some(refused) = refused else { return Ok(()) };
+        let most: Vec<_> = most.iter().map(|pattern| format!("`{pattern}`")).collect();
+        Err(format!("`{refused}` is more than the operator allows this tenant: {}", most.join(", ")))
+    }
+
+    /// What is wrong about it: what names nothing there is, or no amount, would be taken for a limit and be none, or too much
+    /// of one.
+    pub(crate) fn check(&self, capabilities: &[String]) -> Result<(), String> {
+        for name in self.grants.iter().flat_map(BTreeMap::keys) {
+            if !capabilities.contains(name) {
+                let near = similar(name, capabilities.iter().map(String::as_str));
+                let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                return Err(format!("`grants.{name}`: there is no capability `{name}`{meant}"));
+            }
+        }
+        for pattern in self.grants.iter().filter_map(|grants| grants.get(http::INTERFACE)).flatten() {
+            OriginGrants::policy(pattern).map_err(|why| format!("`grants.http`: {why}"))?;
+        }
+        for digest in self.packs.iter().flatten() {
+            let is_hash = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            if !is_hash {
+                return Err(format!("`packs`: `{digest}` is no SHA-256 of a file, which has 64 digits of `0-9a-f`"));
+            }
+        }
+        match self.per_day.model_usd {
+            Some(usd) if !usd.is_finite() || usd < 0.0 => Err(format!("`perDay.modelUsd`: {usd} is no amount of USD")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it limits what flows grant, or the packs that they bring.
+    pub(crate) fn limits_flows(&self) -> bool {
+        self.grants.is_some() || self.packs.is_some()
+    }
+
+    /// Whether a flow may bring a pack.
+    pub(crate) fn allows_pack(&self, digest: &str) -> bool {
+        self.packs.as_ref().is_none_or(|packs| packs.iter().any(|allowed| allowed == digest))
+    }
+}
+
+/// Whether no pattern of a policy contains the origin of an item. Compares parsed origins and paths, never texts.
+fn outside(most: &[String], item: &Json) -> Result<bool, String> {
+    let granted = OriginGrants::parse(item)?;
+    let contains = |pattern: &String| match OriginGrants::policy(pattern) {
+        Ok(allowed) => allowed.outside(&granted).is_none(),
+        // Older versions compared texts, so a store may have patterns that are no origins.
+        Err(why) => {
+            tracing::warn!(
+                why,
+                "a pattern of a tenant's policy cannot be read and allows nothing; set the policy again"
+            );
+            false
+        }
+    };
+    Ok(!most.iter().any(contains))
+}
+
+/// Returns a text of an item that no pattern of a policy matches. These texts are values that nothing resolves later, so a
+/// pattern that matches a granted pattern matches everything that this one does: its `*` takes in the other's.
+fn unmatched(most: &[String], capability: &str, item: &Json) -> Option<String> {
+    let allowed = |text: &String| most.iter().any(|pattern| pattern::matches(pattern, text));
+    texts(capability, item).into_iter().find(|text| !allowed(text))
+}
+
+/// The texts of an item that patterns are compared with: itself; of a secret its name; of files `read:` or `write:` and a
+/// pattern of paths.
+fn texts(capability: &str, item: &Json) -> Vec<String> {
+    let Some(members) = item.as_object() else { return vec![plain(item)] };
+    if let Some(name) = item.get("name").filter(|_| capability == secrets::GRANT) {
+        return vec![plain(name)];
+    }
+    let of_member = |(key, value): (&Arc<str>, &Json)| match value.as_array() {
+        Some(items) => items.iter().map(|item| format!("{key}:{}", plain(item))).collect(),
+        None => vec![format!("{key}:{}", plain(value))],
+    };
+    let texts: Vec<_> = members.iter().flat_map(of_member).collect();
+    // Files that are granted neither to be read nor to be written are none. What nothing means elsewhere is not known here.
+    if texts.is_empty() && capability != files::INTERFACE { vec![plain(item)] } else { texts }
+}
+
+fn plain(item: &Json) -> String {
+    item.as_str().map_or_else(|| item.to_text(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    fn check(most: &[&str], item: &str) -> bool {
+        let most = most.iter().map(|pattern| (*pattern).to_owned()).collect();
+        let policy = Policy { grants: Some([("http".to_owned(), most)].into()), ..Policy::default() };
+        policy.check_grant("http", &Json::from(item)).is_ok()
+    }
+
+    #[test]
+    fn a_grant_is_at_most_what_the_policy_says() {
+        let api = "https://api.example.com";
+        assert!(check(&[api], api) && check(&["https://*"], api) && check(&["no", "*"], api));
+        assert!(check(&["https://*.example.com"], "https://*.example.com"));
+        assert!(check(&["https://*"], "https://*.example.com"));
+        assert!(!check(&[api], "https://*.example.com") && !check(&[], api) && !check(&["http://*"], api));
+        assert!(
+            check(&["https://*"], "https://api.example.com:8443/v1") && check(&[api], "https://api.example.com/v1")
+        );
+        let nothing = Policy { grants: Some(BTreeMap::new()), ..Policy::default() };
+        assert!(nothing.check_grant("model", &Json::from("a/b")).is_err());
+        assert!(Policy::default().check_grant("model", &Json::from("a/b")).is_ok());
+        assert!(serde_json::from_str::<Policy>(r#"{ "maxRuns": 1 }"#).is_err());
+    }
+
+    #[test]
+    fn a_policy_is_compared_after_parsing() {
+        for (pattern, grant, allowed) in [
+            ("http://*.allowed.test", "http://127.0.0.1:1/x.allowed.test", false),
+            ("http://*.allowed.test", "http://evil.test/.allowed.test", false),
+            ("http://*.allowed.test", "http://evilallowed.test", false),
+            ("http://*.allowed.test", "http://A.B.Allowed.TEST/x", true),
+            ("http://*.allowed.test", "http://allowed.test", false),
+            ("https://a.test/v1/*", "https://a.test/v1/../admin", false),
+            ("https://a.test/v1/*", "https://a.test/v1/%2e%2e/admin", false),
+            ("https://a.test/v1/*", "https://a.test/v1/.%2E/admin", false),
+            ("https://a.test/v1/*", "https://a.test/v10", false),
+            ("https://a.test/v1/*", "https://a.test", false),
+            ("https://a.test/v1/*", "https://a.test/v1/users/", true),
+            ("https://a.test/v1/*", "https://a.test/x/../%76%31/users", true),
+            ("https://a.test/*/users", "https://a.test/v1/users/7", true),
+            ("https://a.test/*/users", "https://a.test/v1/x/users", false),
+            ("https://a.test", "https://a.test:8443", false),
+            ("https://a.test:*", "https://a.test:8443", true),
+            ("https://a.test:*", "https://a.test.evil.test:1", false),
+            ("https://*:8443", "https://b.test:8443", true),
+            ("https://*:8443", "https://b.test", false),
+            ("*://a.test", "http://a.test", true),
+            ("*://a.test", "http://a.test:443", false),
+            ("https://127.0.0.1", "https://0x7f.1", true),
+            // What older versions have stored as text allows nothing.
+            ("https://a*", "https://a.test", false),
+            ("https://*a.test", "https://a.test", false),
+            ("https://a.test/v*", "https://a.test/v1", false),
+            ("*a.test", "https://a.test", false),
+        ] {
+            assert_eq!(check(&[pattern], grant), allowed, "{pattern} {grant}");
+        }
+    }
+
+    #[test]
+    fn a_name_stands_for_secrets_only() {
+        let grants = [("secrets".to_owned(), vec!["a".to_owned()]), ("robot".to_owned(), vec!["a".to_owned()])];
+        let policy = Policy { grants: Some(grants.into()), ..Policy::default() };
+        let allows = |capability: &str, item: &str| policy.check_grant(capability, &Json::parse(item).unwrap()).is_ok();
+        assert!(allows("secrets", r#"{ "name": "a" }"#));
+        assert!(
+            !allows("robot", r#"{ "name": "a", "arm": "left" }"#) && !allows("robot", "{}") && !allows("robot", "[]")
+        );
+    }
+
+    #[test]
+    fn what_is_no_text_is_seen_as_one() {
+        let most = |pattern: &str| vec![pattern.to_owned()];
+        let grants = [("files".to_owned(), most("read:data/*")), ("secrets".to_owned(), most("api-*"))];
+        let policy = Policy { grants: Some(grants.into()), ..Policy::default() };
+        let allows = |capability: &str, item: &str| policy.check_grant(capability, &Json::parse(item).unwrap()).is_ok();
+        assert!(allows("files", r#"{ "read": ["data/a", "data/**"] }"#));
+        assert!(!allows("files", r#"{ "read": ["data/a", "out/b"] }"#));
+        assert!(!allows("files", r#"{ "read": "data/a", "write": "data/a" }"#));
+        assert!(allows("secrets", r#"{ "name": "api-token", "header": "x" }"#));
+        assert!(!allows("secrets", r#"{ "name": "other", "header": "api-token" }"#));
+    }
+
+    #[test]
+    fn what_names_nothing_there_is_is_told() {
+        let known = ["http".to_owned(), "model".to_owned()];
+        for (policy, told) in [
+            (r#"{ "grants": { "http": ["https://*"], "model": [] }, "perDay": { "modelUsd": 0.5 } }"#, None),
+            (
+                r#"{ "grants": { "htpp": [] } }"#,
+                Some("`grants.htpp`: there is no capability `htpp`; did you mean `http`?"),
+            ),
+            (r#"{ "grants": { "x": [] } }"#, Some("`grants.x`: there is no capability `x`")),
+            (
+                r#"{ "grants": { "http": ["*", "https://api-*.example.com"] } }"#,
+                Some(
+                    "`grants.http`: `https://api-*.example.com` is not a pattern of origins such as \
+                     `https://*.example.com/v1`: in a host `*` stands alone or before the first dot",
+                ),
+            ),
+            (
+                r#"{ "packs": ["sha256:ab"] }"#,
+                Some("`packs`: `sha256:ab` is no SHA-256 of a file, which has 64 digits of `0-9a-f`"),
+            ),
+            (r#"{ "perDay": { "modelUsd": -1 } }"#, Some("`perDay.modelUsd`: -1 is no amount of USD")),
+        ] {
+            let policy: Policy = serde_json::from_str(policy).unwrap();
+            assert_eq!(policy.check(&known).err().as_deref(), told);
+        }
+        let packs = Some(vec!["0a".repeat(32)]);
+        assert_eq!(Policy { packs, ..Policy::default() }.check(&known), Ok(()));
+    }
+
+    #[test]
+    fn only_packs_of_the_list_are_brought() {
+        let only = Policy { packs: Some(vec!["abc".into()]), ..Policy::default() };
+        assert!(only.allows_pack("abc") && !only.allows_pack("abd") && Policy::default().allows_pack("abd"));
+    }
+}

@@ -1,0 +1,259 @@
+//! What tenants use up in a day, and whether they may use more.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | [`counted`] | the doors of a run at which things are counted, and closed to whoever has used up what it may |
+//! | [`shares`] | places at servers that tenants share |
+//!
+//! What happens is counted in memory. [`Usage::settle`] adds it, about once a second, to what the registry has of the day, and
+//! reads there what others have added and what the operator allows: so processes that share a store know within a second or
+//! two what the others count. What a model or an image may cost is added before it is asked for, and corrected when the bill
+//! is there; a process that dies in between leaves the day with what that would have cost at most. A day is one of UTC.
+
+pub(crate) mod counted;
+pub(crate) mod shares;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use flowcell_contract::Tenant;
+use flowcell_engine::Engine;
+use flowcell_runtime::{
+    LiveRuns,
+    ports::{Registry, StoreError, Timers},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    observe::metrics::Metrics,
+    operate::{
+        documents::Documents,
+        policy::{PerDay, Policy},
+        quota::QuotaError,
+    },
+};
+
+/// The kind of what is registered of a day.
+const USAGE: &str = "usage";
+/// Seconds of a day.
+const DAY: u64 = 24 * 60 * 60;
+/// How often a sum is tried again while other processes add to it.
+const TRIES: usize = 100;
+/// Time between two times that what was counted is kept.
+pub const SETTLES: Duration = Duration::from_secs(1);
+
+/// What a tenant has used up in a day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Used {
+    /// Milliseconds that its attempts computed.
+    pub compute_ms: f64,
+    /// Events of its runs.
+    pub events: u64,
+    /// Bytes of these events and of files, about, as the store got them.
+    pub written_bytes: u64,
+    /// What models and images cost, in USD, as far as it is known.
+    pub model_usd: f64,
+}
+
+/// What tenants use up. Cheap to clone.
+#[derive(Clone)]
+pub struct Usage(Arc<Shared>);
+
+struct Shared {
+    /// Something is counted.
+    counts: AtomicBool,
+    engine: Engine,
+    live: Arc<LiveRuns>,
+    registry: Arc<dyn Registry>,
+    timers: Arc<dyn Timers>,
+    metrics: Metrics,
+    tenants: Mutex<HashMap<Tenant, Counted>>,
+    shares: shares::Shares,
+}
+
+#[derive(Default)]
+struct Counted {
+    /// What the registry does not know yet.
+    fresh: Used,
+    /// What it had of this day, when it was asked last.
+    known: Used,
+    day: u64,
+    most: PerDay,
+}
+
+impl Usage {
+    pub(crate) fn new(
+        engine: Engine,
+        live: Arc<LiveRuns>,
+        registry: Arc<dyn Registry>,
+        timers: Arc<dyn Timers>,
+        metrics: Metrics,
+    ) -> Usage {
+        let counts = AtomicBool::new(false);
+        Usage(Arc::new(Shared {
+            counts,
+            engine,
+            live,
+            registry,
+            timers,
+            metrics,
+            tenants: Mutex::default(),
+            shares: shares::Shares::default(),
+        }))
+    }
+
+    /// Counts from now on. Where nobody but the operator runs anything nothing is counted.
+    pub fn begin(&self) {
+        self.0.counts.store(true, Ordering::Release);
+    }
+
+    fn counts(&self) -> bool {
+        self.0.counts.load(Ordering::Acquire)
+    }
+
+    /// Whether a tenant may use more. It reads the store, if there is a limit.
+    pub(crate) fn check(&self, tenant: &Tenant, most: &PerDay) -> Result<(), QuotaError> {
+        if !self.counts() || most.is_unlimited() {
+            return Ok(());
+        }
+        let (today, seconds) = self.today();
+        let known = self.read(tenant, today)?.0;
+        let fresh = self.tenants().get(tenant).map_or(Used::default(), |counted| counted.fresh);
+        most.check(&known.plus(&fresh), seconds)
+    }
+
+    /// Whether a tenant may use more, as far as this process knows.
+    pub(crate) fn admits(&self, tenant: &Tenant) -> Result<(), QuotaError> {
+        if !self.counts() {
+            return Ok(());
+        }
+        let (today, seconds) = self.today();
+        match self.tenants().get(tenant) {
+            Some(counted) if counted.day == today => counted.most.check(&counted.known.plus(&counted.fresh), seconds),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the registry has of this day.
+    pub fn of_today(&self, tenant: &Tenant) -> Result<Used, StoreError> {
+        Ok(self.read(tenant, self.today().0)?.0)
+    }
+
+    fn count(&self, tenant: &Tenant, add: impl FnOnce(&mut Used)) {
+        let mut tenants = self.tenants();
+        match tenants.get_mut(tenant) {
+            Some(counted) => add(&mut counted.fresh),
+            None => add(&mut tenants.entry(tenant.clone()).or_default().fresh),
+        }
+    }
+
+    /// Keeps what was counted, and looks what tenants may use. It reads and writes the store.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        for (tenant, computed) in self.0.engine.take_computed() {
+            self.0.metrics.computed(&tenant, computed);
+            self.count(&tenant, |used| used.compute_ms += computed.as_secs_f64() * 1e3);
+        }
+        let tenants: Vec<_> = self.tenants().keys().cloned().collect();
+        tenants.iter().try_for_each(|tenant| self.settle_one(tenant))
+    }
+
+    fn settle_one(&self, tenant: &Tenant) -> Result<(), StoreError> {
+        let (today, _) = self.today();
+        let policy = Policy::of(&*self.0.registry, tenant)?;
+        policy.bound(&self.0.engine, &self.0.live, tenant);
+        // Taken out first: somebody else may settle at the same time.
+        let fresh = self.tenants().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
+        let fresh = fresh.unwrap_or_default();
+        let known = match fresh == Used::default() {
+            true => self.read(tenant, today).map(|(used, _)| used),
+            false => self.add(tenant, today, &fresh),
+        };
+        let known = known.inspect_err(|_| self.count(tenant, |used| *used = used.plus(&fresh)))?;
+        let mut tenants = self.tenants();
+        let Some(counted) = tenants.get_mut(tenant) else { return Ok(()) };
+        (counted.known, counted.day, counted.most) = (known, today, policy.per_day);
+        if fresh == Used::default() && counted.fresh == Used::default() {
+            tenants.remove(tenant);
+        }
+        Ok(())
+    }
+
+    /// Adds to what the registry has of a day.
+    fn add(&self, tenant: &Tenant, day: u64, more: &Used) -> Result<Used, StoreError> {
+        let sum = self.change(tenant, day, |used| Ok::<_, QuotaError>(used.plus(more)));
+        sum.map_err(|error| StoreError(error.to_string().into()))
+    }
+
+    /// Changes what the registry has of a day.
+    fn change(
+        &self,
+        tenant: &Tenant,
+        day: u64,
+        to: impl Fn(&Used) -> Result<Used, QuotaError>,
+    ) -> Result<Used, QuotaError> {
+        for _ in 0..TRIES {
+            let (used, version) = self.read(tenant, day)?;
+            let sum = to(&used)?;
+            if self.documents(tenant).put(USAGE, &key(day), Some(&sum), version).map_err(StoreError::from)? {
+                return Ok(sum);
+            }
+        }
+        Err(StoreError("too many add to what a tenant has used up at the same time".into()).into())
+    }
+
+    fn read(&self, tenant: &Tenant, day: u64) -> Result<(Used, u64), StoreError> {
+        Ok(self.documents(tenant).get(USAGE, &key(day))?.unwrap_or_default())
+    }
+
+    fn documents<'a>(&'a self, tenant: &'a Tenant) -> Documents<'a> {
+        Documents { registry: &*self.0.registry, tenant }
+    }
+
+    /// The day, and the seconds until it is over.
+    fn today(&self) -> (u64, u64) {
+        let now = self.0.timers.now() / 1_000;
+        (now / DAY, DAY - now % DAY)
+    }
+
+    fn tenants(&self) -> MutexGuard<'_, HashMap<Tenant, Counted>> {
+        // A panic while the lock was held cannot have left a number half changed.
+        self.0.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Days since 1970, so that they stand in their order.
+fn key(day: u64) -> String {
+    format!("{day:08}")
+}
+
+impl Used {
+    fn plus(&self, other: &Used) -> Used {
+        Used {
+            compute_ms: self.compute_ms + other.compute_ms,
+            events: self.events + other.events,
+            written_bytes: self.written_bytes + other.written_bytes,
+            model_usd: self.model_usd + other.model_usd,
+        }
+    }
+}
+
+impl PerDay {
+    /// Whether somebody who has used this may use more.
+    fn check(&self, used: &Used, seconds: u64) -> Result<(), QuotaError> {
+        let over = |what, used: f64, most: Option<f64>| match most.filter(|most| used >= *most) {
+            Some(most) => Err(QuotaError::Day { what, most, seconds }),
+            None => Ok(()),
+        };
+        over("computeMs", used.compute_ms, self.compute_ms.map(|most| most as f64))?;
+        over("events", used.events as f64, self.events.map(|most| most as f64))?;
+        over("writtenMib", used.written_bytes as f64 / f64::from(1 << 20), self.written_mib.map(|most| most as f64))?;
+        over("modelUsd", used.model_usd, self.model_usd)
+    }
+}

@@ -1,0 +1,217 @@
+//! The doors of a run at which things are counted: its journal and blobs, the runner of its nodes, the models, and whatever
+//! else costs money.
+
+use std::{future::ready, sync::Arc};
+
+use flowcell_contract::{
+    Admission, Attempt, BlobRef, Blobs, Call, Caller, Calls, Capability, Digest, Failure, Json, NodeRunner, Outgoing,
+    RunId, StepResult, Tenant, Value,
+};
+use flowcell_engine::Engine;
+use flowcell_runtime::ports::{Entry, Journal, Record, StoreError, Unit};
+use flowcell_services::model::ModelCapability;
+use futures_util::future::BoxFuture;
+
+use super::{Usage, Used, shares::Server};
+use crate::operate::{policy::Policy, quota::QuotaError};
+
+/// A journal of which events and bytes are counted.
+pub(crate) struct CountedJournal {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) usage: Usage,
+}
+
+impl Journal for CountedJournal {
+    fn append(&self, entry: Entry) {
+        if self.usage.counts() {
+            let (events, bytes) = (entry.unit.facts.len() as u64, entry.unit.size());
+            self.usage.count(&entry.tenant, |used| {
+                used.events += events;
+                used.written_bytes += bytes;
+            });
+        }
+        self.journal.append(entry);
+    }
+
+    fn force(&self) {
+        self.journal.force();
+    }
+
+    fn force_here(&self) {
+        self.journal.force_here();
+    }
+
+    fn left_below(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        self.journal.left_below(tenant, run)
+    }
+
+    fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        self.journal.children_of(tenant, run)
+    }
+
+    fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
+        self.journal.find(tenant, run)
+    }
+
+    fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
+        self.journal.read(tenant, run, from, limit)
+    }
+}
+
+/// Blobs of which bytes are counted.
+pub(crate) struct CountedBlobs {
+    pub(crate) blobs: Arc<dyn Blobs>,
+    pub(crate) usage: Usage,
+}
+
+impl Blobs for CountedBlobs {
+    fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
+        if self.usage.counts() {
+            self.usage.count(tenant, |used| used.written_bytes += bytes.len() as u64);
+        }
+        self.blobs.put(tenant, bytes, mime)
+    }
+
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
+        self.blobs.get(tenant, blob)
+    }
+}
+
+/// The engine, which runs nothing for a tenant that has used up what it may.
+pub(crate) struct CountedRunner {
+    pub(crate) engine: Engine,
+    pub(crate) usage: Usage,
+}
+
+impl NodeRunner for CountedRunner {
+    fn run(&self, attempt: Attempt, calls: Arc<dyn Calls>) -> BoxFuture<'static, StepResult> {
+        match self.usage.admits(&attempt.tenant) {
+            Ok(()) => self.engine.run(attempt, calls),
+            Err(error) => Box::pin(ready(Err(error.into()))),
+        }
+    }
+
+    fn prepare(&self, packs: Vec<Digest>) -> BoxFuture<'static, ()> {
+        NodeRunner::prepare(&self.engine, packs)
+    }
+}
+
+/// Models, whose turns are paid from what their tenant may spend.
+pub(crate) struct CountedModels {
+    pub(crate) models: ModelCapability,
+    pub(crate) usage: Usage,
+}
+
+impl Capability for CountedModels {
+    fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
+        self.models.admit(call, caller)
+    }
+
+    fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+        let (models, usage) = (self.models.clone(), self.usage.clone());
+        Box::pin(async move {
+            let tenant = outgoing.caller.tenant.clone();
+            let (provider, places, within) = models.place(&outgoing.call)?;
+            let name = format!("model:{provider}");
+            let server = Server { name: &name, places, within, code: flowcell_services::code::MODEL_OVERLOADED };
+            let _place = usage.place(&tenant, server).await?;
+            let most = || models.most_it_costs(&outgoing.call, &outgoing.caller, outgoing.effect);
+            let reply = usage.pay(&tenant, &TURN, most, models.perform(outgoing.clone())).await;
+            usage.0.metrics.turn(&reply);
+            reply
+        })
+    }
+}
+
+/// Something that costs money.
+pub(crate) struct Paid {
+    /// What has to be configured for its price to be known.
+    pub(crate) needs: &'static str,
+    /// What it has cost, in USD, as far as that is known.
+    pub(crate) cost: fn(&Result<Value, Failure>) -> f64,
+}
+
+/// A turn of a model.
+const TURN: Paid = Paid { needs: "the profile of the model needs `prices` and `maxTokens`", cost };
+
+/// What a turn has cost, or the attempts that came to nothing.
+fn cost(reply: &Result<Value, Failure>) -> f64 {
+    let usage = match reply {
+        Ok(value) => value.json().get("usage"),
+        Err(failure) => failure.details.as_ref().and_then(|details| details.get("usage")),
+    };
+    usage.and_then(|usage| usage.get("costUsd")).and_then(Json::as_f64).unwrap_or(0.0)
+}
+
+/// What was taken from what a tenant may spend, before anybody knows the bill.
+struct Reserved {
+    day: u64,
+    usd: f64,
+}
+
+impl Usage {
+    /// Does something that is paid from what a tenant may spend, and costs at most so much, or nobody knows how much.
+    pub(crate) async fn pay(
+        &self,
+        tenant: &Tenant,
+        what: &Paid,
+        most: impl FnOnce() -> Result<Option<f64>, Failure>,
+        work: impl Future<Output = Result<Value, Failure>>,
+    ) -> Result<Value, Failure> {
+        let reserved = match self.counts() {
+            true => {
+                let most = most()?.ok_or(QuotaError::NoPrice(what.needs));
+                Some(self.at_the_store(tenant, |usage, tenant| usage.reserve(tenant, most)).await??)
+            }
+            false => None,
+        };
+        let ended = work.await;
+        let cost = (what.cost)(&ended);
+        self.0.metrics.spent(tenant, cost);
+        if let Some(reserved) = reserved {
+            // What could not be corrected stays with the tenant until the day is over.
+            self.at_the_store(tenant, move |usage, tenant| usage.correct(tenant, reserved, cost)).await??;
+        }
+        ended
+    }
+
+    /// Does what reads and writes the store where it holds nobody up.
+    async fn at_the_store<T: Send + 'static>(
+        &self,
+        tenant: &Tenant,
+        work: impl FnOnce(&Usage, &Tenant) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (usage, tenant) = (self.clone(), tenant.clone());
+        let done = tokio::task::spawn_blocking(move || work(&usage, &tenant)).await;
+        done.map_err(|error| StoreError(error.to_string().into()).into())
+    }
+
+    /// Takes what something costs at most, if the operator limits what the tenant spends. Nothing is left to chance then: what
+    /// has a price that nobody knows is not done.
+    fn reserve(&self, tenant: &Tenant, most: Result<f64, QuotaError>) -> Result<Option<Reserved>, QuotaError> {
+        let policy = Policy::of(&*self.0.registry, tenant)?;
+        let Some(limit) = policy.per_day.model_usd else { return Ok(None) };
+        let usd = most?;
+        let (day, seconds) = self.today();
+        let sum = |used: &Used| match used.model_usd + usd > limit {
+            true => Err(QuotaError::Day { what: "modelUsd", most: limit, seconds }),
+            false => Ok(Used { model_usd: used.model_usd + usd, ..*used }),
+        };
+        self.change(tenant, day, sum)?;
+        Ok(Some(Reserved { day, usd }))
+    }
+
+    /// Puts what something did cost in the place of what was taken.
+    fn correct(&self, tenant: &Tenant, reserved: Option<Reserved>, cost: f64) -> Result<(), StoreError> {
+        match reserved {
+            Some(Reserved { day, usd }) => {
+                let more = Used { model_usd: cost - usd, ..Used::default() };
+                self.add(tenant, day, &more).map(|_| ())
+            }
+            None => {
+                self.count(tenant, |used| used.model_usd += cost);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! The vault: secrets of tenants, encrypted at rest, in every store.
+//!
+//! A secret is encrypted by a data key of its tenant, and that by a key of the operator's which is not in the store
+//! ([`KeySource`]). What is encrypted opens only where it was written: tenant, name, version and whom it is for are part of
+//! its seal, so a row that was changed, or moved to another name or tenant, does not open. That is noted in the audit log.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | key | the operator's keys: where they are, and how they are made |
+//! | seal | encrypting and decrypting |
+//! | rotation | rewriting everything under a new key |
+//! | serving | what runs are given |
+//! | hidden | texts that are not printed |
+//! | error | what can go wrong |
+
+mod error;
+mod hidden;
+mod key;
+mod rotation;
+mod seal;
+mod serving;
+
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use flowcell_contract::{Json, Tenant};
+use flowcell_runtime::ports::{Registry, Timers};
+use flowcell_services::{
+    egress::OriginGrants,
+    secrets::{WEBHOOK, check_name},
+};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::operate::{
+    audit::{self, Act, Outcome},
+    documents::Documents,
+};
+
+pub(crate) use self::key::{Keeping, write_new as write_private};
+pub use self::{
+    error::VaultError,
+    hidden::Hidden,
+    key::{FILE as KEY_FILE, KeySource, exposed},
+    rotation::Rotated,
+};
+use self::{
+    key::Kek,
+    seal::{KeyBytes, Sealed},
+};
+
+/// Secrets of a tenant.
+pub const MAX_SECRETS: usize = 1_000;
+/// Bytes of a secret.
+pub const MAX_VALUE: usize = 64 * 1024;
+/// The fewest bytes of a secret: a shorter one would be found in everything that is searched for it.
+pub const MIN_VALUE: usize = 8;
+/// Origins of a secret.
+const MAX_ORIGINS: usize = 32;
+/// Characters of a secret's name.
+const MAX_NAME: usize = 64;
+/// How often a write is tried again while others write the same.
+const TRIES: usize = 100;
+/// Secrets whose refusal this process has noted: it is noted once for each, so that no flow fills the audit log.
+const MAX_NOTED: usize = 1_000;
+
+const SECRET: &str = "secret";
+const DATA_KEY: &str = "secret.key";
+
+/// Secrets of tenants.
+pub struct Vault {
+    registry: Arc<dyn Registry>,
+    timers: Arc<dyn Timers>,
+    keeping: Keeping,
+    /// The operator's keys, once they were needed. The first one encrypts.
+    keys: RwLock<Option<Vec<Kek>>>,
+    noted: Mutex<HashSet<(Tenant, String)>>,
+}
+
+/// A data key as it is kept: encrypted by a key of the operator's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct DataKey {
+    /// The name of the operator's key.
+    under: String,
+    created: u64,
+    sealed: Sealed,
+}
+
+/// A secret as it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Kept {
+    origins: Vec<String>,
+    version: u64,
+    created: u64,
+    updated: u64,
+    /// The data key.
+    key: String,
+    sealed: Sealed,
+}
+
+/// A secret as anybody may see it: never what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SecretRow {
+    /// Its name.
+    pub name: String,
+    /// The servers that it may be sent to.
+    #[serde(rename = "for")]
+    pub origins: Vec<String>,
+    /// How often it was set.
+    pub version: u64,
+    /// When it was first set, in milliseconds since 1970.
+    pub created: u64,
+    /// When it was last set.
+    pub updated: u64,
+}
+
+impl Kept {
+    fn row(self, name: String) -> SecretRow {
+        let Kept { origins, version, created, updated, .. } = self;
+        SecretRow { name, origins, version, created, updated }
+    }
+
+    /// Everything that its seal holds together.
+    fn place<'a>(&'a self, tenant: &'a Tenant, name: &'a str, version: &'a str) -> Vec<&'a str> {
+        let mut place = vec![SECRET, tenant.as_str(), name, version, &*self.key];
+        place.extend(self.origins.iter().map(String::as_str));
+        place
+    }
+
+    fn open(&self, tenant: &Tenant, name: &str, key: &KeyBytes) -> Result<Zeroizing<String>, VaultError> {
+        let version = self.version.to_string();
+        let damaged = || VaultError::Damaged(name.to_owned());
+        let bytes = seal::open(key, &self.place(tenant, name, &version), &self.sealed).ok_or_else(damaged)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| damaged())?;
+        Ok(Zeroizing::new(text.to_owned()))
+    }
+
+    /// The same, sealed with this value.
+    fn sealed(mut self, tenant: &Tenant, name: &str, key: &KeyBytes, value: &str) -> Result<Kept, VaultError> {
+        let version = self.version.to_string();
+        let sealed = seal::seal(key, &self.place(tenant, name, &version), value.as_bytes());
+        self.sealed = sealed.ok_or(VaultError::Value)?;
+        Ok(self)
+    }
+}
+
+impl Vault {
+    pub(crate) fn new(registry: Arc<dyn Registry>, timers: Arc<dyn Timers>, keeping: Keeping) -> Vault {
+        Vault { registry, timers, keeping, keys: RwLock::default(), noted: Mutex::default() }
+    }
+
+    /// Sets a secret, which may be sent to these origins. The audit log has by whom.
+    pub fn set(
+        &self,
+        tenant: &Tenant,
+        actor: &str,
+        name: &str,
+        value: &str,
+        origins: &[String],
+    ) -> Result<SecretRow, VaultError> {
+        check_name(name).map_err(|_| VaultError::Name)?;
+        let ends = |text: &str| text.trim_matches(['\r', '\n']).len() == text.len();
+        if !(MIN_VALUE..=MAX_VALUE).contains(&value.len()) || !ends(value) {
+            return Err(VaultError::Value);
+        }
+        parse_origins(origins)?;
+        for _ in 0..TRIES {
+            let found = self.kept(tenant, name)?;
+            if found.is_none() && self.list(tenant)?.len() >= MAX_SECRETS {
+                return Err(VaultError::TooMany);
+            }
+            let (number, key) = self.current_key(tenant)?;
+            let now = self.timers.now();
+            let seen = found.as_ref().map_or(0, |(_, seen)| *seen);
+            let (version, created) = found.map_or((1, now), |(kept, _)| (kept.version + 1, kept.created));
+            let sealed = Sealed::default();
+            let kept = Kept { origins: origins.to_vec(), version, created, updated: now, key: number, sealed };
+            let kept = kept.sealed(tenant, name, &key, value)?;
+            if self.documents(tenant).put(SECRET, name, Some(&kept), seen)? {
+                self.note(tenant, actor, "secret.set", name, Outcome::Done)?;
+                return Ok(kept.row(name.to_owned()));
+            }
+        }
+        Err(VaultError::Changed(name.to_owned()))
+    }
+
+    /// The secrets of a tenant, by name.
+    pub fn list(&self, tenant: &Tenant) -> Result<Vec<SecretRow>, VaultError> {
+        let all = self.documents(tenant).all::<Kept>(SECRET)?;
+        Ok(all.into_iter().map(|(name, kept)| kept.row(name)).collect())
+    }
+
+    /// A secret of a tenant, without what it is.
+    pub fn find(&self, tenant: &Tenant, name: &str) -> Result<Option<SecretRow>, VaultError> {
+        Ok(self.kept(tenant, name)?.map(|(kept, _)| kept.row(name.to_owned())))
+    }
+
+    /// Removes a secret. The audit log has by whom.
+    pub fn remove(&self, tenant: &Tenant, actor: &str, name: &str) -> Result<(), VaultError> {
+        let (_, seen) = self.kept(tenant, name)?.ok_or_else(|| VaultError::Unknown(name.to_owned()))?;
+        match self.documents(tenant).put::<Kept>(SECRET, name, None, seen)? {
+            true => self.note(tenant, actor, "secret.rm", name, Outcome::Done),
+            false => Err(VaultError::Changed(name.to_owned())),
+        }
+    }
+
+    /// What a secret is, for whom it is meant. One that does not open is noted in the audit log.
+    pub fn open(&self, tenant: &Tenant, name: &str) -> Result<Option<Zeroizing<String>>, VaultError> {
+        let Some((kept, _)) = self.kept(tenant, name)? else { return Ok(None) };
+        let opened = self.data_key(tenant, &kept.key).and_then(|key| kept.open(tenant, name, &key));
+        if opened.as_ref().is_err_and(VaultError::is_refusal) {
+            self.note_refusal(tenant, name);
+        }
+        opened.map(Some)
+    }
+
+    /// Notes in the audit log that a secret was not given to a run: once a process for each.
+    pub(crate) fn note_refusal(&self, tenant: &Tenant, name: &str) {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.len() >= MAX_NOTED || !noted.insert((tenant.clone(), name.to_owned())) {
+            return;
+        }
+        drop(noted);
+        if let Err(error) = self.note(tenant, "host", "secret.read", name, Outcome::Refused) {
+            tracing::error!("the audit log of {tenant} could not be written: {error}");
+        }
+    }
+
+    fn note(
+        &self,
+        tenant: &Tenant,
+        actor: &str,
+        action: &str,
+        subject: &str,
+        outcome: Outcome,
+    ) -> Result<(), VaultError> {
+        let act = Act { actor: actor.to_owned(), action: action.to_owned(), subject: subject.to_owned(), outcome };
+        Ok(audit::append(&*self.registry, tenant, self.timers.now(), &act)?)
+    }
+
+    fn documents<'a>(&'a self, tenant: &'a Tenant) -> Documents<'a> {
+        Documents { registry: &*self.registry, tenant }
+    }
+
+    fn kept(&self, tenant: &Tenant, name: &str) -> Result<Option<(Kept, u64)>, VaultError> {
+        // What cannot be a name is the name of nothing.
+        match check_name(name) {
+            Ok(()) => Ok(self.documents(tenant).get(SECRET, name)?),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The data key with which a tenant's secrets are encrypted from now on.
+    fn current_key(&self, tenant: &Tenant) -> Result<(String, KeyBytes), VaultError> {
+        for _ in 0..TRIES {
+            let last = self.registry.last_registered(tenant, DATA_KEY).map_err(doc)?.map(|last| last.key);
+            let next = match &last {
+                None => 1,
+                Some(last) => match self.data_key(tenant, last) {
+                    // What it encrypts cannot be read any more; what is set anew gets a new one.
+                    Err(VaultError::DamagedKey(..)) => u64::from_str_radix(last, 16).unwrap_or_default() + 1,
+                    key => return Ok((last.clone(), key?)),
+                },
+            };
+            if let Some(made) = self.make_data_key(tenant, next, &self.first_key()?)? {
+                return Ok(made);
+            }
+        }
+        Err(VaultError::Changed(format!("the data key of {tenant}")))
+    }
+
+    /// Makes a data key; none if somebody else has made one of this number.
+    fn make_data_key(
+        &self,
+        tenant: &Tenant,
+        number: u64,
+        under: &Kek,
+    ) -> Result<Option<(String, KeyBytes)>, VaultError> {
+        let (number, key) = (format!("{number:08x}"), seal::new_key());
+        let data_key = wrapped(tenant, &number, under, &key, self.timers.now())?;
+        let made = self.documents(tenant).put(DATA_KEY, &number, Some(&data_key), 0)?;
+        Ok(made.then_some((number, key)))
+    }
+
+    fn data_key(&self, tenant: &Tenant, number: &str) -> Result<KeyBytes, VaultError> {
+        let damaged = || VaultError::DamagedKey(tenant.to_string(), number.to_owned());
+        let (kept, _) = self.documents(tenant).get::<DataKey>(DATA_KEY, number)?.ok_or_else(damaged)?;
+        let under = self.with_keys(|keys| keys.iter().find(|key| key.name == kept.under).cloned())?;
+        let under = under.map_or_else(|| Err(self.other_key(&kept.under)), Ok)?;
+        unwrapped(tenant, number, &under, &kept).ok_or_else(damaged)
+    }
+
+    fn other_key(&self, wanted: &str) -> VaultError {
+        let names = |keys: &[Kek]| keys.iter().map(|key| key.name.clone()).collect::<Vec<_>>().join(", ");
+        let given = self.with_keys(names).ok().filter(|names| !names.is_empty());
+        VaultError::OtherKey { wanted: wanted.to_owned(), given: given.unwrap_or_else(|| "none".into()) }
+    }
+
+    /// The operator's key that encrypts; it is made if it may be.
+    fn first_key(&self) -> Result<Kek, VaultError> {
+        if let Some(first) = self.with_keys(|keys| keys.first().cloned())? {
+            return Ok(first);
+        }
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let keys = keys.get_or_insert_default();
+        match keys.first() {
+            Some(first) => Ok(first.clone()),
+            None => {
+                let made = self.keeping.make()?;
+                keys.push(made.clone());
+                Ok(made)
+            }
+        }
+    }
+
+    /// Looks at the operator's keys, which are read when they are first needed.
+    fn with_keys<T>(&self, look: impl Fn(&[Kek]) -> T) -> Result<T, VaultError> {
+        if let Some(keys) = &*self.keys.read().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(look(keys));
+        }
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if keys.is_none() {
+            *keys = Some(self.keeping.load()?);
+        }
+        Ok(look(keys.as_deref().unwrap_or_default()))
+    }
+}
+
+/// Whom a secret is for, as grants have it.
+pub(crate) fn parse_origins(origins: &[String]) -> Result<OriginGrants, VaultError> {
+    if origins.len() > MAX_ORIGINS {
+        return Err(VaultError::Origins(format!("it is for more than {MAX_ORIGINS} origins")));
+    }
+    if matches!(origins, [only] if only == WEBHOOK) {
+        return Ok(OriginGrants::default());
+    }
+    let origins = Json::array(origins.iter().map(|origin| Json::from(origin.as_str())));
+    OriginGrants::parse(&origins).map_err(VaultError::Origins)
+}
+
+fn wrapped(tenant: &Tenant, number: &str, under: &Kek, key: &KeyBytes, now: u64) -> Result<DataKey, VaultError> {
+    let sealed = seal::seal(&under.bytes, &[DATA_KEY, tenant.as_str(), number, &under.name], &key[..]);
+    let sealed = sealed.ok_or_else(|| VaultError::Key("it cannot encrypt".into()))?;
+    Ok(DataKey { under: under.name.clone(), created: now, sealed })
+}
+
+fn unwrapped(tenant: &Tenant, number: &str, under: &Kek, kept: &DataKey) -> Option<KeyBytes> {
+    let bytes = seal::open(&under.bytes, &[DATA_KEY, tenant.as_str(), number, &under.name], &kept.sealed)?;
+    Some(Zeroizing::new(bytes.as_slice().try_into().ok()?))
+}
+
+fn doc(error: flowcell_runtime::ports::StoreError) -> VaultError {
+    VaultError::Document(error.into())
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Vault")
+    }
+}

@@ -1,0 +1,237 @@
+//! What a run waits for, as its events tell it.
+
+use std::{collections::BTreeMap, ops::ControlFlow};
+
+use flowcell_contract::{Json, RunId};
+use flowcell_runtime::{
+    Event, OpenError,
+    paging::{Filling, Most, PAGE_BYTES},
+};
+use serde_json::{Value, json};
+
+use crate::{Host, StartError, host::task_inputs::calling};
+
+/// Levels of runs below a run that are looked at.
+const DEPTH: usize = 16;
+/// Bytes of a question's whole arguments, as JSON text, that a list of questions shows.
+pub(crate) const LISTED_BYTES: usize = 16 * 1024;
+
+/// Lists what a run and those below it wait for, up to [`PAGE_BYTES`]; what does not fit is counted by a last item,
+/// `{ "kind": "more", "leftOut" }`. Arguments of more than [`LISTED_BYTES`] are left out, and `wholeAt` says where they are.
+pub fn list(host: &Host, run: &RunId) -> Result<Vec<Value>, StartError> {
+    let mut filling = Filling::new(Most { items: usize::MAX, bytes: PAGE_BYTES });
+    let (mut found, mut left_out) = (Vec::new(), 0_u64);
+    let mut take = |mut waits: Value| {
+        if waits.get("argumentsBytes").is_some() {
+            let address = waits["address"].as_str().unwrap_or_default();
+            waits["wholeAt"] = format!("/v1/runs/{}/gates/{}", escaped(run.as_str()), escaped(address)).into();
+        }
+        match filling.take(waits.to_string().len() as u64) {
+            true => found.push(waits),
+            false => left_out += 1,
+        }
+    };
+    Search { host, whole: false }.below(run, "", DEPTH, &mut take)?;
+    if left_out > 0 {
+        found.push(json!({ "kind": "more", "leftOut": left_out }));
+    }
+    Ok(found)
+}
+
+/// Finds the open question at an address, with its whole arguments.
+pub fn question(host: &Host, run: &RunId, address: &str) -> Result<Option<Value>, StartError> {
+    let mut found = None;
+    let mut take = |waits: Value| {
+        if waits["kind"] == "gate" && waits["address"] == address {
+            found = Some(waits);
+        }
+    };
+    Search { host, whole: true }.below(run, "", DEPTH, &mut take)?;
+    Ok(found)
+}
+
+/// A search through a run and the runs below it.
+struct Search<'a> {
+    host: &'a Host,
+    /// Whether long arguments are kept.
+    whole: bool,
+}
+
+impl Search<'_> {
+    fn below(&self, run: &RunId, prefix: &str, depth: usize, take: &mut dyn FnMut(Value)) -> Result<(), StartError> {
+        let mut open = Open { whole: self.whole, ..Open::default() };
+        self.host.each_event(run, 0, |event| {
+            open.hear(&event);
+            ControlFlow::Continue(())
+        })?;
+        for (_, mut waits) in open.waits.into_values().flatten() {
+            let address = waits["address"].as_str().unwrap_or_default();
+            waits["address"] = format!("{prefix}{address}").into();
+            take(waits);
+        }
+        if depth == 0 {
+            return Ok(());
+        }
+        // A run that is over waits for nothing, and there may be many.
+        for child in self.host.left_below(run).map_err(OpenError::Store)? {
+            if let Some(task) = calling(run, &child) {
+                self.below(&child, &format!("{prefix}{task}/"), depth - 1, take)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A segment of a URL's path.
+fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
+        match plain(byte) {
+            true => out.push(char::from(byte)),
+            false => out.push_str(&format!("%{byte:02X}")),
+        }
+        out
+    })
+}
+
+/// What each task waits for: by a name, as there may be several.
+#[derive(Default)]
+pub(crate) struct Open {
+    /// Whether long arguments are kept.
+    whole: bool,
+    waits: BTreeMap<String, Vec<(String, Value)>>,
+    /// Agent runs that have an inbox, by their tasks.
+    listening: BTreeMap<String, String>,
+}
+
+impl Open {
+    pub(crate) fn hear(&mut self, event: &Event) {
+        if event.kind == "harness:complete" {
+            return self.waits.clear();
+        }
+        let text = |key: &str| event.data.get(key).and_then(Json::as_str);
+        let Some(node) = text("nodeId") else { return };
+        let address = text("scope").map_or_else(|| node.to_owned(), |scope| format!("{scope}.{node}"));
+        match event.kind {
+            "task:paused" => self.paused(event, &address),
+            "call:start" => {
+                if let Some(question) = event.data.get("question") {
+                    self.asks(&address, &format!("call {}", number(event, "call")), question);
+                }
+            }
+            "agent:tool:decision" => self.over(&address, &format!("call {}", number(event, "call"))),
+            "task:blocked" => {
+                let (reason, message) = (text("reason"), text("message"));
+                let waits = json!({ "kind": "decision", "address": address, "reason": reason, "message": message });
+                self.add(&address, "decision", waits);
+            }
+            "task:resolved" => self.over(&address, "decision"),
+            "agent:start" => {
+                let inbox = event.data.get("inbox");
+                if inbox.is_some_and(|inbox| !inbox.is_null() && inbox.as_bool() != Some(false)) {
+                    self.listening.insert(address, text("agentRunId").unwrap_or_default().to_owned());
+                }
+            }
+            "task:idle" => {
+                if let Some(agent_run) = self.listening.get(&address) {
+                    let waits = json!({ "kind": "message", "address": address, "agentRunId": agent_run });
+                    self.add(&address, "message", waits);
+                }
+            }
+            "task:busy" => self.over(&address, "message"),
+            "task:start" => _ = self.listening.remove(&address),
+            "task:woken" | "task:resumed" | "task:complete" | "task:failed" | "task:cancelled" | "task:retry" => {
+                self.waits.remove(&address);
+            }
+            _ => {}
+        }
+    }
+
+    fn paused(&mut self, event: &Event, address: &str) {
+        self.waits.remove(address);
+        if let Some(question) = event.data.get("question") {
+            self.asks(address, "question", question);
+        }
+        if let Some(name) = event.data.get("event").and_then(Json::as_str) {
+            self.add(address, "event", json!({ "kind": "event", "address": address, "event": name }));
+        }
+    }
+
+    fn asks(&mut self, task: &str, name: &str, question: &Json) {
+        let mut waits = question.to_serde();
+        waits["kind"] = "gate".into();
+        let bytes = waits.get("arguments").map_or(0, |arguments| arguments.to_string().len());
+        if !self.whole && bytes > LISTED_BYTES {
+            waits["argumentsBytes"] = bytes.into();
+            waits.as_object_mut().map(|members| members.remove("arguments"));
+        }
+        self.add(task, name, waits);
+    }
+
+    fn add(&mut self, task: &str, name: &str, waits: Value) {
+        self.over(task, name);
+        self.waits.entry(task.to_owned()).or_default().push((name.to_owned(), waits));
+    }
+
+    fn over(&mut self, task: &str, name: &str) {
+        if let Some(open) = self.waits.get_mut(task) {
+            open.retain(|(known, _)| known != name);
+        }
+    }
+}
+
+fn number(event: &Event, key: &str) -> u64 {
+    event.data.get(key).and_then(Json::as_u64).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use flowcell_flow::Source;
+    use flowcell_runtime::{RunOptions, RunStatus};
+
+    use super::*;
+
+    #[test]
+    fn a_list_of_questions_is_bounded_and_says_how_many_are_missing() {
+        let host = Host::builder().build().unwrap();
+        let text = "
+flow: { name: asks, input: { text: '', list: [] } }
+nodes:
+  - { id: each, type: control.foreach, input: { list: '{{ flow.input.list }}', concurrency: 400 }, body: [ok] }
+  - { id: ok, type: control.gate, input: { prompt: '{{ flow.input.text }}', choices: ['yes'] } }
+edges: []
+";
+        let flow = host.load_source(Source { name: "asks.yaml".into(), text: text.into() }).unwrap();
+        let list: Vec<u32> = (0..400).collect();
+        let input = Json::from(json!({ "text": "x".repeat(60_000), "list": list }));
+        let options = RunOptions { session_id: Some("r".into()), input, ..RunOptions::default() };
+        let runner = host.runner(&flow, options).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        assert_eq!(runtime.block_on(runner.run()).status, RunStatus::Parked);
+        let listed = list_of(&host);
+        assert!(serde_json::to_string(&listed).unwrap().len() as u64 <= PAGE_BYTES + PAGE_BYTES / 100);
+        let more = listed.last().unwrap();
+        assert_eq!((&more["kind"], more["leftOut"].as_u64()), (&json!("more"), Some(401 - listed.len() as u64)));
+        assert!(listed.len() > 200 && question(&host, &"r".into(), "each[399].ok").unwrap().is_some());
+    }
+
+    fn list_of(host: &Host) -> Vec<Value> {
+        list(host, &"r".into()).unwrap()
+    }
+
+    #[test]
+    fn a_child_names_the_task_that_called_it() {
+        let parent = RunId::from("run-1.x");
+        for (child, task) in [("run-1.x.review.1", "review"), ("run-1.x.each[3].review.2-1", "each[3].review")] {
+            assert_eq!(calling(&parent, &child.into()), Some(task));
+        }
+        assert_eq!(calling(&parent, &"run-2.review.1".into()), None);
+    }
+
+    #[test]
+    fn an_address_is_one_segment_of_a_path() {
+        assert_eq!(escaped("review/each[0].ask#3"), "review%2Feach%5B0%5D.ask%233");
+    }
+}

@@ -1,0 +1,165 @@
+//! The operator's file: which services there are.
+
+use std::{path::Path, sync::Arc};
+
+use flowcell_contract::{Blobs, Failure, Json, code};
+use flowcell_services::{
+    client::Client,
+    images::{Images, Profile},
+};
+use indexmap::IndexMap;
+
+use super::agent::ModelService;
+use crate::world::simulate::{ALL, CAPABILITIES};
+
+/// The service that asks a model, which is there without configuration.
+pub(crate) const AGENT: &str = "agent";
+/// What a service that makes images is usually called.
+pub(crate) const IMAGES: &str = "img";
+/// Characters of a service's name.
+const MAX_NAME: usize = 64;
+/// Services of an operator.
+const MAX_SERVICES: usize = 1_000;
+
+/// The services that an operator has, by name.
+///
+/// ```yaml
+/// img: { images: { baseUrl: "https://api.example.com/v1", model: an-image-model, keyEnv: IMAGES_KEY } }
+/// agent: { model: { provider: anthropic, model: a-model, options: { system: Be short. } } }
+/// report: { tool: "flow:report" }      # a flow beside this file
+/// pick: { tool: data.pick }            # a node type, or `mcp:SERVER/TOOL`
+/// ```
+///
+/// Without one of this name, `agent` asks the default model.
+#[derive(Clone)]
+pub(crate) struct Settings(Arc<IndexMap<String, Service>>);
+
+/// What stands behind a name.
+#[derive(Clone)]
+pub(crate) enum Service {
+    /// An endpoint that makes images.
+    Images(Box<Images>),
+    /// A model.
+    Model(ModelService),
+    /// A node type, a flow, or a tool of a server.
+    Tool(String),
+}
+
+impl Settings {
+    /// The services that are there without configuration.
+    pub(crate) fn built_in() -> Settings {
+        let agent = (AGENT.to_owned(), Service::Model(ModelService::default()));
+        Settings(Arc::new(IndexMap::from([agent])))
+    }
+
+    /// Reads a configuration, YAML or JSON. Relative files are in this folder; keys are read at each call. What is wrong is
+    /// `invalid_input` and names the member.
+    pub(crate) fn parse(
+        text: &str,
+        folder: &Path,
+        client: &Client,
+        blobs: &Arc<dyn Blobs>,
+    ) -> Result<Settings, Failure> {
+        let wrong = |why: String| Failure::new(code::INVALID_INPUT, format!("services{why}"));
+        let json: Json = serde_yaml::from_str(text).map_err(|error| wrong(format!(": {error}")))?;
+        let mut services = IndexMap::clone(&Settings::built_in().0);
+        let members = match &json {
+            Json::Null => return Ok(Settings(Arc::new(services))),
+            other => other.as_object(),
+        };
+        let members = members.ok_or_else(|| wrong(format!(": an object is expected, not {}", json.type_name())))?;
+        if members.len() > MAX_SERVICES {
+            return Err(wrong(format!(": there are more than {MAX_SERVICES}")));
+        }
+        for (name, json) in members {
+            let service = check_name(name).and_then(|()| Service::read(json, folder, client, blobs));
+            let service = service.map_err(|why| wrong(format!(".{name}: {why}")))?;
+            services.insert(name.to_string(), service);
+        }
+        Ok(Settings(Arc::new(services)))
+    }
+
+    /// What stands behind a name.
+    pub(crate) fn find(&self, name: &str) -> Option<&Service> {
+        self.0.get(name)
+    }
+
+    /// The names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+impl Service {
+    fn read(json: &Json, folder: &Path, client: &Client, blobs: &Arc<dyn Blobs>) -> Result<Service, String> {
+        let members = json.as_object().into_iter().flatten().collect::<Vec<_>>();
+        let [(kind, setting)] = members.as_slice() else {
+            return Err("it is an object with one member: `images`, `model` or `tool`".into());
+        };
+        match &***kind {
+            "images" => {
+                let profile = Profile::read(setting, folder).map_err(|why| format!("images: {why}"))?;
+                Ok(Service::Images(Box::new(Images::new(profile, client, blobs.clone()))))
+            }
+            "model" => ModelService::read(setting).map(Service::Model).map_err(|why| format!("model: {why}")),
+            "tool" => match setting.as_str().filter(|tool| tool.contains(['.', ':'])) {
+                Some(tool) => Ok(Service::Tool(tool.to_owned())),
+                None => Err("tool: it names a tool: `data.map`, `flow:report`, `mcp:files/read_file`".into()),
+            },
+            other => Err(format!("there is no kind of service `{other}`; there are `images`, `model` and `tool`")),
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !(1..=MAX_NAME).contains(&name.len()) || !name.bytes().all(plain) {
+        return Err(format!("a name has 1 to {MAX_NAME} letters, digits, `-` and `_`"));
+    }
+    match name == ALL || CAPABILITIES.contains(&name) {
+        true => Err(format!("`{name}` means something else where services are simulated; take another name")),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use flowcell_runtime::memory::MemoryBlobs;
+    use flowcell_services::egress::{Egress, EgressPolicy};
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<Settings, Failure> {
+        let client = Client::new(Egress::new(EgressPolicy::default()).unwrap());
+        let blobs: Arc<dyn Blobs> = Arc::new(MemoryBlobs::default());
+        Settings::parse(text, Path::new(""), &client, &blobs)
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let good = "img: { images: { baseUrl: 'https://a.example/v1', auth: none } }\npick: { tool: data.pick }";
+        assert_eq!(parse(good).unwrap().names().collect::<Vec<_>>(), ["agent", "img", "pick"]);
+        assert_eq!(parse("{}").unwrap().names().collect::<Vec<_>>(), ["agent"]);
+        let cases = [
+            ("[]", "services: an object"),
+            ("a b: { tool: data.pick }", "services.a b: a name has"),
+            ("model: { tool: data.pick }", "services.model: `model` means something else"),
+            ("x: 1", "services.x: it is an object with one member"),
+            ("x: { tool: data.pick, model: {} }", "one member"),
+            ("x: { tools: data.pick }", "no kind of service `tools`"),
+            ("x: { tool: pick }", "services.x: tool: it names a tool"),
+            ("x: { images: {} }", "missing field `baseUrl`"),
+            ("x: { images: { baseUrl: 'https://a.example' } }", "it names no key"),
+            ("x: { images: { baseUrl: a, auth: none } }", "baseUrl:"),
+            ("x: { images: { baseUrl: 'https://a.example', auth: none, timeoutMs: 0 } }", "timeoutMs is 1 to"),
+            ("x: { images: { baseUrl: 'https://a.example', auth: none, options: 1 } }", "options is an object"),
+            ("x: { model: { nmae: a } }", "unknown field `nmae`"),
+        ];
+        for (text, message) in cases {
+            let failure = parse(text).err().unwrap();
+            assert!(failure.message.contains(message), "{text}: {failure}");
+        }
+    }
+}

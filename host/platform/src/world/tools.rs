@@ -1,0 +1,213 @@
+//! The capability `tools`: what an agent may call. A node type or a flow that is called as a tool is a run of its own, below
+//! the run of the agent, whose id is made from the call's idempotency key: a call that is made again finds it. A tool of an
+//! MCP server is called where it is, and never twice, unless the server has said that this does no harm.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | `policy` | which tools are granted, and what may be called without asking |
+//! | `shelf` | the tools there are, and what models call them |
+//! | `shown` | the arguments of a call, as a person is asked about them |
+
+mod policy;
+mod shelf;
+mod shown;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use flowcell_contract::{
+    Admission, Ask, Call, Caller, Capability, Catalog, Effect, Failure, Json, Outgoing, Tenant, Value, code,
+};
+use flowcell_engine::Place;
+use flowcell_flow::{Source, graph::Graph};
+use flowcell_services::mcp::McpTools;
+use futures_util::future::BoxFuture;
+
+use crate::operate::usage::{Usage, shares::Server};
+use policy::Action;
+use shelf::{Kind, Named, Tool};
+use shown::Shown;
+
+/// The name of the capability, in calls and in grants.
+pub(crate) const INTERFACE: &str = "tools";
+/// Milliseconds for which a question about a call stays open, where the config does not say.
+const APPROVAL_MS: u64 = 24 * 3_600 * 1_000;
+
+/// The prefix of a flow that an agent calls as a tool: `flow:report`.
+pub(crate) const FLOW_TOOL: &str = "flow:";
+
+/// What can be called as a tool and runs below the agent's run.
+pub(crate) trait RunFlows: Send + Sync {
+    /// The node types.
+    fn catalog(&self) -> &Catalog;
+
+    /// The names of the flows that the agent's run can call, in order.
+    fn names(&self) -> BTreeSet<String>;
+
+    /// Whether the agent's run can call a flow of this name.
+    fn has(&self, name: &str) -> bool;
+
+    /// The flow of a name, if it can be used.
+    fn graph(&self, name: &str) -> Option<Arc<Graph>>;
+
+    /// Runs the flow of a name, and returns its outputs.
+    fn run_flow<'a>(
+        &'a self,
+        name: &'a str,
+        input: Json,
+        outgoing: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<Json, Failure>>;
+
+    /// Runs a flow that was made for this call, and returns its outputs.
+    fn run_source<'a>(
+        &'a self,
+        source: &'a Source,
+        input: Json,
+        outgoing: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<Json, Failure>>;
+}
+
+/// The tools that the runs of a home may have.
+#[derive(Clone)]
+pub(crate) struct Tools {
+    pub(crate) flows: Arc<dyn RunFlows>,
+    pub(crate) usage: Usage,
+    /// Those of the operator's servers.
+    pub(crate) mcp: McpTools,
+    /// Calls get a stand-in for an answer.
+    pub(crate) simulated: bool,
+}
+
+/// A call of a tool.
+struct Wish {
+    tool: Tool,
+    input: Json,
+}
+
+impl Tools {
+    fn wish(&self, call: &Call, caller: &Caller) -> Result<Wish, Failure> {
+        let args = call.args.json();
+        let wrong = |why: &str| Failure::new(code::INVALID_INPUT, why);
+        let name = args.get("tool").and_then(Json::as_str).ok_or_else(|| wrong("`tool` must name a tool"))?;
+        let known = ["tool", "input", "toolUseId", "agentRunId"];
+        let members = args.as_object().into_iter().flatten();
+        if let Some((other, _)) = members.into_iter().find(|(member, _)| !known.contains(&&***member)) {
+            return Err(wrong(&format!("a call of a tool has no member `{other}`; it has {}", known.join(", "))));
+        }
+        let input = args.get("input").cloned().unwrap_or_else(|| Json::object::<&str>([]));
+        if input.as_object().is_none() {
+            return Err(wrong("`input` must be an object"));
+        }
+        // Grants and rules see the tool that was found, not the name by which it was asked for.
+        let tool = self.find(name).filter(|tool| policy::is_granted(caller, &tool.named));
+        let tool = tool.ok_or_else(|| policy::not_granted(caller, name))?;
+        Ok(Wish { tool, input })
+    }
+
+    /// Which of the tools are granted and not denied that the patterns name.
+    async fn offer(self, outgoing: Outgoing) -> Result<Value, Failure> {
+        let Outgoing { call, caller, .. } = outgoing;
+        let patterns = call.args.json().get("patterns").and_then(Json::as_array).unwrap_or_default();
+        let patterns: Vec<&str> = patterns.iter().filter_map(Json::as_str).collect();
+        let wanted = |tool: &Named| {
+            patterns.iter().any(|pattern| tool.fits(pattern))
+                && policy::is_granted(&caller, tool)
+                && policy::may_be_called(&caller, tool)
+        };
+        let near = |begin: &str| {
+            patterns.iter().any(|pattern| policy::may_begin(pattern, begin)) && policy::may_be_granted(&caller, begin)
+        };
+        self.offers(&caller.tenant, wanted, near).await.map(Value::from)
+    }
+
+    async fn perform_call(self, outgoing: Outgoing) -> Result<Value, Failure> {
+        let Wish { tool, input } = self.wish(&outgoing.call, &outgoing.caller)?;
+        if self.simulated {
+            let told = [("simulated", Json::from(true)), ("tool", Json::from(tool.asked)), ("input", input)];
+            return Ok(answer(Json::object(told)));
+        }
+        self.output(tool, input, &outgoing).await.map(answer)
+    }
+
+    /// Calls the tool of a name, whoever may, and answers its output.
+    pub(crate) async fn call_named(&self, name: &str, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
+        let missing = || Failure::new(code::TOOL_NOT_FOUND, format!("there is no tool `{name}`"));
+        self.output(self.find(name).ok_or_else(missing)?, input, outgoing).await
+    }
+
+    async fn output(&self, tool: Tool, input: Json, outgoing: &Outgoing) -> Result<Json, Failure> {
+        match tool.kind {
+            Kind::Node(node) => {
+                let source = shelf::flow_of_node(&node, &outgoing.caller);
+                let output = self.flows.run_source(&source, input, outgoing).await?;
+                Ok(output.get("output").cloned().unwrap_or_default())
+            }
+            Kind::Flow(name) => self.flows.run_flow(&name, input, outgoing).await,
+            Kind::Mcp { server, tool } => {
+                let (tenant, within) = (&outgoing.caller.tenant, Duration::MAX);
+                let _place = self.place(tenant, &server, &format!("mcp:{server}")).await?;
+                self.mcp.call(tenant, &server, &tool, input, within, outgoing.progress.clone()).await
+            }
+        }
+    }
+
+    /// Waits for one of the places of an MCP server, of which calls and lists of tools have as many each.
+    async fn place(&self, tenant: &Tenant, server: &str, name: &str) -> Result<Option<Place>, Failure> {
+        let Some((places, within)) = self.mcp.places(server) else { return Ok(None) };
+        let server = Server { name, places, within, code: flowcell_services::code::MCP_CONNECT };
+        self.usage.place(tenant, server).await
+    }
+
+    /// The same of the tool of a name, if there is one.
+    pub(crate) fn effect_of(&self, name: &str) -> Effect {
+        self.find(name).map_or(Effect::Idempotent, |tool| self.effect(&tool))
+    }
+
+    /// What becomes of a call that may have been made when nobody knows how it ended.
+    fn effect(&self, tool: &Tool) -> Effect {
+        match &tool.kind {
+            Kind::Mcp { server, tool } if !self.simulated && !self.mcp.may_be_repeated(server, tool) => Effect::Once,
+            _ => Effect::Idempotent,
+        }
+    }
+}
+
+impl Capability for Tools {
+    fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
+        if &*call.function == "find" {
+            policy::check_any(caller)?;
+            let about = Json::object([("patterns", call.args.json().get("patterns").cloned().unwrap_or_default())]);
+            return Ok(Admission { effect: Effect::Idempotent, about, preview: Json::Null, ask: None });
+        }
+        if !matches!(&*call.function, "call" | "start-call") {
+            return Err(Failure::new(code::DENIED, format!("`tools` has no function `{}`", call.function)));
+        }
+        let Wish { tool, input } = self.wish(call, caller)?;
+        let Shown { text: shown, cuts } = Shown::new(&input);
+        let ask = match policy::action(caller, &tool.named, &input) {
+            Action::Allow => None,
+            Action::Deny => {
+                let message = format!("the permissions of this node deny `{}` with this input", tool.asked);
+                return Err(Failure::new(code::TOOL_DENIED, message));
+            }
+            Action::Ask => {
+                let expires = caller.config.json().get("approvalTimeoutMs").and_then(Json::as_u64);
+                let prompt = format!("May `{}` call `{}` with {shown}?", caller.node_id, tool.asked);
+                let arguments = (cuts > 0).then(|| input.clone());
+                Some(Ask { prompt, expires_ms: expires.unwrap_or(APPROVAL_MS), arguments })
+            }
+        };
+        let about = Json::object([("tool", Json::from(tool.asked.as_str())), ("input", Json::from(shown))]);
+        Ok(Admission { effect: self.effect(&tool), about, preview: Json::Null, ask })
+    }
+
+    fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+        match &*outgoing.call.function {
+            "find" => Box::pin(self.clone().offer(outgoing)),
+            _ => Box::pin(self.clone().perform_call(outgoing)),
+        }
+    }
+}
+
+fn answer(output: Json) -> Value {
+    Value::from(Json::object([("output", output)]))
+}

@@ -1,0 +1,224 @@
+//! The tools there are, and what models call them.
+
+use std::{collections::HashSet, sync::Arc};
+
+use flowcell_contract::{Caller, Failure, Json, Lookup, NodeType, Tenant, Trait, TypeRef};
+use flowcell_flow::Source;
+use flowcell_services::pattern::matches;
+use futures_util::future::try_join_all;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{FLOW_TOOL, Tools};
+
+/// What a tool of a server is called by: `mcp:files/read_file`.
+const MCP: &str = "mcp:";
+/// Letters of the name that a model calls a tool, at most: providers take no more.
+const MAX_CALLED: usize = 64;
+
+/// Something that an agent may call.
+pub(super) struct Tool {
+    /// The name by which it was asked for: `data.map`, `data.map@0.1`, `flow:report`, `mcp:files/read_file`.
+    pub(super) asked: String,
+    /// What grants and rules see.
+    pub(super) named: Named,
+    pub(super) kind: Kind,
+}
+
+/// The tool that a name stands for. Patterns of grants and rules are compared with it.
+pub(super) struct Named {
+    /// The name without a version.
+    pub(super) name: String,
+    /// The version of a node type.
+    pub(super) version: Option<semver::Version>,
+}
+
+impl Named {
+    fn of_node(node: &NodeType) -> Named {
+        Named { name: node.name.to_string(), version: node.version.clone() }
+    }
+
+    /// Returns whether a pattern names this tool. A pattern without a version names every version of a node type; one with a
+    /// version, such as `data.map@0.1`, names those that the version admits.
+    pub(super) fn fits(&self, pattern: &str) -> bool {
+        match (pattern.split_once('@'), &self.version) {
+            (Some((name, wanted)), Some(version)) => {
+                let admitted = TypeRef::parse(pattern).admits(version) || matches(wanted, &version.to_string());
+                admitted && matches(name, &self.name)
+            }
+            _ => matches(pattern, &self.name),
+        }
+    }
+}
+
+impl From<String> for Named {
+    /// A flow, or a tool of a server.
+    fn from(name: String) -> Named {
+        Named { name, version: None }
+    }
+}
+
+pub(super) enum Kind {
+    Node(Arc<NodeType>),
+    /// A flow that the calling run can call.
+    Flow(String),
+    /// A tool of one of the operator's servers.
+    Mcp {
+        server: String,
+        tool: String,
+    },
+}
+
+/// What a model is told of a tool.
+struct Offer {
+    name: String,
+    title: Option<String>,
+    description: Option<String>,
+    schema: serde_json::Value,
+}
+
+impl Tools {
+    /// What `wanted` names, in the order of the names, as `tools.find` answers it. `near` tells whether it may name anything
+    /// that begins like this: a server is not asked in vain.
+    pub(super) async fn offers(
+        &self,
+        tenant: &Tenant,
+        wanted: impl Fn(&Named) -> bool,
+        near: impl Fn(&str) -> bool,
+    ) -> Result<Json, Failure> {
+        let nodes = self.flows.catalog().names().filter_map(|name| self.node(name));
+        let nodes = nodes.filter(|node| wanted(&Named::of_node(node)));
+        let mut offers: Vec<_> = nodes.map(|node| Offer::of_node(&node)).collect();
+        let flows = self.flows.names().into_iter().map(|name| Named::from(format!("{FLOW_TOOL}{name}")));
+        offers.extend(flows.filter(|flow| wanted(flow)).filter_map(|flow| self.flow_offer(flow.name)));
+        let servers = self.mcp.servers().filter(|server| near(&format!("{MCP}{server}/")));
+        let listed = try_join_all(servers.map(|server| self.offers_of(tenant, server))).await?;
+        offers.extend(listed.into_iter().flatten().filter(|offer| wanted(&Named::from(offer.name.clone()))));
+        offers.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut taken = HashSet::new();
+        Ok(Json::array(offers.into_iter().map(|offer| offer.into_json(&mut taken)).collect::<Vec<_>>()))
+    }
+
+    /// The tool of a name.
+    pub(super) fn find(&self, name: &str) -> Option<Tool> {
+        let (named, kind) = if let Some(flow) = name.strip_prefix(FLOW_TOOL) {
+            (Named::from(name.to_owned()), Kind::Flow(self.flows.has(flow).then(|| flow.to_owned())?))
+        } else if let Some((server, tool)) = name.strip_prefix(MCP).and_then(|name| name.split_once('/')) {
+            self.mcp.servers().find(|known| *known == server)?;
+            (Named::from(name.to_owned()), Kind::Mcp { server: server.to_owned(), tool: tool.to_owned() })
+        } else {
+            let node = self.node(name)?;
+            (Named::of_node(&node), Kind::Node(node))
+        };
+        Some(Tool { asked: name.to_owned(), named, kind })
+    }
+
+    /// Node types that own a body or agents are no tools.
+    fn node(&self, name: &str) -> Option<Arc<NodeType>> {
+        let Lookup::Found(node) = self.flows.catalog().lookup(&TypeRef::parse(name)) else { return None };
+        let owns = node.traits.iter().any(|trait_| matches!(trait_, Trait::Body | Trait::Agent));
+        (!owns).then_some(node)
+    }
+
+    fn flow_offer(&self, name: String) -> Option<Offer> {
+        let graph = self.flows.graph(name.strip_prefix(FLOW_TOOL)?)?;
+        let schema = graph.input_schema.clone().unwrap_or_else(|| json!({ "type": "object" }));
+        Some(Offer { name, title: None, description: graph.description.as_deref().map(str::to_owned), schema })
+    }
+
+    async fn offers_of(&self, tenant: &Tenant, server: &str) -> Result<Vec<Offer>, Failure> {
+        // A list that never comes keeps no call of a tool waiting.
+        let _place = self.place(tenant, server, &format!("mcp:{server} (list of tools)")).await?;
+        let listed = self.mcp.list(server).await?;
+        let offer = |tool: flowcell_services::mcp::Tool| Offer {
+            name: format!("{MCP}{server}/{}", tool.name),
+            title: tool.title.as_deref().map(str::to_owned),
+            description: tool.description.as_deref().map(str::to_owned),
+            schema: tool.input_schema.to_serde(),
+        };
+        Ok(listed.into_iter().map(offer).collect())
+    }
+}
+
+impl Offer {
+    fn of_node(node: &NodeType) -> Offer {
+        let (title, description) = (Some(node.title.clone()), Some(node.description.clone()));
+        Offer { name: node.name.to_string(), title, description, schema: node.input.clone() }
+    }
+
+    fn into_json(self, taken: &mut HashSet<String>) -> Json {
+        let plainly = called(&self.name);
+        let called = if taken.contains(&plainly) { marked(&plainly, &self.name) } else { plainly };
+        taken.insert(called.clone());
+        let mut members = vec![("name", Json::from(called)), ("tool", Json::from(self.name))];
+        members.extend(self.title.map(|title| ("title", Json::from(title))));
+        members.extend(self.description.filter(|text| !text.is_empty()).map(|text| ("description", Json::from(text))));
+        members.push(("inputSchema", Json::from(plain(self.schema))));
+        Json::object(members)
+    }
+}
+
+/// What a model calls a tool: letters, digits, `_` and `-`.
+pub(super) fn called(name: &str) -> String {
+    let plain = |char: char| if char.is_ascii_alphanumeric() || char == '-' { char } else { '_' };
+    let called: String = name.chars().map(plain).collect();
+    if called.len() > MAX_CALLED { marked(&called, name) } else { called }
+}
+
+/// A name that no other tool is called.
+fn marked(called: &str, name: &str) -> String {
+    let mark = hex::encode(&Sha256::digest(name)[..4]);
+    format!("{}-{mark}", &called[..called.len().min(MAX_CALLED - mark.len() - 1)])
+}
+
+/// The flow that a call of a node type runs: the node alone, with what is granted to the caller of what the type asks for.
+pub(super) fn flow_of_node(node: &NodeType, caller: &Caller) -> Source {
+    let asked = node
+        .capabilities
+        .iter()
+        .filter_map(|request| Some((request.name.to_string(), caller.grants.0.get(&*request.name)?.to_serde())));
+    let grants: serde_json::Map<_, _> = asked.collect();
+    let version = node.version.as_ref().map_or_else(String::new, ToString::to_string);
+    let called = called(&node.name);
+    let flow = json!({
+        "flow": { "name": format!("tool-{called}"), "outputs": { "output": "{{ tool }}" } },
+        "nodes": [{ "id": "tool", "type": format!("{}@{version}", node.name), "input": "{{ flow.input }}", "grants": grants }],
+        "edges": [],
+    });
+    Source { name: format!("{called}.json"), text: flow.to_string() }
+}
+
+/// The schema without what only Flowcell reads.
+fn plain(mut schema: serde_json::Value) -> serde_json::Value {
+    match &mut schema {
+        serde_json::Value::Object(members) => {
+            members.remove("x-flowcell");
+            members.values_mut().for_each(|member| *member = plain(member.take()));
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(|item| *item = plain(item.take())),
+        _ => {}
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_model_can_call_every_tool_by_a_name_of_its_own() {
+        let offer = |name: &str| Offer { name: name.into(), title: None, description: None, schema: json!({}) };
+        let mut taken = HashSet::new();
+        let long = format!("mcp:files/{}", "a".repeat(128));
+        for name in ["data.map", "data_map", "mcp:files/read.file", "mcp:files/read:file", &long, &format!("{long}b")] {
+            let told = offer(name).into_json(&mut taken);
+            let called = told.get("name").and_then(Json::as_str).unwrap_or_default();
+            assert!((1..=MAX_CALLED).contains(&called.len()), "{called}");
+            assert!(called.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)), "{called}");
+        }
+        assert_eq!(taken.len(), 6, "{taken:?}");
+        assert!(taken.contains("data_map") && taken.contains("mcp_files_read_file"), "{taken:?}");
+    }
+}
