@@ -48,6 +48,22 @@ nodes:
   - { id: ask, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }
 edges: []
 ";
+/// Asks twice, one question after the other.
+const TWO: &str = "
+flow: { name: two, outputs: { said: '{{ second.response.choice }}' } }
+nodes:
+  - { id: first, type: control.gate, input: { prompt: 'Well?', choices: ['yes', 'no'] } }
+  - { id: second, type: control.gate, input: { prompt: 'Sure?', choices: ['yes', 'no'] } }
+edges: [{ from: first, to: second }]
+";
+/// Asks, and then makes a request.
+const PAYS: &str = "
+flow: { name: pays, outputs: { paid: '{{ pay.body.simulated }}' } }
+nodes:
+  - { id: ask, type: control.gate, input: { prompt: 'Pay?', choices: ['yes', 'no'] } }
+  - { id: pay, type: http.request, input: { method: POST, url: 'https://pay.invalid/' }, grants: { http: ['https://pay.invalid'] } }
+edges: [{ from: ask, to: pay }]
+";
 const HELLO: &str = "
 flow: { name: hello, input: { who: world }, outputs: { said: '{{ say.text }}' } }
 nodes: [{ id: say, type: data.template, input: { template: 'Hello {{ flow.input.who }}' } }]
@@ -57,8 +73,16 @@ edges: []
 fn place() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("flows")).unwrap();
-    let flows =
-        [("asks", ASKS), ("waits", WAITS), ("hello", HELLO), ("both", BOTH), ("calls", CALLS), ("passes", PASSES)];
+    let flows = [
+        ("asks", ASKS),
+        ("waits", WAITS),
+        ("hello", HELLO),
+        ("both", BOTH),
+        ("calls", CALLS),
+        ("passes", PASSES),
+        ("two", TWO),
+        ("pays", PAYS),
+    ];
     for (name, text) in flows {
         fs::write(folder.path().join(format!("{name}.yaml")), text).unwrap();
         fs::write(folder.path().join(format!("flows/{name}.yaml")), text).unwrap();
@@ -169,11 +193,11 @@ fn a_run_that_asks_is_resumed_and_repeated_beside_an_owner() {
 fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
     // What is run, how it ends, and what it says or never says.
     type Case = (&'static [&'static str], i32, &'static str, &'static str);
-    let cases: [Case; 21] = [
+    let cases: [Case; 29] = [
         (&["run", "calls.yaml", "--run-id", "a", "--answer", "first/ask=yes"], 0, "succeeded", "warning"),
         (&["run", "passes.yaml", "--answer", "ask=yes"], 0, "succeeded", "warning"),
         (&["run", "passes.yaml", "--answer", "each[0].ask=yes"], 0, "succeeded", "warning"),
-        (&["run", "passes.yaml", "--answer", "each[7].ask=yes"], 3, "nothing was asked at `each[7].ask`", "succeeded"),
+        (&["run", "passes.yaml", "--answer", "each[7].ask=yes"], 3, "the answer `yes` is kept", "not used"),
         (&["run", "passes.yaml", "--answer", "wrong[0].ask=yes"], 2, "write `each[N].ask`", "each[0]"),
         (&["run", "asks.yaml", "--answer", "each[0].ask=yes"], 2, "write `ask`", "asks:"),
         (&["run", "calls.yaml", "--run-id", "c"], 3, "`first/ask` asks: Well?", "warning"),
@@ -196,6 +220,19 @@ fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
             "answered before with `no`",
             "succeeded",
         ),
+        (&["run", "asks.yaml", "--answer", "ask=yes", "--answer", "ask=no"], 2, "is given two answers", "asks:"),
+        (&["run", "two.yaml", "--run-id", "k", "--answer", "second=no"], 3, "the answer `no` is kept", "not used"),
+        (&["runs", "resume", "k", "--answer", "second=yes"], 2, "begun with the answer `no`", "not used"),
+        (&["runs", "resume", "k", "--answer", "first=maybe"], 2, "did not take the answer `maybe`", "second done"),
+        (&["run", "two.yaml", "--run-id", "k", "--answer", "first=maybe"], 2, "did not take the answer", "second done"),
+        (&["runs", "resume", "k", "--answer", "first=yes"], 0, "second done", "warning"),
+        (
+            &["runs", "retry", "k", "--run-id", "l", "--from", "second", "--answer", "second=yes"],
+            3,
+            "first",
+            "succeeded",
+        ),
+        (&["runs", "retry", "k", "--run-id", "l"], 2, "the run `l` exists, and does not repeat this", "succeeded"),
     ];
     for (owner, says) in [(None, ""), (Some(&["drive"][..]), "driving the runs")] {
         let folder = place();
@@ -208,6 +245,31 @@ fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
             assert!(heard.contains(says) && !heard.contains(never), "{owner:?} {arguments:?}: {heard}");
         }
     }
+}
+
+/// Whoever goes on with a run that was begun with `--simulate` makes none of the calls that it simulates.
+#[test]
+fn a_run_that_was_begun_with_simulated_calls_makes_none() {
+    let folder = place();
+    let folder = folder.path();
+    let paid = json!({ "paid": true });
+    let parked = done(folder, &["run", "pays.yaml", "--run-id", "p", "--simulate", "http"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+    let resumed = done(folder, &["runs", "resume", "p", "--answer", "ask=yes"]);
+    assert_eq!(outputs(&resumed), paid);
+    assert!(told(&resumed).contains("begun with `--simulate http`"), "{}", told(&resumed));
+    assert_eq!(outputs(&done(folder, &["runs", "retry", "p", "--answer", "ask=yes", "--quiet"])), paid);
+    let detached = ["run", "pays.yaml", "--run-id", "d", "--simulate", "http", "--detach", "--answer", "ask=yes"];
+    assert!(done(folder, &detached).status.success());
+    assert!(done(folder, &["drive", "--once"]).status.success());
+    assert_eq!(outputs(&done(folder, &["runs", "resume", "d", "--quiet"])), paid);
+    let parked = done(folder, &["run", "pays.yaml", "--run-id", "s", "--simulate", "http", "--quiet"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+    let _owner = Other::start(folder, &["serve", "--listen", "127.0.0.1:0"], "listening on");
+    assert_eq!(outputs(&done(folder, &["runs", "resume", "s", "--answer", "ask=yes", "--quiet"])), paid);
+    // One that was begun without makes them.
+    let real = done(folder, &["run", "pays.yaml", "--answer", "ask=yes", "--quiet"]);
+    assert_eq!(real.status.code(), Some(1), "{}", told(&real));
 }
 
 /// Without a terminal a run that also waits for a timer says what it asks, and takes the answer from elsewhere.

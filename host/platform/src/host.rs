@@ -419,7 +419,7 @@ impl Host {
     fn world(&self, library: Library) -> Arc<World> {
         let Shared { engine, journal, timers, leases, state, cache, blobs, hubs, live, usage, .. } = &*self.shared;
         let runner = CountedRunner { engine: engine.clone(), usage: usage.clone() };
-        let capabilities = Arc::new(self.capabilities(library.homes(), blobs));
+        let capabilities = Arc::new(library.host().capabilities(library.homes(), blobs));
         Arc::new(World {
             tenant: self.tenant.clone(),
             runner: Arc::new(runner),

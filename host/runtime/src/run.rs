@@ -99,6 +99,9 @@ pub enum OpenError {
     /// A run of this id exists, and began with another request.
     #[error("the run `{0}` exists, and began with another request")]
     OtherRequest(RunId),
+    /// A run of this id exists, and repeats nothing, another run, or another part of it.
+    #[error("the run `{0}` exists, and does not repeat this")]
+    OtherRepeat(RunId),
     /// Somebody drives the run already.
     #[error("the run `{0}` is being driven already")]
     Driven(RunId),

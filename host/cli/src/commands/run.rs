@@ -108,6 +108,7 @@ fn finish_as(
     let graph = runner.graph().clone();
     if !runner.is_new() && !args.answers.is_empty() {
         Recorded::read(&host, runner.run_id(), &args.answers)?.check(runner.run_id(), &args.answers)?;
+        answers::check_in(&host, runner.run_id(), &args.answers)?;
     }
     if let Some(asker) = session.asker.as_ref().filter(|_| !runner.is_new()) {
         // A line that is typed from now on is for this run.

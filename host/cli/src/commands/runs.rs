@@ -257,7 +257,9 @@ fn resume(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
             // All of them are looked at before one is given.
             let reading = args.packs.reading_host(&args.store)?;
             answers::check_in(&reading, &run, &args.answers)?;
-            answers::Recorded::read(&reading, &run, &args.answers)?.check_open(&run, &args.answers)?;
+            let recorded = answers::Recorded::read(&reading, &run, &args.answers)?;
+            recorded.check_open(&run, &args.answers)?;
+            recorded.check(&run, &args.answers)?;
             let flow = reading.graph_of_run(&run)?.name.to_string();
             let reply = |(gate, value): &(String, String)| Ask::Reply {
                 run: run.clone(),
@@ -358,6 +360,9 @@ fn go_on(
         .hint(format!("`flowcell runs show {name}` tells how the run stands and what it waits for")));
     }
     run::say_warnings(&args, &host.warnings_of(&name), terminal);
+    if let Some(simulate) = host.simulated_of(&name).filter(|_| !args.quiet) {
+        terminal.say(&format!("the run was begun with `--simulate {simulate}`, and simulates that to its end"));
+    }
     run::report::say_open(&args, &host, &name, terminal)?;
     run::finish(&args, session, host, runner, terminal)
 }
@@ -389,7 +394,10 @@ fn record(store: &StoreArgs, ask: Ask, terminal: Terminal) -> Result<Exit, Probl
         (Ok(host), _) => {
             let Ok((run, request)) = ask.request() else { return Err(Problem::internal("this is no question")) };
             block_on(host.ask(&run, request))?.map_err(|error| refused(error.code(), &error.to_string(), &run))?;
-            format!("recorded; `flowcell drive` or `flowcell runs resume {run}` goes on with the run")
+            format!(
+                "recorded; `flowcell drive` or `flowcell runs resume {run}`, with the options that the run was begun with, goes \
+                 on with it"
+            )
         }
         (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
             let run = ask_owner(folder, &ask)?;
@@ -480,9 +488,12 @@ impl From<StartError> for Problem {
             StartError::Open(OpenError::Unknown(_)) => {
                 Problem::wrong(error.to_string()).hint("`flowcell runs list` shows those that the store keeps")
             }
-            StartError::Open(OpenError::OtherInput(_) | OpenError::OtherFlow(..) | OpenError::OtherRequest(_)) => {
-                Problem::wrong(error.to_string()).hint("give the new run another `--run-id`, or none")
-            }
+            StartError::Open(
+                OpenError::OtherInput(_)
+                | OpenError::OtherFlow(..)
+                | OpenError::OtherRequest(_)
+                | OpenError::OtherRepeat(_),
+            ) => Problem::wrong(error.to_string()).hint("give the new run another `--run-id`, or none"),
             StartError::Open(OpenError::NoNode(_)) => Problem::wrong(error.to_string())
                 .hint("`flowcell runs show RUN` shows the nodes; those of bodies and of called flows cannot be named"),
             StartError::Quota(QuotaError::Store(_)) => unreadable(&error),

@@ -10,10 +10,13 @@ use flowcell_flow::graph::Graph;
 use flowcell_runtime::{Flows, OpenError, Pinned, ports::Pin};
 
 use super::{Host, error::StartError, homes::Homes, loaded::log_kept, renewal::Renewals};
-use crate::host::{
-    content::Content,
-    home::Home,
-    loaded::{LoadedFlow, check_whole},
+use crate::{
+    host::{
+        content::Content,
+        home::Home,
+        loaded::{LoadedFlow, check_whole},
+    },
+    world::simulate::Simulate,
 };
 
 /// Loads called flows when they are first called.
@@ -58,6 +61,11 @@ impl Library {
         pinned
     }
 
+    /// The host with what the run simulates.
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// Returns where its flows are from.
     pub(super) fn homes(&self) -> &Arc<Homes> {
         &self.homes
@@ -65,12 +73,28 @@ impl Library {
 }
 
 impl Host {
+    /// The same host, which also simulates what a run was begun with: the run makes no real calls where another process goes
+    /// on with it.
+    fn simulating_with(&self, content: &Content) -> Host {
+        match self.simulate.includes(&content.simulate) {
+            true => self.clone(),
+            false => Host { simulate: Arc::new(self.simulate.and(content.simulate.clone())), ..self.clone() },
+        }
+    }
+
+    /// Returns what a run was begun with that this host does not simulate.
+    pub fn simulated_of(&self, run: &RunId) -> Option<Simulate> {
+        let record = self.record(run).ok().flatten()?;
+        let simulate = self.content_of(&record.pin).ok()?.simulate;
+        (!self.simulate.includes(&simulate)).then_some(simulate)
+    }
+
     /// Returns what a run calls, as it was when the run was accepted; none if the store has no such run.
     pub(super) fn library_of(&self, run: &RunId) -> Result<Option<Library>, OpenError> {
         let Some(record) = self.shared.journal.find(&self.tenant, run)? else { return Ok(None) };
         let content = self.content_of(&record.pin).map_err(OpenError::Pin)?;
         let home = Arc::new(self.home_in(&content));
-        Ok(Some(Library::new(self.clone(), home).knowing(record.pin, content)))
+        Ok(Some(Library::new(self.simulating_with(&content), home).knowing(record.pin, content)))
     }
 
     /// Returns what the repetition of a run calls.
@@ -86,7 +110,7 @@ impl Host {
         let flow = renewals.repeated(self, &pin)?;
         let content = self.content_of(&flow.pin).map_err(OpenError::Pin)?;
         let home = Arc::new(self.home_in(&content));
-        Ok(Library::new(self.clone(), home).knowing(flow.pin, content).repeating(renewals))
+        Ok(Library::new(self.simulating_with(&content), home).knowing(flow.pin, content).repeating(renewals))
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     host::home::{Callee, Place},
-    world::simulate::SERVICES,
+    world::simulate::{SERVICES, Simulate},
 };
 
 /// Everything that a flow was checked from.
@@ -39,6 +39,9 @@ pub(crate) struct Content {
     /// The services that it may call at most, if the operator limits that and it is a script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) services: Option<Vec<String>>,
+    /// What is simulated for a run of it, wherever it goes on.
+    #[serde(default, skip_serializing_if = "Simulate::is_empty")]
+    pub(crate) simulate: Simulate,
     /// The packs that its nodes need, and the blobs that they are kept in, if they are.
     pub(crate) packs: BTreeMap<String, Option<Arc<str>>>,
     /// Those of them that came with the program that began the run.

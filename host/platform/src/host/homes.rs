@@ -11,12 +11,15 @@ use flowcell_flow::{Rules, agentic::flow_label};
 use flowcell_runtime::ports::Pin;
 
 use super::Host;
-use crate::host::{
-    blocking::blocking,
-    content::Content,
-    folder::{Folder, library_of},
-    home::{Callee, Home, PINNED_FLOWS, Place, granted_flows},
-    loaded::{LoadedFlow, log_kept},
+use crate::{
+    host::{
+        blocking::blocking,
+        content::Content,
+        folder::{Folder, library_of},
+        home::{Callee, Home, PINNED_FLOWS, Place, granted_flows},
+        loaded::{LoadedFlow, log_kept},
+    },
+    world::simulate::Simulate,
 };
 
 /// The homes of the runs of one world, found by the pins of their flows.
@@ -187,7 +190,7 @@ impl Host {
             true => (None, BTreeMap::new()),
             false => (Some(Place::of(&home.folder)), home.flows.clone()),
         };
-        Content { home: place, called, ..self.content(flow) }
+        Content { home: place, called, simulate: Simulate::clone(&self.simulate), ..self.content(flow) }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
         inspector::Inspector,
     },
     schedule,
-    world::simulate::SERVICES,
+    world::simulate::{SERVICES, Simulate},
 };
 
 /// Whom a flow asks while it is checked: its folder, and what its tenant may.
@@ -80,6 +80,7 @@ impl Reading {
             agents: self.agents.take(),
             services: self.around.granting.policy.most_granted(SERVICES).filter(|_| outline.is_some()),
             outline,
+            simulate: Simulate::default(),
             packs: packs.map(|digest| (digest.0.to_string(), None)).collect(),
             built_in: BTreeSet::new(),
             home: None,

@@ -1,8 +1,9 @@
 //! What is answered by stand-ins, so that nothing leaves the host.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use flowcell_contract::{Call, Json};
+use serde::{Deserialize, Serialize};
 
 /// The capability whose services may be simulated one by one.
 pub(crate) const SERVICES: &str = "services";
@@ -27,7 +28,8 @@ pub(crate) const ALL: &str = "all";
 /// | `img`, or one that makes images | `{ "kind": "file", "fileId", "meta": { "simulated": true, "prompt", "options" } }`: a PNG of one pixel |
 /// | `agent`, or one that asks a model | `{ "kind": "text", "value", "meta": { "simulated": true, "inputSummary" } }` |
 /// | any other | `{ "simulated": true, "service", "args" }` |
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Simulate(BTreeSet<String>);
 
 impl Simulate {
@@ -36,9 +38,19 @@ impl Simulate {
         Simulate(names.into_iter().map(Into::into).collect())
     }
 
-    /// Both.
+    /// What either simulates.
     pub(crate) fn and(&self, other: Simulate) -> Simulate {
         Simulate(self.0.iter().cloned().chain(other.0).collect())
+    }
+
+    /// Whether nothing is simulated.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether everything that `other` names is simulated.
+    pub fn includes(&self, other: &Simulate) -> bool {
+        self.0.contains(ALL) || other.0.is_subset(&self.0)
     }
 
     /// The names of what is simulated and one more, as `--simulate` takes them.
@@ -67,6 +79,14 @@ impl Simulate {
     pub(crate) fn answers(&self, call: &Call) -> bool {
         let service = || call.args.json().get("service").and_then(Json::as_str).unwrap_or_default();
         self.covers(&call.interface) || (&*call.interface == SERVICES && self.covers_service(service()))
+    }
+}
+
+impl fmt::Display for Simulate {
+    /// The names, as `--simulate` takes them.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(String::as_str).collect();
+        formatter.write_str(&names.join(","))
     }
 }
 

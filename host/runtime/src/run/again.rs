@@ -9,7 +9,7 @@ use super::{FlowRunner, NoStart, OpenError, RunOptions, decided::decided};
 use crate::{
     driver::{Given, each_unit},
     fact::{Fact, ScopeId},
-    ports::{Again, StoreError},
+    ports::{Again, Record, StoreError},
     world::World,
 };
 
@@ -46,12 +46,22 @@ impl FlowRunner {
         let mut runner = FlowRunner::new(flow, world, RunOptions { input, ..options })?;
         if runner.is_new() {
             runner.driver.repeat(Some(run.clone()));
+        } else {
+            check_repeats(&runner, run, again.as_ref())?;
         }
         if let (Some(again), Some(given)) = (again, given) {
             runner.driver.do_again(again, given);
         }
         Ok(runner)
     }
+}
+
+/// Refuses to go on with a run that is there for another reason: its result is none of what is to be repeated.
+fn check_repeats(runner: &FlowRunner, run: &RunId, again: Option<&Again>) -> Result<(), OpenError> {
+    let id = runner.run_id();
+    let record = runner.world.journal.find(&runner.world.tenant, id)?;
+    let is_same = |record: Record| record.repeats.as_ref() == Some(run) && record.again.as_ref() == again;
+    if record.is_some_and(is_same) { Ok(()) } else { Err(OpenError::OtherRepeat(id.clone())) }
 }
 
 /// What a run is given that does again what another did.

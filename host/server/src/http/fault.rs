@@ -308,9 +308,12 @@ impl From<StartError> for Fault {
             StartError::Open(OpenError::Unknown(run)) => Fault::no_run(run.as_str()),
             StartError::Open(OpenError::NoNode(NoStart::Unknown(_))) => Fault::not_found("node_not_found", &error),
             StartError::Open(OpenError::NoNode(NoStart::KeepsNothing { .. })) => conflict("no_answer_kept"),
-            StartError::Open(OpenError::OtherInput(_) | OpenError::OtherFlow(..) | OpenError::OtherRequest(_)) => {
-                conflict("run_exists")
-            }
+            StartError::Open(
+                OpenError::OtherInput(_)
+                | OpenError::OtherFlow(..)
+                | OpenError::OtherRequest(_)
+                | OpenError::OtherRepeat(_),
+            ) => conflict("run_exists"),
             StartError::Open(OpenError::Driven(_)) => conflict("run_driven"),
             StartError::Open(OpenError::TooDeep) => conflict("too_deep"),
             StartError::Open(OpenError::Called { .. }) => conflict("called_run"),

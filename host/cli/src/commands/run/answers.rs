@@ -7,7 +7,7 @@ use std::{
 };
 
 use flowcell::{
-    Channel, Event, Host, Hub, Json, RunId, StartError,
+    Channel, Event, Host, Hub, Json, OpenError, RunId, StartError,
     contract::{Choice, Question, Trait},
     graph::{Graph, Node},
     similar, waiting,
@@ -36,9 +36,9 @@ pub(crate) fn answer(value: &str) -> Json {
 }
 
 /// Returns the answer for the question at an address: the one for the address, or else the one for its node, for every
-/// pass. The last one wins.
+/// pass.
 pub(super) fn given<'a>(answers: &'a [(String, String)], address: &str) -> Option<&'a (String, String)> {
-    let to = |name: &str| answers.iter().rev().find(|(gate, _)| gate == name);
+    let to = |name: &str| answers.iter().find(|(gate, _)| gate == name);
     to(address).or_else(|| (!address.contains('/')).then(|| to(asked_here(address)))?)
 }
 
@@ -49,11 +49,24 @@ pub(super) fn is_admitted(question: &Question, value: &str) -> bool {
 
 /// Refuses answers to nodes that are not there.
 pub(crate) fn check(answers: &[(String, String)], graph: &Graph) -> Result<(), Problem> {
+    check_twice(answers)?;
     answers.iter().try_for_each(|(gate, _)| check_one(gate, gate, graph, "the flow"))
+}
+
+/// Refuses two answers for one question.
+fn check_twice(answers: &[(String, String)]) -> Result<(), Problem> {
+    for (at, (gate, value)) in answers.iter().enumerate() {
+        if let Some((_, other)) = answers[..at].iter().find(|(before, other)| before == gate && other != value) {
+            return Err(Problem::wrong(format!("`{gate}` is given two answers: `{other}` and `{value}`"))
+                .hint("name the pass of each, as in `process[3].approve`, or give one"));
+        }
+    }
+    Ok(())
 }
 
 /// The same for a run that is there: the flows that it has called are looked at too, and what its open questions take.
 pub(crate) fn check_in(host: &Host, root: &RunId, answers: &[(String, String)]) -> Result<(), Problem> {
+    check_twice(answers)?;
     for (gate, value) in answers {
         let open = waiting::question(host, root, gate)?.map(|open| read_question(&Json::from(open)));
         if let Some(takes) = open.and_then(|question| refusal(&question, value)) {
@@ -182,13 +195,18 @@ impl Channel for Refusals {
 pub(crate) struct Recorded {
     /// By what was written before the `=`: the last answer of somebody. None: it was asked and is not answered.
     answers: HashMap<String, Option<String>>,
+    /// By address: the answers that were given when the run was begun, for questions that were still to be asked.
+    kept: HashMap<String, String>,
     is_over: bool,
 }
 
 impl Recorded {
     /// Looks through the events of a run and of those below it that an address leads to.
     pub(crate) fn read(host: &Host, run: &RunId, given: &[(String, String)]) -> Result<Recorded, StartError> {
-        let mut recorded = Recorded { answers: HashMap::new(), is_over: false };
+        let record = host.record(run).map_err(OpenError::Store)?;
+        let kept = record.into_iter().flat_map(|record| record.answers);
+        let kept = kept.filter_map(|(gate, answer)| Some((gate, answer.get("content")?.as_str()?.to_owned())));
+        let mut recorded = Recorded { answers: HashMap::new(), kept: kept.collect(), is_over: false };
         recorded.look_through(host, run, run, given)?;
         Ok(recorded)
     }
@@ -234,7 +252,17 @@ impl Recorded {
     }
 
     /// Refuses an answer that differs from the recorded one.
-    pub(super) fn check(&self, run: &RunId, given: &[(String, String)]) -> Result<(), Problem> {
+    pub(crate) fn check(&self, run: &RunId, given: &[(String, String)]) -> Result<(), Problem> {
+        let kept = given.iter().find_map(|(gate, value)| {
+            let kept = self.kept.get(gate).filter(|kept| *kept != value && !self.answers.contains_key(gate))?;
+            Some((gate, value, kept))
+        });
+        if let Some((gate, value, kept)) = kept.filter(|_| !self.is_over) {
+            return Err(Problem::wrong(format!(
+                "the run was begun with the answer `{kept}` for `{gate}`, which has not asked yet: `{value}` is another one"
+            ))
+            .hint("leave it out, or begin a new run"));
+        }
         match self.other(given).next() {
             None => Ok(()),
             Some((gate, value, other)) => Err(Problem::wrong(format!(
@@ -247,8 +275,10 @@ impl Recorded {
     /// Returns a warning for each answer that was not used.
     pub(super) fn unused(&self, given: &[(String, String)]) -> Vec<String> {
         let never = given.iter().filter(|(gate, _)| !self.answers.contains_key(gate));
-        let never =
-            never.map(|(gate, value)| format!("nothing was asked at `{gate}`: the answer `{value}` was not used"));
+        let never = never.map(|(gate, value)| match self.kept.get(gate).filter(|_| !self.is_over) {
+            Some(kept) => format!("nothing has asked at `{gate}` yet: the answer `{kept}` is kept for it"),
+            None => format!("nothing was asked at `{gate}`: the answer `{value}` was not used"),
+        });
         let other = self.other(given).map(|(gate, value, other)| {
             format!("`{gate}` was answered with `{other}`: the answer `{value}` was not used")
         });
@@ -336,17 +366,12 @@ mod tests {
 
     #[test]
     fn the_nearest_answer_is_taken() {
-        let answers = [
-            ("a", "first"),
-            ("a", "last"),
-            ("each[1].a", "of this pass"),
-            ("b/a", "of the child"),
-            ("bot#3", "of the call"),
-        ];
+        let answers =
+            [("a", "of the node"), ("each[1].a", "of this pass"), ("b/a", "of the child"), ("bot#3", "of the call")];
         let answers = answers.map(|(gate, value)| (gate.to_owned(), value.to_owned()));
         let cases = [
-            ("a", Some("last")),
-            ("each[0].a", Some("last")),
+            ("a", Some("of the node")),
+            ("each[0].a", Some("of the node")),
             ("each[1].a", Some("of this pass")),
             ("b/a", Some("of the child")),
             ("c/a", None),

@@ -119,7 +119,11 @@ fn told(run: RunId, error: StartError) -> Outcome {
     match error {
         // Somebody else has begun it meanwhile.
         StartError::Open(
-            OpenError::Driven(_) | OpenError::OtherInput(_) | OpenError::OtherFlow(..) | OpenError::OtherRequest(_),
+            OpenError::Driven(_)
+            | OpenError::OtherInput(_)
+            | OpenError::OtherFlow(..)
+            | OpenError::OtherRequest(_)
+            | OpenError::OtherRepeat(_),
         ) => Outcome::Known(run),
         StartError::Quota(error) => Outcome::Later(error.into()),
         error @ StartError::Open(OpenError::Store(_)) => Outcome::Later(error.into()),
