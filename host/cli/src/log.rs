@@ -1,8 +1,12 @@
 //! The log on standard error: for people, or a JSON object a line.
 
-use std::{fmt, io};
+use std::{
+    fmt,
+    io::{self, Write},
+};
 
 use clap::ValueEnum;
+use flowcell::contract::text::judged;
 use serde_json::{Map, Value};
 use tracing::{
     Event, Subscriber,
@@ -17,6 +21,9 @@ use tracing_subscriber::{
 /// What is logged if somebody asks for a log and not for what should be in it.
 const USUAL: &str = "warn,flowcell::http=info,flowcell::runs=info";
 
+/// Bytes of a line, but for the note that it is cut.
+const MAX_LINE: usize = 16 * 1024;
+
 /// How the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -29,17 +36,56 @@ pub(crate) enum LogFormat {
 /// Starts the log, if a command is told how, if `FLOWCELL_LOG` says what, or, with warnings alone, if the command drives the
 /// runs of others.
 pub(crate) fn start(format: Option<LogFormat>, drives: bool) {
+    // The library of MCP logs what servers say, keys that they were given among it.
+    let quiet = |filter: EnvFilter| match "rmcp=off".parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
+    };
     let filter = match (std::env::var("FLOWCELL_LOG"), format) {
         (Ok(filter), _) => EnvFilter::new(filter),
         (Err(_), Some(_)) => EnvFilter::new(USUAL),
         (Err(_), None) if drives => EnvFilter::new("warn"),
         (Err(_), None) => return,
     };
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(quiet(filter)).with_writer(|| Lines);
     match format {
         Some(LogFormat::Json) => log.event_format(JsonLines).init(),
         _ => log.init(),
     }
+}
+
+/// Standard error, a line an event: what others have said becomes no other line, no command of the terminal, and does not
+/// fill the disk.
+struct Lines;
+
+impl Write for Lines {
+    /// Writes an event, which comes as a whole.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let mut line = one_line(&String::from_utf8_lossy(event));
+        line.push('\n');
+        io::stderr().write_all(line.as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// The text of an event in one line of at most [`MAX_LINE`] bytes.
+fn one_line(event: &str) -> String {
+    let event = event.trim_end_matches('\n');
+    let end = event.floor_char_boundary(MAX_LINE);
+    let plain = |(letter, deceptive): (char, bool)| match letter {
+        '\t' => letter,
+        letter if letter.is_control() || deceptive => '\u{fffd}',
+        letter => letter,
+    };
+    let mut line: String = judged(&event[..end]).map(plain).collect();
+    if end < event.len() {
+        line.push_str(&format!("… ({} more bytes)", event.len() - end));
+    }
+    line
 }
 
 /// `{ "ts", "level", "target", "message", … }`.
@@ -93,5 +139,23 @@ impl Visit for Members {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.put(field.name(), format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_plain_line() {
+        for (event, line) in [
+            ("a\tb\n", "a\tb"),
+            ("id=x\n2026-11-23 ERROR forged\n", "id=x\u{fffd}2026-11-23 ERROR forged"),
+            ("\u{1b}[2J\u{202e}\u{7f}", "\u{fffd}[2J\u{fffd}\u{fffd}"),
+        ] {
+            assert_eq!(one_line(event), line);
+        }
+        let long = one_line(&"ü".repeat(MAX_LINE));
+        assert!(long.len() < MAX_LINE + 40 && long.ends_with("… (16384 more bytes)"), "{}", &long[MAX_LINE..]);
     }
 }

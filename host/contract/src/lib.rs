@@ -31,4 +31,4 @@ pub use manifest::{
     BodyTrait, CapabilityRequest, Digest, ErrorDoc, Example, Manifest, ManifestError, Mark, MarkKind, NodeType, Trait,
 };
 pub use step::{Choice, FanOut, FlowCall, Pause, Question, Step, Wake};
-pub use value::{BINARY, BlobRef, VALUE_BYTES, Value};
+pub use value::{BINARY, BlobRef, MESSAGE_VALUES, VALUE_BYTES, Value};

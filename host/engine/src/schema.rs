@@ -68,7 +68,7 @@ impl Schemas {
             Ok(None) => return Some(Ok(())),
             Err(failure) => return Some(Err(failure.clone())),
         };
-        Some(verdict(node, part, ready.errors(value, Budget::SHORT).ok()?))
+        Some(verdict(node, part, value, ready.errors(value, Budget::SHORT).ok()?))
     }
 
     /// Checks a value, and compiles the schema before if nobody has. It may block for about 2 s.
@@ -76,7 +76,7 @@ impl Schemas {
         let ready = self.of(part).get_or_init(|| compile(node, part));
         let Some(ready) = ready.as_ref().map_err(Clone::clone)? else { return Ok(()) };
         match ready.errors(value, Budget::FULL) {
-            Ok(errors) => verdict(node, part, errors),
+            Ok(errors) => verdict(node, part, value, errors),
             Err(error) => Err(too_costly(node, part, error)),
         }
     }
@@ -100,7 +100,7 @@ fn too_costly(node: &NodeType, part: Part, error: TooCostly) -> Failure {
     Failure::new(code::SCHEMA_TOO_COSTLY, message)
 }
 
-fn verdict(node: &NodeType, part: Part, errors: Vec<ValidationError<'_>>) -> Result<(), Failure> {
+fn verdict(node: &NodeType, part: Part, value: &Json, errors: Vec<ValidationError<'_>>) -> Result<(), Failure> {
     if errors.is_empty() {
         return Ok(());
     }
@@ -109,16 +109,20 @@ fn verdict(node: &NodeType, part: Part, errors: Vec<ValidationError<'_>>) -> Res
         Part::Config => (code::INVALID_INPUT, "config: "),
         Part::Output => (code::INVALID_OUTPUT, ""),
     };
-    Err(Failure::new(code, format!("{}: {config}{}", node.name, tell(&errors))))
+    Err(Failure::new(code, format!("{}: {config}{}", node.name, tell(value, &errors))))
 }
 
-fn tell(errors: &[ValidationError<'_>]) -> String {
+fn tell(value: &Json, errors: &[ValidationError<'_>]) -> String {
     let told = errors.iter().take(TOLD).map(|error| {
         let mut text = error.to_string();
         if text.len() > SHOWN_BYTES {
             text = cut(error.masked().to_string(), SHOWN_BYTES);
         }
-        match error.instance_path().as_str() {
+        let path = error.instance_path().as_str();
+        if value.pointer(path).is_some_and(Json::is_file) {
+            text.push_str(" (this is a file value, whose content is not in it; `file.content` reads it)");
+        }
+        match path {
             "" => text,
             path => format!("at `{path}`: {text}"),
         }
@@ -168,7 +172,7 @@ mod tests {
         let schema = Compiled::compile(&without_captured(&schema)).unwrap();
         let value = Json::from(value);
         let errors = schema.errors(&value, Budget::FULL).unwrap();
-        (!errors.is_empty()).then(|| tell(&errors))
+        (!errors.is_empty()).then(|| tell(&value, &errors))
     }
 
     #[test]
@@ -187,6 +191,11 @@ mod tests {
                 json!({ "properties": { "a": true }, "additionalProperties": false }),
                 json!({ "x": 1 }),
                 Some("Additional properties"),
+            ),
+            (
+                json!({ "properties": { "text": { "type": "string" } } }),
+                json!({ "text": { "kind": "file", "fileId": "a" } }),
+                Some("`file.content` reads it"),
             ),
             (json!({ "enum": [1, { "a": [null] }] }), json!({ "a": [null] }), None),
             (json!({ "const": 1 }), json!(1.0), None),

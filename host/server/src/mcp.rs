@@ -51,7 +51,7 @@ use crate::http::{
     connection::over,
     fault::Fault,
     identity::{Caller, Scope},
-    intake::BODY_BYTES,
+    intake::{self, BODY_BYTES},
 };
 
 /// Where it is.
@@ -116,7 +116,10 @@ impl Doors {
         if request.method() == Method::POST && begins_session(request.headers()) {
             door.check_room().await?;
         }
-        Ok(door.service.handle(request).await.map(Body::new))
+        let (head, body) = request.into_parts();
+        let bytes = intake::read(Request::from_parts(head.clone(), body), BODY_BYTES).await?;
+        intake::check_values(&bytes)?;
+        Ok(door.service.handle(Request::from_parts(head, Body::from(bytes))).await.map(Body::new))
     }
 
     fn of(&self, tenant: &Tenant) -> Door {

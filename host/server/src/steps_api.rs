@@ -78,6 +78,7 @@ impl<S: Send + Sync> FromRequest<S> for Sent {
 
     async fn from_request(request: Request, _: &S) -> Result<Sent, Refusal> {
         let read = intake::read(request, intake::BODY_BYTES).await;
+        let read = read.and_then(|bytes| intake::check_values(&bytes).map(|()| bytes));
         let bytes = read.map_err(|fault| Refusal::new(fault.status(), "BAD_REQUEST", fault.message().to_owned()))?;
         let text =
             std::str::from_utf8(&bytes).map_err(|error| bad_request(&format!("the body is no text: {error}")))?;

@@ -69,8 +69,9 @@ mod watch;
 
 use std::{sync::Arc, time::Duration};
 
-use flowcell_contract::{Blobs, Failure, Json, Progress, Tenant, code as codes};
+use flowcell_contract::{Blobs, Failure, Json, MESSAGE_VALUES, Progress, Tenant, code as codes};
 use indexmap::IndexMap;
+use rmcp::model::ServerJsonRpcMessage;
 use tokio::time::{Instant, timeout_at};
 
 use self::{answer::Reading, connection::Connection, link::Link};
@@ -88,6 +89,17 @@ pub const MAX_LINE: usize = 4 * 1024 * 1024;
 pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
 /// Bytes of the input of a call as JSON text, at most.
 pub const MAX_INPUT: usize = 4 * 1024 * 1024;
+
+/// Reads a message of a server. `wrong` tells of one that is none.
+fn read_message(text: &[u8], wrong: &str) -> Result<ServerJsonRpcMessage, Failure> {
+    if Json::has_more_values(text, MESSAGE_VALUES) {
+        return Err(Failure::new(
+            code::MCP_TOO_LARGE,
+            format!("a message of the server has more than {MESSAGE_VALUES} values"),
+        ));
+    }
+    serde_json::from_slice(text).map_err(|_| Failure::new(code::MCP_PROTOCOL, wrong))
+}
 
 /// The tools of the operator's servers. Clones share their connections, which end with the last of them.
 #[derive(Clone)]

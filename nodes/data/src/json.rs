@@ -1,7 +1,7 @@
 //! `data.json.parse` and `data.json.stringify`.
 
 use flowcell_expr::Json;
-use flowcell_sdk::prelude::*;
+use flowcell_sdk::{file, prelude::*};
 
 #[derive(Deserialize)]
 pub(crate) struct Text {
@@ -26,5 +26,8 @@ pub(crate) struct Any {
 
 /// Writes a value as compact JSON.
 pub(crate) fn stringify(input: Any) -> Result<Value> {
-    Ok(json!({ "text": input.value.to_text() }))
+    match input.value.is_file() {
+        true => Err(file::not_here("value")),
+        false => Ok(json!({ "text": input.value.to_text() })),
+    }
 }

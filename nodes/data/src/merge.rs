@@ -1,7 +1,7 @@
 //! `data.merge`.
 
 use flowcell_expr::Json;
-use flowcell_sdk::prelude::*;
+use flowcell_sdk::{file, prelude::*};
 
 #[derive(Deserialize)]
 pub(crate) struct Input {
@@ -18,6 +18,9 @@ pub(crate) fn run(input: Input) -> Result<Output> {
     let mut members = Vec::new();
     for (index, object) in input.objects.iter().enumerate() {
         let refuse = || Failure::invalid_input(format!("objects[{index}] is {}, not an object", object.type_name()));
+        if object.is_file() {
+            return Err(file::not_here(&format!("objects[{index}]")));
+        }
         let object = object.as_object().ok_or_else(refuse)?;
         members.extend(object.iter().map(|(key, value)| (key.clone(), value.clone())));
     }

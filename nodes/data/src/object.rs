@@ -1,6 +1,6 @@
 //! `data.pick` and `data.set`.
 
-use flowcell_sdk::prelude::*;
+use flowcell_sdk::{file, prelude::*};
 use serde_json::Map;
 
 /// How far a list may grow by one write.
@@ -16,6 +16,7 @@ pub(crate) struct Pick {
 
 /// Keeps some members, in the order of the keys; those that are not there stay out.
 pub(crate) fn pick(input: Pick) -> Result<Value> {
+    refuse_file(&input.object)?;
     let member = |key: String| input.object.get(&key).cloned().map(|value| (key, value));
     let object: Map<String, Value> = input.keys.into_iter().filter_map(member).collect();
     Ok(json!({ "object": object }))
@@ -31,10 +32,20 @@ pub(crate) struct Set {
 
 /// Writes one part; objects and lists on the way come into being.
 pub(crate) fn set(input: Set) -> Result<Value> {
+    refuse_file(&input.object)?;
     let steps = parse(&input.path)?;
     let mut object = Value::Object(input.object);
     write(&mut object, &steps, input.value)?;
     Ok(json!({ "object": object }))
+}
+
+/// Refuses to take the members of a file value for those of its content.
+fn refuse_file(members: &Map<String, Value>) -> Result<()> {
+    let text = |key: &str| members.get(key).and_then(Value::as_str);
+    match text("kind") == Some("file") && text("fileId").is_some() {
+        true => Err(file::not_here("object")),
+        false => Ok(()),
+    }
 }
 
 #[derive(Debug, PartialEq)]

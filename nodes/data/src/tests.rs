@@ -192,3 +192,24 @@ fn validation_is_bounded() {
         assert_eq!(failure("data.validate", input).code, "invalid_schema", "{reference}");
     }
 }
+
+/// A file value stands for its content: what would take its members for those of the content, or write them down, refuses it.
+#[test]
+fn file_values_are_refused_where_their_content_is_needed() {
+    let file = json!({ "kind": "file", "fileId": "abc", "size": 9, "mime": "application/json" });
+    let rows = [
+        ("data.pick", json!({ "object": file, "keys": ["total"] }), "`object`"),
+        ("data.set", json!({ "object": file, "path": "a", "value": 1 }), "`object`"),
+        ("data.merge", json!({ "objects": [{ "a": 1 }, file] }), "`objects[1]`"),
+        ("data.json.stringify", json!({ "value": file }), "`value`"),
+        ("data.validate", json!({ "value": file, "schema": { "required": ["total"] } }), "`value`"),
+    ];
+    for (node_type, input, named) in rows {
+        let failure = failure(node_type, input);
+        assert_eq!(failure.code, "invalid_input", "{node_type}");
+        assert!(failure.message.contains(named) && failure.message.contains("file.content"), "{failure:?}");
+    }
+    // One that is carried along stays what it is.
+    let set = run("data.set", json!({ "object": {}, "path": "a.b", "value": file }));
+    assert_eq!(set, Outcome::Output(json!({ "object": { "a": { "b": file } } })));
+}

@@ -1,6 +1,9 @@
 //! `data.validate`.
 
-use flowcell_sdk::prelude::*;
+use flowcell_sdk::{
+    file::{is_file, not_here},
+    prelude::*,
+};
 
 /// Errors that are told at most.
 const MAX_ERRORS: usize = 100;
@@ -16,6 +19,9 @@ pub(crate) struct Input {
 
 /// Checks a value against a JSON Schema, given as an object or as JSON text. No `$ref` leaves the document.
 pub(crate) fn run(input: Input) -> Result<Value> {
+    if is_file(&input.value) {
+        return Err(not_here("value"));
+    }
     let schema = match input.schema {
         Value::String(text) => serde_json::from_str(&text).map_err(|error| invalid(&error))?,
         schema => schema,

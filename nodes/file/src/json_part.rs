@@ -70,7 +70,8 @@ impl<R: Read> Read for Bounded<'_, R> {
 /// Reads the part at a JSON Pointer, of a list only the window's items. The text is checked to its end.
 pub(crate) fn read(reader: &mut impl Read, pointer: &str, window: Option<Window>) -> Result<Found> {
     if !pointer.is_empty() && !pointer.starts_with('/') {
-        let message = format!("input.at: `{pointer}` is not a JSON Pointer; write `/{pointer}`");
+        let steps: Vec<_> = pointer.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect();
+        let message = format!("input.at: `{pointer}` is not a JSON Pointer; write `/{}`", steps.join("/"));
         return Err(Failure::invalid_input(message));
     }
     let steps: Vec<String> =
@@ -79,6 +80,8 @@ pub(crate) fn read(reader: &mut impl Read, pointer: &str, window: Option<Window>
     let mut deserializer = serde_json::Deserializer::from_reader(Bounded { reader, room: &room });
     let wrong = |error: serde_json::Error| match room.is_exceeded.get() {
         true => too_large(pointer, window),
+        // It is JSON, and has something else at the path.
+        false if error.is_data() => Failure::new("path_not_found", error.to_string()),
         false => Failure::new("invalid_json", format!("the file is not JSON: {error}")),
     };
     Part { steps: &steps, window, room: &room, found: &mut found }.deserialize(&mut deserializer).map_err(wrong)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flowcell_sdk::{given, http, prelude::*};
+use flowcell_sdk::{file, given, http, prelude::*};
 use serde_json::Map;
 
 use crate::query;
@@ -71,6 +71,7 @@ impl Input {
         };
         let says = self.headers.keys().any(|name| name.eq_ignore_ascii_case("content-type"));
         let request = self.headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+        self.json.iter().try_for_each(|json| file::refuse_file("json", json))?;
         match (self.json, self.text, self.file) {
             (None, None, None) => Ok(request),
             (Some(json), None, None) if says => {

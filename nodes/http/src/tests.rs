@@ -77,6 +77,16 @@ fn what_is_wrong_is_said_before_anything_is_sent() {
 }
 
 #[test]
+fn a_file_value_is_not_sent_as_json() {
+    let file = json!({ "kind": "file", "fileId": "abc" });
+    for (body, named) in [(file.clone(), "`json`"), (json!({ "rows": [1, file] }), "`json.rows[1]`")] {
+        let input = json!({ "method": "POST", "url": "https://api.test/", "json": body });
+        let failure = failed(play(input, json!({ "status": 204 })).outcome);
+        assert!(failure.message.contains(named) && failure.message.contains("file.content"), "{failure:?}");
+    }
+}
+
+#[test]
 fn an_answer_is_what_it_says_it_is() {
     let of = |mime: &str, body: Value| json!({ "status": 200, "headers": [["content-type", mime]], "body": body });
     let file = json!({ "kind": "file", "fileId": "abc", "size": 9, "mime": "image/png" });

@@ -9,6 +9,8 @@ use std::{cmp::Ordering, fmt, sync::Arc};
 use indexmap::IndexMap;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
+
+use crate::limits::JSON_VALUES;
 pub use serde_json::Number;
 
 pub use measure::Misfit;
@@ -35,11 +37,45 @@ pub enum Json {
 }
 
 impl Json {
-    /// Parses one JSON text. Nesting deeper than [`JSON_DEPTH`](crate::limits::JSON_DEPTH) is an error, and so is a whole
-    /// number whose digits cannot be kept (see [`digits::whole_number`]).
+    /// Parses one JSON text. Nesting deeper than [`JSON_DEPTH`](crate::limits::JSON_DEPTH) is an error, and so are more
+    /// values than [`JSON_VALUES`] and a whole number whose digits cannot be kept (see [`digits::whole_number`]).
     pub fn parse(text: &str) -> Result<Json, serde_json::Error> {
+        if Json::has_more_values(text.as_bytes(), JSON_VALUES) {
+            return Err(serde_json::Error::custom(format!("it has more than {JSON_VALUES} values")));
+        }
         let value = serde_json::from_str(text)?;
         digits::check(text).map(|()| value)
+    }
+
+    /// Whether a JSON text has more values than this, each item and each member counted. A value takes up to 200 bytes of
+    /// memory, however short its text is. The text may be no JSON; then the answer means nothing.
+    pub fn has_more_values(text: &[u8], most: usize) -> bool {
+        // Each takes at least one byte.
+        if text.len() <= most {
+            return false;
+        }
+        let (mut count, mut bytes) = (0, text.iter());
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'"' => {
+                    while let Some(inner) = bytes.next() {
+                        match inner {
+                            b'\\' => drop(bytes.next()),
+                            b'"' => break,
+                            _ => {}
+                        }
+                    }
+                }
+                b',' => count += 1,
+                // An empty one has no value in it.
+                b'[' | b'{' if !matches!(bytes.as_slice().first(), Some(b']' | b'}')) => count += 1,
+                _ => {}
+            }
+            if count > most {
+                return true;
+            }
+        }
+        false
     }
 
     /// Refuses a valid JSON text that holds a whole number whose digits cannot be kept. [`Json::parse`] does so itself; this
@@ -373,5 +409,28 @@ impl From<serde_json::Value> for Json {
 impl fmt::Display for Json {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.to_text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_outside_of_texts() {
+        for (text, count) in [
+            ("1", 0),
+            ("[]", 0),
+            ("[[],[],[]]", 3),
+            ("[[[[1]]]]", 4),
+            (r#"{"a":1,"b":{"c":[1,2]}}"#, 5),
+            (r#"["[,]{", "\\\"[[[", 3]"#, 3),
+        ] {
+            let padded = format!("{text}{}", " ".repeat(100));
+            assert!(!Json::has_more_values(padded.as_bytes(), count), "{text}");
+            assert!(count == 0 || Json::has_more_values(padded.as_bytes(), count - 1), "{text}");
+        }
+        let many = format!("[{}1]", "1,".repeat(JSON_VALUES));
+        assert!(Json::parse(&many).is_err_and(|error| error.to_string().contains("1000000 values")));
     }
 }

@@ -33,6 +33,9 @@ pub const DEPTH: usize = 128;
 /// Lists and objects inside each other in JSON text that is read, and in values that are measured.
 pub const JSON_DEPTH: usize = 127;
 
+/// Values in JSON text that is read. A value takes up to 200 bytes of memory, however short its text is.
+pub const JSON_VALUES: usize = 1_000_000;
+
 /// Operators inside each other in one condition.
 pub const CONDITION_DEPTH: usize = 64;
 

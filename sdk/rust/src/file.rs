@@ -31,6 +31,26 @@ pub fn is_file(value: &Value) -> bool {
     value["kind"] == "file" && value["fileId"].is_string()
 }
 
+/// Refuses a file value, by itself or anywhere in lists and objects, where a node needs its content. `name` is the field of
+/// the input.
+pub fn refuse_file(name: &str, value: &Value) -> Result<()> {
+    match value {
+        value if is_file(value) => Err(not_here(name)),
+        Value::Array(items) => {
+            items.iter().enumerate().try_for_each(|(at, item)| refuse_file(&format!("{name}[{at}]"), item))
+        }
+        Value::Object(members) => {
+            members.iter().try_for_each(|(key, member)| refuse_file(&format!("{name}.{key}"), member))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The failure of a node that needs the content of a file value, which is in the field `name` of its input.
+pub fn not_here(name: &str) -> Failure {
+    Failure::invalid_input(format!("`{name}` is a file value: its content is not in it; read it with `file.content`"))
+}
+
 impl Reader {
     /// Opens a file value; the first read looks for the file.
     pub fn new(file: &Value) -> Reader {

@@ -18,6 +18,7 @@
 //! | `slow` | nothing |
 //! | `crash` | ends, or breaks the connection |
 //! | `huge` | answers with `size` bytes |
+//! | `values` | answers with `count` empty lists |
 //! | `wrong-id` | answers another call |
 //! | `garbage` | what is no message |
 //! | `bad-file` | an image that is not base64 |
@@ -61,6 +62,8 @@ pub enum List {
     Fine,
     /// There are 1,001.
     Many,
+    /// Schemas that are small as texts and large in memory.
+    Costly,
     /// After each page there is another.
     Endless,
     /// Names are not allowed or come twice, texts and schemas are too large.

@@ -13,7 +13,7 @@ pub(crate) const QUESTIONS: [(&str, &str); 3] =
     [("roots/list", "q1"), ("sampling/createMessage", "q2"), ("elicitation/create", "q3")];
 
 const INVALID_PARAMS: i64 = -32602;
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "echo",
     "structured",
     "mixed",
@@ -27,6 +27,7 @@ const NAMES: [&str; 19] = [
     "slow",
     "crash",
     "huge",
+    "values",
     "questions",
     "wrong-id",
     "garbage",
@@ -54,6 +55,7 @@ pub(crate) fn list(session: &mut Session, id: &Value, params: &Value) -> Vec<Doi
             NAMES.iter().map(|name| tool(name)).chain(more.map(|name| tool(&name))).collect()
         }
         List::Many => (0..=1000).map(|number| tool(&format!("tool-{number}"))).collect(),
+        List::Costly => (0..6).map(|number| costly(&format!("tool-{number}"))).collect(),
         List::Endless => vec![],
         List::Hostile => hostile(),
         List::Silent => return vec![Doing::Hang],
@@ -67,6 +69,12 @@ pub(crate) fn list(session: &mut Session, id: &Value, params: &Value) -> Vec<Doi
         page["nextCursor"] = json!((begin + size.max(1)).to_string());
     }
     send(id, page)
+}
+
+fn costly(name: &str) -> Value {
+    let mut tool = tool(name);
+    tool["inputSchema"] = json!({ "type": "object", "examples": vec![json!([]); 50_000] });
+    tool
 }
 
 fn hostile() -> Vec<Value> {
@@ -129,6 +137,10 @@ fn broken(session: &mut Session, name: &str, id: &Value, input: &Value) -> Resul
         "huge" => {
             let size = input["size"].as_u64().and_then(|size| usize::try_from(size).ok()).unwrap_or_default();
             send(id, text(&"x".repeat(size)))
+        }
+        "values" => {
+            let count = input["count"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
+            send(id, json!({ "content": [], "structuredContent": { "lists": vec![json!([]); count] } }))
         }
         "questions" => {
             session.flooded = true;

@@ -7,7 +7,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
     http::{StatusCode, header, request::Parts},
 };
-use flowcell_contract::{Json, RunId};
+use flowcell_contract::{Json, MESSAGE_VALUES, RunId};
 use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 use serde_json::{error::Category, json};
@@ -53,10 +53,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Raw<T> {
         let bytes = read(request, BODY_BYTES).await?;
         // A body that may be left out is one without members.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        check_values(text)?;
         let body = serde_json::from_slice(text).map_err(|error| wrong_json(&error))?;
         Json::check_numbers(&String::from_utf8_lossy(text)).map_err(|error| wrong_json(&error))?;
         Ok(Raw(body, bytes))
     }
+}
+
+/// Refuses JSON that would take too much memory.
+pub(crate) fn check_values(text: &[u8]) -> Result<(), Fault> {
+    if !Json::has_more_values(text, MESSAGE_VALUES) {
+        return Ok(());
+    }
+    let why = format!("a body may have {MESSAGE_VALUES} values of JSON; a list that has more is handed over as a file");
+    Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why))
 }
 
 /// Refuses a body that says it is something else.

@@ -10,7 +10,7 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
 use sse_stream::Sse;
 
-use super::{MAX_ANSWER, MAX_LINE, trouble::of_exchange, watch::Watch};
+use super::{MAX_ANSWER, MAX_LINE, read_message, trouble::of_exchange, watch::Watch};
 use crate::{
     client::Body,
     code,
@@ -81,7 +81,7 @@ impl Reading {
         self.goes_on |= id.as_ref().is_some_and(|id| !id.is_empty());
         let is_message = matches!(name.as_str(), "" | "message") && !data.trim().is_empty();
         if is_message {
-            match serde_json::from_str::<ServerJsonRpcMessage>(&data) {
+            match read_message(data.as_bytes(), "an event of the stream is no message") {
                 Ok(message) => {
                     if let Err(failure) = self.watch.see(&message) {
                         return self.fail(failure);
@@ -90,9 +90,7 @@ impl Reading {
                         self.answers = None;
                     }
                 }
-                Err(_) => {
-                    return self.fail(Failure::new(code::MCP_PROTOCOL, "an event of the stream is no message"));
-                }
+                Err(failure) => return self.fail(failure),
             }
         }
         let event = Some(name).filter(|name| !name.is_empty());

@@ -1,6 +1,10 @@
 //! Messages over streamable HTTP, through the guard.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use flowcell_contract::{Failure, Tenant};
@@ -14,9 +18,10 @@ use rmcp::{
     transport::streamable_http_client::{StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse},
 };
 use sse_stream::Sse;
+use tokio::time::Instant;
 
 use super::{
-    MAX_ANSWER, events,
+    MAX_ANSWER, events, read_message,
     servers::Address,
     trouble::{Trouble, of_exchange, of_status},
     watch::Watch,
@@ -29,6 +34,8 @@ use crate::{
 
 /// Bytes of the body of an error that are read.
 const MAX_ERROR: usize = 64 * 1024;
+/// Time between two requests for a stream.
+const STREAM_GAP: Duration = Duration::from_secs(1);
 /// Bytes of a session's name, at most.
 const MAX_SESSION: usize = 1024;
 
@@ -54,13 +61,27 @@ struct Parts {
     origin: OriginGrants,
     headers: HeaderMap,
     watch: Arc<Watch>,
+    /// When a stream may be asked for next.
+    next_stream: Mutex<Option<Instant>>,
 }
 
 impl Posts {
     /// The headers are sent with everything.
     pub(super) fn new(client: Client, address: &Address, headers: HeaderMap, watch: Arc<Watch>) -> Posts {
         let (url, origin) = (address.url.clone(), address.origin.clone());
-        Posts(Arc::new(Parts { client, url, origin, headers, watch }))
+        Posts(Arc::new(Parts { client, url, origin, headers, watch, next_stream: Mutex::default() }))
+    }
+
+    /// Waits until a stream may be asked for again: a server whose streams end at once would be asked without end.
+    async fn wait_for_stream(&self) {
+        let now = Instant::now();
+        let due = {
+            let mut next = self.0.next_stream.lock().unwrap_or_else(PoisonError::into_inner);
+            let due = next.unwrap_or(now).max(now);
+            *next = Some(due + STREAM_GAP);
+            due
+        };
+        tokio::time::sleep_until(due).await;
     }
 
     async fn send(
@@ -70,7 +91,7 @@ impl Posts {
         own: HeaderMap,
         body: Bytes,
     ) -> Result<Answer, Troubled> {
-        let Parts { client, url, origin, headers, watch } = &*self.0;
+        let Parts { client, url, origin, headers, watch, .. } = &*self.0;
         let to = client.egress().admit(url, origin).map_err(trouble)?;
         let mut all = HeaderMap::new();
         all.insert(ACCEPT, HeaderValue::from_static(accept));
@@ -143,8 +164,7 @@ impl Posts {
             return Err(trouble(Failure::new(code::MCP_PROTOCOL, message)));
         }
         let bytes = read(body, MAX_ANSWER).await.map_err(trouble)?;
-        let answer: ServerJsonRpcMessage = serde_json::from_slice(&bytes)
-            .map_err(|_| trouble(Failure::new(code::MCP_PROTOCOL, "the answer is no message")))?;
+        let answer = read_message(&bytes, "the answer is no message").map_err(trouble)?;
         match events::answers(&answer, &id) {
             true => Ok(StreamableHttpPostResponse::Json(answer, session)),
             false => Err(trouble(Failure::new(code::MCP_PROTOCOL, "the answer is that to something else"))),
@@ -200,6 +220,7 @@ impl StreamableHttpClient for Posts {
         if let Some(last) = last_event.and_then(|last| HeaderValue::from_str(&last).ok()) {
             own.insert(LAST_EVENT, last);
         }
+        self.wait_for_stream().await;
         let answer = self.send(Method::GET, EVENTS, own, Bytes::new()).await?;
         match answer.status {
             StatusCode::OK => {

@@ -14,7 +14,7 @@ use tokio::{
     sync::{Mutex, Notify, watch},
 };
 
-use super::{MAX_LINE, child::Pipes, watch::Watch};
+use super::{MAX_LINE, child::Pipes, read_message, watch::Watch};
 use crate::{
     code,
     lines::{Line, Lines},
@@ -52,10 +52,12 @@ impl Stdio {
         while !self.ended {
             match self.output.next().await {
                 Ok(Some(Line::Whole(line))) if line.trim_ascii().is_empty() => {}
-                Ok(Some(Line::Whole(line))) => match serde_json::from_slice(&line) {
-                    Ok(message) => return Some(message),
-                    Err(_) => self.end(Failure::new(code::MCP_PROTOCOL, "the server wrote a line that is no message")),
-                },
+                Ok(Some(Line::Whole(line))) => {
+                    match read_message(&line, "the server wrote a line that is no message") {
+                        Ok(message) => return Some(message),
+                        Err(failure) => self.end(failure),
+                    }
+                }
                 Ok(Some(Line::Cut(_))) => {
                     let message = format!("the server wrote a line of more than {MAX_LINE} bytes");
                     self.end(Failure::new(code::MCP_TOO_LARGE, message));

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use flowcell_contract::{Failure, Json};
+use flowcell_contract::{Failure, Json, MESSAGE_VALUES};
 
 use super::setting::said;
 use crate::{code, redaction::Redaction};
@@ -45,11 +45,19 @@ pub(super) fn extend(
     if tools.len() + listed.len() > MAX_TOOLS {
         return Err(Failure::new(code::MCP_TOO_LARGE, format!("the server has more than {MAX_TOOLS} tools")));
     }
+    let mut schemas = tools.iter().map(Tool::schema_values).sum::<usize>();
     let mut names: HashSet<Arc<str>> = tools.iter().map(|tool| tool.name.clone()).collect();
     for listed in listed {
         let name = said(redaction, &listed.name);
         match Tool::read(listed, redaction) {
-            Ok(tool) if names.insert(tool.name.clone()) => tools.push(tool),
+            Ok(tool) if names.insert(tool.name.clone()) => {
+                schemas += tool.schema_values();
+                if schemas > MESSAGE_VALUES {
+                    let message = format!("the schemas of the server's tools have more than {MESSAGE_VALUES} values");
+                    return Err(Failure::new(code::MCP_TOO_LARGE, message));
+                }
+                tools.push(tool);
+            }
             Ok(_) => tracing::warn!(tool = %name, "a tool is left out: another has the same name"),
             Err(why) => tracing::warn!(tool = %name, "a tool is left out: {why}"),
         }
@@ -76,6 +84,11 @@ impl Tool {
         Json::object(members)
     }
 
+    /// The values of its schemas.
+    fn schema_values(&self) -> usize {
+        [Some(&self.input_schema), self.output_schema.as_ref()].into_iter().flatten().map(values).sum()
+    }
+
     fn read(listed: rmcp::model::Tool, redaction: &Redaction) -> Result<Tool, &'static str> {
         if !is_name(&redaction.text(&listed.name)) {
             return Err("its name is not allowed");
@@ -100,6 +113,16 @@ fn schema(members: &serde_json::Map<String, serde_json::Value>, redaction: &Reda
         true => Err("its schema is too large"),
         false => Ok(json),
     }
+}
+
+/// The number of values in a value, itself among them.
+fn values(json: &Json) -> usize {
+    let inner: usize = match json {
+        Json::Array(items) => items.iter().map(values).sum(),
+        Json::Object(members) => members.values().map(values).sum(),
+        _ => 0,
+    };
+    1 + inner
 }
 
 /// The beginning of a text, if it is too long.

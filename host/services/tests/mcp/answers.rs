@@ -34,6 +34,17 @@ fn mixed(blocks: &Value, kit: &Kit) {
     assert_eq!((&blocks[5]["uri"], &blocks[5]["name"]), (&json!("file:///c"), &json!("c")));
 }
 
+/// H16. A short text may be large in memory.
+#[tokio::test]
+async fn answers_of_too_many_values_are_refused() {
+    for (place, kit, _fake) in everywhere(Plan::default()).await {
+        let allowed = kit.call("fake", "values", json!({ "count": 200_000 })).await.unwrap();
+        assert_eq!(allowed["lists"].as_array().unwrap().len(), 200_000, "{place}");
+        let failure = kit.call("fake", "values", json!({ "count": 250_001 })).await.unwrap_err();
+        assert_eq!(failure.code, "mcp_too_large", "{place}: {failure}");
+    }
+}
+
 #[tokio::test]
 async fn progress_is_told_in_order() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {

@@ -10,7 +10,7 @@ use crate::kit::{Kit, at, everywhere};
 async fn tools_are_described() {
     for (place, kit, _fake) in everywhere(Plan::default()).await {
         let tools = kit.tools.list("fake").await.unwrap();
-        assert_eq!(tools.len(), 19, "{place}");
+        assert_eq!(tools.len(), 20, "{place}");
         let echo = &tools[0];
         assert_eq!((&*echo.name, echo.title.as_deref()), ("echo", Some("ECHO")));
         assert_eq!(echo.description.as_deref(), Some("Does echo."));
@@ -27,7 +27,7 @@ async fn tools_are_described() {
 #[tokio::test]
 async fn pages_are_put_together() {
     for (place, kit, _fake) in everywhere(Plan { page: 5, ..Plan::default() }).await {
-        assert_eq!(kit.names("fake").await.len(), 19, "{place}");
+        assert_eq!(kit.names("fake").await.len(), 20, "{place}");
     }
 }
 
@@ -58,6 +58,7 @@ async fn a_list_without_a_time_to_live_is_asked_for_again() {
 async fn lists_that_are_too_long_or_none_are_refused() {
     let table = [
         (List::Many, "mcp_too_large", "more than 1000 tools"),
+        (List::Costly, "mcp_too_large", "more than 250000 values"),
         (List::Endless, "mcp_too_large", "more than 100 pages"),
         (List::Nonsense, "mcp_protocol", "not of the kind"),
     ];

@@ -1,4 +1,4 @@
-//! Bodies that pretend to be something else.
+//! Bodies that pretend to be something else, or to be small.
 
 use std::fs;
 
@@ -26,4 +26,20 @@ fn h6_what_a_body_calls_a_file_is_no_file_of_the_server() {
     let events = served.get("/v1/runs/f/events");
     assert!(events.body.contains("canary.txt") && !events.body.contains("the-canary"), "{events:?}");
     assert_eq!(fs::read_to_string(&canary).unwrap(), "the-canary");
+}
+
+/// A list in a list takes two bytes of text and a hundred of memory.
+#[test]
+fn h5_bodies_of_too_many_values_are_refused_before_they_are_read() {
+    let served = Served::local();
+    let lists = format!("{{\"input\":{{\"a\":[{}[]]}}}}", "[],".repeat(250_000));
+    let text = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+    for path in ["/v1/runs", "/v1/validate", "/v1/flows", "/v1/runs/x/gates/y/reply", "/api/run_flow", "/mcp"] {
+        let answer = ask(served.address, "POST", path, &text, &lists);
+        assert_eq!(answer.status, 413, "{path}: {answer:?}");
+        assert!(answer.body.contains("250000 values"), "{path}: {answer:?}");
+    }
+    // What stands in a text is one value.
+    let long = json!({ "flow": { "flow": { "name": "a" }, "nodes": [] }, "input": { "text": "[,".repeat(300_000) } });
+    assert_eq!(served.post("/v1/runs?wait=true", &long).status, 201);
 }
