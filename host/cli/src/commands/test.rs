@@ -4,7 +4,7 @@ mod cases;
 mod once;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -16,7 +16,7 @@ use std::{
 use clap::{Args, ValueHint};
 use flowcell::{
     Channel, Event, FlowRunner, Host, InputError, Json, LoadedFlow, RunOptions, RunResult, Script, StartError, Waiting,
-    contract::code,
+    contract::code, graph::Graph,
 };
 
 use self::cases::{Case, Expect, REFUSED};
@@ -123,7 +123,7 @@ fn perform(host: &Host, flow: &LoadedFlow, path: &Path, case: &Case) -> Result<V
     let wrong = match host.rehearsal(flow, script.clone(), options) {
         Ok(runner) => {
             let mut wrong = match run(runner)? {
-                Some(result) => compare(case, &result, &route.take()),
+                Some(result) => compare(case, &result, &route.take(), flow.graph()),
                 None => vec![endless()],
             };
             let has_called = route.has_called.load(Ordering::Relaxed);
@@ -152,7 +152,7 @@ fn refused(expect: &Expect, error: &InputError) -> Vec<String> {
     wrong
 }
 
-fn compare(case: &Case, result: &RunResult, route: &[String]) -> Vec<String> {
+fn compare(case: &Case, result: &RunResult, route: &[String], graph: &Graph) -> Vec<String> {
     let expect = &case.expect;
     let mut wrong = Vec::new();
     let status = serde_json::to_value(result.status).unwrap_or_default();
@@ -170,10 +170,37 @@ fn compare(case: &Case, result: &RunResult, route: &[String]) -> Vec<String> {
     if let Some(outputs) = &expect.outputs {
         wrong.extend(differences("outputs", outputs, &result.outputs));
     }
-    if let Some(expected) = expect.route.as_ref().filter(|expected| expected.as_slice() != route) {
+    if let Some(expected) = expect.route.as_ref().filter(|expected| !is_same_route(expected, route, graph)) {
         wrong.push(format!("the route is {}\n         not {}", route.join(", "), expected.join(", ")));
     }
     wrong
+}
+
+/// Whether two routes have the same nodes, in the same order where edges lead from one to the other. The order of others is
+/// decided by how long they take.
+fn is_same_route(expected: &[String], route: &[String], graph: &Graph) -> bool {
+    let sorted = |route: &[String]| {
+        let mut nodes = route.to_vec();
+        nodes.sort();
+        nodes
+    };
+    let leads = |from: &String, to: &String| {
+        let index = |id: &String| graph.nodes.iter().position(|node| node.id.as_str() == id);
+        let (Some(from), Some(to)) = (index(from), index(to)) else { return true };
+        let (mut seen, mut open) = (HashSet::from([from]), vec![from]);
+        while let Some(node) = open.pop() {
+            let next = graph.nodes[node].outgoing.iter().map(|edge| graph.edge(*edge).to.0 as usize);
+            open.extend(next.filter(|next| seen.insert(*next)).collect::<Vec<_>>());
+        }
+        seen.contains(&to)
+    };
+    let stands = |node: &String| route.iter().position(|other| other == node);
+    let is_kept = |(at, first): (usize, &String)| {
+        expected[at + 1..]
+            .iter()
+            .all(|later| stands(first) < stands(later) || !leads(first, later) && !leads(later, first))
+    };
+    sorted(expected) == sorted(route) && (expected == route || expected.iter().enumerate().all(is_kept))
 }
 
 /// A sentence for each thing that a parked run waits for; `answers` are those that the case gives.

@@ -69,13 +69,18 @@ impl<'a> Evaluation<'a> {
             }),
             Question::In(operand) => with(operand, self.roots, |list| {
                 self.comparable(test, operand, &value, list)?;
-                for item in list.as_array().unwrap_or_default() {
-                    self.comparable(test, operand, &value, item)?;
-                    if *item == value {
-                        return Ok(true);
+                if let Json::Array(items) = list {
+                    for item in items.iter() {
+                        self.comparable(test, operand, &value, item)?;
+                        if *item == value {
+                            return Ok(true);
+                        }
                     }
                 }
-                check_list(list, operand).map(|()| false)
+                contains(list, &value).map_err(|message| {
+                    let other = operand.binding.as_path().map(|path| (path, list));
+                    ExprError::new(message + &kinds([Some((&test.var, &value)), other])).under(&operand.pointer)
+                })
             }),
             Question::Order(accepted, operand) => with(operand, self.roots, |other| {
                 self.comparable(test, operand, &value, other)?;
@@ -120,12 +125,15 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-fn check_list(list: &Json, operand: &Operand) -> Result<(), ExprError> {
-    if let Json::Array(_) | Json::Null = list {
-        return Ok(());
+/// Whether a text has this one in it, or an object this key; a list was looked through before.
+fn contains(container: &Json, item: &Json) -> Result<bool, String> {
+    let text = || item.as_str().ok_or_else(|| format!("`in` looks for a text here, not {}", item.type_name()));
+    match container {
+        Json::Array(_) | Json::Null => Ok(false),
+        Json::String(whole) => Ok(whole.contains(text()?)),
+        Json::Object(members) => Ok(members.contains_key(text()?)),
+        other => Err(format!("`in` looks into a list, a text or an object, not {}", other.type_name())),
     }
-    let read = kinds([operand.binding.as_path().map(|path| (path, list))]);
-    Err(ExprError::new(format!("`in` looks into a list, not {}{read}", list.type_name())).under(&operand.pointer))
 }
 
 /// The end of a message about values that do not fit: the paths that lead to them, and their types.
