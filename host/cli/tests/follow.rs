@@ -247,6 +247,16 @@ fn an_answer_that_is_not_used_is_told_of_and_one_that_is_used_is_not() {
     }
 }
 
+#[test]
+fn a_run_is_shown_with_what_the_flows_below_it_ask() {
+    let folder = place();
+    let parked = done(folder.path(), &["run", "calls.yaml", "--run-id", "c", "--quiet"]);
+    assert_eq!(parked.status.code(), Some(3), "{}", told(&parked));
+    let shown = done(folder.path(), &["runs", "show", "c"]);
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.contains("asks `first/ask`: Well?"), "{shown}");
+}
+
 /// Whoever goes on with a run that was begun with `--simulate` makes none of the calls that it simulates.
 #[test]
 fn a_run_that_was_begun_with_simulated_calls_makes_none() {

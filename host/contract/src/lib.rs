@@ -21,6 +21,7 @@ pub use call::{Arrival, Call, Calls, Effect};
 pub use capability::{Admission, Ask, Blobs, Caller, Capability, Outgoing, Progress};
 pub use catalog::{Catalog, Lookup};
 pub use failure::{Failure, code};
+pub use flowcell_expr::limits::{CONTAINER, JSON_VALUES};
 pub use flowcell_expr::{
     Json,
     json::{Misfit, Object},
@@ -31,4 +32,4 @@ pub use manifest::{
     BodyTrait, CapabilityRequest, Digest, ErrorDoc, Example, Manifest, ManifestError, Mark, MarkKind, NodeType, Trait,
 };
 pub use step::{Choice, FanOut, FlowCall, Pause, Question, Step, Wake};
-pub use value::{BINARY, BlobRef, MESSAGE_VALUES, VALUE_BYTES, Value};
+pub use value::{BINARY, BlobRef, VALUE_BYTES, Value};

@@ -12,9 +12,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// without it a few steps could make a value that nobody can write down.
 pub const VALUE_BYTES: u64 = 64 << 20;
 
-/// Values in a JSON message that comes from outside: each takes up to 200 bytes of memory, however short its text is.
-pub const MESSAGE_VALUES: usize = 250_000;
-
 /// The media type of what does not say what it is.
 pub const BINARY: &str = "application/octet-stream";
 

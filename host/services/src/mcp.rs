@@ -69,7 +69,7 @@ mod watch;
 
 use std::{sync::Arc, time::Duration};
 
-use flowcell_contract::{Blobs, Failure, Json, MESSAGE_VALUES, Progress, Tenant, code as codes};
+use flowcell_contract::{Blobs, Failure, JSON_VALUES, Json, Progress, Tenant, code as codes};
 use indexmap::IndexMap;
 use rmcp::model::ServerJsonRpcMessage;
 use tokio::time::{Instant, timeout_at};
@@ -92,10 +92,10 @@ pub const MAX_INPUT: usize = 4 * 1024 * 1024;
 
 /// Reads a message of a server. `wrong` tells of one that is none.
 fn read_message(text: &[u8], wrong: &str) -> Result<ServerJsonRpcMessage, Failure> {
-    if Json::has_more_values(text, MESSAGE_VALUES) {
+    if Json::has_too_many_values(text) {
         return Err(Failure::new(
             code::MCP_TOO_LARGE,
-            format!("a message of the server has more than {MESSAGE_VALUES} values"),
+            format!("a message of the server has more than {JSON_VALUES} values"),
         ));
     }
     serde_json::from_slice(text).map_err(|_| Failure::new(code::MCP_PROTOCOL, wrong))

@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use crate::limits::JSON_VALUES;
+use crate::limits::{CONTAINER, JSON_VALUES};
 pub use serde_json::Number;
 
 pub use measure::Misfit;
@@ -40,18 +40,17 @@ impl Json {
     /// Parses one JSON text. Nesting deeper than [`JSON_DEPTH`](crate::limits::JSON_DEPTH) is an error, and so are more
     /// values than [`JSON_VALUES`] and a whole number whose digits cannot be kept (see [`digits::whole_number`]).
     pub fn parse(text: &str) -> Result<Json, serde_json::Error> {
-        if Json::has_more_values(text.as_bytes(), JSON_VALUES) {
+        if Json::has_too_many_values(text.as_bytes()) {
             return Err(serde_json::Error::custom(format!("it has more than {JSON_VALUES} values")));
         }
         let value = serde_json::from_str(text)?;
         digits::check(text).map(|()| value)
     }
 
-    /// Whether a JSON text has more values than this, each item and each member counted. A value takes up to 200 bytes of
-    /// memory, however short its text is. The text may be no JSON; then the answer means nothing.
-    pub fn has_more_values(text: &[u8], most: usize) -> bool {
-        // Each takes at least one byte.
-        if text.len() <= most {
+    /// Whether a JSON text has more values than [`JSON_VALUES`]. The text may be no JSON; then the answer means nothing.
+    pub fn has_too_many_values(text: &[u8]) -> bool {
+        // Each byte may begin a list.
+        if text.len().saturating_mul(CONTAINER) <= JSON_VALUES {
             return false;
         }
         let (mut count, mut bytes) = (0, text.iter());
@@ -67,11 +66,10 @@ impl Json {
                     }
                 }
                 b',' => count += 1,
-                // An empty one has no value in it.
-                b'[' | b'{' if !matches!(bytes.as_slice().first(), Some(b']' | b'}')) => count += 1,
+                b'[' | b'{' => count += CONTAINER,
                 _ => {}
             }
-            if count > most {
+            if count > JSON_VALUES {
                 return true;
             }
         }
@@ -418,19 +416,15 @@ mod tests {
 
     #[test]
     fn values_are_counted_outside_of_texts() {
-        for (text, count) in [
-            ("1", 0),
-            ("[]", 0),
-            ("[[],[],[]]", 3),
-            ("[[[[1]]]]", 4),
-            (r#"{"a":1,"b":{"c":[1,2]}}"#, 5),
-            (r#"["[,]{", "\\\"[[[", 3]"#, 3),
-        ] {
-            let padded = format!("{text}{}", " ".repeat(100));
-            assert!(!Json::has_more_values(padded.as_bytes(), count), "{text}");
-            assert!(count == 0 || Json::has_more_values(padded.as_bytes(), count - 1), "{text}");
+        let many = |item: &str, count: usize| format!("[{}]", vec![item; count].join(","));
+        for (item, fits, exceeds) in
+            [("1", 900_000, 1_000_000), ("[]", 160_000, 170_000), (r#"{"a":1}"#, 160_000, 170_000)]
+        {
+            assert!(Json::parse(&many(item, fits)).is_ok(), "{item}");
+            let error = Json::parse(&many(item, exceeds)).unwrap_err();
+            assert!(error.to_string().contains("more than 1000000 values"), "{error}");
         }
-        let many = format!("[{}1]", "1,".repeat(JSON_VALUES));
-        assert!(Json::parse(&many).is_err_and(|error| error.to_string().contains("1000000 values")));
+        assert!(Json::parse(&many(r#""[,]{\\\"[,""#, 300_000)).is_ok());
+        assert!(Json::has_too_many_values(&b"[".repeat(2 << 20)));
     }
 }

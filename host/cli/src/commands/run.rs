@@ -153,7 +153,7 @@ fn detach(args: &RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
     }
     let input = |members: &[(String, Json)]| inputs::collect(members, args.input_file.as_deref());
     let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
-    let run_id = match (args.packs.host_at(place), place) {
+    let (run_id, driver) = match (args.packs.host_at(place), place) {
         (Ok(host), _) => {
             let flow = load(&host, args, terminal)?;
             let input = input(&inputs::kept_by(&host, &args.input)?)?;
@@ -165,10 +165,11 @@ fn detach(args: &RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
             let runner = host.runner(&flow, options)?;
             let run_id = runner.run_id().clone();
             super::runs::block_on(runner.accept())?.map_err(StartError::from)?;
-            run_id
+            (run_id, "`flowcell drive` runs it")
         }
         (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
-            super::runs::ask_owner(folder, &start(args, &args.flow, false)?)?
+            let run_id = super::runs::ask_owner(folder, &start(args, &args.flow, false)?)?;
+            (run_id, "the process that owns the store runs it")
         }
         (Err(error), _) => return Err(error.into()),
     };
@@ -178,7 +179,7 @@ fn detach(args: &RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
         put_line(run_id.as_str())?;
     }
     if !args.quiet {
-        terminal.say(&terminal.paint().faint("accepted; `flowcell drive` runs it"));
+        terminal.say(&terminal.paint().faint(&format!("accepted; {driver}")));
     }
     Ok(Exit::Good)
 }

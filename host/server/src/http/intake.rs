@@ -7,7 +7,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
     http::{StatusCode, header, request::Parts},
 };
-use flowcell_contract::{Json, MESSAGE_VALUES, RunId};
+use flowcell_contract::{JSON_VALUES, Json, RunId};
 use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 use serde_json::{error::Category, json};
@@ -62,10 +62,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Raw<T> {
 
 /// Refuses JSON that would take too much memory.
 pub(crate) fn check_values(text: &[u8]) -> Result<(), Fault> {
-    if !Json::has_more_values(text, MESSAGE_VALUES) {
+    if !Json::has_too_many_values(text) {
         return Ok(());
     }
-    let why = format!("a body may have {MESSAGE_VALUES} values of JSON; a list that has more is handed over as a file");
+    let why = format!("a body may have {JSON_VALUES} values of JSON; a list that has more is handed over as a file");
     Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why))
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use flowcell_contract::{Failure, Json, MESSAGE_VALUES};
+use flowcell_contract::{CONTAINER, Failure, JSON_VALUES, Json};
 
 use super::setting::said;
 use crate::{code, redaction::Redaction};
@@ -52,8 +52,8 @@ pub(super) fn extend(
         match Tool::read(listed, redaction) {
             Ok(tool) if names.insert(tool.name.clone()) => {
                 schemas += tool.schema_values();
-                if schemas > MESSAGE_VALUES {
-                    let message = format!("the schemas of the server's tools have more than {MESSAGE_VALUES} values");
+                if schemas > JSON_VALUES {
+                    let message = format!("the schemas of the server's tools have more than {JSON_VALUES} values");
                     return Err(Failure::new(code::MCP_TOO_LARGE, message));
                 }
                 tools.push(tool);
@@ -115,11 +115,11 @@ fn schema(members: &serde_json::Map<String, serde_json::Value>, redaction: &Reda
     }
 }
 
-/// The number of values in a value, itself among them.
+/// The number of values in a value, itself among them, as [`JSON_VALUES`] counts them.
 fn values(json: &Json) -> usize {
     let inner: usize = match json {
-        Json::Array(items) => items.iter().map(values).sum(),
-        Json::Object(members) => members.values().map(values).sum(),
+        Json::Array(items) => CONTAINER + items.iter().map(values).sum::<usize>(),
+        Json::Object(members) => CONTAINER + members.values().map(values).sum::<usize>(),
         _ => 0,
     };
     1 + inner

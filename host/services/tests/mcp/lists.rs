@@ -58,7 +58,7 @@ async fn a_list_without_a_time_to_live_is_asked_for_again() {
 async fn lists_that_are_too_long_or_none_are_refused() {
     let table = [
         (List::Many, "mcp_too_large", "more than 1000 tools"),
-        (List::Costly, "mcp_too_large", "more than 250000 values"),
+        (List::Costly, "mcp_too_large", "more than 1000000 values"),
         (List::Endless, "mcp_too_large", "more than 100 pages"),
         (List::Nonsense, "mcp_protocol", "not of the kind"),
     ];

@@ -13,9 +13,9 @@ use serde::Serialize;
 use super::{each_event, input, local, run_id, tree, unreadable};
 use crate::{
     commands::{PackArgs, StoreArgs},
-    output::{put, put_json},
+    output::{put, put_json, put_line},
     problem::{Exit, Problem},
-    terminal::Terminal,
+    terminal::{Terminal, inert},
 };
 
 /// Arguments of `flowcell runs show`.
@@ -81,5 +81,12 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Probl
         ControlFlow::Continue(())
     })?;
     put(&tree.render(terminal.paint_of_output()))?;
+    // What the run itself asks stands in the tree.
+    for open in waiting::list(&host, &args.run)? {
+        let text = |name: &str| open[name].as_str().unwrap_or_default();
+        if text("kind") == "gate" && text("address").contains('/') {
+            put_line(&format!("asks `{}`: {}", inert(text("address")), inert(text("prompt"))))?;
+        }
+    }
     Ok(Exit::Good)
 }

@@ -1,6 +1,6 @@
 //! What a front end may ask of a run, one JSON object a line.
 
-use flowcell_contract::{Json, MESSAGE_VALUES};
+use flowcell_contract::{JSON_VALUES, Json};
 use flowcell_runtime::{Hub, HubError, QuestionRef, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -144,8 +144,8 @@ pub fn read(line: &[u8]) -> (Option<Value>, Result<Verb, VerbError>) {
         let form = "a verb is one JSON object on one line, such as {\"verb\":\"reply\",\"gate\":\"approve\",\"answer\":\"yes\"}";
         VerbError::Unreadable(format!("{form}: {why}"))
     };
-    if Json::has_more_values(line, MESSAGE_VALUES) {
-        return (None, Err(unreadable(&format!("it has more than {MESSAGE_VALUES} values"))));
+    if Json::has_too_many_values(line) {
+        return (None, Err(unreadable(&format!("it has more than {JSON_VALUES} values"))));
     }
     let text = String::from_utf8_lossy(line);
     let read = serde_json::from_slice(line).and_then(|value| Json::check_numbers(&text).map(|()| value));
