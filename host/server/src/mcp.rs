@@ -8,6 +8,8 @@
 //! | desk | what one client may ask |
 //! | tools | the tools that there are, and which of them somebody sees |
 //! | builtin | tools for who writes flows and looks after runs |
+//! | arguments | names and arguments of tools |
+//! | calls | calls that clients may take back |
 //! | call | a run as the call of a tool: progress, gates, its end |
 //! | gate | a gate as a question to the client's person |
 //! | outcome | what came of it, as the result of a tool |
@@ -15,8 +17,10 @@
 //! | changes | telling clients that the flows have changed |
 //! | pipe | one client on standard input and output |
 
+mod arguments;
 mod builtin;
 mod call;
+mod calls;
 mod changes;
 mod desk;
 mod gate;

@@ -13,11 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
+    arguments::{PREFIX, input_schema, parse},
     call,
-    desk::Calls,
-    outcome, resources,
-    tools::{PREFIX, input_schema, parse},
-    workbench,
+    calls::Calls,
+    outcome, resources, workbench,
 };
 use crate::http::{
     app::Request,

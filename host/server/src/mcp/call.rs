@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    desk::{Calls, cancel},
+    calls::{Calls, cancel},
     gate::{self, Gate},
     outcome,
 };

@@ -1,30 +1,28 @@
 //! What one client may ask.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::Arc;
 
 use axum::http::request::Parts;
-use flowcell_contract::RunId;
 use flowcell_engine::Place;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CancelledNotificationParam, Extensions, Implementation,
         ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-        ReadResourceRequestParams, ReadResourceResponse, RequestId, ServerCapabilities, ServerConfig,
-        SubscriptionFilter,
+        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter,
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
 
-use super::{changes::Changes, resources, tools};
+use super::{
+    calls::{Calls, cancel},
+    changes::Changes,
+    outcome::error,
+    resources, tools,
+};
 use crate::http::{
     app::{App, Request},
-    fault::Fault,
-    identity::{Caller, Scope},
-    steer,
+    identity::Caller,
 };
 
 /// What a client is told at the beginning.
@@ -42,22 +40,6 @@ pub(super) struct Desk {
     calls: Calls,
 }
 
-/// The calls that are under way or being taken back, each with its run once that has begun.
-#[derive(Clone, Default)]
-pub(super) struct Calls(Arc<Mutex<HashMap<RequestId, Option<RunId>>>>);
-
-impl Calls {
-    fn all(&self) -> MutexGuard<'_, HashMap<RequestId, Option<RunId>>> {
-        // A panic while the lock was held cannot have left the map half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A call has its run. False: the client has taken the call back meanwhile.
-    pub(super) fn runs(&self, call: &RequestId, run: &RunId) -> bool {
-        self.all().get_mut(call).map(|known| *known = Some(run.clone())).is_some()
-    }
-}
-
 impl Desk {
     pub(super) fn new(app: Arc<App>, caller: Option<Caller>, changes: Changes) -> Desk {
         Desk { app, caller, changes, calls: Calls::default() }
@@ -73,11 +55,6 @@ impl Desk {
         let place = place.map(Arc::downgrade).unwrap_or_default();
         Ok(Request { app: self.app.clone(), caller, host, place })
     }
-}
-
-/// A failure that is no tool's.
-pub(super) fn error(fault: &Fault) -> ErrorData {
-    ErrorData::invalid_params(fault.message().to_owned(), Some(serde_json::json!({ "code": fault.code() })))
 }
 
 impl ServerHandler for Desk {
@@ -165,16 +142,5 @@ impl ServerHandler for Desk {
                 return Ok(());
             }
         }
-    }
-}
-
-/// Cancels the run of a call that was taken back, if whoever calls may do that. Else it goes on.
-pub(super) async fn cancel(request: &Request, run: &RunId) {
-    if !request.caller.scopes.has(Scope::RunControl) {
-        return;
-    }
-    // One that has ended meanwhile needs no cancelling.
-    if let Err(fault) = steer::tell(request, run, flowcell_runtime::Request::Cancel).await {
-        tracing::debug!("a call that was taken back goes on: {}", fault.message());
     }
 }

@@ -1,6 +1,9 @@
 //! What came of a call, as the result of a tool.
 
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject};
+use rmcp::{
+    ErrorData,
+    model::{CallToolResult, ContentBlock, JsonObject, MetaObject},
+};
 use serde_json::{Value, json};
 
 use crate::http::fault::Fault;
@@ -8,6 +11,11 @@ use crate::http::fault::Fault;
 /// What a result says of its run beside its content.
 const RUN_ID: &str = "flowcell/runId";
 const STATUS: &str = "flowcell/status";
+
+/// A failure that is no tool's.
+pub(super) fn error(fault: &Fault) -> ErrorData {
+    ErrorData::invalid_params(fault.message().to_owned(), Some(serde_json::json!({ "code": fault.code() })))
+}
 
 /// A plain answer.
 pub(super) fn of_value(value: Value) -> CallToolResult {

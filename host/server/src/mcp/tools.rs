@@ -6,12 +6,17 @@ use flowcell_flow::graph::Graph;
 use flowcell_runtime::paging::Filling;
 use rmcp::{
     ErrorData, RoleServer,
-    model::{CallToolRequestParams, CallToolResult, JsonObject, ListToolsResult, Tool, ToolAnnotations},
+    model::{CallToolRequestParams, CallToolResult, ListToolsResult, Tool, ToolAnnotations},
     service::RequestContext,
 };
 use serde_json::{Value, json};
 
-use super::{builtin, call, desk::Calls, outcome};
+use super::{
+    arguments::{PREFIX, input_schema, parse},
+    builtin, call,
+    calls::Calls,
+    outcome,
+};
 use crate::http::{
     app::Request,
     fault::Fault,
@@ -21,8 +26,6 @@ use crate::http::{
 };
 use flowcell_platform::LoadedFlow;
 
-/// What the names of this program's own tools begin with. A flow with such a name is no tool.
-pub(super) const PREFIX: &str = "flowcell_";
 /// Flows in a page of tools.
 pub(crate) const PAGE: usize = 200;
 /// What the call of a flow needs.
@@ -75,7 +78,7 @@ pub(super) async fn call(
         None => call_flow(&request, &asked.name, arguments, context, calls).await,
     };
     match answer {
-        Err(fault) if fault.code() == "unknown_tool" => Err(super::desk::error(&fault)),
+        Err(fault) if fault.code() == "unknown_tool" => Err(outcome::error(&fault)),
         Err(fault) => Ok(outcome::of_fault(&fault)),
         Ok(result) => Ok(result),
     }
@@ -103,39 +106,11 @@ async fn call_flow(
     call::start(request, body, context, calls).await.map_err(missing)
 }
 
-/// Reads arguments as a body over HTTP is read.
-pub(super) fn parse<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, Fault> {
-    // Some bodies keep parts of their text as it is.
-    let read = serde_json::from_str(&arguments.to_string());
-    read.map_err(|error| Fault::bad_request(format!("the arguments are not what is asked for: {error}")))
-}
-
 fn of_flow(flow: &LoadedFlow) -> Tool {
     let graph = flow.graph();
     let usual = || format!("Runs the flow `{}`.", graph.name);
     let description = graph.description.clone().filter(|text| !text.is_empty()).unwrap_or_else(usual);
     Tool::new(graph.name.to_string(), description, Arc::new(input_schema(graph))).with_annotations(annotations(graph))
-}
-
-/// The schema of a flow's input, with its defaults: what has one need not be given.
-pub(super) fn input_schema(graph: &Graph) -> JsonObject {
-    let declared = graph.input_schema.as_ref().and_then(Value::as_object).cloned();
-    let is_declared = declared.is_some();
-    let mut schema = declared.unwrap_or_default();
-    schema.insert("type".into(), "object".into());
-    let Value::Object(defaults) = graph.input.to_serde() else { return schema };
-    if !defaults.is_empty() {
-        let properties = schema.entry("properties").or_insert_with(|| json!({}));
-        for (name, value) in &defaults {
-            if !is_declared || properties[name].is_object() {
-                properties[name]["default"] = value.clone();
-            }
-        }
-    }
-    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
-        required.retain(|name| !name.as_str().is_some_and(|name| defaults.contains_key(name)));
-    }
-    schema
 }
 
 /// What a flow may do to the world, as its nodes say.

@@ -11,7 +11,7 @@ use flowcell_runtime::RunOptions;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use super::tools::input_schema;
+use super::arguments::input_schema;
 use crate::http::{app::Request, fault::Fault, start};
 use flowcell_platform::{LoadedFlow, Script, Simulate, shape};
 
