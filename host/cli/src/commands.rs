@@ -1,9 +1,7 @@
 //! What the command line can do: one room a command.
 
 mod case_file;
-mod channels;
 mod chat;
-mod compile;
 mod completions;
 mod dev;
 mod drive;
@@ -14,12 +12,9 @@ mod flows;
 mod given;
 mod graph;
 mod inspect;
-mod locked;
 mod mcp;
 mod node;
 mod nodes;
-mod packs;
-mod place;
 mod run;
 mod runs;
 mod schema;
@@ -31,18 +26,15 @@ mod test;
 mod trigger;
 mod validate;
 mod verdicts;
-mod watch;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub(crate) use self::{
-    packs::{BesideArgs, KeyArgs, PackArgs},
-    place::{Place, StoreArgs},
-};
 use crate::{
     log::LogFormat,
+    options::program,
     output::put_line,
     problem::{Exit, Problem},
+    session::RunArgs,
     terminal::Terminal,
 };
 
@@ -67,7 +59,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run a flow and print its outputs
-    Run(run::RunArgs),
+    Run(RunArgs),
     /// Run a flow, and again whenever it changes or a pack that it uses
     Dev(dev::DevArgs),
     /// Run the cases beside flows, in virtual time
@@ -212,8 +204,8 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Nodes(args) => nodes::execute(&args),
         Command::Schema(args) => schema::execute(&args),
         Command::Node(args) => node::execute(args, *terminal),
-        Command::Compile => compile::execute(),
-        Command::WatchPrograms => Ok(compile::watch_programs()),
+        Command::Compile => program::compile(),
+        Command::WatchPrograms => Ok(program::watch_programs()),
         Command::Completions(args) => completions::execute(&args),
     }
 }

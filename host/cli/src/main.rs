@@ -1,9 +1,13 @@
 //! `flowcell`, the command line. Standard output carries data, standard error the talk about it.
 
 mod commands;
+mod duration;
 mod log;
+mod options;
 mod output;
+mod owner;
 mod problem;
+mod session;
 mod terminal;
 
 use std::process::ExitCode;

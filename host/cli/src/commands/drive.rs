@@ -11,22 +11,22 @@ use flowcell::{
 };
 use futures_util::future::BoxFuture;
 
-use super::{
-    PackArgs, Place, StoreArgs,
-    channels::{ChannelArgs, Channels},
-    run::{
-        self,
+use super::secret::warn_if_exposed;
+use crate::{
+    log::LogFormat,
+    options::{
+        PackArgs, Place, StoreArgs,
+        channels::{ChannelArgs, Channels},
+        watch::WatchArgs,
+    },
+    owner::{block_on, durable, listen, unreadable},
+    problem::{Exit, Problem},
+    session,
+    session::{
         interrupt::{Signal, Signals},
         progress::Progress,
         screen::Screen,
     },
-    runs::{block_on, durable, listen, unreadable},
-    secret::warn_if_exposed,
-    watch::WatchArgs,
-};
-use crate::{
-    log::LogFormat,
-    problem::{Exit, Problem},
     terminal::{Terminal, inert},
 };
 
@@ -57,7 +57,7 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Prob
     let host = args.packs.watched_host(&args.store, &args.watch)?;
     warn_if_exposed(&args.store, terminal)?;
     let screen = Arc::new(Screen::new(terminal, true));
-    let channels = Arc::new(args.channels.open(&host, run::notices(&screen))?);
+    let channels = Arc::new(args.channels.open(&host, session::notices(&screen))?);
     let console = args.channels.shows_console().then_some(screen);
     let mut drive = Drive::new(
         host.clone(),

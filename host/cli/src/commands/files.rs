@@ -2,22 +2,20 @@
 
 use std::{
     fs,
-    io::{self, Read, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::{Args, Subcommand, ValueHint};
-use flowcell::{
-    Json,
-    files::{MAX_FILE, operation::Deed},
-    tenants::operation::Operation,
-};
+use flowcell::{Json, files::operation::Deed, tenants::operation::Operation};
 
-use super::{StoreArgs, tenant::operate};
 use crate::{
+    options::StoreArgs,
     output::put_json,
+    owner::operate,
     problem::{Exit, Problem},
+    session::inputs,
 };
 
 /// What can be done with files.
@@ -96,7 +94,7 @@ impl Of {
 pub(super) fn execute(command: FilesCommand) -> Result<Exit, Problem> {
     match command {
         FilesCommand::Put(PutArgs { path, name, mime, metadata, of }) => {
-            let content = STANDARD.encode(read(&path)?);
+            let content = STANDARD.encode(inputs::content(&path)?);
             let name = name.or_else(|| Some(path.file_name()?.to_str()?.to_owned()));
             let name =
                 name.ok_or_else(|| Problem::wrong("the file has no name that is a text").hint("give `--name`"))?;
@@ -113,28 +111,6 @@ pub(super) fn execute(command: FilesCommand) -> Result<Exit, Problem> {
         FilesCommand::Rm(RemoveArgs { id, of }) => put_json(&of.operate(Deed::Remove { id })?)?,
     }
     Ok(Exit::Good)
-}
-
-/// The content of a file, or of standard input; of what is too large a little more than it may have.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
-    let unreadable = |error: io::Error| Problem::wrong(format!("cannot read {}", path.display())).because(&error);
-    let source: Box<dyn Read> = match path.as_os_str() == "-" {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(fs::File::open(path).map_err(unreadable)?),
-    };
-    let mut bytes = Vec::new();
-    source.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    match bytes.len() > MAX_FILE {
-        true => Err(Problem::wrong(format!("{} is larger than {} MiB", path.display(), MAX_FILE >> 20))),
-        false => Ok(bytes),
-    }
-}
-
-/// Puts a file for `local`, and answers it as flows are handed it.
-pub(super) fn put(store: &StoreArgs, name: &str, bytes: Vec<u8>) -> Result<Json, Problem> {
-    let (name, content) = (name.to_owned(), STANDARD.encode(bytes));
-    let deed = Deed::Put { name, mime: None, metadata: Json::Null, content };
-    operate(Operation::File { tenant: "local".into(), deed }, store)
 }
 
 fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), Problem> {

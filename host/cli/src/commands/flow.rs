@@ -15,14 +15,14 @@ use flowcell::{
     sessions::{FlowSession, Opened, SessionError, Sessions, StepStatus},
 };
 
-use super::{
-    PackArgs, Place, StoreArgs,
-    channels::ChannelArgs,
-    run::{self, RunArgs, duration, follow::HandOver, inputs},
-};
 use crate::{
+    duration,
+    options::{PackArgs, Place, StoreArgs, channels::ChannelArgs},
     output::put_json,
+    owner,
     problem::{Exit, Problem},
+    session,
+    session::{RunArgs, follow::HandOver, inputs},
     terminal::{Terminal, finding},
 };
 
@@ -132,12 +132,12 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
         session.warnings().iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
     }
     let input = arguments(&args, session.flow().graph())?;
-    let guests = super::runs::listen_beside(&host, &run_args.store, &run_args.packs, terminal)?;
+    let guests = owner::listen_beside(&host, &run_args.store, &run_args.packs, terminal)?;
     let _serving = host.serve()?;
-    let front = run::Session::open(&run_args, &host, session.flow().name(), terminal)?;
+    let front = session::Session::open(&run_args, &host, session.flow().name(), terminal)?;
     let front = front.with_guests(guests);
     let options = front.options(&run_args, Json::Null);
-    match super::runs::block_on(session.open(input, args.delete, options))?? {
+    match owner::block_on(session.open(input, args.delete, options))?? {
         Opened::Busy => {
             front.close();
             busy(&session, host.sessions(), terminal)
@@ -154,8 +154,8 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
             // The process ends now, as after `flowcell run`.
             std::mem::forget(session);
             host.tell_watchers(&result.run_id);
-            run::part(host);
-            let exit = run::report::explain(&run_args, &result, interrupted, terminal);
+            session::part(host);
+            let exit = session::report::explain(&run_args, &result, interrupted, terminal);
             front.close();
             Ok(exit)
         }
@@ -182,7 +182,7 @@ fn beside(
     let prefix = args.session.clone().unwrap_or_else(|| host.now().to_string());
     let session = host.flow_session(&entry.path, &prefix)?;
     let reader = Reader::open(folder).map_err(flowcell::Error::Store)?;
-    let states = reader.states(&super::runs::local(), session.root()).map_err(SessionError::from)?;
+    let states = reader.states(&owner::local(), session.root()).map_err(SessionError::from)?;
     if !args.delete && states.iter().any(|state| state.status == StepStatus::Running) {
         return busy(&session, &reader, terminal);
     }
@@ -201,7 +201,7 @@ fn beside(
     let name = session.flow().name().to_owned();
     let prints = move |of: &dyn Sessions| put_json(&session.envelope(of).map_err(SessionError::from)?);
     let handed = HandOver { before: Vec::new(), ask, flow: name, prints: Some(Box::new(prints)) };
-    run::follow::hand_over(folder, run_args, handed, terminal)
+    session::follow::hand_over(folder, run_args, handed, terminal)
 }
 
 /// The prompt, then the arguments of the command line, then those of the file: the later wins.

@@ -10,14 +10,14 @@ use std::{
 use clap::{Args, Subcommand, ValueHint};
 use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, OpenStoreError, RunId, script};
 
-use super::{
-    BesideArgs, PackArgs, Place, StoreArgs,
-    channels::ChannelArgs,
-    run::{self, RunArgs, inputs},
-};
+use super::run;
 use crate::{
+    options::{BesideArgs, PackArgs, Place, StoreArgs, channels::ChannelArgs},
     output::{Lines, put_exactly, put_json, put_line},
+    owner,
     problem::{Exit, Problem},
+    session,
+    session::{RunArgs, inputs},
     terminal::Terminal,
 };
 
@@ -94,7 +94,7 @@ pub(crate) struct RunFlowArgs {
     #[arg(long, value_name = "JSON", env = "RUN_FLOW_INPUTS", value_parser = object)]
     inputs: Option<Json>,
     /// The run's id. The same command with the same id goes on with the run, or prints again what came of it
-    #[arg(long, value_name = "ID", value_parser = super::runs::run_id)]
+    #[arg(long, value_name = "ID", value_parser = owner::run_id)]
     run_id: Option<RunId>,
     /// Print one JSON object for whatever comes of the run
     #[arg(long)]
@@ -229,14 +229,14 @@ fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let input = inputs::collect(&members, None)?;
     let library = library(&folder);
     let flows = FlowService::open(host.clone(), folder.flows);
-    let guests = super::runs::listen_beside(&host, &run_args.store, &run_args.packs, terminal)?;
+    let guests = owner::listen_beside(&host, &run_args.store, &run_args.packs, terminal)?;
     let _serving = host.serve()?;
-    let front = run::Session::open(&run_args, &host, &name, terminal)?;
+    let front = session::Session::open(&run_args, &host, &name, terminal)?;
     let front = front.with_guests(guests);
     let options = front.options(&run_args, Json::Null);
     let runner = flows.prepare(&name, input, options)?;
-    run::say_warnings(&run_args, library.load(&host, &name, None)?.warnings(), terminal);
-    run::finish(&run_args, front, host, runner, terminal)
+    session::say_warnings(&run_args, library.load(&host, &name, None)?.warnings(), terminal);
+    session::finish(&run_args, front, host, runner, terminal)
 }
 
 /// Hands a flow over to the process that owns the store, and logs its steps when it has ended.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 use flowcell::draw;
 
-use super::{BesideArgs, PackArgs};
 use crate::{
+    options::{BesideArgs, PackArgs},
     output::put,
     problem::{Exit, Problem},
 };

@@ -9,8 +9,8 @@ use flowcell::{
 };
 use serde_json::json;
 
-use super::{BesideArgs, PackArgs};
 use crate::{
+    options::{BesideArgs, PackArgs},
     output::{put, put_json},
     problem::{Exit, Problem},
     terminal::inert,

@@ -8,13 +8,11 @@ use flowcell::{
     server::mcp::{self, PipeError},
 };
 
-use super::{
-    PackArgs, Place, StoreArgs,
-    run::interrupt::Signals,
-    runs::{durable, listen, unreadable},
-};
 use crate::{
+    options::{PackArgs, Place, StoreArgs},
+    owner::{durable, listen, unreadable},
     problem::{Exit, Problem},
+    session::interrupt::Signals,
     terminal::Terminal,
 };
 

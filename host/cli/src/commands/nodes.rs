@@ -10,8 +10,8 @@ use flowcell::{
 };
 use serde_json::Value;
 
-use super::PackArgs;
 use crate::{
+    options::PackArgs,
     output::{put, put_json},
     problem::{Exit, Problem},
     terminal::inert,

@@ -8,29 +8,28 @@ mod list;
 mod show;
 mod tree;
 
-use std::{ops::ControlFlow, path::Path, sync::Arc};
+use std::ops::ControlFlow;
 
 use clap::{Args, Subcommand};
 use flowcell::{
     Closed, FlowRunner, Host, HubError, Json, OpenStoreError, QuestionRef, Repeat, Request, Resolution, RunId,
     RunOptions, StartError,
     contract::{NodeId, Value},
-    control::{self, Ask, AskError, Driver, Guests, Reach, Told},
+    control::{Ask, AskError},
 };
 
 pub(super) use self::answer::{AnswerArgs, answer};
 
-use super::{
-    PackArgs, Place, StoreArgs,
-    channels::ChannelArgs,
-    run::{
-        self, RunArgs, answers,
+use crate::{
+    options::{PackArgs, Place, StoreArgs, channels::ChannelArgs},
+    output::Lines,
+    owner::{ask_owner, block_on, durable, listen_beside, refused, run_id},
+    problem::{Exit, Problem},
+    session,
+    session::{
+        RunArgs, answers,
         follow::{self, HandOver},
     },
-};
-use crate::{
-    output::Lines,
-    problem::{Exit, Problem},
     terminal::Terminal,
 };
 
@@ -206,15 +205,6 @@ pub(crate) struct SendArgs {
     store: StoreArgs,
 }
 
-/// A run's id as a person may choose it.
-pub(super) fn run_id(text: &str) -> Result<RunId, String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
-    if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
-        return Ok(RunId::from(text));
-    }
-    Err("an id has 1 to 200 letters, digits, and any of - _ . : / [ ]".into())
-}
-
 pub(super) fn execute(command: RunsCommand, terminal: Terminal) -> Result<Exit, Problem> {
     match command {
         RunsCommand::List(args) => list::execute(&args),
@@ -350,7 +340,7 @@ fn go_on(
     let name = args.run.clone();
     let args = args.into_run();
     let flow = host.graph_of_run(&name)?.name.clone();
-    let session = run::Session::open(&args, &host, &flow, terminal)?.with_guests(guests);
+    let session = session::Session::open(&args, &host, &flow, terminal)?.with_guests(guests);
     let runner = prepare(&host, session.options(&args, Json::Null))?;
     answers::check(&args.answers, runner.graph())?;
     if let Some((gate, _)) = args.answers.iter().find(|(gate, _)| !runner.may_ask(gate)) {
@@ -359,12 +349,12 @@ fn go_on(
         ))
         .hint(format!("`flowcell runs show {name}` tells how the run stands and what it waits for")));
     }
-    run::say_warnings(&args, &host.warnings_of(&name), terminal);
+    session::say_warnings(&args, &host.warnings_of(&name), terminal);
     if let Some(simulate) = host.simulated_of(&name).filter(|_| !args.quiet) {
         terminal.say(&format!("the run was begun with `--simulate {simulate}`, and simulates that to its end"));
     }
-    run::report::say_open(&args, &host, &name, terminal)?;
-    run::finish(&args, session, host, runner, terminal)
+    session::report::say_open(&args, &host, &name, terminal)?;
+    session::finish(&args, session, host, runner, terminal)
 }
 
 pub(super) fn emit(args: &EmitArgs, terminal: Terminal) -> Result<Exit, Problem> {
@@ -407,102 +397,4 @@ fn record(store: &StoreArgs, ask: Ask, terminal: Terminal) -> Result<Exit, Probl
     };
     terminal.say(&terminal.paint().faint(&said));
     Ok(Exit::Good)
-}
-
-/// Asks the process that owns a store. Answers which run it was about.
-pub(super) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
-    let told = control::ask_owner(folder, ask)
-        .map_err(|error| Problem::internal("the process that owns the store cannot be reached").because(&error))?;
-    let run = ask.run().cloned().unwrap_or_else(|| RunId::from(""));
-    match told {
-        Told::Done { run } => Ok(run),
-        Told::Operated { .. } => Ok(run),
-        Told::Refused { code, message } => Err(refused(&code, &message, &run)),
-    }
-}
-
-pub(super) fn refused(code: &str, message: &str, run: &RunId) -> Problem {
-    let problem = Problem::wrong(message);
-    match code {
-        "gate_closed" | "run_not_active" | "not_blocked" => {
-            problem.hint(format!("`flowcell runs show {run}` tells how the run stands and what it waits for"))
-        }
-        "run_not_found" => problem.hint("`flowcell runs list` shows those that the store keeps"),
-        _ => problem,
-    }
-}
-
-/// The place of a store that outlives the process.
-pub(super) fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
-    match store.place()? {
-        Place::Memory => {
-            Err(Problem::wrong("a store in memory has no runs of others").hint("leave `--store memory:` away"))
-        }
-        place => Ok(place),
-    }
-}
-
-/// Lets other terminals ask. Without a socket they cannot, and everything else goes on.
-pub(super) fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach, terminal: Terminal) {
-    if let Err(error) = control::listen(host, folder, owner, reach) {
-        terminal.say(&format!("warning: other terminals cannot answer or send: no control socket: {error}"));
-    }
-}
-
-/// The same for a process that is there for one run: it drives others while that one lasts.
-pub(super) fn listen_beside(
-    host: &Host,
-    store: &StoreArgs,
-    packs: &PackArgs,
-    terminal: Terminal,
-) -> Result<Option<Arc<Guests>>, Problem> {
-    let Place::Folder(folder) = store.place()? else { return Ok(None) };
-    let guests = Guests::new(host.clone());
-    listen(host, folder, guests.clone(), packs.reach(), terminal);
-    Ok(Some(guests))
-}
-
-pub(super) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
-    let result = runtime.block_on(work);
-    // Attempts that were abandoned are not waited for.
-    runtime.shutdown_background();
-    Ok(result)
-}
-
-pub(super) fn local() -> flowcell::contract::Tenant {
-    flowcell::contract::Tenant::local()
-}
-
-pub(super) fn unreadable(error: &dyn std::fmt::Display) -> Problem {
-    Problem::internal(format!("the store cannot be read: {error}"))
-}
-
-impl From<StartError> for Problem {
-    fn from(error: StartError) -> Problem {
-        use flowcell::{OpenError, QuotaError};
-        match &error {
-            StartError::Input(input) => run::inputs::unfit(input),
-            StartError::Open(OpenError::Store(_)) => unreadable(&error),
-            StartError::Open(OpenError::Unknown(_)) => {
-                Problem::wrong(error.to_string()).hint("`flowcell runs list` shows those that the store keeps")
-            }
-            StartError::Open(
-                OpenError::OtherInput(_)
-                | OpenError::OtherFlow(..)
-                | OpenError::OtherRequest(_)
-                | OpenError::OtherRepeat(_),
-            ) => Problem::wrong(error.to_string()).hint("give the new run another `--run-id`, or none"),
-            StartError::Open(OpenError::NoNode(_)) => Problem::wrong(error.to_string())
-                .hint("`flowcell runs show RUN` shows the nodes; those of bodies and of called flows cannot be named"),
-            StartError::Quota(QuotaError::Store(_)) => unreadable(&error),
-            StartError::Disabled(_)
-            | StartError::Renewed(_)
-            | StartError::Quota(_)
-            | StartError::Open(
-                OpenError::Pin(_) | OpenError::Driven(_) | OpenError::TooDeep | OpenError::Called { .. },
-            ) => Problem::wrong(error.to_string()),
-        }
-    }
 }

@@ -8,9 +8,10 @@ use flowcell::{
     vault::{self, Hidden, KeySource, MAX_VALUE},
 };
 
-use super::{KeyArgs, PackArgs, Place, StoreArgs, tenant::operate_with};
 use crate::{
+    options::{KeyArgs, PackArgs, Place, StoreArgs},
     output::put_json,
+    owner::operate_with,
     problem::{Exit, Problem},
     terminal::Terminal,
 };

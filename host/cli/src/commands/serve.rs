@@ -12,16 +12,13 @@ use flowcell::{
     tenants::callers::Callers,
 };
 
-use super::{
-    PackArgs, Place, StoreArgs,
-    run::interrupt::{Signal, Signals},
-    runs::{durable, listen, unreadable},
-    secret::warn_if_exposed,
-    watch::WatchArgs,
-};
+use super::secret::warn_if_exposed;
 use crate::{
     log::LogFormat,
+    options::{PackArgs, Place, StoreArgs, watch::WatchArgs},
+    owner::{durable, listen, unreadable},
     problem::{Exit, Problem},
+    session::interrupt::{Signal, Signals},
     terminal::Terminal,
 };
 

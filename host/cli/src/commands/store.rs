@@ -9,8 +9,8 @@ use flowcell::{
     stop_process,
 };
 
-use super::{Place, StoreArgs};
 use crate::{
+    options::{Place, StoreArgs},
     output::put_json,
     problem::{Exit, Problem},
     terminal::Terminal,

@@ -6,16 +6,13 @@ use std::{
 };
 
 use clap::{Args, Subcommand, ValueHint};
-use flowcell::{
-    Json, OpenStoreError,
-    control::{self, Ask, Told},
-    policy::Policy,
-    tenants::{Tenants, operation::Operation},
-};
+use flowcell::{Json, policy::Policy, tenants::operation::Operation};
 
-use super::{PackArgs, Place, StoreArgs, run::duration, runs::durable};
 use crate::{
+    duration,
+    options::StoreArgs,
     output::put_json,
+    owner::operate,
     problem::{Exit, Problem},
     terminal::Terminal,
 };
@@ -230,30 +227,4 @@ pub(super) fn audit(command: &AuditCommand) -> Result<Exit, Problem> {
         }
     }
     Ok(Exit::Good)
-}
-
-pub(super) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
-    operate_with(&PackArgs::default(), operation, store)
-}
-
-/// Done here if nobody owns the store, else by its owner.
-pub(super) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
-    let place = durable(store)?;
-    match (args.host_at(place), place) {
-        (Ok(host), _) => Tenants::of(&host).operate(&operation).map_err(|error| Problem::wrong(error.to_string())),
-        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
-            ask_owner(folder, operation)
-        }
-        (Err(error), _) => Err(error.into()),
-    }
-}
-
-fn ask_owner(folder: &Path, operation: Operation) -> Result<Json, Problem> {
-    let told = control::ask_owner(folder, &Ask::Operate { operation })
-        .map_err(|error| Problem::internal("the process that owns the store cannot be reached").because(&error))?;
-    match told {
-        Told::Operated { result } => Ok(result),
-        Told::Done { .. } => Err(Problem::internal("the process that owns the store told something else")),
-        Told::Refused { message, .. } => Err(Problem::wrong(message)),
-    }
 }

@@ -21,14 +21,15 @@ use flowcell::{
 
 use self::cases::{Case, Expect, REFUSED};
 use super::{
-    BesideArgs, PackArgs,
     expected::differences,
     given::{self, GivenReply},
-    run::{answers, inputs},
     verdicts::{Verdict, Verdicts},
 };
 use crate::{
+    options::{BesideArgs, PackArgs},
+    owner,
     problem::{Exit, Problem},
+    session::{answers, inputs},
     terminal::Terminal,
 };
 
@@ -97,7 +98,7 @@ fn read(host: &Host, path: &Path) -> Result<(LoadedFlow, Vec<Case>), Problem> {
 /// Runs to the end; none: it does not come in time.
 fn run(runner: FlowRunner) -> Result<Option<RunResult>, Problem> {
     runner.start_session();
-    super::runs::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })
+    owner::block_on(async { tokio::time::timeout(PATIENCE, runner.run()).await.ok() })
 }
 
 fn endless() -> String {

@@ -6,9 +6,10 @@ use clap::{ArgGroup, Args, Subcommand, ValueHint};
 use flowcell::{Json, tenants::operation::Operation, triggers::operation::Act};
 use serde_json::{Value, json};
 
-use super::{StoreArgs, tenant::operate};
 use crate::{
+    options::StoreArgs,
     output::put_json,
+    owner::operate,
     problem::{Exit, Problem},
     terminal::Terminal,
 };

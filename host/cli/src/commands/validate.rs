@@ -6,8 +6,8 @@ use clap::{Args, ValueHint};
 use flowcell::{CheckedFlow, Host, shape};
 use serde_json::json;
 
-use super::{BesideArgs, PackArgs};
 use crate::{
+    options::{BesideArgs, PackArgs},
     output::{put, put_json},
     problem::{Exit, Problem},
     terminal::{Terminal, count, counted, finding},

@@ -15,7 +15,7 @@ use flowcell::{Inspection, contract::Digest, embed, inspect};
 use self::{staged::staged, tool::Tool};
 use super::project::{Builder, MANIFEST, Project};
 use crate::{
-    commands::run::duration,
+    duration,
     output::put_line,
     problem::{Exit, Problem},
     terminal::Terminal,

@@ -7,8 +7,9 @@ use flowcell::packs::{Candidate, InstallError, Installer, PackStore, Source};
 
 use super::{inspect, registry::RegistryArgs};
 use crate::{
-    commands::{locked::LockArgs, runs::block_on},
+    options::locked::LockArgs,
     output::put,
+    owner::block_on,
     problem::{Exit, Problem},
     terminal::{Terminal, inert},
 };

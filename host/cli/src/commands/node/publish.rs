@@ -12,8 +12,8 @@ use flowcell::{
 
 use super::registry::RegistryArgs;
 use crate::{
-    commands::runs::block_on,
     output::put_line,
+    owner::block_on,
     problem::{Exit, Problem},
 };
 

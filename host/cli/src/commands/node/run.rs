@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::alone::{self, Alone};
 use crate::{
-    commands::{
-        PackArgs, StoreArgs, nodes,
-        run::{self, RunArgs, Session, inputs, report},
-    },
+    commands::nodes,
+    options::{PackArgs, StoreArgs},
     problem::{Exit, Problem},
+    session,
+    session::{RunArgs, Session, inputs, report},
     terminal::Terminal,
 };
 
@@ -64,7 +64,7 @@ pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Pro
     let graph = runner.graph().clone();
     let (mut result, interrupted) = session.until_end(&run_args, runner)?;
     run_args.say_unused(&host, &result.run_id, terminal)?;
-    run::part(host);
+    session::part(host);
     result.outputs = result.outputs.get("output").cloned().unwrap_or_default();
     let exit = report::print(&run_args, &graph, &result, interrupted, terminal)?;
     session.close();

@@ -12,7 +12,8 @@ use flowcell::{Manifest, Simulate};
 use self::cases::Case;
 use super::build::{BuildArgs, Built};
 use crate::{
-    commands::{PackArgs, verdicts::Verdicts},
+    commands::verdicts::Verdicts,
+    options::PackArgs,
     problem::{Exit, Problem},
     terminal::Terminal,
 };

@@ -3,11 +3,13 @@
 use clap::Args;
 use flowcell::{QuestionRef, RunId, control::Ask, waiting};
 
-use super::{record, run_id};
+use super::record;
 use crate::{
-    commands::{PackArgs, StoreArgs, run::answers},
+    options::{PackArgs, StoreArgs},
     output::put_json,
+    owner::run_id,
     problem::{Exit, Problem},
+    session::answers,
     terminal::Terminal,
 };
 

@@ -9,10 +9,10 @@ use std::{
 use clap::{Args, ValueHint};
 use flowcell::{ExportError, RunId};
 
-use super::run_id;
 use crate::{
-    commands::{PackArgs, StoreArgs},
+    options::{PackArgs, StoreArgs},
     output::put,
+    owner::run_id,
     problem::{Exit, Problem},
     terminal::inert_json,
 };

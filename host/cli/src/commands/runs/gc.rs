@@ -6,10 +6,11 @@ use clap::Args;
 use flowcell::{RunId, Swept};
 use serde::Serialize;
 
-use super::{durable, run};
 use crate::{
-    commands::{PackArgs, StoreArgs},
+    duration,
+    options::{PackArgs, StoreArgs},
     output::{put_json, put_line},
+    owner::durable,
     problem::{Exit, Problem},
     terminal::{Terminal, counted},
 };
@@ -19,7 +20,7 @@ use crate::{
 #[group(required = true, multiple = true, args = ["older_than", "keep"])]
 pub(crate) struct GcArgs {
     /// Remove runs that ended longer ago: 12h, 30d
-    #[arg(long, value_name = "DUR", value_parser = run::duration::parse)]
+    #[arg(long, value_name = "DUR", value_parser = duration::parse)]
     older_than: Option<Duration>,
     /// Remove all runs but so many that ended last, however young they are
     #[arg(long, value_name = "N")]

@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use flowcell::{Filter, RunRow};
 
-use super::{local, unreadable};
 use crate::{
-    commands::{StoreArgs, run},
+    duration,
+    options::StoreArgs,
     output::{put, put_json},
+    owner::{local, unreadable},
     problem::{Exit, Problem},
     terminal::inert,
 };
@@ -48,7 +49,7 @@ fn table(rows: &[RunRow]) -> String {
     let width = rows.iter().map(|row| row.run_id.as_str().len()).max().unwrap_or(0);
     let mut text = String::new();
     for row in rows {
-        let ago = run::duration::show(Duration::from_millis(now.saturating_sub(row.updated)));
+        let ago = duration::show(Duration::from_millis(now.saturating_sub(row.updated)));
         let (id, flow) = (row.run_id.as_str(), inert(&row.flow));
         text.push_str(&format!("{id:width$}  {:15}  {ago:>12} ago  {flow}\n", row.status));
     }

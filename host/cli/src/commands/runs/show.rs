@@ -10,10 +10,11 @@ use flowcell::{
 };
 use serde::Serialize;
 
-use super::{each_event, input, local, run_id, tree, unreadable};
+use super::{each_event, input, tree};
 use crate::{
-    commands::{PackArgs, StoreArgs},
+    options::{PackArgs, StoreArgs},
     output::{put, put_json, put_line},
+    owner::{local, run_id, unreadable},
     problem::{Exit, Problem},
     terminal::{Terminal, inert},
 };

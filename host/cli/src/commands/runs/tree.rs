@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use flowcell::{Event, Json};
 
 use crate::{
-    commands::run::duration,
+    duration,
     terminal::{Paint, inert},
 };
 

@@ -12,9 +12,9 @@ use crate::{
     commands::{
         case_file,
         given::{GivenReply, GivenResult, point_in_time},
-        run::answers::node_of,
     },
     problem::Problem,
+    session::answers::node_of,
 };
 
 /// One case.

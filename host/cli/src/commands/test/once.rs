@@ -6,9 +6,10 @@ use flowcell::{Channel, Event, Host, Json, RunOptions, RunStatus, Script, script
 
 use super::{TestArgs, cases, endless, run, waits};
 use crate::{
-    commands::run::inputs,
     output::put_json,
+    owner,
     problem::{Exit, Problem},
+    session::inputs,
     terminal::{Terminal, inert},
 };
 
@@ -25,7 +26,7 @@ pub(super) fn execute(host: &Host, args: &TestArgs, terminal: Terminal) -> Resul
     for path in &args.flows {
         let flow = host.load_flow(path)?;
         let input = inputs::collect(&inputs::kept_by(host, &args.input)?, None)?;
-        flow.check_input(&input).map_err(|error| inputs::unfit(&error))?;
+        flow.check_input(&input).map_err(|error| owner::unfit(&error))?;
         let channels: Vec<Arc<dyn Channel>> = vec![Arc::new(Console(terminal))];
         let options = RunOptions { input, channels, without_events: true, ..RunOptions::default() };
         let runner = host.rehearsal(&flow, Arc::new(Script::default()), options)?;

@@ -21,12 +21,12 @@ use crate::{
         expected::{differences, fits, shown},
         given::{self, GivenReply},
         node::alone::{self, Alone},
-        run::answers,
-        runs::block_on,
         test::PATIENCE,
         verdicts::Verdict,
     },
+    owner::block_on,
     problem::Problem,
+    session::answers,
 };
 
 /// Where the flows are, below the cases, that nodes call.

@@ -16,7 +16,7 @@ const NAME_CHARS: usize = 100;
 
 /// Writes every file value among the outputs to a folder, named by where it stands in them: `result.png`, `pages-1.pdf`.
 /// Answers where. Nothing outside of the folder is written, also where links in it lead elsewhere.
-pub(super) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<PathBuf>, Problem> {
+pub(crate) fn files(host: &Host, outputs: &Json, folder: &Path) -> Result<Vec<PathBuf>, Problem> {
     let mut found = Vec::new();
     find(outputs, "", &mut found);
     let cannot = |error: io::Error| Problem::wrong(format!("cannot write to {}", folder.display())).because(&error);

@@ -15,13 +15,13 @@ use tokio::sync::oneshot;
 
 use super::{Asking, Chat, End, conversation::Heard};
 use crate::{
-    commands::runs::{block_on, refused},
+    owner::{block_on, refused},
     problem::{Exit, Problem},
     terminal::Terminal,
 };
 
 /// Talks with a run of the process that owns the store in a folder, until the run ends or the person leaves.
-pub(super) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exit, Problem> {
+pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exit, Problem> {
     let watching = control::watch_owner(folder, run);
     let unreachable = |error| Problem::internal("the process that owns the store cannot be reached").because(&error);
     let mut events = match watching.map_err(|error: std::io::Error| unreachable(error))? {

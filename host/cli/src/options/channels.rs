@@ -94,18 +94,18 @@ fn words(line: &str) -> Result<Vec<String>, String> {
 
 impl ChannelArgs {
     /// Whether the progress is to be shown whatever else is asked.
-    pub(super) fn shows_console(&self) -> bool {
+    pub(crate) fn shows_console(&self) -> bool {
         self.channels.contains(&ChannelSpec::Console)
     }
 
     /// Whether something of a run goes to standard output as it happens.
-    pub(super) fn writes_to_stdout(&self) -> bool {
+    pub(crate) fn writes_to_stdout(&self) -> bool {
         let is_stdout = |spec: &ChannelSpec| matches!(spec, ChannelSpec::JsonLines(file) if file.as_os_str() == "-");
         self.channels.iter().any(is_stdout)
     }
 
     /// Prepares the channels. Files are opened, and what is wrong with a URL or a secret is told, before anything runs.
-    pub(super) fn open(&self, host: &Host, notices: Notices) -> Result<Channels, Problem> {
+    pub(crate) fn open(&self, host: &Host, notices: Notices) -> Result<Channels, Problem> {
         let mut channels =
             Channels { runtime: None, files: Vec::new(), makers: Vec::new(), opened: Mutex::default(), notices };
         for spec in &self.channels {
@@ -154,7 +154,7 @@ enum Opened {
 }
 
 /// The channels of the runs that this process drives.
-pub(super) struct Channels {
+pub(crate) struct Channels {
     /// A thread of their own, so that they go on however busy the runs are.
     runtime: Option<Runtime>,
     /// Shared by all runs.
@@ -175,7 +175,7 @@ impl Channels {
     }
 
     /// The channels of one run: programs are started for each.
-    pub(super) fn of_a_run(&self) -> Result<Attached, Problem> {
+    pub(crate) fn of_a_run(&self) -> Result<Attached, Problem> {
         let channels = self.files.iter().map(|file| file.clone() as Arc<dyn Channel>).collect();
         let mut attached = Attached { channels, programs: Vec::new() };
         let Some(runtime) = &self.runtime else { return Ok(attached) };
@@ -204,7 +204,7 @@ impl Channels {
     }
 
     /// Waits until the channels have told everything and programs have ended, or their time is up.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let opened = std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(runtime) = &self.runtime {
             runtime.block_on(join_all(opened.iter().map(Opened::close)));
@@ -213,19 +213,19 @@ impl Channels {
 }
 
 /// The channels of one run.
-pub(super) struct Attached {
-    pub(super) channels: Vec<Arc<dyn Channel>>,
+pub(crate) struct Attached {
+    pub(crate) channels: Vec<Arc<dyn Channel>>,
     programs: Vec<Arc<ProgramChannel>>,
 }
 
 impl Attached {
     /// Whether somebody may answer what the run asks over one of them.
-    pub(super) fn can_answer(&self) -> bool {
+    pub(crate) fn can_answer(&self) -> bool {
         !self.programs.is_empty()
     }
 
     /// Runs to the end, or, once all programs have ended, until only people can move the run on.
-    pub(super) async fn until_deserted(&self, runner: FlowRunner) -> RunResult {
+    pub(crate) async fn until_deserted(&self, runner: FlowRunner) -> RunResult {
         let hub = runner.hub();
         let mut run = pin!(runner.run());
         let programs = join_all(self.programs.iter().map(|program| program.ended()));

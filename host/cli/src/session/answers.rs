@@ -37,13 +37,13 @@ pub(crate) fn answer(value: &str) -> Json {
 
 /// Returns the answer for the question at an address: the one for the address, or else the one for its node, for every
 /// pass.
-pub(super) fn given<'a>(answers: &'a [(String, String)], address: &str) -> Option<&'a (String, String)> {
+pub(crate) fn given<'a>(answers: &'a [(String, String)], address: &str) -> Option<&'a (String, String)> {
     let to = |name: &str| answers.iter().find(|(gate, _)| gate == name);
     to(address).or_else(|| (!address.contains('/')).then(|| to(asked_here(address)))?)
 }
 
 /// Whether a question takes an answer as it is written.
-pub(super) fn is_admitted(question: &Question, value: &str) -> bool {
+pub(crate) fn is_admitted(question: &Question, value: &str) -> bool {
     question.allow_text || question.choices.iter().any(|choice| choice.value == value)
 }
 
@@ -162,7 +162,7 @@ fn check_call(gate: &str, node: &Node) -> Result<(), Problem> {
 }
 
 /// Warns of an answer when its question is asked and does not take it.
-pub(super) struct Refusals {
+pub(crate) struct Refusals {
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
     root: OnceLock<RunId>,
@@ -170,7 +170,7 @@ pub(super) struct Refusals {
 
 impl Refusals {
     /// Watches what becomes of the given answers.
-    pub(super) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Refusals {
+    pub(crate) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Refusals {
         Refusals { screen, given: given.to_vec(), root: OnceLock::new() }
     }
 }
@@ -273,7 +273,7 @@ impl Recorded {
     }
 
     /// Returns a warning for each answer that was not used.
-    pub(super) fn unused(&self, given: &[(String, String)]) -> Vec<String> {
+    pub(crate) fn unused(&self, given: &[(String, String)]) -> Vec<String> {
         let never = given.iter().filter(|(gate, _)| !self.answers.contains_key(gate));
         let never = never.map(|(gate, value)| match self.kept.get(gate).filter(|_| !self.is_over) {
             Some(kept) => format!("nothing has asked at `{gate}` yet: the answer `{kept}` is kept for it"),
@@ -295,7 +295,7 @@ impl Recorded {
 }
 
 /// Returns the question that an event asks, and its address in the run `root`: a gate's, or an agent's about a call.
-pub(super) fn question_of(event: &Event, root: &str) -> Option<(String, Question)> {
+pub(crate) fn question_of(event: &Event, root: &str) -> Option<(String, Question)> {
     let question = event.data.get("question")?;
     let address = match question.get("address").and_then(Json::as_str) {
         Some(address) => format!("{}{address}", callers(event.run_id.as_str(), root)),

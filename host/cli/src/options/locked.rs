@@ -21,19 +21,19 @@ pub(crate) struct LockArgs {
 
 impl LockArgs {
     /// A host with what is installed.
-    pub(super) fn add_to(&self, builder: HostBuilder) -> HostBuilder {
+    pub(crate) fn add_to(&self, builder: HostBuilder) -> HostBuilder {
         let lock = self.lock.clone().or_else(|| there(LOCK_FILE));
         let builder = lock.into_iter().fold(builder, HostBuilder::lock);
         self.trust_file().into_iter().fold(builder, HostBuilder::trust_file)
     }
 
     /// What is installed. The file need not be there.
-    pub(super) fn lock(&self) -> Result<Lock, InstallError> {
+    pub(crate) fn lock(&self) -> Result<Lock, InstallError> {
         Lock::read(self.lock.as_deref().unwrap_or(Path::new(LOCK_FILE)))
     }
 
     /// Whose signatures count.
-    pub(super) fn trust(&self) -> Result<Trust, InstallError> {
+    pub(crate) fn trust(&self) -> Result<Trust, InstallError> {
         self.trust_file().map_or_else(|| Ok(Trust::default()), |file| Trust::read(&file))
     }
 

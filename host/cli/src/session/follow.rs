@@ -12,7 +12,6 @@ use flowcell::{
     BlockReason, Channel, Event, Host, Hub, HubError, Json, LiveEvent, OpenStoreError, QuestionRef, Request, RunEnd,
     RunError, RunId, RunOptions, RunResult, RunStatus, Waiting,
     control::{self, Ask, Events, Told},
-    sessions::Sessions,
     waiting,
 };
 use serde_json::Value;
@@ -23,10 +22,11 @@ use super::{
     answers::{self, Recorded},
     finish_as,
     interrupt::{Interruption, Interrupts},
-    report, save,
+    report::{self, Prints},
+    save,
 };
 use crate::{
-    commands::runs::{block_on, refused},
+    owner::{block_on, refused},
     problem::{Exit, Problem},
     terminal::Terminal,
 };
@@ -50,9 +50,6 @@ pub(crate) struct HandOver {
     pub(crate) prints: Option<Prints>,
 }
 
-/// Prints what a store tells of a run that has ended.
-pub(crate) type Prints = Box<dyn Fn(&dyn Sessions) -> Result<(), Problem>>;
-
 /// Hands a run to the process that owns the store in a folder, and follows it. If the owner ends first, the run goes on here.
 pub(crate) fn hand_over(folder: &Path, args: &RunArgs, run: HandOver, terminal: Terminal) -> Result<Exit, Problem> {
     let HandOver { before, ask, flow, prints } = run;
@@ -72,7 +69,7 @@ pub(crate) fn hand_over(folder: &Path, args: &RunArgs, run: HandOver, terminal: 
         None => ask.run().cloned().unwrap_or_else(|| RunId::from("")),
     };
     if args.chat {
-        return crate::commands::chat::talk_beside(folder, &run, terminal);
+        return super::chat::remote::talk(folder, &run, terminal);
     }
     session.screen.note("handed over to the process that owns the store");
     if known.is_some() {
@@ -134,7 +131,7 @@ fn unreachable(error: &std::io::Error) -> Problem {
 }
 
 fn done(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
-    crate::commands::runs::ask_owner(folder, ask)
+    crate::owner::ask_owner(folder, ask)
 }
 
 /// Asks the owner to begin. None: it drives the run already.
@@ -176,7 +173,7 @@ fn go_on_here(
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
     session.screen.note("the process that owned the store has ended: the run goes on here");
-    let guests = crate::commands::runs::listen_beside(&host, &args.store, &args.packs, terminal)?;
+    let guests = crate::owner::listen_beside(&host, &args.store, &args.packs, terminal)?;
     let session = session.with_guests(guests);
     let _serving = host.serve()?;
     let options = RunOptions { by_hand: true, ..session.options(args, Json::Null) };

@@ -7,10 +7,12 @@ use flowcell::{Host, Json, RunId};
 
 use super::{
     answers::{self, Recorded},
-    duration, inputs,
+    inputs,
 };
 use crate::{
-    commands::{PackArgs, StoreArgs, channels::ChannelArgs, runs::run_id},
+    duration,
+    options::{PackArgs, StoreArgs, channels::ChannelArgs},
+    owner::run_id,
     problem::Problem,
     terminal::{Terminal, inert},
 };
@@ -20,63 +22,63 @@ use crate::{
 pub(crate) struct RunArgs {
     /// The flow's file
     #[arg(value_hint = ValueHint::FilePath)]
-    pub(in crate::commands) flow: PathBuf,
+    pub(crate) flow: PathBuf,
     /// A member of the input; the value is JSON if it reads as JSON, else text; `@PATH` is a file; may be repeated
     #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
-    pub(in crate::commands) input: Vec<(String, inputs::Member)>,
+    pub(crate) input: Vec<(String, inputs::Member)>,
     /// Read the input, a JSON object, from this file, or from standard input (-); `-i` wins over its members
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(in crate::commands) input_file: Option<PathBuf>,
+    pub(crate) input_file: Option<PathBuf>,
     /// Write the events as JSON lines to this file, or to standard output (-) in place of the outputs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(in crate::commands) events: Option<PathBuf>,
+    pub(crate) events: Option<PathBuf>,
     /// Write the files among the outputs to this folder
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["detach", "dry_run"])]
-    pub(in crate::commands) out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Print one JSON object for whatever comes of the run
     #[arg(long)]
-    pub(in crate::commands) json: bool,
+    pub(crate) json: bool,
     /// Say nothing about the run's progress
     #[arg(short, long)]
-    pub(in crate::commands) quiet: bool,
+    pub(crate) quiet: bool,
     #[command(flatten)]
-    pub(in crate::commands) channels: ChannelArgs,
+    pub(crate) channels: ChannelArgs,
     #[command(flatten)]
-    pub(in crate::commands) packs: PackArgs,
+    pub(crate) packs: PackArgs,
     #[command(flatten)]
-    pub(in crate::commands) store: StoreArgs,
+    pub(crate) store: StoreArgs,
     /// The run's id. The same command with the same id goes on with the run, or prints again what came of it
     #[arg(long, value_name = "ID", value_parser = run_id)]
-    pub(in crate::commands) run_id: Option<RunId>,
+    pub(crate) run_id: Option<RunId>,
     /// Return once the run is accepted; `flowcell drive` runs it
     #[arg(long, conflicts_with_all = ["events", "channels", "dry_run"])]
-    pub(in crate::commands) detach: bool,
+    pub(crate) detach: bool,
     /// Answer a gate, or an agent's call as in assistant#3=allow, before it asks; may be repeated
     #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
-    pub(in crate::commands) answers: Vec<(String, String)>,
+    pub(crate) answers: Vec<(String, String)>,
     /// End the run after this time: 500ms, 30s, 2m, 1h30m
     #[arg(long, value_name = "DUR", value_parser = duration::parse)]
-    pub(in crate::commands) total_timeout: Option<Duration>,
+    pub(crate) total_timeout: Option<Duration>,
     /// Talk with the run's agents: what they say goes to standard output in place of the outputs, and lines that are typed go to
     /// them; /help shows the commands
     #[arg(long, conflicts_with_all = ["json", "detach", "answers", "dry_run"])]
-    pub(in crate::commands) chat: bool,
+    pub(crate) chat: bool,
     /// Goes on with a run that exists.
     #[arg(skip)]
-    pub(in crate::commands) again: bool,
+    pub(crate) again: bool,
     /// Check everything and print what would run and what it may reach, without running it
     #[arg(long)]
-    pub(in crate::commands) dry_run: bool,
+    pub(crate) dry_run: bool,
 }
 
 impl RunArgs {
     /// The answers, as questions take them.
-    pub(in crate::commands) fn early_answers(&self) -> HashMap<String, Json> {
+    pub(crate) fn early_answers(&self) -> HashMap<String, Json> {
         self.answers.iter().map(|(gate, value)| (gate.clone(), answers::answer(value))).collect()
     }
 
     /// Tells of answers that the run has not used. It may go on without an answer.
-    pub(in crate::commands) fn say_unused(&self, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), Problem> {
+    pub(crate) fn say_unused(&self, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), Problem> {
         if !self.answers.is_empty() {
             for why in Recorded::read(host, run, &self.answers)?.unused(&self.answers) {
                 terminal.say(&format!("{}: {}", terminal.paint().odd("warning"), inert(&why)));
@@ -86,7 +88,7 @@ impl RunArgs {
     }
 
     /// Whether something else than the outputs goes to standard output.
-    pub(in crate::commands) fn events_to_stdout(&self) -> bool {
+    pub(crate) fn events_to_stdout(&self) -> bool {
         if self.chat {
             return true;
         }

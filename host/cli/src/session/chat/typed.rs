@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 /// What a line means.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Typed {
+pub(crate) enum Typed {
     /// Nothing.
     Nothing,
     /// Something to say, or an answer.
@@ -31,7 +31,7 @@ pub(super) enum Typed {
 }
 
 /// The commands, for people.
-pub(super) const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 a line answers the open question, or goes to the agent that listens
 /to NAME     lines go to this agent
 /who         which agents are open
@@ -41,7 +41,7 @@ a line answers the open question, or goes to the agent that listens
 //TEXT       says TEXT with a slash before it";
 
 /// Reads a line.
-pub(super) fn read(line: &str) -> Typed {
+pub(crate) fn read(line: &str) -> Typed {
     let Some(command) = line.strip_prefix('/') else {
         return if line.trim().is_empty() { Typed::Nothing } else { Typed::Text(line.to_owned()) };
     };
@@ -60,7 +60,7 @@ pub(super) fn read(line: &str) -> Typed {
 }
 
 /// The lines of standard input, read on a thread of their own: reading one takes as long as it takes.
-pub(super) fn lines() -> io::Result<mpsc::Receiver<String>> {
+pub(crate) fn lines() -> io::Result<mpsc::Receiver<String>> {
     let (sender, lines) = mpsc::channel(1);
     thread::Builder::new().name("typed".into()).spawn(move || {
         let typed = io::stdin().lock().lines().map_while(Result::ok);

@@ -12,11 +12,11 @@ use crate::problem::Problem;
 pub(crate) struct StoreArgs {
     /// Keep runs, state and events in this folder
     #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
-    pub(super) state: PathBuf,
+    pub(crate) state: PathBuf,
     /// Keep them elsewhere: `memory:` forgets them with the process; `mysql://…` and `postgres://…` name a server that
     /// processes share
     #[arg(long, value_name = "URL", env = "FLOWCELL_STORE")]
-    pub(super) store: Option<String>,
+    pub(crate) store: Option<String>,
 }
 
 /// Where a store is.
@@ -32,7 +32,7 @@ pub(crate) enum Place<'a> {
 
 impl<'a> Place<'a> {
     /// A host with its store there.
-    pub(super) fn hold(self, builder: HostBuilder) -> HostBuilder {
+    pub(crate) fn hold(self, builder: HostBuilder) -> HostBuilder {
         match self {
             Place::Folder(folder) => builder.state_dir(folder),
             Place::Server(url) => builder.server(url),
@@ -53,12 +53,12 @@ impl<'a> Place<'a> {
 
 impl StoreArgs {
     /// The store of somebody who keeps nothing.
-    pub(super) fn none() -> StoreArgs {
+    pub(crate) fn none() -> StoreArgs {
         StoreArgs { store: Some("memory:".into()), ..StoreArgs::default() }
     }
 
     /// Where the store is.
-    pub(super) fn place(&self) -> Result<Place<'_>, Problem> {
+    pub(crate) fn place(&self) -> Result<Place<'_>, Problem> {
         match self.store.as_deref() {
             None | Some("") => Ok(Place::Folder(&self.state)),
             Some(named) => match Place::named(named) {
@@ -72,7 +72,7 @@ impl StoreArgs {
     }
 
     /// The store in a folder as a reader sees it, beside its owner if there is one.
-    pub(super) fn beside(&self) -> Result<Reader, Problem> {
+    pub(crate) fn beside(&self) -> Result<Reader, Problem> {
         match self.place()? {
             Place::Folder(folder) => Ok(Reader::open(folder).map_err(flowcell::Error::Store)?),
             _ => Err(Problem::wrong("a store in memory has nothing to see").hint("leave `--store memory:` away")),
@@ -80,7 +80,7 @@ impl StoreArgs {
     }
 
     /// What the store tells of its runs.
-    pub(super) fn reader(&self) -> Result<Box<dyn Runs>, Problem> {
+    pub(crate) fn reader(&self) -> Result<Box<dyn Runs>, Problem> {
         match self.place()? {
             Place::Server(url) => {
                 let store = ServerStore::open(url, Options::default()).map_err(flowcell::Error::Server)?;

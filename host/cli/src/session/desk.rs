@@ -21,15 +21,15 @@ pub(crate) const REACTION: Duration = Duration::from_millis(200);
 
 /// A question of the run.
 #[derive(Clone, PartialEq)]
-pub(super) struct Asked {
-    pub(super) address: String,
-    pub(super) question: Question,
+pub(crate) struct Asked {
+    pub(crate) address: String,
+    pub(crate) question: Question,
     /// The reference that its answer carries.
-    pub(super) asked: QuestionRef,
+    pub(crate) asked: QuestionRef,
 }
 
 /// A message to the desk.
-pub(super) enum News {
+pub(crate) enum News {
     Asked(Asked),
     /// The question at this address is not open any more, for this reason.
     Closed(String, &'static str),
@@ -38,7 +38,7 @@ pub(super) enum News {
 }
 
 /// A line of somebody.
-pub(super) struct Typed {
+pub(crate) struct Typed {
     line: String,
     /// When it was complete.
     at: Instant,
@@ -46,7 +46,7 @@ pub(super) struct Typed {
     in_parts: bool,
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -54,7 +54,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 type Reply = Box<dyn Fn(&Asked, Json) -> Result<(), HubError> + Send>;
 
 /// Where questions are put to a person.
-pub(super) struct Desk {
+pub(crate) struct Desk {
     reply: Reply,
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
@@ -78,7 +78,7 @@ struct Shown {
 }
 
 impl Desk {
-    pub(super) fn start(
+    pub(crate) fn start(
         answering: Arc<Mutex<Option<Hub>>>,
         screen: Arc<Screen>,
         given: Vec<(String, String)>,

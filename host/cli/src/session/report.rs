@@ -5,13 +5,17 @@ use flowcell::{
 };
 use serde_json::{Value, json};
 
-use super::{RunArgs, duration, follow::Prints, interrupt::Interruption, lines::shown_choices, summary};
+use super::{RunArgs, interrupt::Interruption, lines::shown_choices, summary};
 use crate::{
-    commands::Place,
+    duration,
+    options::Place,
     output::put_json,
     problem::{Exit, Problem},
     terminal::{Terminal, guarded, inert},
 };
+
+/// Prints what a store tells of a run that has ended.
+pub(crate) type Prints = Box<dyn Fn(&dyn Sessions) -> Result<(), Problem>>;
 
 /// Prints data to standard output and the rest to standard error.
 pub(crate) fn print(
@@ -42,7 +46,7 @@ fn put_outputs(graph: &Graph, result: &RunResult, terminal: Terminal) -> Result<
 }
 
 /// Prints what a store tells of a run in place of its outputs, if that is wanted.
-pub(super) fn print_as(
+pub(crate) fn print_as(
     args: &RunArgs,
     graph: &Graph,
     result: &RunResult,

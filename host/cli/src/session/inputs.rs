@@ -2,14 +2,14 @@
 
 use std::{
     collections::BTreeSet,
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use flowcell::{Host, InputError, Json, graph::Graph, similar};
+use flowcell::{Host, Json, files::MAX_FILE, graph::Graph, similar};
 
-use crate::{commands::files, problem::Problem};
+use crate::problem::Problem;
 
 /// More is no input but data, which belongs in a file that a node reads.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -57,6 +57,21 @@ fn json(key: &str, value: &str) -> Result<Json, String> {
     })
 }
 
+/// The content of a file, or of standard input; of what is too large a little more than it may have.
+pub(crate) fn content(path: &Path) -> Result<Vec<u8>, Problem> {
+    let unreadable = |error: io::Error| Problem::wrong(format!("cannot read {}", path.display())).because(&error);
+    let source: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(fs::File::open(path).map_err(unreadable)?),
+    };
+    let mut bytes = Vec::new();
+    source.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    match bytes.len() > MAX_FILE {
+        true => Err(Problem::wrong(format!("{} is larger than {} MiB", path.display(), MAX_FILE >> 20))),
+        false => Ok(bytes),
+    }
+}
+
 /// The members with their files kept, and as flows are handed them.
 pub(crate) fn resolved(
     members: &[(String, Member)],
@@ -67,7 +82,7 @@ pub(crate) fn resolved(
             Member::Value(value) => value.clone(),
             Member::File(path) => {
                 let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
-                keep(name, files::read(path)?)?
+                keep(name, content(path)?)?
             }
         };
         Ok((key.clone(), value))
@@ -105,7 +120,7 @@ pub(crate) fn collect(pairs: &[(String, Json)], file: Option<&Path>) -> Result<J
 
 /// Members that a flow does not know, but one with almost the same name: the key and the one that was probably meant.
 /// Others may be for a program that reads all of the input.
-pub(super) fn misspelt<'a>(pairs: &'a [(String, Member)], graph: &'a Graph) -> Vec<(&'a str, &'a str)> {
+pub(crate) fn misspelt<'a>(pairs: &'a [(String, Member)], graph: &'a Graph) -> Vec<(&'a str, &'a str)> {
     let defaults = graph.input.as_object().into_iter().flat_map(|members| members.keys());
     let properties = graph.input_schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());
     let known: BTreeSet<&str> = defaults
@@ -114,20 +129,6 @@ pub(super) fn misspelt<'a>(pairs: &'a [(String, Member)], graph: &'a Graph) -> V
         .collect();
     let unknown = pairs.iter().map(|(key, _)| key.as_str()).filter(|key| !known.contains(key));
     unknown.filter_map(|key| Some((key, similar(key, known.iter().copied())?))).collect()
-}
-
-/// An input that the flow does not take.
-pub(crate) fn unfit(error: &InputError) -> Problem {
-    let InputError::Unfit { findings } = error else { return Problem::wrong(error.to_string()) };
-    let problem = Problem::wrong("the input does not fit the flow's `inputSchema`");
-    let problem = findings.iter().fold(problem, |problem, finding| problem.cause(finding));
-    let is_file = findings.iter().any(|finding| finding.contains(r#"{"kind":"file""#));
-    problem.hint(match is_file {
-        true => {
-            "`-i key=@PATH` gives a file; the JSON in it is given with `-i key=\"$(cat PATH)\"` or `--input-file FILE`"
-        }
-        false => "give members of the input with `-i key=value` or `--input-file FILE`",
-    })
 }
 
 fn read(path: &Path) -> Result<Json, Problem> {

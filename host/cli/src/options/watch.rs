@@ -18,12 +18,12 @@ pub(crate) struct WatchArgs {
 
 impl WatchArgs {
     /// How the log is written, if there is to be one.
-    pub(super) fn log_format(&self) -> Option<LogFormat> {
+    pub(crate) fn log_format(&self) -> Option<LogFormat> {
         self.log_format
     }
 
     /// A host that tells the collector, if there is one.
-    pub(super) fn told(&self, builder: HostBuilder) -> HostBuilder {
+    pub(crate) fn told(&self, builder: HostBuilder) -> HostBuilder {
         match self.otlp.as_deref() {
             None | Some("") => builder,
             Some(url) => builder.otlp(url),

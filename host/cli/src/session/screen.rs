@@ -35,17 +35,17 @@ impl Screen {
     }
 
     /// The colours.
-    pub(super) fn paint(&self) -> Paint {
+    pub(crate) fn paint(&self) -> Paint {
         self.terminal.paint()
     }
 
     /// Whether a person sees it.
-    pub(super) fn is_watched(&self) -> bool {
+    pub(crate) fn is_watched(&self) -> bool {
         self.terminal.watched
     }
 
     /// Writes a line above the status.
-    pub(super) fn line(&self, text: &str) {
+    pub(crate) fn line(&self, text: &str) {
         let mut state = self.state();
         match &mut state.held {
             Some(held) if held.len() < MAX_HELD => held.push(text.to_owned()),
@@ -55,25 +55,25 @@ impl Screen {
     }
 
     /// Writes a remark, unless nobody wants to hear of progress.
-    pub(super) fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
             self.line(&self.paint().faint(text));
         }
     }
 
     /// Writes a warning.
-    pub(super) fn warn(&self, text: &str) {
+    pub(crate) fn warn(&self, text: &str) {
         self.line(&format!("{}: {}", self.paint().odd("warning"), inert(text)));
     }
 
     /// Writes a warning now, even while a person is being asked.
-    pub(super) fn warn_now(&self, text: &str) {
+    pub(crate) fn warn_now(&self, text: &str) {
         let state = self.state();
         self.write(&state, &format!("{}: {}", self.paint().odd("warning"), inert(text)));
     }
 
     /// Writes a warning now. A line that a person has begun to type is left behind.
-    pub(super) fn break_in(&self, text: &str) {
+    pub(crate) fn break_in(&self, text: &str) {
         if self.state().held.is_some() {
             self.terminal.say("");
         }
@@ -81,7 +81,7 @@ impl Screen {
     }
 
     /// Says what is going on now.
-    pub(super) fn status(&self, text: &str) {
+    pub(crate) fn status(&self, text: &str) {
         if !self.terminal.watched || self.quiet {
             return;
         }
@@ -92,14 +92,14 @@ impl Screen {
     }
 
     /// Takes the status away while a person types, and keeps lines for later.
-    pub(super) fn hold(&self) {
+    pub(crate) fn hold(&self) {
         let mut state = self.state();
         clear(&mut state);
         state.held.get_or_insert_default();
     }
 
     /// Writes what was kept.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         let mut state = self.state();
         for text in state.held.take().unwrap_or_default() {
             self.write(&state, &text);
@@ -107,7 +107,7 @@ impl Screen {
     }
 
     /// Takes the status away for good.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         clear(&mut self.state());
         // The run ended while somebody was being asked.
         if self.state().held.is_some() {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use flowcell::{Json, QuestionRef, contract::Question};
 
-use crate::commands::run::{
+use crate::session::{
     answers::read_question,
     desk::REACTION,
     lines::{callers, shown_choices},
@@ -14,15 +14,15 @@ use crate::commands::run::{
 const SHOWN: usize = 160;
 
 /// An event, wherever it comes from.
-pub(super) struct Heard<'a> {
-    pub(super) kind: &'a str,
-    pub(super) run: &'a str,
-    pub(super) data: &'a Json,
+pub(crate) struct Heard<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) run: &'a str,
+    pub(crate) data: &'a Json,
 }
 
 /// Something to show.
 #[derive(Debug, PartialEq)]
-pub(super) enum Shown {
+pub(crate) enum Shown {
     /// More of what somebody says.
     Speech { who: String, text: String },
     /// What was said is complete.
@@ -49,11 +49,11 @@ struct Agent {
 
 /// A question that is open.
 #[derive(Clone)]
-pub(super) struct Asked {
-    pub(super) address: String,
-    pub(super) question: Question,
+pub(crate) struct Asked {
+    pub(crate) address: String,
+    pub(crate) question: Question,
     /// The reference that its answer carries.
-    pub(super) asked: QuestionRef,
+    pub(crate) asked: QuestionRef,
 }
 
 impl Asked {
@@ -64,33 +64,33 @@ impl Asked {
 
 /// The run as somebody sees it who talks with it.
 #[derive(Default)]
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     root: String,
     agents: Vec<Agent>,
-    pub(super) questions: Vec<Asked>,
+    pub(crate) questions: Vec<Asked>,
     /// The time at which the first open question was closed by others.
     moved_on: Option<Instant>,
     /// The node that lines go to.
     focus: Option<String>,
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
 }
 
 /// Where a typed line goes, or why it goes nowhere.
-pub(super) type Target = Result<String, String>;
+pub(crate) type Target = Result<String, String>;
 
 impl Conversation {
     /// A conversation with a run.
-    pub(super) fn with(root: &str) -> Conversation {
+    pub(crate) fn with(root: &str) -> Conversation {
         Conversation { root: root.to_owned(), ..Conversation::default() }
     }
 
     /// Whether somebody waits for a line.
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         !self.questions.is_empty() || self.agents.iter().any(|agent| agent.listens && agent.idle)
     }
 
     /// Takes in what happened.
-    pub(super) fn hear(&mut self, heard: &Heard<'_>) -> Vec<Shown> {
+    pub(crate) fn hear(&mut self, heard: &Heard<'_>) -> Vec<Shown> {
         let prefix = callers(heard.run, &self.root);
         let text = |name: &str| heard.data.get(name).and_then(Json::as_str).unwrap_or_default();
         match heard.kind {
@@ -199,7 +199,7 @@ impl Conversation {
     }
 
     /// Returns whether a line of this time was typed for a question that is closed by now.
-    pub(super) fn is_late(&self, now: Instant) -> bool {
+    pub(crate) fn is_late(&self, now: Instant) -> bool {
         self.moved_on.is_some_and(|since| now < since + REACTION)
     }
 
@@ -214,14 +214,14 @@ impl Conversation {
     }
 
     /// Chooses who gets the lines from now on.
-    pub(super) fn choose(&mut self, name: &str) -> Result<String, String> {
+    pub(crate) fn choose(&mut self, name: &str) -> Result<String, String> {
         let agent = self.named(name)?.name.clone();
         self.focus = Some(agent.clone());
         Ok(agent)
     }
 
     /// Who gets a line: the one who is named or chosen, or the only one who listens.
-    pub(super) fn target(&mut self, name: Option<&str>) -> Target {
+    pub(crate) fn target(&mut self, name: Option<&str>) -> Target {
         let name = name.map(str::to_owned).or_else(|| self.focus.clone());
         let address = match name {
             Some(name) => self.named(&name)?.address.clone(),
@@ -252,7 +252,7 @@ impl Conversation {
     }
 
     /// Which agents are open.
-    pub(super) fn who(&self) -> String {
+    pub(crate) fn who(&self) -> String {
         let names = self.agents.iter().map(|agent| match (agent.listens, agent.idle) {
             (true, true) => format!("{} (listens)", agent.name),
             (true, false) => format!("{} (works)", agent.name),

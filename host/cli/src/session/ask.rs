@@ -21,7 +21,7 @@ use super::{
 const ELSEWHERE: &str = "it was answered elsewhere, or its time is over";
 
 /// Asks one question after the other, on a thread of its own: reading a line takes as long as it takes.
-pub(super) struct Asker {
+pub(crate) struct Asker {
     screen: Arc<Screen>,
     given: Vec<(String, String)>,
     answering: Arc<Mutex<Option<Hub>>>,
@@ -37,13 +37,13 @@ struct State {
 
 impl Asker {
     /// An asker that tries the given answers before it asks.
-    pub(super) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Asker {
+    pub(crate) fn new(screen: Arc<Screen>, given: &[(String, String)]) -> Asker {
         let (answering, state, deserted) = Default::default();
         Asker { screen, given: given.to_vec(), answering, state, deserted }
     }
 
     /// Runs until the end, or until nobody types any more: then the run is parked.
-    pub(super) async fn until_deserted(&self, runner: FlowRunner, flow: &str) -> RunResult {
+    pub(crate) async fn until_deserted(&self, runner: FlowRunner, flow: &str) -> RunResult {
         let run_id = runner.hub().run_id().clone();
         let began = Instant::now();
         tokio::select! {
@@ -63,7 +63,7 @@ impl Asker {
     }
 
     /// Asks what the run has asked before it is gone on with here: no event tells it again. Answers go to this hub from now on.
-    pub(super) fn catch_up(&self, host: &Host, hub: &Hub) -> Result<(), StartError> {
+    pub(crate) fn catch_up(&self, host: &Host, hub: &Hub) -> Result<(), StartError> {
         *lock(&self.answering) = Some(hub.clone());
         for waits in waiting::list(host, hub.run_id())? {
             if waits["kind"] == "gate" {
@@ -77,7 +77,7 @@ impl Asker {
     }
 
     /// Is told when nobody types any more.
-    pub(super) fn deserted(&self) -> Arc<Notify> {
+    pub(crate) fn deserted(&self) -> Arc<Notify> {
         self.deserted.clone()
     }
 

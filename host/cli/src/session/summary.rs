@@ -13,7 +13,7 @@ const MEMBERS: usize = 50;
 const CHARS: usize = 400;
 
 /// Shortens results of more than [`LINES`] lines or with long texts; none: they are short.
-pub(super) fn shortened(outputs: &Json) -> Option<Json> {
+pub(crate) fn shortened(outputs: &Json) -> Option<Json> {
     let mut budget = LINES;
     (!is_short(outputs, &mut budget)).then(|| short(outputs, true))
 }

@@ -8,26 +8,27 @@ use flowcell::watchdog;
 use crate::problem::{Exit, Problem};
 
 /// This program, as it was started.
-pub(super) fn program() -> Option<PathBuf> {
+pub(crate) fn program() -> Option<PathBuf> {
     // The file may be replaced while this process runs; the link leads to what it was started from.
     let itself = PathBuf::from("/proc/self/exe");
     if itself.exists() { Some(itself) } else { std::env::current_exe().ok() }
 }
 
 /// Arms the watchdog, which is this program as well.
-pub(super) fn arm_watchdog() {
+pub(crate) fn arm_watchdog() {
     if let Some(program) = program() {
         watchdog::arm(program, vec!["watch-programs".into()]);
     }
 }
 
 /// Ends the programs of a process that is gone.
-pub(super) fn watch_programs() -> Exit {
+pub(crate) fn watch_programs() -> Exit {
     watchdog::watch(io::stdin().lock());
     Exit::Good
 }
 
-pub(super) fn execute() -> Result<Exit, Problem> {
+/// Compiles a pack for the process that has started this one.
+pub(crate) fn compile() -> Result<Exit, Problem> {
     flowcell::compile(io::stdin().lock(), io::stdout().lock()).map_err(|error| Problem::wrong(format!("{error:#}")))?;
     Ok(Exit::Good)
 }

@@ -3,24 +3,23 @@
 use std::io::{self, Write};
 
 use super::conversation::Shown;
+use crate::terminal::{Terminal, inert};
 use flowcell::contract::text::judged;
 
-use crate::terminal::{Terminal, inert};
-
 /// Both outputs, as one sees them on a terminal.
-pub(super) struct Page {
+pub(crate) struct Page {
     terminal: Terminal,
     /// Who is speaking, on a line that is not complete.
     speaking: Option<String>,
 }
 
 impl Page {
-    pub(super) fn new(terminal: Terminal) -> Page {
+    pub(crate) fn new(terminal: Terminal) -> Page {
         Page { terminal, speaking: None }
     }
 
     /// Shows something. If nobody can read it, nobody is told.
-    pub(super) fn show(&mut self, shown: &Shown) {
+    pub(crate) fn show(&mut self, shown: &Shown) {
         let paint = self.terminal.paint();
         match shown {
             Shown::Speech { who, text } => self.speech(who, text),

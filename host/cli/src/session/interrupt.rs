@@ -26,12 +26,12 @@ pub(crate) enum Interruption {
 }
 
 /// Whether somebody interrupted the run.
-pub(super) struct Interrupts(Arc<AtomicU8>);
+pub(crate) struct Interrupts(Arc<AtomicU8>);
 
 impl Interrupts {
     /// Listens on a thread of its own, so that the second signal works whatever the run is busy with. Only a run that is
     /// kept can be stopped without being cancelled.
-    pub(super) fn watch(hub: Hub, screen: Arc<Screen>, kept: bool) -> Result<Interrupts, Problem> {
+    pub(crate) fn watch(hub: Hub, screen: Arc<Screen>, kept: bool) -> Result<Interrupts, Problem> {
         let happened = Arc::new(AtomicU8::new(Interruption::None as u8));
         let seen = happened.clone();
         let cannot = |error: &std::io::Error| Problem::internal("cannot listen for Ctrl-C").because(error);
@@ -43,7 +43,7 @@ impl Interrupts {
     }
 
     /// Who did first.
-    pub(super) fn which(&self) -> Interruption {
+    pub(crate) fn which(&self) -> Interruption {
         let seen = self.0.load(Ordering::Acquire);
         [Interruption::Cancelled, Interruption::Stopped]
             .into_iter()

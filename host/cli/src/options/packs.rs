@@ -11,9 +11,9 @@ use clap::{Args, ValueHint};
 use flowcell::{AddressRange, Host, HostBuilder, OpenStoreError, Reader, Simulate, control::Reach, vault::KeySource};
 
 use super::{
-    compile,
     locked::LockArgs,
     place::{Place, StoreArgs},
+    program,
     watch::WatchArgs,
 };
 use crate::problem::Problem;
@@ -27,7 +27,7 @@ const INSTANCES: u32 = 64;
 pub(crate) struct PackArgs {
     /// Also use the packs (*.wasm) in this folder; may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
-    pub(super) packs: Vec<PathBuf>,
+    pub(crate) packs: Vec<PathBuf>,
     #[command(flatten)]
     lock: LockArgs,
     /// Let nodes reach this private address if their flow grants it, such as 127.0.0.1:8080 or 10.0.0.0/8; may be repeated
@@ -62,7 +62,7 @@ pub(crate) struct KeyArgs {
     /// The key that encrypts the secrets of the store: `env:NAME` or `file:PATH`; of several, separated by commas, the first
     /// encrypts. A store in a folder makes its own
     #[arg(long, value_name = "KEY", env = "FLOWCELL_SECRET_KEY", value_delimiter = ',')]
-    pub(super) secret_key: Vec<KeySource>,
+    pub(crate) secret_key: Vec<KeySource>,
 }
 
 /// The store beside which flows are checked.
@@ -70,26 +70,26 @@ pub(crate) struct KeyArgs {
 pub(crate) struct BesideArgs {
     /// The folder of the store whose secrets flows may name
     #[arg(long, value_name = "DIR", default_value = ".flowcell", env = "FLOWCELL_STATE", value_hint = ValueHint::DirPath)]
-    pub(super) state: PathBuf,
+    pub(crate) state: PathBuf,
 }
 
 impl PackArgs {
     /// Nothing but keys.
-    pub(super) fn of_keys(keys: KeyArgs) -> PackArgs {
+    pub(crate) fn of_keys(keys: KeyArgs) -> PackArgs {
         PackArgs { keys, ..PackArgs::default() }
     }
 
-    pub(super) fn host(&self) -> Result<Host, Problem> {
+    pub(crate) fn host(&self) -> Result<Host, Problem> {
         Ok(self.builder().build()?)
     }
 
     /// A host that checks flows, which may name the secrets of a store. It is read beside its owner, and need not be there.
-    pub(super) fn checking_host(&self, beside: &BesideArgs) -> Result<Host, Problem> {
+    pub(crate) fn checking_host(&self, beside: &BesideArgs) -> Result<Host, Problem> {
         self.host_beside(&beside.state)
     }
 
     /// A host that runs nothing, for a flow that would be run with a store.
-    pub(super) fn dry_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
+    pub(crate) fn dry_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
         match store.place()? {
             Place::Folder(folder) => self.host_beside(folder),
             place => Ok(self.host_at(place)?),
@@ -104,21 +104,21 @@ impl PackArgs {
         }
     }
 
-    pub(super) fn host_with(&self, store: &StoreArgs) -> Result<Host, Problem> {
+    pub(crate) fn host_with(&self, store: &StoreArgs) -> Result<Host, Problem> {
         Ok(self.host_at(store.place()?)?)
     }
 
     /// A host of which somebody is told what happens.
-    pub(super) fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, Problem> {
+    pub(crate) fn watched_host(&self, store: &StoreArgs, watch: &WatchArgs) -> Result<Host, Problem> {
         Ok(told(store.place()?.hold(watch.told(self.builder())).build()?))
     }
 
-    pub(super) fn host_at(&self, place: Place<'_>) -> Result<Host, flowcell::Error> {
+    pub(crate) fn host_at(&self, place: Place<'_>) -> Result<Host, flowcell::Error> {
         place.hold(self.builder()).build().map(told)
     }
 
     /// A host that only reads a store, beside its owner if there is one.
-    pub(super) fn reading_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
+    pub(crate) fn reading_host(&self, store: &StoreArgs) -> Result<Host, Problem> {
         match store.place()? {
             Place::Server(url) => Ok(self.builder().server(url).build()?),
             _ => Ok(self.builder().reads(Arc::new(store.beside()?)).build()?),
@@ -126,7 +126,7 @@ impl PackArgs {
     }
 
     /// What runs may reach with these options, for the owner of a store to compare.
-    pub(super) fn reach(&self) -> Reach {
+    pub(crate) fn reach(&self) -> Reach {
         let usual = [
             ("--providers", &self.providers, "providers.yaml"),
             ("--mcp", &self.mcp, "mcp.yaml"),
@@ -155,7 +155,7 @@ impl PackArgs {
     }
 
     /// The same, but those that the environment does not give anyway: another command that goes on with a run needs them.
-    pub(super) fn given(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn given(&self) -> Vec<(&'static str, String)> {
         let is_set = |variable: &str, value: &str| {
             let set = env::var(variable).unwrap_or_default();
             set.split(',').any(|set| set == value || absolute(Path::new(set)) == value)
@@ -167,11 +167,11 @@ impl PackArgs {
         given
     }
 
-    pub(super) fn builder(&self) -> HostBuilder {
+    pub(crate) fn builder(&self) -> HostBuilder {
         let mut builder = Host::builder().instances(INSTANCES).allow_private(self.allow_private.iter().cloned());
         builder = builder.simulate(Simulate::of(&self.simulate));
-        compile::arm_watchdog();
-        if let Some(program) = compile::program() {
+        program::arm_watchdog();
+        if let Some(program) = program::program() {
             builder = builder.compiler(program);
         }
         if let Some(folder) = &self.files {

@@ -9,10 +9,10 @@ use std::{
 use flowcell::{Channel, Event, Hub, Json};
 
 use super::{
-    duration,
     lines::{Line, Subject},
     screen::Screen,
 };
+use crate::duration;
 
 /// Lines about tasks that went well inside bodies and children; after that many, only the others are told.
 const MAX_INNER_LINES: usize = 200;
@@ -49,7 +49,7 @@ impl Progress {
     }
 
     /// Leaves questions to somebody who asks them.
-    pub(super) fn without_questions(self) -> Progress {
+    pub(crate) fn without_questions(self) -> Progress {
         Progress { asked_elsewhere: true, ..self }
     }
 

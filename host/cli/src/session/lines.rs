@@ -4,19 +4,21 @@ use std::time::Duration;
 
 use flowcell::{Event, Json, contract::Question};
 
-use super::duration;
-use crate::terminal::{Paint, inert};
+use crate::{
+    duration,
+    terminal::{Paint, inert},
+};
 
 /// The task that an event is about.
 #[derive(Debug, PartialEq)]
-pub(super) struct Subject {
+pub(crate) struct Subject {
     /// As commands address it: `approve`, `process[3].approve`, `review/approve`.
-    pub(super) address: String,
+    pub(crate) address: String,
     inner: bool,
 }
 
 /// What is said about it.
-pub(super) struct Line {
+pub(crate) struct Line {
     address: String,
     mood: Mood,
     text: String,
@@ -32,7 +34,7 @@ enum Mood {
 
 impl Subject {
     /// Reads the task from an event of the run `root` or of its children. None if it is about no task.
-    pub(super) fn of(event: &Event, root: &str) -> Option<Subject> {
+    pub(crate) fn of(event: &Event, root: &str) -> Option<Subject> {
         let task = event.data.get("taskId")?.as_str()?;
         let scope = event.data.get("scope").and_then(Json::as_str);
         let callers = callers(event.run_id.as_str(), root);
@@ -58,7 +60,7 @@ pub(crate) fn callers(run: &str, root: &str) -> String {
 
 impl Line {
     /// Says what an event means. None if it means little to a person.
-    pub(super) fn about(event: &Event, subject: &Subject) -> Option<Line> {
+    pub(crate) fn about(event: &Event, subject: &Subject) -> Option<Line> {
         let data = &event.data;
         let (mood, text) = match event.kind {
             "task:complete" => (Mood::Good, format!("done{}", took(data))),
@@ -77,12 +79,12 @@ impl Line {
     }
 
     /// Whether it tells of something inside that went as it should.
-    pub(super) fn is_routine(&self) -> bool {
+    pub(crate) fn is_routine(&self) -> bool {
         self.routine
     }
 
     /// The text for a terminal or a file.
-    pub(super) fn render(&self, paint: Paint) -> String {
+    pub(crate) fn render(&self, paint: Paint) -> String {
         let text = inert(&self.text);
         let text = match self.mood {
             Mood::Good => paint.good(&text),

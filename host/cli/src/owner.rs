@@ -1,0 +1,171 @@
+//! The owner of a store: this process, or another one that is asked.
+
+use std::{path::Path, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flowcell::{
+    Host, InputError, Json, OpenStoreError, RunId, StartError,
+    control::{self, Ask, Driver, Guests, Reach, Told},
+    files::operation::Deed,
+    tenants::{Tenants, operation::Operation},
+};
+
+use crate::{
+    options::{PackArgs, Place, StoreArgs},
+    problem::Problem,
+    terminal::Terminal,
+};
+
+/// A run's id as a person may choose it.
+pub(crate) fn run_id(text: &str) -> Result<RunId, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
+    if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
+        return Ok(RunId::from(text));
+    }
+    Err("an id has 1 to 200 letters, digits, and any of - _ . : / [ ]".into())
+}
+
+/// Asks the process that owns a store. Answers which run it was about.
+pub(crate) fn ask_owner(folder: &Path, ask: &Ask) -> Result<RunId, Problem> {
+    let told = control::ask_owner(folder, ask)
+        .map_err(|error| Problem::internal("the process that owns the store cannot be reached").because(&error))?;
+    let run = ask.run().cloned().unwrap_or_else(|| RunId::from(""));
+    match told {
+        Told::Done { run } => Ok(run),
+        Told::Operated { .. } => Ok(run),
+        Told::Refused { code, message } => Err(refused(&code, &message, &run)),
+    }
+}
+
+pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> Problem {
+    let problem = Problem::wrong(message);
+    match code {
+        "gate_closed" | "run_not_active" | "not_blocked" => {
+            problem.hint(format!("`flowcell runs show {run}` tells how the run stands and what it waits for"))
+        }
+        "run_not_found" => problem.hint("`flowcell runs list` shows those that the store keeps"),
+        _ => problem,
+    }
+}
+
+/// The place of a store that outlives the process.
+pub(crate) fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
+    match store.place()? {
+        Place::Memory => {
+            Err(Problem::wrong("a store in memory has no runs of others").hint("leave `--store memory:` away"))
+        }
+        place => Ok(place),
+    }
+}
+
+/// Lets other terminals ask. Without a socket they cannot, and everything else goes on.
+pub(crate) fn listen(host: &Host, folder: &Path, owner: Arc<dyn Driver>, reach: Reach, terminal: Terminal) {
+    if let Err(error) = control::listen(host, folder, owner, reach) {
+        terminal.say(&format!("warning: other terminals cannot answer or send: no control socket: {error}"));
+    }
+}
+
+/// The same for a process that is there for one run: it drives others while that one lasts.
+pub(crate) fn listen_beside(
+    host: &Host,
+    store: &StoreArgs,
+    packs: &PackArgs,
+    terminal: Terminal,
+) -> Result<Option<Arc<Guests>>, Problem> {
+    let Place::Folder(folder) = store.place()? else { return Ok(None) };
+    let guests = Guests::new(host.clone());
+    listen(host, folder, guests.clone(), packs.reach(), terminal);
+    Ok(Some(guests))
+}
+
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
+    let result = runtime.block_on(work);
+    // Attempts that were abandoned are not waited for.
+    runtime.shutdown_background();
+    Ok(result)
+}
+
+pub(crate) fn local() -> flowcell::contract::Tenant {
+    flowcell::contract::Tenant::local()
+}
+
+pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> Problem {
+    Problem::internal(format!("the store cannot be read: {error}"))
+}
+
+impl From<StartError> for Problem {
+    fn from(error: StartError) -> Problem {
+        use flowcell::{OpenError, QuotaError};
+        match &error {
+            StartError::Input(input) => unfit(input),
+            StartError::Open(OpenError::Store(_)) => unreadable(&error),
+            StartError::Open(OpenError::Unknown(_)) => {
+                Problem::wrong(error.to_string()).hint("`flowcell runs list` shows those that the store keeps")
+            }
+            StartError::Open(
+                OpenError::OtherInput(_)
+                | OpenError::OtherFlow(..)
+                | OpenError::OtherRequest(_)
+                | OpenError::OtherRepeat(_),
+            ) => Problem::wrong(error.to_string()).hint("give the new run another `--run-id`, or none"),
+            StartError::Open(OpenError::NoNode(_)) => Problem::wrong(error.to_string())
+                .hint("`flowcell runs show RUN` shows the nodes; those of bodies and of called flows cannot be named"),
+            StartError::Quota(QuotaError::Store(_)) => unreadable(&error),
+            StartError::Disabled(_)
+            | StartError::Renewed(_)
+            | StartError::Quota(_)
+            | StartError::Open(
+                OpenError::Pin(_) | OpenError::Driven(_) | OpenError::TooDeep | OpenError::Called { .. },
+            ) => Problem::wrong(error.to_string()),
+        }
+    }
+}
+
+pub(crate) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
+    operate_with(&PackArgs::default(), operation, store)
+}
+
+/// Done here if nobody owns the store, else by its owner.
+pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
+    let place = durable(store)?;
+    match (args.host_at(place), place) {
+        (Ok(host), _) => Tenants::of(&host).operate(&operation).map_err(|error| Problem::wrong(error.to_string())),
+        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
+            ask_to_operate(folder, operation)
+        }
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+fn ask_to_operate(folder: &Path, operation: Operation) -> Result<Json, Problem> {
+    let told = control::ask_owner(folder, &Ask::Operate { operation })
+        .map_err(|error| Problem::internal("the process that owns the store cannot be reached").because(&error))?;
+    match told {
+        Told::Operated { result } => Ok(result),
+        Told::Done { .. } => Err(Problem::internal("the process that owns the store told something else")),
+        Told::Refused { message, .. } => Err(Problem::wrong(message)),
+    }
+}
+
+/// Puts a file for `local`, and answers it as flows are handed it.
+pub(crate) fn put(store: &StoreArgs, name: &str, bytes: Vec<u8>) -> Result<Json, Problem> {
+    let (name, content) = (name.to_owned(), STANDARD.encode(bytes));
+    let deed = Deed::Put { name, mime: None, metadata: Json::Null, content };
+    operate(Operation::File { tenant: "local".into(), deed }, store)
+}
+
+/// An input that the flow does not take.
+pub(crate) fn unfit(error: &InputError) -> Problem {
+    let InputError::Unfit { findings } = error else { return Problem::wrong(error.to_string()) };
+    let problem = Problem::wrong("the input does not fit the flow's `inputSchema`");
+    let problem = findings.iter().fold(problem, |problem, finding| problem.cause(finding));
+    let is_file = findings.iter().any(|finding| finding.contains(r#"{"kind":"file""#));
+    problem.hint(match is_file {
+        true => {
+            "`-i key=@PATH` gives a file; the JSON in it is given with `-i key=\"$(cat PATH)\"` or `--input-file FILE`"
+        }
+        false => "give members of the input with `-i key=value` or `--input-file FILE`",
+    })
+}
