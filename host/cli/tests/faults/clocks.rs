@@ -47,11 +47,15 @@ fn r12_timers_fire_once_whatever_the_calendar_says() {
                 Life::of(command.env("LD_PRELOAD", &library).env("BAD_CLOCK", clock.to_string()))
             };
             let (last, before) = clocks.split_last().unwrap();
+            // A life that was fast may have ended the run, by its own clock.
+            let mut ending = None;
             for (index, clock) in before.iter().enumerate() {
                 let life = live(&place, *clock);
                 // A life in the past waits until it has caught up.
                 life.await_lines(if index == 0 { events } else { 3 }, Duration::from_millis(300));
                 place.kill(life);
+                let has_ended = || place.events().values().any(|event| event["type"] == "harness:complete");
+                ending = ending.or_else(|| has_ended().then_some(*clock));
             }
             let (code, lines, said) = live(&place, *last).end();
             place.note(&lines);
@@ -62,7 +66,8 @@ fn r12_timers_fire_once_whatever_the_calendar_says() {
             let events_kept = place.events();
             let end = events_kept.values().next_back().and_then(|event| event["ts"].as_u64()).unwrap_or_default();
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
-            assert!((end as i64 / 1_000 - now - last).abs() < HOUR / 2, "the clock was not wrong: {end}");
+            let clock = ending.unwrap_or(*last);
+            assert!((end as i64 / 1_000 - now - clock).abs() < HOUR / 2, "the clock was not wrong: {end}");
             for event in events_kept.values() {
                 let times = ["durationMs", "delayMs"].iter().map(|name| &event[name]);
                 let times = times.chain([&event["result"]["waitedMs"]]).filter_map(Value::as_u64);

@@ -35,7 +35,7 @@ pub(crate) const RINGS_BYTES: u64 = 256 << 20;
 /// Bytes of events that pages and streams hold together while they read and tell them, shared by tenants.
 pub(crate) const PAGES_BYTES: u64 = 512 << 20;
 /// Bytes of an event, as JSON text, that subscribers of its own run are told at once; they read a larger one.
-pub(crate) const TOLD_BYTES: usize = 256 << 10;
+pub(crate) const TOLD_BYTES: usize = 64 << 10;
 /// Events of a page of a stream.
 const PAGE: Most = Most { items: 256, bytes: 256 << 10 };
 /// Bytes that an event takes beside its text.
@@ -272,12 +272,11 @@ impl Subscriber {
     pub(crate) async fn next(&mut self) -> Option<Told> {
         loop {
             if let Some(told) = self.read.0.pop() {
-                if self.read.0.is_empty() {
-                    self.read.1 = None;
-                }
                 self.ended |= told.seq.is_some() && &*told.kind == "harness:complete";
                 return Some(told);
             }
+            // Only who takes what was told last comes for more: until then it is in memory, and counts.
+            self.read.1 = None;
             if self.ended {
                 return None;
             }
