@@ -214,6 +214,24 @@ pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Pa
     Ok(page)
 }
 
+/// What was read and not told yet, the last first, and the room that it takes.
+#[derive(Default)]
+struct Read {
+    told: Vec<Told>,
+    place: Option<Place>,
+}
+
+impl Read {
+    /// What is told next. Only who has taken what was told last comes for more: until then it is in memory, and keeps its room.
+    fn next(&mut self) -> Option<Told> {
+        let told = self.told.pop();
+        if told.is_none() {
+            self.place = None;
+        }
+        told
+    }
+}
+
 /// One who watches a run: what was so far, and then what comes, until the run has ended.
 pub(crate) struct Subscriber {
     host: Host,
@@ -221,8 +239,7 @@ pub(crate) struct Subscriber {
     audiences: Arc<Audiences>,
     audience: Arc<Audience>,
     coming: Listener,
-    /// What was read and not told yet, the last first, and the room that it takes.
-    read: (Vec<Told>, Option<Place>),
+    read: Read,
     /// What reads the journal, until everything in it is told.
     reader: Option<EventReader>,
     /// The number of the next event.
@@ -254,7 +271,7 @@ impl Subscriber {
             audiences: audiences.clone(),
             audience,
             coming,
-            read: (Vec::new(), None),
+            read: Read::default(),
             reader: None,
             next: from,
             caught_up: false,
@@ -271,12 +288,10 @@ impl Subscriber {
     /// What is told next; none: the run has ended.
     pub(crate) async fn next(&mut self) -> Option<Told> {
         loop {
-            if let Some(told) = self.read.0.pop() {
+            if let Some(told) = self.read.next() {
                 self.ended |= told.seq.is_some() && &*told.kind == "harness:complete";
                 return Some(told);
             }
-            // Only who takes what was told last comes for more: until then it is in memory, and counts.
-            self.read.1 = None;
             if self.ended {
                 return None;
             }
@@ -301,15 +316,15 @@ impl Subscriber {
                 self.next = seq;
                 self.lagged = false;
                 self.hear(told);
-                return self.read.0.push(lost);
+                return self.read.told.push(lost);
             }
             // Others began to listen later, or it is too large to be told here: the journal has it.
             Some(seq) if seq > self.next || told.text.is_empty() => return self.caught_up = false,
             Some(seq) => {
                 self.next = seq + 1;
-                self.read.0.push(told);
+                self.read.told.push(told);
             }
-            None => return self.read.0.push(told),
+            None => return self.read.told.push(told),
         }
         self.lagged = false;
     }
@@ -329,7 +344,7 @@ impl Subscriber {
         self.reader = page.is_full.then_some(reader);
         self.next = page.next;
         page.told.reverse();
-        self.read = (page.told, Some(place));
+        self.read = Read { told: page.told, place: Some(place) };
         if self.caught_up {
             self.listen().await;
         }
@@ -356,5 +371,25 @@ impl Subscriber {
             self.caught_up = next <= self.next;
             self.listen().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn what_was_told_last_keeps_its_room_until_more_is_asked_for() {
+        let room = Room::new(100);
+        let told = Told { text: Bytes::from_static(b"{}"), seq: Some(0), kind: "a".into() };
+        let mut read = Read { told: vec![told.clone(), told], place: room.try_take(&Tenant::local(), 30) };
+        for _ in 0..2 {
+            assert!(read.next().is_some());
+            assert_eq!(room.taken(), 30);
+        }
+        assert!(read.next().is_none());
+        assert_eq!(room.taken(), 0);
     }
 }
