@@ -171,10 +171,7 @@ impl AttemptCalls {
             "agent" => self.agent(&call).await,
             _ => {
                 let ordinal = self.submit(call, false).await?;
-                let ended = !self.progress().is_under_way(ordinal);
-                if !ended {
-                    self.idle(None).await;
-                }
+                self.idle(None, |progress| !progress.is_under_way(ordinal)).await;
                 self.when(|progress| progress.take(ordinal)).await.map_err(|failure| *failure)
             }
         }
@@ -281,13 +278,10 @@ impl AttemptCalls {
         })
     }
 
-    /// Tells that the attempt waits for people alone. It may be dropped meanwhile.
-    async fn idle(&self, due: Option<u64>) {
-        let (waits, heard) = {
-            let progress = self.progress();
-            (progress.waits_for_people(), progress.heard)
-        };
-        if waits {
+    /// Tells that the attempt waits for people alone, unless what it waits for is there. It may be dropped meanwhile.
+    async fn idle(&self, due: Option<u64>, ready: impl Fn(&Progress) -> bool) {
+        let waits = self.progress().waits_for_people(ready);
+        if let Some(heard) = waits {
             let (task, attempt) = (self.attempting.task, self.attempting.number);
             self.send(Command::Waits { task, attempt, due, heard }).await;
         }
@@ -328,17 +322,14 @@ impl AttemptCalls {
         }
         let until = timeout_ms.map(|ms| self.site.timers.now().saturating_add(u64::from(ms)));
         let until = until.map(|due| self.progress().wait_until.take().unwrap_or(due));
-        let there = move |progress: &mut Progress| match progress.next_ended() {
+        let there = move |progress: &Progress| match progress.next_ended() {
             _ if progress.has_letter() => Some(Some(Next::Letter)),
             Some(ordinal) => Some(Some(Next::Ended(ordinal))),
             None if until.is_none() && !progress.may_arrive() => Some(None),
             None => None,
         };
-        let ready = there(&mut self.progress()).is_some();
-        if !ready {
-            self.idle(until).await;
-        }
-        let arrival = Box::pin(self.when(there));
+        self.idle(until, |progress| there(progress).is_some()).await;
+        let arrival = Box::pin(self.when(|progress| there(progress)));
         let arrived = match until {
             None => arrival.await,
             Some(due) => match select(arrival, self.site.timers.wait(due)).await {

@@ -196,11 +196,14 @@ impl Progress {
         self.agents.iter().any(|(open, _)| **open == *run)
     }
 
-    /// Whether the attempt is as far as it has ever been, and nothing goes on but what people have to say.
-    pub(super) fn waits_for_people(&self) -> bool {
+    /// How much had arrived when the attempt was as far as it has ever been and nothing went on but what people have to
+    /// say; none if something else goes on, or what the attempt waits for is `ready`. One look at everything: what
+    /// arrives between two looks would be missed, and an attempt that nothing wakes any more would wait for ever.
+    pub(super) fn waits_for_people(&self, ready: impl Fn(&Progress) -> bool) -> Option<u64> {
         let people = !self.asking.is_empty() || self.agents.iter().any(|(_, inbox)| *inbox);
         let nothing_else = self.under_way.iter().all(|ordinal| self.asking.contains(ordinal));
-        people && nothing_else && !self.has_letter() && self.steps.is_empty()
+        let waits = people && nothing_else && !self.has_letter() && self.steps.is_empty() && !ready(self);
+        waits.then_some(self.heard)
     }
 
     /// The first call that has ended and that the attempt waits for.
@@ -221,5 +224,41 @@ impl Progress {
     /// The attempt sees a later time.
     pub(super) fn pass(&mut self, now: u64) {
         self.now_ms = self.now_ms.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowcell_contract::{Json, Value};
+
+    use super::*;
+
+    fn asks_a_model(progress: &mut Progress, listen: bool) -> u32 {
+        let digest = CallDigest::of("model", "generate", &Json::from("a prompt"));
+        match progress.submit(&digest, listen, Effect::Idempotent) {
+            Submitted::New { ordinal, .. } => ordinal,
+            _ => panic!("a first call is new"),
+        }
+    }
+
+    /// An agent that takes messages awaits a reply that arrives at this very moment: it does not wait for people, and its
+    /// run may not rest.
+    #[test]
+    fn an_attempt_whose_reply_is_there_does_not_wait_for_people() {
+        for listen in [true, false] {
+            let mut progress = Progress::new(0, Vec::new(), None, None);
+            progress.agents.push(("agent-1".into(), true));
+            let call = asks_a_model(&mut progress, listen);
+            let ready = move |progress: &Progress| match listen {
+                true => progress.next_ended().is_some(),
+                false => !progress.is_under_way(call),
+            };
+            assert_eq!(progress.waits_for_people(ready), None, "its call is under way");
+            progress.arrive(call, 1, Ok(Value::null()));
+            assert_eq!(progress.waits_for_people(ready), None, "the reply is there");
+            progress.listening.remove(&call);
+            assert!(progress.take(call).is_some());
+            assert_eq!(progress.waits_for_people(|progress| progress.next_ended().is_some()), Some(1));
+        }
     }
 }
