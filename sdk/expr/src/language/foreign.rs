@@ -2,9 +2,15 @@
 
 use std::ops::Range;
 
-use minijinja::{Error, machinery::Token};
+use minijinja::{
+    Error,
+    machinery::{Token, parse_expr},
+};
 
 use crate::{error::ExprError, quoted::end_of_quoted};
+
+/// Tokens of a source behind which a whole expression may end that is followed by something else.
+const MOST_PREFIXES: usize = 100;
 
 /// One token and its bytes in the source.
 pub(super) type Lexeme<'s> = (Token<'s>, Range<usize>);
@@ -134,7 +140,37 @@ pub(super) fn not_parsed(source: &str, tokens: &[Lexeme<'_>], error: &Error) -> 
     if let Some((word, place, hint)) = phrase(tokens) {
         return unexpected(word, place.start).hint(hint);
     }
-    invalid(error.detail().map_or_else(|| error.kind().to_string(), str::to_owned)).at(0..source.len())
+    let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    // minijinja says so without a place (3.0.5, `src/compiler/parser.rs`); the table of bindings holds what it says.
+    let is_behind = detail == "unexpected input after expression";
+    let behind = is_behind.then(|| behind(source, tokens)).flatten();
+    behind.unwrap_or_else(|| invalid(detail).at(0..source.len()))
+}
+
+/// The error about the token behind a whole expression, if the source begins with one.
+fn behind(source: &str, tokens: &[Lexeme<'_>]) -> Option<ExprError> {
+    // Each prefix is parsed anew, so only those of short sources are tried.
+    let mut ends = tokens.iter().enumerate().take(MOST_PREFIXES).skip(1).rev();
+    let (at, (token, place)) =
+        ends.find(|(_, (_, place))| source.get(..place.start).is_some_and(|prefix| parse_expr(prefix).is_ok()))?;
+    let first = source.get(tokens.first()?.1.clone())?;
+    let hint = match (token, &tokens[at - 1].0) {
+        (Token::Colon, _) if at >= 2 && matches!(tokens[at - 2].0, Token::Pipe) => {
+            "a filter takes its arguments in brackets, as in `x | default('…')`"
+        }
+        (Token::Comma, _) => "an expression is one value: write a list as `[a, b]`",
+        (_, Token::Ident("if")) if at == 1 => {
+            "write `a if condition else b` for one of two values; a condition stands without `if`"
+        }
+        (Token::ParenOpen, _) => "there are no functions: a filter stands behind its value, as in `value | upper`",
+        _ if first == "new" || first == "typeof" => {
+            "there are no objects to make and no types to ask for: tests such as \
+             `x is string` tell what a value is"
+        }
+        _ => "two values need a sign between them: `~` joins texts, and a text stands in quotes",
+    };
+    let found = source.get(place.clone())?;
+    Some(unexpected(found, place.start).hint(hint))
 }
 
 /// A word of another language that stands beside a value without a sign between them.

@@ -352,7 +352,7 @@ impl<'s> Printer<'s> {
         let place = found.map_or(0..self.source.len(), |found| found..found + name.len());
         let mut error = ExprError::new(format!("there is no {what} `{name}`"));
         error.hint = match (what, name) {
-            ("test", "null") => Some("write `is none`".to_owned()),
+            ("test", "null") => Some("write `is none`, or `is not none`".to_owned()),
             ("filter", name) if let Some(meant) = names::filter_meant(name) => Some(format!("did you mean `{meant}`?")),
             _ => did_you_mean(name, known.clone()).or_else(|| Some(all_names(what, known))),
         };
