@@ -114,6 +114,7 @@ impl From<StartError> for Problem {
                 .hint("`flowcell runs show RUN` shows the nodes; those of bodies and of called flows cannot be named"),
             StartError::Quota(QuotaError::Store(_)) => unreadable(&error),
             StartError::Disabled(_)
+            | StartError::TenantDisabled(_)
             | StartError::Renewed(_)
             | StartError::Quota(_)
             | StartError::Open(

@@ -12,7 +12,7 @@ use std::{
 };
 
 use flowcell::{
-    Filter, Host, LoadError, RunOptions, RunStatus, Source, StartError,
+    Filter, Host, LoadError, Repeat, RunOptions, RunStatus, Source, StartError,
     contract::Tenant,
     identity::{Identify, Refused, Scope},
     policy::Policy,
@@ -115,6 +115,37 @@ fn a_token_is_over_when_its_time_is_over_or_somebody_revokes_it_or_its_tenant_is
     assert_eq!(tenants.tenants(), [Tenant::local(), "a".into()]);
 }
 
+#[tokio::test]
+async fn no_run_of_a_disabled_tenant_begins_or_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::builder().state_dir(folder.path()).without_cache().instances(4).build().unwrap();
+    let gate =
+        "flow: { name: gate }\nnodes: [{ id: ask, type: control.gate, input: { prompt: Well, allowText: true } }]\n";
+    let flow = host.load_source(Source { name: "gate.yaml".into(), text: gate.into() }).unwrap();
+    let options = || RunOptions { session_id: Some("r".into()), ..RunOptions::default() };
+    assert_eq!(host.runner(&flow, options()).unwrap().run().await.status, RunStatus::Parked);
+    let tenants = Tenants::of(&host);
+    tenants.create("local").unwrap();
+    for enabled in [false, true] {
+        tenants.enable("local", enabled).unwrap();
+        let by_hand = RunOptions { by_hand: true, ..options() };
+        let again = RunOptions { session_id: Some("again".into()), ..options() };
+        let begun = [
+            host.runner(&flow, RunOptions::default()).map(drop),
+            host.runner(&flow, options()).map(drop),
+            host.resume(&"r".into(), by_hand).map(drop),
+            host.again(&"r".into(), Repeat::default(), again).map(drop),
+        ];
+        for (how, begun) in begun.into_iter().enumerate() {
+            match begun {
+                Ok(()) => assert!(enabled, "{how}"),
+                Err(StartError::TenantDisabled(tenant)) => assert!(!enabled && tenant == Tenant::local(), "{how}"),
+                Err(error) => panic!("{how}: {error}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     let tenants = tenants();
@@ -206,7 +237,9 @@ fn ask(folder: &Path, arguments: &[&str]) -> Value {
 #[test]
 fn tokens_are_made_and_revoked_beside_the_owner_of_the_store() {
     let folder = tempfile::tempdir().unwrap();
-    ask(folder.path(), &["tenant", "create", "a"]);
+    let first = done(folder.path(), &["tenant", "create", "a"]);
+    assert!(told(&first).contains("this is the first tenant"), "{}", told(&first));
+    assert!(told(&first).contains("need `flowcell tenant create local` and a token, too"), "{}", told(&first));
     let mut owner = flowcell(folder.path()).arg("drive").stderr(Stdio::piped()).spawn().unwrap();
     // It listens once it says something.
     BufReader::new(owner.stderr.take().unwrap()).lines().next().unwrap().unwrap();

@@ -258,9 +258,15 @@ impl Host {
         self.shared.engine.prepare(pack)
     }
 
-    /// Prepares to go on with a run that the store has, with the flow as it was when the run began.
+    /// Prepares to go on with a run that the store has, with the flow as it was when the run began. Nobody goes on by hand
+    /// with a run of a tenant that is disabled.
     pub fn resume(&self, run: &RunId, options: RunOptions) -> Result<FlowRunner, StartError> {
-        Ok(FlowRunner::resume(self.world_of(run)?, run.clone(), options)?)
+        let by_hand = options.by_hand;
+        let runner = FlowRunner::resume(self.world_of(run)?, run.clone(), options)?;
+        if by_hand {
+            self.check_enabled(&runner)?;
+        }
+        Ok(runner)
     }
 
     /// Prepares a new run that does again what another did: the same flow, as it was when that run began, with the same

@@ -7,6 +7,7 @@
 //! | [`usage`] | what tenants use up in a day |
 //! | quota | the error of a tenant that may have no more |
 //! | [`vault`] | secrets of tenants, encrypted |
+//! | record | whether a tenant is enabled |
 //! | [`audit`] | an entry of the audit log |
 //! | documents | what the store keeps for operators, as types |
 
@@ -15,5 +16,6 @@ pub mod documents;
 pub mod identity;
 pub mod policy;
 pub(crate) mod quota;
+pub(crate) mod record;
 pub mod usage;
 pub mod vault;

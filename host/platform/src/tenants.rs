@@ -23,7 +23,7 @@ use std::{
 
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::{Registry, StoreError};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Host,
@@ -33,6 +33,7 @@ use crate::{
         documents::{DocumentError, Documents},
         identity::{Caller, Identify, Refused},
         policy::{OPERATORS, Policy},
+        record::{TENANT, TenantRecord},
         vault::{Vault, VaultError},
     },
 };
@@ -43,7 +44,6 @@ use token::Token;
 const OPERATOR: &str = "operator";
 /// What they call whoever shows a token that opens nothing.
 const NOBODY: &str = "nobody";
-const TENANT: &str = "tenant";
 const TOKEN: &str = "token";
 /// Entries of an audit log that are read at a time.
 const PAGE: usize = 500;
@@ -146,16 +146,6 @@ impl From<DocumentError> for TenantError {
     }
 }
 
-/// What is registered of a tenant.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct OfTenant {
-    created: u64,
-    /// Its tokens let nobody in.
-    #[serde(default)]
-    disabled: bool,
-}
-
 /// A tenant, as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -188,7 +178,7 @@ impl Tenants {
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
             return Err(TenantError::Name(name.to_owned()));
         }
-        let tenant = OfTenant { created: self.host.now(), disabled: false };
+        let tenant = TenantRecord { created: self.host.now(), disabled: false };
         if !self.put(TENANT, name, Some(&tenant), 0)? {
             return Err(TenantError::Taken(name.to_owned()));
         }
@@ -198,7 +188,7 @@ impl Tenants {
     /// Lets the tokens of a tenant in, or nobody.
     pub fn enable(&self, name: &str, enabled: bool) -> Result<(), TenantError> {
         let (tenant, version) = self.tenant(name)?;
-        let tenant = OfTenant { disabled: !enabled, ..tenant };
+        let tenant = TenantRecord { disabled: !enabled, ..tenant };
         if !self.put(TENANT, name, Some(&tenant), version)? {
             return Err(TenantError::Changed(name.to_owned()));
         }
@@ -208,11 +198,11 @@ impl Tenants {
 
     /// All tenants, in the order of their names.
     pub fn list(&self) -> Result<Vec<TenantRow>, TenantError> {
-        let row = |(name, of): (String, OfTenant)| TenantRow { name, created: of.created, disabled: of.disabled };
+        let row = |(name, of): (String, TenantRecord)| TenantRow { name, created: of.created, disabled: of.disabled };
         Ok(self.all(TENANT)?.into_iter().map(row).collect())
     }
 
-    fn tenant(&self, name: &str) -> Result<(OfTenant, u64), TenantError> {
+    fn tenant(&self, name: &str) -> Result<(TenantRecord, u64), TenantError> {
         self.get(TENANT, name)?.ok_or_else(|| TenantError::Unknown(name.to_owned()))
     }
 

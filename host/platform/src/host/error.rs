@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-use flowcell_contract::code;
+use flowcell_contract::{Tenant, code};
 use flowcell_engine::{PackError, Refusal};
 use flowcell_flow::{Diagnostic, Place, Severity, Source};
 use flowcell_runtime::{OpenError, server::OpenServerError, sqlite::OpenStoreError};
@@ -96,6 +96,9 @@ pub enum StartError {
     /// Its file says that it refuses to run.
     #[error("the flow `{0}` is disabled: take `disabled: true` out of its file to run it")]
     Disabled(String),
+    /// Operators have disabled the tenant.
+    #[error("the tenant `{0}` is disabled: none of its runs begins or goes on until `flowcell tenant enable {0}`")]
+    TenantDisabled(Tenant),
     /// The flow of a run that is to be repeated has errors now.
     #[error(
         "the flow of the repeated run has errors now, such as grants that the tenant's policy has taken back; start the flow as it is now, or ask the operator to widen the policy\n\n{}",

@@ -7,9 +7,13 @@
 use std::collections::HashSet;
 
 use flowcell_contract::RunId;
-use flowcell_runtime::{FlowRunner, live::Starting, ports::StoreError};
+use flowcell_runtime::{FlowRunner, OpenError, live::Starting, ports::StoreError};
 
-use crate::{Host, host::error::StartError, operate::quota::QuotaError};
+use crate::{
+    Host,
+    host::error::StartError,
+    operate::{quota::QuotaError, record},
+};
 
 impl Host {
     /// Checks whether the tenant may start another run now. It takes nothing: [`Host::runner`] does.
@@ -29,8 +33,17 @@ impl Host {
         }
     }
 
+    /// Refuses the runs of a tenant that is disabled. What a run calls that is driven already comes to its end with it.
+    pub(crate) fn check_enabled(&self, runner: &FlowRunner) -> Result<(), StartError> {
+        if !runner.is_below() && record::is_disabled(self.registry(), self.tenant()).map_err(OpenError::Store)? {
+            return Err(StartError::TenantDisabled(self.tenant().clone()));
+        }
+        Ok(())
+    }
+
     /// Takes a place among the tenant's live runs for a new run. Runs below others take theirs when they begin.
     pub(crate) fn admitted(&self, mut runner: FlowRunner) -> Result<FlowRunner, StartError> {
+        self.check_enabled(&runner)?;
         if !runner.is_new() {
             return Ok(runner);
         }

@@ -10,12 +10,13 @@ use std::{
 
 use flowcell_contract::Tenant;
 
-use super::{TENANT, TenantError, Tenants};
+use super::{TenantError, Tenants};
 use crate::{
     Host,
     operate::{
         identity::{Caller, Identify, Local, Refused},
         policy::Policy,
+        record::TENANT,
     },
 };
 

@@ -295,6 +295,7 @@ impl From<StartError> for Fault {
                 .with(json!({ "findings": input.findings() })),
             StartError::Renewed(findings) => Fault::invalid_flow(findings),
             StartError::Disabled(_) => conflict("flow_disabled"),
+            StartError::TenantDisabled(_) => conflict("tenant_disabled"),
             StartError::Quota(QuotaError::Store(error)) => Fault::unavailable(error),
             StartError::Quota(quota) => {
                 let fault = Fault::busy("quota_exceeded", &error);
