@@ -171,7 +171,7 @@ impl Arguments {
 pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Problem> {
     let Some(command) = arguments.command else {
         if arguments.list_flows {
-            return flows::list(&arguments.folder, false);
+            return flows::list(&arguments.folder, false, *terminal);
         }
         return match arguments.flow.flow().map(str::to_owned) {
             Some(name) => flow::execute(&name, arguments.flow, *terminal),

@@ -12,7 +12,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use kit::{done, flowcell, numbered, scale, told};
+use kit::{done, flowcell, numbered, said, scale, told};
 use serde_json::Value;
 
 /// Every so many events a process is killed; `FLOWCELL_TEST_SCALE` divides it.
@@ -116,6 +116,8 @@ fn a_parked_run_is_answered_from_another_terminal_and_driven_on() {
     assert!(done(folder, &["answer", "r", "ask", "yes"]).status.success());
     let again = done(folder, &["answer", "r", "ask", "no"]);
     assert!(told(&again).contains("gate_closed"), "{}", told(&again));
+    let shown = done(folder, &["runs", "show", "r"]);
+    assert!(said(&shown).contains("active: it goes on with `flowcell drive`"), "{}", said(&shown));
     assert!(done(folder, &["drive", "--once"]).status.success());
     let ended = done(folder, &["runs", "resume", "r", "--quiet"]);
     assert!(ended.status.success(), "{}", told(&ended));

@@ -152,7 +152,7 @@ pub(super) fn arguments() -> Vec<std::ffi::OsString> {
 pub(super) fn execute(command: FlowsCommand, terminal: Terminal) -> Result<Exit, Problem> {
     match command {
         FlowsCommand::Create(args) => create(&args),
-        FlowsCommand::List(args) => list(&args.folder, args.json),
+        FlowsCommand::List(args) => list(&args.folder, args.json, terminal),
         FlowsCommand::Show(args) => show(&args),
         FlowsCommand::Run(args) => run_flow(*args, terminal),
         FlowsCommand::Runs(args) => log(&args),
@@ -191,11 +191,15 @@ fn read(file: &Path) -> io::Result<String> {
 }
 
 /// Prints the flows of a folder, a line each.
-pub(super) fn list(folder: &Folder, json: bool) -> Result<Exit, Problem> {
+pub(super) fn list(folder: &Folder, json: bool, terminal: Terminal) -> Result<Exit, Problem> {
     let entries = library(folder).list()?;
     if json {
         put_json(&entries)?;
         return Ok(Exit::Good);
+    }
+    if entries.is_empty() {
+        let shown = folder.flows.display();
+        terminal.say(&format!("no flows in `{shown}`; `flowcell flows create FILE` keeps one there"));
     }
     let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
     for FlowEntry { name, version, description } in &entries {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand, ValueHint};
-use flowcell::{Json, policy::Policy, tenants::operation::Operation};
+use flowcell::{Json, contract::Tenant, policy::Policy, tenants::operation::Operation};
 
 use crate::{
     duration,
@@ -183,9 +183,12 @@ pub(super) fn tenant(command: &TenantCommand, terminal: Terminal) -> Result<Exit
 fn announce_first(args: &OneTenant, terminal: Terminal) -> Result<(), Problem> {
     let listed = operate(Operation::ListTenants, &args.store)?;
     if listed.as_array().is_none_or(|tenants| tenants.is_empty()) {
-        let warning =
-            "this is the first tenant: from now on servers of this store refuse every request without a token";
-        let help = format!("make one with `flowcell token create {}`; callers of `local` need one too", args.name);
+        let warning = "this is the first tenant: from now on servers of this store refuse every request without a token, for good";
+        let local = match args.name == Tenant::local().as_str() {
+            true => String::new(),
+            false => "; callers of `local` need `flowcell tenant create local` and a token, too".to_owned(),
+        };
+        let help = format!("make one with `flowcell token create {}`{local}", args.name);
         terminal.say(&format!("{}: {warning}\nhelp: {help}", terminal.paint().odd("warning")));
     }
     Ok(())

@@ -58,6 +58,7 @@ impl Removed {
     fn line(&self) -> String {
         let runs = counted(self.runs.len(), "run");
         let blobs = counted(usize::try_from(self.swept.blobs).unwrap_or(usize::MAX), "blob");
-        format!("{runs} removed; {blobs} with {} bytes freed", self.swept.bytes)
+        let freed = self.swept.bytes;
+        format!("{runs} removed; {blobs} with {freed} bytes freed; the store keeps its size and uses the room again")
     }
 }

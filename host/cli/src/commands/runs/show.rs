@@ -81,6 +81,9 @@ pub(super) fn execute(args: &ShowArgs, terminal: Terminal) -> Result<Exit, Probl
         tree.add(&event);
         ControlFlow::Continue(())
     })?;
+    if let Some((row, _)) = args.store.reader()?.run(&local(), &args.run).map_err(|error| unreadable(&error))? {
+        tree.stands(&row.status);
+    }
     put(&tree.render(terminal.paint_of_output()))?;
     // What the run itself asks stands in the tree.
     for open in waiting::list(&host, &args.run)? {

@@ -80,6 +80,13 @@ impl Tree {
         }
     }
 
+    /// How the run stands: one that was parked may have an answer since, and goes on when a process drives it.
+    pub(super) fn stands(&mut self, status: &str) {
+        if status == "active" && self.tail.starts_with("parked") {
+            self.tail = "active: it goes on with `flowcell drive` or `flowcell runs resume`".into();
+        }
+    }
+
     /// A task has made a call that leaves the host, or asks whether it may.
     fn called(&mut self, event: &Event, scope: &str, id: &str) {
         let place = self.place(scope, id, event.seq);
