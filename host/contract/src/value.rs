@@ -43,6 +43,11 @@ impl Value {
         Json::parse(text.as_ref()).map(Value::from)
     }
 
+    /// Reads a text that this program has written, of any number of values.
+    pub fn restore(text: impl AsRef<str>) -> Result<Value, serde_json::Error> {
+        Json::restore(text.as_ref()).map(Value::from)
+    }
+
     /// `null`.
     pub fn null() -> Value {
         Value::from(Json::Null)
@@ -52,7 +57,7 @@ impl Value {
     pub fn json(&self) -> &Json {
         self.0.tree.get_or_init(|| {
             let text = self.0.text.get().map(AsRef::as_ref).unwrap_or("null");
-            Json::parse(text).unwrap_or_default()
+            Json::restore(text).unwrap_or_default()
         })
     }
 

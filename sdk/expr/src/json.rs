@@ -47,10 +47,21 @@ impl Json {
         digits::check(text).map(|()| value)
     }
 
+    /// Reads a text that this program has written. It has any number of values: parts are shared, so that a few steps make
+    /// more of them than a text from outside may have.
+    pub fn restore(text: &str) -> Result<Json, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
     /// Whether a JSON text has more values than [`JSON_VALUES`]. The text may be no JSON; then the answer means nothing.
     pub fn has_too_many_values(text: &[u8]) -> bool {
+        Json::has_more_values(text, JSON_VALUES)
+    }
+
+    /// Whether a JSON text has more values than `most`, counted as [`JSON_VALUES`] counts them.
+    pub fn has_more_values(text: &[u8], most: usize) -> bool {
         // Each byte may begin a list.
-        if text.len().saturating_mul(CONTAINER) <= JSON_VALUES {
+        if text.len().saturating_mul(CONTAINER) <= most {
             return false;
         }
         let (mut count, mut bytes) = (0, text.iter());
@@ -69,7 +80,7 @@ impl Json {
                 b'[' | b'{' => count += CONTAINER,
                 _ => {}
             }
-            if count > JSON_VALUES {
+            if count > most {
                 return true;
             }
         }
@@ -426,5 +437,7 @@ mod tests {
         }
         assert!(Json::parse(&many(r#""[,]{\\\"[,""#, 300_000)).is_ok());
         assert!(Json::has_too_many_values(&b"[".repeat(2 << 20)));
+        let own = many("1", 1_000_001);
+        assert_eq!(Json::restore(&own).unwrap().to_text(), own);
     }
 }

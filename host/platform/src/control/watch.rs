@@ -43,7 +43,7 @@ impl Iterator for Events {
     type Item = Json;
 
     fn next(&mut self) -> Option<Json> {
-        Json::parse(&self.0.next()?.ok()?).ok()
+        Json::restore(&self.0.next()?.ok()?).ok()
     }
 }
 

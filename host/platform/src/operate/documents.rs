@@ -84,7 +84,7 @@ pub(crate) fn read<T: DeserializeOwned>(found: &Registered) -> Result<T, Documen
 /// Something as the registry keeps it.
 pub(crate) fn to_json<T: Serialize>(key: &str, document: &T) -> Result<Json, DocumentError> {
     let text = serde_json::to_string(document).map_err(|error| damaged(key, &error))?;
-    Json::parse(&text).map_err(|error| damaged(key, &error))
+    Json::restore(&text).map_err(|error| damaged(key, &error))
 }
 
 fn damaged(key: &str, why: &dyn std::fmt::Display) -> DocumentError {

@@ -150,7 +150,7 @@ pub(super) async fn state(link: &mut Link, tenant: &Tenant, flow: &str, key: &st
     let Some(row) = link.row(sql, args![tenant.as_str(), flow, key]).await? else { return Ok(Ok(None)) };
     let text = CutOut::new(tenant).put_back(link, row.text(0)?, row.maybe_text(1)?.as_deref()).await?;
     let version = row.number(2)?;
-    let value = text.and_then(|text| Value::parse(text).map_err(|error| format!("it is not JSON: {error}")));
+    let value = text.and_then(|text| Value::restore(text).map_err(|error| format!("it is not JSON: {error}")));
     let damaged = |why| StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into());
     Ok(value.map(|value| Some((value, version))).map_err(damaged))
 }
@@ -160,7 +160,7 @@ pub(super) async fn cached(link: &mut Link, tenant: &Tenant, key: &str, now: u64
     let sql = "SELECT value FROM flowcell_cache WHERE tenant = ? AND name = ? AND (expires IS NULL OR expires > ?)";
     let row = link.row(sql, args![tenant.as_str(), key, now]).await?;
     // What cannot be read was forgotten.
-    Ok(row.map(|row| row.text(0)).transpose()?.and_then(|text| Value::parse(text).ok()))
+    Ok(row.map(|row| row.text(0)).transpose()?.and_then(|text| Value::restore(text).ok()))
 }
 
 /// The columns that the row of a list is made from.

@@ -13,7 +13,7 @@ const COLUMNS: &str = "name, value, version FROM flowcell_registry WHERE tenant 
 /// Reads key, value and version.
 pub(super) fn found(row: &Row) -> Result<Registered, Trouble> {
     let (key, value) = (row.text(0)?, row.text(1)?);
-    let value = Json::parse(&value).map_err(|error| Trouble::Lasting(format!("`{key}` is damaged: {error}")))?;
+    let value = Json::restore(&value).map_err(|error| Trouble::Lasting(format!("`{key}` is damaged: {error}")))?;
     Ok(Registered { key, value, version: row.number(2)? })
 }
 

@@ -137,7 +137,7 @@ pub(super) fn state(row: &Row) -> Result<StepState, Trouble> {
     };
     let status = row.text(4)?;
     let status = StepStatus::named(&status).ok_or_else(|| damaged(&format!("`{status}` is no status")))?;
-    let args = row.maybe_text(5)?.map(|args| Json::parse(&args).map_err(|error| damaged(&error))).transpose()?;
+    let args = row.maybe_text(5)?.map(|args| Json::restore(&args).map_err(|error| damaged(&error))).transpose()?;
     Ok(StepState {
         root: row.text(1)?,
         flow: row.text(2)?,

@@ -232,7 +232,7 @@ impl Reader {
         let damaged =
             |why| Unread::Value(StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into()));
         let text = CutOut::new(&transaction, tenant).put_back(text, cuts.as_deref()).map_err(damaged)?;
-        let value = Value::parse(text).map_err(|error| damaged(format!("it is not JSON: {error}")))?;
+        let value = Value::restore(text).map_err(|error| damaged(format!("it is not JSON: {error}")))?;
         Ok(Some((value, version)))
     }
 

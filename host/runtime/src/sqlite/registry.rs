@@ -65,7 +65,7 @@ impl Remembered {
 /// Reads key, value and version.
 pub(super) fn found(row: &Row<'_>) -> Result<Registered, rusqlite::Error> {
     let value: String = row.get(1)?;
-    let value = Json::parse(&value)
+    let value = Json::restore(&value)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, Type::Text, error.to_string().into()))?;
     Ok(Registered { key: row.get(0)?, value, version: row.get(2)? })
 }

@@ -79,7 +79,7 @@ pub(super) fn state(row: &Row<'_>) -> Result<StepState, rusqlite::Error> {
     };
     let status: String = row.get(4)?;
     let args: Option<String> = row.get(5)?;
-    let args = args.map(|args| Json::parse(&args).map_err(|error| wrong(5, &error))).transpose()?;
+    let args = args.map(|args| Json::restore(&args).map_err(|error| wrong(5, &error))).transpose()?;
     Ok(StepState {
         session: row.get(0)?,
         root: row.get(1)?,

@@ -295,3 +295,19 @@ fn units_of_one_moment_that_are_committed_together_are_one_row() {
         assert_eq!(facts(&read.iter().map(|unit| (**unit).clone()).collect::<Vec<_>>()), facts(&units));
     }
 }
+
+/// A text from outside has at most 1,000,000 values; what the host has put together from several has more.
+#[test]
+fn what_has_more_values_than_a_text_from_outside_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let many = Value::from(Json::array((0..1_000_001_u64).map(Json::from)));
+    let units = outputs([many.json().clone()]);
+    let write = Write { key: "k".into(), value: many.clone(), expected: None };
+    let store = open(folder.path());
+    let staged = store.stage(&tenant(), &"f".into(), vec![write]).unwrap();
+    store.append(Entry { writes: Some(staged), ..entry("r", units[0].clone()) });
+    drop(store);
+    assert!(open(folder.path()).get(&tenant(), "f", "k").unwrap().unwrap().0 == many);
+    let read = everything(&Reader::open(folder.path()).unwrap(), "r");
+    assert!(*read[0] == units[0]);
+}
