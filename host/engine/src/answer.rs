@@ -1,8 +1,8 @@
 //! What a guest answered, read and checked on receipt.
 
 use flowcell_contract::{
-    Attempt, Choice, Failure, FanOut, FlowCall, Json, Misfit, Pause, Question, Step, StepResult, VALUE_BYTES, Value,
-    Wake, code,
+    Attempt, Choice, Failure, FanOut, FlowCall, JSON_VALUES, Json, Misfit, Pause, Question, Step, StepResult,
+    VALUE_BYTES, Value, Wake, code,
 };
 
 use crate::{Limits, bindings::types, failure, trap::too_large};
@@ -54,6 +54,9 @@ impl Reader<'_> {
         match source {
             types::Source::Json(text) => {
                 self.take_room(text.len())?;
+                if Json::has_too_many_values(text.as_bytes()) {
+                    return Err(invalid(format!("it has more than {JSON_VALUES} values of JSON")));
+                }
                 Value::parse(text).map_err(|error| invalid(format!("it is not JSON: {error}")))
             }
             types::Source::Input(path) => part("input", Some(&self.attempt.input), &path),

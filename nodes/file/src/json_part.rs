@@ -6,13 +6,15 @@ use std::{
     io::{self, Read},
 };
 
-use flowcell_expr::Json;
+use flowcell_expr::{Json, limits::JSON_VALUES};
 use flowcell_sdk::prelude::*;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Bytes that the part may have in the output, without the space around its values.
 const OUTPUT_BYTES: usize = (4 << 20) - 64;
+/// Values that the part may have, so that the output has room for its other members.
+const OUTPUT_VALUES: usize = JSON_VALUES - 1_000;
 /// Bytes that the part, or an item of a window, may have as it is written.
 const WRITTEN_BYTES: u64 = 16 << 20;
 
@@ -41,6 +43,8 @@ struct Room {
     left: Cell<Option<u64>>,
     /// Whether something did not fit.
     is_exceeded: Cell<bool>,
+    /// Whether items are wanted of something that is no list.
+    is_no_list: Cell<bool>,
 }
 
 impl Room {
@@ -81,23 +85,29 @@ pub(crate) fn read(reader: &mut impl Read, pointer: &str, window: Option<Window>
     let wrong = |error: serde_json::Error| match room.is_exceeded.get() {
         true => too_large(pointer, window),
         // It is JSON, and has something else at the path.
-        false if error.is_data() => Failure::new("path_not_found", error.to_string()),
+        false if room.is_no_list.get() => Failure::new("path_not_found", error.to_string()),
         false => Failure::new("invalid_json", format!("the file is not JSON: {error}")),
     };
     Part { steps: &steps, window, room: &room, found: &mut found }.deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(wrong)?;
-    found.ok_or_else(|| {
+    let found: Found = found.ok_or_else(|| {
         Failure::new("path_not_found", format!("the JSON has nothing at `{pointer}`, or no list to take items of"))
-    })
+    })?;
+    match Json::has_more_values(found.text.as_bytes(), OUTPUT_VALUES) {
+        true => Err(too_large(pointer, window)),
+        false => Ok(found),
+    }
 }
 
 fn too_large(pointer: &str, window: Option<Window>) -> Failure {
     let message = match window {
         Some(Window { from, limit }) => {
-            format!("the {limit} items from {from} on at `{pointer}` have more than 4 MiB; read fewer with `limit`")
+            format!(
+                "the {limit} items from {from} on at `{pointer}` have more than 4 MiB, or more than {OUTPUT_VALUES} values; read fewer with `limit`"
+            )
         }
         None => format!(
-            "the JSON at `{pointer}` has more than 4 MiB; read a part of it with `at`, or items with `from` and `limit`"
+            "the JSON at `{pointer}` has more than 4 MiB, or more than {OUTPUT_VALUES} values; read a part of it with `at`, or items with `from` and `limit`"
         ),
     };
     Failure::new("output_too_large", message)
@@ -135,6 +145,7 @@ impl<'de> Visitor<'de> for Part<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Some((step, steps)) = self.steps.split_first() else {
+            self.room.is_no_list.set(true);
             return Err(A::Error::custom("`from` and `limit` need a list, and this is an object"));
         };
         while let Some(key) = map.next_key::<String>()? {

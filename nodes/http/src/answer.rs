@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use flowcell_expr::Json;
+use flowcell_expr::{Json, limits::JSON_VALUES};
 use flowcell_sdk::{
     http::{self, Body, Response},
     prelude::*,
@@ -13,6 +13,9 @@ use serde_json::Map;
 const PASSING: [u16; 7] = [408, 425, 429, 500, 502, 503, 504];
 /// Bytes of a body that a failure shows.
 const SHOWN: usize = 4 << 10;
+
+/// Values of JSON that a body may have, so that the output has room for its other members.
+const BODY_VALUES: usize = JSON_VALUES - 1_000;
 
 /// An answer that was read.
 pub(crate) struct Answer {
@@ -30,8 +33,8 @@ impl Answer {
         let says_json = is_json(mime);
         let body = match response.body {
             Body::Empty => Source::Value(Value::Null),
-            Body::Text(text) if says_json => json_text(text.as_bytes())?,
-            Body::Bytes(bytes) if says_json => json_text(&bytes)?,
+            Body::Text(text) if says_json => json_value(text.into_bytes(), mime)?,
+            Body::Bytes(bytes) if says_json => json_value(bytes, mime)?,
             Body::Text(text) => Source::Value(Value::String(text)),
             Body::Bytes(bytes) => {
                 let mime = if mime.is_empty() { "application/octet-stream" } else { mime };
@@ -78,7 +81,15 @@ fn by_name(headers: &[(String, String)]) -> Map<String, Value> {
     named
 }
 
-/// A body that is JSON. It stays text: a tree of values would take many times its memory.
+/// A body that is JSON. It stays text: a tree of values would take many times its memory. What has more values than an
+/// output may have is a file value.
+fn json_value(bytes: Vec<u8>, mime: &str) -> Result<Source> {
+    if Json::has_more_values(&bytes, BODY_VALUES) {
+        return Ok(Source::Value(http::keep(bytes, mime)?));
+    }
+    json_text(&bytes)
+}
+
 fn json_text(bytes: &[u8]) -> Result<Source> {
     let wrong =
         |error: String| Failure::new("invalid_answer", format!("the answer is not the JSON that it says: {error}"));
