@@ -2,7 +2,7 @@
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use flowcell::{FlowService, Host, Json, RunOptions};
+//! use flowcell_platform::{FlowService, Host, Json, RunOptions};
 //!
 //! # let folder = std::env::temp_dir().join(format!("flowcell-doc-{}", std::process::id()));
 //! # let folder = folder.join("flows");
