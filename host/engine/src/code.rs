@@ -3,10 +3,11 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use flowcell_contract::{Digest, Failure, code};
+use parking_lot::Mutex;
 use wasmtime::component::Component;
 
 use crate::{
@@ -127,7 +128,7 @@ impl Workshop {
         if let Some(linked) = pack.linked(set) {
             return linked.as_ref().map_err(Failure::clone);
         }
-        let _making = pack.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = pack.making.lock();
         let linked = match pack.linked(set) {
             Some(linked) => linked,
             None => match self.link_now(pack, set) {
@@ -153,7 +154,7 @@ impl Workshop {
         }
         let name = self.entry_name(&pack.digest);
         let made = self.load(&name).map_or_else(|| self.compile(pack, &name), Ok)?;
-        pack.bytes.lock().unwrap_or_else(PoisonError::into_inner).take();
+        pack.bytes.lock().take();
         Ok(pack.component.get_or_init(|| made))
     }
 
@@ -174,7 +175,7 @@ impl Workshop {
     }
 
     fn compile(&self, pack: &Loaded, name: &str) -> Result<Component, Failure> {
-        let bytes = pack.bytes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let bytes = pack.bytes.lock().clone();
         let bytes = bytes.ok_or_else(|| pack.bad("its bytes are gone"))?;
         if let Some(compilers) = self.compilers.as_ref().filter(|_| pack.author == Author::Stranger) {
             return self.compile_elsewhere(compilers, pack, &bytes, name);

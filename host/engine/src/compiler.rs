@@ -6,12 +6,13 @@ use std::{
     io::{self, BufRead, Read, Write},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
+use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -81,17 +82,12 @@ impl Compilers {
     }
 
     fn wait(&self) -> Place<'_> {
-        let mut at_work = self.lock();
+        let mut at_work = self.at_work.lock();
         while *at_work >= AT_A_TIME {
-            at_work = self.freed.wait(at_work).unwrap_or_else(PoisonError::into_inner);
+            self.freed.wait(&mut at_work);
         }
         *at_work += 1;
         Place(self)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        // A panic while the lock was held cannot have left the number half changed.
-        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -100,7 +96,7 @@ struct Place<'a>(&'a Compilers);
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        *self.0.lock() -= 1;
+        *self.0.at_work.lock() -= 1;
         self.0.freed.notify_one();
     }
 }

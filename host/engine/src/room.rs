@@ -5,10 +5,11 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use flowcell_contract::Tenant;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// So much of something. Cheap to clone.
@@ -43,7 +44,7 @@ impl Room {
 
     /// Lets a tenant hold no more than this, or as much as is fair.
     pub fn bound(&self, tenant: &Tenant, most: Option<u64>) {
-        let mut taken = self.lock();
+        let mut taken = self.0.lock();
         if most.is_some() || taken.by.contains_key(tenant) {
             taken.by.entry(tenant.clone()).or_default().bound = most;
         }
@@ -52,17 +53,17 @@ impl Room {
 
     /// Takes some now, if the tenant may.
     pub fn try_take(&self, tenant: &Tenant, amount: u64) -> Option<Place> {
-        self.lock().take(tenant, amount).then(|| self.held(tenant, amount))
+        self.0.lock().take(tenant, amount).then(|| self.held(tenant, amount))
     }
 
     /// What all hold together.
     pub fn taken(&self) -> u64 {
-        self.lock().by.values().map(|share| share.held).sum()
+        self.0.lock().by.values().map(|share| share.held).sum()
     }
 
     /// How often the tenant may take one more.
     pub fn left(&self, tenant: &Tenant) -> u64 {
-        let taken = self.lock();
+        let taken = self.0.lock();
         let (held, bound) = taken.of(tenant);
         let fair = taken.free.saturating_sub(held) / 2;
         let left = bound.map_or(fair, |bound| fair.min(bound.saturating_sub(held)));
@@ -72,7 +73,7 @@ impl Room {
     /// Takes some when the tenant may. Those of a tenant who wait are served in the order in which they came.
     pub async fn take(&self, tenant: &Tenant, amount: u64) -> Place {
         let waits = {
-            let mut taken = self.lock();
+            let mut taken = self.0.lock();
             let has_waiting = taken.by.get(tenant).is_some_and(|share| !share.waiting.is_empty());
             if !has_waiting && taken.take(tenant, amount) {
                 return self.held(tenant, amount);
@@ -97,24 +98,19 @@ impl Room {
         // One that nobody waits for any more is given back, which takes the lock again.
         let mut gone = Vec::new();
         {
-            let mut taken = self.lock();
+            let mut taken = self.0.lock();
             while let Some((tenant, amount, give)) = taken.next() {
                 gone.extend(give.send(self.held(&tenant, amount)).err());
             }
         }
         drop(gone);
     }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        // A panic while the lock was held cannot have left the numbers half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Place {
     /// Takes more, if the tenant may.
     pub(crate) fn grow(&mut self, by: u64) -> bool {
-        let grown = self.room.lock().take(&self.tenant, by);
+        let grown = self.room.0.lock().take(&self.tenant, by);
         self.amount += if grown { by } else { 0 };
         grown
     }
@@ -128,7 +124,7 @@ impl Place {
 
     fn give_back(&self, amount: u64) {
         let waits = {
-            let mut taken = self.room.lock();
+            let mut taken = self.room.0.lock();
             taken.free += amount;
             if let Some(share) = taken.by.get_mut(&self.tenant) {
                 share.held -= amount;
@@ -222,7 +218,7 @@ mod tests {
         drop(first);
         assert_eq!(all(&room, "c").len(), 250, "with what it has, as much as is left");
         drop((second, third));
-        assert!(room.lock().by.is_empty() && room.lock().free == 1_000);
+        assert!(room.0.lock().by.is_empty() && room.0.lock().free == 1_000);
     }
 
     #[test]
@@ -233,7 +229,7 @@ mod tests {
         assert_eq!((held.len(), all(&room, "b").len()), (3, 48));
         drop(held);
         room.bound(&"a".into(), None);
-        assert!(room.lock().by.is_empty());
+        assert!(room.0.lock().by.is_empty());
     }
 
     #[test]
@@ -264,7 +260,7 @@ mod tests {
         drop(gone);
         drop(held);
         assert!(stays.now_or_never().is_some());
-        assert!(room.lock().by.is_empty() && room.lock().free == 4);
+        assert!(room.0.lock().by.is_empty() && room.0.lock().free == 4);
     }
 
     #[test]
@@ -273,6 +269,6 @@ mod tests {
         let mut held = room.try_take(&"a".into(), 2).unwrap();
         assert!(held.grow(3) && !held.grow(1));
         drop(held);
-        assert_eq!(room.lock().free, 10);
+        assert_eq!(room.0.lock().free, 10);
     }
 }

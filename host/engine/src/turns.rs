@@ -9,13 +9,14 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use async_task::{Runnable, Task};
 use flowcell_contract::Tenant;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 /// Lines that are kept before empty ones are taken out; what those remember is a tick or so.
@@ -56,7 +57,7 @@ impl Turns {
     {
         let turns = self.clone();
         let schedule = move |runnable| {
-            turns.lock().enter(tenant.clone(), runnable);
+            turns.lines.lock().enter(tenant.clone(), runnable);
             let next = turns.clone();
             // Whoever comes first takes what is most due, which need not be this one.
             turns.runtime.spawn(async move { next.run_next() });
@@ -67,7 +68,7 @@ impl Turns {
     }
 
     fn run_next(&self) {
-        let Some((tenant, runnable)) = self.lock().leave() else { return };
+        let Some((tenant, runnable)) = self.lines.lock().leave() else { return };
         let charged = Charged { turns: self, tenant, since: Instant::now() };
         let interrupted = runnable.run();
         drop(charged);
@@ -79,17 +80,12 @@ impl Turns {
 
     /// Notes that a tenant has computed elsewhere.
     pub(crate) fn charge(&self, tenant: &Tenant, time: Duration) {
-        self.lock().charge(tenant, time);
+        self.lines.lock().charge(tenant, time);
     }
 
     /// What tenants have computed since this was asked last.
     pub(crate) fn take_computed(&self) -> HashMap<Tenant, Duration> {
-        std::mem::take(&mut self.lock().computed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Lines<Runnable>> {
-        // A panic while the lock was held cannot have left a line half changed.
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.lines.lock().computed)
     }
 }
 

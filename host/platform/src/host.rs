@@ -30,7 +30,7 @@ mod watched;
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
@@ -54,6 +54,7 @@ use flowcell_services::{
     secrets::Secrets,
     webhook::{SigningKey, Webhook},
 };
+use parking_lot::Mutex;
 
 pub use self::builder::HostBuilder;
 use self::{called::Library, checked::CheckedFlows, watched::Watched};

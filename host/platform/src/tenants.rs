@@ -16,13 +16,11 @@ pub mod operation;
 pub mod policy;
 pub mod token;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::Tenant;
 use flowcell_runtime::ports::{Registry, StoreError};
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -122,8 +120,7 @@ struct Refusals(Mutex<HashMap<Box<str>, u64>>);
 
 impl Refusals {
     fn is_due(&self, token: &str, now: u64) -> bool {
-        // A panic while the lock was held cannot have left the map half changed.
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.0.lock();
         if noted.get(token).is_some_and(|last| now < last + REFUSALS) {
             return false;
         }

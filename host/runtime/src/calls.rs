@@ -5,11 +5,7 @@ mod agents;
 mod inside;
 mod progress;
 
-use std::{
-    collections::HashMap,
-    future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, future, sync::Arc};
 
 use flowcell_contract::{
     Arrival, Ask, BlobRef, Blobs, Call, Caller, Calls, Capability, Effect, Failure, Json, Outgoing,
@@ -17,6 +13,7 @@ use flowcell_contract::{
 };
 use flowcell_flow::graph::Graph;
 use futures_util::future::{BoxFuture, Either, select};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
@@ -89,23 +86,23 @@ impl AttemptCalls {
 
     /// Takes what the attempt was told since its last recorded call.
     pub(crate) fn take_heard(&self) -> Box<[Observed]> {
-        std::mem::take(&mut self.progress().since).into()
+        std::mem::take(&mut self.progress.lock().since).into()
     }
 
     /// Takes the writes that the attempt has buffered.
     pub(crate) fn take_writes(&self) -> Vec<Write> {
-        std::mem::take(&mut self.progress().writes)
+        std::mem::take(&mut self.progress.lock().writes)
     }
 
     /// A call of this attempt has ended, and the journal knows it.
     pub(crate) fn arrive(&self, ordinal: u32, ts: u64, reply: Reply) {
-        self.progress().arrive(ordinal, ts, reply);
+        self.progress.lock().arrive(ordinal, ts, reply);
         self.arrived.notify_waiters();
     }
 
     /// Something was written to an agent run of this attempt, and the journal knows it.
     pub(crate) fn receive(&self, letter: Letter) {
-        let mut progress = self.progress();
+        let mut progress = self.progress.lock();
         progress.hear();
         progress.letters.push_back(letter);
         drop(progress);
@@ -114,38 +111,33 @@ impl AttemptCalls {
 
     /// The wait that the attempt is in when it is back where it was is over at this time.
     pub(crate) fn wait_until(&self, due: Option<u64>) {
-        self.progress().wait_until = due;
+        self.progress.lock().wait_until = due;
     }
 
     /// Whether the attempt waits for something to arrive.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.progress().blocked
+        self.progress.lock().blocked
     }
 
     /// A call has left that somebody has allowed.
     pub(crate) fn allowed(&self, ordinal: u32) {
-        let mut progress = self.progress();
+        let mut progress = self.progress.lock();
         progress.hear();
         progress.asking.remove(&ordinal);
     }
 
     /// How much has arrived.
     pub(crate) fn heard(&self) -> u64 {
-        self.progress().heard
+        self.progress.lock().heard
     }
 
     /// The attempt has answered. How the calls ended that must not be made twice is recorded before its answer.
     pub(crate) async fn finish(&self, result: &StepResult) {
-        let ahead = self.progress().told();
+        let ahead = self.progress.lock().told();
         if ahead.is_some() && result.is_ok() {
             return self.diverged("it ended before the last of its recorded calls").await;
         }
         self.when(|progress| progress.once_under_way.is_empty().then_some(())).await;
-    }
-
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        // A panic while the lock was held cannot have left more than a lost note.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until something that arrives makes this answer.
@@ -153,7 +145,7 @@ impl AttemptCalls {
         loop {
             let arrived = self.arrived.notified();
             {
-                let mut progress = self.progress();
+                let mut progress = self.progress.lock();
                 let found = ready(&mut progress);
                 progress.blocked = found.is_none();
                 if let Some(found) = found {
@@ -184,7 +176,7 @@ impl AttemptCalls {
         let agent = self.agent_of(call.args.json())?;
         let admission = capability.admit(&call, &caller)?;
         let digest = CallDigest::of(&call.interface, &call.function, call.args.json());
-        let submitted = self.progress().submit(&digest, listen, admission.effect);
+        let submitted = self.progress.lock().submit(&digest, listen, admission.effect);
         let (ordinal, occurrence, new) = match submitted {
             Submitted::Again { ordinal, ended: true, .. } => return Ok(ordinal),
             Submitted::Again { ordinal, occurrence, .. } => (ordinal, occurrence, None),
@@ -202,12 +194,12 @@ impl AttemptCalls {
         let key = call_log::key(&self.site.root, &self.attempting.scope.address(node), &digest, occurrence);
         let (interface, function) = (call.interface.clone(), call.function.clone());
         let effect = admission.effect;
-        let reply = self.progress().recorded(&key).filter(|_| effect == Effect::Once);
+        let reply = self.progress.lock().recorded(&key).filter(|_| effect == Effect::Once);
         let progress = self.watched(agent.as_deref());
         let outgoing = Box::new(Outgoing { caller, call, effect, key: key.clone(), progress });
         let (task, attempt) = (self.attempting.task, self.attempting.number);
         if admission.ask.is_some() {
-            self.progress().asking.insert(ordinal);
+            self.progress.lock().asking.insert(ordinal);
         }
         let command = match new {
             None => Command::CallAgain { task, attempt: attempt.0, ordinal, outgoing },
@@ -280,7 +272,7 @@ impl AttemptCalls {
 
     /// Tells that the attempt waits for people alone, unless what it waits for is there. It may be dropped meanwhile.
     async fn idle(&self, due: Option<u64>, ready: impl Fn(&Progress) -> bool) {
-        let waits = self.progress().waits_for_people(ready);
+        let waits = self.progress.lock().waits_for_people(ready);
         if let Some(heard) = waits {
             let (task, attempt) = (self.attempting.task, self.attempting.number);
             self.send(Command::Waits { task, attempt, due, heard }).await;
@@ -302,7 +294,7 @@ impl AttemptCalls {
     }
 
     async fn wait(&self, timeout_ms: Option<u32>) -> Option<Arrival> {
-        let told = self.progress().told();
+        let told = self.progress.lock().told();
         if let Some(told) = told {
             return match told {
                 Ok(Observed::Delivered(ordinal)) => self.deliver(ordinal),
@@ -313,7 +305,7 @@ impl AttemptCalls {
                     self.hand_over(|letter| letter.id.is_none() && letter.run == run).map(|(_, arrival)| arrival)
                 }
                 Ok(Observed::TimedOut(at)) => {
-                    self.progress().pass(at);
+                    self.progress.lock().pass(at);
                     None
                 }
                 Ok(Observed::Answered(..)) => self.diverged("it waited where it had asked for state").await,
@@ -321,7 +313,7 @@ impl AttemptCalls {
             };
         }
         let until = timeout_ms.map(|ms| self.site.timers.now().saturating_add(u64::from(ms)));
-        let until = until.map(|due| self.progress().wait_until.take().unwrap_or(due));
+        let until = until.map(|due| self.progress.lock().wait_until.take().unwrap_or(due));
         let there = move |progress: &Progress| match progress.next_ended() {
             _ if progress.has_letter() => Some(Some(Next::Letter)),
             Some(ordinal) => Some(Some(Next::Ended(ordinal))),
@@ -335,7 +327,7 @@ impl AttemptCalls {
             Some(due) => match select(arrival, self.site.timers.wait(due)).await {
                 Either::Left((arrived, _)) => arrived,
                 Either::Right(_) => {
-                    self.progress().time_out(self.site.timers.now());
+                    self.progress.lock().time_out(self.site.timers.now());
                     let (task, attempt) = (self.attempting.task, self.attempting.number);
                     self.bring(Input::Waited { task, attempt }).await;
                     None
@@ -344,13 +336,13 @@ impl AttemptCalls {
         };
         match arrived? {
             Next::Ended(ordinal) => {
-                self.progress().since.push(Observed::Delivered(ordinal));
+                self.progress.lock().since.push(Observed::Delivered(ordinal));
                 self.deliver(ordinal)
             }
             Next::Letter => {
-                let open: Vec<_> = self.progress().agents.iter().map(|(open, _)| open.clone()).collect();
+                let open: Vec<_> = self.progress.lock().agents.iter().map(|(open, _)| open.clone()).collect();
                 let (observed, arrival) = self.hand_over(|letter| open.contains(&letter.run))?;
-                self.progress().since.push(observed);
+                self.progress.lock().since.push(observed);
                 Some(arrival)
             }
         }
@@ -358,7 +350,7 @@ impl AttemptCalls {
 
     /// Hands over what was written to an agent run.
     fn hand_over(&self, meant: impl Fn(&Letter) -> bool) -> Option<(Observed, Arrival)> {
-        let Letter { run: agent_run, id, value, .. } = self.progress().take_letter(meant)?;
+        let Letter { run: agent_run, id, value, .. } = self.progress.lock().take_letter(meant)?;
         Some(match id {
             Some(id) => (Observed::Message(id.clone()), Arrival::Message { agent_run, id, value }),
             None => (Observed::Closing(agent_run.clone()), Arrival::Closing { agent_run }),
@@ -366,7 +358,7 @@ impl AttemptCalls {
     }
 
     fn deliver(&self, ordinal: u32) -> Option<Arrival> {
-        let mut progress = self.progress();
+        let mut progress = self.progress.lock();
         progress.listening.remove(&ordinal);
         let outcome = progress.take(ordinal)?.map_err(|failure| *failure);
         Some(Arrival::Ended { id: ordinal, outcome })
@@ -387,7 +379,7 @@ impl Calls for AttemptCalls {
     }
 
     fn now_ms(&self) -> Option<u64> {
-        let now = self.progress().now_ms;
+        let now = self.progress.lock().now_ms;
         (now > self.attempting.now_ms).then_some(now)
     }
 

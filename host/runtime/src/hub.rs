@@ -3,12 +3,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use flowcell_contract::{Failure, Json, Outgoing, RunId, Tenant, Value};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
@@ -210,24 +211,19 @@ pub struct Hubs(Mutex<HashMap<(Tenant, RunId), Hub>>);
 impl Hubs {
     /// The hub of a run, if somebody in this process drives it.
     pub fn get(&self, tenant: &Tenant, run: &RunId) -> Option<Hub> {
-        self.lock().get(&(tenant.clone(), run.clone())).cloned()
+        self.0.lock().get(&(tenant.clone(), run.clone())).cloned()
     }
 
     /// Whether no more than one run is being driven.
     pub(crate) fn is_lonely(&self) -> bool {
-        self.lock().len() < 2
+        self.0.lock().len() < 2
     }
 
     /// Lists a hub until what is returned is dropped.
     pub(crate) fn enter(self: &Arc<Hubs>, tenant: &Tenant, hub: &Hub) -> Entered {
         let key = (tenant.clone(), hub.run_id.clone());
-        self.lock().insert(key.clone(), hub.clone());
+        self.0.lock().insert(key.clone(), hub.clone());
         Entered(self.clone(), key)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<(Tenant, RunId), Hub>> {
-        // A panic while the lock was held cannot have left the map half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -236,7 +232,7 @@ pub(crate) struct Entered(Arc<Hubs>, (Tenant, RunId));
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.0.lock().remove(&self.1);
+        self.0.0.lock().remove(&self.1);
     }
 }
 

@@ -26,11 +26,12 @@ use std::{
     collections::HashSet,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use flowcell_contract::{Failure, RunId, Tenant, code};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use self::table::{Key, Order, Table};
@@ -52,24 +53,24 @@ impl LiveRuns {
 
     /// Returns the number of driven runs that other runs called, of one tenant.
     pub fn children(&self, tenant: &Tenant) -> u64 {
-        self.table().children(tenant)
+        self.table.lock().children(tenant)
     }
 
     /// Returns the number of driven runs that other runs called, of all tenants.
     pub fn all_children(&self) -> u64 {
-        self.table().all_children()
+        self.table.lock().all_children()
     }
 
     /// Takes a place for a run without waiting: the root of a tree, or a run below one that is only to be ended.
     pub(crate) fn enter(self: &Arc<LiveRuns>, tenant: &Tenant, run: &RunId) -> Place {
-        let key = self.table().enter(tenant, run);
+        let key = self.table.lock().enter(tenant, run);
         Place { live: self.clone(), key, rests: false }
     }
 
     /// Waits for a place for a run below another one, which is found by its id. A run whose parent is not driven in this
     /// process is a root.
     pub(crate) fn enter_below(self: &Arc<LiveRuns>, tenant: &Tenant, parent: &RunId, run: &RunId) -> Waiting {
-        let parent = self.table().find(tenant, parent);
+        let parent = self.table.lock().find(tenant, parent);
         match parent {
             Some(parent) => self.wait(parent, run),
             None => Waiting { live: self.clone(), place: None, answer: Answer::Now(Some(Ok(self.enter(tenant, run)))) },
@@ -84,25 +85,15 @@ impl LiveRuns {
 
     /// Counts a run as started until the returned value is dropped: from the check of a quota until a store shows the run.
     pub fn start(self: &Arc<LiveRuns>, tenant: &Tenant, run: &RunId) -> Starting {
-        let mut starting = self.starting();
+        let mut starting = self.starting.lock();
         let number = starting.last().map_or(0, |(last, ..)| last + 1);
         starting.push((number, tenant.clone(), run.clone()));
         Starting { live: self.clone(), number }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        // A panic while the lock was held cannot have left the counts half changed.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn starting(&self) -> MutexGuard<'_, Vec<(u64, Tenant, RunId)>> {
-        // A panic while the lock was held cannot have left the list half changed.
-        self.starting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Changes the table, and hands out the places that this makes free.
     fn change<T>(self: &LiveRuns, change: impl FnOnce(&mut Table) -> T) -> T {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let changed = change(&mut table);
         table.settle();
         changed
@@ -191,7 +182,7 @@ pub struct Starting {
 impl Starting {
     /// Returns the runs of the same tenant that were started before this one and that the store may not show yet.
     pub fn before(&self) -> HashSet<RunId> {
-        let starting = self.live.starting();
+        let starting = self.live.starting.lock();
         let tenant = starting.iter().find(|(number, ..)| *number == self.number).map(|(_, tenant, _)| tenant);
         let before = starting.iter().filter(|(number, of, _)| *number < self.number && Some(of) == tenant);
         before.map(|(.., run)| run.clone()).collect()
@@ -200,6 +191,6 @@ impl Starting {
 
 impl Drop for Starting {
     fn drop(&mut self) {
-        self.live.starting().retain(|(number, ..)| *number != self.number);
+        self.live.starting.lock().retain(|(number, ..)| *number != self.number);
     }
 }

@@ -6,10 +6,11 @@ mod timers;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 pub use registry::MemoryRegistry;
@@ -21,11 +22,6 @@ use crate::limits::{MAX_CACHE_BYTES, MAX_CACHE_ENTRIES};
 use crate::ports::{
     Blobs, CacheStore, Entry, Journal, Lease, Leases, Record, StageError, Staged, StateStore, StoreError, Unit,
 };
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while the lock was held cannot have left these maps half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A journal in memory, with the rows beside it: durable at once, until the process ends.
 #[derive(Default)]
@@ -43,8 +39,8 @@ struct Kept {
 impl Journal for MemoryJournal {
     fn append(&self, entry: Entry) {
         let next_seq = entry.unit.next_seq();
-        let mut runs = lock(&self.runs);
-        lock(&self.tables).apply(&entry);
+        let mut runs = self.runs.lock();
+        self.tables.lock().apply(&entry);
         let kept = runs.entry((entry.tenant, entry.run)).or_default();
         kept.units.push(entry.unit);
         if entry.record.is_some() {
@@ -58,18 +54,18 @@ impl Journal for MemoryJournal {
 
     fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
         let is_below = |record: &Record| record.parent.as_ref() == Some(run);
-        let runs = lock(&self.runs);
+        let runs = self.runs.lock();
         let below = runs.iter().filter(|((of, _), kept)| of == tenant && kept.record.as_ref().is_some_and(is_below));
         Ok(below.map(|((_, id), _)| id.clone()).collect())
     }
 
     fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
-        let runs = lock(&self.runs);
+        let runs = self.runs.lock();
         Ok(runs.get(&(tenant.clone(), run.clone())).and_then(|kept| kept.record.clone()))
     }
 
     fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
-        let runs = lock(&self.runs);
+        let runs = self.runs.lock();
         let units = runs.get(&(tenant.clone(), run.clone())).map(|kept| kept.units.as_slice()).unwrap_or_default();
         let first = units.partition_point(|unit| unit.next_seq() <= from);
         Ok(units[first..].iter().take(limit).cloned().collect())
@@ -85,12 +81,12 @@ pub struct LocalLeases {
 impl Leases for LocalLeases {
     fn claim(&self, tenant: &Tenant, run: &RunId) -> Option<Lease> {
         let key = (tenant.clone(), run.clone());
-        if !lock(&self.claimed).insert(key.clone()) {
+        if !self.claimed.lock().insert(key.clone()) {
             return None;
         }
         let claimed = self.claimed.clone();
         Some(Lease::new(move || {
-            lock(&claimed).remove(&key);
+            claimed.lock().remove(&key);
         }))
     }
 }
@@ -105,11 +101,11 @@ pub struct MemoryState {
 
 impl StateStore for MemoryState {
     fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
-        Ok(lock(&self.entries).get(&(tenant.clone(), flow.to_owned(), key.to_owned())).cloned())
+        Ok(self.entries.lock().get(&(tenant.clone(), flow.to_owned(), key.to_owned())).cloned())
     }
 
     fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
-        let mut entries = lock(&self.entries);
+        let mut entries = self.entries.lock();
         let place = |key: &str| (tenant.clone(), flow.to_string(), key.to_owned());
         let staged = number(flow, writes, |key| Ok(entries.get(&place(key)).map_or(0, |(_, version)| *version)))?;
         for (write, version) in &staged.writes {
@@ -160,12 +156,12 @@ impl MemoryBlobs {
 impl Blobs for MemoryBlobs {
     fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
         let blob = blob_ref(&bytes, mime);
-        lock(&self.blobs).insert((tenant.clone(), blob.file_id.clone()), bytes);
+        self.blobs.lock().insert((tenant.clone(), blob.file_id.clone()), bytes);
         blob
     }
 
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
-        let own = lock(&self.blobs).get(&(tenant.clone(), blob.file_id.clone())).cloned();
+        let own = self.blobs.lock().get(&(tenant.clone(), blob.file_id.clone())).cloned();
         match (own, &self.under) {
             (None, Some(under)) => under.get(tenant, blob),
             (own, _) => Ok(own),
@@ -215,13 +211,13 @@ pub struct MemoryCache {
 
 impl CacheStore for MemoryCache {
     fn get(&self, tenant: &Tenant, key: &str, now: u64) -> Option<Value> {
-        let tenants = lock(&self.tenants);
+        let tenants = self.tenants.lock();
         let cached = tenants.get(tenant)?.values.get(key)?;
         cached.expires.is_none_or(|expires| now < expires).then(|| cached.value.clone())
     }
 
     fn set(&self, tenant: &Tenant, key: &str, value: Value, expires: Option<u64>) {
         let bytes = key.len() as u64 + value_bytes(&value);
-        lock(&self.tenants).entry(tenant.clone()).or_default().insert(key, Cached { value, expires, bytes });
+        self.tenants.lock().entry(tenant.clone()).or_default().insert(key, Cached { value, expires, bytes });
     }
 }

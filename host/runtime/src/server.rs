@@ -52,12 +52,13 @@ mod writer;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use flowcell_contract::{RunId, Tenant, Value};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::mpsc as jobs, task::LocalSet};
 
 use crate::{
@@ -129,14 +130,9 @@ struct Shared {
     options: Options,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while the lock was held cannot have left what is behind it half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     fn visible(&self) -> MutexGuard<'_, Visible> {
-        lock(&self.visible)
+        self.visible.lock()
     }
 
     /// State of a flow that this process has shown is not written: it is not shown any more, and the runs that may have

@@ -37,12 +37,13 @@ use std::{
     fs::{File, TryLockError},
     io::{Read, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value, places::STORE_FILE as FILE};
+use parking_lot::Mutex;
 
 use crate::rows::cut;
 pub use crate::rows::{Filter, RunRow, Swept};
@@ -120,11 +121,6 @@ struct Visible {
     state: HashMap<StateKey, (Value, u64)>,
     blobs: HashMap<(Tenant, Arc<str>), Arc<[u8]>>,
     recent: Recent,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while the lock was held cannot have left these maps half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tells what happened and ends the process: what is on disk is not known any more.
@@ -215,7 +211,7 @@ impl SqliteStore {
 
     /// How many runs were parked when it was opened, since the database was brought back from an older copy.
     pub fn restored(&self) -> usize {
-        lock(&self.writer).epoch.held
+        self.writer.lock().epoch.held
     }
 
     /// What is durable.
@@ -266,9 +262,9 @@ impl Journal for SqliteStore {
 
     fn force_here(&self) {
         match self.writer.try_lock() {
-            Ok(mut writer) => writer.write(),
+            Some(mut writer) => writer.write(),
             // Somebody writes, and looks for more afterwards.
-            Err(_) => self.queue.force(),
+            None => self.queue.force(),
         }
     }
 
@@ -291,11 +287,11 @@ impl Journal for SqliteStore {
 
 impl StateStore for SqliteStore {
     fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
-        self.seen(&lock(&self.visible), tenant, flow, key)
+        self.seen(&self.visible.lock(), tenant, flow, key)
     }
 
     fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
-        let mut visible = lock(&self.visible);
+        let mut visible = self.visible.lock();
         let stored = |key: &str| Ok(self.seen(&visible, tenant, flow, key)?.map_or(0, |(_, version)| version));
         let staged = number(flow, writes, stored)?;
         for (write, version) in &staged.writes {
@@ -332,7 +328,7 @@ impl SqliteStore {
 impl SqliteStore {
     /// Keeps bytes of which the caller knows the SHA-256, in hexadecimal.
     pub fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
-        let mut visible = lock(&self.visible);
+        let mut visible = self.visible.lock();
         visible.recent.add(Instant::now(), tenant, hash);
         visible.blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
         drop(visible);
@@ -348,7 +344,7 @@ impl Blobs for SqliteStore {
     }
 
     fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
-        let visible = lock(&self.visible).blobs.get(&(tenant.clone(), blob.file_id.clone())).cloned();
+        let visible = self.visible.lock().blobs.get(&(tenant.clone(), blob.file_id.clone())).cloned();
         match visible {
             Some(bytes) => Ok(Some(bytes)),
             None => Ok(self.reader.blob(tenant, &blob.file_id)?),

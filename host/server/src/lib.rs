@@ -20,20 +20,14 @@ pub mod mcp;
 pub mod route;
 pub mod steps_api;
 
-use std::{
-    collections::HashMap,
-    future::Future,
-    io,
-    net::SocketAddr,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, future::Future, io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use axum::{Router, extract::DefaultBodyLimit, http::StatusCode, middleware, response::IntoResponse};
 use flowcell_contract::Tenant;
 use flowcell_runtime::{FlowRunner, RunResult, RunStatus, World, ports::StoreError};
 use flowcell_services::egress::AddressRange;
 use futures_util::{FutureExt, future::BoxFuture};
+use parking_lot::Mutex;
 use tokio::{
     net::TcpListener,
     runtime::{Handle, RuntimeFlavor},
@@ -255,8 +249,7 @@ struct Driven {
 impl Driven {
     /// Takes in what other processes ask of the runs of these tenants, from now on.
     fn listen_for(&self, tenants: &[Tenant]) -> Result<(), StartError> {
-        // A panic while the lock was held cannot have left the map half changed.
-        let mut worlds = self.worlds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut worlds = self.worlds.lock();
         for tenant in tenants {
             if worlds.contains_key(tenant) {
                 continue;

@@ -30,11 +30,7 @@ mod resources;
 mod tools;
 mod workbench;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -44,6 +40,7 @@ use axum::{
     routing::{self, MethodRouter},
 };
 use flowcell_contract::Tenant;
+use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
 };
@@ -127,8 +124,7 @@ impl Doors {
     }
 
     fn of(&self, tenant: &Tenant) -> Door {
-        // A panic while the lock was held cannot have left the map half changed.
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.entry(tenant.clone()).or_insert_with(|| self.new_door(tenant)).clone()
     }
 

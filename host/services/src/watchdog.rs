@@ -16,8 +16,10 @@ use std::{
     io::{BufRead, Write},
     path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::OnceLock,
 };
+
+use parking_lot::Mutex;
 
 /// The watchdog of this process.
 static WATCHDOG: OnceLock<Mutex<Watchdog>> = OnceLock::new();
@@ -69,7 +71,7 @@ pub(crate) fn kill(_: &[u32]) {}
 
 fn tell(line: &str, start: bool) {
     let Some(watchdog) = WATCHDOG.get() else { return };
-    let mut watchdog = watchdog.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut watchdog = watchdog.lock();
     if let Err(error) = watchdog.tell(line, start) {
         tracing::warn!("no watchdog ends the operator's programs if this process is killed: {error}");
     }

@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use flowcell::{
     Channel, Event, FlowRunner, Host, InputError, Json, LoadedFlow, RunOptions, RunResult, Script, StartError, Waiting,
     contract::code, graph::Graph,
 };
+use parking_lot::Mutex;
 
 use self::cases::{Case, Expect, REFUSED};
 use super::{
@@ -246,7 +247,7 @@ struct Route {
 
 impl Route {
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.ended.lock())
     }
 }
 
@@ -255,7 +256,7 @@ impl Channel for Route {
         let ended = matches!(event.kind, "task:complete" | "task:failed");
         if ended && event.run_id.as_str() == "test" && event.data.get("scope").is_none() {
             let id = event.data.get("taskId").and_then(Json::as_str).unwrap_or_default().to_owned();
-            self.ended.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+            self.ended.lock().push(id);
         }
         if event.run_id.as_str() != "test" {
             self.has_called.store(true, Ordering::Relaxed);

@@ -1,12 +1,6 @@
 //! `--channel`: where a run is told, and where it is steered from.
 
-use std::{
-    io,
-    path::PathBuf,
-    pin::pin,
-    str::FromStr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{io, path::PathBuf, pin::pin, str::FromStr, sync::Arc};
 
 use clap::Args;
 use flowcell::{
@@ -15,6 +9,7 @@ use flowcell::{
     similar,
 };
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::problem::Problem;
@@ -196,7 +191,7 @@ impl Channels {
                 }
             };
             attached.channels.push(opened.channel());
-            let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.opened.lock();
             all.retain(|opened| !opened.is_done());
             all.push(opened);
         }
@@ -205,7 +200,7 @@ impl Channels {
 
     /// Waits until the channels have told everything and programs have ended, or their time is up.
     pub(crate) fn close(&self) {
-        let opened = std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
+        let opened = std::mem::take(&mut *self.opened.lock());
         if let Some(runtime) = &self.runtime {
             runtime.block_on(join_all(opened.iter().map(Opened::close)));
         }

@@ -1,18 +1,19 @@
 //! Asking the person at the terminal what gates and agents ask.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, mpsc},
+    sync::{Arc, mpsc},
     time::Instant,
 };
 
 use flowcell::{
     Channel, Event, FlowRunner, Host, Hub, Json, QuestionRef, RunResult, RunStatus, StartError, Waiting, waiting,
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::{
     answers,
-    desk::{Asked, Desk, News, lock},
+    desk::{Asked, Desk, News},
     lines::Subject,
     screen::Screen,
 };
@@ -64,7 +65,7 @@ impl Asker {
 
     /// Asks what the run has asked before it is gone on with here: no event tells it again. Answers go to this hub from now on.
     pub(crate) fn catch_up(&self, host: &Host, hub: &Hub) -> Result<(), StartError> {
-        *lock(&self.answering) = Some(hub.clone());
+        *self.answering.lock() = Some(hub.clone());
         for waits in waiting::list(host, hub.run_id())? {
             if waits["kind"] == "gate" {
                 let address = waits["address"].as_str().unwrap_or_default().to_owned();
@@ -91,7 +92,7 @@ impl Asker {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// Takes back a question.
@@ -126,11 +127,11 @@ impl Asker {
 
 impl Channel for Asker {
     fn on_start(&self, hub: &Hub) {
-        lock(&self.answering).get_or_insert_with(|| hub.clone());
+        self.answering.lock().get_or_insert_with(|| hub.clone());
     }
 
     fn on_event(&self, event: &Event) {
-        let Some(root) = lock(&self.answering).as_ref().map(|hub| hub.run_id().clone()) else { return };
+        let Some(root) = self.answering.lock().as_ref().map(|hub| hub.run_id().clone()) else { return };
         let Some(subject) = Subject::of(event, root.as_str()) else { return };
         let of_call = |address: &str| {
             let call = event.data.get("call").and_then(Json::as_u64).unwrap_or_default();

@@ -8,7 +8,7 @@ mod typed;
 use std::{
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
@@ -16,6 +16,7 @@ use std::{
 
 use flowcell::{Channel, Event, FlowRunner, Hub, HubError, Json, LiveEvent, Request, RunResult, RunStatus};
 use futures_util::future::{BoxFuture, OptionFuture};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use self::{
@@ -65,16 +66,12 @@ impl Chat {
         Chat { state: Mutex::new(state), changed: Notify::new(), interactive, present: AtomicBool::new(true) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn begin(&self, run: &str) {
-        self.state().conversation = Conversation::with(run);
+        self.state.lock().conversation = Conversation::with(run);
     }
 
     fn hear(&self, heard: &Heard<'_>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for shown in state.conversation.hear(heard) {
             state.page.show(&shown);
         }
@@ -83,12 +80,12 @@ impl Chat {
     }
 
     fn show(&self, shown: &Shown) {
-        self.state().page.show(shown);
+        self.state.lock().page.show(shown);
     }
 
     /// Whether a line is taken now. From a pipe it is taken once somebody waits for it.
     fn takes_line(&self) -> bool {
-        self.interactive || (self.present.load(Ordering::Acquire) && self.state().conversation.waits())
+        self.interactive || (self.present.load(Ordering::Acquire) && self.state.lock().conversation.waits())
     }
 
     /// Runs to the end, or until the person leaves: then the run stays as it is, to be resumed.
@@ -166,7 +163,7 @@ impl Chat {
 
     /// What a line asks of the run; none if it asks nothing.
     fn request(&self, typed: Typed) -> Option<Request> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let conversation = &mut state.conversation;
         let asked = match typed {
             Typed::Nothing | Typed::Quit => return None,

@@ -4,12 +4,13 @@ use std::{
     collections::VecDeque,
     fmt::Write as _,
     io::{self, BufRead, Write},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
 use flowcell::{Hub, HubError, Json, QuestionRef, contract::Question};
+use parking_lot::Mutex;
 use rustix::termios::{self, LocalModes, OptionalActions};
 use tokio::sync::Notify;
 
@@ -44,10 +45,6 @@ pub(crate) struct Typed {
     at: Instant,
     /// The terminal handed over its begin before it was complete.
     in_parts: bool,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Answers a question of the run.
@@ -91,7 +88,7 @@ impl Desk {
         thread::Builder::new().name("typed".into()).spawn(move || read_lines(&wishes, &typed))?;
         let reply: Reply = Box::new(move |asked, answer| {
             // The process that drives the run may be another one by now.
-            let Some(hub) = lock(&answering).clone() else { return Err(HubError::RunEnded) };
+            let Some(hub) = answering.lock().clone() else { return Err(HubError::RunEnded) };
             runtime.block_on(hub.reply_to(&asked.address, answer, asked.asked.clone()))
         });
         let mut at = Desk::new(reply, screen, given, wanted);

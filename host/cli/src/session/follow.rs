@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -14,6 +14,7 @@ use flowcell::{
     control::{self, Ask, Events, Told},
     waiting,
 };
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -455,7 +456,7 @@ fn members(json: &Json) -> Json {
 /// The kinds of events that this process has heard of. There are few, and they are kept.
 fn interned(kind: &str) -> &'static str {
     static KINDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut kinds = KINDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kinds = KINDS.lock();
     match kinds.get(kind) {
         Some(known) => known,
         None => {

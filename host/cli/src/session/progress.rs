@@ -2,11 +2,12 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use flowcell::{Channel, Event, Hub, Json};
+use parking_lot::Mutex;
 
 use super::{
     lines::{Line, Subject},
@@ -52,15 +53,11 @@ impl Progress {
     pub(crate) fn without_questions(self) -> Progress {
         Progress { asked_elsewhere: true, ..self }
     }
-
-    fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Channel for Progress {
     fn on_start(&self, hub: &Hub) {
-        let mut tally = self.tally();
+        let mut tally = self.tally.lock();
         if tally.root.is_empty() {
             tally.root = hub.run_id().to_string();
             let paint = self.screen.paint();
@@ -71,7 +68,7 @@ impl Channel for Progress {
     }
 
     fn on_event(&self, event: &Event) {
-        let mut tally = self.tally();
+        let mut tally = self.tally.lock();
         if let Some(took) = tally.preparing.take().map(|since| since.elapsed()).filter(|took| *took >= TOLD)
             && self.screen.is_watched()
         {

@@ -1,11 +1,9 @@
 //! Standard error while a run goes on: lines that stay, and on a terminal one line that tells what is running.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 
 use crate::terminal::{Paint, Terminal, inert};
 
@@ -46,7 +44,7 @@ impl Screen {
 
     /// Writes a line above the status.
     pub(crate) fn line(&self, text: &str) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match &mut state.held {
             Some(held) if held.len() < MAX_HELD => held.push(text.to_owned()),
             Some(_) => {}
@@ -68,13 +66,13 @@ impl Screen {
 
     /// Writes a warning now, even while a person is being asked.
     pub(crate) fn warn_now(&self, text: &str) {
-        let state = self.state();
+        let state = self.state.lock();
         self.write(&state, &format!("{}: {}", self.paint().odd("warning"), inert(text)));
     }
 
     /// Writes a warning now. A line that a person has begun to type is left behind.
     pub(crate) fn break_in(&self, text: &str) {
-        if self.state().held.is_some() {
+        if self.state.lock().held.is_some() {
             self.terminal.say("");
         }
         self.warn_now(text);
@@ -85,7 +83,7 @@ impl Screen {
         if !self.terminal.watched || self.quiet {
             return;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.held.is_none() {
             state.status.get_or_insert_with(status_line).set_message(text.to_owned());
         }
@@ -93,14 +91,14 @@ impl Screen {
 
     /// Takes the status away while a person types, and keeps lines for later.
     pub(crate) fn hold(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         clear(&mut state);
         state.held.get_or_insert_default();
     }
 
     /// Writes what was kept.
     pub(crate) fn release(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for text in state.held.take().unwrap_or_default() {
             self.write(&state, &text);
         }
@@ -108,9 +106,9 @@ impl Screen {
 
     /// Takes the status away for good.
     pub(crate) fn close(&self) {
-        clear(&mut self.state());
+        clear(&mut self.state.lock());
         // The run ended while somebody was being asked.
-        if self.state().held.is_some() {
+        if self.state.lock().held.is_some() {
             self.terminal.say("");
         }
         self.release();
@@ -121,10 +119,6 @@ impl Screen {
             Some(status) => status.suspend(|| self.terminal.say(text)),
             None => self.terminal.say(text),
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Standard output and standard error of a guest: kept, bounded, and split into lines.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::{
     cli::{IsTerminal, StdoutStream},
@@ -39,14 +40,14 @@ impl Stdio {
     pub(super) fn take_lines(&self, end: bool) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         for (level, capture) in [("info", &self.out), ("warn", &self.err)] {
-            capture.lock().take_lines(end, |line| lines.push((level, line)));
+            capture.0.lock().take_lines(end, |line| lines.push((level, line)));
         }
         lines
     }
 
     /// The last that was written to standard error, as one harmless line; none if there was nothing.
     pub(crate) fn last_words(&self) -> Option<String> {
-        let buffer = self.err.lock();
+        let buffer = self.err.0.lock();
         let words = single_line(&String::from_utf8_lossy(&buffer.tail));
         (!words.is_empty()).then_some(words)
     }
@@ -72,10 +73,6 @@ impl Capture {
         // One byte more than the log takes, so that the log notices that it is full.
         let room = limits.log_bytes + 1;
         Capture(Arc::new(Mutex::new(Buffer { pending: Vec::new(), tail: Vec::new(), room, writes: limits.calls })))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Buffer> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,7 +126,7 @@ impl StdoutStream for Capture {
 
 impl OutputStream for Capture {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.lock().write(&bytes)
+        self.0.lock().write(&bytes)
     }
 
     fn flush(&mut self) -> StreamResult<()> {
@@ -159,9 +156,9 @@ mod tests {
     #[test]
     fn lines_are_taken_whole() {
         let stdio = Stdio::new(&Limits::default());
-        stdio.out().lock().write(b"one\ntw").unwrap();
+        stdio.out().0.lock().write(b"one\ntw").unwrap();
         assert_eq!(lines(&stdio, false), ["one"]);
-        stdio.out().lock().write(b"o \x1b[31m\0\r\nlast").unwrap();
+        stdio.out().0.lock().write(b"o \x1b[31m\0\r\nlast").unwrap();
         assert_eq!(lines(&stdio, false), ["two \x1b[31m\0"]);
         assert_eq!(lines(&stdio, true), ["last"]);
     }
@@ -171,7 +168,7 @@ mod tests {
         let stdio = Stdio::new(&Limits::default());
         assert_eq!(stdio.last_words(), None);
         let long = "x".repeat(1 << 20) + "\n\x1b panicked:\n\tat the end\n";
-        stdio.err().lock().write(long.as_bytes()).unwrap();
+        stdio.err().0.lock().write(long.as_bytes()).unwrap();
         let words = stdio.last_words().unwrap();
         assert!(words.ends_with("x panicked: at the end") && words.len() <= TRAP_TEXT_BYTES, "{words}");
     }
@@ -180,8 +177,8 @@ mod tests {
     fn writes_are_counted_even_if_they_are_empty() {
         let stdio = Stdio::new(&Limits { calls: 3, log_bytes: 2, ..Limits::default() });
         let out = stdio.out();
-        assert!((0..3).all(|_| out.lock().write(b"ab").is_ok()));
-        assert!(out.lock().write(b"").is_err());
-        assert_eq!(out.lock().pending.len(), 3);
+        assert!((0..3).all(|_| out.0.lock().write(b"ab").is_ok()));
+        assert!(out.0.lock().write(b"").is_err());
+        assert_eq!(out.0.lock().pending.len(), 3);
     }
 }

@@ -1,9 +1,8 @@
 //! Which files are flows and agents, and which of them win: rules over a listing that somebody else has read.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
 
 use crate::{
     agentic::name::{is_kebab_case, of_file, rename},
@@ -170,13 +169,13 @@ impl<L: Fn() -> Vec<Listed>> Registry<L> {
 
     /// All entries, with what is wrong about them.
     pub fn list(&self) -> Arc<Discovery> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.get_or_insert_with(|| Arc::new(discover(self.kind, &(self.lister)()))).clone()
     }
 
     /// Forgets what was listed.
     pub fn invalidate(&self) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.known.lock() = None;
     }
 }
 

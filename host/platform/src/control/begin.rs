@@ -2,13 +2,14 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
 };
 
 use flowcell_contract::{NodeId, RunId, Tenant};
 use flowcell_runtime::{FlowRunner, OpenError, PolicyOverride, Repeat, RunOptions, RunStatus};
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 
 use super::{Ask, Told, refused};
 use crate::{
@@ -175,15 +176,10 @@ impl Guests {
         Arc::new(Guests { host, runs: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock was held cannot have left the map half changed.
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Puts every guest down where it is. What is handed over from now on is refused.
     pub fn stop(&self) {
         let threads: Vec<_> = {
-            let mut state = self.state();
+            let mut state = self.runs.lock();
             state.closed = true;
             state.threads.drain().collect()
         };
@@ -199,7 +195,7 @@ impl Guests {
 
     /// Drives a run on a thread of its own, until it ends or rests.
     fn begin(&self, runner: FlowRunner) -> Result<(), String> {
-        let mut state = self.state();
+        let mut state = self.runs.lock();
         if state.closed {
             return Err("the process is about to end".into());
         }
@@ -221,7 +217,7 @@ impl Guests {
 impl Driver for Guests {
     fn moved(&self) {
         let resting: Vec<_> = {
-            let mut state = self.state();
+            let mut state = self.runs.lock();
             let is_over = |thread: &JoinHandle<bool>| thread.is_finished();
             let over = state.threads.iter().filter(|(_, thread)| thread.as_ref().is_none_or(is_over));
             let over: Vec<_> = over.map(|(run, _)| run.clone()).collect();
@@ -235,7 +231,7 @@ impl Driver for Guests {
             match self.host.resume(&run, options()).map(|runner| self.begin(runner)) {
                 Ok(Ok(())) => {}
                 // It is looked at again when something else moves.
-                Ok(Err(_)) | Err(_) => _ = self.state().threads.insert(run, None),
+                Ok(Err(_)) | Err(_) => _ = self.runs.lock().threads.insert(run, None),
             }
         }
     }

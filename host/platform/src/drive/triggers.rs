@@ -34,15 +34,12 @@ pub mod record;
 pub mod start;
 pub mod times;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_runtime::ports::StoreError;
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc},
     time::Instant,
@@ -201,7 +198,7 @@ impl Triggers {
         let (blocking, library) = (host.clone(), self.owners.library(host.tenant()));
         let read = tokio::task::spawn_blocking(move || live::read(&blocking, &library)).await;
         let live: Arc<[Live]> = read.map_err(|error| StoreError(error.to_string().into()))??.into();
-        self.seen().insert(host.tenant().clone(), live.clone());
+        self.seen.lock().insert(host.tenant().clone(), live.clone());
         Ok(live)
     }
 
@@ -215,12 +212,7 @@ impl Triggers {
         Ok(started)
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, HashMap<Tenant, Arc<[Live]>>> {
-        // A panic while the lock was held cannot have left the map half changed.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn known(&self, tenant: &Tenant) -> Arc<[Live]> {
-        self.seen().get(tenant).cloned().unwrap_or_else(|| [].into())
+        self.seen.lock().get(tenant).cloned().unwrap_or_else(|| [].into())
     }
 }

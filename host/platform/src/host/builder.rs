@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use flowcell_contract::{Blobs, Capability, Catalog, Digest, Failure, Tenant};
@@ -24,6 +24,7 @@ use flowcell_services::{
     model::{self, ModelCapability, Providers},
     secrets::{OperatorSecrets, Secrets},
 };
+use parking_lot::Mutex;
 
 use super::{
     Host, KnownPack, Shared,

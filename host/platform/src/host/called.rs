@@ -1,13 +1,11 @@
 //! The flows that other flows call, and those that runs have pinned.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{Failure, Json, RunId, code};
 use flowcell_flow::graph::Graph;
 use flowcell_runtime::{Flows, OpenError, Pinned, ports::Pin};
+use parking_lot::Mutex;
 
 use super::{Host, error::StartError, homes::Homes, loaded::log_kept, renewal::Renewals};
 use crate::{
@@ -116,7 +114,7 @@ impl Host {
 
 impl Flows for Library {
     fn resolve(&self, name: &str, caller: &Pin) -> Result<Pinned, Failure> {
-        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut called = self.called.lock();
         let key = (caller.clone(), name.to_owned());
         if let Some(flow) = called.get(&key) {
             return Ok(flow.clone());
@@ -128,7 +126,7 @@ impl Flows for Library {
     }
 
     fn repeated(&self, pin: &Pin) -> Result<Pinned, Failure> {
-        let mut renewals = self.renewals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut renewals = self.renewals.lock();
         let flow = renewals.repeated(&self.host, pin);
         flow.map_err(|error| Failure::new(code::FLOW_NOT_FOUND, error.to_string()))
     }
@@ -148,7 +146,7 @@ impl Flows for Library {
     }
 
     fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {
-        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pinned = self.pinned.lock();
         if let Some(graph) = pinned.get(pin) {
             return Ok(graph.clone());
         }

@@ -4,14 +4,11 @@
 //! what files say that the flow names, which agents there are, what its tenant may. So a flow is not checked again while each
 //! of these questions has the answer that it had.
 
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use flowcell_contract::Tenant;
 use flowcell_flow::{Files, Rules, Source};
+use parking_lot::Mutex;
 
 use crate::host::{
     folder::Folder,
@@ -68,18 +65,13 @@ impl Remembered {
 }
 
 impl CheckedFlows {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        // A panic while the lock was held cannot have left the maps half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn find(&self, tenant: &Tenant, source: &Source, folder: &Folder) -> Option<Arc<Remembered>> {
         // What is too large to be remembered is not even compared.
         if source.text.len() > TEXT_OF_ONE {
             return None;
         }
         let key = Key::of(source, folder);
-        self.known().flows.get(tenant)?.get(&key).cloned()
+        self.0.lock().flows.get(tenant)?.get(&key).cloned()
     }
 
     /// What was found when the flow was checked, if nothing had to be asked for that.
@@ -100,7 +92,7 @@ impl CheckedFlows {
         if asked.len() > QUESTIONS || text > TEXT_OF_ONE {
             return;
         }
-        let mut known = self.known();
+        let mut known = self.0.lock();
         if known.text + text > TEXT {
             *known = Known::default();
         }
@@ -205,7 +197,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &graph(check(&host, &numbered(0), folder.path()))));
         assert!(Arc::ptr_eq(&kept, &graph(check(&other, &numbered(0), folder.path()))));
         // What is counted is what there is.
-        let known = host.shared.checked.known();
+        let known = host.shared.checked.0.lock();
         let texts = known.flows.values().flat_map(|flows| flows.values()).map(|flow| flow.text);
         assert_eq!(known.text, texts.sum::<usize>());
     }

@@ -3,12 +3,13 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use flowcell_contract::{Failure, Tenant, code};
 use flowcell_flow::{Rules, agentic::flow_label};
 use flowcell_runtime::ports::Pin;
+use parking_lot::Mutex;
 
 use super::Host;
 use crate::{
@@ -49,13 +50,13 @@ impl Homes {
 
     /// Notes the home that a flow was pinned with.
     pub(super) fn know(&self, pin: &Pin, home: &Arc<Home>) {
-        self.known().insert(pin.clone(), home.clone());
+        self.known.lock().insert(pin.clone(), home.clone());
     }
 
     /// Returns the home of a run, by the pin of its flow.
     pub(super) fn find(&self, pin: &Pin) -> Result<Arc<Home>, Failure> {
         let Some(host) = &self.host else { return Ok(self.usual.clone()) };
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if let Some(home) = known.get(pin) {
             return Ok(home.clone());
         }
@@ -64,11 +65,6 @@ impl Homes {
         let home = if content.home.is_some() { Arc::new(host.home_in(&content)) } else { self.usual.clone() };
         known.insert(pin.clone(), home.clone());
         Ok(home)
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<Pin, Arc<Home>>> {
-        // A panic while the lock was held cannot have left the map half changed.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Scripts looked through: the pack `script` runs their first lines, in its sandbox, with nothing granted.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -15,6 +15,7 @@ use flowcell_flow::{
     outline::{Fault, Outline},
 };
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 
 /// The node type that looks through a script.
 const TYPE: &str = "script.inspect";
@@ -37,12 +38,7 @@ impl Inspector {
 
     /// The time that scripts have taken, for which the engine has charged the tenant.
     pub(crate) fn spent(&self) -> Duration {
-        PATIENCE.saturating_sub(*self.left())
-    }
-
-    fn left(&self) -> MutexGuard<'_, Duration> {
-        // A panic while the lock was held cannot have left the time half changed.
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        PATIENCE.saturating_sub(*self.left.lock())
     }
 
     /// What a script says of itself.
@@ -85,7 +81,7 @@ impl Inspector {
 
     /// Waits for the attempt on a thread of its own: whoever checks a flow may be on one that must not wait.
     fn run(&self, attempt: Attempt) -> StepResult {
-        let left = *self.left();
+        let left = *self.left.lock();
         if left.is_zero() {
             return Err(late(true));
         }
@@ -97,7 +93,7 @@ impl Inspector {
                 NodeRunner::prepare(&self.engine, vec![attempt.pack.clone()]).await;
                 let since = Instant::now();
                 let ended = tokio::time::timeout(left, self.engine.run(attempt, Arc::new(Nothing))).await;
-                *self.left() = if ended.is_ok() { left.saturating_sub(since.elapsed()) } else { Duration::ZERO };
+                *self.left.lock() = if ended.is_ok() { left.saturating_sub(since.elapsed()) } else { Duration::ZERO };
                 ended
             });
             ended.unwrap_or_else(|_| Err(late(left < PATIENCE)))

@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::Instant,
 };
 
@@ -149,7 +149,7 @@ impl Host {
     }
 
     fn remember(&self, digest: Digest, bytes: Arc<[u8]>) {
-        let mut packs = self.shared.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut packs = self.shared.packs.lock();
         packs.entry(digest).or_insert(KnownPack { bytes, kept: HashSet::new() });
     }
 }

@@ -1,9 +1,6 @@
 //! What a run pins: everything that its flow was checked from, kept by its digest.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use flowcell_contract::{BlobRef, Catalog, Digest, Failure, RunId, code};
 use flowcell_flow::{Checked, Diagnostic, Files, Severity, graph::Graph};
@@ -43,7 +40,7 @@ impl Host {
     /// Keeps a pack in the store, where it is found by its digest. A store that goes with the process needs no packs that
     /// are part of the program.
     fn keep_pack(&self, digest: &str) -> Option<Arc<str>> {
-        let mut packs = self.shared.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut packs = self.shared.packs.lock();
         let digest = Digest(digest.into());
         let (store, shared) = (&self.shared.store, &self.shared.shared);
         if store.is_none() && shared.is_none() {

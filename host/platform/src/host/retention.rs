@@ -1,6 +1,6 @@
 //! What is kept of runs: for how long, and as a document.
 
-use std::{io::Write, sync::PoisonError, time::Duration};
+use std::{io::Write, time::Duration};
 
 use flowcell_contract::RunId;
 use flowcell_runtime::{
@@ -36,7 +36,7 @@ impl Host {
             _ => return Ok(Swept::default()),
         };
         // A pack that no run had pinned may be gone.
-        let mut packs = self.shared.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut packs = self.shared.packs.lock();
         packs.values_mut().for_each(|pack| _ = pack.kept.remove(&self.tenant));
         Ok(swept)
     }

@@ -10,10 +10,11 @@
 pub(crate) mod log;
 mod open;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_runtime::{Channel, Event};
+use parking_lot::Mutex;
 
 use self::open::Open;
 
@@ -122,7 +123,7 @@ impl Channel for Watch {
             let flow = name_in(&event.data, "name").unwrap_or_default();
             self.observers.iter().for_each(|observer| observer.started(&event.tenant, &event.run_id, &flow));
         }
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.take_in(event, &mut |ended| self.tell(&ended));
     }
 }

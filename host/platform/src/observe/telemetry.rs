@@ -15,7 +15,7 @@ mod span;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -30,6 +30,7 @@ use opentelemetry_sdk::{
     Resource,
     trace::{SpanData, SpanExporter as _},
 };
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc},
     task::JoinHandle,
@@ -94,7 +95,7 @@ impl Telemetry {
 
     /// Sends from now on, on the runtime that this is called on. A second time nothing happens.
     pub(crate) fn start(&self) -> Result<(), TelemetryError> {
-        let waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let waiting = self.0.waiting.lock().take();
         let Some(waiting) = waiting else { return Ok(()) };
         let collector = &self.0.collector;
         collector.run_on(tokio::runtime::Handle::current());
@@ -104,13 +105,13 @@ impl Telemetry {
         // What is counted before is not told.
         let _ = self.0.numbers.set(Numbers::new(collector, resource())?);
         let sending = tokio::spawn(send(self.0.clone(), waiting, exporter));
-        *self.0.sending.lock().unwrap_or_else(PoisonError::into_inner) = Some(sending);
+        *self.0.sending.lock() = Some(sending);
         Ok(())
     }
 
     /// Sends what there is, and ends. It does not wait for a collector that does not answer.
     pub(crate) async fn stop(&self) {
-        let sending = self.0.sending.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sending = self.0.sending.lock().take();
         let Some(sending) = sending else { return };
         self.0.ends.notify_one();
         let shared = self.0.clone();
@@ -122,7 +123,7 @@ impl Telemetry {
     /// A run is begun for a trace of somebody else, named by a `traceparent` of W3C Trace Context.
     pub(crate) fn link(&self, tenant: &Tenant, run: &RunId, traceparent: &str) {
         let Some(context) = context(traceparent) else { return };
-        let mut links = self.0.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.0.links.lock();
         if links.len() >= LINKS
             && let Some(any) = links.keys().next().cloned()
         {
@@ -140,7 +141,7 @@ impl Observer for Telemetry {
         }
         let link = match ended.what {
             What::Run { .. } => {
-                let mut links = self.0.links.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut links = self.0.links.lock();
                 links.remove(&(ended.tenant.clone(), ended.run.clone()))
             }
             _ => None,

@@ -16,7 +16,7 @@ pub(crate) mod shares;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -28,6 +28,7 @@ use flowcell_runtime::{
     LiveRuns,
     ports::{Registry, StoreError, Timers},
 };
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -125,7 +126,7 @@ impl Usage {
         }
         let (today, seconds) = self.today();
         let known = self.read(tenant, today)?.0;
-        let fresh = self.tenants().get(tenant).map_or(Used::default(), |counted| counted.fresh);
+        let fresh = self.0.tenants.lock().get(tenant).map_or(Used::default(), |counted| counted.fresh);
         most.check(&known.plus(&fresh), seconds)
     }
 
@@ -135,7 +136,7 @@ impl Usage {
             return Ok(());
         }
         let (today, seconds) = self.today();
-        match self.tenants().get(tenant) {
+        match self.0.tenants.lock().get(tenant) {
             Some(counted) if counted.day == today => counted.most.check(&counted.known.plus(&counted.fresh), seconds),
             _ => Ok(()),
         }
@@ -147,7 +148,7 @@ impl Usage {
     }
 
     fn count(&self, tenant: &Tenant, add: impl FnOnce(&mut Used)) {
-        let mut tenants = self.tenants();
+        let mut tenants = self.0.tenants.lock();
         match tenants.get_mut(tenant) {
             Some(counted) => add(&mut counted.fresh),
             None => add(&mut tenants.entry(tenant.clone()).or_default().fresh),
@@ -160,7 +161,7 @@ impl Usage {
             self.0.metrics.computed(&tenant, computed);
             self.count(&tenant, |used| used.compute_ms += computed.as_secs_f64() * 1e3);
         }
-        let tenants: Vec<_> = self.tenants().keys().cloned().collect();
+        let tenants: Vec<_> = self.0.tenants.lock().keys().cloned().collect();
         tenants.iter().try_for_each(|tenant| self.settle_one(tenant))
     }
 
@@ -169,14 +170,14 @@ impl Usage {
         let policy = Policy::of(&*self.0.registry, tenant)?;
         policy.bound(&self.0.engine, &self.0.live, tenant);
         // Taken out first: somebody else may settle at the same time.
-        let fresh = self.tenants().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
+        let fresh = self.0.tenants.lock().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
         let fresh = fresh.unwrap_or_default();
         let known = match fresh == Used::default() {
             true => self.read(tenant, today).map(|(used, _)| used),
             false => self.add(tenant, today, &fresh),
         };
         let known = known.inspect_err(|_| self.count(tenant, |used| *used = used.plus(&fresh)))?;
-        let mut tenants = self.tenants();
+        let mut tenants = self.0.tenants.lock();
         let Some(counted) = tenants.get_mut(tenant) else { return Ok(()) };
         (counted.known, counted.day, counted.most) = (known, today, policy.per_day);
         if fresh == Used::default() && counted.fresh == Used::default() {
@@ -220,11 +221,6 @@ impl Usage {
     fn today(&self) -> (u64, u64) {
         let now = self.0.timers.now() / 1_000;
         (now / DAY, DAY - now % DAY)
-    }
-
-    fn tenants(&self) -> MutexGuard<'_, HashMap<Tenant, Counted>> {
-        // A panic while the lock was held cannot have left a number half changed.
-        self.0.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

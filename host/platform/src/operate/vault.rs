@@ -20,11 +20,7 @@ mod rotation;
 mod seal;
 mod serving;
 
-use std::{
-    collections::HashSet,
-    fmt,
-    sync::{Arc, Mutex, PoisonError, RwLock},
-};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use flowcell_contract::{Json, Tenant};
 use flowcell_runtime::ports::{Registry, Timers};
@@ -32,6 +28,7 @@ use flowcell_services::{
     egress::OriginGrants,
     secrets::{WEBHOOK, check_name},
 };
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -219,7 +216,7 @@ impl Vault {
 
     /// Notes in the audit log that a secret was not given to a run: once a process for each.
     pub(crate) fn note_refusal(&self, tenant: &Tenant, name: &str) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.noted.lock();
         if noted.len() >= MAX_NOTED || !noted.insert((tenant.clone(), name.to_owned())) {
             return;
         }
@@ -304,7 +301,7 @@ impl Vault {
         if let Some(first) = self.with_keys(|keys| keys.first().cloned())? {
             return Ok(first);
         }
-        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.keys.write();
         let keys = keys.get_or_insert_default();
         match keys.first() {
             Some(first) => Ok(first.clone()),
@@ -318,10 +315,10 @@ impl Vault {
 
     /// Looks at the operator's keys, which are read when they are first needed.
     fn with_keys<T>(&self, look: impl Fn(&[Kek]) -> T) -> Result<T, VaultError> {
-        if let Some(keys) = &*self.keys.read().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(keys) = &*self.keys.read() {
             return Ok(look(keys));
         }
-        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.keys.write();
         if keys.is_none() {
             *keys = Some(self.keeping.load()?);
         }

@@ -1,14 +1,12 @@
 //! Who calls a server: until there is a tenant everybody on this machine, and from then on whoever shows a token.
 
 use std::{
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use flowcell_contract::Tenant;
+use parking_lot::Mutex;
 
 use super::{TenantError, Tenants};
 use crate::{
@@ -51,8 +49,7 @@ impl Callers {
     }
 
     fn look_is_due(&self) -> bool {
-        // A panic while the lock was held cannot have left the time half changed.
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = self.looked.lock();
         let now = Instant::now();
         let due = looked.is_none_or(|last| now >= last + LOOK);
         if due {

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     future::{poll_fn, ready},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Poll, Waker},
@@ -20,6 +20,7 @@ use flowcell_runtime::{
     ports::{Blobs, Timers},
 };
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 
 use crate::world::simulate::{CAPABILITIES, Simulate};
 
@@ -82,13 +83,13 @@ impl Blobs for Budgeted {
 impl Script {
     /// How many replies are left that were given for a certain number of calls.
     pub fn left(&self) -> usize {
-        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = self.calls.lock();
         calls.iter().filter_map(|call| call.times).map(|times| times as usize).sum()
     }
 
     /// What is given for a call, if anything.
     fn reply(&self, outgoing: &Outgoing, about: &Json) -> Option<Result<Value, Failure>> {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         let fits = |given: &&mut GivenCall| {
             given.times != Some(0)
                 && given.interface.as_deref().is_none_or(|interface| interface == &*outgoing.call.interface)
@@ -245,13 +246,9 @@ impl Clock {
         Clock { running: AtomicUsize::new(usize::from(script.still)), state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Something has changed: whoever waits looks again.
     fn stir(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.stirs += 1;
         let wakers: Vec<_> = state.wakers.values().cloned().collect();
         drop(state);
@@ -351,11 +348,11 @@ pub(crate) struct Jumps(pub(crate) Arc<Clock>);
 
 impl Timers for Jumps {
     fn now(&self) -> u64 {
-        self.0.lock().now
+        self.0.state.lock().now
     }
 
     fn wait(&self, due: u64) -> BoxFuture<'static, ()> {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let number = state.next;
         state.next += 1;
         state.due.insert((due, number));
@@ -363,7 +360,7 @@ impl Timers for Jumps {
         let sleep = Sleep { clock: self.0.clone(), due, number };
         Box::pin(async move {
             loop {
-                let seen = sleep.clock.lock().stirs;
+                let seen = sleep.clock.state.lock().stirs;
                 for _ in 0..TURNS {
                     tokio::task::yield_now().await;
                 }
@@ -385,7 +382,7 @@ struct Sleep {
 impl Sleep {
     /// Moves time on, if nobody runs and nobody is due before.
     fn jumps(&self) -> bool {
-        let mut state = self.clock.lock();
+        let mut state = self.clock.state.lock();
         let first = state.due.first() == Some(&(self.due, self.number));
         let may = state.now >= self.due || (first && self.clock.running.load(Ordering::SeqCst) == 0);
         if may {
@@ -397,7 +394,7 @@ impl Sleep {
     /// Waits until something has changed since.
     async fn stirred(&self, seen: u64) {
         poll_fn(|context| {
-            let mut state = self.clock.lock();
+            let mut state = self.clock.state.lock();
             state.wakers.insert(self.number, context.waker().clone());
             if state.stirs == seen { Poll::Pending } else { Poll::Ready(()) }
         })
@@ -407,7 +404,7 @@ impl Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        let mut state = self.clock.lock();
+        let mut state = self.clock.state.lock();
         state.due.remove(&(self.due, self.number));
         state.wakers.remove(&self.number);
         drop(state);

@@ -36,7 +36,7 @@ impl AttemptCalls {
             return Err(Failure::new(code::INVALID_INPUT, message));
         }
         let (mark, id) = {
-            let mut progress = self.progress();
+            let mut progress = self.progress.lock();
             if progress.agents.len() >= MAX_AGENT_RUNS {
                 let message = format!("an attempt may have at most {MAX_AGENT_RUNS} agent runs open");
                 return Err(Failure::new(code::LIMIT_EXCEEDED, message));
@@ -63,7 +63,7 @@ impl AttemptCalls {
         }
         let data = args.get("data").cloned().unwrap_or_default();
         limited(&data)?;
-        let mark = self.progress().mark();
+        let mark = self.progress.lock().mark();
         self.mark(AgentFact::Told { mark, id, kind: kind.into(), data }).await;
         Ok(Value::null())
     }
@@ -75,7 +75,7 @@ impl AttemptCalls {
             None => Ok(args.get("result").cloned().unwrap_or_default()),
         };
         let mark = {
-            let mut progress = self.progress();
+            let mut progress = self.progress.lock();
             progress.agents.retain(|(open, _)| *open != id);
             progress.mark()
         };
@@ -86,7 +86,7 @@ impl AttemptCalls {
     /// The open agent run that a call is about.
     fn meant(&self, args: &Json) -> Result<Arc<str>, Failure> {
         let id = super::inside::text(args, "agentRunId")?;
-        let progress = self.progress();
+        let progress = self.progress.lock();
         let open = progress.agents.iter().find(|(open, _)| **open == *id).map(|(open, _)| open.clone());
         open.ok_or_else(|| Failure::new(code::INVALID_INPUT, format!("no agent run `{id}` of this attempt is open")))
     }

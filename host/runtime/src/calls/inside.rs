@@ -30,12 +30,12 @@ impl AttemptCalls {
             return self.look(call);
         }
         let digest = CallDigest::of(&call.interface, &call.function, call.args.json());
-        let told = self.progress().told();
+        let told = self.progress.lock().told();
         match told {
             None => {
                 let reply = self.look(call);
                 let observed = Observed::Answered(digest, reply.clone().map_err(Box::new));
-                self.progress().since.push(observed);
+                self.progress.lock().since.push(observed);
                 reply
             }
             Some(Ok(Observed::Answered(before, reply))) if before == digest => {
@@ -78,7 +78,7 @@ impl AttemptCalls {
     /// The value and version that this attempt sees: its own writes first.
     fn seen(&self, key: &str) -> Result<Option<(Value, u64)>, Failure> {
         let stored = self.site.state.get(&self.site.tenant, &self.site.graph.name, key)?;
-        let progress = self.progress();
+        let progress = self.progress.lock();
         let own = progress.writes.iter().filter(|write| write.key == key);
         Ok(own.fold(stored, |seen, write| Some((write.value.clone(), seen.map_or(0, |(_, version)| version) + 1))))
     }
@@ -96,7 +96,7 @@ impl AttemptCalls {
         if expected.is_some_and(|expected| expected != version) {
             return Ok(Value::null());
         }
-        self.progress().writes.push(Write { key, value: value(args), expected });
+        self.progress.lock().writes.push(Write { key, value: value(args), expected });
         Ok(Value::from(Json::from(version + 1)))
     }
 
@@ -112,7 +112,7 @@ impl AttemptCalls {
         if let Ok(key) = key(args).as_ref()
             && accepted
         {
-            self.progress().writes.push(Write { key: key.clone(), value: value(args), expected });
+            self.progress.lock().writes.push(Write { key: key.clone(), value: value(args), expected });
         }
     }
 }

@@ -1,10 +1,10 @@
 //! A registry in memory.
 
-use std::{collections::BTreeMap, ops::Bound, sync::Mutex};
+use std::{collections::BTreeMap, ops::Bound};
 
 use flowcell_contract::{Json, Tenant};
+use parking_lot::Mutex;
 
-use super::lock;
 use crate::ports::{Registered, Registry, StoreError};
 
 /// Tenant, kind and key.
@@ -23,7 +23,7 @@ fn found(((_, _, key), (value, version)): Found<'_>) -> Registered {
 impl Registry for MemoryRegistry {
     fn registered(&self, tenant: &Tenant, kind: &str, key: &str) -> Result<Option<Registered>, StoreError> {
         let place = (tenant.clone(), kind.to_owned(), key.to_owned());
-        Ok(lock(&self.0).get_key_value(&place).map(found))
+        Ok(self.0.lock().get_key_value(&place).map(found))
     }
 
     fn registered_after(
@@ -33,7 +33,7 @@ impl Registry for MemoryRegistry {
         after: &str,
         limit: usize,
     ) -> Result<Vec<Registered>, StoreError> {
-        let all = lock(&self.0);
+        let all = self.0.lock();
         let start = Bound::Excluded((tenant.clone(), kind.to_owned(), after.to_owned()));
         let of_kind =
             all.range((start, Bound::Unbounded)).take_while(|((whose, of, _), _)| whose == tenant && of == kind);
@@ -41,7 +41,7 @@ impl Registry for MemoryRegistry {
     }
 
     fn last_registered(&self, tenant: &Tenant, kind: &str) -> Result<Option<Registered>, StoreError> {
-        let all = lock(&self.0);
+        let all = self.0.lock();
         let of_kind = all.iter().rev().find(|((whose, of, _), _)| whose == tenant && of == kind);
         Ok(of_kind.map(found))
     }
@@ -54,7 +54,7 @@ impl Registry for MemoryRegistry {
         value: Option<&Json>,
         seen: u64,
     ) -> Result<bool, StoreError> {
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         let place = (tenant.clone(), kind.to_owned(), key.to_owned());
         if all.get(&place).map_or(0, |(_, version)| *version) != seen {
             return Ok(false);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flowcell_contract::{RunId, Tenant};
 
-use super::{MemoryJournal, lock};
+use super::MemoryJournal;
 use crate::ports::{Change, Entry, Session, Sessions, StepState, StoreError};
 
 type Key = (Tenant, String);
@@ -74,11 +74,11 @@ impl Tables {
 
 impl Sessions for MemoryJournal {
     fn session(&self, tenant: &Tenant, id: &str) -> Result<Option<Session>, StoreError> {
-        Ok(lock(&self.tables).sessions.get(&(tenant.clone(), id.to_owned())).cloned())
+        Ok(self.tables.lock().sessions.get(&(tenant.clone(), id.to_owned())).cloned())
     }
 
     fn sessions(&self, tenant: &Tenant, root: &str) -> Result<Vec<Session>, StoreError> {
-        let tables = lock(&self.tables);
+        let tables = self.tables.lock();
         let of_tree = tables.sessions.iter().filter(|((owner, _), session)| owner == tenant && session.root == root);
         let mut sessions: Vec<_> = of_tree.map(|(_, session)| session.clone()).collect();
         sessions.sort_by_key(|session| session.created);
@@ -86,7 +86,7 @@ impl Sessions for MemoryJournal {
     }
 
     fn states(&self, tenant: &Tenant, root: &str) -> Result<Vec<StepState>, StoreError> {
-        let tables = lock(&self.tables);
+        let tables = self.tables.lock();
         let of_tree = tables.states.iter().filter(|((owner, _), state)| owner == tenant && state.root == root);
         let mut states: Vec<_> = of_tree.map(|(_, state)| state.clone()).collect();
         states.sort_by_key(|state| state.created);

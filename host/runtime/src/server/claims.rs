@@ -6,11 +6,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use flowcell_contract::{RunId, Tenant};
+use parking_lot::Mutex;
 
 use crate::ports::{Durable, Record};
 
@@ -76,40 +77,35 @@ impl Claims {
         !self.unfenced
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        // A panic while the lock was held cannot have left these maps half changed.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn owner(&self) -> i64 {
-        self.lock().owner
+        self.held.lock().owner
     }
 
     /// The lease was renewed, as it was asked for at this time.
     pub(super) fn renewed(&self, owner: i64, asked: Instant) {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         held.owner = owner;
         held.renewed = asked;
     }
 
     /// How long ago the lease was renewed.
     pub(super) fn age(&self) -> Duration {
-        self.lock().renewed.elapsed()
+        self.held.lock().renewed.elapsed()
     }
 
     /// Begins to drive a run. False: somebody in this process does already.
     pub(super) fn drive(&self, run: &Key) -> bool {
-        self.lock().driven.insert(run.clone())
+        self.held.lock().driven.insert(run.clone())
     }
 
     /// Nobody in this process drives the run any more.
     pub(super) fn stop(&self, run: &Key) {
-        self.lock().driven.remove(run);
+        self.held.lock().driven.remove(run);
     }
 
     /// Takes one more lease of a tree that is held; none: it is not, or is about to be released.
     pub(super) fn join(&self, run: &Key, top: &Key) -> Option<Grant> {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let tree = held.trees.get_mut(top).filter(|tree| tree.leases > 0 && !tree.lost)?;
         tree.leases += 1;
         let epoch = tree.epoch;
@@ -119,12 +115,12 @@ impl Claims {
 
     /// The tree of a run, as far as it is known.
     pub(super) fn top(&self, run: &Key) -> Key {
-        self.lock().tops.get(run).unwrap_or(run).clone()
+        self.held.lock().tops.get(run).unwrap_or(run).clone()
     }
 
     /// A tree was claimed, for a run of it; it has one lease.
     pub(super) fn claimed(&self, run: &Key, top: &Key, row: Option<i64>, epoch: i64, flow: Option<Arc<str>>) {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let flows = flow.into_iter().collect();
         held.tops.insert(run.clone(), top.clone());
         held.trees.insert(top.clone(), Tree { epoch, row, lost: false, leases: 1, flows, drivers: Vec::new() });
@@ -132,7 +128,7 @@ impl Claims {
 
     /// A lease ends. True: it was the last, and the tree is to be released.
     pub(super) fn leave(&self, grant: &Grant) -> bool {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let tree = held.trees.get_mut(&grant.top).filter(|tree| tree.epoch == grant.epoch);
         let Some(tree) = tree else { return false };
         tree.leases = tree.leases.saturating_sub(1);
@@ -141,7 +137,7 @@ impl Claims {
 
     /// The tree is released: nothing is written to it any more.
     pub(super) fn released(&self, grant: &Grant) {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         if held.trees.get(&grant.top).is_some_and(|tree| tree.epoch == grant.epoch && tree.leases == 0) {
             held.trees.remove(&grant.top);
             held.tops.retain(|_, other| *other != grant.top);
@@ -150,7 +146,7 @@ impl Claims {
 
     /// A run is known by its record: of which flow it is, and below which run.
     pub(super) fn note(&self, run: &Key, record: &Record) {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let top = match &record.parent {
             None => run.clone(),
             Some(parent) => {
@@ -166,7 +162,7 @@ impl Claims {
 
     /// What is written to a run is written only if this holds; none: it is not written.
     pub(super) fn fence(&self, run: &Key, driver: &Arc<Durable>) -> Option<Fence> {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         let top = held.tops.get(run).unwrap_or(run).clone();
         let tree = held.trees.get_mut(&top).filter(|tree| !tree.lost)?;
         if !tree.drivers.iter().any(|known| known.as_ptr() == Arc::as_ptr(driver)) {
@@ -178,14 +174,14 @@ impl Claims {
 
     /// The row of a new run.
     pub(super) fn has_row(&self, top: &Key, row: i64) {
-        if let Some(tree) = self.lock().trees.get_mut(top) {
+        if let Some(tree) = self.held.lock().trees.get_mut(top) {
             tree.row = Some(row);
         }
     }
 
     /// The row of a tree, while it is held by this lease.
     pub(super) fn row(&self, grant: &Grant) -> Option<i64> {
-        let held = self.lock();
+        let held = self.held.lock();
         held.trees.get(&grant.top).filter(|tree| tree.epoch == grant.epoch)?.row
     }
 
@@ -210,7 +206,7 @@ impl Claims {
         if self.unfenced {
             return false;
         }
-        for (key, tree) in &mut self.lock().trees {
+        for (key, tree) in &mut self.held.lock().trees {
             if !tree.lost && which(key, &tree.flows) {
                 (tree.lost, any) = (true, true);
                 tracing::warn!(run = %key.1, "somebody else may drive the run now: this process stops driving it");

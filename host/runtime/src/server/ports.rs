@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
 
 use super::{
-    ServerStore, lock,
+    ServerStore,
     queue::{Item, Turn},
     reader,
 };
@@ -97,7 +97,7 @@ impl StateStore for ServerStore {
     }
 
     fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
-        let _staging = lock(&self.staging);
+        let _staging = self.staging.lock();
         let stored = |key: &str| Ok(self.seen(tenant, flow, key)?.map_or(0, |(_, version)| version));
         let staged = number(flow, writes, stored)?;
         let mut visible = self.shared.visible();

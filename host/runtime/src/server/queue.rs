@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::Sender,
     },
@@ -10,6 +10,7 @@ use std::{
 };
 
 use flowcell_contract::{RunId, Tenant, Value};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::claims::{Grant, Key};
@@ -78,11 +79,6 @@ struct Waiting {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // A panic while the lock was held cannot have left the list half changed.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How many commits there were.
     pub(super) fn commits(&self) -> u64 {
         self.commits.load(Relaxed)
@@ -94,7 +90,7 @@ impl Queue {
 
     /// Queues something. False: nothing is written any more.
     pub(super) fn push(&self, item: Item) -> bool {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         if waiting.abandoned {
             return false;
         }
@@ -121,23 +117,23 @@ impl Queue {
 
     /// Somebody waits for what is queued.
     pub(super) fn force(&self) {
-        self.lock().forced = true;
+        self.waiting.lock().forced = true;
         self.changed.notify_one();
     }
 
     /// Nothing comes any more.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.waiting.lock().closed = true;
         self.changed.notify_one();
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.lock().closed
+        self.waiting.lock().closed
     }
 
     /// Nothing is written any more; what waits is dropped, and so is what comes.
     pub(super) fn abandon(&self) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         waiting.abandoned = true;
         waiting.items.clear();
     }
@@ -161,7 +157,7 @@ impl Queue {
     }
 
     fn look(&self) -> Look {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         if waiting.items.is_empty() {
             waiting.forced = false;
             return if waiting.closed { Look::Over } else { Look::Wait(None) };

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::Sender,
     },
@@ -10,6 +10,7 @@ use std::{
 };
 
 use flowcell_contract::{RunId, Tenant};
+use parking_lot::{Condvar, Mutex};
 
 use super::sweep::Swept;
 use crate::{
@@ -88,7 +89,7 @@ impl Queue {
     }
 
     pub(super) fn push(&self, item: Item) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         if waiting.abandoned {
             return;
         }
@@ -108,7 +109,7 @@ impl Queue {
 
     /// Somebody waits for what is queued. What was taken is being written already.
     pub(super) fn force(&self) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         if !waiting.items.is_empty() {
             waiting.forced = true;
             drop(waiting);
@@ -118,25 +119,25 @@ impl Queue {
 
     /// What nobody waits for is not written any more before somebody waits, or the store is closed.
     pub(super) fn hold_back(&self) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).held_back = true;
+        self.waiting.lock().held_back = true;
     }
 
     /// Nothing comes any more.
     pub(super) fn close(&self) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.waiting.lock().closed = true;
         self.changed.notify_one();
     }
 
     /// Nothing is written any more; what waits is dropped, and so is what comes.
     pub(super) fn abandon(&self) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.abandoned = true;
         waiting.items.clear();
     }
 
     /// Takes all that is there, and leaves something empty for what comes.
     pub(super) fn take(&self, empty: Vec<Item>) -> Vec<Item> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.facts = 0;
         waiting.forced = false;
         waiting.since = None;
@@ -148,7 +149,7 @@ impl Queue {
     /// What nobody waits for is left for a while, so that a run that only computes is not slowed down by the disk. While
     /// things come, whoever waits here looks by itself and is not woken for each.
     pub(super) fn wait(&self) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let mut idle = false;
         loop {
             let age = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -163,9 +164,9 @@ impl Queue {
             }
             waiting.asleep = idle || waiting.held_back;
             if waiting.asleep {
-                waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut waiting);
             } else {
-                waiting = self.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+                self.changed.wait_for(&mut waiting, left);
             }
             waiting.asleep = false;
             idle = waiting.items.is_empty();

@@ -1,15 +1,13 @@
 //! Everything that is read: always of the durable prefix, beside whoever writes.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{path::Path, sync::Arc};
 
 use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value};
+use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::{
-    FILE, OpenStoreError, lock, own, places, schema,
+    FILE, OpenStoreError, own, places, schema,
     stored::{self, CutOut},
 };
 use crate::{
@@ -66,7 +64,7 @@ impl Reader {
 
     /// What is known of a run beside its facts.
     pub fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = "SELECT record FROM runs WHERE tenant = ? AND run = ?";
         let mut select = connection.prepare_cached(sql)?;
         let text: Option<String> =
@@ -80,7 +78,7 @@ impl Reader {
 
     /// Units of a run, in order: from the one that holds the fact `from`, and at most `limit`.
     pub fn units(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
-        let mut connection = lock(&self.0);
+        let mut connection = self.0.lock();
         // Rows and blobs as they were at one time, whatever is removed meanwhile.
         let transaction = connection.transaction()?;
         let Some((id, least)) = end_of(&transaction, tenant, run)? else { return Ok(Vec::new()) };
@@ -116,7 +114,7 @@ impl Reader {
 
     /// A run as lists have it, and the number that its next event gets.
     pub fn run(&self, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = format!("SELECT {RUN_COLUMNS}, id FROM runs WHERE tenant = ? AND run = ?");
         let mut select = connection.prepare_cached(&sql)?;
         let found = |row: &Row<'_>| Ok((run_row(row)?, row.get("id")?));
@@ -126,14 +124,14 @@ impl Reader {
 
     /// The runs that a run has called, in the order in which they began.
     pub fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = "SELECT run FROM runs WHERE tenant = ? AND parent = ? ORDER BY id";
         ids(&connection, sql, params![tenant.as_str(), run.as_str()])
     }
 
     /// The same, but only those that are not over.
     pub(super) fn left_below(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql =
             "SELECT run FROM runs WHERE tenant = ? AND parent = ? AND standing IN ('active', 'parked') ORDER BY id";
         ids(&connection, sql, params![tenant.as_str(), run.as_str()])
@@ -141,7 +139,7 @@ impl Reader {
 
     /// Runs that somebody outside has started, the latest first.
     pub fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = format!(
             "SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND depth = 0 AND standing <> 'removed'
                 AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR status = ?3)
@@ -158,7 +156,7 @@ impl Reader {
     /// Runs that somebody should drive: those that were active when their process ended, and parked ones with a timer that
     /// is due at `now`.
     pub fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         // Two questions, so that each is answered from its index and ends with the limit.
         let active = "SELECT run FROM runs WHERE tenant = ? AND depth = 0 AND standing = 'active' ORDER BY id LIMIT ?";
         let mut runs = ids(&connection, active, params![tenant.as_str(), limit as u64])?;
@@ -170,7 +168,7 @@ impl Reader {
 
     /// How many runs that somebody outside has started are not over. It counts no further than `most`.
     pub fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         // Two questions, so that each is answered from its index and ends with the limit.
         let count = |standing: &str, most: u64| -> Result<u64, StoreError> {
             let sql = format!(
@@ -191,7 +189,7 @@ impl Reader {
         after: Option<&RunId>,
         limit: usize,
     ) -> Result<Vec<RunRow>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = format!(
             "SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND depth = 0
                 AND standing IN ('succeeded', 'failed', 'cancelled') AND updated >= ?2
@@ -206,7 +204,7 @@ impl Reader {
 
     /// Runs that are over, and ended before a time or are not among the `keep` that ended last.
     pub fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = "SELECT run FROM (SELECT run, updated, row_number() OVER (ORDER BY updated DESC, id DESC) AS place
                 FROM runs WHERE tenant = ?1 AND depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled'))
             WHERE updated < ?2 OR place > ?3 ORDER BY updated";
@@ -215,14 +213,14 @@ impl Reader {
 
     /// When the next timer of a parked run is due.
     pub fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql =
             "SELECT min(due) FROM runs WHERE tenant = ? AND depth = 0 AND standing = 'parked' AND due IS NOT NULL";
         Ok(connection.prepare_cached(sql)?.query_row(params![tenant.as_str()], |row| row.get(0))?)
     }
 
     pub(super) fn state(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, Unread> {
-        let mut connection = lock(&self.0);
+        let mut connection = self.0.lock();
         let transaction = connection.transaction()?;
         let sql = "SELECT value, cuts, version FROM state WHERE tenant = ? AND flow = ? AND key = ?";
         let mut select = transaction.prepare_cached(sql)?;
@@ -237,7 +235,7 @@ impl Reader {
     }
 
     pub(super) fn blob(&self, tenant: &Tenant, hash: &str) -> Result<Option<Arc<[u8]>>, StoreError> {
-        Ok(stored::blob(&lock(&self.0), tenant, hash)?.map(Arc::from))
+        Ok(stored::blob(&self.0.lock(), tenant, hash)?.map(Arc::from))
     }
 }
 

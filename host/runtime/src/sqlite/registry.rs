@@ -4,12 +4,13 @@
 //! Only the owner of the store writes, so it remembers what it has read until it writes that itself: who a token belongs to
 //! and what its tenant may do is asked at every request.
 
-use std::{collections::HashMap, sync::Mutex};
+use std::collections::HashMap;
 
 use flowcell_contract::{Json, Tenant};
+use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 
-use super::{Reader, SqliteStore, lock, schema};
+use super::{Reader, SqliteStore, schema};
 use crate::ports::{Registered, Registry, StoreError};
 
 /// What is remembered at most. Whoever asks for what is not there, such as tokens that nobody has, fills it.
@@ -35,14 +36,14 @@ impl Remembered {
         read: impl FnOnce() -> Result<Option<Registered>, StoreError>,
     ) -> Result<Option<Registered>, StoreError> {
         let writes = {
-            let memory = lock(&self.0);
+            let memory = self.0.lock();
             if let Some(known) = memory.known.get(&place) {
                 return Ok(known.clone());
             }
             memory.writes
         };
         let found = read()?;
-        let mut memory = lock(&self.0);
+        let mut memory = self.0.lock();
         // What was read while somebody wrote may be what was there before.
         if memory.writes == writes {
             if memory.known.len() >= REMEMBERED {
@@ -56,7 +57,7 @@ impl Remembered {
 
     /// Something was written, or may have been.
     pub(super) fn forget(&self) {
-        let mut memory = lock(&self.0);
+        let mut memory = self.0.lock();
         memory.writes += 1;
         memory.known.clear();
     }
@@ -72,7 +73,7 @@ pub(super) fn found(row: &Row<'_>) -> Result<Registered, rusqlite::Error> {
 
 impl Registry for Reader {
     fn registered(&self, tenant: &Tenant, kind: &str, key: &str) -> Result<Option<Registered>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = "SELECT key, value, version FROM registry WHERE tenant = ? AND kind = ? AND key = ?";
         Ok(connection.prepare_cached(sql)?.query_row(params![tenant.as_str(), kind, key], found).optional()?)
     }
@@ -84,7 +85,7 @@ impl Registry for Reader {
         after: &str,
         limit: usize,
     ) -> Result<Vec<Registered>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = "SELECT key, value, version FROM registry WHERE tenant = ? AND kind = ? AND key > ?
             ORDER BY key LIMIT ?";
         let mut select = connection.prepare_cached(sql)?;
@@ -93,7 +94,7 @@ impl Registry for Reader {
     }
 
     fn last_registered(&self, tenant: &Tenant, kind: &str) -> Result<Option<Registered>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = "SELECT key, value, version FROM registry WHERE tenant = ? AND kind = ? ORDER BY key DESC LIMIT 1";
         Ok(connection.prepare_cached(sql)?.query_row(params![tenant.as_str(), kind], found).optional()?)
     }
@@ -175,7 +176,7 @@ impl Registry for SqliteStore {
         value: Option<&Json>,
         seen: u64,
     ) -> Result<bool, StoreError> {
-        let path = lock(&self.reader.0).path().unwrap_or_default().to_owned();
+        let path = self.reader.0.lock().path().unwrap_or_default().to_owned();
         let written = write(&schema::connect(path.as_ref())?, (tenant, kind, key), value, seen);
         // A write that has failed may have come through.
         self.remembered.forget();

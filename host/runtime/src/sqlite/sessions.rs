@@ -3,7 +3,7 @@
 use flowcell_contract::{Json, RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 
-use super::{Reader, SqliteStore, lock};
+use super::{Reader, SqliteStore};
 use crate::ports::{Change, Entry, Session, Sessions, StepState, StepStatus, StoreError};
 
 /// Changes the rows that an entry changes.
@@ -127,21 +127,21 @@ pub(super) fn take_state(connection: &Connection, tenant: &Tenant, state: &StepS
 
 impl Sessions for Reader {
     fn session(&self, tenant: &Tenant, id: &str) -> Result<Option<Session>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = format!("SELECT {SESSION} WHERE tenant = ? AND id = ?");
         let mut select = connection.prepare_cached(&sql)?;
         Ok(select.query_row(params![tenant.as_str(), id], session).optional()?)
     }
 
     fn sessions(&self, tenant: &Tenant, root: &str) -> Result<Vec<Session>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = format!("SELECT {SESSION} WHERE tenant = ? AND root_session_id = ? ORDER BY created_at, id");
         let mut select = connection.prepare_cached(&sql)?;
         Ok(select.query_map(params![tenant.as_str(), root], session)?.collect::<Result<_, _>>()?)
     }
 
     fn states(&self, tenant: &Tenant, root: &str) -> Result<Vec<StepState>, StoreError> {
-        let connection = lock(&self.0);
+        let connection = self.0.lock();
         let sql = format!("SELECT {STATE} WHERE tenant = ? AND root_session_id = ? ORDER BY created_at, session_id");
         let mut select = connection.prepare_cached(&sql)?;
         Ok(select.query_map(params![tenant.as_str(), root], state)?.collect::<Result<_, _>>()?)

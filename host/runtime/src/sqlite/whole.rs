@@ -6,7 +6,7 @@ use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
-use super::{SqliteStore, lock, private, registry, row, schema, sessions};
+use super::{SqliteStore, private, registry, row, schema, sessions};
 use crate::{
     ports::{Registered, Session, StepState, StoreError, Unit},
     rows::{
@@ -17,7 +17,7 @@ use crate::{
 
 impl Whole for SqliteStore {
     fn kept_runs(&self, after: i64, limit: usize) -> Result<Vec<KeptRun>, StoreError> {
-        let connection = lock(&self.reader.0);
+        let connection = self.reader.0.lock();
         let sql = "SELECT id, tenant, run, flow, depth, parent, record, standing, due, attention, created, updated
             FROM runs WHERE id > ? ORDER BY id LIMIT ?";
         let mut select = connection.prepare_cached(sql)?;
@@ -29,7 +29,7 @@ impl Whole for SqliteStore {
         (tenant, flow, key): &(Tenant, String, String),
         limit: usize,
     ) -> Result<Vec<(Tenant, String, String)>, StoreError> {
-        let connection = lock(&self.reader.0);
+        let connection = self.reader.0.lock();
         let sql = "SELECT tenant, flow, key FROM state WHERE (tenant, flow, key) > (?, ?, ?)
             ORDER BY tenant, flow, key LIMIT ?";
         let mut select = connection.prepare_cached(sql)?;
@@ -39,7 +39,7 @@ impl Whole for SqliteStore {
     }
 
     fn kept_blobs(&self, after: &KeptBlob, limit: usize) -> Result<Vec<KeptBlob>, StoreError> {
-        let connection = lock(&self.reader.0);
+        let connection = self.reader.0.lock();
         let sql = "SELECT tenant, hash, mime FROM blobs WHERE (tenant, hash) > (?, ?) ORDER BY tenant, hash LIMIT ?";
         let mut select = connection.prepare_cached(sql)?;
         let found = |row: &Row<'_>| {
@@ -55,7 +55,7 @@ impl Whole for SqliteStore {
         (tenant, id): &(Tenant, String),
         limit: usize,
     ) -> Result<Vec<(Tenant, Session)>, StoreError> {
-        let connection = lock(&self.reader.0);
+        let connection = self.reader.0.lock();
         let sql = format!("SELECT {} WHERE (tenant, id) > (?, ?) ORDER BY tenant, id LIMIT ?", sessions::SESSION);
         let mut select = connection.prepare_cached(&sql)?;
         let found = |row: &Row<'_>| Ok((tenant_of(row)?, sessions::session(row)?));
@@ -68,7 +68,7 @@ impl Whole for SqliteStore {
         (tenant, session): &(Tenant, String),
         limit: usize,
     ) -> Result<Vec<(Tenant, StepState)>, StoreError> {
-        let connection = lock(&self.reader.0);
+        let connection = self.reader.0.lock();
         let sql = format!(
             "SELECT {} WHERE (tenant, session_id) > (?, ?) ORDER BY tenant, session_id LIMIT ?",
             sessions::STATE
@@ -84,7 +84,7 @@ impl Whole for SqliteStore {
         (tenant, kind, key): &(Tenant, String, String),
         limit: usize,
     ) -> Result<Vec<(Tenant, String, Registered)>, StoreError> {
-        let connection = lock(&self.reader.0);
+        let connection = self.reader.0.lock();
         let sql = "SELECT key, value, version, tenant, kind FROM registry WHERE (tenant, kind, key) > (?, ?, ?)
             ORDER BY tenant, kind, key LIMIT ?";
         let mut select = connection.prepare_cached(sql)?;
@@ -99,7 +99,7 @@ impl Whole for SqliteStore {
     }
 
     fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError> {
-        let path = lock(&self.reader.0).path().unwrap_or_default().to_owned();
+        let path = self.reader.0.lock().path().unwrap_or_default().to_owned();
         let mut connection = schema::connect(path.as_ref())?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for kept in kept {
@@ -133,8 +133,8 @@ impl SqliteStore {
         // SQLite writes into an empty file, and refuses one that has anything.
         private::make_file(&path).map_err(unwritable)?;
         // What is written while it is copied may be in the copy or not; what is written after it counts on.
-        let copied = lock(&self.reader.0).execute("VACUUM INTO ?", [file]).map(drop);
-        lock(&self.writer).epoch.copied();
+        let copied = self.reader.0.lock().execute("VACUUM INTO ?", [file]).map(drop);
+        self.writer.lock().epoch.copied();
         if copied.is_err() && path.metadata().is_ok_and(|file| file.len() == 0) {
             let _ = std::fs::remove_file(&path);
         }

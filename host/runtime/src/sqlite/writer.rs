@@ -1,19 +1,16 @@
 //! What writes: one at a time, in order. A thread of its own, or whoever waits for it and has nothing else to do.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Instant,
-};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use flowcell_contract::{RunId, Tenant};
+use parking_lot::Mutex;
 use rusqlite::{Connection, params};
 
 use super::{
     OnFailure, Visible,
     cut::Pieces,
     epoch::Epoch,
-    lock, places,
+    places,
     queue::{Item, Queue},
     row::{OpenUnit, Row, keep, keep_blobs, text, unwritable},
     sessions,
@@ -69,7 +66,7 @@ impl Writer {
     /// Writes until the queue is closed, or a commit fails.
     pub(super) fn run(writer: &Mutex<Writer>, queue: &Queue) {
         while queue.wait() {
-            lock(writer).write();
+            writer.lock().write();
         }
     }
 
@@ -125,9 +122,9 @@ impl Writer {
             }
             match item {
                 Item::Sweep { tenant, .. } => {
-                    lock(&self.visible).recent.age(Instant::now());
+                    self.visible.lock().recent.age(Instant::now());
                     // What is put meanwhile is written after this.
-                    let spared = |hash: &str| lock(&self.visible).recent.has(tenant, hash);
+                    let spared = |hash: &str| self.visible.lock().recent.has(tenant, hash);
                     swept.push(sweep(connection, tenant, spared)?);
                 }
                 Item::Forget { tenant, run } => forget(connection, tenant, run)?,
@@ -142,7 +139,7 @@ impl Writer {
 
     /// What is durable needs no other place any more, and whoever waits for it goes on.
     fn tell(&self, items: &[Item], swept: Vec<Swept>) {
-        let mut visible = lock(&self.visible);
+        let mut visible = self.visible.lock();
         for item in items {
             match item {
                 Item::Blob { tenant, hash, .. } => _ = visible.blobs.remove(&(tenant.clone(), hash.clone())),

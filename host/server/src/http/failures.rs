@@ -6,10 +6,10 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::seats::bucket;
@@ -54,14 +54,14 @@ impl Failures {
 
     /// The time until failures of this address get 401 again; none: they do.
     pub(crate) fn retry_after(&self, from: IpAddr, now: Instant) -> Option<Duration> {
-        let tries = self.tries();
+        let tries = self.tries.lock();
         let tries = tries.get(&bucket(from)).filter(|tries| tries.count_at(now) && tries.failed >= FAILURES)?;
         Some(WINDOW.saturating_sub(now.saturating_duration_since(tries.since)))
     }
 
     /// Counts a token that nobody has.
     pub(crate) fn failed(&self, from: IpAddr, now: Instant) {
-        let (mut all, from) = (self.tries(), bucket(from));
+        let (mut all, from) = (self.tries.lock(), bucket(from));
         if all.len() >= ADDRESSES {
             all.retain(|_, tries| tries.count_at(now));
         }
@@ -73,11 +73,6 @@ impl Failures {
             (tries.since, tries.failed) = (now, 0);
         }
         tries.failed = tries.failed.saturating_add(1);
-    }
-
-    fn tries(&self) -> MutexGuard<'_, HashMap<IpAddr, Tries>> {
-        // A panic while the lock was held cannot have left the map half changed.
-        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -114,6 +109,6 @@ mod tests {
         for address in 0..ADDRESSES as u32 + 10 {
             failures.failed(std::net::Ipv4Addr::from(address).into(), now);
         }
-        assert!(failures.tries().len() <= ADDRESSES);
+        assert!(failures.tries.lock().len() <= ADDRESSES);
     }
 }

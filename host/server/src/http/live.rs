@@ -9,7 +9,7 @@ mod ring;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -23,6 +23,7 @@ use flowcell_runtime::{
     limits::READ_BYTES,
     paging::{Filling, Most},
 };
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
 
@@ -86,11 +87,6 @@ struct Audience {
 }
 
 impl Audiences {
-    fn all(&self) -> MutexGuard<'_, HashMap<(Tenant, RunId), Weak<Audience>>> {
-        // A panic while the lock was held cannot have left the map half changed.
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for room for a page of events of a tenant: for what is read of the journal, and for the page.
     pub(crate) async fn room(&self, tenant: &Tenant, most: Most) -> Place {
         self.pages.take(tenant, READ_BYTES as u64 + most.bytes).await
@@ -98,7 +94,7 @@ impl Audiences {
 
     /// Those who watch a run; `from` is the event that they are told first, if they are the first.
     fn of(&self, tenant: &Tenant, run: &RunId, from: u64) -> Arc<Audience> {
-        let mut all = self.all();
+        let mut all = self.all.lock();
         if let Some(audience) = all.get(&(tenant.clone(), run.clone())).and_then(Weak::upgrade) {
             return audience;
         }
@@ -115,7 +111,7 @@ impl Audiences {
 
     /// Lets those who watch a run hear it from its beginning.
     pub(crate) fn attend(&self, tenant: &Tenant, runner: &mut FlowRunner) {
-        let audience = self.all().get(&(tenant.clone(), runner.run_id().clone())).and_then(Weak::upgrade);
+        let audience = self.all.lock().get(&(tenant.clone(), runner.run_id().clone())).and_then(Weak::upgrade);
         if let Some(audience) = audience {
             runner.attach(Arc::new(Relay::new(audience)));
         }
@@ -125,7 +121,7 @@ impl Audiences {
 impl Audience {
     /// Takes the number of an event; false if it was told already.
     fn is_new(&self, event: &Event) -> bool {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next.lock();
         let next = next.entry(event.run_id.clone()).or_insert(0);
         let new = event.seq >= *next;
         *next = (*next).max(event.seq + 1);

@@ -4,9 +4,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Connections of one address that wait for the head of a request. If more come, the one that waits longest is closed.
@@ -62,14 +63,9 @@ impl Seats {
     pub(crate) fn take(&self, address: IpAddr, is_shared: bool) -> Option<Arc<Seat>> {
         let address = bucket(address);
         let closes = Arc::new(Notify::new());
-        let since = self.lock().take(address, is_shared, &closes)?;
+        let since = self.0.lock().take(address, is_shared, &closes)?;
         let state = Mutex::new(State::Waiting(since));
         Some(Arc::new(Seat { seats: self.clone(), address, closes, state }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        // A panic while the lock was held cannot have left more than a wrong count.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,8 +130,8 @@ impl Seat {
 
     /// The head of a request has come. None: the place was given away before.
     pub(crate) fn begin(self: &Arc<Seat>) -> Option<Busy> {
-        let mut table = self.seats.lock();
-        let mut state = self.state();
+        let mut table = self.seats.0.lock();
+        let mut state = self.state.lock();
         *state = match *state {
             State::Closed => return None,
             State::Busy(requests) => State::Busy(requests + 1),
@@ -149,19 +145,14 @@ impl Seat {
         };
         Some(Busy(self.clone()))
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock was held cannot have left it half changed.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Busy {
     /// The answer is out: the connection waits again.
     fn drop(&mut self) {
         let seat = &self.0;
-        let mut table = seat.seats.lock();
-        let mut state = seat.state();
+        let mut table = seat.seats.0.lock();
+        let mut state = seat.state.lock();
         *state = match *state {
             State::Busy(requests) if requests > 1 => State::Busy(requests - 1),
             State::Busy(_) => {
@@ -178,8 +169,8 @@ impl Drop for Busy {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut table = self.seats.lock();
-        let held = match *self.state() {
+        let mut table = self.seats.0.lock();
+        let held = match *self.state.lock() {
             State::Waiting(since) => {
                 table.by.get_mut(&self.address).is_some_and(|own| own.waiting.remove(&since).is_some())
             }
@@ -249,7 +240,7 @@ mod tests {
             assert!(!taken.is_empty() && !waiting.is_empty());
             drop((taken, waiting));
         }
-        let table = seats.lock();
+        let table = seats.0.lock();
         assert!(table.by.values().all(|own| own.waiting.len() <= own.open), "{}", table.open);
     }
 

@@ -1,9 +1,6 @@
 //! Starting runs.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -12,6 +9,7 @@ use axum::{
 };
 use flowcell_contract::RunId;
 use flowcell_runtime::{Channel, Event, FlowRunner, OpenError, RunOptions, RunResult, RunStatus};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -261,13 +259,13 @@ impl Witness {
 impl Channel for Witness {
     fn on_event(&self, _event: &Event) {
         // An event is told once the journal holds it. Whoever waited may be gone.
-        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let begun = self.begun.lock().take();
         begun.map(|begun| begun.send(()));
     }
 
     fn on_complete(&self, result: &RunResult) {
-        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let begun = self.begun.lock().take();
+        let ended = self.ended.lock().take();
         // One that another process has taken is not this one's to tell of.
         if result.status != RunStatus::Running {
             begun.map(|begun| begun.send(()));

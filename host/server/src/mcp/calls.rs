@@ -1,29 +1,21 @@
 //! Calls of tools that clients may take back.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::RunId;
+use parking_lot::Mutex;
 use rmcp::model::RequestId;
 
 use crate::http::{app::Request, identity::Scope, steer};
 
 /// The calls that are under way or being taken back, each with its run once that has begun.
 #[derive(Clone, Default)]
-pub(super) struct Calls(Arc<Mutex<HashMap<RequestId, Option<RunId>>>>);
+pub(super) struct Calls(pub(super) Arc<Mutex<HashMap<RequestId, Option<RunId>>>>);
 
 impl Calls {
-    /// All of them.
-    pub(super) fn all(&self) -> MutexGuard<'_, HashMap<RequestId, Option<RunId>>> {
-        // A panic while the lock was held cannot have left the map half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A call has its run. False: the client has taken the call back meanwhile.
     pub(super) fn runs(&self, call: &RequestId, run: &RunId) -> bool {
-        self.all().get_mut(call).map(|known| *known = Some(run.clone())).is_some()
+        self.0.lock().get_mut(call).map(|known| *known = Some(run.clone())).is_some()
     }
 }
 

@@ -85,18 +85,18 @@ impl ServerHandler for Desk {
     ) -> Result<CallToolResponse, ErrorData> {
         let request = self.request(&context.extensions)?;
         let id = context.id.clone();
-        self.calls.all().insert(id.clone(), None);
+        self.calls.0.lock().insert(id.clone(), None);
         let answer = tools::call(request, asked, &context, &self.calls).await;
         // The call of a client that takes it back ends before `on_cancelled` hears of that, and is looked up there.
         if !context.ct.is_cancelled() {
-            self.calls.all().remove(&id);
+            self.calls.0.lock().remove(&id);
         }
         answer.map(CallToolResponse::from)
     }
 
     async fn on_cancelled(&self, cancelled: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
         let Some(id) = cancelled.request_id else { return };
-        let Some(Some(run)) = self.calls.all().remove(&id) else { return };
+        let Some(Some(run)) = self.calls.0.lock().remove(&id) else { return };
         if let Ok(request) = self.request(&context.extensions) {
             cancel(&request, &run).await;
         }

@@ -1,12 +1,9 @@
 //! Connections that wait to be used again.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use flowcell_contract::Tenant;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::connection::Connection;
@@ -52,14 +49,14 @@ impl Pool {
     }
 
     fn pop(&self, key: &Key) -> Option<Connection> {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.0.lock();
         sweep(&mut idle);
         Some(idle.get_mut(key)?.pop()?.connection)
     }
 
     /// Keeps a connection, unless there are enough.
     pub(super) fn put(&self, key: Key, connection: Connection) {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.0.lock();
         sweep(&mut idle);
         let full = idle.values().map(Vec::len).sum::<usize>() >= MAX;
         let same = idle.get(&key).map_or(0, Vec::len);

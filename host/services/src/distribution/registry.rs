@@ -1,13 +1,12 @@
 //! One repository of a registry, over the protocol of the Open Container Initiative.
 
-use std::sync::{Mutex, PoisonError};
-
 use bytes::Bytes;
 use flowcell_contract::{BINARY, Failure};
 use hyper::{
     Method, StatusCode,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LINK, LOCATION},
 };
+use parking_lot::Mutex;
 use semver::Version;
 use serde::Deserialize;
 use url::{Host, Url};
@@ -214,7 +213,7 @@ impl Registry {
         };
         match access::answer(&access, &reply.headers, &scope).await? {
             Some(shown) => {
-                *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+                *self.shown.lock() = Some(shown);
                 self.wire.ask(self.showing(ask)).await
             }
             None => Ok(reply),
@@ -223,7 +222,7 @@ impl Registry {
 
     /// What the registry was shown, and must not appear in what it says.
     fn redaction(&self) -> Redaction {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let shown = self.shown.lock().clone();
         let token = shown.as_ref().and_then(|shown| shown.to_str().ok()?.split_once(' '));
         let token = token.map(|(_, token)| Key::unchecked(Zeroizing::new(token.to_owned())));
         let password = self.credentials.as_ref().map(|credentials| Key::unchecked(credentials.password.clone()));
@@ -231,7 +230,7 @@ impl Registry {
     }
 
     fn showing(&self, mut ask: Ask) -> Ask {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let shown = self.shown.lock().clone();
         if let Some(shown) = shown.filter(|_| self.wire.is_home(&ask.url)) {
             ask.headers.insert(AUTHORIZATION, shown);
         }

@@ -1,14 +1,11 @@
 //! How much a tenant has.
 
-use std::{
-    collections::HashMap,
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, io, sync::Arc};
 
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
 use flowcell_contract::{Failure, Tenant};
+use parking_lot::Mutex;
 
 use super::{Limits, trouble::failed};
 use crate::code;
@@ -41,15 +38,14 @@ pub(super) struct Used {
 
 impl Quotas {
     pub(super) fn of(&self, tenant: &Tenant) -> Quota {
-        // A panic while the lock was held cannot have left half an entry.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(tenant.clone()).or_default().clone()
+        self.0.lock().entry(tenant.clone()).or_default().clone()
     }
 }
 
 impl Quota {
     /// Takes what a change needs more, or refuses it. `top` is the tenant's folder. Nothing is refused by an old count.
     pub(super) fn take(&self, top: &Dir, more: Used, limits: &Limits) -> Result<(), Failure> {
-        let mut known = self.known();
+        let mut known = self.0.lock();
         let old = known.used.filter(|used| known.changes < RECOUNT && fits(*used, more, limits));
         let used = match old {
             Some(used) => used,
@@ -69,14 +65,10 @@ impl Quota {
 
     /// Gives back what is not needed any more.
     pub(super) fn give_back(&self, less: Used) {
-        if let Some(used) = &mut self.known().used {
+        if let Some(used) = &mut self.0.lock().used {
             used.bytes = used.bytes.saturating_sub(less.bytes);
             used.entries = used.entries.saturating_sub(less.entries);
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

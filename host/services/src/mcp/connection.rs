@@ -1,12 +1,13 @@
 //! A connection to a server, and what is asked over it.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use flowcell_contract::{Failure, Json, Progress};
 use hyper::HeaderMap;
+use parking_lot::Mutex;
 use rmcp::{
     RoleClient,
     model::{
@@ -116,7 +117,7 @@ impl Connection {
     /// The tools. They are asked for again when the server says that they changed, or when what it said is too old.
     pub(super) async fn tools(&self) -> Result<Arc<[Tool]>, Failure> {
         let changes = self.watch.changes();
-        let known = self.tools.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|listed| {
+        let known = self.tools.lock().as_ref().and_then(|listed| {
             let fresh = listed.changes == changes && listed.until.is_none_or(|until| Instant::now() < until);
             fresh.then(|| listed.tools.clone())
         });
@@ -128,7 +129,7 @@ impl Connection {
 
     /// What the server listed last, if it was asked.
     pub(super) fn listed(&self) -> Option<Arc<[Tool]>> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|listed| listed.tools.clone())
+        self.tools.lock().as_ref().map(|listed| listed.tools.clone())
     }
 
     async fn list(&self, changes: u64) -> Result<Arc<[Tool]>, Failure> {
@@ -158,7 +159,7 @@ impl Connection {
         let tells = info.is_some_and(|info| info.protocol_version.has_initialize());
         let until = if tells { None } else { Instant::now().checked_add(lives.unwrap_or_default()) };
         let listed = Listed { tools: tools.clone(), changes, until };
-        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed);
+        *self.tools.lock() = Some(listed);
     }
 
     /// Has a tool run. If this is dropped, the server is told that nobody waits any more.

@@ -1,10 +1,6 @@
 //! Messages over streamable HTTP, through the guard.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flowcell_contract::{Failure, Tenant};
@@ -13,6 +9,7 @@ use hyper::{
     HeaderMap, Method, StatusCode,
     header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT},
 };
+use parking_lot::Mutex;
 use rmcp::{
     model::{ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage},
     transport::streamable_http_client::{StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse},
@@ -76,7 +73,7 @@ impl Posts {
     async fn wait_for_stream(&self) {
         let now = Instant::now();
         let due = {
-            let mut next = self.0.next_stream.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut next = self.0.next_stream.lock();
             let due = next.unwrap_or(now).max(now);
             *next = Some(due + STREAM_GAP);
             due

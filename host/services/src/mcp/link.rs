@@ -1,12 +1,13 @@
 //! One server: its connection, made when it is first needed, and again after it broke.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use flowcell_contract::Failure;
 use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
 };
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::{
@@ -38,7 +39,7 @@ impl Link {
 
     /// The connection. Whoever asks while it is being made waits for the same one; it goes on being made if nobody does.
     pub(super) fn connected(&self, environment: &Environment) -> Opening {
-        let mut slot = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.opening.lock();
         if let Some(opening) = slot.as_ref().filter(|opening| may_be_usable(opening)) {
             return opening.clone();
         }
@@ -61,7 +62,7 @@ impl Link {
 
     /// The connection, if there is one.
     pub(super) fn made(&self) -> Option<Arc<Connection>> {
-        let slot = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = self.opening.lock();
         slot.as_ref()?.peek()?.as_ref().ok().cloned()
     }
 }

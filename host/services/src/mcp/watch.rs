@@ -3,12 +3,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use flowcell_contract::{Failure, Json, Progress};
+use parking_lot::Mutex;
 use rmcp::model::{
     ClientJsonRpcMessage, ProgressNotificationParam, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
 };
@@ -49,10 +50,6 @@ impl Telling {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Watch {
     pub(super) fn new(redaction: Redaction) -> Watch {
         Watch { redaction, ..Watch::default() }
@@ -91,7 +88,7 @@ impl Watch {
     }
 
     fn tell(&self, params: &ProgressNotificationParam) {
-        let mut calls = locked(&self.telling);
+        let mut calls = self.telling.lock();
         let Some(call) = calls.get_mut(&params.progress_token).filter(|call| call.left > 0) else { return };
         call.left -= 1;
         let number = |number: f64| Json::from(serde_json::Value::from(number));
@@ -108,22 +105,22 @@ impl Watch {
     }
 
     pub(super) fn begin(&self, token: ProgressToken, telling: Telling) {
-        locked(&self.telling).insert(token, telling);
+        self.telling.lock().insert(token, telling);
     }
 
     pub(super) fn finish(&self, token: &ProgressToken, id: &RequestId) {
-        locked(&self.telling).remove(token);
-        locked(&self.failures).remove(id);
+        self.telling.lock().remove(token);
+        self.failures.lock().remove(id);
     }
 
     /// Remembers why a request has no answer.
     pub(super) fn failed(&self, id: RequestId, failure: Failure) {
-        locked(&self.failures).insert(id, failure);
+        self.failures.lock().insert(id, failure);
     }
 
     /// Why a request has no answer.
     pub(super) fn failure(&self, id: &RequestId) -> Option<Failure> {
-        locked(&self.failures).get(id).cloned()
+        self.failures.lock().get(id).cloned()
     }
 
     /// The connection cannot be used any more. The first reason counts.

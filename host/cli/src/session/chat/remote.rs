@@ -77,6 +77,6 @@ impl Chat {
         }
         let heard = Heard { kind: text("type"), run: text("runId"), data: event };
         self.hear(&heard);
-        self.state().conversation.ended.then(|| text("status").to_owned())
+        self.state.lock().conversation.ended.then(|| text("status").to_owned())
     }
 }

@@ -1,11 +1,12 @@
 //! What an open file has in it, until it is written back as a whole.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use wasmtime_wasi::p2::{
     InputStream, OutputStream, Pollable, StreamError, StreamResult, bindings::filesystem::types::ErrorCode,
 };
@@ -52,7 +53,7 @@ impl Opened {
     pub(super) fn read(path: &str, bytes: &[u8], budget: &Budget) -> Result<Opened, ErrorCode> {
         let opened = Opened::empty(path, budget);
         opened.resize(bytes.len())?;
-        let mut content = opened.lock();
+        let mut content = opened.content.lock();
         content.bytes.copy_from_slice(bytes);
         content.changed = false;
         drop(content);
@@ -66,28 +67,28 @@ impl Opened {
 
     /// Its bytes.
     pub(super) fn len(&self) -> usize {
-        self.lock().bytes.len()
+        self.content.lock().bytes.len()
     }
 
     /// What is to be written, if that is not done. It counts as done then.
     pub(super) fn take_changed(&self) -> Option<Arc<[u8]>> {
-        let mut content = self.lock();
+        let mut content = self.content.lock();
         std::mem::take(&mut content.changed).then(|| content.bytes.as_slice().into())
     }
 
     /// Whether something is to be written.
     pub(super) fn is_changed(&self) -> bool {
-        self.lock().changed
+        self.content.lock().changed
     }
 
     /// Cuts it, or fills it with zeros.
     pub(super) fn resize(&self, size: usize) -> Result<(), ErrorCode> {
-        self.lock().resize(size)
+        self.content.lock().resize(size)
     }
 
     /// Up to so many bytes from an offset on.
     pub(super) fn read_at(&self, offset: u64, most: usize) -> Bytes {
-        let content = self.lock();
+        let content = self.content.lock();
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(content.bytes.len());
         let rest = &content.bytes[from..];
         Bytes::copy_from_slice(&rest[..rest.len().min(most).min(PIECE_BYTES)])
@@ -95,7 +96,7 @@ impl Opened {
 
     /// Writes at an offset, behind zeros if that is beyond the end.
     pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), ErrorCode> {
-        let mut content = self.lock();
+        let mut content = self.content.lock();
         let from = usize::try_from(offset).map_err(|_| ErrorCode::FileTooLarge)?;
         let to = from.checked_add(bytes.len()).ok_or(ErrorCode::FileTooLarge)?;
         if to > content.bytes.len() {
@@ -104,11 +105,6 @@ impl Opened {
         content.bytes[from..to].copy_from_slice(bytes);
         content.changed = true;
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Content> {
-        // A panic while the lock was held cannot have left the bytes half changed.
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

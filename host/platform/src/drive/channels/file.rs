@@ -4,10 +4,10 @@ use std::{
     fs::File,
     io::{self, Write},
     path::Path,
-    sync::{Mutex, PoisonError},
 };
 
 use flowcell_runtime::{Channel, Event, LiveEvent};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::{Notice, Notices};
@@ -36,7 +36,7 @@ impl JsonLines {
     }
 
     fn write(&self, event: &impl Serialize) {
-        let mut target = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut target = self.out.lock();
         let Some(out) = &mut *target else { return };
         let written = serde_json::to_vec(event).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');

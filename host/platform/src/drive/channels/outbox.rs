@@ -1,12 +1,10 @@
 //! What is still to be told: a queue that never makes a run wait.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use flowcell_contract::RunId;
 use flowcell_runtime::{Event, LiveEvent};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -46,7 +44,7 @@ struct State {
 impl Outbox {
     /// Adds an event, or notes that it has no room.
     pub(crate) fn event(&self, event: &Event) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed {
             return;
         }
@@ -62,7 +60,7 @@ impl Outbox {
 
     /// Adds what is live, if there is room to spare.
     pub(crate) fn live(&self, event: &LiveEvent) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.closed && state.missed.is_empty() && state.lines.len() < MAX_BEFORE_LIVE && !state.is_full() {
             state.push(event, None);
             self.changed.notify_one();
@@ -71,7 +69,7 @@ impl Outbox {
 
     /// Adds a line that is about the channel itself.
     pub(crate) fn put(&self, line: &impl Serialize) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.closed {
             state.push(line, None);
             self.changed.notify_one();
@@ -80,7 +78,7 @@ impl Outbox {
 
     /// Nothing comes any more; what waits may still be taken.
     pub(crate) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.push_missed();
         state.closed = true;
         self.changed.notify_one();
@@ -89,14 +87,14 @@ impl Outbox {
 
     /// Waits until nothing comes any more, for one who does.
     pub(crate) async fn closed(&self) {
-        while !self.state().closed {
+        while !self.state.lock().closed {
             self.closing.notified().await;
         }
     }
 
     /// Nothing comes any more, and nobody takes what waits. Answers the first event that is lost with that.
     pub(crate) fn abandon(&self) -> Option<(RunId, u64)> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.closed = true;
         let waiting = std::mem::take(&mut state.lines).into_iter().find_map(|line| line.event);
         waiting.or_else(|| state.missed.iter().next().map(|(run, (from, _))| (run.clone(), *from)))
@@ -107,7 +105,7 @@ impl Outbox {
         loop {
             let changed = self.changed.notified();
             {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 let taken = state.take(lines, bytes);
                 match (taken.is_empty(), state.closed) {
                     (false, _) => return Some(taken),
@@ -117,11 +115,6 @@ impl Outbox {
             }
             changed.await;
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock was held cannot have left a line half queued.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -198,7 +191,7 @@ mod tests {
         let full = MAX_LINES as u64;
         (0..full + 5).for_each(|seq| outbox.event(&event(seq)));
         outbox.live(&live());
-        while outbox.state().lines.len() >= MAX_LINES / 2 {
+        while outbox.state.lock().lines.len() >= MAX_LINES / 2 {
             outbox.take(100, MAX_BYTES).await.unwrap();
         }
         outbox.event(&event(full + 5));

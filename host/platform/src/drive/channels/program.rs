@@ -3,7 +3,7 @@
 use std::{
     io,
     path::Path,
-    sync::{Arc, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -51,7 +51,7 @@ struct Desk {
     hub: OnceLock<Hub>,
     started: Notify,
     notices: Notices,
-    ending: std::sync::Mutex<Ending>,
+    ending: parking_lot::Mutex<Ending>,
     answered: Notify,
 }
 
@@ -72,7 +72,7 @@ impl ProgramChannel {
             Program::start(words, &[], MAX_VERB, MAX_LOG_LINE)?
         };
         let outbox = Arc::new(Outbox::default());
-        let (hub, started, ending) = (OnceLock::new(), Notify::new(), std::sync::Mutex::default());
+        let (hub, started, ending) = (OnceLock::new(), Notify::new(), parking_lot::Mutex::default());
         let desk = Arc::new(Desk { name, hub, started, notices, ending, answered: Notify::new() });
         let (tell_ended, ended) = watch::channel(false);
         let (told, shared) = (outbox.clone(), desk.clone());
@@ -125,7 +125,7 @@ impl Channel for ProgramChannel {
     fn on_complete(&self, result: &RunResult) {
         let (run, status) = (&result.run_id, result.status);
         let last = json!({ "v": 1, "type": "channel:complete", "runId": run, "status": status });
-        let mut ending = self.desk.ending();
+        let mut ending = self.desk.ending.lock();
         ending.last = Some(last);
         ending.tell(&self.outbox);
     }
@@ -183,13 +183,13 @@ async fn listen<R: AsyncRead + Unpin>(mut output: Lines<R>, outbox: Arc<Outbox>,
         let answer = match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => continue,
             Line::Whole(line) => {
-                desk.ending().asking = true;
+                desk.ending.lock().asking = true;
                 verb::obey(&line, hub).await
             }
             Line::Cut(_) => verb::too_long(),
         };
         outbox.put(&answer);
-        let mut ending = desk.ending();
+        let mut ending = desk.ending.lock();
         ending.asking = false;
         ending.tell(&outbox);
         desk.answered.notify_waiters();
@@ -236,16 +236,11 @@ impl Desk {
     async fn quiet(&self) {
         loop {
             let answered = self.answered.notified();
-            if !self.ending().asking {
+            if !self.ending.lock().asking {
                 return;
             }
             answered.await;
         }
-    }
-
-    fn ending(&self) -> MutexGuard<'_, Ending> {
-        // A panic while the lock was held cannot have left it half changed.
-        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn trouble(&self, what: &str) {

@@ -1,13 +1,11 @@
 //! Where new runs come in while others are driven.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::Tenant;
 use flowcell_engine::{Place, Room};
 use flowcell_runtime::{FlowRunner, OpenError};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{Key, WAITING};
@@ -52,35 +50,30 @@ impl Entrance {
         Entrance { arrivals, moved, waiting: Arc::default(), places: Room::new(WAITING as u64) }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Key, Place>> {
-        // A panic while the lock was held cannot have left the map half changed.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How many runs wait.
     pub fn waits(&self) -> usize {
-        self.waiting().len()
+        self.waiting.lock().len()
     }
 
     /// Whether runs wait.
     pub(super) fn is_crowded(&self) -> bool {
-        !self.waiting().is_empty()
+        !self.waiting.lock().is_empty()
     }
 
     /// Whether runs of a tenant wait.
     pub(super) fn has_waiting(&self, tenant: &Tenant) -> bool {
-        self.waiting().keys().any(|(of, _)| of == tenant)
+        self.waiting.lock().keys().any(|(of, _)| of == tenant)
     }
 
     /// Gives a run its place among those that wait, if there is one.
     pub(super) fn wait(&self, run: Key) -> bool {
         let Some(place) = self.places.try_take(&run.0, 1) else { return false };
-        self.waiting().insert(run, place).is_none()
+        self.waiting.lock().insert(run, place).is_none()
     }
 
     /// A run is to begin, and waits no more.
     pub(super) fn begins(&self, run: &Key) {
-        self.waiting().remove(run);
+        self.waiting.lock().remove(run);
     }
 
     /// Brings a run in. One that has to wait for its turn is accepted by then, and so on stable storage; one that has begun

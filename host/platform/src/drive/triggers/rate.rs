@@ -5,12 +5,10 @@
 //! the second step on each start takes from the tenant's rate; a start that finds nothing left is made later. The rate is
 //! that of one process.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::HashMap;
 
 use flowcell_contract::Tenant;
+use parking_lot::Mutex;
 
 /// Starts that a tenant may make at once in the second and later steps of chains.
 pub const CHAINED_AT_ONCE: u32 = 100;
@@ -33,7 +31,7 @@ struct Left {
 impl Rate {
     /// Takes a start of a tenant. False: none is left now.
     pub(super) fn take(&self, tenant: &Tenant, now: u64) -> bool {
-        let mut tenants = self.tenants();
+        let mut tenants = self.0.lock();
         // A tenant with all of its starts is like one that has made none.
         tenants.retain(|_, left| left.now(now).starts < f64::from(CHAINED_AT_ONCE));
         let full = Left { starts: f64::from(CHAINED_AT_ONCE), at: now, warned: None };
@@ -48,18 +46,13 @@ impl Rate {
 
     /// Whether to warn about a tenant now: once a minute.
     pub(super) fn warns(&self, tenant: &Tenant, now: u64) -> bool {
-        let mut tenants = self.tenants();
+        let mut tenants = self.0.lock();
         let Some(left) = tenants.get_mut(tenant) else { return true };
         let warns = left.warned.is_none_or(|warned| now.abs_diff(warned) >= WARNS_MS);
         if warns {
             left.warned = Some(now);
         }
         warns
-    }
-
-    fn tenants(&self) -> MutexGuard<'_, HashMap<Tenant, Left>> {
-        // A panic while the lock was held cannot have left a number half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,6 @@
 //! Which lines of the log follow from the events of a run: one for each step that ended.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use flowcell_contract::{Json, RunId};
 use flowcell_flow::{
@@ -11,6 +8,7 @@ use flowcell_flow::{
     steps::step_label,
 };
 use flowcell_runtime::{Channel, Event};
+use parking_lot::Mutex;
 
 use super::log::{StepLine, StepLog};
 
@@ -138,7 +136,7 @@ impl Following {
 
 impl Channel for Following {
     fn on_event(&self, event: &Event) {
-        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut steps = self.steps.lock();
         let Some(line) = steps.follow(event) else { return };
         if let Err(error) = self.log.add(&steps.flow, &[line]) {
             tracing::warn!(flow = steps.flow, %error, "a step could not be logged");

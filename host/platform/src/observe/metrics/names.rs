@@ -1,9 +1,8 @@
 //! The values of a label, of which there are not more than there may be.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{collections::HashSet, sync::Arc};
+
+use parking_lot::RwLock;
 
 /// What stands for every name that came too late.
 const OTHER: &str = "other";
@@ -22,11 +21,10 @@ impl Names {
 
     /// The name as it is told.
     pub(super) fn of(&self, name: &str) -> Arc<str> {
-        // A panic while the lock was held cannot have left the set half changed.
-        if let Some(known) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+        if let Some(known) = self.known.read().get(name) {
             return known.clone();
         }
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         if known.len() >= self.most {
             return known.get(name).unwrap_or(&self.other).clone();
         }

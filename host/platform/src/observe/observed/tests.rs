@@ -1,8 +1,7 @@
 //! What is told of a run by its events.
 
-use std::sync::Mutex;
-
 use flowcell_contract::Json;
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -12,7 +11,7 @@ struct Seen(Mutex<Vec<Ended>>);
 impl Observer for Seen {
     fn ended(&self, root: &RunId, ended: &Ended) {
         assert_eq!(root.as_str(), "r");
-        self.0.lock().unwrap().push(ended.clone());
+        self.0.lock().push(ended.clone());
     }
 }
 
@@ -24,7 +23,7 @@ fn watch(events: &[(u64, &'static str, &str)]) -> Vec<Ended> {
         let (tenant, run_id) = (Tenant::local(), RunId::from("r"));
         watch.on_event(&Event { seq, ts: *ts, tenant, run_id, kind, data });
     }
-    let seen = seen.0.lock().unwrap();
+    let seen = seen.0.lock();
     seen.clone()
 }
 

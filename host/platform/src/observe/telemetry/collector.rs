@@ -4,7 +4,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -15,6 +15,7 @@ use flowcell_services::{
     egress::{AddressRange, Egress, OriginGrants},
 };
 use opentelemetry_http::{HttpClient, HttpError, Request, Response};
+use parking_lot::Mutex;
 use tokio::{runtime::Handle, time::Instant};
 
 /// How long one request to the collector may take.
@@ -65,7 +66,7 @@ impl Collector {
     /// Says that the collector misses something, unless that was said a moment ago.
     pub(super) fn warn(&self, why: &str) {
         let now = Instant::now();
-        let mut warned = self.0.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.0.warned.lock();
         if warned.is_none_or(|last| now.duration_since(last) >= SILENCE) {
             *warned = Some(now);
             tracing::warn!(target: "flowcell::telemetry", "the collector at {} misses something: {why}", self.0.url);

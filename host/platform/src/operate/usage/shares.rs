@@ -4,14 +4,11 @@
 //! have waits for its own calls, and the next tenant finds a place at once. Where tenants share nothing, as on the command
 //! line, nobody waits here.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use flowcell_contract::{Failure, Tenant};
 use flowcell_engine::{Place, Room};
+use parking_lot::Mutex;
 
 use super::Usage;
 
@@ -64,7 +61,7 @@ impl Shares {
     }
 
     fn room(&self, name: &str, places: usize) -> Room {
-        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rooms = self.rooms.lock();
         match rooms.get(name) {
             Some(room) => room.clone(),
             None => rooms.entry(name.to_owned()).or_insert(Room::new(places as u64)).clone(),

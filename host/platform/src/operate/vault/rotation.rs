@@ -4,8 +4,6 @@
 //! one, and the process that rotates has both. A data key that was replaced stays, encrypted by the new key, until the next
 //! rotation: somebody else may just be writing a secret with it.
 
-use std::sync::PoisonError;
-
 use flowcell_contract::Tenant;
 use serde::Serialize;
 
@@ -133,7 +131,7 @@ impl Vault {
     }
 
     fn add_key(&self, new: &Kek) {
-        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.keys.write();
         let keys = keys.get_or_insert_default();
         if !keys.iter().any(|key| key.name == new.name) {
             keys.push(new.clone());
@@ -142,7 +140,7 @@ impl Vault {
 
     /// From now on the new key encrypts. The others stay until the process ends: another process may still use them.
     fn make_first(&self, new: &Kek) {
-        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.keys.write();
         keys.get_or_insert_default().sort_by_key(|key| key.name != new.name);
     }
 }

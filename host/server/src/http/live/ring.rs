@@ -3,13 +3,11 @@
 //! An event is kept until all subscribers have heard it, or until the ring holds too many events or bytes: then the oldest
 //! go, and a subscriber who has not heard them is told so. The bytes are the tenant's share of what all rings hold.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use flowcell_contract::Tenant;
 use flowcell_engine::{Place, Room};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Told;
@@ -54,14 +52,14 @@ impl Ring {
 
     /// Listens from now on.
     pub(super) fn listen(self: &Arc<Ring>) -> Listener {
-        let mut kept = self.kept();
+        let mut kept = self.kept.lock();
         kept.listeners += 1;
         Listener { ring: self.clone(), next: kept.end() }
     }
 
     /// Keeps an event for those who listen.
     pub(super) fn tell(&self, told: Told) {
-        let mut kept = self.kept();
+        let mut kept = self.kept.lock();
         if kept.listeners == 0 {
             return;
         }
@@ -87,11 +85,6 @@ impl Ring {
         }
         drop(kept);
         self.told.notify_waiters();
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // A panic while the lock was held cannot have left the ring half changed.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,7 +133,7 @@ impl Listener {
     }
 
     fn next_told(&mut self) -> Option<Result<Told, Lagged>> {
-        let mut kept = self.ring.kept();
+        let mut kept = self.ring.kept.lock();
         if self.next < kept.first {
             self.next = kept.first;
             return Some(Err(Lagged));
@@ -157,7 +150,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let mut kept = self.ring.kept();
+        let mut kept = self.ring.kept.lock();
         kept.listeners -= 1;
         let heard = self.next.saturating_sub(kept.first) as usize;
         kept.events.iter_mut().skip(heard).for_each(|entry| entry.unheard -= 1);

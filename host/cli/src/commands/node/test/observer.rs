@@ -1,8 +1,9 @@
 //! Sees what a case tells, and writes to its agent run.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use flowcell::{Channel, Event, Hub, Json};
+use parking_lot::Mutex;
 
 /// The id of the run of a case.
 pub(super) const RUN: &str = "case";
@@ -23,12 +24,12 @@ impl Observer {
 
     /// All events, each an object with its `type`.
     pub(super) fn events(&self) -> Vec<Json> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen.lock().clone()
     }
 
     fn write(&self, event: &Event) {
         let Some(hub) = self.hub.get().cloned() else { return };
-        let Some(messages) = self.messages.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some(messages) = self.messages.lock().take() else { return };
         let agent_run = event.data.get("agentRunId").and_then(Json::as_str).unwrap_or_default().to_owned();
         tokio::spawn(async move {
             for (number, message) in (1..).zip(messages) {
@@ -55,6 +56,6 @@ impl Channel for Observer {
         let members = event.data.as_object().into_iter().flatten();
         let members = members.map(|(key, value)| (key.clone(), value.clone()));
         let told = Json::object([("type".into(), Json::from(event.kind))].into_iter().chain(members));
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+        self.seen.lock().push(told);
     }
 }

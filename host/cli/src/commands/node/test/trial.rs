@@ -1,16 +1,12 @@
 //! One case: the node runs alone, nothing leaves the host, and time jumps.
 
-use std::{
-    collections::HashMap,
-    path::Path,
-    sync::{Arc, Mutex},
-    time::Instant,
-};
+use std::{collections::HashMap, path::Path, sync::Arc, time::Instant};
 
 use flowcell::{
     Diagnostic, Given, Host, Json, LoadError, LoadedFlow, RunOptions, RunResult, RunStatus, Script, StartError, Write,
     contract::Failure,
 };
+use parking_lot::Mutex;
 
 use super::{
     cases::{Case, Expect, Failing, Told},
