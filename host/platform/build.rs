@@ -1,7 +1,8 @@
 //! Builds the catalog: the packs in `nodes/` as components, put into the binary with their digests.
 //!
 //! They are guests of another target, so that a nested cargo builds them, in a target directory of its own: the outer
-//! cargo holds the lock of its own directory until this script ends.
+//! cargo holds the lock of its own directory until this script ends. With `FLOWCELL_CATALOG`, the packs in that folder
+//! are taken instead, and nothing is built.
 
 use std::{
     env,
@@ -16,6 +17,8 @@ use sha2::{Digest, Sha256};
 
 const TARGET: &str = "wasm32-wasip2";
 const PROFILE: &str = "guest";
+/// A folder with the packs that are already built, as `flowcell_agent.wasm` and so on.
+const BUILT: &str = "FLOWCELL_CATALOG";
 /// The packs of the catalog, in the order in which their types are listed.
 const PACKS: [&str; 8] = ["agent", "control", "data", "file", "http", "report", "script", "system"];
 /// What the packs are made of.
@@ -33,16 +36,32 @@ fn main() {
 }
 
 fn build() -> Result<(), String> {
+    println!("cargo::rerun-if-env-changed={BUILT}");
+    let out = directory("OUT_DIR")?;
+    if let Some(built) = env::var_os(BUILT) {
+        return take_packs(Path::new(&built), &out);
+    }
     let workspace = directory("CARGO_MANIFEST_DIR")?.join("../..");
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", workspace.join(source).display());
     }
     ensure_target()?;
-    let out = directory("OUT_DIR")?;
     let guests = target_directory(&out)?.join("guests");
     build_packs(&workspace, &guests)?;
     let built = guests.join(TARGET).join(PROFILE);
     write_catalog(&built, &out)
+}
+
+/// Takes packs that are already built.
+pub(crate) fn take_packs(built: &Path, out: &Path) -> Result<(), String> {
+    // A build script runs in the folder of its package, not where cargo was called.
+    if !built.is_absolute() {
+        return Err(format!("{BUILT} is {}; write the whole path of the folder", built.display()));
+    }
+    println!("cargo::rerun-if-changed={}", built.display());
+    write_catalog(built, out).map_err(|error| {
+        format!("{error}\n{BUILT} names the folder with flowcell_{}.wasm and the other packs", PACKS[0])
+    })
 }
 
 fn directory(name: &str) -> Result<PathBuf, String> {
