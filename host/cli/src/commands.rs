@@ -34,7 +34,6 @@ use crate::{
     options::program,
     output::put_line,
     problem::{Exit, Problem},
-    session::RunArgs,
     terminal::Terminal,
 };
 
@@ -59,7 +58,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run a flow and print its outputs
-    Run(RunArgs),
+    Run(run::RunArgs),
     /// Run a flow, and again whenever it changes or a pack that it uses
     Dev(dev::DevArgs),
     /// Run the cases beside flows, in virtual time

@@ -48,6 +48,26 @@ pub(crate) fn refused(code: &str, message: &str, run: &RunId) -> Problem {
     }
 }
 
+/// Who owns a store.
+pub(crate) enum Owner<'a> {
+    /// This process, from now on.
+    Here(Host),
+    /// Another one, which can be asked over this folder.
+    Other(&'a Path),
+}
+
+impl<'a> Owner<'a> {
+    /// Opens a store for a process that drives runs, unless another process owns it.
+    pub(crate) fn of(place: Place<'a>, packs: &PackArgs) -> Result<Owner<'a>, Problem> {
+        match (packs.host_at(place), place) {
+            (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
+                Ok(Owner::Other(folder))
+            }
+            (host, _) => Ok(Owner::Here(host?)),
+        }
+    }
+}
+
 /// The place of a store that outlives the process.
 pub(crate) fn durable(store: &StoreArgs) -> Result<Place<'_>, Problem> {
     match store.place()? {
@@ -130,13 +150,9 @@ pub(crate) fn operate(operation: Operation, store: &StoreArgs) -> Result<Json, P
 
 /// Done here if nobody owns the store, else by its owner.
 pub(crate) fn operate_with(args: &PackArgs, operation: Operation, store: &StoreArgs) -> Result<Json, Problem> {
-    let place = durable(store)?;
-    match (args.host_at(place), place) {
-        (Ok(host), _) => Tenants::of(&host).operate(&operation).map_err(|error| Problem::wrong(error.to_string())),
-        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
-            ask_to_operate(folder, operation)
-        }
-        (Err(error), _) => Err(error.into()),
+    match Owner::of(durable(store)?, args)? {
+        Owner::Here(host) => Tenants::of(&host).operate(&operation).map_err(|error| Problem::wrong(error.to_string())),
+        Owner::Other(folder) => ask_to_operate(folder, operation),
     }
 }
 

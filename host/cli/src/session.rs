@@ -2,7 +2,7 @@
 //!
 //! | room | what it is |
 //! |---|---|
-//! | args | the arguments of `flowcell run`, which other commands fill, too |
+//! | plan | the arguments of `flowcell run`, which other commands fill, too |
 //! | inputs, answers | what a run is given |
 //! | screen, progress, lines, summary | what a person sees while it runs |
 //! | ask, desk | questions that a person answers |
@@ -12,7 +12,6 @@
 //! | report, save | what came of it |
 
 pub(crate) mod answers;
-mod args;
 mod ask;
 pub(crate) mod chat;
 pub(crate) mod desk;
@@ -20,6 +19,7 @@ pub(crate) mod follow;
 pub(crate) mod inputs;
 pub(crate) mod interrupt;
 pub(crate) mod lines;
+mod plan;
 pub(crate) mod progress;
 pub(crate) mod report;
 mod save;
@@ -34,8 +34,8 @@ use flowcell::{
     control::Guests,
 };
 
-pub(crate) use self::args::RunArgs;
 use self::chat::Chat;
+pub(crate) use self::plan::Plan;
 use self::{
     answers::{Recorded, Refusals},
     ask::Asker,
@@ -54,18 +54,18 @@ use crate::{
 
 /// Runs a run to its end, or until it parks, and prints what came of it.
 pub(crate) fn finish(
-    args: &RunArgs,
+    plan: &Plan,
     session: Session,
     host: Host,
     runner: FlowRunner,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
-    finish_as(args, session, host, runner, None, terminal)
+    finish_as(plan, session, host, runner, None, terminal)
 }
 
 /// The same, which may print something else than the outputs.
 fn finish_as(
-    args: &RunArgs,
+    plan: &Plan,
     session: Session,
     host: Host,
     runner: FlowRunner,
@@ -73,28 +73,28 @@ fn finish_as(
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
     let graph = runner.graph().clone();
-    if !runner.is_new() && !args.answers.is_empty() {
-        Recorded::read(&host, runner.run_id(), &args.answers)?.check(runner.run_id(), &args.answers)?;
-        answers::check_in(&host, runner.run_id(), &args.answers)?;
+    if !runner.is_new() && !plan.answers.is_empty() {
+        Recorded::read(&host, runner.run_id(), &plan.answers)?.check(runner.run_id(), &plan.answers)?;
+        answers::check_in(&host, runner.run_id(), &plan.answers)?;
     }
     if let Some(asker) = session.asker.as_ref().filter(|_| !runner.is_new()) {
         // A line that is typed from now on is for this run.
         runner.start_session();
         asker.catch_up(&host, &runner.hub())?;
     }
-    let (result, interrupted) = session.until_end(args, runner)?;
-    args.say_unused(&host, &result.run_id, terminal)?;
-    let saved = args.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
+    let (result, interrupted) = session.until_end(plan, runner)?;
+    plan.say_unused(&host, &result.run_id, terminal)?;
+    let saved = plan.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
     host.tell_watchers(&result.run_id);
     let printed = prints.map(|prints| {
         let of = Some((prints, host.sessions()));
-        report::print_as(args, &graph, &result, interrupted, of, terminal)
+        report::print_as(plan, &graph, &result, interrupted, of, terminal)
     });
     part(host);
-    let exit = printed.unwrap_or_else(|| report::print(args, &graph, &result, interrupted, terminal))?;
+    let exit = printed.unwrap_or_else(|| report::print(plan, &graph, &result, interrupted, terminal))?;
     // What came of the run is told, whether its files could be written or not.
     let saved = saved?;
-    if !args.quiet {
+    if !plan.quiet {
         saved.iter().flatten().for_each(|path| terminal.say(&format!("wrote {}", path.display())));
     }
     // What came of the run is told by now, however long the channels take.
@@ -112,8 +112,8 @@ pub(crate) fn part(host: Host) {
 }
 
 /// Prints the warnings about a flow, unless `--quiet` is given.
-pub(crate) fn say_warnings(args: &RunArgs, warnings: &[Diagnostic], terminal: Terminal) {
-    if !args.quiet {
+pub(crate) fn say_warnings(plan: &Plan, warnings: &[Diagnostic], terminal: Terminal) {
+    if !plan.quiet {
         warnings.iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
     }
 }
@@ -135,24 +135,24 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn open(args: &RunArgs, host: &Host, flow: &str, terminal: Terminal) -> Result<Session, Problem> {
-        let quiet = args.quiet && !args.channels.shows_console();
+    pub(crate) fn open(plan: &Plan, host: &Host, flow: &str, terminal: Terminal) -> Result<Session, Problem> {
+        let quiet = plan.quiet && !plan.channels.shows_console();
         let screen = Arc::new(Screen::new(terminal, quiet));
         let notices = notices(&screen);
-        let events = args.events.as_deref().map(|path| recorded(path, &notices)).transpose()?;
-        let channels = args.channels.open(host, notices)?;
+        let events = plan.events.as_deref().map(|path| recorded(path, &notices)).transpose()?;
+        let channels = plan.channels.open(host, notices)?;
         let attached = channels.of_a_run()?;
         // Whoever pipes the input in cannot be asked.
-        let answered = args.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-");
-        let chat = args.chat.then(|| Arc::new(Chat::new(terminal)));
+        let answered = plan.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-");
+        let chat = plan.chat.then(|| Arc::new(Chat::new(terminal)));
         let asks = terminal.interactive && !answered && chat.is_none();
-        let asker = asks.then(|| Arc::new(Asker::new(screen.clone(), &args.answers)));
-        let progress = (!quiet && (chat.is_none() || args.channels.shows_console())).then(|| {
+        let asker = asks.then(|| Arc::new(Asker::new(screen.clone(), &plan.answers)));
+        let progress = (!quiet && (chat.is_none() || plan.channels.shows_console())).then(|| {
             let progress = Progress::new(screen.clone(), flow);
             Arc::new(if asker.is_some() { progress.without_questions() } else { progress })
         });
-        let durable = !matches!(args.store.place()?, Place::Memory);
-        let refusals = (!args.answers.is_empty()).then(|| Arc::new(Refusals::new(screen.clone(), &args.answers)));
+        let durable = !matches!(plan.store.place()?, Place::Memory);
+        let refusals = (!plan.answers.is_empty()).then(|| Arc::new(Refusals::new(screen.clone(), &plan.answers)));
         Ok(Session { screen, progress, events, asker, refusals, chat, channels, attached, guests: None, durable })
     }
 
@@ -162,28 +162,28 @@ impl Session {
     }
 
     /// Those who are told of the run.
-    fn front_ends(&self, args: &RunArgs) -> Vec<Arc<dyn Channel>> {
+    fn front_ends(&self, plan: &Plan) -> Vec<Arc<dyn Channel>> {
         let mut channels: Vec<Arc<dyn Channel>> = Vec::new();
         channels.extend(self.events.iter().map(|events| events.clone() as Arc<dyn Channel>));
         channels.extend(self.progress.iter().map(|progress| progress.clone() as Arc<dyn Channel>));
         channels.extend(self.asker.iter().map(|asker| asker.clone() as Arc<dyn Channel>));
         // A run that exists is told to it from its first event, once it goes on.
-        let chat = self.chat.iter().filter(|_| !args.again);
+        let chat = self.chat.iter().filter(|_| !plan.again);
         channels.extend(chat.map(|chat| chat.clone() as Arc<dyn Channel>));
         channels.extend(self.attached.channels.iter().cloned());
         channels.extend(self.refusals.iter().map(|refusals| refusals.clone() as Arc<dyn Channel>));
         channels
     }
 
-    pub(crate) fn options(&self, args: &RunArgs, input: Json) -> RunOptions {
-        let channels = self.front_ends(args);
-        let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
+    pub(crate) fn options(&self, plan: &Plan, input: Json) -> RunOptions {
+        let channels = self.front_ends(plan);
+        let total_timeout_ms = plan.total_timeout.map(|duration| duration.as_millis() as u64);
         RunOptions {
-            session_id: args.run_id.clone(),
+            session_id: plan.run_id.clone(),
             input,
             channels,
             policy: PolicyOverride { total_timeout_ms, ..PolicyOverride::default() },
-            answers: args.early_answers(),
+            answers: plan.early_answers(),
             wait_for_answers: self.asker.is_some() || self.chat.is_some() || self.attached.can_answer(),
             without_events: true,
             ..RunOptions::default()
@@ -191,14 +191,14 @@ impl Session {
     }
 
     /// Runs to the end, or until nobody is there to answer. The second value says who interrupted it.
-    fn run(&self, args: &RunArgs, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), Problem> {
+    fn run(&self, plan: &Plan, runner: FlowRunner, flow: &str) -> Result<(RunResult, Interruption), Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Problem::internal("cannot start the runtime").because(&error))?;
         runner.start_session();
         let interrupts = Interrupts::watch(runner.hub(), self.screen.clone(), self.durable)?;
         let result = runtime.block_on(async {
             match (&self.asker, &self.chat) {
-                (_, Some(chat)) => chat.with_runner(runner, args.again).await,
+                (_, Some(chat)) => chat.with_runner(runner, plan.again).await,
                 (None, None) => Ok(self.attached.until_deserted(runner).await),
                 (Some(asker), None) => Ok(asker.until_deserted(runner, flow).await),
             }
@@ -209,9 +209,9 @@ impl Session {
     }
 
     /// Runs to the end, and takes the screen away.
-    pub(crate) fn until_end(&self, args: &RunArgs, runner: FlowRunner) -> Result<(RunResult, Interruption), Problem> {
+    pub(crate) fn until_end(&self, plan: &Plan, runner: FlowRunner) -> Result<(RunResult, Interruption), Problem> {
         let flow = runner.flow().to_owned();
-        let ended = self.run(args, runner, &flow);
+        let ended = self.run(plan, runner, &flow);
         // The process is about to end.
         self.guests.iter().for_each(|guests| guests.stop());
         let ended = ended?;

@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Arg, Args, ValueHint};
 use flowcell::{
-    Json, OpenStoreError, Reader, RunStatus, StartError,
+    Json, Reader, RunStatus, StartError,
     agentic::{self, Entry, FLOW_FOLDERS, Level},
     control::Ask,
     graph::Graph,
@@ -17,12 +17,12 @@ use flowcell::{
 
 use crate::{
     duration,
-    options::{PackArgs, Place, StoreArgs, channels::ChannelArgs},
+    options::{PackArgs, StoreArgs, channels::ChannelArgs},
     output::put_json,
-    owner,
+    owner::{self, Owner},
     problem::{Exit, Problem},
     session,
-    session::{RunArgs, follow::HandOver, inputs},
+    session::{Plan, follow::HandOver, inputs},
     terminal::{Terminal, finding},
 };
 
@@ -109,7 +109,7 @@ impl FlowArgs {
 
 pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let entry = find(name)?;
-    let run_args = RunArgs {
+    let plan = Plan {
         flow: entry.path.clone().into(),
         events: args.events.take(),
         quiet: args.quiet,
@@ -117,14 +117,13 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
         channels: std::mem::take(&mut args.channels),
         packs: std::mem::take(&mut args.packs),
         store: std::mem::take(&mut args.store),
-        ..RunArgs::default()
+        ..Plan::default()
     };
-    let place = run_args.store.place()?;
-    let host = match (run_args.packs.host_at(place), place) {
-        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
-            return beside(&args, &run_args, &entry, folder, terminal);
+    let host = match Owner::of(plan.store.place()?, &plan.packs)? {
+        Owner::Here(host) => host,
+        Owner::Other(folder) => {
+            return beside(&args, &plan, &entry, folder, terminal);
         }
-        (host, _) => host?,
     };
     let prefix = args.session.clone().unwrap_or_else(|| host.now().to_string());
     let session = host.flow_session(&entry.path, &prefix)?;
@@ -132,30 +131,30 @@ pub(super) fn execute(name: &str, mut args: FlowArgs, terminal: Terminal) -> Res
         session.warnings().iter().for_each(|found| terminal.say(&finding(found, terminal.paint())));
     }
     let input = arguments(&args, session.flow().graph())?;
-    let guests = owner::listen_beside(&host, &run_args.store, &run_args.packs, terminal)?;
+    let guests = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let _serving = host.serve()?;
-    let front = session::Session::open(&run_args, &host, session.flow().name(), terminal)?;
+    let front = session::Session::open(&plan, &host, session.flow().name(), terminal)?;
     let front = front.with_guests(guests);
-    let options = front.options(&run_args, Json::Null);
+    let options = front.options(&plan, Json::Null);
     match owner::block_on(session.open(input, args.delete, options))?? {
         Opened::Busy => {
             front.close();
             busy(&session, host.sessions(), terminal)
         }
         Opened::Run(runner) => {
-            let (result, interrupted) = front.until_end(&run_args, *runner)?;
+            let (result, interrupted) = front.until_end(&plan, *runner)?;
             // Of two that began at once, the store has taken in one.
             if result.status == RunStatus::Running {
                 return busy(&session, host.sessions(), terminal);
             }
-            if !run_args.events_to_stdout() {
+            if !plan.events_to_stdout() {
                 put_json(&session.envelope(host.sessions()).map_err(SessionError::from)?)?;
             }
             // The process ends now, as after `flowcell run`.
             std::mem::forget(session);
             host.tell_watchers(&result.run_id);
             session::part(host);
-            let exit = session::report::explain(&run_args, &result, interrupted, terminal);
+            let exit = session::report::explain(&plan, &result, interrupted, terminal);
             front.close();
             Ok(exit)
         }
@@ -171,14 +170,8 @@ fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<
 }
 
 /// Another process owns the store. If it drives the run of this prefix, that is told; else it is handed the flow.
-fn beside(
-    args: &FlowArgs,
-    run_args: &RunArgs,
-    entry: &Entry,
-    folder: &Path,
-    terminal: Terminal,
-) -> Result<Exit, Problem> {
-    let host = run_args.packs.host()?;
+fn beside(args: &FlowArgs, plan: &Plan, entry: &Entry, folder: &Path, terminal: Terminal) -> Result<Exit, Problem> {
+    let host = plan.packs.host()?;
     let prefix = args.session.clone().unwrap_or_else(|| host.now().to_string());
     let session = host.flow_session(&entry.path, &prefix)?;
     let reader = Reader::open(folder).map_err(flowcell::Error::Store)?;
@@ -196,12 +189,12 @@ fn beside(
         args: arguments(args, session.flow().graph())?,
         delete: args.delete,
         total_timeout_ms: args.total_timeout.map(|duration| duration.as_millis() as u64),
-        reach: run_args.packs.reach(),
+        reach: plan.packs.reach(),
     };
     let name = session.flow().name().to_owned();
     let prints = move |of: &dyn Sessions| put_json(&session.envelope(of).map_err(SessionError::from)?);
     let handed = HandOver { before: Vec::new(), ask, flow: name, prints: Some(Box::new(prints)) };
-    session::follow::hand_over(folder, run_args, handed, terminal)
+    session::follow::hand_over(folder, plan, handed, terminal)
 }
 
 /// The prompt, then the arguments of the command line, then those of the file: the later wins.

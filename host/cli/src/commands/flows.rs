@@ -8,16 +8,16 @@ use std::{
 };
 
 use clap::{Args, Subcommand, ValueHint};
-use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, OpenStoreError, RunId, script};
+use flowcell::{FlowEntry, FlowError, FlowService, Json, LibraryError, RunId, script};
 
 use super::run;
 use crate::{
-    options::{BesideArgs, PackArgs, Place, StoreArgs, channels::ChannelArgs},
+    options::{BesideArgs, PackArgs, StoreArgs, channels::ChannelArgs},
     output::{Lines, put_exactly, put_json, put_line},
-    owner,
+    owner::{self, Owner},
     problem::{Exit, Problem},
     session,
-    session::{RunArgs, inputs},
+    session::{Plan, inputs},
     terminal::Terminal,
 };
 
@@ -217,37 +217,36 @@ fn show(args: &ShowArgs) -> Result<Exit, Problem> {
 
 fn run_flow(args: RunFlowArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let RunFlowArgs { name, input, inputs, run_id, json, quiet, folder, channels, packs, store } = args;
-    let run_args = RunArgs { run_id, json, quiet, channels, packs, store, ..RunArgs::default() };
+    let plan = Plan { run_id, json, quiet, channels, packs, store, ..Plan::default() };
     let members = inputs.as_ref().and_then(Json::as_object).into_iter().flatten();
     let members = members.map(|(key, value)| (key.to_string(), value.clone()));
-    let place = run_args.store.place()?;
-    let host = match (run_args.packs.host_at(place), place) {
-        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(store)) => {
+    let host = match Owner::of(plan.store.place()?, &plan.packs)? {
+        Owner::Here(host) => host,
+        Owner::Other(store) => {
             let (store, given) = (store.to_owned(), input.into_iter());
             let members = members.map(|(key, value)| (key, inputs::Member::Value(value))).chain(given).collect();
-            return hand_over(&store, &folder.flows, &name, RunArgs { input: members, ..run_args }, terminal);
+            return hand_over(&store, &folder.flows, &name, Plan { input: members, ..plan }, terminal);
         }
-        (host, _) => host?,
     };
     let members: Vec<_> = members.chain(inputs::kept_by(&host, &input)?).collect();
     let input = inputs::collect(&members, None)?;
     let library = library(&folder);
     let flows = FlowService::open(host.clone(), folder.flows);
-    let guests = owner::listen_beside(&host, &run_args.store, &run_args.packs, terminal)?;
+    let guests = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let _serving = host.serve()?;
-    let front = session::Session::open(&run_args, &host, &name, terminal)?;
+    let front = session::Session::open(&plan, &host, &name, terminal)?;
     let front = front.with_guests(guests);
-    let options = front.options(&run_args, Json::Null);
+    let options = front.options(&plan, Json::Null);
     let runner = flows.prepare(&name, input, options)?;
-    session::say_warnings(&run_args, library.load(&host, &name, None)?.warnings(), terminal);
-    session::finish(&run_args, front, host, runner, terminal)
+    session::say_warnings(&plan, library.load(&host, &name, None)?.warnings(), terminal);
+    session::finish(&plan, front, host, runner, terminal)
 }
 
 /// Hands a flow over to the process that owns the store, and logs its steps when it has ended.
-fn hand_over(store: &Path, flows: &Path, name: &str, args: RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
+fn hand_over(store: &Path, flows: &Path, name: &str, args: Plan, terminal: Terminal) -> Result<Exit, Problem> {
     let file = flowcell::FlowLibrary::open(flows).get(name, None)?.file;
     let run = args.run_id.as_ref().cloned().unwrap_or_else(new_run_id);
-    let args = RunArgs { run_id: Some(run.clone()), ..args };
+    let args = Plan { run_id: Some(run.clone()), ..args };
     let exit = run::hand_over(store, &args, &file, terminal)?;
     let host = args.packs.reading_host(&args.store)?;
     FlowService::open(host, flows).log_run(name, &run)?;

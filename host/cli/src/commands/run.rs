@@ -1,134 +1,214 @@
 //! `flowcell run`: one run of a flow, watched from a terminal.
 
-mod plan;
+mod dry_run;
 
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use flowcell::{Host, Json, LoadedFlow, OpenStoreError, PolicyOverride, RunOptions, StartError, control::Ask};
+use clap::{Args, ValueHint};
+use flowcell::{Host, Json, LoadedFlow, PolicyOverride, RunId, RunOptions, StartError, control::Ask};
 
 use crate::{
-    options::Place,
+    duration,
+    options::{PackArgs, Place, StoreArgs, channels::ChannelArgs},
     output::{put_json, put_line},
-    owner,
+    owner::{self, Owner, run_id},
     problem::{Exit, Problem},
-    session::{RunArgs, Session, answers, finish, follow, inputs, say_warnings},
+    session::{Plan, Session, answers, finish, follow, inputs, say_warnings},
     terminal::Terminal,
 };
 
+/// Arguments of `flowcell run`.
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// The flow's file
+    #[arg(value_hint = ValueHint::FilePath)]
+    flow: PathBuf,
+    /// A member of the input; the value is JSON if it reads as JSON, else text; `@PATH` is a file; may be repeated
+    #[arg(short, long = "input", value_name = "KEY=VALUE", value_parser = inputs::pair)]
+    input: Vec<(String, inputs::Member)>,
+    /// Read the input, a JSON object, from this file, or from standard input (-); `-i` wins over its members
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    input_file: Option<PathBuf>,
+    /// Write the events as JSON lines to this file, or to standard output (-) in place of the outputs
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    events: Option<PathBuf>,
+    /// Write the files among the outputs to this folder
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["detach", "dry_run"])]
+    out: Option<PathBuf>,
+    /// Print one JSON object for whatever comes of the run
+    #[arg(long)]
+    json: bool,
+    /// Say nothing about the run's progress
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    channels: ChannelArgs,
+    #[command(flatten)]
+    packs: PackArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// The run's id. The same command with the same id goes on with the run, or prints again what came of it
+    #[arg(long, value_name = "ID", value_parser = run_id)]
+    run_id: Option<RunId>,
+    /// Return once the run is accepted; `flowcell drive` runs it
+    #[arg(long, conflicts_with_all = ["events", "channels", "dry_run"])]
+    detach: bool,
+    /// Answer a gate, or an agent's call as in assistant#3=allow, before it asks; may be repeated
+    #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
+    answers: Vec<(String, String)>,
+    /// End the run after this time: 500ms, 30s, 2m, 1h30m
+    #[arg(long, value_name = "DUR", value_parser = duration::parse)]
+    total_timeout: Option<Duration>,
+    /// Talk with the run's agents: what they say goes to standard output in place of the outputs, and lines that are typed go to
+    /// them; /help shows the commands
+    #[arg(long, conflicts_with_all = ["json", "detach", "answers", "dry_run"])]
+    chat: bool,
+    /// Check everything and print what would run and what it may reach, without running it
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl RunArgs {
+    fn plan(self) -> Plan {
+        let RunArgs { flow, input, input_file, events, out, json, quiet, channels, packs, store, .. } = self;
+        let RunArgs { run_id, answers, total_timeout, chat, .. } = self;
+        let again = false;
+        Plan {
+            flow,
+            input,
+            input_file,
+            events,
+            out,
+            json,
+            quiet,
+            channels,
+            packs,
+            store,
+            run_id,
+            answers,
+            total_timeout,
+            chat,
+            again,
+        }
+    }
+}
+
 pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    if args.json && args.events_to_stdout() {
+    let (is_detached, is_dry) = (args.detach, args.dry_run);
+    let plan = args.plan();
+    if plan.json && plan.events_to_stdout() {
         return Err(Problem::wrong("with `--json`, standard output holds the one object, and so no events")
             .hint("write the events to a file: `--events FILE`"));
     }
-    if args.chat && args.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-") {
+    if plan.chat && plan.input_file.as_deref().is_some_and(|path| path.as_os_str() == "-") {
         return Err(Problem::wrong("with `--chat`, standard input is what you say, and so not the input")
             .hint("read the input from a file: `--input-file FILE`"));
     }
-    if args.detach {
-        return detach(&args, terminal);
+    if is_detached {
+        return detach(&plan, terminal);
     }
-    let host = match (args.dry_run, args.store.place()?) {
-        (true, _) => args.packs.dry_host(&args.store)?,
-        (false, place) => match (args.packs.host_at(place), place) {
-            (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
-                return hand_over(folder, &args, &args.flow, terminal);
-            }
-            (host, _) => host?,
+    let host = match (is_dry, plan.store.place()?) {
+        (true, _) => plan.packs.dry_host(&plan.store)?,
+        (false, place) => match Owner::of(place, &plan.packs)? {
+            Owner::Here(host) => host,
+            Owner::Other(folder) => return hand_over(folder, &plan, &plan.flow, terminal),
         },
     };
-    let flow = load(&host, &args, terminal)?;
-    let input = inputs::collect(&inputs::kept_by(&host, &args.input)?, args.input_file.as_deref())?;
+    let flow = load(&host, &plan, terminal)?;
+    let input = inputs::collect(&inputs::kept_by(&host, &plan.input)?, plan.input_file.as_deref())?;
     flow.check_input(&input).map_err(|error| owner::unfit(&error))?;
-    answers::check(&args.answers, flow.graph())?;
-    if args.dry_run {
-        plan::print(&flow, args.json)?;
+    answers::check(&plan.answers, flow.graph())?;
+    if is_dry {
+        dry_run::print(&flow, plan.json)?;
         return Ok(Exit::Good);
     }
-    let guests = owner::listen_beside(&host, &args.store, &args.packs, terminal)?;
+    let guests = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let _serving = host.serve()?;
-    let session = Session::open(&args, &host, flow.name(), terminal)?.with_guests(guests);
-    if !args.quiet {
-        for (key, meant) in inputs::misspelt(&args.input, flow.graph()) {
+    let session = Session::open(&plan, &host, flow.name(), terminal)?.with_guests(guests);
+    if !plan.quiet {
+        for (key, meant) in inputs::misspelt(&plan.input, flow.graph()) {
             session.screen.warn(&format!("the flow's input has no `{key}`; did you mean `{meant}`?"));
         }
     }
-    let runner = host.runner(&flow, session.options(&args, input))?;
-    finish(&args, session, host, runner, terminal)
+    let runner = host.runner(&flow, session.options(&plan, input))?;
+    finish(&plan, session, host, runner, terminal)
 }
 
 /// Has a run taken in, by the process that owns the store if there is one, and leaves it to whoever drives runs.
-fn detach(args: &RunArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let place = args.store.place()?;
+fn detach(plan: &Plan, terminal: Terminal) -> Result<Exit, Problem> {
+    let place = plan.store.place()?;
     if matches!(place, Place::Memory) {
         return Err(Problem::wrong("a store in memory forgets the run with this process")
             .hint("with `--detach`, leave `--store memory:` away"));
     }
-    let input = |members: &[(String, Json)]| inputs::collect(members, args.input_file.as_deref());
-    let total_timeout_ms = args.total_timeout.map(|duration| duration.as_millis() as u64);
-    let (run_id, driver) = match (args.packs.host_at(place), place) {
-        (Ok(host), _) => {
-            let flow = load(&host, args, terminal)?;
-            let input = input(&inputs::kept_by(&host, &args.input)?)?;
-            answers::check(&args.answers, flow.graph())?;
+    let input = |members: &[(String, Json)]| inputs::collect(members, plan.input_file.as_deref());
+    let total_timeout_ms = plan.total_timeout.map(|duration| duration.as_millis() as u64);
+    let (run_id, driver) = match Owner::of(place, &plan.packs)? {
+        Owner::Here(host) => {
+            let flow = load(&host, plan, terminal)?;
+            let input = input(&inputs::kept_by(&host, &plan.input)?)?;
+            answers::check(&plan.answers, flow.graph())?;
             let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
-            let answers = args.early_answers();
+            let answers = plan.early_answers();
             let options =
-                RunOptions { session_id: args.run_id.clone(), input, policy, answers, ..RunOptions::default() };
+                RunOptions { session_id: plan.run_id.clone(), input, policy, answers, ..RunOptions::default() };
             let runner = host.runner(&flow, options)?;
             let run_id = runner.run_id().clone();
             owner::block_on(runner.accept())?.map_err(StartError::from)?;
             (run_id, "`flowcell drive` runs it")
         }
-        (Err(flowcell::Error::Store(OpenStoreError::Owned { .. })), Place::Folder(folder)) => {
-            let run_id = owner::ask_owner(folder, &start(args, &args.flow, false)?)?;
+        Owner::Other(folder) => {
+            let run_id = owner::ask_owner(folder, &start(plan, &plan.flow, false)?)?;
             (run_id, "the process that owns the store runs it")
         }
-        (Err(error), _) => return Err(error.into()),
     };
-    if args.json {
+    if plan.json {
         put_json(&serde_json::json!({ "runId": run_id, "status": "running" }))?;
     } else {
         put_line(run_id.as_str())?;
     }
-    if !args.quiet {
+    if !plan.quiet {
         terminal.say(&terminal.paint().faint(&format!("accepted; {driver}")));
     }
     Ok(Exit::Good)
 }
 
 /// What is asked of the owner of the store to start a flow.
-fn start(args: &RunArgs, flow: &Path, follow: bool) -> Result<Ask, Problem> {
+fn start(plan: &Plan, flow: &Path, follow: bool) -> Result<Ask, Problem> {
     let flow = std::path::absolute(flow);
-    let put = |name: &str, bytes| owner::put(&args.store, name, bytes);
-    let members = inputs::resolved(&args.input, put)?;
+    let put = |name: &str, bytes| owner::put(&plan.store, name, bytes);
+    let members = inputs::resolved(&plan.input, put)?;
     Ok(Ask::Start {
         flow: flow.map_err(|error| Problem::wrong("the flow has no path").because(&error))?,
-        input: inputs::collect(&members, args.input_file.as_deref())?,
-        run: args.run_id.clone(),
-        total_timeout_ms: args.total_timeout.map(|duration| duration.as_millis() as u64),
-        answers: args.early_answers().into_iter().collect(),
-        reach: args.packs.reach(),
+        input: inputs::collect(&members, plan.input_file.as_deref())?,
+        run: plan.run_id.clone(),
+        total_timeout_ms: plan.total_timeout.map(|duration| duration.as_millis() as u64),
+        answers: plan.early_answers().into_iter().collect(),
+        reach: plan.packs.reach(),
         follow,
     })
 }
 
 /// Hands a flow over to the process that owns the store, and follows its run.
-pub(super) fn hand_over(folder: &Path, args: &RunArgs, flow: &Path, terminal: Terminal) -> Result<Exit, Problem> {
-    let host = args.packs.host()?;
+pub(super) fn hand_over(folder: &Path, plan: &Plan, flow: &Path, terminal: Terminal) -> Result<Exit, Problem> {
+    let host = plan.packs.host()?;
     // What only the owner can check, such as secrets of the store, it checks.
     if let Some(flow) = host.check_flow(flow)?.flow {
-        answers::check(&args.answers, flow.graph())?;
+        answers::check(&plan.answers, flow.graph())?;
     }
     let name = flow.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let run = follow::HandOver { before: Vec::new(), ask: start(args, flow, true)?, flow: name, prints: None };
-    follow::hand_over(folder, args, run, terminal)
+    let run = follow::HandOver { before: Vec::new(), ask: start(plan, flow, true)?, flow: name, prints: None };
+    follow::hand_over(folder, plan, run, terminal)
 }
 
-fn load(host: &Host, args: &RunArgs, terminal: Terminal) -> Result<LoadedFlow, Problem> {
-    let checked = host.check_flow(&args.flow)?;
+fn load(host: &Host, plan: &Plan, terminal: Terminal) -> Result<LoadedFlow, Problem> {
+    let checked = host.check_flow(&plan.flow)?;
     match checked.flow {
         Some(flow) => {
-            say_warnings(args, &checked.diagnostics, terminal);
+            say_warnings(plan, &checked.diagnostics, terminal);
             Ok(flow)
         }
         None => Err(Problem::found(checked.diagnostics)),

@@ -9,8 +9,8 @@ use std::{
 };
 
 use flowcell::{
-    BlockReason, Channel, Event, Host, Hub, HubError, Json, LiveEvent, OpenStoreError, QuestionRef, Request, RunEnd,
-    RunError, RunId, RunOptions, RunResult, RunStatus, Waiting,
+    BlockReason, Channel, Event, Host, Hub, HubError, Json, LiveEvent, QuestionRef, Request, RunEnd, RunError, RunId,
+    RunOptions, RunResult, RunStatus, Waiting,
     control::{self, Ask, Events, Told},
     waiting,
 };
@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{
-    RunArgs, Session,
+    Plan, Session,
     answers::{self, Recorded},
     finish_as,
     interrupt::{Interruption, Interrupts},
@@ -27,7 +27,7 @@ use super::{
     save,
 };
 use crate::{
-    owner::{block_on, refused},
+    owner::{Owner, block_on, refused},
     problem::{Exit, Problem},
     terminal::Terminal,
 };
@@ -52,12 +52,12 @@ pub(crate) struct HandOver {
 }
 
 /// Hands a run to the process that owns the store in a folder, and follows it. If the owner ends first, the run goes on here.
-pub(crate) fn hand_over(folder: &Path, args: &RunArgs, run: HandOver, terminal: Terminal) -> Result<Exit, Problem> {
+pub(crate) fn hand_over(folder: &Path, plan: &Plan, run: HandOver, terminal: Terminal) -> Result<Exit, Problem> {
     let HandOver { before, ask, flow, prints } = run;
-    let host = args.packs.host()?;
-    let session = Session::open(args, &host, &flow, terminal)?;
-    if let Some(run) = ask.run().filter(|_| !args.answers.is_empty()) {
-        refuse_late(args, run)?;
+    let host = plan.packs.host()?;
+    let session = Session::open(plan, &host, &flow, terminal)?;
+    if let Some(run) = ask.run().filter(|_| !plan.answers.is_empty()) {
+        refuse_late(plan, run)?;
     }
     // What a run has told before is not shown again.
     let known = ask.run().map(|run| watch(folder, run)).transpose()?.flatten();
@@ -69,14 +69,14 @@ pub(crate) fn hand_over(folder: &Path, args: &RunArgs, run: HandOver, terminal: 
         Some(run) => run,
         None => ask.run().cloned().unwrap_or_else(|| RunId::from("")),
     };
-    if args.chat {
+    if plan.chat {
         return super::chat::remote::talk(folder, &run, terminal);
     }
     session.screen.note("handed over to the process that owns the store");
     if known.is_some() {
-        report::say_open(args, &args.packs.reading_host(&args.store)?, &run, terminal)?;
+        report::say_open(plan, &plan.packs.reading_host(&plan.store)?, &run, terminal)?;
     }
-    let mut follower = Follower::new(folder, &run, args, &session, prints.as_ref());
+    let mut follower = Follower::new(folder, &run, plan, &session, prints.as_ref());
     let mut events = known;
     loop {
         let followed = match events.take().map_or_else(|| watch(folder, &run), |events| Ok(Some(events))) {
@@ -87,22 +87,22 @@ pub(crate) fn hand_over(folder: &Path, args: &RunArgs, run: HandOver, terminal: 
             Followed::Over(result, interrupted) => return follower.end(&result, interrupted, terminal),
             Followed::Gone => {}
         }
-        match take_over(args)? {
-            Some(host) => return go_on_here(host, &run, args, session, prints.as_ref(), terminal),
+        match take_over(plan)? {
+            Some(host) => return go_on_here(host, &run, plan, session, prints.as_ref(), terminal),
             // Another process has taken the store meanwhile.
-            None => _ = begin(folder, &Ask::Resume { run: run.clone(), reach: args.packs.reach() })?,
+            None => _ = begin(folder, &Ask::Resume { run: run.clone(), reach: plan.packs.reach() })?,
         }
     }
 }
 
 /// Refuses answers that a run which is there has got in another way.
-fn refuse_late(args: &RunArgs, run: &RunId) -> Result<(), Problem> {
-    let host = args.packs.reading_host(&args.store)?;
+fn refuse_late(plan: &Plan, run: &RunId) -> Result<(), Problem> {
+    let host = plan.packs.reading_host(&plan.store)?;
     if host.graph_of_run(run).is_err() {
         return Ok(());
     }
-    answers::check_in(&host, run, &args.answers)?;
-    Recorded::read(&host, run, &args.answers)?.check(run, &args.answers)
+    answers::check_in(&host, run, &plan.answers)?;
+    Recorded::read(&host, run, &plan.answers)?.check(run, &plan.answers)
 }
 
 /// What the owner has told of a run so far, and will tell.
@@ -149,13 +149,11 @@ fn begin(folder: &Path, ask: &Ask) -> Result<Option<RunId>, Problem> {
 }
 
 /// Opens the store of an owner that has ended. None: another process owns it.
-fn take_over(args: &RunArgs) -> Result<Option<Host>, Problem> {
+fn take_over(plan: &Plan) -> Result<Option<Host>, Problem> {
     let began = Instant::now();
     loop {
-        match args.packs.host_at(args.store.place()?) {
-            Ok(host) => return Ok(Some(host)),
-            Err(flowcell::Error::Store(OpenStoreError::Owned { .. })) => {}
-            Err(error) => return Err(error.into()),
+        if let Owner::Here(host) = Owner::of(plan.store.place()?, &plan.packs)? {
+            return Ok(Some(host));
         }
         if began.elapsed() > GIVING_BACK {
             return Ok(None);
@@ -168,18 +166,18 @@ fn take_over(args: &RunArgs) -> Result<Option<Host>, Problem> {
 fn go_on_here(
     host: Host,
     run: &RunId,
-    args: &RunArgs,
+    plan: &Plan,
     session: Session,
     prints: Option<&Prints>,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
     session.screen.note("the process that owned the store has ended: the run goes on here");
-    let guests = crate::owner::listen_beside(&host, &args.store, &args.packs, terminal)?;
+    let guests = crate::owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let session = session.with_guests(guests);
     let _serving = host.serve()?;
-    let options = RunOptions { by_hand: true, ..session.options(args, Json::Null) };
+    let options = RunOptions { by_hand: true, ..session.options(plan, Json::Null) };
     let runner = host.resume(run, options)?;
-    finish_as(args, session, host, runner, prints, terminal)
+    finish_as(plan, session, host, runner, prints, terminal)
 }
 
 /// How following a run has ended.
@@ -194,7 +192,7 @@ enum Followed {
 struct Follower<'a> {
     folder: &'a Path,
     run: RunId,
-    args: &'a RunArgs,
+    plan: &'a Plan,
     session: &'a Session,
     prints: Option<&'a Prints>,
     channels: Vec<Arc<dyn Channel>>,
@@ -208,12 +206,12 @@ impl<'a> Follower<'a> {
     fn new(
         folder: &'a Path,
         run: &RunId,
-        args: &'a RunArgs,
+        plan: &'a Plan,
         session: &'a Session,
         prints: Option<&'a Prints>,
     ) -> Follower<'a> {
-        let (run, channels) = (run.clone(), session.front_ends(args));
-        Follower { folder, run, args, session, prints, channels, times: None, next: 0 }
+        let (run, channels) = (run.clone(), session.front_ends(plan));
+        Follower { folder, run, plan, session, prints, channels, times: None, next: 0 }
     }
 
     fn follow(&mut self, watched: Watched) -> Result<Followed, Problem> {
@@ -261,7 +259,7 @@ impl<'a> Follower<'a> {
                 return Ok(Followed::Over(Box::new(self.result(status)?), interrupts.which()));
             }
             if let Some(asker) = self.session.asker.as_ref().filter(|_| known) {
-                asker.catch_up(&self.args.packs.reading_host(&self.args.store)?, &hub)?;
+                asker.catch_up(&self.plan.packs.reading_host(&self.plan.store)?, &hub)?;
             }
             let mut forward = std::pin::pin!(forward);
             let mut deserted = std::pin::pin!(async {
@@ -306,7 +304,7 @@ impl<'a> Follower<'a> {
 
     /// What the run waits for, as the store has it.
     fn waits(&self) -> Result<Vec<Value>, Problem> {
-        Ok(waiting::list(&self.args.packs.reading_host(&self.args.store)?, &self.run)?)
+        Ok(waiting::list(&self.plan.packs.reading_host(&self.plan.store)?, &self.run)?)
     }
 
     /// Takes in an event. Returns the status of a run that has ended or rests, and when its next timer is due.
@@ -341,7 +339,7 @@ impl<'a> Follower<'a> {
 
     /// The result of the run, as the store has it.
     fn result(&self, status: RunStatus) -> Result<RunResult, Problem> {
-        let host = self.args.packs.reading_host(&self.args.store)?;
+        let host = self.plan.packs.reading_host(&self.plan.store)?;
         let flow = host.graph_of_run(&self.run)?.name.clone();
         let (outputs, error) = match host.end_of(&self.run, self.next)? {
             Some(RunEnd::Succeeded { outputs } | RunEnd::Cancelled { outputs }) => (outputs, None),
@@ -366,12 +364,12 @@ impl<'a> Follower<'a> {
     fn end(&self, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Result<Exit, Problem> {
         self.channels.iter().for_each(|channel| channel.on_complete(result));
         self.session.screen.close();
-        let host = self.args.packs.reading_host(&self.args.store)?;
-        self.args.say_unused(&host, &self.run, terminal)?;
+        let host = self.plan.packs.reading_host(&self.plan.store)?;
+        self.plan.say_unused(&host, &self.run, terminal)?;
         let graph = host.graph_of_run(&self.run)?;
-        let saved = self.args.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
+        let saved = self.plan.out.as_deref().map(|folder| save::files(&host, &result.outputs, folder)).transpose();
         let exit = report::print_as(
-            self.args,
+            self.plan,
             &graph,
             result,
             interrupted,
@@ -379,7 +377,7 @@ impl<'a> Follower<'a> {
             terminal,
         )?;
         let saved = saved?;
-        if !self.args.quiet {
+        if !self.plan.quiet {
             saved.iter().flatten().for_each(|path| terminal.say(&format!("wrote {}", path.display())));
         }
         self.session.channels.close();

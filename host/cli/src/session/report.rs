@@ -5,7 +5,7 @@ use flowcell::{
 };
 use serde_json::{Value, json};
 
-use super::{RunArgs, interrupt::Interruption, lines::shown_choices, summary};
+use super::{Plan, interrupt::Interruption, lines::shown_choices, summary};
 use crate::{
     duration,
     options::Place,
@@ -19,19 +19,19 @@ pub(crate) type Prints = Box<dyn Fn(&dyn Sessions) -> Result<(), Problem>>;
 
 /// Prints data to standard output and the rest to standard error.
 pub(crate) fn print(
-    args: &RunArgs,
+    plan: &Plan,
     graph: &Graph,
     result: &RunResult,
     interrupted: Interruption,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
     let exit = exit(result.status, interrupted);
-    if args.json {
-        put_json(&object(args, graph, result))?;
-    } else if exit == Exit::Good && !args.events_to_stdout() {
+    if plan.json {
+        put_json(&object(plan, graph, result))?;
+    } else if exit == Exit::Good && !plan.events_to_stdout() {
         put_outputs(graph, result, terminal)?;
     }
-    Ok(explain(args, result, interrupted, terminal))
+    Ok(explain(plan, result, interrupted, terminal))
 }
 
 /// Prints the outputs. Those of every node, which the flow has not chosen, are shortened for a person if they are large.
@@ -47,25 +47,25 @@ fn put_outputs(graph: &Graph, result: &RunResult, terminal: Terminal) -> Result<
 
 /// Prints what a store tells of a run in place of its outputs, if that is wanted.
 pub(crate) fn print_as(
-    args: &RunArgs,
+    plan: &Plan,
     graph: &Graph,
     result: &RunResult,
     interrupted: Interruption,
     prints: Option<(&Prints, &dyn Sessions)>,
     terminal: Terminal,
 ) -> Result<Exit, Problem> {
-    let Some((prints, of)) = prints else { return print(args, graph, result, interrupted, terminal) };
-    if !args.events_to_stdout() {
+    let Some((prints, of)) = prints else { return print(plan, graph, result, interrupted, terminal) };
+    if !plan.events_to_stdout() {
         prints(of)?;
     }
-    Ok(explain(args, result, interrupted, terminal))
+    Ok(explain(plan, result, interrupted, terminal))
 }
 
 /// Says to a person what came of a run, and answers how the process ends with it.
-pub(crate) fn explain(args: &RunArgs, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Exit {
-    match explanation(args, result, interrupted) {
+pub(crate) fn explain(plan: &Plan, result: &RunResult, interrupted: Interruption, terminal: Terminal) -> Exit {
+    match explanation(plan, result, interrupted) {
         Some(problem) => terminal.say(&problem.render(terminal.paint())),
-        None if args.quiet => {}
+        None if plan.quiet => {}
         None => terminal.say(&terminal.paint().faint(&format!("succeeded in {}", duration::show(result.duration)))),
     }
     exit(result.status, interrupted)
@@ -82,19 +82,19 @@ fn exit(status: RunStatus, interrupted: Interruption) -> Exit {
 }
 
 /// The one object of `--json`.
-fn object(args: &RunArgs, graph: &Graph, result: &RunResult) -> Value {
+fn object(plan: &Plan, graph: &Graph, result: &RunResult) -> Value {
     let mut object = json!({ "runId": result.run_id, "flow": result.flow, "status": result.status });
     for (key, value) in shape::results(graph, &result.outputs) {
         object[key] = json!(value);
     }
     object["durationMs"] = json!(result.duration.as_millis() as u64);
-    if let Some(error) = error(args, result) {
+    if let Some(error) = error(plan, result) {
         object["error"] = error;
     }
     object
 }
 
-fn error(args: &RunArgs, result: &RunResult) -> Option<Value> {
+fn error(plan: &Plan, result: &RunResult) -> Option<Value> {
     match (&result.error, result.status) {
         (_, RunStatus::Succeeded) => None,
         (Some(error), _) => Some(shape::run_error(error)),
@@ -102,7 +102,7 @@ fn error(args: &RunArgs, result: &RunResult) -> Option<Value> {
             let code = if result.status == RunStatus::Parked { "parked" } else { "needs_attention" };
             let waiting: Vec<_> = result.waiting.iter().map(shape::waiting).collect();
             let mut message = headline(result);
-            message.extend(hints(args, result).into_iter().map(|hint| format!("; {hint}")));
+            message.extend(hints(plan, result).into_iter().map(|hint| format!("; {hint}")));
             let details = json!({ "waiting": waiting });
             Some(json!({ "code": code, "message": message, "retryable": false, "details": details }))
         }
@@ -111,10 +111,10 @@ fn error(args: &RunArgs, result: &RunResult) -> Option<Value> {
 }
 
 /// What a person is told of a run that did not succeed.
-fn explanation(args: &RunArgs, result: &RunResult, interrupted: Interruption) -> Option<Problem> {
+fn explanation(plan: &Plan, result: &RunResult, interrupted: Interruption) -> Option<Problem> {
     let exit = match exit(result.status, interrupted) {
         Exit::Good => return None,
-        Exit::Stopped => return Some(stopped(args, result)),
+        Exit::Stopped => return Some(stopped(plan, result)),
         exit => exit,
     };
     let mut problem = Problem::ending(exit, headline(result));
@@ -132,13 +132,13 @@ fn explanation(args: &RunArgs, result: &RunResult, interrupted: Interruption) ->
             Waiting::Event { address, name } => format!("`{address}` waits for the event `{name}`"),
         });
     }
-    Some(hints(args, result).into_iter().fold(problem, Problem::hint))
+    Some(hints(plan, result).into_iter().fold(problem, Problem::hint))
 }
 
-fn stopped(args: &RunArgs, result: &RunResult) -> Problem {
+fn stopped(plan: &Plan, result: &RunResult) -> Problem {
     let problem = Problem::ending(Exit::Stopped, format!("the flow `{}` goes on when somebody drives it", result.flow));
     let run = word(result.run_id.as_str());
-    let options = state(args).unwrap_or_default() + &reach(args);
+    let options = state(plan).unwrap_or_default() + &reach(plan);
     problem.hint(format!("`flowcell runs resume {run}{options}` goes on with it, or `flowcell drive{options}`"))
 }
 
@@ -155,7 +155,7 @@ fn headline(result: &RunResult) -> String {
 }
 
 /// How to answer what a parked run asks.
-fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
+fn hints(plan: &Plan, result: &RunResult) -> Vec<String> {
     let answers: Vec<_> = result
         .waiting
         .iter()
@@ -167,11 +167,11 @@ fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
         })
         .collect();
     let run = word(result.run_id.as_str());
-    let state = state(args);
-    let again = state.as_ref().map(|state| format!("runs resume {run}{state}{}", reach(args)));
+    let state = state(plan);
+    let again = state.as_ref().map(|state| format!("runs resume {run}{state}{}", reach(plan)));
     let mut hints = Vec::new();
     if !answers.is_empty() {
-        let anew = || format!("run {}{}", word(&args.flow.display().to_string()), reach(args));
+        let anew = || format!("run {}{}", word(&plan.flow.display().to_string()), reach(plan));
         let command = again.clone().unwrap_or_else(anew);
         hints.push(format!("answer on a terminal, or with `flowcell {command} {}`", answers.join(" ")));
     }
@@ -218,13 +218,13 @@ fn hints(args: &RunArgs, result: &RunResult) -> Vec<String> {
 }
 
 /// Says what a run asks that is gone on with where nobody is asked: it was asked before, so no event tells it again.
-pub(crate) fn say_open(args: &RunArgs, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), Problem> {
-    if args.quiet || terminal.interactive {
+pub(crate) fn say_open(plan: &Plan, host: &Host, run: &RunId, terminal: Terminal) -> Result<(), Problem> {
+    if plan.quiet || terminal.interactive {
         return Ok(());
     }
     for open in waiting::list(host, run)?.iter().filter(|open| open["kind"] == "gate") {
         let text = |name: &str| open[name].as_str().unwrap_or_default().to_owned();
-        let (address, state) = (text("address"), state(args).unwrap_or_default());
+        let (address, state) = (text("address"), state(plan).unwrap_or_default());
         terminal.say(&format!("  {} asks: {}", inert(&address), guarded(&text("prompt"))));
         let answer = format!("flowcell answer {} {} VALUE{state}", word(run.as_str()), word(&address));
         terminal.say(&terminal.paint().faint(&format!("  answer with `{answer}`")));
@@ -233,8 +233,8 @@ pub(crate) fn say_open(args: &RunArgs, host: &Host, run: &RunId, terminal: Termi
 }
 
 /// What names the store to another command; none if nothing of the run is kept.
-fn state(args: &RunArgs) -> Option<String> {
-    let folder = match args.store.place().ok()? {
+fn state(plan: &Plan) -> Option<String> {
+    let folder = match plan.store.place().ok()? {
         Place::Memory => return None,
         // A URL may have a password in it.
         Place::Server(_) => return Some(" --store URL".into()),
@@ -245,8 +245,8 @@ fn state(args: &RunArgs) -> Option<String> {
 }
 
 /// The options without which a run that goes on could not reach what it needs.
-fn reach(args: &RunArgs) -> String {
-    args.packs.given().iter().fold(String::new(), |text, (option, value)| format!("{text} {option} {}", word(value)))
+fn reach(plan: &Plan) -> String {
+    plan.packs.given().iter().fold(String::new(), |text, (option, value)| format!("{text} {option} {}", word(value)))
 }
 
 /// A word as shells read it: in quotes if they would take a part of it for their own.

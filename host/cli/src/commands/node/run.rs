@@ -12,7 +12,7 @@ use crate::{
     options::{PackArgs, StoreArgs},
     problem::{Exit, Problem},
     session,
-    session::{RunArgs, Session, inputs, report},
+    session::{Plan, Session, inputs, report},
     terminal::Terminal,
 };
 
@@ -51,22 +51,22 @@ pub(super) fn execute(args: NodeRunArgs, terminal: Terminal) -> Result<Exit, Pro
     let NodeRunArgs { node_type, input, input_file, config, grant, answer, json, quiet, packs } = args;
     let grants: BTreeMap<String, Value> = grant.into_iter().map(|(name, grant)| (name, grant.to_serde())).collect();
     let answers = answer.into_iter().map(|answer| (alone::NODE.to_owned(), answer)).collect();
-    let run_args = RunArgs { answers, json, quiet, packs, store: StoreArgs::none(), ..RunArgs::default() };
-    let host = run_args.packs.host()?;
+    let plan = Plan { answers, json, quiet, packs, store: StoreArgs::none(), ..Plan::default() };
+    let host = plan.packs.host()?;
     nodes::find(host.catalog(), &node_type)?;
     let source = Alone { node_type: &node_type, grants: &grants, has_body: false }.source("".as_ref());
     let flow = host.load_source(source)?;
     let input = inputs::collect(&inputs::kept_by(&host, &input)?, input_file.as_deref())?;
     let config = inputs::collect(&config, None)?;
-    let session = Session::open(&run_args, &host, flow.name(), terminal)?;
-    let options = session.options(&run_args, alone::input(input, config));
+    let session = Session::open(&plan, &host, flow.name(), terminal)?;
+    let options = session.options(&plan, alone::input(input, config));
     let runner = host.runner(&flow, options)?;
     let graph = runner.graph().clone();
-    let (mut result, interrupted) = session.until_end(&run_args, runner)?;
-    run_args.say_unused(&host, &result.run_id, terminal)?;
+    let (mut result, interrupted) = session.until_end(&plan, runner)?;
+    plan.say_unused(&host, &result.run_id, terminal)?;
     session::part(host);
     result.outputs = result.outputs.get("output").cloned().unwrap_or_default();
-    let exit = report::print(&run_args, &graph, &result, interrupted, terminal)?;
+    let exit = report::print(&plan, &graph, &result, interrupted, terminal)?;
     session.close();
     Ok(exit)
 }

@@ -1,0 +1,26 @@
+//! `flowcell runs cancel`.
+
+use clap::Args;
+use flowcell::{RunId, control::Ask};
+
+use super::record;
+use crate::{
+    options::StoreArgs,
+    owner::run_id,
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// Arguments of `flowcell runs cancel`.
+#[derive(Args)]
+pub(crate) struct CancelArgs {
+    /// Which run
+    #[arg(value_name = "RUN", value_parser = run_id)]
+    run: RunId,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(super) fn execute(args: CancelArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    record(&args.store, Ask::Cancel { run: args.run }, terminal)
+}

@@ -1,0 +1,35 @@
+//! `flowcell runs events`: the events of a run, as JSON lines.
+
+use clap::Args;
+use flowcell::RunId;
+
+use super::each_event;
+use crate::{
+    options::{PackArgs, StoreArgs},
+    output::Lines,
+    owner::run_id,
+    problem::{Exit, Problem},
+};
+
+/// Arguments of `flowcell runs events`.
+#[derive(Args)]
+pub(crate) struct EventsArgs {
+    /// Which run
+    #[arg(value_name = "RUN", value_parser = run_id)]
+    run: RunId,
+    /// Begin with the event of this number
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    from: u64,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    packs: PackArgs,
+}
+
+pub(super) fn execute(args: &EventsArgs) -> Result<Exit, Problem> {
+    let host = args.packs.reading_host(&args.store)?;
+    let mut lines = Lines::default();
+    each_event(&host, &args.run, args.from, |event| lines.put(&event))?;
+    lines.end()?;
+    Ok(Exit::Good)
+}

@@ -1,0 +1,64 @@
+//! `flowcell runs resolve`: deciding what became of a call.
+
+use clap::Args;
+use flowcell::{Json, Resolution, RunId, contract::Value, control::Ask};
+
+use super::record;
+use crate::{
+    options::StoreArgs,
+    owner::run_id,
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// Arguments of `flowcell runs resolve`.
+#[derive(Args)]
+pub(crate) struct ResolveArgs {
+    /// Which run
+    #[arg(value_name = "RUN", value_parser = run_id)]
+    run: RunId,
+    /// Which task: `pay`, `process[3].pay`, or `review/pay` in a flow that the node `review` has called
+    task: String,
+    #[command(flatten)]
+    decision: Decision,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// What was decided.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Decision {
+    /// The call did not happen: make it again. A task that was not deterministic begins a new attempt
+    #[arg(long)]
+    repeat: bool,
+    /// The call did happen, and this JSON is its reply
+    #[arg(long, value_name = "JSON")]
+    reply: Option<String>,
+    /// The task is done, and this JSON is its output
+    #[arg(long, value_name = "JSON")]
+    output: Option<String>,
+    /// The task fails, for this reason
+    #[arg(long, value_name = "WHY")]
+    fail: Option<String>,
+}
+
+impl Decision {
+    fn resolution(&self) -> Result<Resolution, Problem> {
+        let value = |text: &String| {
+            let json = Json::parse(text);
+            json.map(Value::from).map_err(|error| Problem::wrong(format!("`{text}` is not JSON: {error}")))
+        };
+        Ok(match (&self.reply, &self.output, &self.fail) {
+            (Some(reply), ..) => Resolution::Reply(value(reply)?),
+            (_, Some(output), _) => Resolution::Output(value(output)?),
+            (.., Some(why)) => Resolution::Fail(why.as_str().into()),
+            _ => Resolution::Repeat,
+        })
+    }
+}
+
+pub(super) fn execute(args: ResolveArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let resolution = args.decision.resolution()?;
+    record(&args.store, Ask::Resolve { run: args.run, task: args.task, resolution }, terminal)
+}

@@ -1,0 +1,132 @@
+//! `flowcell runs resume`: going on with a run.
+
+use clap::Args;
+use flowcell::{
+    Closed, FlowRunner, Host, HubError, Json, QuestionRef, Request, RunId, RunOptions, StartError,
+    control::{Ask, AskError},
+};
+
+use crate::{
+    options::{PackArgs, StoreArgs, channels::ChannelArgs},
+    owner::{Owner, block_on, listen_beside, refused, run_id},
+    problem::{Exit, Problem},
+    session::{
+        self, Plan, answers,
+        follow::{self, HandOver},
+    },
+    terminal::Terminal,
+};
+
+/// Arguments of `flowcell runs resume`.
+#[derive(Args)]
+pub(crate) struct ResumeArgs {
+    /// Which run
+    #[arg(value_name = "RUN", value_parser = run_id)]
+    pub(super) run: RunId,
+    /// Answer a gate, or an agent's call as in assistant#3=allow; may be repeated
+    #[arg(long = "answer", value_name = "GATE=VALUE", value_parser = answers::pair)]
+    pub(super) answers: Vec<(String, String)>,
+    /// Print one JSON object for whatever comes of the run
+    #[arg(long)]
+    json: bool,
+    /// Say nothing about the run's progress
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    channels: ChannelArgs,
+    #[command(flatten)]
+    pub(super) store: StoreArgs,
+    #[command(flatten)]
+    pub(super) packs: PackArgs,
+}
+
+pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let host = match Owner::of(args.store.place()?, &args.packs)? {
+        Owner::Here(host) => host,
+        Owner::Other(folder) => {
+            let (folder, run, reach) = (folder.to_owned(), args.run.clone(), args.packs.reach());
+            // All of them are looked at before one is given.
+            let reading = args.packs.reading_host(&args.store)?;
+            answers::check_in(&reading, &run, &args.answers)?;
+            let recorded = answers::Recorded::read(&reading, &run, &args.answers)?;
+            recorded.check_open(&run, &args.answers)?;
+            recorded.check(&run, &args.answers)?;
+            let flow = reading.graph_of_run(&run)?.name.to_string();
+            let reply = |(gate, value): &(String, String)| Ask::Reply {
+                run: run.clone(),
+                gate: gate.clone(),
+                answer: answers::answer(value),
+                question: QuestionRef::default(),
+            };
+            let before = args.answers.iter().map(reply).collect();
+            let handed = HandOver { before, ask: Ask::Resume { run, reach }, flow, prints: None };
+            let args = ResumeArgs { answers: Vec::new(), ..args };
+            return follow::hand_over(&folder, &args.plan(), handed, terminal);
+        }
+    };
+    let run = args.run.clone();
+    answers::check_in(&host, &run, &args.answers)?;
+    let later = answer_open(&host, &args, terminal)?;
+    let args = ResumeArgs { answers: later, ..args };
+    go_on(host, args, terminal, |host, options| host.resume(&run, RunOptions { by_hand: true, ..options }))
+}
+
+/// Answers the questions that are open, and returns the answers to those that are not asked yet.
+fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec<(String, String)>, Problem> {
+    let mut later = Vec::new();
+    for (gate, value) in &args.answers {
+        let (answer, question) = (answers::answer(value), QuestionRef::default());
+        let request = Request::Reply { gate: gate.clone(), answer, question };
+        match block_on(host.ask(&args.run, request))? {
+            Ok(()) if args.quiet => {}
+            Ok(()) => terminal.say(&terminal.paint().faint(&format!("answered `{gate}`"))),
+            Err(AskError::Refused(
+                HubError::GateClosed | HubError::NotOpen(Closed::NoNode | Closed::NoCall | Closed::NotAsked),
+            )) => later.push((gate.clone(), value.clone())),
+            Err(AskError::Refused(HubError::AnswerRefused(why))) => {
+                return Err(Problem::wrong(format!("`{gate}` did not take the answer `{value}`: {why}")));
+            }
+            Err(AskError::Refused(HubError::RunEnded)) => return Err(answers::over(&args.run, gate)),
+            Err(AskError::Start(error)) => return Err(error.into()),
+            Err(error) => return Err(refused(error.code(), &error.to_string(), &args.run)),
+        }
+    }
+    Ok(later)
+}
+
+impl ResumeArgs {
+    /// The same, as `flowcell run` has them.
+    pub(super) fn plan(self) -> Plan {
+        let ResumeArgs { run, answers, json, quiet, channels, store, packs } = self;
+        Plan { run_id: Some(run), answers, json, quiet, channels, packs, store, ..Plan::default() }
+    }
+}
+
+/// Runs what is prepared, watched as `flowcell run` is.
+pub(super) fn go_on(
+    host: Host,
+    args: ResumeArgs,
+    terminal: Terminal,
+    prepare: impl FnOnce(&Host, RunOptions) -> Result<FlowRunner, StartError>,
+) -> Result<Exit, Problem> {
+    let guests = listen_beside(&host, &args.store, &args.packs, terminal)?;
+    let _serving = host.serve()?;
+    let name = args.run.clone();
+    let args = args.plan();
+    let flow = host.graph_of_run(&name)?.name.clone();
+    let session = session::Session::open(&args, &host, &flow, terminal)?.with_guests(guests);
+    let runner = prepare(&host, session.options(&args, Json::Null))?;
+    answers::check(&args.answers, runner.graph())?;
+    if let Some((gate, _)) = args.answers.iter().find(|(gate, _)| !runner.may_ask(gate)) {
+        return Err(Problem::wrong(format!(
+            "nothing asks at `{gate}` any more: it was answered, or its time was over"
+        ))
+        .hint(format!("`flowcell runs show {name}` tells how the run stands and what it waits for")));
+    }
+    session::say_warnings(&args, &host.warnings_of(&name), terminal);
+    if let Some(simulate) = host.simulated_of(&name).filter(|_| !args.quiet) {
+        terminal.say(&format!("the run was begun with `--simulate {simulate}`, and simulates that to its end"));
+    }
+    session::report::say_open(&args, &host, &name, terminal)?;
+    session::finish(&args, session, host, runner, terminal)
+}

@@ -1,0 +1,57 @@
+//! `flowcell runs retry`: doing again what a run did, as a new run.
+
+use clap::Args;
+use flowcell::{Repeat, RunId, RunOptions, contract::NodeId, control::Ask};
+
+use super::resume::{ResumeArgs, go_on};
+use crate::{
+    owner::{Owner, run_id},
+    problem::{Exit, Problem},
+    session::{
+        answers,
+        follow::{self, HandOver},
+    },
+    terminal::Terminal,
+};
+
+/// Arguments of `flowcell runs retry`.
+#[derive(Args)]
+pub(crate) struct RetryArgs {
+    #[command(flatten)]
+    resume: ResumeArgs,
+    /// Run only this node of the flow itself and what comes after it; the others keep the outputs that they had. A gate or
+    /// an agent whose answer this depends on asks again
+    #[arg(long, value_name = "NODE")]
+    from: Option<String>,
+    /// Keep the answers of people instead of asking again
+    #[arg(long, requires = "from")]
+    keep_answers: bool,
+    /// The new run's id
+    #[arg(long, value_name = "ID", value_parser = run_id)]
+    run_id: Option<RunId>,
+}
+
+pub(super) fn execute(args: RetryArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let (run, session_id) = (args.resume.run.clone(), args.run_id);
+    let repeat = Repeat { from: args.from.as_deref().map(NodeId::from), keep_answers: args.keep_answers };
+    let host = match Owner::of(args.resume.store.place()?, &args.resume.packs)? {
+        Owner::Here(host) => host,
+        Owner::Other(folder) => {
+            let folder = folder.to_owned();
+            let answers = args.resume.answers.iter();
+            let answers = answers.map(|(gate, value)| (gate.clone(), answers::answer(value)));
+            let ask = Ask::Retry {
+                run: run.clone(),
+                from: args.from.clone(),
+                keep_answers: args.keep_answers,
+                new: session_id,
+                answers: answers.collect(),
+                reach: args.resume.packs.reach(),
+            };
+            let flow = args.resume.packs.reading_host(&args.resume.store)?.graph_of_run(&run)?.name.to_string();
+            let handed = HandOver { before: Vec::new(), ask, flow, prints: None };
+            return follow::hand_over(&folder, &args.resume.plan(), handed, terminal);
+        }
+    };
+    go_on(host, args.resume, terminal, |host, options| host.again(&run, repeat, RunOptions { session_id, ..options }))
+}

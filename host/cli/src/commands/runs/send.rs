@@ -1,0 +1,69 @@
+//! `flowcell send` and `flowcell emit`: messages and events for a run.
+
+use clap::Args;
+use flowcell::{Json, RunId, control::Ask};
+
+use super::record;
+use crate::{
+    options::StoreArgs,
+    owner::run_id,
+    problem::{Exit, Problem},
+    terminal::Terminal,
+};
+
+/// Arguments of `flowcell emit`.
+#[derive(Args)]
+pub(crate) struct EmitArgs {
+    /// Which run
+    #[arg(value_name = "RUN", value_parser = run_id)]
+    run: RunId,
+    /// The event's name
+    name: String,
+    /// What it brings: JSON if it reads as JSON, else text
+    #[arg(default_value = "null")]
+    payload: String,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Arguments of `flowcell send`.
+#[derive(Args)]
+pub(crate) struct SendArgs {
+    /// Which run
+    #[arg(value_name = "RUN", value_parser = run_id)]
+    run: RunId,
+    /// What to say: JSON if it reads as JSON, else text; not given with `--close`
+    #[arg(required_unless_present = "close")]
+    content: Option<String>,
+    /// To an agent run: its id, or the address of its node
+    #[arg(long, value_name = "AGENT")]
+    to: Option<String>,
+    /// What the message to an agent run is recognised by: one that is sent twice is taken once
+    #[arg(long, value_name = "ID", requires = "to")]
+    id: Option<String>,
+    /// Ask the agent run to finish
+    #[arg(long, requires = "to", conflicts_with_all = ["content", "id"])]
+    close: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(crate) fn emit(args: &EmitArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let (run, name) = (args.run.clone(), args.name.clone());
+    record(&args.store, Ask::Emit { run, name, payload: json_or_text(&args.payload) }, terminal)
+}
+
+pub(crate) fn send(args: &SendArgs, terminal: Terminal) -> Result<Exit, Problem> {
+    let run = args.run.clone();
+    let content = json_or_text(args.content.as_deref().unwrap_or_default());
+    let ask = match &args.to {
+        Some(to) if args.close => Ask::CloseAgent { run, to: to.clone() },
+        Some(to) => Ask::Write { run, to: to.clone(), id: args.id.clone(), content },
+        None => Ask::Send { run, content },
+    };
+    record(&args.store, ask, terminal)
+}
+
+fn json_or_text(text: &str) -> Json {
+    Json::parse(text).unwrap_or_else(|_| Json::from(text))
+}
