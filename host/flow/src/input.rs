@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Json, Mark, MarkKind, NodeType};
-use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, NoRoots, Path, paths_in_braces, statements};
+use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, NoRoots, Path, Place, paths_in_braces, statements};
 
 use crate::{
     Files,
@@ -21,11 +21,19 @@ pub(crate) struct Compiled {
 
 /// What one field reads.
 pub(crate) struct Read {
-    pub(crate) paths: Vec<(Path, Span)>,
+    pub(crate) paths: Vec<Named>,
     pub(crate) locals: Locals,
     pub(crate) rebind: bool,
     /// Paths in braces of another language, such as `${flow.input.a}`, which are plain text: what is written, and where.
     pub(crate) braced: Vec<(Path, String, Span)>,
+}
+
+/// A path that a field names, and where.
+pub(crate) struct Named {
+    pub(crate) path: Path,
+    pub(crate) span: Span,
+    /// Whether the value may be missing, because it is only tested.
+    pub(crate) is_tested: bool,
 }
 
 /// The names that a node itself gives to a field.
@@ -138,6 +146,7 @@ pub(crate) fn below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
 fn plain(tree: &Tree, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
     warn_of_statements(tree, findings);
     let Some(binding) = compiled(tree, CapturedKind::Template, findings, Binding::compile) else {
+        read_the_rest(tree, reads);
         return Binding::literal(Json::Null);
     };
     let paths = places(tree, binding.paths_with_places());
@@ -146,6 +155,24 @@ fn plain(tree: &Tree, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Bin
         reads.push(Read { paths, locals: Locals::default(), rebind: false, braced });
     }
     binding
+}
+
+/// Notes what the parts read that do compile, so that what is wrong with their names is told at once.
+fn read_the_rest(tree: &Tree, reads: &mut Vec<Read>) {
+    let parts: Vec<&Tree> = match &tree.kind {
+        Kind::Scalar(_) => return,
+        Kind::List(items) => items.iter().collect(),
+        Kind::Map(entries) => entries.iter().map(|entry| &entry.value).collect(),
+    };
+    for part in parts {
+        match Binding::compile(&part.json()) {
+            Ok(binding) => {
+                let paths = places(part, binding.paths_with_places());
+                reads.push(Read { paths, locals: Locals::default(), rebind: false, braced: braced(part) });
+            }
+            Err(_) => read_the_rest(part, reads),
+        }
+    }
 }
 
 /// Compiles a value. Text that versions before this rule ignored in expressions is a finding of a new rule, and the rest
@@ -292,10 +319,12 @@ pub(crate) fn compile_condition(tree: &Tree, findings: &mut Findings<'_>) -> Opt
     Some((condition, Read { paths, locals: Locals::default(), rebind: false, braced: Vec::new() }))
 }
 
-type Found = Vec<(Path, String, Option<std::ops::Range<usize>>)>;
-
-fn places(tree: &Tree, found: Found) -> Vec<(Path, Span)> {
-    found.into_iter().map(|(path, pointer, offset)| (path, place(tree, &pointer, offset))).collect()
+fn places(tree: &Tree, found: Vec<Place>) -> Vec<Named> {
+    let named = |Place { path, pointer, bytes, is_tested }| {
+        let span = place(tree, &pointer, bytes);
+        Named { path, span, is_tested }
+    };
+    found.into_iter().map(named).collect()
 }
 
 /// Bytes of a text in which places are counted out: the time for it grows with the text and with the places.

@@ -1,6 +1,6 @@
 //! What the roots of expressions stand for, and whether they may be named where they are.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use flowcell_contract::{Json, NodeType};
 use flowcell_expr::{Path, Segment};
@@ -9,7 +9,7 @@ use crate::{
     diagnostic::{Findings, did_you_mean},
     fields::shown,
     graph::{NodeIx, On, Reference},
-    input::Read,
+    input::{Named, Read},
     members::{self, Absent},
     read::RawFlow,
     shape::Shape,
@@ -77,7 +77,11 @@ impl Viewpoint<'_> {
         for (path, written, span) in &read.braced {
             self.warn_of_braces(path, written, *span, findings);
         }
-        for (path, span) in &read.paths {
+        // Who tests a value in a field may use it there.
+        let tested: HashSet<String> =
+            read.paths.iter().filter(|named| named.is_tested).map(|named| named.path.to_string()).collect();
+        for Named { path, span, .. } in &read.paths {
+            let is_tested = !tested.is_empty() && tested.contains(&path.to_string());
             let locals = &read.locals;
             if locals.names.iter().any(|local| &**local == path.root()) {
                 continue;
@@ -88,7 +92,7 @@ impl Viewpoint<'_> {
                 }
                 continue;
             }
-            match self.reference(path, *span, findings) {
+            match self.reference(path, is_tested, *span, findings) {
                 Some(Reference::Nodes(more)) => merge(&mut references, more),
                 Some(reference) if !references.contains(&reference) => references.push(reference),
                 _ => {}
@@ -130,7 +134,7 @@ impl Viewpoint<'_> {
             || self.owners_around().any(around)
     }
 
-    fn reference(&self, path: &Path, span: Span, findings: &mut Findings<'_>) -> Option<Reference> {
+    fn reference(&self, path: &Path, is_tested: bool, span: Span, findings: &mut Findings<'_>) -> Option<Reference> {
         let member = match path.segments().first() {
             Some(Segment::Key(key)) => Some(&**key),
             _ => None,
@@ -141,7 +145,7 @@ impl Viewpoint<'_> {
                     let message = format!("`{path}` does not exist: `flow` has only `input`");
                     findings.error("unknown_name", span, message, Some("write `flow.input.…`".into()));
                 } else {
-                    self.check_given(path, span, findings);
+                    self.check_given(path, is_tested, span, findings);
                 }
                 Some(Reference::Flow)
             }
@@ -171,16 +175,21 @@ impl Viewpoint<'_> {
         }
     }
 
-    /// Reports a member of `flow.input` that cannot exist, and warns of one without a default.
-    fn check_given(&self, path: &Path, span: Span, findings: &mut Findings<'_>) {
+    /// Reports a member of `flow.input` that cannot exist, and warns of one without a default that nothing tests.
+    fn check_given(&self, path: &Path, is_tested: bool, span: Span, findings: &mut Findings<'_>) {
         let Some(segments) = path.segments().get(1..).filter(|_| !self.flow.of_agents) else { return };
         match self.given {
             Given::Unknown => {}
             Given::Schema(schema) => tell(members::in_schema(schema, segments), (path, 1), span, findings),
+            Given::Defaults(_) if is_tested => {}
             Given::Defaults(defaults) => {
                 if let Some(absent) = members::in_default(defaults, segments) {
                     let (message, help) = absent.describe(path, 1);
                     let message = format!("{message} by default");
+                    let help = match help.starts_with("known here") {
+                        true => format!("{help}; test what callers may leave out: `{path} | default(…)`"),
+                        false => help,
+                    };
                     findings.warning("unknown_member", span, message, Some(help));
                 }
             }

@@ -56,6 +56,10 @@ fn advice(text: &str, at: usize, told: &str) -> Option<String> {
             "end the line behind the quote, or put all of the text in quotes".to_owned()
         }
         _ if told.starts_with("duplicate mapping key") => "write it once".to_owned(),
+        _ if told.starts_with("unsupported tag") => {
+            "`!` at the beginning of a value is a tag in YAML: put the text in quotes; in conditions write `not`"
+                .to_owned()
+        }
         _ => return None,
     };
     Some(advice)

@@ -6,9 +6,9 @@ mod render;
 
 use std::collections::HashSet;
 
-pub use self::node::{Binding, Place};
+pub use self::node::Binding;
 pub(crate) use self::node::{CapturedField, Node};
-use crate::{error::ExprError, json::Json, path::Path, roots::Roots};
+use crate::{error::ExprError, json::Json, path::Path, place::Place, roots::Roots};
 
 impl Binding {
     /// Compiles a value; every string in it, at any depth, may hold `{{ }}`. Reports all errors at once.
@@ -35,7 +35,7 @@ impl Binding {
     pub fn paths(&self) -> Vec<Path> {
         let mut seen = HashSet::new();
         let places = self.paths_with_places().into_iter();
-        places.map(|(path, _, _)| path).filter(|path| seen.insert(path.clone())).collect()
+        places.map(|place| place.path).filter(|path| seen.insert(path.clone())).collect()
     }
 
     /// Every path that rendering reads, with its place.

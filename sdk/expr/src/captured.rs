@@ -5,12 +5,13 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use crate::{
-    binding::{Binding, CapturedField, Node, Place},
+    binding::{Binding, CapturedField, Node},
     condition::Condition,
     error::ExprError,
     json::{Json, Object},
     limits,
     path::{Path, Segment},
+    place::Place,
     roots::{Chain, Roots},
 };
 
@@ -46,10 +47,10 @@ impl Binding {
     /// and without what is missing.
     pub fn captured(kind: CapturedKind, raw: Json, locals: &[Arc<str>]) -> Result<Binding, Vec<ExprError>> {
         let mut reads = kind.places(&raw)?;
-        reads.retain(|(path, _, _)| !locals.iter().any(|local| **local == *path.root()));
+        reads.retain(|read| !locals.iter().any(|local| **local == *read.path.root()));
         let mut carried: Vec<(Arc<str>, Path)> = Vec::new();
-        for (path, _, _) in &reads {
-            let path = path.capturable();
+        for read in &reads {
+            let path = read.path.capturable();
             if !carried.iter().any(|(_, other)| *other == path) {
                 carried.push((path.to_string().into(), path));
             }

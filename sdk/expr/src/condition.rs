@@ -7,7 +7,7 @@ mod term;
 use std::{collections::HashSet, sync::Arc};
 
 use self::{evaluate::Evaluation, term::Term};
-use crate::{binding::Place, error::ExprError, json::Json, path::Path, roots::Roots};
+use crate::{error::ExprError, json::Json, path::Path, place::Place, roots::Roots};
 
 /// A compiled condition: a WhenExpr, an expression as a text (with or without `{{ }}` around it), `true` or `false`.
 ///
@@ -32,7 +32,7 @@ impl Condition {
     pub fn paths(&self) -> Vec<Path> {
         let mut seen = HashSet::new();
         let places = self.paths_with_places().into_iter();
-        places.map(|(path, _, _)| path).filter(|path| seen.insert(path.clone())).collect()
+        places.map(|place| place.path).filter(|path| seen.insert(path.clone())).collect()
     }
 
     /// Every path that it reads, with its place.

@@ -63,9 +63,9 @@ fn places_lead_into_the_raw_field() {
     let raw = json(r#"{ "and": [{ "equals": { "var": "a.b", "value": 1 } }] }"#);
     let member = Binding::captured(CapturedKind::Expr, raw, &[]).unwrap();
     let input = Binding::object(vec![("condition".into(), member)]);
-    let (path, pointer, place) = input.paths_with_places().remove(0);
+    let place = input.paths_with_places().remove(0);
     assert_eq!(
-        (path.to_string().as_str(), pointer.as_str(), place),
+        (place.path.to_string().as_str(), place.pointer.as_str(), place.bytes),
         ("a.b", "/condition/and/0/equals/var", Some(0..3))
     );
 }

@@ -120,11 +120,16 @@ fn check_paths<T: Compiled>(row: &Json) -> Option<String> {
     if paths != *row.get("is").unwrap() {
         return Some(format!("{source} reads {paths}"));
     }
+    let tested = compiled.places().into_iter().filter(|place| place.is_tested);
+    let tested = Json::array(tested.map(|place| Json::from(place.path.to_string())));
+    if row.get("tested").is_some_and(|expected| tested != *expected) {
+        return Some(format!("{source} tests {tested}"));
+    }
     // The text at the place of a path names its root.
-    compiled.places().iter().find_map(|(path, pointer, place)| {
-        let text = source.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
-        let named = text.get(place.clone().unwrap()).unwrap_or_default();
-        (!named.starts_with(path.root())).then(|| format!("{source}: {path} is not at {pointer} {place:?}: {named}"))
+    compiled.places().iter().find_map(|place| {
+        let text = source.pointer(&place.pointer).and_then(Json::as_str).unwrap_or_default();
+        let named = text.get(place.bytes.clone().unwrap()).unwrap_or_default();
+        (!named.starts_with(place.path.root())).then(|| format!("{source}: {place:?} is not there: {named}"))
     })
 }
 

@@ -96,7 +96,7 @@ fn outputs(graph: &Graph) -> BTreeSet<String> {
         .expr
         .paths_with_places()
         .into_iter()
-        .filter_map(|(_, place, _)| place.split('/').nth(1).map(str::to_owned));
+        .filter_map(|place| place.pointer.split('/').nth(1).map(str::to_owned));
     rendered
         .as_object()
         .into_iter()

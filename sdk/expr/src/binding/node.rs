@@ -1,12 +1,13 @@
 //! The compiled form of a binding.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     error::push_token,
     json::{self, Json},
     language::Expression,
     path::Path,
+    place::Place,
 };
 
 /// A compiled JSON value in which strings may hold `{{ }}`.
@@ -51,9 +52,6 @@ pub(crate) struct CapturedField {
     /// Which values travel with it, by canonical path.
     pub(crate) carried: Vec<(Arc<str>, Path)>,
 }
-
-/// A path that is read: the path, a JSON Pointer to the text that names it, and its bytes in that text.
-pub type Place = (Path, String, Option<Range<usize>>);
 
 impl Binding {
     /// A value that stands for itself, `{{` and all.
@@ -116,18 +114,14 @@ impl Binding {
                 }
             }
             Node::Captured(field) => {
-                let reads = field.reads.iter();
-                places.extend(
-                    reads.map(|(path, inner, place)| (path.clone(), format!("{pointer}{inner}"), place.clone())),
-                );
+                places.extend(field.reads.iter().cloned().map(|read| read.below(pointer)));
             }
         }
     }
 }
 
 fn collect_reads(expression: &Expression, pointer: &str, places: &mut Vec<Place>) {
-    let reads = expression.reads().iter();
-    places.extend(reads.map(|read| (read.path.clone(), pointer.to_owned(), Some(read.place.clone()))));
+    places.extend(expression.reads().iter().map(|read| read.at(pointer)));
 }
 
 /// Does something with a pointer that leads one step further.

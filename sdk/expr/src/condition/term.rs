@@ -2,13 +2,7 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use crate::{
-    binding::{Binding, Place},
-    json::Json,
-    language::Expression,
-    path::Path,
-    pattern::Pattern,
-};
+use crate::{binding::Binding, json::Json, language::Expression, path::Path, pattern::Pattern, place::Place};
 
 /// One operator of a condition.
 #[derive(Clone, Debug)]
@@ -118,19 +112,18 @@ impl Term {
         match self {
             Term::Constant(_) => {}
             Term::Expression(expression, pointer) => {
-                let reads = expression.reads().iter();
-                places.extend(reads.map(|read| (read.path.clone(), pointer.clone(), Some(read.place.clone()))));
+                places.extend(expression.reads().iter().map(|read| read.at(pointer)));
             }
             Term::Not(term) => term.collect(places),
             Term::And(terms) | Term::Or(terms) => terms.iter().for_each(|term| term.collect(places)),
             Term::Test(test) => {
-                let (pointer, place) = test.place.clone();
-                places.push((test.var.clone(), pointer, Some(place)));
+                let (pointer, bytes) = test.place.clone();
+                let is_tested = test.question.tests_missing();
+                places.push(Place { path: test.var.clone(), pointer, bytes: Some(bytes), is_tested });
                 if let Question::Equals(operand) | Question::In(operand) | Question::Order(_, operand) = &test.question
                 {
                     let inner = operand.binding.paths_with_places().into_iter();
-                    let prefix = &operand.pointer;
-                    places.extend(inner.map(|(path, pointer, place)| (path, format!("{prefix}{pointer}"), place)));
+                    places.extend(inner.map(|place| place.below(&operand.pointer)));
                 }
             }
         }

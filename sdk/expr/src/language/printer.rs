@@ -22,6 +22,7 @@ use crate::{
     json::Json,
     limits,
     path::{Path, short},
+    place::Place,
     suggest::did_you_mean,
 };
 
@@ -32,6 +33,16 @@ pub(crate) struct Read {
     pub(crate) path: Path,
     /// Its bytes in the text that holds the expression.
     pub(crate) place: Range<usize>,
+    /// Whether the value may be missing, because it is only tested.
+    pub(crate) is_tested: bool,
+}
+
+impl Read {
+    /// The path and its place, in the text at a pointer.
+    pub(crate) fn at(&self, pointer: &str) -> Place {
+        let (path, bytes) = (self.path.clone(), Some(self.place.clone()));
+        Place { path, pointer: pointer.to_owned(), bytes, is_tested: self.is_tested }
+    }
 }
 
 /// A value that an expression looks up and does not test: in a strict flow it must be there.
@@ -94,7 +105,7 @@ impl<'s> Printer<'s> {
 
     /// Writes an expression, and a guard behind what is looked up.
     fn used(&mut self, expr: &Expr<'_>, usage: Use) {
-        let path = self.path(expr);
+        let path = self.path(expr, usage == Use::Tested);
         if path.is_none() {
             self.computed(expr, usage);
         }
@@ -111,11 +122,11 @@ impl<'s> Printer<'s> {
     }
 
     /// Writes a path, if the expression is one.
-    fn path(&mut self, expr: &Expr<'_>) -> Option<Path> {
+    fn path(&mut self, expr: &Expr<'_>, is_tested: bool) -> Option<Path> {
         let (path, place) = static_path(expr)?;
         let place = self.at + place.start..self.at + place.end;
         let _ = write!(self.printed, "{path}");
-        self.reads.push(Read { path: path.clone(), place });
+        self.reads.push(Read { path: path.clone(), place, is_tested });
         Some(path)
     }
 
@@ -311,9 +322,11 @@ impl<'s> Printer<'s> {
     /// Writes the argument of `default`: what it looks up has to be there only if it is the result.
     fn default(&mut self, other: &Expr<'_>, usage: Use) {
         self.printed.push('(');
+        let before = self.reads.len();
         self.deeper(|printer| printer.used(other, Use::Tested));
         self.printed.push(')');
         if usage == Use::Needed {
+            self.reads.iter_mut().skip(before).for_each(|read| read.is_tested = false);
             let number = self.guarded(other, static_path(other).map(|(path, _)| path));
             let _ = write!(self.printed, "|{}({number})", names::READ);
         }

@@ -52,7 +52,11 @@ impl Expression {
         let tokens = tokens::read(source).map_err(fail)?;
         let tree = parse_expr(source).map_err(|error| fail(not_parsed(source, &tokens, &error)))?;
         if let Some((path, place)) = static_path(&tree) {
-            return Ok(Expression(Kind::Path(Read { path, place: at + place.start..at + place.end })));
+            return Ok(Expression(Kind::Path(Read {
+                path,
+                place: at + place.start..at + place.end,
+                is_tested: false,
+            })));
         }
         let mut printer = Printer::new(source, at);
         printer.expression(&tree);
