@@ -15,6 +15,7 @@ pub mod places;
 mod step;
 pub mod text;
 mod value;
+mod yaml;
 
 pub use attempt::{Attempt, NodeRunner, StepResult};
 pub use call::{Arrival, Call, Calls, Effect};
@@ -33,3 +34,4 @@ pub use manifest::{
 };
 pub use step::{Choice, FanOut, FlowCall, Pause, Question, Step, Wake};
 pub use value::{BINARY, BlobRef, VALUE_BYTES, Value};
+pub use yaml::yaml_error;

@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Effect, Failure};
+use crate::{Effect, Failure, yaml_error};
 
 /// The content of a pack, by SHA-256 in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -238,7 +238,8 @@ impl Manifest {
     pub fn parse(text: &str) -> Result<Manifest, ManifestError> {
         // YAML 1.2: `n`, `no` and `on` are texts, so that a schema can have such properties.
         let options = serde_yaml::options! { strict_booleans: true };
-        let manifest: Manifest = serde_yaml::from_str_with_options(text, options).map_err(ManifestError::new)?;
+        let manifest: Manifest =
+            serde_yaml::from_str_with_options(text, options).map_err(|error| ManifestError::new(yaml_error(&error)))?;
         manifest.complete()
     }
 

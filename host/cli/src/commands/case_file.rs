@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use flowcell::{Json, similar};
+use flowcell::{Json, contract::yaml_error, similar};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::problem::Problem;
@@ -20,7 +20,7 @@ pub(super) fn read<C: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<C
     let text = std::fs::read_to_string(path)
         .map_err(|error| Problem::wrong(format!("cannot read {shown}")).because(&error).hint(hint))?;
     serde_yaml::from_str::<File<C>>(&text).map(|file| file.cases).map_err(|error| {
-        let cause = error.to_string();
+        let cause = yaml_error(&error);
         let (problem, hint) = match wrong_case::<C>(&text) {
             Some(case) => (Problem::wrong(format!("{case} in {shown} is wrong")), None),
             None => (Problem::wrong(format!("{shown} is not a file of cases")), Some(hint.to_owned())),

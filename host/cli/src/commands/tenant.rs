@@ -6,7 +6,12 @@ use std::{
 };
 
 use clap::{Args, Subcommand, ValueHint};
-use flowcell::{Json, contract::Tenant, policy::Policy, tenants::operation::Operation};
+use flowcell::{
+    Json,
+    contract::{Tenant, yaml_error},
+    policy::Policy,
+    tenants::operation::Operation,
+};
 
 use crate::{
     duration,
@@ -197,7 +202,7 @@ fn announce_first(args: &OneTenant, terminal: Terminal) -> Result<(), Problem> {
 fn read_policy(file: &Path) -> Result<Policy, Problem> {
     let wrong = |error: &dyn std::fmt::Display| Problem::wrong(format!("{}: {error}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
-    serde_yaml::from_str(&text).map_err(|error| wrong(&error))
+    serde_yaml::from_str(&text).map_err(|error| wrong(&yaml_error(&error)))
 }
 
 pub(super) fn token(command: &TokenCommand) -> Result<Exit, Problem> {

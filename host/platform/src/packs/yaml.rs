@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use flowcell_contract::yaml_error;
 use serde::de::DeserializeOwned;
 
 use super::{InstallError, MAX_FILE};
@@ -27,7 +28,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Instal
 
 pub(super) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, InstallError> {
     serde_yaml::from_str(text).map_err(|error| {
-        let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+        let first = yaml_error(&error).lines().next().unwrap_or_default().to_owned();
         let why = first.strip_prefix("error: ").unwrap_or(&first);
         // Some say their place themselves.
         let why = why.split_once(": ").map_or(why, |(head, rest)| if head.starts_with("line ") { rest } else { why });

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Failure, Json, code};
+use flowcell_contract::{Failure, Json, code, yaml_error};
 use hyper::header::HeaderName;
 use indexmap::IndexMap;
 
@@ -108,7 +108,7 @@ impl Servers {
     /// wrong is `invalid_input` and names the member.
     pub fn parse(text: &str, folder: &Path) -> Result<Servers, Failure> {
         let wrong = |why: String| Failure::new(code::INVALID_INPUT, format!("mcp: {why}"));
-        let json: Json = serde_yaml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let json: Json = serde_yaml::from_str(text).map_err(|error| wrong(yaml_error(&error)))?;
         Servers::read(&json, folder)
     }
 

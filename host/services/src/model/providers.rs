@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use flowcell_contract::{Failure, Json, Object};
+use flowcell_contract::{Failure, Json, Object, yaml_error};
 use hyper::header::{HeaderName, HeaderValue};
 use indexmap::IndexMap;
 
@@ -69,8 +69,9 @@ impl Providers {
     /// Reads a configuration, YAML or JSON. Relative files are beside it, in this folder; scripts are read at once, keys at
     /// each call. What is wrong is `invalid_input` and names the member.
     pub fn parse(text: &str, folder: &Path) -> Result<Providers, Failure> {
-        let parse =
-            |text: &str| serde_yaml::from_str::<Json>(text).map_err(|error| wrong(format!("providers: {error}")));
+        let parse = |text: &str| {
+            serde_yaml::from_str::<Json>(text).map_err(|error| wrong(format!("providers: {}", yaml_error(&error))))
+        };
         let (own, built_in) = (parse(text)?, parse(BUILT_IN)?);
         let empty = Json::object::<&str>([]);
         let own = Shape::of(if own.is_null() { &empty } else { &own }, "providers", &["default", "profiles"])?;

@@ -12,7 +12,7 @@ mod sample;
 
 use std::{sync::Arc, time::Duration};
 
-use flowcell_contract::{Failure, Json};
+use flowcell_contract::{Failure, Json, yaml_error};
 
 use super::{
     clock::{Clock, Wait},
@@ -50,7 +50,7 @@ impl Script {
 
     /// Reads a script, a list in YAML or JSON.
     pub(super) fn parse(text: &str) -> Result<Script, String> {
-        Script::new(serde_yaml::from_str(text).map_err(|error| error.to_string())?)
+        Script::new(serde_yaml::from_str(text).map_err(|error| yaml_error(&error))?)
     }
 
     /// Answers a turn, or fails as the script says.

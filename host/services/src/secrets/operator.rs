@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_contract::{Failure, Json, Tenant, code as codes};
+use flowcell_contract::{Failure, Json, Tenant, code as codes, yaml_error};
 use serde::Deserialize;
 
 use super::{MIN_SECRET, WEBHOOK, grant};
@@ -49,7 +49,7 @@ impl OperatorSecrets {
     pub fn parse(text: &str, folder: &Path) -> Result<OperatorSecrets, Failure> {
         let wrong = |why: String| Failure::new(codes::INVALID_INPUT, format!("secrets: {why}"));
         let written: BTreeMap<String, Written> =
-            serde_yaml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+            serde_yaml::from_str(text).map_err(|error| wrong(yaml_error(&error)))?;
         let known = written.into_iter().map(|(name, written)| {
             let known = Known::read(&name, written, folder).map_err(|why| wrong(format!("{name}: {why}")))?;
             Ok((name, known))

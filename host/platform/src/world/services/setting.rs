@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use flowcell_contract::{Blobs, Failure, Json, code};
+use flowcell_contract::{Blobs, Failure, Json, code, yaml_error};
 use flowcell_services::{
     client::Client,
     images::{Images, Profile},
@@ -61,7 +61,7 @@ impl Settings {
         blobs: &Arc<dyn Blobs>,
     ) -> Result<Settings, Failure> {
         let wrong = |why: String| Failure::new(code::INVALID_INPUT, format!("services{why}"));
-        let json: Json = serde_yaml::from_str(text).map_err(|error| wrong(format!(": {error}")))?;
+        let json: Json = serde_yaml::from_str(text).map_err(|error| wrong(format!(": {}", yaml_error(&error))))?;
         let mut services = IndexMap::clone(&Settings::built_in().0);
         let members = match &json {
             Json::Null => return Ok(Settings(Arc::new(services))),

@@ -1,0 +1,89 @@
+//! Errors of YAML documents, in words for people who write them.
+
+use std::borrow::Cow;
+
+use serde_yaml::{DefaultMessageFormatter, Error, MessageFormatter};
+
+/// Says what is wrong with a document, and shows the lines around the place.
+pub fn yaml_error(error: &Error) -> String {
+    error.render_with_formatter(&Words)
+}
+
+/// Says what is expected in place of the parser's names for it.
+struct Words;
+
+impl MessageFormatter for Words {
+    fn format_message<'a>(&self, error: &'a Error) -> Cow<'a, str> {
+        let words = match error {
+            Error::Unexpected { expected, .. } => return expected_here(expected),
+            Error::InvalidScalar { ty, .. } => return expected_here(ty),
+            Error::InvalidBooleanStrict { .. } => return expected_here("boolean"),
+            Error::DuplicateMappingKey { key: Some(key), .. } => return format!("the key `{key}` stands twice").into(),
+            Error::DuplicateMappingKey { key: None, .. } => "a key stands twice",
+            Error::NullIntoString { .. } => "a text is expected here; `null` in quotes is one",
+            Error::ExpectedStringKeyForExternallyTaggedEnum { .. }
+            | Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. } => {
+                "an object with one member is expected here, whose key says what it is"
+            }
+            Error::MultipleDocuments { .. } => "there is more than one document; take the line `---` out",
+            Error::QuotingRequired { value, .. } => return format!("put the text `{value}` in quotes").into(),
+            _ => return DefaultMessageFormatter.format_message(error),
+        };
+        words.into()
+    }
+}
+
+/// What to write where the parser expects an event or a type of this name.
+fn expected_here(name: &str) -> Cow<'_, str> {
+    let what = match name {
+        "mapping start" | "map" => "an object, such as `{ key: value }` or `key: value` on a line of its own",
+        "sequence start" | "seq" => "a list, such as `[a, b]` or lines that begin with `- `",
+        "string" | "string scalar" => "a text",
+        "boolean" | "bool" => "`true` or `false`",
+        "floating point" | "f32" | "f64" => "a number",
+        "null" => "nothing, or `null`,",
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number from 0 on",
+        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" | "an integer" => "a whole number",
+        other => return format!("expected {other}").into(),
+    };
+    format!("{what} is expected here").into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, de::DeserializeOwned};
+
+    use super::yaml_error;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    #[allow(dead_code, reason = "only whether it can be read counts")]
+    enum Choice {
+        One(u32),
+    }
+
+    fn said<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> String {
+        let told = yaml_error(&serde_yaml::from_str::<T>(text).unwrap_err());
+        told.lines().next().unwrap().rsplit_once("column ").unwrap().1.split_once(": ").unwrap().1.to_owned()
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_words_for_writers() {
+        type Texts = BTreeMap<String, String>;
+        let object = "an object, such as `{ key: value }` or `key: value` on a line of its own is expected here";
+        assert_eq!(said::<BTreeMap<String, Texts>>("a: [b]"), object);
+        let list = "a list, such as `[a, b]` or lines that begin with `- ` is expected here";
+        assert_eq!(said::<BTreeMap<String, Vec<u32>>>("a: { b: 1 }"), list);
+        assert_eq!(said::<Vec<u32>>("[-1]"), "a whole number from 0 on is expected here");
+        assert_eq!(said::<Vec<i64>>("[x]"), "a whole number is expected here");
+        assert_eq!(said::<Vec<bool>>("[x]"), "`true` or `false` is expected here");
+        assert_eq!(said::<Vec<f64>>("[x]"), "a number is expected here");
+        assert_eq!(said::<Texts>("{ a: b, a: c }"), "the key `a` stands twice");
+        let one = "an object with one member is expected here, whose key says what it is";
+        assert_eq!(said::<Vec<Choice>>("[{}]"), one);
+    }
+}
