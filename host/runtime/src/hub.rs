@@ -18,7 +18,9 @@ use crate::{
     decide::{Input, Refusal},
     event::{Event, LiveEvent},
     fact::{CallRecord, Resolution, TaskKey},
-    limits::{COMMAND_QUEUE, MAX_INBOX_BYTES, MAX_KEPT_EVENT_BYTES, MAX_KEPT_EVENTS, MAX_REQUEST_BYTES},
+    limits::{
+        COMMAND_QUEUE, MAX_INBOX_BYTES, MAX_KEPT_EVENT_BYTES, MAX_KEPT_EVENTS, MAX_MESSAGE_ID_BYTES, MAX_REQUEST_BYTES,
+    },
     live::Place,
     question::{Closed, QuestionRef},
     result::{Rest, RunResult},
@@ -138,8 +140,13 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it is larger than what may be sent at a time: its names and texts together.
+    /// Whether it is larger than what may be sent at a time: its names and texts together, and the id of a message.
     pub(crate) fn is_too_large(&self) -> bool {
+        if let Request::Write { message: Some(id), .. } = self
+            && id.len() > MAX_MESSAGE_ID_BYTES
+        {
+            return true;
+        }
         let bytes = match self {
             Request::Send(value) => value.text().len(),
             Request::Emit { name, payload } => name.len() + payload.text().len(),
@@ -310,7 +317,10 @@ impl HubError {
                 "the inbox of the agent run is full: as many messages wait as it takes, or {MAX_INBOX_BYTES} bytes of \
                  JSON text for all agent runs of the task; send this one again later"
             ),
-            HubError::TooLarge => format!("at most {MAX_REQUEST_BYTES} bytes of JSON text may be sent at a time"),
+            HubError::TooLarge => format!(
+                "at most {MAX_REQUEST_BYTES} bytes of JSON text may be sent at a time, and the id of a message has at most \
+                 {MAX_MESSAGE_ID_BYTES} bytes"
+            ),
             HubError::TooManyEvents => format!(
                 "the run keeps as many named events for later waits as it may: {MAX_KEPT_EVENTS}, or \
                  {MAX_KEPT_EVENT_BYTES} bytes of JSON text; send this one again after a node has waited for some"

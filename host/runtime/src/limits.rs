@@ -39,6 +39,8 @@ pub const MAX_RUN_EVENTS: u64 = 5_000_000;
 pub const MAX_RUN_BYTES: u64 = 1 << 30;
 /// Bytes, as JSON text, of an answer, an event or a message that somebody outside sends.
 pub const MAX_REQUEST_BYTES: usize = 1 << 20;
+/// Bytes of the id by which a message to an agent run is recognised.
+pub const MAX_MESSAGE_ID_BYTES: usize = 255;
 /// Agent runs of an attempt that are open at a time.
 pub const MAX_AGENT_RUNS: usize = 64;
 /// Messages that wait in an inbox, where the agent does not say.

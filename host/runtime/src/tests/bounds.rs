@@ -10,10 +10,10 @@ use super::{
     graphs::{Plan, lower},
 };
 use crate::{
-    FlowRunner, MemoryBudget, Pinned, RunOptions, RunStatus,
+    FlowRunner, MemoryBudget, Pinned, Request, RunOptions, RunStatus,
     decide::{Input, Refusal, decide},
     fact::{AgentFact, TaskKey},
-    limits::{MAX_INBOX_BYTES, MAX_KEPT_EVENT_BYTES, MAX_REQUEST_BYTES},
+    limits::{MAX_INBOX_BYTES, MAX_KEPT_EVENT_BYTES, MAX_MESSAGE_ID_BYTES, MAX_REQUEST_BYTES},
     outstanding::Outstanding,
     ports::Pin,
     state::RunState,
@@ -59,6 +59,13 @@ fn named_events_are_kept_by_number_and_by_bytes() {
     let kept = (0..100).take_while(|_| emit(large()).is_ok()).count();
     assert_eq!(kept, MAX_KEPT_EVENT_BYTES / (MAX_REQUEST_BYTES));
     assert_eq!(emit(large()), Err(Refusal::TooManyEvents));
+}
+
+#[test]
+fn the_id_of_a_message_is_bounded() {
+    let write = |id: usize| Request::Write { to: "a".into(), message: Some("x".repeat(id)), value: Value::null() };
+    assert!(!write(MAX_MESSAGE_ID_BYTES).is_too_large());
+    assert!(write(MAX_MESSAGE_ID_BYTES + 1).is_too_large());
 }
 
 #[test]
