@@ -133,8 +133,12 @@ impl Default for Reply {
 
 impl Reply {
     fn read(reply: &Json) -> Result<Reply, String> {
-        serde_json::from_value(reply.to_serde())
-            .map_err(|error| format!("a reply of http is {{ status, headers, json or text }}: {error}"))
+        let wrong = |why: String| format!("a reply of http is {{ status, headers, json or text }}: {why}");
+        let read: Reply = serde_json::from_value(reply.to_serde()).map_err(|error| wrong(error.to_string()))?;
+        match (&read.json, &read.text) {
+            (Some(_), Some(_)) => Err(wrong("it has one body, and there are both `json` and `text`".into())),
+            _ => Ok(read),
+        }
     }
 
     fn as_json(&self) -> Json {
@@ -155,7 +159,7 @@ impl Reply {
 
 /// What a node gives without being run.
 #[derive(Clone, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(try_from = "BTreeMap<String, Json>")]
 pub(super) enum GivenResult {
     /// Its output.
     Output(Json),
@@ -174,7 +178,36 @@ pub(super) struct GivenError {
     retryable: bool,
 }
 
+impl TryFrom<BTreeMap<String, Json>> for GivenResult {
+    type Error = String;
+
+    fn try_from(written: BTreeMap<String, Json>) -> Result<GivenResult, String> {
+        let mut members = written.into_iter();
+        let (Some((key, value)), None) = (members.next(), members.next()) else {
+            return Err("a node is given either `{ output: … }` or `{ error: { code: …, message: … } }`".into());
+        };
+        match key.as_str() {
+            "output" => Ok(GivenResult::Output(value)),
+            "error" => {
+                let error = serde_json::from_value(value.to_serde());
+                error
+                    .map(GivenResult::Error)
+                    .map_err(|error| format!("`error` of a node is {{ code, message? }}: {error}"))
+            }
+            other => Err(format!("unknown field `{other}`, expected `output` or `error`")),
+        }
+    }
+}
+
 impl GivenResult {
+    /// The output, if it is one.
+    pub(super) fn output(&self) -> Option<&Json> {
+        match self {
+            GivenResult::Output(output) => Some(output),
+            GivenResult::Error(_) => None,
+        }
+    }
+
     pub(super) fn as_given(&self) -> Given {
         match self {
             GivenResult::Output(output) => Given::Output(output.clone()),

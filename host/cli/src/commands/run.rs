@@ -41,7 +41,7 @@ pub(crate) struct RunArgs {
     /// Print one JSON object for whatever comes of the run
     #[arg(long)]
     json: bool,
-    /// Say nothing about the run's progress
+    /// Say nothing about the run's progress, nor the warnings about the flow
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -128,10 +128,8 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     let guests = owner::listen_beside(&host, &plan.store, &plan.packs, terminal)?;
     let _serving = host.serve()?;
     let session = Session::open(&plan, &host, flow.name(), terminal)?.with_guests(guests);
-    if !plan.quiet {
-        for (key, meant) in inputs::misspelt(&plan.input, flow.graph()) {
-            session.screen.warn(&format!("the flow's input has no `{key}`; did you mean `{meant}`?"));
-        }
+    for (key, meant) in inputs::misspelt(&plan.input, flow.graph()) {
+        session.screen.warn(&format!("the flow's input has no `{key}`; did you mean `{meant}`?"));
     }
     let runner = host.runner(&flow, session.options(&plan, input))?;
     finish(&plan, session, host, runner, terminal)

@@ -82,7 +82,8 @@ pub(crate) fn resolved(
             Member::Value(value) => value.clone(),
             Member::File(path) => {
                 let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
-                keep(name, content(path)?)?
+                let hint = "`KEY=@FILE` gives a file, and `KEY=@@TEXT` a text that begins with `@`";
+                keep(name, content(path).map_err(|problem| problem.hint(hint))?)?
             }
         };
         Ok((key.clone(), value))

@@ -23,7 +23,15 @@ pub(crate) struct Screen {
 struct State {
     status: Option<ProgressBar>,
     /// Set while a person is being asked.
-    held: Option<Vec<String>>,
+    held: Option<Held>,
+}
+
+/// What is written when the person has answered.
+#[derive(Default)]
+struct Held {
+    lines: Vec<String>,
+    /// Lines that were too many.
+    left_out: usize,
 }
 
 impl Screen {
@@ -46,8 +54,8 @@ impl Screen {
     pub(crate) fn line(&self, text: &str) {
         let mut state = self.state.lock();
         match &mut state.held {
-            Some(held) if held.len() < MAX_HELD => held.push(text.to_owned()),
-            Some(_) => {}
+            Some(held) if held.lines.len() < MAX_HELD => held.lines.push(text.to_owned()),
+            Some(held) => held.left_out += 1,
             None => self.write(&state, text),
         }
     }
@@ -99,8 +107,12 @@ impl Screen {
     /// Writes what was kept.
     pub(crate) fn release(&self) {
         let mut state = self.state.lock();
-        for text in state.held.take().unwrap_or_default() {
+        let Held { lines, left_out } = state.held.take().unwrap_or_default();
+        for text in lines {
             self.write(&state, &text);
+        }
+        if left_out > 0 {
+            self.write(&state, &format!("… and {left_out} more lines, written while you were asked"));
         }
     }
 

@@ -6,6 +6,8 @@ use flowcell_contract::{Json, Tenant};
 use flowcell_flow::{Diagnostic, Severity, graph::Graph};
 use flowcell_schema::{Budget, Schema, SchemaError, ValidationError};
 
+use serde_json::Value;
+
 use crate::host::{content::Content, error::InputError, folder::Folder, home::Home};
 
 /// What is wrong with an input is told so often at most.
@@ -62,6 +64,18 @@ impl LoadedFlow {
         self.check_members(&Json::object(members.clone()))
     }
 
+    /// Checks an output that a test gives in place of a node's against the output schema of the node's type. Members may be
+    /// left out; a node that the flow itself does not have is not checked. The error has a sentence for each place that is
+    /// wrong. It may block for about 2 s.
+    pub fn check_given_output(&self, node: &str, output: &Json) -> Result<(), Vec<String>> {
+        let Some(node) = self.graph.nodes.iter().find(|known| known.id.as_str() == node) else { return Ok(()) };
+        let checked = check(&in_part(&node.node_type.output), "the output schema", output);
+        checked.map_err(|error| match error {
+            InputError::Unfit { findings } => findings,
+            InputError::TooCostly(error) => vec![error.to_string()],
+        })
+    }
+
     fn check_members(&self, given: &Json) -> Result<(), InputError> {
         let members = [&self.graph.input, given].into_iter().filter_map(Json::as_object).flatten();
         check_whole(&self.graph, &Json::object(members.map(|(key, value)| (key.clone(), value.clone()))))
@@ -72,15 +86,43 @@ impl LoadedFlow {
 pub(crate) fn check_whole(graph: &Graph, input: &Json) -> Result<(), InputError> {
     let Some(schema) = &graph.input_schema else { return Ok(()) };
     // Loading the flow has told of a schema that cannot be compiled, with its place.
+    check(schema, "its `inputSchema`", input)
+}
+
+fn check(schema: &Value, name: &str, value: &Json) -> Result<(), InputError> {
     let schema = Schema::compile(schema).map_err(|error| match error {
         SchemaError::TooCostly(error) => InputError::TooCostly(error),
-        error => InputError::Unfit { findings: vec![format!("its `inputSchema` is no schema: {error}")] },
+        error => InputError::Unfit { findings: vec![format!("{name} is no schema: {error}")] },
     })?;
-    let errors = schema.errors(input, Budget::FULL).map_err(InputError::TooCostly)?;
+    let errors = schema.errors(value, Budget::FULL).map_err(InputError::TooCostly)?;
     if errors.is_empty() {
         return Ok(());
     }
     Err(InputError::Unfit { findings: errors.iter().take(FINDINGS).map(describe).collect() })
+}
+
+/// A schema that also takes values of which members are left out.
+fn in_part(schema: &Value) -> Value {
+    const OF_MISSING: [&str; 8] =
+        ["required", "minProperties", "dependentRequired", "dependentSchemas", "not", "if", "then", "else"];
+    const OF_VALUES: [&str; 4] = ["const", "enum", "default", "examples"];
+    match schema {
+        Value::Array(schemas) => schemas.iter().map(in_part).collect(),
+        Value::Object(keywords) => {
+            // A member may be called `required`, but then it has a schema.
+            let is_kept = |(key, value): &(&String, &Value)| {
+                !OF_MISSING.contains(&key.as_str()) || (*key == "required" && !value.is_array())
+            };
+            let keyword = |(key, value): (&String, &Value)| match key.as_str() {
+                key if OF_VALUES.contains(&key) => (key.to_owned(), value.clone()),
+                // Values in part may fit several.
+                "oneOf" => ("anyOf".to_owned(), in_part(value)),
+                key => (key.to_owned(), in_part(value)),
+            };
+            Value::Object(keywords.iter().filter(is_kept).map(keyword).collect())
+        }
+        value => value.clone(),
+    }
 }
 
 /// Logs the newer rules that a kept flow breaks, with the line of each.

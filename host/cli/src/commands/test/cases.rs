@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flowcell::{Json, graph::Graph, script::ENDING, similar};
+use flowcell::{Json, LoadedFlow, graph::Graph, script::ENDING, similar};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::{
@@ -102,6 +102,15 @@ pub(super) fn read(flow: &Path) -> Result<Vec<Case>, Problem> {
         return Err(problem.hint("write a case, such as `{ name: it works, input: {}, expect: { outputs: {} } }`"));
     }
     Ok(cases)
+}
+
+/// Returns a sentence for each output under `given` that its node could not give.
+pub(super) fn misfits(case: &Case, flow: &LoadedFlow) -> Vec<String> {
+    let misfit = |(name, given): (&String, &GivenResult)| {
+        let findings = flow.check_given_output(node_of(name), given.output()?).err()?;
+        Some(format!("`{name}` under `given`: its node has no such output: {}", findings.join("; ")))
+    };
+    case.given.iter().filter_map(misfit).collect()
 }
 
 /// Returns a sentence for each node that a case names and the flow has not. Where the run has called other flows, nodes
