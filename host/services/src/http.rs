@@ -14,7 +14,7 @@
 //!
 //! * `null` if it is empty,
 //! * a text if its content type is textual (`text/*`, JSON, XML, JavaScript, forms), it is UTF-8 and not larger than
-//!   64 KiB,
+//!   3 MiB (3.5 MiB as JSON),
 //! * otherwise a file.
 //!
 //! The host asks for gzip at most. It unpacks such a body, and leaves `content-encoding` and `content-length` out. It refuses a
