@@ -24,99 +24,55 @@
 //! person says what became of it. A component that comes to other calls is not a function of what it was told, and is
 //! blocked too.
 
-mod doze;
-mod leave;
+mod attempts;
+mod below;
+mod calls;
+mod children;
+mod clock;
+mod entropy;
 mod obey;
+mod outbox;
 mod perform;
-mod places;
-mod received;
+mod prepare;
 mod recover;
 mod rest;
-mod rows;
-mod stop;
 mod trail;
-mod wait;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
+    task::{Context, Poll},
 };
 
-use flowcell_contract::{Digest, Failure, Json, Outgoing, RunId, Step, StepResult, Tenant, Value, code};
+use flowcell_contract::{Digest, Json, RunId, Tenant, Value};
 use flowcell_flow::graph::{FlowPolicy, NodeIx};
-use futures_util::{
-    future::{AbortHandle, Aborted, BoxFuture},
-    stream::FuturesUnordered,
-};
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::JoinHandle,
-};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    calls::{AttemptCalls, CallSite},
-    decide::{Entropy, Input, Refusal, decide},
-    event::Event,
-    fact::{Observed, Received, TaskKey, Write},
+    calls::CallSite,
+    decide::{Entropy as _, Input, Refusal, decide},
+    fact::{TaskKey, Write},
     hub::{Channel, Command, Hub, HubError, Request},
     limits::{COMMAND_QUEUE, MAX_RUN_BYTES, READ_UNITS},
-    live::{Place, Starting},
     outstanding::Timer,
-    ports::{Again, Change, Entry, Journal, Pin, Projection, Record, StageError, Staged, Standing, StoreError, Unit},
+    ports::{Entry, Journal, Pin, Record, StageError, Staged, StoreError, Unit},
     publish::Projector,
     result::{Rest, Waiting},
     sabotage,
     state::RunState,
-    timing::TimerHeap,
     world::{Pinned, World, random},
 };
-use doze::Dozing;
-use leave::Ended;
-use places::Queued;
-use received::Remembered;
-use trail::{CallKey, Deferred, Trail};
+use attempts::{Answered, Attempts};
+use calls::{Calls, Ended};
+use children::Children;
+use clock::Clock;
+use entropy::SplitMix;
+pub(crate) use entropy::mix;
+use outbox::{Beside, Outbox};
+use trail::Deferred;
 
 /// Outputs of nodes of the flow itself, which are not run.
 pub(crate) type Given = HashMap<NodeIx, Value>;
-
-/// What came of an attempt.
-struct Answered {
-    task: TaskKey,
-    attempt: (u32, u32),
-    result: StepResult,
-    writes: Vec<Write>,
-    heard: Box<[Observed]>,
-    /// What it was given, if telling that took long.
-    received: Option<Option<Received>>,
-}
-
-/// An attempt that is running.
-struct Live {
-    abort: AbortHandle,
-    calls: Arc<AttemptCalls>,
-}
-
-struct Child {
-    hub: Hub,
-    /// Why it does not move by itself, if it does not.
-    rest: Option<Rest>,
-    driving: Option<JoinHandle<()>>,
-}
-
-impl Child {
-    /// Lets the child tell the rest of what happened.
-    fn leave(mut self) -> Option<JoinHandle<()>> {
-        self.driving.take()
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        if let Some(driving) = &self.driving {
-            driving.abort();
-        }
-    }
-}
 
 /// Who a driver drives.
 #[derive(Clone)]
@@ -131,6 +87,14 @@ pub(crate) struct Identity {
     pub(crate) root: Arc<str>,
 }
 
+/// Who called a run.
+struct Parent {
+    commands: mpsc::Sender<Command>,
+    task: TaskKey,
+    /// What it was told last of why this run does not move by itself.
+    told: Option<Rest>,
+}
+
 pub(crate) struct Driver {
     pub(crate) state: RunState,
     identity: Identity,
@@ -141,27 +105,13 @@ pub(crate) struct Driver {
     commands: mpsc::Receiver<Command>,
     /// What the driver tells itself; taken before anything else.
     notes_to_self: VecDeque<Command>,
-    attempts: FuturesUnordered<BoxFuture<'static, Result<Answered, Aborted>>>,
-    /// An answer, until what its attempt asked for before has been dealt with.
-    answer: Option<Answered>,
-    live: HashMap<TaskKey, Live>,
-    /// What the attempts were given that have not ended.
-    received: HashMap<TaskKey, Remembered>,
-    /// Calls that have left, and those that wait for the journal.
-    leaving: HashMap<CallKey, Option<AbortHandle>>,
-    calls: FuturesUnordered<BoxFuture<'static, Result<Ended, Aborted>>>,
-    /// Calls that somebody has to allow.
-    asked: HashMap<CallKey, Box<Outgoing>>,
-    dozing: Dozing,
-    timers: TimerHeap,
-    sleeping: Option<(u64, BoxFuture<'static, ()>)>,
-    children: HashMap<TaskKey, Child>,
-    /// Runs that tasks call and that wait for a place.
-    queued: HashMap<TaskKey, Queued>,
-    /// Its own place among the live runs, while it is driven.
-    place: Option<Place>,
-    /// Counts the run until the store shows it.
-    starting: Option<Starting>,
+    attempts: Attempts,
+    calls: Calls,
+    children: Children,
+    clock: Clock,
+    outbox: Outbox,
+    /// Who called this run, if it is a child.
+    parent: Option<Parent>,
     /// The run that this one repeats.
     repeats: Option<RunId>,
     /// It has called something, or somebody has driven it before.
@@ -169,38 +119,16 @@ pub(crate) struct Driver {
     /// Nothing else is driven in the process when it begins.
     alone: bool,
     entropy: SplitMix,
-    next_seq: u64,
-    /// Written with the first unit.
-    record: Option<Record>,
-    /// State that the next unit makes durable.
-    staged: Option<Staged>,
-    /// Says which rows beside the journal change with which facts, if the flow has such.
-    projection: Option<Box<dyn Projection>>,
-    /// Rows that the next unit changes.
-    rows: Vec<Change>,
-    /// The message of the store's inbox that the next unit takes in.
-    delivered: Option<u64>,
-    trail: Trail,
-    /// Somebody waits for the journal, which is not forced yet.
-    hurried: bool,
-    /// The store has the run as parked.
-    parked: bool,
-    channels: Vec<Arc<dyn Channel>>,
     /// Nobody is there to answer: the run is parked once only people can move it on.
     parks: bool,
-    projector: Projector,
     /// Answers that were given before the questions were asked.
     pub(crate) answers: HashMap<String, Json>,
     /// Outputs of nodes that are not run.
     pub(crate) given: Given,
-    /// Who called this run, if it is a child.
-    parent: Option<(mpsc::Sender<Command>, TaskKey)>,
-    /// What the parent was told.
-    told: Option<Rest>,
     /// How long the run is kept when only timers will move it on; none: as long as they take.
     pub(crate) patience_ms: Option<u64>,
     /// The process is to end.
-    stopping: Option<stop::Stopping>,
+    stopping: Option<rest::Stopping>,
 }
 
 /// How a drive begins.
@@ -266,40 +194,19 @@ impl Driver {
             hub: hub.clone(),
             commands,
             notes_to_self: VecDeque::new(),
-            attempts: FuturesUnordered::new(),
-            answer: None,
-            live: HashMap::new(),
-            received: HashMap::new(),
-            leaving: HashMap::new(),
-            calls: FuturesUnordered::new(),
-            asked: HashMap::new(),
-            dozing: Dozing::default(),
-            timers: TimerHeap::default(),
-            sleeping: None,
-            children: HashMap::new(),
-            queued: HashMap::new(),
-            place: None,
-            starting: None,
+            attempts: Attempts::default(),
+            calls: Calls::default(),
+            children: Children::default(),
+            clock: Clock::new(world.timers.clone()),
+            outbox: Outbox::new(hub.run_id().clone(), record, projection, projector),
+            parent: None,
             repeats: None,
             has_called: false,
             alone: false,
             entropy: SplitMix(random()),
-            next_seq: 0,
-            record: Some(record),
-            staged: None,
-            projection,
-            rows: Vec::new(),
-            delivered: None,
-            trail: Trail::default(),
-            hurried: false,
-            parked: false,
-            channels: Vec::new(),
             parks: false,
-            projector,
             answers: HashMap::new(),
             given: Given::new(),
-            parent: None,
-            told: None,
             patience_ms: None,
             stopping: None,
         };
@@ -312,29 +219,6 @@ impl Driver {
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
-    }
-
-    /// What a new run was asked for with, by its digest.
-    pub(crate) fn asked_by(&mut self, request: Option<Box<str>>) {
-        if let Some(record) = &mut self.record {
-            record.request = request;
-        }
-    }
-
-    /// The run does again what another did, but for what is given.
-    pub(crate) fn do_again(&mut self, again: Again, given: Given) {
-        if let Some(record) = &mut self.record {
-            record.again = Some(again);
-            self.given = given;
-        }
-    }
-
-    /// Takes answers to questions that are still to be asked. A new run records them.
-    pub(crate) fn answer_with(&mut self, answers: HashMap<String, Json>) {
-        if let Some(record) = &mut self.record {
-            record.answers.extend(answers.clone());
-        }
-        self.answers.extend(answers);
     }
 
     /// Whether a question may still be asked at an address: its task, or the one that it is below, has not ended.
@@ -352,32 +236,8 @@ impl Driver {
         true
     }
 
-    /// The run was called by this name, and repeats this run.
-    fn called_as(&mut self, name: &Arc<str>, repeats: Option<RunId>) {
-        if let Some(record) = &mut self.record {
-            record.called = Some(name.clone());
-        }
-        self.repeat(repeats);
-    }
-
-    /// The run repeats another one.
-    pub(crate) fn repeat(&mut self, repeats: Option<RunId>) {
-        if let Some(record) = &mut self.record {
-            record.repeats.clone_from(&repeats);
-        }
-        self.repeats = repeats;
-    }
-
     pub(crate) fn channels(&self) -> &[Arc<dyn Channel>] {
-        &self.channels
-    }
-
-    pub(crate) fn set_alone(&mut self) {
-        self.alone = true;
-    }
-
-    pub(crate) fn set_channels(&mut self, channels: Vec<Arc<dyn Channel>>) {
-        self.channels = channels;
+        self.outbox.channels()
     }
 
     /// Drives the run to its end, or, if `park`, until only people and events from outside can move it on.
@@ -394,7 +254,7 @@ impl Driver {
             }
             Begin::Again { by_hand } => self.go_on(by_hand).await,
         }
-        while self.state.end().is_none() && self.state.held().is_none() && !self.trail.is_refused() {
+        while self.state.end().is_none() && self.state.held().is_none() && !self.is_refused() {
             if self.has_stopped() {
                 return self.put_down().await;
             }
@@ -445,9 +305,9 @@ impl Driver {
     pub(crate) async fn note(&mut self, request: Request, delivered: Option<u64>) -> Result<(), HubError> {
         self.stand_still();
         let (answer, answered) = oneshot::channel();
-        self.delivered = delivered;
+        self.outbox.delivered = delivered;
         self.request(request, answer);
-        self.delivered = None;
+        self.outbox.delivered = None;
         self.leave().await;
         if self.is_refused() {
             return Err(HubError::RunEnded);
@@ -458,7 +318,7 @@ impl Driver {
     /// Something below the run has happened: whoever looks for work finds it.
     pub(crate) async fn call_attention(&mut self) {
         self.stand_still();
-        let _ = self.bring(Input::Park { due: Some(self.world.timers.now()), needs_attention: false });
+        let _ = self.bring(Input::Park { due: Some(self.clock.now()), needs_attention: false });
         self.leave().await;
     }
 
@@ -469,7 +329,7 @@ impl Driver {
 
     /// Whether the store takes nothing more from this driver.
     pub(crate) fn is_refused(&self) -> bool {
-        self.trail.is_refused()
+        self.outbox.is_refused()
     }
 
     /// Whether there may be runs below this one: it has called something, or somebody has driven it before.
@@ -483,16 +343,25 @@ impl Driver {
         self.state.waits_for_child(key).then(|| self.child_id(key, self.state.task(key).attempt))
     }
 
+    pub(crate) fn has_place(&self) -> bool {
+        self.children.has_place()
+    }
+
+    /// Prepares writes of state, which become durable with a unit.
+    fn stage(&self, writes: Vec<Write>) -> Result<Staged, StageError> {
+        self.world.state.stage(&self.identity.tenant, &self.state.graph.name, writes)
+    }
+
     /// Waits until everything that happened is durable and told, in this run and in its children.
     pub(crate) async fn leave(&mut self) {
-        while !self.trail.is_empty() && !self.trail.is_refused() {
+        while !self.outbox.trail().is_empty() && !self.is_refused() {
             self.hurry();
-            std::future::poll_fn(|context| self.trail.poll(context)).await;
+            std::future::poll_fn(|context| self.outbox.trail().poll(context)).await;
             self.catch_up();
         }
-        for child in self.children.values() {
+        for hub in self.children.hubs() {
             let (answer, answered) = oneshot::channel();
-            if child.hub.settle(answer).await {
+            if hub.settle(answer).await {
                 let _ = answered.await;
             }
         }
@@ -500,15 +369,15 @@ impl Driver {
 
     /// Decides, records, performs.
     fn bring(&mut self, input: Input) -> Result<(), Refusal> {
-        let now = self.world.timers.now();
+        let now = self.clock.now();
         if let Some(budget) = &self.world.budget {
             self.state.max_bytes = MAX_RUN_BYTES.min(self.state.bytes.saturating_add(budget.left()));
             self.state.shares_budget = true;
         }
         let mut facts = decide(&mut self.state, input, now, &mut self.entropy)?;
         if !facts.is_empty() {
-            self.stamp(&mut facts);
-            self.record(Unit { first_seq: self.next_seq, ts: now, facts });
+            self.attempts.stamp(&mut facts);
+            self.record(Unit { first_seq: self.outbox.next_seq, ts: now, facts });
         }
         Ok(())
     }
@@ -518,29 +387,21 @@ impl Driver {
         if let Some(budget) = &self.world.budget {
             budget.take(unit.size());
         }
-        self.next_seq = unit.next_seq();
-        // Of a run that another driver drives along nobody else waits for the end.
-        let top = self.parent.is_none();
-        // Whatever happens to a parked run makes it one that somebody should drive.
-        let standing = unit.facts.iter().rev().find_map(trail::standing);
-        let standing = standing.or(self.parked.then_some(Standing::Active));
-        self.parked = matches!(standing, Some(Standing::Parked { .. }));
-        let rows = self.rows_of(&unit);
-        let force = unit.facts.iter().any(|fact| trail::is_waited_for(fact, top));
-        self.hurried |= force;
+        let Beside { record, writes, rows, standing, force, durable, delivered } =
+            self.outbox.add(&unit, &self.state, self.parent.is_none());
         self.world.journal.append(Entry {
             tenant: self.identity.tenant.clone(),
             run: self.identity.run_id.clone(),
             unit: unit.clone(),
-            record: self.record.take(),
-            writes: self.staged.take(),
+            record,
+            writes,
             rows,
             standing,
             force,
-            durable: self.trail.durable(),
-            delivered: self.delivered.take(),
+            durable,
+            delivered,
         });
-        self.trail.add(unit.next_seq(), Deferred::Tell(unit.clone()));
+        self.outbox.hold(Deferred::Tell(unit.clone()));
         self.perform(&unit);
         self.catch_up();
     }
@@ -548,7 +409,7 @@ impl Driver {
     /// There is nothing else to do: if somebody waits for the journal, it is forced now. What one poll of the driver has
     /// brought is forced together.
     fn hurry(&mut self) {
-        if !std::mem::take(&mut self.hurried) || sabotage::forcing_is_off() {
+        if !self.outbox.take_hurry() || sabotage::forcing_is_off() {
             return;
         }
         match self.identity.depth == 0 && self.children.is_empty() && self.world.hubs.is_lonely() {
@@ -559,11 +420,11 @@ impl Driver {
 
     /// Lets go of what the journal holds by now.
     fn catch_up(&mut self) {
-        while let Some(deferred) = self.trail.next() {
+        while let Some(deferred) = self.outbox.next() {
             match deferred {
                 Deferred::Tell(unit) => {
-                    self.starting = None;
-                    self.tell(&unit);
+                    self.outbox.starting = None;
+                    self.outbox.tell(&unit);
                 }
                 Deferred::Follow(_) => {}
                 Deferred::Leave(call, outgoing) => self.leaves(call, *outgoing),
@@ -573,13 +434,59 @@ impl Driver {
         }
     }
 
-    fn tell(&mut self, unit: &Unit) {
-        if self.channels.is_empty() {
-            return;
+    /// Waits for the next thing that comes in.
+    async fn next(&mut self) -> Incoming {
+        if let Some(command) = self.notes_to_self.pop_front() {
+            return Incoming::Command(command);
         }
-        for event in self.projector.project(unit) {
-            self.publish(&event);
+        self.drop_waiting();
+        let due = self.clock.first(&self.state);
+        self.sleep(due);
+        std::future::poll_fn(|context| self.poll_next(context, due)).await
+    }
+
+    /// Wakes when there is something to do: a timer is due, or somebody may have waited for long.
+    fn sleep(&mut self, due: Option<(u64, Timer)>) {
+        let wakes = due.map(|(at, _)| at).into_iter().chain(self.attempts.next_look()).min();
+        self.clock.sleep_until(wakes);
+    }
+
+    /// Commands before answers: what an attempt noted was sent before its answer.
+    fn poll_next(&mut self, context: &mut Context<'_>, due: Option<(u64, Timer)>) -> Poll<Incoming> {
+        if self.outbox.trail().poll(context).is_ready() {
+            return Poll::Ready(Incoming::Durable);
         }
+        if let Poll::Ready(Some(command)) = self.commands.poll_recv(context) {
+            return Poll::Ready(Incoming::Command(command));
+        }
+        if let Some(answered) = self.attempts.take_back() {
+            return Poll::Ready(Incoming::Answered(answered));
+        }
+        if let Poll::Ready(answered) = self.attempts.poll(context) {
+            // The attempt may have asked for something since the commands were looked at.
+            return Poll::Ready(match self.commands.poll_recv(context) {
+                Poll::Ready(Some(command)) => {
+                    self.attempts.put_back(answered);
+                    Incoming::Command(command)
+                }
+                _ => Incoming::Answered(answered),
+            });
+        }
+        if let Poll::Ready(ended) = self.calls.poll(context) {
+            return Poll::Ready(Incoming::CallEnded(ended));
+        }
+        while let Poll::Ready(slept) = self.clock.poll(context) {
+            if let Some((_, timer)) = due.filter(|(due, _)| *due <= slept) {
+                return Poll::Ready(Incoming::Due(timer));
+            }
+            self.drop_waiting();
+            self.sleep(due);
+        }
+        if self.outbox.is_hurried() {
+            self.hurry();
+            return self.outbox.trail().poll(context).map(|()| Incoming::Durable);
+        }
+        Poll::Pending
     }
 
     /// What the driver keeps is what the state says to be outstanding.
@@ -602,68 +509,16 @@ impl Driver {
                 _ => {}
             }
         }
-        assert_eq!(attempts, self.live.keys().chain(self.dozing.dropped.keys()).copied().collect());
-        assert!(self.leaving.keys().all(|call| calls.contains(call)), "a call that nobody waits for");
-        assert_eq!(timers, self.timers.live(&self.state));
-        assert!(self.children.keys().all(|task| children.contains(task)), "a child that nobody waits for");
-    }
-
-    fn publish(&self, event: &Event) {
-        for channel in &self.channels {
-            let told = std::panic::AssertUnwindSafe(|| channel.on_event(event));
-            if std::panic::catch_unwind(told).is_err() {
-                tracing::warn!(run = %self.identity.run_id, "a channel panicked at {}", event.kind);
-            }
-        }
-    }
-
-    fn answered(&mut self, answered: Answered) {
-        let Answered { task, attempt, result, writes, heard, received } = answered;
-        self.live.remove(&task);
-        if !self.state.is_running(task, attempt) {
-            return;
-        }
-        if let Some(received) = received {
-            self.received.insert(task, Remembered::Known(received));
-        }
-        let (result, writes) = match result {
-            Ok(Step::Done(output)) => (self.stage(writes).map(|()| Step::Done(output)), Vec::new()),
-            other => (other, writes),
-        };
-        let _ = self.bring(Input::Answered { task, attempt, result, writes, heard });
-    }
-
-    /// Makes an attempt's state writes visible together with its outcome.
-    fn stage(&mut self, writes: Vec<Write>) -> Result<(), Failure> {
-        if writes.is_empty() {
-            return Ok(());
-        }
-        let staged = self.world.state.stage(&self.identity.tenant, &self.state.graph.name, writes);
-        self.staged = Some(staged.map_err(|error| match error {
-            StageError::Conflict(key) => {
-                let message = format!("somebody else has written the state `{key}` meanwhile");
-                Failure::retryable(code::STATE_CONFLICT, message)
-            }
-            StageError::Store(error) => error.into(),
-        })?);
-        Ok(())
+        assert_eq!(attempts, self.attempts.tasks().collect());
+        assert!(self.calls.leaving().all(|call| calls.contains(call)), "a call that nobody waits for");
+        assert_eq!(timers, self.clock.live(&self.state));
+        assert!(self.children.tasks().all(|task| children.contains(task)), "a child that nobody waits for");
     }
 }
 
-/// A small generator of random numbers (SplitMix64): a run's seed is all that it needs.
-struct SplitMix(u64);
-
-impl Entropy for SplitMix {
-    fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-}
-
-pub(crate) fn mix(seed: u64) -> u64 {
-    let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+/// What a node or a caller is told whose write of state came too late.
+fn conflict(key: &str) -> String {
+    format!("somebody else has written the state `{key}` meanwhile")
 }
 
 /// Defaults, with the caller's members over them.

@@ -31,7 +31,7 @@ impl Driver {
             Command::Attach { channel, to_child } => self.attach(&channel, to_child),
             Command::Unattended => self.parks = true,
             Command::Settle(answer) => {
-                self.trail.add(self.next_seq, Deferred::Acknowledge(answer, Ok(())));
+                self.outbox.hold(Deferred::Acknowledge(answer, Ok(())));
                 self.catch_up();
             }
             Command::ChildEnded { task, attempt, result } => {
@@ -39,19 +39,15 @@ impl Driver {
                 let _ = self.bring(Input::ChildEnded { task, attempt, result });
             }
             Command::ChildPlaced { task, attempt, place } => self.child_placed(task, attempt, place),
-            Command::ChildRests { task, rest } => {
-                if let Some(child) = self.children.get_mut(&task) {
-                    child.rest = rest;
-                }
-            }
+            Command::ChildRests { task, rest } => self.children.told(task, rest),
         }
     }
 
     /// Takes in a message of the store's inbox.
     pub(super) fn deliver(&mut self, message: u64, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
-        self.delivered = Some(message);
+        self.outbox.delivered = Some(message);
         self.request(request, answer);
-        self.delivered = None;
+        self.outbox.delivered = None;
     }
 
     pub(super) fn request(&mut self, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
@@ -72,19 +68,14 @@ impl Driver {
             Request::Cancel => Input::Cancel,
         };
         let outcome = self.bring(input).map_err(HubError::from);
-        // Acknowledged is what is on stable storage, and so is what a refusal follows from.
-        self.trail.add(self.next_seq, Deferred::Acknowledge(answer, outcome));
-        self.hurried = true;
+        self.outbox.acknowledge(answer, outcome);
         self.catch_up();
     }
 
     /// Hands a request on to the child that it is meant for.
     pub(super) fn pass_on(&mut self, task: &str, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
-        let child = self.state.task_at(task).and_then(|key| self.children.get_mut(&key)).map(|child| {
-            child.rest = None;
-            child.hub.clone()
-        });
-        let delivered = self.delivered;
+        let child = self.state.task_at(task).and_then(|key| self.children.wake(key));
+        let delivered = self.outbox.delivered;
         tokio::spawn(async move {
             let outcome = match (child, delivered) {
                 (Some(child), Some(message)) => child.deliver(message, request).await,
@@ -102,7 +93,7 @@ impl Driver {
         if !to_child {
             channel.on_start(&self.hub);
         }
-        let told = self.trail.told();
+        let told = self.outbox.told();
         let mut projector = Projector::new(tenant.clone(), run_id.clone(), self.state.graph.clone());
         let read = each_unit(&*self.world.journal, tenant, run_id, |unit| {
             if unit.next_seq() <= told {
@@ -112,10 +103,9 @@ impl Driver {
         if let Err(error) = read {
             tracing::warn!(run = %run_id, "a late channel misses what happened so far: {error}");
         }
-        self.projector = projector;
-        self.channels.push(channel.clone());
-        for child in self.children.values() {
-            let (hub, channel) = (child.hub.clone(), channel.clone());
+        self.outbox.attach(channel.clone(), projector);
+        for hub in self.children.hubs() {
+            let (hub, channel) = (hub.clone(), channel.clone());
             tokio::spawn(async move { hub.attach_from_above(channel).await });
         }
     }

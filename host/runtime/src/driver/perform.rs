@@ -1,39 +1,47 @@
-//! Doing what was decided: attempts, timers, children.
+//! Doing what was decided: attempts, timers, calls.
+//!
+//! An attempt that waits for long has no instance ([`super::attempts`]). A call is recorded first, and then made.
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use flowcell_contract::{Attempt, Failure, FlowCall, Json, RunId, Step, StepResult, Value, Wake, code};
-use futures_util::{FutureExt, future::abortable};
+use flowcell_contract::{Attempt, Effect, Failure, Json, Outgoing, Step, StepResult, Value, Wake, code};
+use futures_util::FutureExt;
 
-use super::{Answered, Begin, Child, Deferred, Dozing, Driver, Identity, Live, merge, mix};
+use super::{
+    Answered, Deferred, Driver,
+    attempts::Number,
+    calls::{CallKey, Ended},
+    conflict, mix,
+};
 use crate::{
+    agents::Letter,
+    call_log::Reply,
     calls::{AttemptCalls, Attempting},
-    fact::{Fact, RunEnd, ScopeId, TaskKey},
-    hub::{Command, Hub, Request},
-    limits::MAX_REPEATS,
-    live::Place,
-    outcome,
+    decide::Input,
+    event::LiveEvent,
+    fact::{AgentFact, CallRecord, Fact, ScopeId, TaskKey, Write},
+    hub::{Command, Request},
+    limits::EVICT_MS,
     outstanding::Timer,
-    ports::{Record, Unit},
+    ports::{StageError, Unit},
+    publish::FLOW_STEP,
     question::QuestionRef,
-    result::Rest,
     sabotage,
-    state::Phase,
-    world::Pinned,
+    state::{Phase, Task},
 };
 
 impl Driver {
     pub(super) fn perform(&mut self, unit: &Unit) {
         for fact in &unit.facts {
             match fact {
-                Fact::RunStarted { .. } => self.timers.add(&self.state, Timer::Flow),
-                Fact::TaskReady { task, .. } => self.timers.add(&self.state, Timer::Total { task: *task }),
+                Fact::RunStarted { .. } => self.clock.add(&self.state, Timer::Flow),
+                Fact::TaskReady { task, .. } => self.clock.add(&self.state, Timer::Total { task: *task }),
                 Fact::AttemptStarted { task } | Fact::TaskResumed { task } | Fact::AttemptRepeated { task } => {
                     self.start(*task);
                 }
                 Fact::TaskPaused { task, pause, .. } => self.paused(*task, &pause.until),
                 Fact::TaskRetrying { task, .. } => {
-                    self.withdraw(*task);
+                    self.attempts.withdraw(*task);
                     self.add_timers(*task);
                 }
                 Fact::CallEnded { task, attempt, ordinal, reply } => {
@@ -49,41 +57,27 @@ impl Driver {
                     self.rouse(*task);
                 }
                 Fact::TaskFailed { task, .. } | Fact::TaskCancelled { task, .. } | Fact::TaskBlocked { task, .. } => {
-                    self.withdraw(*task);
+                    self.attempts.withdraw(*task);
                 }
                 Fact::TaskClosing { task, .. } => {
-                    self.withdraw(*task);
+                    self.attempts.withdraw(*task);
                     self.add_timers(*task);
                     self.cancel_child(*task);
                 }
                 Fact::RunEnded { .. } => {
-                    self.live.clear();
-                    self.received.clear();
-                    // Runs that calls were making are free for whoever ends them.
-                    self.leaving.clear();
+                    self.attempts.clear();
                     self.calls.clear();
-                    self.dozing = Dozing::default();
-                    self.asked.clear();
                     self.children.clear();
-                    self.queued.clear();
                 }
                 _ => {}
             }
         }
     }
 
-    /// Drops an attempt that is running; what it would answer is of no meaning any more.
-    pub(super) fn withdraw(&mut self, task: TaskKey) {
-        self.dozing.dropped.remove(&task);
-        if let Some(live) = self.live.remove(&task) {
-            live.abort.abort();
-        }
-    }
-
     pub(super) fn add_timers(&mut self, task: TaskKey) {
         for timer in self.state.timers_of(task) {
             if !matches!(timer, Timer::Total { .. }) {
-                self.timers.add(&self.state, timer);
+                self.clock.add(&self.state, timer);
             }
         }
     }
@@ -107,14 +101,14 @@ impl Driver {
         calls.wait_until(task.wait_until);
         self.add_timers(key);
         let given = self.given.get(&key.node).filter(|_| key.scope == ScopeId::ROOT).cloned();
-        let long = self.remember(key, &attempt, given.is_some());
+        let long = self.attempts.remember(key, &attempt, given.is_some());
         let answer = match attempt {
             Ok(_) if given.is_some() => std::future::ready(Ok(Step::Done(given.unwrap_or_default()))).boxed(),
             Ok(attempt) => self.world.runner.run(attempt, calls.clone()),
             Err(failure) => std::future::ready(StepResult::Err(failure)).boxed(),
         };
         let done = calls.clone();
-        let (answered, abort) = abortable(async move {
+        let answered = async move {
             let result = answer.await;
             done.finish(&result).await;
             let received = match long {
@@ -123,9 +117,8 @@ impl Driver {
             };
             let (writes, heard) = (done.take_writes(), done.take_heard());
             Answered { task: key, attempt: number, result, writes, heard, received }
-        });
-        self.live.insert(key, Live { abort, calls });
-        self.attempts.push(answered.boxed());
+        };
+        self.attempts.begin(key, calls, answered);
     }
 
     fn attempt(&self, key: TaskKey) -> Result<Attempt, Failure> {
@@ -196,155 +189,203 @@ impl Driver {
         self.notes_to_self.push_back(Command::Request(Request::Reply { gate, answer, question }, told));
     }
 
-    pub(super) fn cancel_child(&mut self, key: TaskKey) {
-        self.cancel_queued(key);
-        if let Some(child) = self.children.get_mut(&key) {
-            // Whatever it waited for, it moves now.
-            child.rest = None;
-            let hub = child.hub.clone();
-            tokio::spawn(async move { hub.abort().await });
+    /// An attempt has answered.
+    pub(super) fn answered(&mut self, answered: Answered) {
+        let Answered { task, attempt, result, writes, heard, received } = answered;
+        self.attempts.ended(task);
+        if !self.state.is_running(task, attempt) {
+            return;
         }
-    }
-
-    /// Starts the run that a task calls, in its place.
-    pub(super) fn start_child(&mut self, key: TaskKey, call: &FlowCall, place: Place) {
-        let attempt = self.state.task(key).attempt;
-        let commands = self.site.commands.clone();
-        let end = move |result| Command::ChildEnded { task: key, attempt, result };
-        let (mut driver, hub, begin) = match self.child(key, attempt, call) {
-            Ok(child) => child,
-            Err(failure) => {
-                self.notes_to_self.push_back(end(Err(failure)));
-                return;
-            }
+        if let Some(received) = received {
+            self.attempts.was_given(task, received);
+        }
+        let (result, writes) = match result {
+            Ok(Step::Done(output)) => (self.stage_output(writes).map(|()| Step::Done(output)), Vec::new()),
+            other => (other, writes),
         };
-        self.has_called = true;
-        driver.take(place);
-        driver.parent = Some((commands.clone(), key));
-        let driving = tokio::spawn(async move {
-            driver.drive(begin, false).await;
-            if driver.is_refused() || driver.has_stopped() {
-                // Whoever drives the tree now goes on with this run too.
-                return;
+        let _ = self.bring(Input::Answered { task, attempt, result, writes, heard });
+    }
+
+    /// Makes an attempt's state writes visible together with its outcome.
+    fn stage_output(&mut self, writes: Vec<Write>) -> Result<(), Failure> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        self.outbox.staged = Some(self.stage(writes).map_err(|error| match error {
+            StageError::Conflict(key) => Failure::retryable(code::STATE_CONFLICT, conflict(&key)),
+            StageError::Store(error) => error.into(),
+        })?);
+        Ok(())
+    }
+
+    /// Looks later whether an attempt still waits.
+    fn look_later(&mut self, task: TaskKey, attempt: Number) {
+        self.attempts.look_at(self.clock.now().saturating_add(EVICT_MS), task, attempt);
+    }
+
+    /// Drops the instances of attempts that have waited for long.
+    pub(super) fn drop_waiting(&mut self) {
+        let now = self.clock.now();
+        while let Some((task, attempt)) = self.attempts.waiting(now) {
+            if self.state.is_running(task, attempt) {
+                self.attempts.drop_instance(task, attempt);
             }
-            let ended = child_result(&driver.identity.run_id, driver.state.end());
-            // The next child may begin while this one waits for the journal.
-            driver.place = None;
-            let _ = commands.send(end(ended)).await;
-            driver.leave().await;
-        });
-        self.children.insert(key, Child { hub, rest: None, driving: Some(driving) });
-    }
-
-    /// The id of the run that a task calls, the same whenever it is asked for.
-    pub(super) fn child_id(&self, key: TaskKey, attempt: u32) -> RunId {
-        self.child_of_run(&self.identity.run_id, key, attempt)
-    }
-
-    /// The id of the child that a run of this flow has at a task.
-    fn child_of_run(&self, run: &RunId, key: TaskKey, attempt: u32) -> RunId {
-        let call = self.nth_call(key);
-        RunId::from(format!("{run}.{}.{attempt}{call}", self.state.address(key)))
-    }
-
-    /// An attempt may call one flow after the other.
-    fn nth_call(&self, key: TaskKey) -> String {
-        match self.state.task(key).resumes {
-            0 => String::new(),
-            resumes => format!("-{resumes}"),
         }
     }
 
-    /// A driver for the flow that a task calls: of a new run, or of the one that the journal knows.
-    fn child(&self, key: TaskKey, attempt: u32, call: &FlowCall) -> Result<(Driver, Hub, Begin), Failure> {
-        let address = self.state.address(key);
-        let identity = Identity {
+    /// Something has arrived for an attempt. Begins it again if it was dropped.
+    fn rouse(&mut self, task: TaskKey) {
+        if self.attempts.rouse(task) {
+            self.start(task);
+        }
+    }
+
+    /// An attempt says that it waits for people.
+    pub(super) fn waits(&mut self, task: TaskKey, attempt: Number, due: Option<u64>, heard: u64) {
+        if self.attempts.calls_of(task).is_some_and(|calls| calls.heard() == heard) {
+            let _ = self.bring(Input::Waits { task, attempt, due });
+            self.look_later(task, attempt);
+        }
+    }
+
+    /// Hands a letter to the attempt that it is for.
+    fn hand_letter(&mut self, task: TaskKey, told: &AgentFact) {
+        let letter = match told {
+            AgentFact::Written { id, message, value } => {
+                Letter { run: id.clone(), id: Some(message.clone()), value: value.clone(), applied: false }
+            }
+            AgentFact::Closing { id } => Letter { run: id.clone(), id: None, value: Value::null(), applied: false },
+            _ => return,
+        };
+        match self.attempts.calls_of(task) {
+            Some(calls) => calls.receive(letter),
+            None => self.rouse(task),
+        }
+        self.add_timers(task);
+    }
+
+    /// Tells those who watch what is not recorded.
+    pub(super) fn tell_live(&self, task: TaskKey, kind: Box<str>, members: &Json) {
+        let is_running = |task: &Task| task.phase == Phase::Running;
+        if self.outbox.channels().is_empty() || !self.state.find(task).is_some_and(is_running) {
+            return;
+        }
+        let node = self.state.graph.node(task.node);
+        let mut data = vec![("nodeId".into(), Json::from(node.id.0.clone()))];
+        data.extend(node.labels.get(FLOW_STEP).map(|step| (FLOW_STEP.into(), step.clone())));
+        data.extend(members.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
+        self.outbox.tell_live(&LiveEvent {
+            ts: self.clock.now(),
             tenant: self.identity.tenant.clone(),
-            run_id: self.child_id(key, attempt),
-            depth: self.identity.depth + 1,
-            parent: Some(self.identity.run_id.clone()),
-            root: format!("{}/{address}{}", self.identity.root, self.nth_call(key)).into(),
-        };
-        let known = self.world.journal.find(&identity.tenant, &identity.run_id)?;
-        let new = known.is_none();
-        let (flow, policy, repeats) = match known {
-            Some(Record { pin, policy, repeats, .. }) => {
-                (Pinned { graph: self.world.flows.pinned(&pin)?, pin }, policy, repeats)
-            }
-            None => {
-                let (flow, repeats) = self.callee(key, attempt, &call.name)?;
-                let policy = flow.graph.policy.clone();
-                (flow, policy, repeats)
-            }
-        };
-        let input = merge(&flow.graph.input, call.input.json());
-        if new {
-            self.world.flows.check_input(&flow.graph, &input)?;
-        }
-        let (mut driver, hub) = Driver::new(&self.world, identity, flow, policy);
-        driver.called_as(&call.name, repeats);
-        let prefix = format!("{address}/");
-        let below = |(gate, answer): (&String, &Json)| Some((gate.strip_prefix(&prefix)?.to_owned(), answer.clone()));
-        driver.answers = self.answers.iter().filter_map(below).collect();
-        driver.patience_ms = self.patience_ms;
-        driver.channels.clone_from(&self.channels);
-        hub.start_session();
-        let again = driver.recover(true)?;
-        Ok((driver, hub, again.unwrap_or(Begin::New(input))))
+            run_id: self.identity.run_id.clone(),
+            kind,
+            data: Json::object(data),
+        });
     }
 
-    /// Finds the flow of a new child. In a run that repeats another one it is the flow that this one called at the same place,
-    /// if that was by the same name; the run that it made there is returned, too.
-    fn callee(&self, key: TaskKey, attempt: u32, name: &Arc<str>) -> Result<(Pinned, Option<RunId>), Failure> {
-        let (mut repeats, mut left) = (self.repeats.clone(), MAX_REPEATS);
-        while let Some(before) = repeats.take().filter(|_| left > 0) {
-            left -= 1;
-            for attempt in [attempt, 1] {
-                let run = self.child_of_run(&before, key, attempt);
-                let record = self.world.journal.find(&self.identity.tenant, &run)?;
-                let Some(record) = record.filter(|record| record.called.as_ref().unwrap_or(&record.flow) == name)
-                else {
-                    continue;
-                };
-                return Ok((self.world.flows.called_again(name, &self.pin, &record.pin)?, Some(run)));
+    /// Records a call and lets it leave once the record is durable, unless it has a reply already.
+    pub(super) fn call(
+        &mut self,
+        task: TaskKey,
+        attempt: Number,
+        call: Box<CallRecord>,
+        outgoing: Box<Outgoing>,
+        reply: Option<Reply>,
+    ) {
+        let key = (task, attempt.0, call.ordinal);
+        let leaves = reply.is_none();
+        let asks = call.ask.is_some();
+        // Refused is what an attempt asks for that is over.
+        if self.bring(Input::Call { task, attempt, call, reply }).is_ok() && leaves {
+            match asks {
+                true => {
+                    self.calls.ask(key, outgoing);
+                    self.add_timers(task);
+                    self.allow_early(task, key.2);
+                }
+                false => self.let_leave(key, outgoing),
             }
-            repeats = self.world.journal.find(&self.identity.tenant, &before)?.and_then(|record| record.repeats);
-        }
-        Ok((self.world.flows.resolve(name, &self.pin)?, None))
-    }
-
-    /// A child has ended. What this run tells of that comes after what the child still has to tell.
-    pub(super) fn child_leaves(&mut self, key: TaskKey) {
-        if let Some(leaving) = self.children.remove(&key).and_then(Child::leave) {
-            self.trail.add(self.next_seq, Deferred::Follow(leaving));
+            self.look_later(task, attempt);
         }
     }
 
-    /// Tells the parent, once for each change, that this run does not move by itself.
-    pub(super) async fn tell_parent(&mut self, rest: Rest) {
-        self.rests();
-        let Some((commands, task)) = &self.parent else { return };
-        if self.told.as_ref() != Some(&rest) {
-            self.told = Some(rest.clone());
-            let _ = commands.send(Command::ChildRests { task: *task, rest: Some(rest) }).await;
+    /// A repeated attempt is back at a call that has no recorded end: it is made again, unless it is still under way.
+    pub(super) fn call_again(&mut self, key: CallKey, outgoing: Box<Outgoing>) {
+        if !self.calls.leaves(key) {
+            let (task, attempt, ordinal) = key;
+            let _ = self.bring(Input::CallAgain { task, attempt, ordinal });
+            // What an attempt asks for that was withdrawn meanwhile does not leave.
+            let running = |task: &&Task| task.phase == Phase::Running && task.attempt == attempt;
+            let Some(found) = self.state.find(task).filter(running) else { return };
+            if under_way(found, key) {
+                self.let_leave(key, outgoing);
+            } else if found.calls.iter().any(|calls| calls.asked().any(|(call, ..)| call == (attempt, ordinal))) {
+                self.calls.ask(key, outgoing);
+            }
         }
+    }
+
+    /// A call may leave, or not: somebody has said so.
+    fn call_decided(&mut self, task: TaskKey, attempt: u32, ordinal: u32, allowed: bool) {
+        let key = (task, attempt, ordinal);
+        let outgoing = self.calls.decided(key);
+        if let Some(calls) = self.attempts.calls_of(task) {
+            calls.allowed(ordinal);
+        }
+        match outgoing {
+            Some(outgoing) if allowed => self.let_leave(key, outgoing),
+            _ => self.rouse(task),
+        }
+        self.add_timers(task);
+    }
+
+    fn let_leave(&mut self, key: CallKey, outgoing: Box<Outgoing>) {
+        self.calls.wait(key);
+        self.outbox.hold_and_hurry(Deferred::Leave(key, outgoing));
+        self.catch_up();
+    }
+
+    /// The record is durable: the call is made, if somebody still wants its end.
+    pub(super) fn leaves(&mut self, key: CallKey, outgoing: Outgoing) {
+        let wanted = self.state.find(key.0).is_some_and(|task| under_way(task, key));
+        let capability = self.world.capabilities.get(&outgoing.call.interface);
+        let Some(capability) = capability.filter(|_| wanted) else { return self.calls.forget(key) };
+        let effect = outgoing.effect;
+        self.has_called = true;
+        // A panic in a capability is one call's.
+        let performed = AssertUnwindSafe(capability.perform(outgoing)).catch_unwind();
+        let reply = performed.map(move |reply| reply.unwrap_or_else(|_| Err(broken(effect))).map_err(Box::new));
+        self.calls.make(key, reply);
+    }
+
+    pub(super) fn call_ended(&mut self, ended: Ended) {
+        let (task, attempt, ordinal) = ended.call;
+        self.calls.forget(ended.call);
+        let _ = self.bring(Input::CallEnded { task, attempt, ordinal, reply: ended.reply });
+    }
+
+    /// What the journal now knows of a call's end is told to its attempt.
+    fn tell_end(&mut self, key: CallKey, ts: u64, reply: &Reply) {
+        let (task, attempt, ordinal) = key;
+        self.calls.settle(key);
+        let meant = self.state.find(task).is_some_and(|task| task.attempt == attempt);
+        match self.attempts.calls_of(task).filter(|_| meant) {
+            Some(calls) => calls.arrive(ordinal, ts, reply.clone()),
+            None if meant => self.rouse(task),
+            None => {}
+        }
+        self.add_timers(task);
     }
 }
 
-fn child_result(run: &RunId, end: Option<&RunEnd>) -> Result<Value, Failure> {
-    match end {
-        Some(RunEnd::Succeeded { outputs }) => Ok(Value::from(Json::object([("outputs", outputs.clone())]))),
-        // The id of the run furthest below names all that are above it.
-        Some(RunEnd::Failed { failure, .. })
-            if failure.details.as_ref().is_some_and(|details| details.get("child").is_some()) =>
-        {
-            Err(failure.clone())
-        }
-        Some(RunEnd::Failed { failure, task, .. }) => {
-            let mut place = vec![("run", Json::from(run.as_str()))];
-            place.extend(task.as_ref().map(|task| ("task", Json::from(task.as_str()))));
-            Err(outcome::placed(failure.clone(), "child", place))
-        }
-        Some(RunEnd::Cancelled { .. }) | None => Err(Failure::new(code::CANCELLED, "the child run was cancelled")),
+fn under_way(task: &Task, (_, attempt, ordinal): CallKey) -> bool {
+    task.calls.as_ref().is_some_and(|calls| calls.is_under_way((attempt, ordinal)))
+}
+
+fn broken(effect: Effect) -> Failure {
+    let message = "the capability panicked";
+    match effect {
+        Effect::Once => Failure::new(code::AMBIGUOUS, message),
+        _ => Failure::retryable(code::LOST_WORKER, message),
     }
 }

@@ -4,12 +4,8 @@ use std::panic::{self, AssertUnwindSafe};
 
 use flowcell_contract::FlowCall;
 
-use super::{Begin, Driver, Trail, each_unit, trail};
-use crate::{
-    decide::Input,
-    outstanding::Outstanding,
-    ports::{Standing, StoreError},
-};
+use super::{Begin, Driver, each_unit};
+use crate::{decide::Input, outstanding::Outstanding, ports::StoreError};
 
 impl Driver {
     /// Folds what is durable of the run into the state. Answers how a drive begins then, none if the run is new.
@@ -23,25 +19,19 @@ impl Driver {
             }
             // The fold panics where facts do not fit, rather than invent history.
             folded = panic::catch_unwind(AssertUnwindSafe(|| {
-                assert_eq!(unit.first_seq, self.next_seq, "a unit is missing");
+                assert_eq!(unit.first_seq, self.outbox.next_seq, "a unit is missing");
                 unit.facts.iter().for_each(|fact| self.state.apply(fact, unit.ts));
             }));
-            self.next_seq = unit.next_seq();
-            self.projector.project(&unit);
-            self.follow(&unit);
-            if let Some(standing) = unit.facts.iter().rev().find_map(trail::standing) {
-                self.parked = matches!(standing, Standing::Parked { .. });
-            }
+            self.outbox.recover(&unit);
         })?;
         if folded.is_err() {
             let message = format!("the journal of run `{}` does not fit its flow", identity.run_id);
             return Err(StoreError(message.into()));
         }
-        if self.next_seq == 0 {
+        if self.outbox.next_seq == 0 {
             return Ok(None);
         }
-        self.record = None;
-        self.trail = Trail::from(self.next_seq);
+        self.outbox.recovered();
         Ok(Some(Begin::Again { by_hand }))
     }
 
@@ -60,10 +50,10 @@ impl Driver {
             match outstanding {
                 // An attempt that waits for people begins again when something arrives for it.
                 Outstanding::Attempt { task, attempt, resumes } if self.state.task(task).idle => {
-                    self.dozing.dropped.insert(task, (attempt, resumes));
+                    self.attempts.keep_dropped(task, (attempt, resumes));
                 }
                 Outstanding::Attempt { task, .. } => self.start(task),
-                Outstanding::Timer(timer, _) => self.timers.add(&self.state, timer),
+                Outstanding::Timer(timer, _) => self.clock.add(&self.state, timer),
                 Outstanding::Child { task, name, input, cancelled, .. } => {
                     self.place_child(task, &FlowCall { name, input });
                     if cancelled {

@@ -11,16 +11,14 @@ use std::{
 use flowcell_contract::{Outgoing, Wake};
 use tokio::{sync::oneshot, task::JoinHandle};
 
+use super::calls::CallKey;
 use crate::{
-    fact::{Fact, ParkReason, RunEnd, TaskKey},
+    fact::{Fact, ParkReason, RunEnd},
     hub::HubError,
     ports::{Durable, Standing, Unit},
     result::RunStatus,
     sabotage,
 };
-
-/// One call of a run: whose, in which attempt, which.
-pub(super) type CallKey = (TaskKey, u32, u32);
 
 /// Something that waits for the journal.
 pub(super) enum Deferred {
