@@ -1,0 +1,42 @@
+//! Stands in for traces and numbers in a build without the feature `otlp`: a collector is refused.
+
+use flowcell_contract::{RunId, Tenant};
+use flowcell_services::egress::Egress;
+
+use crate::observe::observed::{Ended, Observer};
+
+/// Never made: this build reaches no collector.
+#[derive(Clone)]
+pub(crate) enum Telemetry {}
+
+/// Refuses the address of a collector.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "this build cannot send traces and numbers to `{0}`: it lacks the feature `otlp`; build it with `--features full`, or \
+     leave the address of the collector out"
+)]
+pub(crate) struct TelemetryError(String);
+
+impl Telemetry {
+    pub(crate) fn new(url: &str, _: &Egress) -> Result<Telemetry, TelemetryError> {
+        Err(TelemetryError(url.to_owned()))
+    }
+
+    pub(crate) fn start(&self) -> Result<(), TelemetryError> {
+        match *self {}
+    }
+
+    pub(crate) async fn stop(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn link(&self, _: &Tenant, _: &RunId, _: &str) {
+        match *self {}
+    }
+}
+
+impl Observer for Telemetry {
+    fn ended(&self, _: &RunId, _: &Ended) {
+        match *self {}
+    }
+}
