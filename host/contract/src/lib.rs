@@ -26,6 +26,7 @@ pub use flowcell_expr::limits::{CONTAINER, JSON_VALUES};
 pub use flowcell_expr::{
     Json,
     json::{Misfit, Object},
+    similar,
 };
 pub use grant::Grants;
 pub use ids::{NodeId, RunId, ScopePath, Tenant, TypeRef};

@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use flowcell_contract::text::judged;
+pub(crate) use flowcell_expr::{did_you_mean, similar};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{limits, yaml::Span};
@@ -251,38 +252,4 @@ pub(crate) fn inert(text: &str) -> String {
         c => c,
     };
     judged(text).map(replace).collect()
-}
-
-/// The name that was probably meant.
-pub fn similar<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = (wanted.chars().count() / 3).clamp(1, 3);
-    let scored = names.into_iter().map(|name| (distance(wanted, name), name));
-    scored.filter(|(distance, _)| *distance <= allowed).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
-}
-
-/// "did you mean …?", if something is similar.
-pub(crate) fn did_you_mean<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    similar(wanted, names).map(|name| format!("did you mean `{name}`?"))
-}
-
-/// Edits from one word to another: insertions, deletions, replacements, swaps of neighbours.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<_>, Vec<_>) = (a.to_lowercase().chars().collect(), b.to_lowercase().chars().collect());
-    if a.len().abs_diff(b.len()) > 3 || a.len().max(b.len()) > 128 {
-        return usize::MAX;
-    }
-    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }

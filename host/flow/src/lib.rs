@@ -71,7 +71,7 @@ use flowcell_expr::json::digits::TOO_LONG;
 
 pub use agentic::{Begin, Start};
 use diagnostic::Findings;
-pub use diagnostic::{Diagnostic, Place, Rules, Severity, similar};
+pub use diagnostic::{Diagnostic, Place, Rules, Severity};
 pub use graph::Graph;
 use outline::{Fault, Outline};
 pub use schema::schema;

@@ -67,10 +67,10 @@ mod world;
 pub use control::AskError;
 pub use drive::{channels, driving, sessions, triggers};
 pub use flowcell_contract as contract;
-pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId};
+pub use flowcell_contract::{Catalog, Json, Manifest, NodeType, RunId, similar};
 pub use flowcell_engine::{Inspection, Limits, Refusal, compile, embed, inspect, is_reserved};
 pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema};
-pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, outline, schema, script, similar};
+pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, outline, schema, script};
 pub use flowcell_runtime::{
     Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, NoStart, OpenError, PolicyOverride, QuestionRef,
     Repeat, Request, RunError, RunOptions, RunResult, RunStatus, Waiting,

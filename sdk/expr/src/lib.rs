@@ -38,3 +38,4 @@ pub use path::{Path, Segment};
 pub use place::Place;
 pub use roots::{Chain, NoRoots, Roots, Strict};
 pub use statements::{Statement, paths_in_braces, statements};
+pub use suggest::{did_you_mean, similar};

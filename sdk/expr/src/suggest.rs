@@ -1,55 +1,68 @@
-//! "Did you mean": the known name nearest to a wrong one.
+//! "Did you mean": the known name nearest to a wrong one, for every message of Flowcell.
 
-/// Returns the candidate that is at most a third of the name's letters away from it.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let name: Vec<char> = name.chars().take(64).flat_map(char::to_lowercase).collect();
-    let limit = (name.len() / 3).max(1);
-    let distances = candidates.into_iter().map(|candidate| (distance(&name, candidate), candidate));
-    distances.filter(|(distance, _)| *distance <= limit).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
+/// Edits between two names that are similar, at most.
+const MAX_EDITS: usize = 3;
+/// Characters of a name that has similar ones, at most.
+const MAX_CHARS: usize = 128;
+
+/// Returns the name nearest to a wrong one: at most one edit for every three characters, and at most three. Case counts for
+/// nothing. Of names that are equally near the first one is returned.
+pub fn similar<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (wrong.chars().count() / 3).clamp(1, MAX_EDITS);
+    let wrong = letters(wrong);
+    let scored = names.into_iter().map(|name| (distance(&wrong, &letters(name)), name));
+    scored.filter(|(distance, _)| *distance <= limit).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
-/// Writes the nearest name as a question, for a hint.
-pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    nearest(name, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
+/// Returns "did you mean …?", if a name is similar.
+pub fn did_you_mean<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    similar(wrong, names).map(|name| format!("did you mean `{name}`?"))
 }
 
-/// The edit distance between the letters of a name and a candidate; swapped neighbours are one edit.
-fn distance(name: &[char], candidate: &str) -> usize {
-    let candidate: Vec<char> = candidate.chars().collect();
-    let mut rows: Vec<Vec<usize>> = vec![(0..=name.len()).collect()];
-    for line in 0..candidate.len() {
-        let mut row = vec![line + 1];
-        for column in 0..name.len() {
-            let replaced = rows[line][column] + usize::from(name[column] != candidate[line]);
-            let mut least = replaced.min(rows[line][column + 1] + 1).min(row[column] + 1);
-            let swapped =
-                line > 0 && column > 0 && (name[column], name[column - 1]) == (candidate[line - 1], candidate[line]);
-            if swapped {
-                least = least.min(rows[line - 1][column - 1] + 1);
+fn letters(name: &str) -> Vec<char> {
+    name.to_lowercase().chars().collect()
+}
+
+/// Counts the edits from one name to another: insertions, deletions, replacements, swaps of neighbours. Names that are far
+/// apart or long are not compared.
+fn distance(a: &[char], b: &[char]) -> usize {
+    if a.len().abs_diff(b.len()) > MAX_EDITS || a.len().max(b.len()) > MAX_CHARS {
+        return usize::MAX;
+    }
+    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
             }
-            row.push(least);
+            row.push(best);
         }
         rows.push(row);
     }
-    rows[candidate.len()][name.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::similar;
 
     #[test]
     fn finds_the_nearest_name_or_none() {
-        let names = ["equals", "exists", "matches", "gt"];
+        let names = ["equals", "exists", "matches", "gt", "sourceModel"];
         let cases = [
             ("equal", Some("equals")),
             ("Equals", Some("equals")),
             ("match", None),
             ("mathces", Some("matches")),
+            ("sourcemodel", Some("sourceModel")),
             ("banana", None),
         ];
         for (wrong, expected) in cases {
-            assert_eq!(nearest(wrong, names), expected, "{wrong}");
+            assert_eq!(similar(wrong, names), expected, "{wrong}");
         }
+        assert_eq!(similar(&"a".repeat(129), [&*"a".repeat(128)]), None);
     }
 }

@@ -402,7 +402,7 @@ pub(super) fn check_simulated(simulate: &Simulate, services: &Settings) -> Resul
     match simulate.named().find(|name| !known.contains(name)) {
         None => Ok(()),
         Some(name) => {
-            let meant = flowcell_flow::similar(name, known);
+            let meant = flowcell_contract::similar(name, known);
             let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
             Err(Error::Services(format!("there is no service `{name}` to simulate{meant}")))
         }

@@ -3,9 +3,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use flowcell_contract::{Json, Tenant};
+use flowcell_contract::{Json, Tenant, similar};
 use flowcell_engine::Engine;
-use flowcell_flow::similar;
 use flowcell_runtime::{
     LiveRuns,
     ports::{Registry, StoreError},

@@ -76,7 +76,7 @@ impl<'a> Request<'a> {
 impl Services {
     fn find(&self, name: &str) -> Result<&Service, Failure> {
         self.settings.find(name).ok_or_else(|| {
-            let near = flowcell_flow::similar(name, self.settings.names());
+            let near = flowcell_contract::similar(name, self.settings.names());
             let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
             Failure::new(SERVICE_NOT_FOUND, format!("the operator has no service `{name}`{meant}"))
         })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Failure, Json, Object, code};
+use flowcell_contract::{Failure, Json, Object, code, similar};
 
 /// The members of an object, which stands at a place that messages name.
 pub(super) struct Shape<'a> {
@@ -15,16 +15,9 @@ pub(super) fn wrong(message: impl Into<String>) -> Failure {
     Failure::new(code::INVALID_INPUT, message)
 }
 
-/// Of these names the one that was probably meant.
-pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (name.chars().count() / 3).max(1);
-    let distances = known.into_iter().map(|candidate| (strsim::osa_distance(name, candidate), candidate));
-    distances.filter(|(distance, _)| *distance <= limit).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
-}
-
 /// What to write instead of an unknown name: the nearest one, or any of them.
 pub(super) fn instead(name: &str, known: &[&str]) -> String {
-    match nearest(name, known.iter().copied()) {
+    match similar(name, known.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("there is `{}`", known.join("`, `")),
     }
