@@ -1,6 +1,6 @@
 //! What stands behind the gate: a capability whose calls leave the host, and bytes kept by content.
 
-use std::{fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 use futures_util::future::BoxFuture;
 
@@ -41,7 +41,7 @@ pub struct Caller {
 }
 
 /// What a call that was admitted is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Admission {
     /// What it may do to the world: one of the external effects.
     pub effect: Effect,
@@ -52,6 +52,37 @@ pub struct Admission {
     pub preview: Json,
     /// A person has to allow it first.
     pub ask: Option<Ask>,
+    /// The call as the capability has read it, for [`Outgoing::prepared`].
+    pub prepared: Prepared,
+}
+
+impl Admission {
+    /// Admits a call of this effect, of which people are shown this and which needs nobody's permission.
+    pub fn new(effect: Effect, about: Json) -> Admission {
+        Admission { effect, about, preview: Json::Null, ask: None, prepared: Prepared::default() }
+    }
+}
+
+/// A call as a capability has read it to admit it, so that performing it need not read it again. It is in memory only.
+#[derive(Clone, Default)]
+pub struct Prepared(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Prepared {
+    /// Keeps a call as the capability has read it.
+    pub fn new<T: Any + Send + Sync>(read: Arc<T>) -> Prepared {
+        Prepared(Some(read))
+    }
+
+    /// Returns the call, if it was kept as this type.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.0.clone()?.downcast().ok()
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Prepared")
+    }
 }
 
 /// A call that a person has to allow before it leaves. Without an answer in time it is denied.
@@ -78,6 +109,8 @@ pub struct Outgoing {
     pub key: Arc<str>,
     /// Where pieces of an answer go that is still being made.
     pub progress: Progress,
+    /// The call as [`Capability::admit`] has read it; nothing if this call was not admitted by itself.
+    pub prepared: Prepared,
 }
 
 /// Tells whoever watches a run what is not recorded, such as text while a model writes it. Dropped if nobody watches, and

@@ -19,7 +19,7 @@ mod yaml;
 
 pub use attempt::{Attempt, NodeRunner, StepResult};
 pub use call::{Arrival, Call, Calls, Effect};
-pub use capability::{Admission, Ask, Blobs, Caller, Capability, Outgoing, Progress};
+pub use capability::{Admission, Ask, Blobs, Caller, Capability, Outgoing, Prepared, Progress};
 pub use catalog::{Catalog, Lookup};
 pub use failure::{Failure, code};
 pub use flowcell_expr::limits::{CONTAINER, JSON_VALUES};

@@ -70,7 +70,7 @@ struct Outside;
 
 impl Capability for Outside {
     fn admit(&self, _: &Call, _: &Caller) -> Result<Admission, Failure> {
-        Ok(Admission { effect: Effect::Idempotent, about: Json::Null, preview: Json::Null, ask: None })
+        Ok(Admission::new(Effect::Idempotent, Json::Null))
     }
 
     fn perform(&self, _: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

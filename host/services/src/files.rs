@@ -166,7 +166,7 @@ impl Capability for FilesCapability {
         let (request, _) = self.request(call, caller)?;
         self.root.as_ref().ok_or_else(no_folder)?;
         let about = Json::object([("path", Json::from(request.path.to_string()))]);
-        Ok(Admission { effect: Effect::Idempotent, about, preview: Json::Null, ask: None })
+        Ok(Admission::new(Effect::Idempotent, about))
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

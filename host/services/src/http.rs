@@ -250,12 +250,9 @@ impl Capability for HttpCapability {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
         let request = Request::read(call, &self.limits)?;
         let to = self.destination(&request, caller)?;
-        Ok(Admission {
-            effect: caller.effect_of(request::changes(&request.method)),
-            about: about(&request, &to, &self.granted(&request, caller, &to)?),
-            preview: preview(&request, &to),
-            ask: None,
-        })
+        let effect = caller.effect_of(request::changes(&request.method));
+        let about = about(&request, &to, &self.granted(&request, caller, &to)?);
+        Ok(Admission { preview: preview(&request, &to), ..Admission::new(effect, about) })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

@@ -66,9 +66,11 @@ mod telling;
 pub(crate) mod trouble;
 mod turn;
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
-use flowcell_contract::{Admission, Blobs, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Value};
+use flowcell_contract::{
+    Admission, Blobs, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Prepared, Value,
+};
 use futures_util::future::BoxFuture;
 
 pub use self::{
@@ -140,8 +142,8 @@ impl ModelCapability {
         &self.providers
     }
 
-    /// Whose turn it is, of which model, and whether the caller may have it made.
-    fn resolve(&self, call: &Call, caller: &Caller) -> Result<(Request, Arc<Provider>, Arc<str>), Failure> {
+    /// Reads a request, finds its provider and its model, and checks that the caller may have the turn made.
+    fn resolve(&self, call: &Call, caller: &Caller) -> Result<RequestedTurn, Failure> {
         if !matches!(&*call.function, "generate" | "start-generate") {
             return Err(wrong(format!("model has no function `{}`", call.function)));
         }
@@ -153,35 +155,61 @@ impl ModelCapability {
         grant::check(caller, &provider.name, &model)?;
         check_params(&request, &provider)?;
         provider.profile.dialect.check(&request)?;
-        Ok((request, provider, model))
+        Ok(RequestedTurn { request: Arc::new(request), provider, model })
     }
 
-    /// The provider of a turn, its turns at once, and how long one may take.
-    pub fn place(&self, call: &Call) -> Result<(Arc<str>, usize, Duration), Failure> {
-        let provider = self.providers.find(call.args.json().get("provider").and_then(Json::as_str))?;
-        Ok((provider.name.clone(), provider.profile.max_calls, provider.profile.timeout()))
+    /// Returns the turn that a call asks for, as [`Capability::admit`] has read it. A call that was not admitted by itself is
+    /// read and checked here, and keeps the turn from then on.
+    pub fn turn(&self, outgoing: &mut Outgoing) -> Result<Arc<RequestedTurn>, Failure> {
+        if let Some(turn) = outgoing.prepared.get() {
+            return Ok(turn);
+        }
+        let turn = Arc::new(self.resolve(&outgoing.call, &outgoing.caller)?);
+        outgoing.prepared = Prepared::new(turn.clone());
+        Ok(turn)
     }
 
-    /// What a turn costs at most with all its attempts, in USD; none if nobody knows its price, or how long a reply may be. Every
-    /// byte of the request counts as a token, and every image as [`Price::image_tokens`]. A turn that is made once has one attempt
-    /// that costs something.
-    pub fn most_it_costs(&self, call: &Call, caller: &Caller, effect: Effect) -> Result<Option<f64>, Failure> {
-        let (request, provider, model) = self.resolve(call, caller)?;
-        let profile = &provider.profile;
-        let usual = (profile.dialect == Dialect::Messages).then_some(DEFAULT_MAX_TOKENS);
-        let output = request.max_tokens.or(profile.max_tokens).or(usual);
-        let (Some(price), Some(output)) = (profile.price_of(&model), output) else { return Ok(None) };
-        let images = request.blocks().filter(|block| matches!(block, Block::Image(_))).count() as u64;
-        let attempts = if effect == Effect::Once { 1.0 } else { f64::from(profile.max_retries) + 1.0 };
-        Ok(Some(price.most(call.args.text().len() as u64, images, output) * attempts))
-    }
-
-    async fn perform_resolved(self, outgoing: Outgoing) -> Result<Value, Failure> {
-        let (request, provider, model) = self.resolve(&outgoing.call, &outgoing.caller)?;
+    async fn perform_turn(self, mut outgoing: Outgoing) -> Result<Value, Failure> {
+        let turn = self.turn(&mut outgoing)?;
+        let RequestedTurn { request, provider, model } = RequestedTurn::clone(&turn);
         let client = self.clients.get(&provider.name).cloned();
         let client = client.ok_or_else(|| wrong(format!("there is no model provider `{}`", provider.name)))?;
         let ModelCapability { clock, environment, files, .. } = self;
         Turn { provider, model, request, outgoing, client, clock, environment, files }.make().await
+    }
+}
+
+/// A turn that a call asks for, and that its caller may have made.
+#[derive(Clone)]
+pub struct RequestedTurn {
+    request: Arc<Request>,
+    provider: Arc<Provider>,
+    model: Arc<str>,
+}
+
+impl RequestedTurn {
+    /// Returns the name of the provider.
+    pub fn provider(&self) -> &str {
+        &self.provider.name
+    }
+
+    /// Returns the profile of the provider.
+    pub fn profile(&self) -> &Profile {
+        &self.provider.profile
+    }
+
+    /// Returns the cost of the turn that `outgoing` has made, with all its attempts, in USD, at most; none if its price is not
+    /// known, or how long a reply may be. Every byte of the request counts as a token, and every image as
+    /// [`Price::image_tokens`]. A turn that is made once has one attempt that costs something.
+    pub fn most_it_costs(&self, outgoing: &Outgoing) -> Option<f64> {
+        let RequestedTurn { request, model, .. } = self;
+        let profile = self.profile();
+        let usual = (profile.dialect == Dialect::Messages).then_some(DEFAULT_MAX_TOKENS);
+        let output = request.max_tokens.or(profile.max_tokens).or(usual);
+        let (price, output) = (profile.price_of(model)?, output?);
+        let images = request.blocks().filter(|block| matches!(block, Block::Image(_))).count() as u64;
+        let attempts = if outgoing.effect == Effect::Once { 1.0 } else { f64::from(profile.max_retries) + 1.0 };
+        Some(price.most(outgoing.call.args.text().len() as u64, images, output) * attempts)
     }
 }
 
@@ -220,18 +248,19 @@ fn check_params(request: &Request, provider: &Provider) -> Result<(), Failure> {
 
 impl Capability for ModelCapability {
     fn admit(&self, call: &Call, caller: &Caller) -> Result<Admission, Failure> {
-        let (request, provider, model) = self.resolve(call, caller)?;
+        let turn = self.resolve(call, caller)?;
         let about = Json::object([
-            ("provider", Json::from(provider.name.clone())),
-            ("model", Json::from(model)),
-            ("messages", Json::from(request.messages.len() as u64)),
-            ("tools", Json::from(request.tools.len() as u64)),
+            ("provider", Json::from(turn.provider())),
+            ("model", Json::from(turn.model.clone())),
+            ("messages", Json::from(turn.request.messages.len() as u64)),
+            ("tools", Json::from(turn.request.tools.len() as u64)),
         ]);
-        Ok(Admission { effect: caller.effect_of(true), about, preview: preview(&call.args), ask: None })
+        let admission = Admission::new(caller.effect_of(true), about);
+        Ok(Admission { preview: preview(&call.args), prepared: Prepared::new(Arc::new(turn)), ..admission })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
-        Box::pin(self.clone().perform_resolved(outgoing))
+        Box::pin(self.clone().perform_turn(outgoing))
     }
 }
 

@@ -33,7 +33,7 @@ struct Slow;
 
 impl Capability for Slow {
     fn admit(&self, _: &Call, _: &Caller) -> Result<Admission, Failure> {
-        Ok(Admission { effect: Effect::Idempotent, about: Json::Null, preview: Json::Null, ask: None })
+        Ok(Admission::new(Effect::Idempotent, Json::Null))
     }
 
     fn perform(&self, _: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

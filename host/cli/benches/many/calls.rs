@@ -36,7 +36,7 @@ struct Answers(Mutex<Vec<Instant>>);
 impl Capability for Answers {
     fn admit(&self, _: &Call, _: &Caller) -> Result<Admission, Failure> {
         let about = Json::object([("url", Json::from("https://api.example.com/errands"))]);
-        Ok(Admission { effect: Effect::Idempotent, about, preview: Json::Null, ask: None })
+        Ok(Admission::new(Effect::Idempotent, about))
     }
 
     fn perform(&self, _: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

@@ -158,7 +158,7 @@ impl Capability for Services {
             shown.push('…');
         }
         let about = Json::object([("service", Json::from(request.service)), ("args", Json::from(shown))]);
-        Ok(Admission { effect: self.effect(&request, caller), about, preview: Json::Null, ask: None })
+        Ok(Admission::new(self.effect(&request, caller), about))
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

@@ -176,7 +176,7 @@ impl Capability for Tools {
         if &*call.function == "find" {
             policy::check_any(caller)?;
             let about = Json::object([("patterns", call.args.json().get("patterns").cloned().unwrap_or_default())]);
-            return Ok(Admission { effect: Effect::Idempotent, about, preview: Json::Null, ask: None });
+            return Ok(Admission::new(Effect::Idempotent, about));
         }
         if !matches!(&*call.function, "call" | "start-call") {
             return Err(Failure::new(code::DENIED, format!("`tools` has no function `{}`", call.function)));
@@ -197,7 +197,7 @@ impl Capability for Tools {
             }
         };
         let about = Json::object([("tool", Json::from(tool.asked.as_str())), ("input", Json::from(shown))]);
-        Ok(Admission { effect: self.effect(&tool), about, preview: Json::Null, ask })
+        Ok(Admission { ask, ..Admission::new(self.effect(&tool), about) })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

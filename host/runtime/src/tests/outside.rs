@@ -79,7 +79,7 @@ impl Capability for Outside {
             expires_ms: u64::MAX,
             arguments: None,
         });
-        Ok(Admission { effect, about: Json::Null, preview: Json::Null, ask })
+        Ok(Admission { ask, ..Admission::new(effect, Json::Null) })
     }
 
     fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {

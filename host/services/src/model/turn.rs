@@ -34,7 +34,7 @@ pub(super) const MAX_BODY: usize = 32 * 1024 * 1024;
 pub(super) struct Turn {
     pub(super) provider: Arc<Provider>,
     pub(super) model: Arc<str>,
-    pub(super) request: Request,
+    pub(super) request: Arc<Request>,
     pub(super) outgoing: Outgoing,
     pub(super) client: Client,
     pub(super) clock: Arc<dyn Clock>,

@@ -8,8 +8,8 @@ use std::{
 };
 
 use flowcell_contract::{
-    Admission, BlobRef, Blobs, Call, Caller, Capability, Effect, Failure, Grants, Json, NodeId, Outgoing, Progress,
-    RunId, Tenant, Value,
+    Admission, BlobRef, Blobs, Call, Caller, Capability, Effect, Failure, Grants, Json, NodeId, Outgoing, Prepared,
+    Progress, RunId, Tenant, Value,
 };
 use flowcell_modelfake::Fake;
 use flowcell_services::{
@@ -157,19 +157,28 @@ impl Kit {
     pub(crate) async fn generate(&self, request: &serde_json::Value) -> Result<serde_json::Value, Failure> {
         let call = call(request);
         let admission = self.model.admit(&call, &self.caller)?;
+        self.perform(call, admission).await
+    }
+
+    /// Has a turn made that was admitted.
+    pub(crate) async fn perform(&self, call: Call, admission: Admission) -> Result<serde_json::Value, Failure> {
         let (told, on_tell) = (self.told.clone(), self.on_tell.clone());
         let progress = Progress::new(move |kind, members| {
             told.lock().unwrap().push((kind.to_owned(), members));
             on_tell(kind);
         });
         let effect = self.effect.unwrap_or(admission.effect);
-        let outgoing = Outgoing { caller: self.caller.clone(), call, effect, key: "k3y-abc".into(), progress };
+        let (caller, key, prepared) = (self.caller.clone(), "k3y-abc".into(), admission.prepared);
+        let outgoing = Outgoing { caller, call, effect, key, progress, prepared };
         Ok(self.model.perform(outgoing).await?.json().to_serde())
     }
 
     /// What a turn costs at most.
     pub(crate) fn most(&self, request: &serde_json::Value, effect: Effect) -> f64 {
-        self.model.most_it_costs(&call(request), &self.caller, effect).unwrap().unwrap()
+        let (caller, key, prepared) = (self.caller.clone(), "k3y-abc".into(), Prepared::default());
+        let progress = Progress::default();
+        let mut outgoing = Outgoing { caller, call: call(request), effect, key, progress, prepared };
+        self.model.turn(&mut outgoing).unwrap().most_it_costs(&outgoing).unwrap()
     }
 
     /// A turn that answers one word of the user's.
@@ -191,7 +200,7 @@ impl Kit {
     }
 }
 
-fn call(request: &serde_json::Value) -> Call {
+pub(crate) fn call(request: &serde_json::Value) -> Call {
     let args = Value::parse(request.to_string()).unwrap();
     Call { interface: "model".into(), function: "generate".into(), args }
 }

@@ -3,7 +3,7 @@
 use flowcell_services::model::{Entry, Providers, Wait};
 use serde_json::{Value, json};
 
-use crate::kit::Kit;
+use crate::kit::{Kit, call};
 
 fn scripted(script: Value) -> Kit {
     Kit::configured(&json!({ "default": "simulated", "profiles": { "simulated": { "script": script } } }))
@@ -27,6 +27,15 @@ async fn without_a_script_every_prompt_is_answered_the_same_way() {
         "tools": [{ "name": "get", "inputSchema": {} }], "toolChoice": "any" });
     let reply = kit.generate(&request).await.unwrap();
     assert_eq!(reply["content"], json!([{ "type": "text", "text": "{\"route\":\"bug\"}" }]));
+}
+
+/// The call that is performed could not be read, and nothing reads it: the turn is the one that was admitted.
+#[tokio::test]
+async fn a_request_is_read_once() {
+    let kit = scripted(json!([]));
+    let admission = kit.admit(&json!({ "messages": [{ "role": "user", "content": "hi" }] })).unwrap();
+    let reply = kit.perform(call(&json!({ "messages": 1 })), admission).await.unwrap();
+    assert_eq!(reply["content"], json!([{ "type": "text", "text": "simulated reply to: hi" }]));
 }
 
 #[tokio::test]

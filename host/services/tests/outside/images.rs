@@ -9,7 +9,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use flowcell_contract::{Call, Effect, Failure, Json, Outgoing, Progress, Value, code};
+use flowcell_contract::{Call, Effect, Failure, Json, Outgoing, Prepared, Progress, Value, code};
 use flowcell_services::{
     client::Client,
     egress::Egress,
@@ -90,7 +90,14 @@ impl World {
     fn outgoing(&self) -> Outgoing {
         let call = Call { interface: "services".into(), function: "start-call".into(), args: Value::null() };
         let (caller, key) = (self.kit.caller.clone(), "key-1".into());
-        Outgoing { caller, call, effect: self.effect, key, progress: Progress::default() }
+        Outgoing {
+            caller,
+            call,
+            effect: self.effect,
+            key,
+            progress: Progress::default(),
+            prepared: Prepared::default(),
+        }
     }
 }
 

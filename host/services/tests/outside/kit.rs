@@ -132,6 +132,7 @@ impl Kit {
                 effect,
                 key: "key-1".into(),
                 progress: Progress::default(),
+                prepared: admission.prepared,
             })
             .await
     }

@@ -107,15 +107,16 @@ impl Capability for CountedModels {
         self.models.admit(call, caller)
     }
 
-    fn perform(&self, outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
+    fn perform(&self, mut outgoing: Outgoing) -> BoxFuture<'static, Result<Value, Failure>> {
         let (models, usage) = (self.models.clone(), self.usage.clone());
         Box::pin(async move {
             let tenant = outgoing.caller.tenant.clone();
-            let (provider, places, within) = models.place(&outgoing.call)?;
-            let name = format!("model:{provider}");
+            let turn = models.turn(&mut outgoing)?;
+            let (name, profile) = (format!("model:{}", turn.provider()), turn.profile());
+            let (places, within) = (profile.max_calls, profile.timeout());
             let server = Server { name: &name, places, within, code: flowcell_services::code::MODEL_OVERLOADED };
             let _place = usage.place(&tenant, server).await?;
-            let most = || models.most_it_costs(&outgoing.call, &outgoing.caller, outgoing.effect);
+            let most = || Ok(turn.most_it_costs(&outgoing));
             let reply = usage.pay(&tenant, &TURN, most, models.perform(outgoing.clone())).await;
             usage.0.metrics.turn(&reply);
             reply

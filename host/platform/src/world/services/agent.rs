@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Call, Failure, Grants, Json, Object, Outgoing, Value};
+use flowcell_contract::{Call, Failure, Grants, Json, Object, Outgoing, Prepared, Value};
 use flowcell_services::model;
 use serde::Deserialize;
 
@@ -59,7 +59,7 @@ impl ModelService {
         // It is the operator's service that has this model, whatever models the flow is granted.
         let grants = Json::array(self.granted().into_iter().map(Json::from));
         caller.grants = Arc::new(Grants([(model::INTERFACE.to_owned(), grants)].into_iter().collect()));
-        Ok(Outgoing { call, caller, ..outgoing.clone() })
+        Ok(Outgoing { call, caller, prepared: Prepared::default(), ..outgoing.clone() })
     }
 
     /// Patterns of the models that calls may have.
