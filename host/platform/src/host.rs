@@ -63,7 +63,7 @@ use crate::{
         blocking::{charged, computing},
         error::{Error, InputError, StartError},
         home::Home,
-        loaded::LoadedFlow,
+        loaded::{CheckedInput, LoadedFlow},
     },
     observe::{
         metrics::Metrics,
@@ -190,11 +190,17 @@ impl Host {
 
     /// Prepares a run. The input must fit the flow's `inputSchema`. If the store has a run with the session id of the
     /// options, it goes on from where it was.
-    pub fn runner(&self, flow: &LoadedFlow, options: RunOptions) -> Result<FlowRunner, StartError> {
-        if flow_label(flow.graph()).is_some_and(|label| label.disabled) {
-            return Err(StartError::Disabled(flow.name().to_owned()));
-        }
-        self.check_input(flow, &options.input)?;
+    pub fn runner(&self, flow: &LoadedFlow, mut options: RunOptions) -> Result<FlowRunner, StartError> {
+        refuse_disabled(flow)?;
+        let input = self.check_input(flow, std::mem::take(&mut options.input))?;
+        self.runner_of(input, options)
+    }
+
+    /// Prepares a run as [`Host::runner`] does, of the flow that has checked the input. The options have no input of their own.
+    pub fn runner_of(&self, input: CheckedInput<'_>, options: RunOptions) -> Result<FlowRunner, StartError> {
+        let CheckedInput { flow, given } = input;
+        refuse_disabled(flow)?;
+        let options = RunOptions { input: given, ..options };
         // A run that exists goes on as it began, whatever has become of the files since.
         let known = options.session_id.as_ref().map(|run| self.library_of(run)).transpose()?.flatten();
         let library = known.unwrap_or_else(|| Library::new(self.clone(), self.bind(flow)));
@@ -203,7 +209,7 @@ impl Host {
     }
 
     /// Checks an input where that holds nobody up, at the tenant's cost.
-    fn check_input(&self, flow: &LoadedFlow, input: &Json) -> Result<(), InputError> {
+    fn check_input<'a>(&self, flow: &'a LoadedFlow, input: Json) -> Result<CheckedInput<'a>, InputError> {
         self.computing(flow.graph(), || flow.check_input(input))
     }
 
@@ -227,9 +233,9 @@ impl Host {
         &self,
         flow: &LoadedFlow,
         script: Arc<Script>,
-        options: RunOptions,
+        mut options: RunOptions,
     ) -> Result<FlowRunner, StartError> {
-        self.check_input(flow, &options.input)?;
+        options.input = self.check_input(flow, options.input)?.given;
         let clock = Arc::new(Clock::new(&script));
         let engine = CountedRunner { engine: self.shared.engine.clone(), usage: self.shared.usage.clone() };
         let runner = Rehearsal::new(Arc::new(engine), script.clone(), clock.clone());
@@ -473,5 +479,12 @@ impl Host {
     /// The hubs of the runs that this host drives.
     pub fn hubs(&self) -> &Hubs {
         &self.shared.hubs
+    }
+}
+
+fn refuse_disabled(flow: &LoadedFlow) -> Result<(), StartError> {
+    match flow_label(flow.graph()).is_some_and(|label| label.disabled) {
+        true => Err(StartError::Disabled(flow.name().to_owned())),
+        false => Ok(()),
     }
 }

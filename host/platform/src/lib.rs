@@ -88,7 +88,7 @@ pub use flowcell_services::{
     webhook::{SecretSource, SigningKey, Webhook},
 };
 pub use host::error::{Error, InputError, LoadError, StartError};
-pub use host::loaded::{CheckedFlow, LoadedFlow};
+pub use host::loaded::{CheckedFlow, CheckedInput, LoadedFlow};
 pub use host::{Host, HostBuilder, agentic};
 pub use library::service::{FlowError, FlowService, StepLine};
 pub use library::{FlowEntry, FlowLibrary, LibraryError, StoredFlow};

@@ -119,7 +119,7 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     };
     let flow = load(&host, &plan, terminal)?;
     let input = inputs::collect(&inputs::kept_by(&host, &plan.input)?, plan.input_file.as_deref())?;
-    flow.check_input(&input).map_err(|error| owner::unfit(&error))?;
+    let input = flow.check_input(input).map_err(|error| owner::unfit(&error))?;
     answers::check(&plan.answers, flow.graph())?;
     if is_dry {
         dry_run::print(&flow, plan.json)?;
@@ -131,7 +131,7 @@ pub(super) fn execute(args: RunArgs, terminal: Terminal) -> Result<Exit, Problem
     for (key, meant) in inputs::misspelt(&plan.input, flow.graph()) {
         session.screen.warn(&format!("the flow's input has no `{key}`; did you mean `{meant}`?"));
     }
-    let runner = host.runner(&flow, session.options(&plan, input))?;
+    let runner = host.runner_of(input, session.options(&plan, Json::Null))?;
     finish(&plan, session, host, runner, terminal)
 }
 

@@ -53,15 +53,13 @@ impl LoadedFlow {
     }
 
     /// Checks what a caller gives, over the flow's defaults, against the flow's `inputSchema`. It may block for about 2 s.
-    pub fn check_input(&self, given: &Json) -> Result<(), InputError> {
-        let Some(members) = given.as_object() else {
-            return if given.is_null() {
-                self.check_members(&Json::object::<&str>([]))
-            } else {
-                Err(not_an_object(given))
-            };
-        };
-        self.check_members(&Json::object(members.clone()))
+    pub fn check_input(&self, given: Json) -> Result<CheckedInput<'_>, InputError> {
+        if !given.is_null() && given.as_object().is_none() {
+            return Err(not_an_object(&given));
+        }
+        let members = [&self.graph.input, &given].into_iter().filter_map(Json::as_object).flatten();
+        check_whole(&self.graph, &Json::object(members.map(|(key, value)| (key.clone(), value.clone()))))?;
+        Ok(CheckedInput { flow: self, given })
     }
 
     /// Checks an output that a test gives in place of a node's against the output schema of the node's type. Members may be
@@ -75,11 +73,12 @@ impl LoadedFlow {
             InputError::TooCostly(error) => vec![error.to_string()],
         })
     }
+}
 
-    fn check_members(&self, given: &Json) -> Result<(), InputError> {
-        let members = [&self.graph.input, given].into_iter().filter_map(Json::as_object).flatten();
-        check_whole(&self.graph, &Json::object(members.map(|(key, value)| (key.clone(), value.clone()))))
-    }
+/// An input that fits its flow. Every new run is prepared from one, so that its input is checked exactly once.
+pub struct CheckedInput<'a> {
+    pub(super) flow: &'a LoadedFlow,
+    pub(super) given: Json,
 }
 
 /// Checks the whole input of a run, defaults and all, against the flow's `inputSchema`. It may block for about 2 s.

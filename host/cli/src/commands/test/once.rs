@@ -7,7 +7,6 @@ use flowcell::{Channel, Event, Host, Json, RunOptions, RunStatus, Script, script
 use super::{TestArgs, cases, endless, run, waits};
 use crate::{
     output::put_json,
-    owner,
     problem::{Exit, Problem},
     session::inputs,
     terminal::{Terminal, inert},
@@ -26,7 +25,6 @@ pub(super) fn execute(host: &Host, args: &TestArgs, terminal: Terminal) -> Resul
     for path in &args.flows {
         let flow = host.load_flow(path)?;
         let input = inputs::collect(&inputs::kept_by(host, &args.input)?, None)?;
-        flow.check_input(&input).map_err(|error| owner::unfit(&error))?;
         let channels: Vec<Arc<dyn Channel>> = vec![Arc::new(Console(terminal))];
         let options = RunOptions { input, channels, without_events: true, ..RunOptions::default() };
         let runner = host.rehearsal(&flow, Arc::new(Script::default()), options)?;
