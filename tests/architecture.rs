@@ -154,6 +154,40 @@ fn only_the_engine_names_wasmtime() {
     }
 }
 
+/// A file that lists names of capabilities as members of something else.
+const NO_CAPABILITIES: &str = "host/runtime/src/publish/agents.rs";
+
+/// The one list of capabilities is the table in `host/contract/src/builtin.rs`. Elsewhere a capability is named by its variant.
+#[test]
+fn capabilities_are_listed_once() {
+    let table = fs::read_to_string(root().join("host/contract/src/builtin.rs")).unwrap();
+    let (_, rows) = table.split_once("\ntable! {").unwrap();
+    let (rows, _) = rows.split_once("\n}\n").unwrap();
+    let name = |row: &'_ str| Some(row.split_once(": \"")?.1.split('"').next()?.to_owned());
+    let names: Vec<_> = rows.lines().filter_map(name).collect();
+    assert!(names.len() >= 10, "the table has another form now: {names:?}");
+    let mut found = BTreeSet::new();
+    for folder in crates().iter().filter(|folder| !folder.ends_with("contract")) {
+        for file in sources(&folder.join("src")).iter().filter(|file| !is_test(file)) {
+            let text = fs::read_to_string(file).unwrap();
+            let lines: Vec<_> = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).collect();
+            let is_list = |lines: &[&str]| {
+                let named = names.iter().filter(|name| lines.iter().any(|line| line.contains(&format!("\"{name}\""))));
+                named.count() >= 3
+            };
+            if lines.windows(4).any(is_list) {
+                found.insert(file.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/"));
+            }
+        }
+    }
+    assert_eq!(found, BTreeSet::from([NO_CAPABILITIES.to_owned()]), "a list of capabilities: read the table instead");
+}
+
+/// Whether a source file is a room of tests.
+fn is_test(file: &Path) -> bool {
+    file.components().any(|part| ["tests", "tests.rs"].iter().any(|name| part.as_os_str() == *name))
+}
+
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

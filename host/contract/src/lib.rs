@@ -4,6 +4,7 @@
 //! the world only through [`Calls`]. Neither side knows the other: the app puts them together.
 
 mod attempt;
+mod builtin;
 mod call;
 mod capability;
 mod catalog;
@@ -18,6 +19,7 @@ mod value;
 mod yaml;
 
 pub use attempt::{Attempt, NodeRunner, StepResult};
+pub use builtin::{BuiltIn, GrantShape, SECRETS};
 pub use call::{Arrival, Call, Calls, Effect};
 pub use capability::{Admission, Ask, Blobs, Caller, Capability, Outgoing, Prepared, Progress};
 pub use catalog::{Catalog, Lookup};

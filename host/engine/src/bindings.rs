@@ -12,5 +12,5 @@ wasmtime::component::bindgen!({
     exports: { default: async },
 });
 
-pub(crate) use flowcell::host::{agent, cache, calls, files, http, log, metrics, model, queue, services, state, tools};
+pub(crate) use flowcell::host::*;
 pub(crate) use flowcell::node::{context, types};

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use flowcell_contract::NodeType;
+use flowcell_contract::{BuiltIn, NodeType};
 use wasmtime::component::Linker;
 use wasmtime_wasi::p2::bindings::filesystem::{preopens, types as filesystem};
 use wasmtime_wasi_http::{
@@ -22,22 +22,18 @@ use crate::{
     },
 };
 
-/// The capabilities that this host has, in the order of their bits.
-pub(crate) const CAPABILITIES: [&str; 10] =
-    ["log", "metrics", "state", "cache", "http", "model", "tools", "agent", "files", "services"];
-
-/// A set of capabilities.
+/// A set of capabilities, a bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capabilities(u16);
 
 impl Capabilities {
     /// How many sets there are.
-    pub(crate) const SETS: usize = 1 << CAPABILITIES.len();
+    pub(crate) const SETS: usize = 1 << BuiltIn::ALL.len();
 
     /// What a type asks for.
     pub(crate) fn asked_by(node: &NodeType) -> Capabilities {
-        let asked = CAPABILITIES.iter().enumerate().filter(|(_, name)| node.asks_for(name));
-        Capabilities(asked.fold(0, |set, (bit, _)| set | 1 << bit))
+        let asked = BuiltIn::ALL.iter().filter(|capability| node.asks_for(capability.name()));
+        Capabilities(asked.fold(0, |set, capability| set | 1 << *capability as u16))
     }
 
     /// The number of this set, below `SETS`.
@@ -45,8 +41,8 @@ impl Capabilities {
         usize::from(self.0)
     }
 
-    fn has(self, name: &str) -> bool {
-        CAPABILITIES.iter().position(|other| *other == name).is_some_and(|bit| self.0 & (1 << bit) != 0)
+    fn has(self, capability: BuiltIn) -> bool {
+        self.0 & (1 << capability as u16) != 0
     }
 }
 
@@ -72,23 +68,13 @@ impl Linkers {
     }
 }
 
-macro_rules! link_capability {
-    ($linker:expr, $set:expr, $room:ident) => {
-        if $set.has(stringify!($room)) {
-            $room::add_to_linker::<Sandbox, Live>($linker, |sandbox| sandbox)
-        } else {
-            $room::add_to_linker::<Sandbox, Denied>($linker, |sandbox| Refusal(sandbox))
-        }
-    };
-}
-
 fn link(engine: &wasmtime::Engine, set: Capabilities) -> wasmtime::Result<Linker<Sandbox>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    let view = if set.has("http") { Sandbox::live_http } else { Sandbox::denied_http };
+    let view = if set.has(BuiltIn::Http) { Sandbox::live_http } else { Sandbox::denied_http };
     outgoing_handler::add_to_linker::<_, WasiHttp>(&mut linker, view)?;
     wasi_http::add_to_linker::<_, WasiHttp>(&mut linker, &LinkOptions::default().into(), view)?;
-    if set.has("files") {
+    if set.has(BuiltIn::Files) {
         linker.allow_shadowing(true);
         preopens::add_to_linker::<Sandbox, Folders>(&mut linker, |sandbox| Folder(sandbox))?;
         filesystem::add_to_linker::<Sandbox, Folders>(&mut linker, |sandbox| Folder(sandbox))?;
@@ -98,15 +84,32 @@ fn link(engine: &wasmtime::Engine, set: Capabilities) -> wasmtime::Result<Linker
     context::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
     calls::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
     queue::add_to_linker::<Sandbox, Live>(&mut linker, |sandbox| sandbox)?;
-    link_capability!(&mut linker, set, log)?;
-    link_capability!(&mut linker, set, metrics)?;
-    link_capability!(&mut linker, set, state)?;
-    link_capability!(&mut linker, set, cache)?;
-    link_capability!(&mut linker, set, http)?;
-    link_capability!(&mut linker, set, model)?;
-    link_capability!(&mut linker, set, tools)?;
-    link_capability!(&mut linker, set, agent)?;
-    link_capability!(&mut linker, set, files)?;
-    link_capability!(&mut linker, set, services)?;
+    for capability in BuiltIn::ALL {
+        link_capability(&mut linker, *capability, set.has(*capability))?;
+    }
     Ok(linker)
+}
+
+/// Links the interface of a capability, live or denied.
+fn link_capability(linker: &mut Linker<Sandbox>, capability: BuiltIn, is_live: bool) -> wasmtime::Result<()> {
+    macro_rules! link {
+        ($interface:ident) => {
+            match is_live {
+                true => $interface::add_to_linker::<Sandbox, Live>(linker, |sandbox| sandbox),
+                false => $interface::add_to_linker::<Sandbox, Denied>(linker, |sandbox| Refusal(sandbox)),
+            }
+        };
+    }
+    match capability {
+        BuiltIn::Log => link!(log),
+        BuiltIn::Metrics => link!(metrics),
+        BuiltIn::State => link!(state),
+        BuiltIn::Cache => link!(cache),
+        BuiltIn::Http => link!(http),
+        BuiltIn::Model => link!(model),
+        BuiltIn::Tools => link!(tools),
+        BuiltIn::Agent => link!(agent),
+        BuiltIn::Files => link!(files),
+        BuiltIn::Services => link!(services),
+    }
 }

@@ -2,15 +2,11 @@
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
-use flowcell_contract::{Digest, Manifest, ManifestError, NodeType};
+use flowcell_contract::{BuiltIn, Digest, Manifest, ManifestError, NodeType};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    Limits,
-    link::{CAPABILITIES, Capabilities},
-    schema::Schemas,
-};
+use crate::{Limits, link::Capabilities, schema::Schemas};
 
 mod sections;
 mod world;
@@ -85,7 +81,7 @@ pub enum Refusal {
     #[error("the prefix `{0}.` is reserved for the packs that come with flowcell; choose another `name` in node.yaml")]
     Reserved(Arc<str>),
     /// A node type asks for what this host does not have.
-    #[error("`{node}` asks for the capability `{capability}`; this host has {known}", known = CAPABILITIES.join(", "))]
+    #[error("`{node}` asks for the capability `{capability}`; this host has {known}", known = known_capabilities())]
     UnknownCapability {
         /// Who asks.
         node: Arc<str>,
@@ -206,6 +202,10 @@ impl Facts {
     }
 }
 
+fn known_capabilities() -> String {
+    BuiltIn::ALL.iter().map(|capability| capability.name()).collect::<Vec<_>>().join(", ")
+}
+
 fn read_manifest(bytes: &[u8]) -> Result<Manifest, Refusal> {
     if bytes.len() > MANIFEST_BYTES {
         return Err(Refusal::TooMany { part: "bytes of manifest", count: bytes.len(), limit: MANIFEST_BYTES });
@@ -214,7 +214,7 @@ fn read_manifest(bytes: &[u8]) -> Result<Manifest, Refusal> {
         str::from_utf8(bytes).map_err(|error| ManifestError { message: format!("it is not UTF-8 text: {error}") })?;
     let manifest = Manifest::parse(text)?;
     for node in &manifest.nodes {
-        if let Some(request) = node.capabilities.iter().find(|request| !CAPABILITIES.contains(&&*request.name)) {
+        if let Some(request) = node.capabilities.iter().find(|request| BuiltIn::named(&request.name).is_none()) {
             return Err(Refusal::UnknownCapability { node: node.name.clone(), capability: request.name.clone() });
         }
     }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use flowcell_contract::{Attempt, BlobRef, Call, Calls, Failure, Json, Value};
+use flowcell_contract::{Attempt, BlobRef, BuiltIn, Call, Calls, Failure, Json, Value};
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::WasiHttpCtx;
@@ -82,15 +82,20 @@ impl Sandbox {
     }
 
     /// Makes one call, after the text and the files that the guest wrote before it.
-    async fn call(&mut self, interface: &str, function: &str, args: Json) -> wasmtime::Result<Result<Value, Failure>> {
+    async fn call(
+        &mut self,
+        capability: BuiltIn,
+        function: &str,
+        args: Json,
+    ) -> wasmtime::Result<Result<Value, Failure>> {
         self.meter.count_call()?;
         self.forward_output(false).await;
         self.write_back().await.map_err(|failure| wasmtime::Error::new(Stop(failure)))?;
-        Ok(self.send(interface, function, args).await)
+        Ok(self.send(capability, function, args).await)
     }
 
-    async fn send(&mut self, interface: &str, function: &str, args: Json) -> Result<Value, Failure> {
-        let call = Call { interface: interface.into(), function: function.into(), args: args.into() };
+    async fn send(&mut self, capability: BuiltIn, function: &str, args: Json) -> Result<Value, Failure> {
+        let call = Call { interface: capability.name().into(), function: function.into(), args: args.into() };
         self.calls.call(call).await
     }
 
@@ -106,7 +111,7 @@ impl Sandbox {
         let Some(message) = self.meter.admit_log(message) else { return };
         let args = Json::object([("level", Json::from(level)), ("message", Json::from(printable(message)))]);
         // Logs are inert: whether one arrives is nothing that a node's outcome may depend on.
-        if let Err(failure) = self.send("log", "log", args).await {
+        if let Err(failure) = self.send(BuiltIn::Log, "log", args).await {
             tracing::debug!("a log line was not taken: {failure}");
         }
     }

@@ -1,6 +1,6 @@
 //! What a node may reach: its grants, and the URL that it names.
 
-use flowcell_contract::{Grants, Json, MarkKind, NodeType};
+use flowcell_contract::{BuiltIn, GrantShape, Grants, Json, MarkKind, NodeType, SECRETS};
 use flowcell_expr::Binding;
 
 use crate::{
@@ -12,14 +12,8 @@ use crate::{
     yaml::{Entry, Kind, Span},
 };
 
-/// Capabilities that need no grant line.
-const GRANTED: [&str; 5] = ["log", "metrics", "state", "cache", "agent"];
-
-/// What is granted beside `http`: secrets that the host adds to requests.
-const SECRETS: &str = "secrets";
-
 /// The capability that URLs are granted for.
-const HTTP: &str = "http";
+const HTTP: &str = BuiltIn::Http.name();
 
 /// The URL that a node sends to, as far as it is known before the run.
 pub(crate) struct Url {
@@ -84,12 +78,14 @@ pub(crate) fn read(
         grants.0.insert(entry.key.to_string(), entry.value.json());
     }
     for request in &kind.capabilities {
-        let needed = !request.optional && !GRANTED.contains(&&*request.name);
+        let is_free = BuiltIn::named(&request.name).is_some_and(|capability| capability.grant().is_none());
+        let needed = !request.optional && !is_free;
         if needed && !grants.covers(&request.name) {
             let origin = url.filter(|_| *request.name == *HTTP).and_then(|url| {
                 files.reach(&url.text, &Json::Array(Default::default())).map(|reach| format!("[\"{}\"]", reach.origin))
             });
-            let shape = origin.as_deref().unwrap_or(shape(&request.name));
+            let shape = GrantShape::named(&request.name).map_or("[…]", GrantShape::outline);
+            let shape = origin.as_deref().unwrap_or(shape);
             let message = format!("`{}` asks for `{}`: {}", kind.name, request.name, request.reason);
             let help = Some(format!("add `grants: {{ {}: {shape} }}` to the node", request.name));
             findings.error("missing_grant", raw.type_span, message, help);
@@ -135,12 +131,4 @@ fn check(entry: &Entry, files: &dyn Files, findings: &mut Findings<'_>) -> bool 
         }
     }
     is_right
-}
-
-/// How a grant of a capability is written.
-fn shape(capability: &str) -> &'static str {
-    match capability {
-        "files" => "{ read: […], write: […] }",
-        _ => "[…]",
-    }
 }

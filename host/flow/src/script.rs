@@ -5,7 +5,7 @@
 
 pub(crate) mod written;
 
-use flowcell_contract::{Catalog, Json};
+use flowcell_contract::{BuiltIn, Catalog, Json};
 
 use crate::{
     Files, Source,
@@ -27,7 +27,7 @@ const NODE: &str = "script";
 /// The node type that runs it.
 const TYPE: &str = "script.run";
 /// The capability that it is granted.
-const SERVICES: &str = "services";
+const SERVICES: &str = BuiltIn::Services.name();
 
 /// Whether a file is of this dialect, by its name.
 pub fn is_script(name: &str) -> bool {

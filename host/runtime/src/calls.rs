@@ -8,7 +8,7 @@ mod progress;
 use std::{collections::HashMap, future, sync::Arc};
 
 use flowcell_contract::{
-    Arrival, Ask, BlobRef, Blobs, Call, Caller, Calls, Capability, Effect, Failure, Json, Outgoing,
+    Arrival, Ask, BlobRef, Blobs, BuiltIn, Call, Caller, Calls, Capability, Effect, Failure, Json, Outgoing,
     Progress as Watched, RunId, ScopePath, StepResult, Tenant, Value, code,
 };
 use flowcell_flow::graph::Graph;
@@ -157,10 +157,10 @@ impl AttemptCalls {
     }
 
     async fn answer(&self, call: Call) -> Result<Value, Failure> {
-        match &*call.interface {
-            "log" | "metrics" => self.note(&call).await,
-            "state" | "cache" => self.stay(&call).await,
-            "agent" => self.agent(&call).await,
+        match BuiltIn::named(&call.interface) {
+            Some(BuiltIn::Log | BuiltIn::Metrics) => self.note(&call).await,
+            Some(BuiltIn::State | BuiltIn::Cache) => self.stay(&call).await,
+            Some(BuiltIn::Agent) => self.agent(&call).await,
             _ => {
                 let ordinal = self.submit(call, false).await?;
                 self.idle(None, |progress| !progress.is_under_way(ordinal)).await;

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_contract::{Choice, Json, Question, RunId, ScopePath, Tenant, Wake, text::revealed};
+use flowcell_contract::{BuiltIn, Choice, Json, Question, RunId, ScopePath, Tenant, Wake, text::revealed};
 use flowcell_flow::graph::Graph;
 
 pub(crate) use agents::FLOW_STEP;
@@ -25,7 +25,7 @@ use crate::{
 pub const DEFAULT_PHASE: &str = "Run Flow";
 
 /// The capability whose calls have events of their own names.
-const SERVICES: &str = "services";
+const SERVICES: &str = BuiltIn::Services.name();
 
 /// Turns the facts of one run into events, in order.
 pub struct Projector {

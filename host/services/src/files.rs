@@ -41,7 +41,7 @@ mod trouble;
 use std::{path::PathBuf, sync::Arc};
 
 use flowcell_contract::{
-    Admission, Blobs, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Tenant, Value, code as codes,
+    Admission, Blobs, BuiltIn, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Tenant, Value, code as codes,
 };
 use futures_util::future::BoxFuture;
 
@@ -56,7 +56,7 @@ pub use self::{grant::FileGrants, limits::Limits};
 use crate::code;
 
 /// The name of the capability, in calls and in grants.
-pub const INTERFACE: &str = "files";
+pub const INTERFACE: &str = BuiltIn::Files.name();
 
 /// The capability `files`. Clones share what they know of quotas.
 #[derive(Clone)]

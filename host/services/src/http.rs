@@ -64,7 +64,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use flowcell_contract::{
-    Admission, Blobs, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Tenant, Value, code as codes,
+    Admission, Blobs, BuiltIn, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Tenant, Value, code as codes,
 };
 use futures_util::future::BoxFuture;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -85,7 +85,7 @@ use crate::{
 };
 
 /// The name of the capability, in calls and in grants.
-pub const INTERFACE: &str = "http";
+pub const INTERFACE: &str = BuiltIn::Http.name();
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 

@@ -69,7 +69,7 @@ mod turn;
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use flowcell_contract::{
-    Admission, Blobs, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Prepared, Value,
+    Admission, Blobs, BuiltIn, Call, Caller, Capability, Effect, Failure, Json, Outgoing, Prepared, Value,
 };
 use futures_util::future::BoxFuture;
 
@@ -93,7 +93,7 @@ pub use crate::secret::Environment;
 use crate::{client::Client, files::Files, preview::cut, secret};
 
 /// The name of the capability, in calls and in grants.
-pub const INTERFACE: &str = "model";
+pub const INTERFACE: &str = BuiltIn::Model.name();
 
 /// Characters of a text of a request that are shown.
 const SHOWN_TEXT: usize = 4_000;

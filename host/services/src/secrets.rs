@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The name under which secrets are granted.
-pub const GRANT: &str = "secrets";
+pub const GRANT: &str = flowcell_contract::SECRETS;
 
 /// What a secret is for whose posts to triggers are signed with it; it is sent to nobody.
 pub const WEBHOOK: &str = "webhook";

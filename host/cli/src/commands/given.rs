@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use flowcell::{Given, GivenCall, Json, Script, contract::Failure};
+use flowcell::{
+    Given, GivenCall, Json, Script,
+    contract::{BuiltIn, Failure},
+};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 /// A reply, and the calls that get it.
@@ -14,8 +17,8 @@ pub(super) struct GivenReply(GivenCall);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    #[serde(default)]
-    capability: Called,
+    #[serde(default = "http", deserialize_with = "called")]
+    capability: BuiltIn,
     node: Option<String>,
     method: Option<String>,
     url: Option<String>,
@@ -31,28 +34,19 @@ struct Written {
     error: Option<GivenError>,
 }
 
-/// A capability that leaves the host.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Called {
-    /// Its replies are written as [`Reply`].
-    #[default]
-    Http,
-    /// Replies are JSON, as the capability gives it.
-    Files,
-    Model,
-    Tools,
+fn http() -> BuiltIn {
+    BuiltIn::Http
 }
 
-impl Called {
-    fn name(self) -> &'static str {
-        match self {
-            Called::Http => "http",
-            Called::Files => "files",
-            Called::Model => "model",
-            Called::Tools => "tools",
-        }
-    }
+/// Reads the name of a capability that leaves the host. Calls of services are written with `service` instead.
+fn called<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BuiltIn, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let is_called = |capability: &BuiltIn| capability.effect().is_external() && *capability != BuiltIn::Services;
+    BuiltIn::named(&name).filter(is_called).ok_or_else(|| {
+        let known = BuiltIn::ALL.iter().copied().filter(is_called);
+        let known: Vec<_> = known.map(|capability| format!("`{}`", capability.name())).collect();
+        D::Error::custom(format!("unknown variant `{name}`, expected one of {}", known.join(", ")))
+    })
 }
 
 /// How many calls get a reply.
@@ -100,14 +94,14 @@ impl TryFrom<Written> for GivenReply {
     type Error = String;
 
     fn try_from(written: Written) -> Result<GivenReply, String> {
-        let interface = if written.service.is_some() { "services" } else { written.capability.name() };
+        let capability = if written.service.is_some() { BuiltIn::Services } else { written.capability };
         let asked = [("method", written.method), ("url", written.url), ("service", written.service)];
         let asked = asked.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Json::from(value?))));
-        let reply = match (written.error, written.capability, written.reply) {
+        let reply = match (written.error, capability, written.reply) {
             (Some(error), ..) => Err(error.as_failure()),
-            _ if interface == "services" => Ok(written.result.unwrap_or_default()),
-            (None, Called::Http, None) => Ok(Reply::default().as_json()),
-            (None, Called::Http, Some(reply)) => Ok(Reply::read(&reply)?.as_json()),
+            (None, BuiltIn::Services, _) => Ok(written.result.unwrap_or_default()),
+            (None, BuiltIn::Http, None) => Ok(Reply::default().as_json()),
+            (None, BuiltIn::Http, Some(reply)) => Ok(Reply::read(&reply)?.as_json()),
             (None, _, reply) => Ok(reply.unwrap_or_default()),
         };
         let times = match written.times {
@@ -116,7 +110,7 @@ impl TryFrom<Written> for GivenReply {
             Some(Times::Word(Any::Any)) => None,
         };
         Ok(GivenReply(GivenCall {
-            interface: Some(interface.into()),
+            interface: Some(capability.name().into()),
             node: written.node,
             about: asked.chain(written.about).collect(),
             reply,

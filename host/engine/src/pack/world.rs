@@ -1,19 +1,20 @@
 //! Which interfaces a pack may import, and which it must export.
 
+use flowcell_contract::BuiltIn;
+
 use super::Refusal;
 
 /// What every pack exports.
 pub(super) const NODE: &str = "flowcell:node/node@0.1.0";
 
-/// Packages by name and the leading parts of their version, with the interfaces that this host knows. What stands
-/// under `wasi` is inert: nothing behind it reaches the world. Only `wasi:http` does, through the capability `http`.
+/// Interfaces of the host beside those of its capabilities.
+const HOST: [&str; 2] = ["calls", "queue"];
+
+/// Packages by name and the leading parts of their version, with the interfaces that this host knows; [`is_of_host`] knows
+/// those of `flowcell:host`. What stands under `wasi` is inert: nothing behind it reaches the world. Only `wasi:http` does,
+/// through the capability `http`.
 const KNOWN: &[(&str, &str, &[&str])] = &[
     ("flowcell:node", "0.1.", &["types", "context"]),
-    (
-        "flowcell:host",
-        "0.1.",
-        &["calls", "log", "metrics", "state", "cache", "http", "model", "tools", "agent", "files", "services", "queue"],
-    ),
     ("wasi:io", "0.2.", &["error", "poll", "streams"]),
     ("wasi:clocks", "0.2.", &["wall-clock", "monotonic-clock"]),
     ("wasi:random", "0.2.", &["random", "insecure", "insecure-seed"]),
@@ -57,9 +58,16 @@ pub(super) fn check(imports: &[String], exports: &[String]) -> Result<(), Refusa
 fn is_known(import: &str) -> bool {
     let Some((path, version)) = import.split_once('@') else { return false };
     let Some((package, interface)) = path.split_once('/') else { return false };
+    if package == "flowcell:host" {
+        return version.starts_with("0.1.") && is_of_host(interface);
+    }
     KNOWN.iter().any(|(name, line, interfaces)| {
         *name == package && version.starts_with(line) && interfaces.contains(&interface)
     })
+}
+
+fn is_of_host(interface: &str) -> bool {
+    HOST.contains(&interface) || BuiltIn::named(interface).is_some()
 }
 
 #[cfg(test)]

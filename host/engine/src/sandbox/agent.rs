@@ -1,11 +1,12 @@
 //! `flowcell:host/model`, `tools` and `agent`: what agents live on. Requests and answers are JSON, so that they pass as they
 //! are.
 
-use flowcell_contract::{Call, Failure, Json, Value, code};
+use flowcell_contract::{BuiltIn, Call, Failure, Json, Value, code};
 
 use super::{
     Sandbox,
     capability::{Answer, parsed},
+    denial::Refusal,
 };
 use crate::{
     bindings::{agent, model, tools, types::Failure as GuestFailure},
@@ -14,28 +15,52 @@ use crate::{
 
 impl model::Host for Sandbox {
     async fn generate(&mut self, request: String) -> Answer<String> {
-        self.ask("model", "generate", request).await
+        self.ask(BuiltIn::Model, "generate", request).await
     }
 
     async fn start_generate(&mut self, request: String) -> Answer<u32> {
-        self.begin("model", "start-generate", request).await
+        self.begin(BuiltIn::Model, "start-generate", request).await
+    }
+}
+
+impl model::Host for Refusal<'_> {
+    async fn generate(&mut self, _: String) -> Answer<String> {
+        self.answer(BuiltIn::Model)
+    }
+
+    async fn start_generate(&mut self, _: String) -> Answer<u32> {
+        self.answer(BuiltIn::Model)
     }
 }
 
 impl tools::Host for Sandbox {
     async fn find(&mut self, patterns: Vec<String>) -> Answer<String> {
         let args = Json::object([("patterns", Json::array(patterns.into_iter().map(Json::from)))]);
-        let reply = self.call("tools", "find", args).await?;
+        let reply = self.call(BuiltIn::Tools, "find", args).await?;
         self.tick();
         Ok(text(reply))
     }
 
     async fn call(&mut self, request: String) -> Answer<String> {
-        self.ask("tools", "call", request).await
+        self.ask(BuiltIn::Tools, "call", request).await
     }
 
     async fn start_call(&mut self, request: String) -> Answer<u32> {
-        self.begin("tools", "start-call", request).await
+        self.begin(BuiltIn::Tools, "start-call", request).await
+    }
+}
+
+impl tools::Host for Refusal<'_> {
+    async fn find(&mut self, _: Vec<String>) -> Answer<String> {
+        self.answer(BuiltIn::Tools)
+    }
+
+    async fn call(&mut self, _: String) -> Answer<String> {
+        self.answer(BuiltIn::Tools)
+    }
+
+    async fn start_call(&mut self, _: String) -> Answer<u32> {
+        self.answer(BuiltIn::Tools)
     }
 }
 
@@ -45,7 +70,7 @@ impl agent::Host for Sandbox {
             Ok(about) => about,
             Err(failure) => return self.refuse(failure),
         };
-        let reply = self.call("agent", "open", Json::object([("about", about)])).await?;
+        let reply = self.call(BuiltIn::Agent, "open", Json::object([("about", about)])).await?;
         let id = reply.and_then(|reply| {
             let odd = || Failure::retryable(code::LOST_WORKER, "`agent.open` was answered with something else");
             reply.json().as_str().map(str::to_owned).ok_or_else(odd)
@@ -59,7 +84,7 @@ impl agent::Host for Sandbox {
             Err(failure) => return self.refuse(failure),
         };
         let args = [("agentRunId", Json::from(agent_run)), ("kind", Json::from(kind)), ("data", data)];
-        let reply = self.call("agent", "tell", Json::object(args)).await?;
+        let reply = self.call(BuiltIn::Agent, "tell", Json::object(args)).await?;
         Ok(reply.map(drop).map_err(failure::to_guest))
     }
 
@@ -70,30 +95,44 @@ impl agent::Host for Sandbox {
             Err(failure) => ("error", failure::from_guest(failure).to_json()),
         };
         let args = [("agentRunId", Json::from(agent_run)), outcome];
-        let reply = self.call("agent", "close", Json::object(args)).await?;
+        let reply = self.call(BuiltIn::Agent, "close", Json::object(args)).await?;
         Ok(reply.map(drop).map_err(failure::to_guest))
     }
 }
 
+impl agent::Host for Refusal<'_> {
+    async fn open(&mut self, _: String) -> Answer<String> {
+        self.answer(BuiltIn::Agent)
+    }
+
+    async fn tell(&mut self, _: String, _: String, _: String) -> Answer<()> {
+        self.answer(BuiltIn::Agent)
+    }
+
+    async fn close(&mut self, _: String, _: Result<String, GuestFailure>) -> Answer<()> {
+        self.answer(BuiltIn::Agent)
+    }
+}
+
 impl Sandbox {
-    async fn ask(&mut self, interface: &str, function: &str, request: String) -> Answer<String> {
+    async fn ask(&mut self, capability: BuiltIn, function: &str, request: String) -> Answer<String> {
         let args = match object(request) {
             Ok(args) => args,
             Err(failure) => return self.refuse(failure),
         };
-        let reply = self.call(interface, function, args).await?;
+        let reply = self.call(capability, function, args).await?;
         self.tick();
         Ok(text(reply))
     }
 
-    async fn begin(&mut self, interface: &str, function: &str, request: String) -> Answer<u32> {
+    async fn begin(&mut self, capability: BuiltIn, function: &str, request: String) -> Answer<u32> {
         let args = match object(request) {
             Ok(args) => args,
             Err(failure) => return self.refuse(failure),
         };
         self.meter.count_call()?;
         self.forward_output(false).await;
-        let call = Call { interface: interface.into(), function: function.into(), args: args.into() };
+        let call = Call { interface: capability.name().into(), function: function.into(), args: args.into() };
         Ok(self.calls.start(call).await.map_err(failure::to_guest))
     }
 }

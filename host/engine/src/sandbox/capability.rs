@@ -1,8 +1,8 @@
 //! `flowcell:host`: every function becomes one call through the gate that the runtime owns.
 
-use flowcell_contract::{Failure, Json, Value, code};
+use flowcell_contract::{BuiltIn, Failure, Json, Value, code};
 
-use super::Sandbox;
+use super::{Sandbox, denial::Refusal};
 use crate::{
     bindings::{
         cache, calls,
@@ -33,6 +33,12 @@ impl log::Host for Sandbox {
     }
 }
 
+impl log::Host for Refusal<'_> {
+    async fn log(&mut self, _: Level, _: String) -> wasmtime::Result<()> {
+        self.stop(BuiltIn::Log)
+    }
+}
+
 impl metrics::Host for Sandbox {
     async fn measure(&mut self, name: String, value: f64, tags: Vec<(String, String)>) -> wasmtime::Result<()> {
         let Ok(Json::Number(value)) = Json::parse(&value.to_string()) else {
@@ -40,17 +46,23 @@ impl metrics::Host for Sandbox {
         };
         let tags = Json::object(tags.into_iter().map(|(key, value)| (key, Json::from(value))));
         let args = Json::object([("name", Json::from(name)), ("value", Json::Number(value)), ("tags", tags)]);
-        if let Err(failure) = self.call("metrics", "measure", args).await? {
+        if let Err(failure) = self.call(BuiltIn::Metrics, "measure", args).await? {
             tracing::debug!("a measurement was not taken: {failure}");
         }
         Ok(())
     }
 }
 
+impl metrics::Host for Refusal<'_> {
+    async fn measure(&mut self, _: String, _: f64, _: Vec<(String, String)>) -> wasmtime::Result<()> {
+        self.stop(BuiltIn::Metrics)
+    }
+}
+
 impl state::Host for Sandbox {
     async fn get(&mut self, key: String) -> Answer<Option<state::Entry>> {
         let args = Json::object([("key", Json::from(key))]);
-        let reply = self.call("state", "get", args).await?;
+        let reply = self.call(BuiltIn::State, "get", args).await?;
         Ok(reply.and_then(|reply| entry(&reply)).map_err(failure::to_guest))
     }
 
@@ -59,7 +71,7 @@ impl state::Host for Sandbox {
             Ok(value) => Json::object([("key", Json::from(key)), ("value", value)]),
             Err(failure) => return Ok(Err(failure::to_guest(failure))),
         };
-        let reply = self.call("state", "set", args).await?;
+        let reply = self.call(BuiltIn::State, "set", args).await?;
         let version = reply.and_then(|reply| reply.json().as_u64().ok_or_else(|| odd("state.set", &reply)));
         Ok(version.map_err(failure::to_guest))
     }
@@ -70,7 +82,7 @@ impl state::Host for Sandbox {
             Err(failure) => return Ok(Err(failure::to_guest(failure))),
         };
         members.extend(expected.map(|version| ("expected", Json::from(version))));
-        let reply = self.call("state", "set-if", Json::object(members)).await?;
+        let reply = self.call(BuiltIn::State, "set-if", Json::object(members)).await?;
         let version = reply.and_then(|reply| match reply.json() {
             Json::Null => Ok(None),
             version => version.as_u64().map(Some).ok_or_else(|| odd("state.set-if", &reply)),
@@ -79,10 +91,24 @@ impl state::Host for Sandbox {
     }
 }
 
+impl state::Host for Refusal<'_> {
+    async fn get(&mut self, _: String) -> Answer<Option<state::Entry>> {
+        self.answer(BuiltIn::State)
+    }
+
+    async fn set(&mut self, _: String, _: String) -> Answer<u64> {
+        self.answer(BuiltIn::State)
+    }
+
+    async fn set_if(&mut self, _: String, _: String, _: Option<u64>) -> Answer<Option<u64>> {
+        self.answer(BuiltIn::State)
+    }
+}
+
 impl cache::Host for Sandbox {
     async fn get(&mut self, key: String) -> Answer<Option<String>> {
         let args = Json::object([("key", Json::from(key))]);
-        let reply = self.call("cache", "get", args).await?;
+        let reply = self.call(BuiltIn::Cache, "get", args).await?;
         let value = reply.and_then(|reply| match reply.json() {
             Json::Null => Ok(None),
             found => found.get("value").map(|value| Some(value.to_text())).ok_or_else(|| odd("cache.get", &reply)),
@@ -96,8 +122,18 @@ impl cache::Host for Sandbox {
             Err(failure) => return Ok(Err(failure::to_guest(failure))),
         };
         members.extend(ttl_ms.map(|ttl| ("ttlMs", Json::from(ttl))));
-        let reply = self.call("cache", "set", Json::object(members)).await?;
+        let reply = self.call(BuiltIn::Cache, "set", Json::object(members)).await?;
         Ok(reply.map(|_| ()).map_err(failure::to_guest))
+    }
+}
+
+impl cache::Host for Refusal<'_> {
+    async fn get(&mut self, _: String) -> Answer<Option<String>> {
+        self.answer(BuiltIn::Cache)
+    }
+
+    async fn set(&mut self, _: String, _: String, _: Option<u64>) -> Answer<()> {
+        self.answer(BuiltIn::Cache)
     }
 }
 

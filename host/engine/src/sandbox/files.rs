@@ -1,8 +1,8 @@
 //! `flowcell:host/files`: files of the tenant.
 
-use flowcell_contract::{BINARY, Failure, Json, Value, code};
+use flowcell_contract::{BINARY, BuiltIn, Failure, Json, Value, code};
 
-use super::{Sandbox, capability::Answer};
+use super::{Sandbox, capability::Answer, denial::Refusal};
 use crate::{
     bindings::files::{self, Content, Entry, Form, Kind},
     failure,
@@ -15,7 +15,7 @@ impl files::Host for Sandbox {
     async fn read(&mut self, path: String, form: Form) -> Answer<Content> {
         let form_name = if form == Form::Text { "text" } else { "file" };
         let args = Json::object([("path", Json::from(path)), ("as", Json::from(form_name))]);
-        let reply = self.call("files", "read", args).await?;
+        let reply = self.call(BuiltIn::Files, "read", args).await?;
         self.tick();
         Ok(reply.and_then(|reply| self.content(&reply, form)).map_err(failure::to_guest))
     }
@@ -25,14 +25,14 @@ impl files::Host for Sandbox {
             Ok(content) => content,
             Err(failure) => return self.refuse(failure),
         };
-        let reply = self.call("files", "write", Json::object([("path", Json::from(path)), content])).await?;
+        let reply = self.call(BuiltIn::Files, "write", Json::object([("path", Json::from(path)), content])).await?;
         self.tick();
         let size = |reply: Value| reply.json().get("size").and_then(Json::as_u64).ok_or_else(|| odd("write"));
         Ok(reply.and_then(size).map_err(failure::to_guest))
     }
 
     async fn list(&mut self, path: String) -> Answer<Vec<Entry>> {
-        let reply = self.call("files", "list", Json::object([("path", Json::from(path))])).await?;
+        let reply = self.call(BuiltIn::Files, "list", Json::object([("path", Json::from(path))])).await?;
         self.tick();
         let entries = |reply: Value| {
             let entries = reply.json().get("entries").and_then(Json::as_array).ok_or_else(|| odd("list"))?;
@@ -42,7 +42,7 @@ impl files::Host for Sandbox {
     }
 
     async fn stat(&mut self, path: String) -> Answer<Option<Entry>> {
-        let reply = self.call("files", "stat", Json::object([("path", Json::from(path))])).await?;
+        let reply = self.call(BuiltIn::Files, "stat", Json::object([("path", Json::from(path))])).await?;
         self.tick();
         let found = |reply: Value| match reply.json() {
             Json::Null => Ok(None),
@@ -52,13 +52,35 @@ impl files::Host for Sandbox {
     }
 
     async fn remove(&mut self, path: String) -> Answer<bool> {
-        let reply = self.call("files", "remove", Json::object([("path", Json::from(path))])).await?;
+        let reply = self.call(BuiltIn::Files, "remove", Json::object([("path", Json::from(path))])).await?;
         self.tick();
         let was_there = |reply: Value| match reply.json() {
             Json::Bool(was_there) => Ok(*was_there),
             _ => Err(odd("remove")),
         };
         Ok(reply.and_then(was_there).map_err(failure::to_guest))
+    }
+}
+
+impl files::Host for Refusal<'_> {
+    async fn read(&mut self, _: String, _: Form) -> Answer<Content> {
+        self.answer(BuiltIn::Files)
+    }
+
+    async fn write(&mut self, _: String, _: Content) -> Answer<u64> {
+        self.answer(BuiltIn::Files)
+    }
+
+    async fn list(&mut self, _: String) -> Answer<Vec<Entry>> {
+        self.answer(BuiltIn::Files)
+    }
+
+    async fn stat(&mut self, _: String) -> Answer<Option<Entry>> {
+        self.answer(BuiltIn::Files)
+    }
+
+    async fn remove(&mut self, _: String) -> Answer<bool> {
+        self.answer(BuiltIn::Files)
     }
 }
 

@@ -1,10 +1,11 @@
 //! `flowcell:host/http` and `flowcell:host/queue`: calls that leave the host, and what arrives of them.
 
-use flowcell_contract::{Arrival, BINARY, BlobRef, Call, Failure, Json, Value, code};
+use flowcell_contract::{Arrival, BINARY, BlobRef, BuiltIn, Call, Failure, Json, Value, code};
 
 use super::{
     Sandbox,
     capability::Answer,
+    denial::Refusal,
     reply::{Body, Reply},
     services,
 };
@@ -27,7 +28,7 @@ impl http::Host for Sandbox {
             Ok(args) => args,
             Err(failure) => return self.refuse(failure),
         };
-        let reply = self.call("http", "send", args).await?;
+        let reply = self.call(BuiltIn::Http, "send", args).await?;
         self.tick();
         Ok(reply.and_then(|reply| self.response(&reply)).map_err(failure::to_guest))
     }
@@ -39,7 +40,7 @@ impl http::Host for Sandbox {
         };
         self.meter.count_call()?;
         self.forward_output(false).await;
-        let call = Call { interface: "http".into(), function: "start-send".into(), args: args.into() };
+        let call = Call { interface: BuiltIn::Http.name().into(), function: "start-send".into(), args: args.into() };
         let started = self.calls.start(call).await;
         self.sent.extend(&started);
         Ok(started.map_err(failure::to_guest))
@@ -62,6 +63,24 @@ impl http::Host for Sandbox {
         let mime = if shown { mime } else { BINARY };
         let kept = self.calls.keep(bytes.into(), mime).map(|blob| Value::from(blob).text().to_owned());
         Ok(kept.map_err(failure::to_guest))
+    }
+}
+
+impl http::Host for Refusal<'_> {
+    async fn send(&mut self, _: Request) -> Answer<Response> {
+        self.answer(BuiltIn::Http)
+    }
+
+    async fn start_send(&mut self, _: Request) -> Answer<u32> {
+        self.answer(BuiltIn::Http)
+    }
+
+    async fn take_response(&mut self, _: u32) -> Answer<Response> {
+        self.answer(BuiltIn::Http)
+    }
+
+    async fn keep(&mut self, _: Vec<u8>, _: String) -> Answer<String> {
+        self.answer(BuiltIn::Http)
     }
 }
 

@@ -1,11 +1,12 @@
 //! `flowcell:host/services`: a call is checked here, and its answer is put in the form that the guest gets, whatever became
 //! of the call.
 
-use flowcell_contract::{Call, Failure, Json, Value, code};
+use flowcell_contract::{BuiltIn, Call, Failure, Json, Value, code};
 
 use super::{
     Sandbox,
     capability::{Answer, parsed},
+    denial::Refusal,
 };
 use crate::{bindings::services, failure};
 
@@ -29,10 +30,16 @@ impl services::Host for Sandbox {
         self.meter.count_call()?;
         self.forward_output(false).await;
         let args = request.args.into();
-        let call = Call { interface: "services".into(), function: "start-call".into(), args };
+        let call = Call { interface: BuiltIn::Services.name().into(), function: "start-call".into(), args };
         let started = self.calls.start(call).await;
         self.served.extend(started.iter().map(|id| (*id, request.call_id.clone())));
         Ok(started.map_err(failure::to_guest))
+    }
+}
+
+impl services::Host for Refusal<'_> {
+    async fn start_call(&mut self, _: String) -> Answer<u32> {
+        self.answer(BuiltIn::Services)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use flowcell_contract::{Catalog, Json, Lookup, TypeRef};
+use flowcell_contract::{BuiltIn, Catalog, Json, Lookup, TypeRef};
 
 use crate::{
     agentic::{
@@ -28,7 +28,7 @@ const SAMPLING: [&str; 6] = ["temperature", "topP", "maxTokens", "stop", "seed",
 /// Keywords that refuse or restrict arguments that are not declared.
 const CLOSING: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 /// Capabilities of it that an agent's definition grants.
-const GRANTED: [&str; 2] = ["model", "tools"];
+const GRANTED: [BuiltIn; 2] = [BuiltIn::Model, BuiltIn::Tools];
 
 /// What nodes and edges are written from.
 pub(crate) struct Writer<'a> {
@@ -138,11 +138,12 @@ impl<'a> Writer<'a> {
             return Json::object::<&str>([]);
         };
         let definition = self.cast[index].definition.as_deref();
-        let grant = |capability: &'static str| match capability {
-            "model" => definition.and_then(|agent| agent.model.clone()).map_or(every(), |model| texts(&[model])),
+        let grant = |capability: BuiltIn| match capability {
+            BuiltIn::Model => definition.and_then(|agent| agent.model.clone()).map_or(every(), |model| texts(&[model])),
             _ => texts(definition.map(|agent| agent.tools.as_slice()).unwrap_or_default()),
         };
-        Json::object(GRANTED.into_iter().filter(|name| kind.asks_for(name)).map(|name| (name, grant(name))))
+        let asked = GRANTED.into_iter().filter(|capability| kind.asks_for(capability.name()));
+        Json::object(asked.map(|capability| (capability.name(), grant(capability))))
     }
 
     fn session(&self, index: usize) -> SessionLabel {

@@ -52,7 +52,7 @@ use crate::{
     world::{
         resolver::SharedResolver,
         services::{AGENT, IMAGES, Settings},
-        simulate::{ALL, CAPABILITIES, Simulate},
+        simulate::{self, ALL, Simulate},
     },
 };
 
@@ -398,7 +398,8 @@ fn refused(failure: Failure) -> Error {
 
 /// Refuses what is to be simulated and is not there. What services are usually called need not be.
 pub(super) fn check_simulated(simulate: &Simulate, services: &Settings) -> Result<(), Error> {
-    let known: Vec<&str> = CAPABILITIES.into_iter().chain([ALL, AGENT, IMAGES]).chain(services.names()).collect();
+    let mut known: Vec<&str> = simulate::capabilities().chain([ALL, AGENT, IMAGES]).collect();
+    known.extend(services.names());
     match simulate.named().find(|name| !known.contains(name)) {
         None => Ok(()),
         Some(name) => {

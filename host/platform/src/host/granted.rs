@@ -2,25 +2,14 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Json, Tenant};
+use flowcell_contract::{BuiltIn, GrantShape, Json, Tenant};
 use flowcell_services::{
     egress::OriginGrants,
-    files::{self, FileGrants},
-    http, model,
-    secrets::{self, SecretGrant, Secrets},
+    files::FileGrants,
+    secrets::{SecretGrant, Secrets},
 };
 
-use crate::{
-    operate::policy::Policy,
-    world::{services, tools},
-};
-
-/// Capabilities that need no grant, and may have one.
-pub(crate) const ALWAYS: [&str; 5] = ["log", "metrics", "state", "cache", "agent"];
-
-/// Capabilities of which an empty list grants nothing.
-const LISTED: [&str; 6] =
-    [http::INTERFACE, files::INTERFACE, secrets::GRANT, model::INTERFACE, tools::INTERFACE, services::INTERFACE];
+use crate::operate::policy::Policy;
 
 /// Who looks at grants: a tenant with secrets.
 pub(crate) struct Granting {
@@ -44,25 +33,31 @@ pub(crate) fn check_policy(policy: &Policy, capability: &str, item: &Json) -> Re
     if grants_nothing(capability, item) { Ok(()) } else { policy.check_grant(capability, item) }
 }
 
+/// Whether an item is an empty list, of a grant that the host defines.
 fn grants_nothing(capability: &str, item: &Json) -> bool {
     let is_empty = item.as_array().is_some_and(<[Json]>::is_empty);
-    is_empty && (LISTED.contains(&capability) || ALWAYS.contains(&capability))
+    is_empty && (BuiltIn::named(capability).is_some() || GrantShape::named(capability).is_some())
 }
 
 fn check_form(by: &Granting, capability: &str, item: &Json) -> Result<(), String> {
+    match GrantShape::named(capability) {
+        Some(GrantShape::Origins) => OriginGrants::parse(item).map(drop),
+        Some(GrantShape::Paths) => FileGrants::parse(item).map(drop),
+        Some(GrantShape::Secrets) => by.secrets.check(&by.tenant, &SecretGrant::parse(item)?),
+        Some(GrantShape::Patterns(example)) => check_pattern(BuiltIn::named(capability), pattern(item, example)?),
+        None => Ok(()),
+    }
+}
+
+/// Refuses patterns that no model or tool has.
+fn check_pattern(capability: Option<BuiltIn>, text: &str) -> Result<(), String> {
     match capability {
-        http::INTERFACE => OriginGrants::parse(item).map(drop),
-        files::INTERFACE => FileGrants::parse(item).map(drop),
-        secrets::GRANT => by.secrets.check(&by.tenant, &SecretGrant::parse(item)?),
-        model::INTERFACE => pattern(item, "anthropic/*").and_then(|text| match text.contains(['/', '*']) {
-            true => Ok(()),
-            false => Err(format!("`{text}` names no model: a pattern is of provider and model, such as `{text}/*`")),
-        }),
-        tools::INTERFACE => pattern(item, "data.*").and_then(|text| match text.contains(['.', ':', '*']) {
-            true => Ok(()),
-            false => Err(format!("`{text}` names no tool; tools are `data.map`, `flow:report`, `mcp:files/read_file`")),
-        }),
-        services::INTERFACE => pattern(item, "img").map(drop),
+        Some(BuiltIn::Model) if !text.contains(['/', '*']) => {
+            Err(format!("`{text}` names no model: a pattern is of provider and model, such as `{text}/*`"))
+        }
+        Some(BuiltIn::Tools) if !text.contains(['.', ':', '*']) => {
+            Err(format!("`{text}` names no tool; tools are `data.map`, `flow:report`, `mcp:files/read_file`"))
+        }
         _ => Ok(()),
     }
 }

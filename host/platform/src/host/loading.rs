@@ -8,17 +8,16 @@ use std::{
     time::Instant,
 };
 
-use flowcell_contract::{Catalog, Digest, Tenant};
+use flowcell_contract::{BuiltIn, Catalog, Digest, SECRETS, Tenant};
 use flowcell_engine::{Engine, Pack};
 use flowcell_flow::{Diagnostic, PackRef, Place, Source, Start};
-use flowcell_services::secrets;
 
 use super::{Host, KnownPack, homes::Homes};
 use crate::{
     host::{
         error::{Error, LoadError},
         folder::{Folder, read_source},
-        granted::{self, Granting},
+        granted::Granting,
         inspector::Inspector,
         loaded::{CheckedFlow, LoadedFlow, log_kept},
         reading::{Reading, Surroundings},
@@ -116,8 +115,9 @@ impl Host {
         let homes = Arc::new(Homes::only(self.unpinned_home()));
         let outside = self.capabilities(&homes, &self.shared.blobs);
         let mut capabilities: Vec<_> = outside.keys().map(|name| name.to_string()).collect();
-        capabilities.extend(granted::ALWAYS.map(str::to_owned));
-        capabilities.push(secrets::GRANT.to_owned());
+        let free = BuiltIn::ALL.iter().filter(|capability| capability.grant().is_none());
+        capabilities.extend(free.map(|capability| capability.name().to_owned()));
+        capabilities.push(SECRETS.to_owned());
         capabilities
     }
 

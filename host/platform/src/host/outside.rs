@@ -104,3 +104,21 @@ impl Capability for ToolsOfRuns {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use flowcell_contract::BuiltIn;
+
+    use crate::Host;
+
+    #[test]
+    fn every_capability_of_the_table_is_there() {
+        let host = Host::builder().without_cache().instances(1).build().unwrap();
+        let there = host.grantable();
+        for capability in BuiltIn::ALL.iter().map(|capability| capability.name()) {
+            assert!(there.iter().any(|name| name == capability), "nothing performs calls of `{capability}`");
+        }
+    }
+}

@@ -3,13 +3,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use flowcell_contract::{Json, Tenant, similar};
+use flowcell_contract::{GrantShape, Json, Tenant, similar};
 use flowcell_engine::Engine;
 use flowcell_runtime::{
     LiveRuns,
     ports::{Registry, StoreError},
 };
-use flowcell_services::{egress::OriginGrants, files, http, pattern, secrets};
+use flowcell_services::{egress::OriginGrants, pattern};
 use serde::{Deserialize, Serialize};
 
 use crate::operate::documents::Documents;
@@ -92,9 +92,9 @@ impl Policy {
         let Some(most) = grants.get(capability).filter(|most| !most.is_empty()) else {
             return Err("the operator lets no flow of this tenant grant it".into());
         };
-        let refused = match capability {
-            http::INTERFACE => outside(most, item)?.then(|| plain(item)),
-            _ => unmatched(most, capability, item),
+        let refused = match GrantShape::named(capability) {
+            Some(GrantShape::Origins) => outside(most, item)?.then(|| plain(item)),
+            shape => unmatched(most, shape, item),
         };
         let Some(refused) = refused else { return Ok(()) };
         let most: Vec<_> = most.iter().map(|pattern| format!("`{pattern}`")).collect();
@@ -111,8 +111,11 @@ impl Policy {
                 return Err(format!("`grants.{name}`: there is no capability `{name}`{meant}"));
             }
         }
-        for pattern in self.grants.iter().filter_map(|grants| grants.get(http::INTERFACE)).flatten() {
-            OriginGrants::policy(pattern).map_err(|why| format!("`grants.http`: {why}"))?;
+        let are_origins = |name: &str| GrantShape::named(name) == Some(GrantShape::Origins);
+        for (name, patterns) in self.grants.iter().flatten().filter(|(name, _)| are_origins(name)) {
+            for pattern in patterns {
+                OriginGrants::policy(pattern).map_err(|why| format!("`grants.{name}`: {why}"))?;
+            }
         }
         for digest in self.packs.iter().flatten() {
             let is_hash = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -156,16 +159,16 @@ fn outside(most: &[String], item: &Json) -> Result<bool, String> {
 
 /// Returns a text of an item that no pattern of a policy matches. These texts are values that nothing resolves later, so a
 /// pattern that matches a granted pattern matches everything that this one does: its `*` takes in the other's.
-fn unmatched(most: &[String], capability: &str, item: &Json) -> Option<String> {
+fn unmatched(most: &[String], shape: Option<GrantShape>, item: &Json) -> Option<String> {
     let allowed = |text: &String| most.iter().any(|pattern| pattern::matches(pattern, text));
-    texts(capability, item).into_iter().find(|text| !allowed(text))
+    texts(shape, item).into_iter().find(|text| !allowed(text))
 }
 
 /// The texts of an item that patterns are compared with: itself; of a secret its name; of files `read:` or `write:` and a
 /// pattern of paths.
-fn texts(capability: &str, item: &Json) -> Vec<String> {
+fn texts(shape: Option<GrantShape>, item: &Json) -> Vec<String> {
     let Some(members) = item.as_object() else { return vec![plain(item)] };
-    if let Some(name) = item.get("name").filter(|_| capability == secrets::GRANT) {
+    if let Some(name) = item.get("name").filter(|_| shape == Some(GrantShape::Secrets)) {
         return vec![plain(name)];
     }
     let of_member = |(key, value): (&Arc<str>, &Json)| match value.as_array() {
@@ -174,7 +177,7 @@ fn texts(capability: &str, item: &Json) -> Vec<String> {
     };
     let texts: Vec<_> = members.iter().flat_map(of_member).collect();
     // Files that are granted neither to be read nor to be written are none. What nothing means elsewhere is not known here.
-    if texts.is_empty() && capability != files::INTERFACE { vec![plain(item)] } else { texts }
+    if texts.is_empty() && shape != Some(GrantShape::Paths) { vec![plain(item)] } else { texts }
 }
 
 fn plain(item: &Json) -> String {

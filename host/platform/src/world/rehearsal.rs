@@ -12,8 +12,8 @@ use std::{
 };
 
 use flowcell_contract::{
-    Admission, Arrival, Attempt, BlobRef, Call, Caller, Calls, Capability, Digest, Failure, Json, NodeRunner, Outgoing,
-    Step, StepResult, Tenant, Value,
+    Admission, Arrival, Attempt, BlobRef, BuiltIn, Call, Caller, Calls, Capability, Digest, Failure, Json, NodeRunner,
+    Outgoing, Step, StepResult, Tenant, Value,
 };
 use flowcell_runtime::{
     MemoryBudget,
@@ -22,7 +22,7 @@ use flowcell_runtime::{
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
-use crate::world::simulate::{CAPABILITIES, Simulate};
+use crate::world::simulate::Simulate;
 
 /// What a node gives without being run.
 #[derive(Clone, Debug)]
@@ -132,16 +132,15 @@ impl Capability for StandIn {
 fn not_given(outgoing: &Outgoing, about: &Json, simulate: &Simulate) -> Failure {
     let (node, call) = (&outgoing.caller.node_id, &outgoing.call);
     let service = about.get("service").and_then(Json::as_str);
-    let (case, name) = match (&*call.interface, service) {
-        ("http", _) => (format!("{{ node: {node}, reply: {{ status: 200 }} }}"), Some("http")),
-        ("services", service) => {
+    let built_in = BuiltIn::named(&call.interface);
+    let simulated = built_in.filter(|capability| capability.has_stand_in()).map(BuiltIn::name);
+    let (case, name) = match (built_in, service) {
+        (Some(BuiltIn::Http), _) => (format!("{{ node: {node}, reply: {{ status: 200 }} }}"), simulated),
+        (Some(BuiltIn::Services), service) => {
             let service = service.unwrap_or("NAME");
             (format!("{{ node: {node}, service: {service}, result: … }}"), Some(service))
         }
-        (capability, _) => {
-            let name = CAPABILITIES.contains(&capability).then_some(capability);
-            (format!("{{ capability: {capability}, node: {node}, reply: … }}"), name)
-        }
+        _ => (format!("{{ capability: {}, node: {node}, reply: … }}", call.interface), simulated),
     };
     let more = name.map(|name| format!(", or simulate it: `--simulate {}` or `--simulate all`", simulate.with(name)));
     let message = format!(

@@ -2,15 +2,23 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use flowcell_contract::{Call, Json};
+use flowcell_contract::{BuiltIn, Call, Json};
 use serde::{Deserialize, Serialize};
 
 /// The capability whose services may be simulated one by one.
-pub(crate) const SERVICES: &str = "services";
-/// Capabilities that may be simulated as a whole.
-pub(crate) const CAPABILITIES: [&str; 4] = ["http", "model", "tools", SERVICES];
+pub(crate) const SERVICES: &str = BuiltIn::Services.name();
 /// All of them.
 pub(crate) const ALL: &str = "all";
+
+/// The names of capabilities that may be simulated as a whole.
+pub(crate) fn capabilities() -> impl Iterator<Item = &'static str> {
+    BuiltIn::ALL.iter().filter(|capability| capability.has_stand_in()).map(|capability| capability.name())
+}
+
+/// Whether a name is one of these capabilities, or all of them.
+pub(crate) fn is_whole(name: &str) -> bool {
+    name == ALL || capabilities().any(|capability| capability == name)
+}
 
 /// What is simulated. Grants and permissions are checked as ever.
 ///
@@ -61,13 +69,13 @@ impl Simulate {
 
     /// The services that are named one by one.
     pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
-        let whole = |name: &&str| *name == ALL || CAPABILITIES.contains(name);
-        self.0.iter().map(String::as_str).filter(move |name| !whole(name))
+        self.0.iter().map(String::as_str).filter(|name| !is_whole(name))
     }
 
     /// Whether a capability is simulated as a whole.
     pub(crate) fn covers(&self, capability: &str) -> bool {
-        [ALL, capability].iter().any(|name| self.0.contains(*name) && CAPABILITIES.contains(&capability))
+        let is_known = BuiltIn::named(capability).is_some_and(BuiltIn::has_stand_in);
+        is_known && [ALL, capability].iter().any(|name| self.0.contains(*name))
     }
 
     /// Whether a service is.

@@ -15,7 +15,7 @@ mod shown;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use flowcell_contract::{
-    Admission, Ask, Call, Caller, Capability, Catalog, Effect, Failure, Json, Outgoing, Tenant, Value, code,
+    Admission, Ask, BuiltIn, Call, Caller, Capability, Catalog, Effect, Failure, Json, Outgoing, Tenant, Value, code,
 };
 use flowcell_engine::Place;
 use flowcell_flow::{Source, graph::Graph};
@@ -28,7 +28,7 @@ use shelf::{Kind, Named, Tool};
 use shown::Shown;
 
 /// The name of the capability, in calls and in grants.
-pub(crate) const INTERFACE: &str = "tools";
+pub(crate) const INTERFACE: &str = BuiltIn::Tools.name();
 /// Milliseconds for which a question about a call stays open, where the config does not say.
 const APPROVAL_MS: u64 = 24 * 3_600 * 1_000;
 

@@ -1,6 +1,6 @@
 //! Calls that stay in the host: state, cache, logs and metrics.
 
-use flowcell_contract::{Call, Failure, Json, Value, code};
+use flowcell_contract::{BuiltIn, Call, Failure, Json, Value, code};
 
 use super::AttemptCalls;
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
 impl AttemptCalls {
     pub(super) async fn note(&self, call: &Call) -> Result<Value, Failure> {
         let args = call.args.json();
-        let note = match &*call.interface {
-            "log" => Note::Log { level: text(args, "level")?, message: text(args, "message")? },
+        let note = match BuiltIn::named(&call.interface) {
+            Some(BuiltIn::Log) => Note::Log { level: text(args, "level")?, message: text(args, "message")? },
             _ => {
                 let member = |name: &str| args.get(name).cloned().unwrap_or_default();
                 Note::Metric { name: text(args, "name")?, value: member("value"), tags: member("tags") }
@@ -56,16 +56,16 @@ impl AttemptCalls {
 
     fn look(&self, call: &Call) -> Result<Value, Failure> {
         let args = call.args.json();
-        match (&*call.interface, &*call.function) {
-            ("state", "get") => self.state_get(&key(args)?),
-            ("state", "set") => self.state_set(args, None),
-            ("state", "set-if") => self.state_set(args, Some(expected(args))),
-            ("cache", "get") => {
+        match (BuiltIn::named(&call.interface), &*call.function) {
+            (Some(BuiltIn::State), "get") => self.state_get(&key(args)?),
+            (Some(BuiltIn::State), "set") => self.state_set(args, None),
+            (Some(BuiltIn::State), "set-if") => self.state_set(args, Some(expected(args))),
+            (Some(BuiltIn::Cache), "get") => {
                 let found = self.site.cache.get(&self.site.tenant, &key(args)?, self.site.timers.now());
                 let entry = |value: Value| Json::object([("value", value.json().clone())]);
                 Ok(Value::from(found.map(entry).unwrap_or_default()))
             }
-            ("cache", "set") => {
+            (Some(BuiltIn::Cache), "set") => {
                 let now = self.site.timers.now();
                 let expires = args.get("ttlMs").and_then(Json::as_u64).map(|ttl| now.saturating_add(ttl));
                 self.site.cache.set(&self.site.tenant, &key(args)?, value(args), expires);
@@ -103,9 +103,9 @@ impl AttemptCalls {
     /// Buffers a write that was accepted the first time.
     fn write_again(&self, call: &Call, reply: &Result<Value, Box<Failure>>) {
         let args = call.args.json();
-        let expected = match (&*call.interface, &*call.function) {
-            ("state", "set") => None,
-            ("state", "set-if") => Some(expected(args)),
+        let expected = match (BuiltIn::named(&call.interface), &*call.function) {
+            (Some(BuiltIn::State), "set") => None,
+            (Some(BuiltIn::State), "set-if") => Some(expected(args)),
             _ => return,
         };
         let accepted = reply.as_ref().is_ok_and(|version| !version.json().is_null());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Failure, Value, code};
+use flowcell_contract::{BuiltIn, Failure, Value, code};
 
 use super::{Decider, Refusal};
 use crate::{
@@ -61,7 +61,7 @@ impl Decider<'_> {
     /// A call has begun: what its attempt had heard before is applied, and a tool's call is told as one.
     pub(super) fn call_of_agent(&mut self, task: TaskKey, call: &CallRecord) {
         self.apply_messages(task, &call.before);
-        if let Some(agent) = call.agent.as_ref().filter(|_| &*call.interface == "tools") {
+        if let Some(agent) = call.agent.as_ref().filter(|_| *call.interface == *BuiltIn::Tools.name()) {
             self.tell(task, AgentFact::ToolStarted { id: agent.agent_run.clone(), ordinal: call.ordinal });
             if call.ask.is_some() {
                 self.tell(task, AgentFact::ToolAsked { id: agent.agent_run.clone(), ordinal: call.ordinal });

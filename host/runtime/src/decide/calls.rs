@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowcell_contract::{Effect, Failure, Json, code};
+use flowcell_contract::{BuiltIn, Effect, Failure, Json, code};
 
 use super::{Decider, Refusal, check_answer};
 use crate::{
@@ -67,7 +67,7 @@ impl Decider<'_> {
     /// The agent run that a call is made for, and whether it is a call of a tool.
     fn agent_of(&self, task: TaskKey, call: (u32, u32)) -> Option<(Arc<str>, bool)> {
         let (agent, interface) = self.state.task(task).calls.as_ref()?.agent_of(call)?;
-        Some((agent.agent_run.clone(), interface == "tools"))
+        Some((agent.agent_run.clone(), interface == BuiltIn::Tools.name()))
     }
 
     /// A person has answered whether a call may leave.

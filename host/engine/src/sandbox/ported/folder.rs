@@ -7,7 +7,7 @@
 
 use std::vec;
 
-use flowcell_contract::{BINARY, Failure, Json, Value, code};
+use flowcell_contract::{BINARY, BuiltIn, Failure, Json, Value, code};
 use wasmtime::component::{HasData, Resource};
 use wasmtime_wasi::p2::{
     DynInputStream, DynOutputStream, FsError, FsResult,
@@ -64,7 +64,7 @@ impl Sandbox {
         let Some(bytes) = file.take_changed() else { return Ok(()) };
         let kept = Value::from(self.calls.keep(bytes, BINARY)?);
         let args = [("path", Json::from(file.path())), ("file", kept.json().clone())];
-        self.send("files", "write", Json::object(args)).await.map(drop)
+        self.send(BuiltIn::Files, "write", Json::object(args)).await.map(drop)
     }
 }
 
@@ -99,7 +99,7 @@ impl Folder<'_> {
         more: Option<(&'static str, Json)>,
     ) -> FsResult<Result<Value, Failure>> {
         let args = Json::object([("path", Json::from(path))].into_iter().chain(more));
-        let reply = self.0.call("files", function, args).await.map_err(FsError::trap)?;
+        let reply = self.0.call(BuiltIn::Files, function, args).await.map_err(FsError::trap)?;
         self.0.tick();
         Ok(reply)
     }

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use flowcell_contract::{BINARY, Call, Calls, Failure, Json, Value, code};
+use flowcell_contract::{BINARY, BuiltIn, Call, Calls, Failure, Json, Value, code};
 use futures_util::poll;
 use http_body_util::{BodyExt, Full};
 use hyper::{
@@ -68,7 +68,8 @@ impl WasiHttpHooks for Requests {
                 let _ = before.await;
             }
             let args = arguments(&head, body, options, &*calls).map_err(refused)?;
-            let mut reply = calls.call(Call { interface: "http".into(), function: "send".into(), args: args.into() });
+            let mut reply =
+                calls.call(Call { interface: BuiltIn::Http.name().into(), function: "send".into(), args: args.into() });
             // It is recorded, or about to be, once it was polled.
             let first = poll!(&mut reply);
             drop(leaves);
@@ -94,7 +95,7 @@ impl Sandbox {
 
     /// Behind that of any other.
     pub(crate) fn denied_http(&mut self) -> WasiHttpCtxView<'_> {
-        self.requests.denied = Some(denial::failure(&self.attempt.node_type, "http"));
+        self.requests.denied = Some(denial::failure(&self.attempt.node_type, BuiltIn::Http));
         self.live_http()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use flowcell_contract::{Json, RunId};
+use flowcell_contract::{BuiltIn, Json, RunId};
 use flowcell_runtime::Event;
 
 use super::{Attempted, Called, Ended, Tokens, What, code_in, name_in};
@@ -124,7 +124,7 @@ impl Open {
     fn call_ended(&mut self, event: &Event, outcome: &'static str, tell: Tell<'_>) {
         let begun = self.attempt(event).calls.remove(&ordinal(event));
         let Some((Call { called, agent }, began)) = begun else { return };
-        let awaits = agent.is_some() && called.interface == "model" && outcome == "succeeded";
+        let awaits = agent.is_some() && called.interface == BuiltIn::Model.name() && outcome == "succeeded";
         let ended = ended(event, What::Call { task: attempted(event), agent, call: called }, began, outcome);
         match awaits {
             true => self.turn = Some(Box::new(ended)),

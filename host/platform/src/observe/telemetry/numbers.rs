@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use flowcell_contract::BuiltIn;
 use opentelemetry::{
     KeyValue,
     metrics::{Counter, Histogram, MeterProvider},
@@ -57,7 +58,7 @@ impl Numbers {
             What::Call { call, .. } => {
                 self.calls
                     .record(seconds, &[KeyValue::new("flowcell.call.interface", call.interface.clone()), outcome]);
-                if call.interface == "model" {
+                if call.interface == BuiltIn::Model.name() {
                     self.turn(call, seconds);
                 }
             }

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use flowcell_contract::{RunId, Tenant};
+use flowcell_contract::{BuiltIn, RunId, Tenant};
 use opentelemetry::{
     InstrumentationScope, KeyValue,
     trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState},
@@ -94,8 +94,8 @@ fn attributes(ended: &Ended) -> Vec<KeyValue> {
 /// What the conventions for generative models want to know of a turn, or of a tool's call.
 fn generated(call: &Called) -> Vec<KeyValue> {
     let text = |name, value: &Option<String>| value.clone().map(|value| KeyValue::new(name, value));
-    match call.interface.as_str() {
-        "model" => {
+    match BuiltIn::named(&call.interface) {
+        Some(BuiltIn::Model) => {
             let mut all = vec![KeyValue::new("gen_ai.operation.name", "chat")];
             all.extend(text("gen_ai.provider.name", &call.provider));
             all.extend(text("gen_ai.request.model", &call.model));
@@ -103,7 +103,7 @@ fn generated(call: &Called) -> Vec<KeyValue> {
             all.extend(call.usage.iter().flat_map(tokens));
             all
         }
-        "tools" if call.tool.is_some() => {
+        Some(BuiltIn::Tools) if call.tool.is_some() => {
             let mut all = vec![KeyValue::new("gen_ai.operation.name", "execute_tool")];
             all.extend(text("gen_ai.tool.name", &call.tool));
             all
@@ -121,9 +121,9 @@ fn tokens(used: &crate::observe::observed::Tokens) -> [KeyValue; 2] {
 }
 
 fn called(call: &Called) -> String {
-    match (call.interface.as_str(), &call.model, &call.tool) {
-        ("model", Some(model), _) => format!("chat {model}"),
-        ("tools", _, Some(tool)) => format!("execute_tool {tool}"),
+    match (BuiltIn::named(&call.interface), &call.model, &call.tool) {
+        (Some(BuiltIn::Model), Some(model), _) => format!("chat {model}"),
+        (Some(BuiltIn::Tools), _, Some(tool)) => format!("execute_tool {tool}"),
         _ => format!("{}.{}", call.interface, call.function),
     }
 }

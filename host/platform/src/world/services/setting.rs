@@ -10,7 +10,7 @@ use flowcell_services::{
 use indexmap::IndexMap;
 
 use super::agent::ModelService;
-use crate::world::simulate::{ALL, CAPABILITIES};
+use crate::world::simulate::is_whole;
 
 /// The service that asks a model, which is there without configuration.
 pub(crate) const AGENT: &str = "agent";
@@ -116,7 +116,7 @@ fn check_name(name: &str) -> Result<(), String> {
     if !(1..=MAX_NAME).contains(&name.len()) || !name.bytes().all(plain) {
         return Err(format!("a name has 1 to {MAX_NAME} letters, digits, `-` and `_`"));
     }
-    match name == ALL || CAPABILITIES.contains(&name) {
+    match is_whole(name) {
         true => Err(format!("`{name}` means something else where services are simulated; take another name")),
         false => Ok(()),
     }

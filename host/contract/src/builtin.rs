@@ -1,0 +1,146 @@
+//! The table of the capabilities that every host has, read by all that name one.
+//!
+//! A new capability is a row here, a WIT interface of the same name, the code that links it to the sandbox, and the code that
+//! performs its calls.
+
+use crate::Effect;
+
+/// The name of grants of secrets, which the host adds to requests of `http`.
+pub const SECRETS: &str = "secrets";
+
+/// The form of the grants of a capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantShape {
+    /// A list of origins: `["https://api.example.com"]`.
+    Origins,
+    /// Patterns of paths: `{ read: […], write: […] }`.
+    Paths,
+    /// A list of names of secrets, or of objects with such a name.
+    Secrets,
+    /// A list of patterns of names, such as this one.
+    Patterns(&'static str),
+}
+
+impl GrantShape {
+    /// Returns the form of grants of this name, if the host defines it.
+    pub fn named(name: &str) -> Option<GrantShape> {
+        match name {
+            SECRETS => Some(GrantShape::Secrets),
+            _ => BuiltIn::named(name)?.grant(),
+        }
+    }
+
+    /// Returns the outline that messages show: `[…]`.
+    pub fn outline(self) -> &'static str {
+        match self {
+            GrantShape::Paths => "{ read: […], write: […] }",
+            GrantShape::Origins | GrantShape::Secrets | GrantShape::Patterns(_) => "[…]",
+        }
+    }
+}
+
+/// A row of the table.
+struct Row {
+    name: &'static str,
+    effect: Effect,
+    grant: Option<GrantShape>,
+    has_stand_in: bool,
+}
+
+macro_rules! table {
+    ($($(#[$doc:meta])* $variant:ident: $name:literal, $effect:ident, $grant:expr, $stand_in:literal;)+) => {
+        /// A capability that every host has. Its WIT interface is `flowcell:host/NAME`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum BuiltIn {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl BuiltIn {
+            /// All of them, in the order of the table.
+            pub const ALL: &[BuiltIn] = &[$(BuiltIn::$variant),+];
+
+            const fn row(self) -> Row {
+                match self {
+                    $(BuiltIn::$variant => {
+                        Row { name: $name, effect: Effect::$effect, grant: $grant, has_stand_in: $stand_in }
+                    })+
+                }
+            }
+        }
+    };
+}
+
+// Each row: the name; the most that its calls do to the world if the node type declares nothing else; the form of its grants,
+// if it needs any; whether it can be simulated.
+table! {
+    /// Lines of text for people.
+    Log: "log", Inert, None, false;
+    /// Measured numbers.
+    Metrics: "metrics", Inert, None, false;
+    /// Values that a flow keeps between runs.
+    State: "state", Transactional, None, false;
+    /// Values that may be forgotten.
+    Cache: "cache", Inert, None, false;
+    /// Requests over HTTP.
+    Http: "http", AtLeastOnce, Some(GrantShape::Origins), true;
+    /// Turns of language models.
+    Model: "model", AtLeastOnce, Some(GrantShape::Patterns("anthropic/*")), true;
+    /// Calls of tools.
+    Tools: "tools", AtLeastOnce, Some(GrantShape::Patterns("data.*")), true;
+    /// Reports about agent runs.
+    Agent: "agent", Inert, None, false;
+    /// Files of the tenant.
+    Files: "files", Idempotent, Some(GrantShape::Paths), false;
+    /// Services that the operator names.
+    Services: "services", AtLeastOnce, Some(GrantShape::Patterns("img")), true;
+}
+
+impl BuiltIn {
+    /// Returns the capability of this name.
+    pub fn named(name: &str) -> Option<BuiltIn> {
+        BuiltIn::ALL.iter().copied().find(|capability| capability.name() == name)
+    }
+
+    /// Returns the name that calls, grants, manifests and WIT have.
+    pub const fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Returns the most that its calls do to the world, unless the node type declares another effect.
+    pub const fn effect(self) -> Effect {
+        self.row().effect
+    }
+
+    /// Returns the form of its grants; none: it needs no grant.
+    pub const fn grant(self) -> Option<GrantShape> {
+        self.row().grant
+    }
+
+    /// Whether `--simulate` can answer its calls.
+    pub const fn has_stand_in(self) -> bool {
+        self.row().has_stand_in
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_that_leave_the_host_need_grants_and_no_others_do() {
+        for capability in BuiltIn::ALL {
+            assert_eq!(capability.grant().is_some(), capability.effect().is_external(), "{}", capability.name());
+            assert!(capability.grant().is_some() || !capability.has_stand_in(), "{}", capability.name());
+        }
+    }
+
+    #[test]
+    fn names_are_found_again() {
+        for (number, capability) in BuiltIn::ALL.iter().enumerate() {
+            assert_eq!(BuiltIn::named(capability.name()), Some(*capability));
+            assert_eq!(*capability as usize, number);
+        }
+        assert_eq!(BuiltIn::named(SECRETS), None);
+        assert_eq!(GrantShape::named(SECRETS), Some(GrantShape::Secrets));
+    }
+}
