@@ -1,4 +1,4 @@
-//! Bindings: JSON values in which strings may hold `{{ }}`.
+//! Bindings: JSON values with `{{ }}` in their strings.
 
 mod compile;
 mod node;
@@ -11,7 +11,7 @@ pub(crate) use self::node::{CapturedField, Node};
 use crate::{error::ExprError, json::Json, path::Path, place::Place, roots::Roots};
 
 impl Binding {
-    /// Compiles a value; every string in it, at any depth, may hold `{{ }}`. Reports all errors at once.
+    /// Compiles a value; every string in it, at any depth, may contain `{{ }}`. Reports all errors at once.
     pub fn compile(value: &Json) -> Result<Binding, Vec<ExprError>> {
         compile::compile(value)
     }
@@ -26,31 +26,31 @@ impl Binding {
         render::render(self, roots)
     }
 
-    /// Computes the members that can be computed, if the value is written as an object: the others are left out.
+    /// Computes the members of a binding that is an object. Members that fail are left out.
     pub fn render_members(&self, roots: &dyn Roots) -> Json {
         Json::Object(render::render_members(self, roots).into())
     }
 
-    /// The longest static paths that rendering reads, without repetition; a computed subscript ends a path.
+    /// Returns the longest static paths that rendering reads, without repetition. A computed subscript ends a path.
     pub fn paths(&self) -> Vec<Path> {
         let mut seen = HashSet::new();
         let places = self.paths_with_places().into_iter();
         places.map(|place| place.path).filter(|path| seen.insert(path.clone())).collect()
     }
 
-    /// Every path that rendering reads, with its place.
+    /// Returns every path that rendering reads, with its position.
     pub fn paths_with_places(&self) -> Vec<Place> {
         let mut places = Vec::new();
         self.collect(&mut String::new(), &mut places);
         places
     }
 
-    /// Whether nothing in it is computed.
+    /// Returns true if no part of the value is computed.
     pub fn is_literal(&self) -> bool {
         self.as_literal().is_some()
     }
 
-    /// The path that the whole value is, if it is written `{{ path }}`.
+    /// Returns the path of a binding that is a single `{{ path }}`.
     pub fn as_path(&self) -> Option<&Path> {
         match &self.0 {
             Node::Whole(expression) => expression.as_path(),
@@ -58,7 +58,7 @@ impl Binding {
         }
     }
 
-    /// A member, if the value is written as an object.
+    /// Returns a member of a binding that is an object.
     pub fn member(&self, key: &str) -> Option<&Binding> {
         match &self.0 {
             Node::Object(members, _) => members.iter().find(|(name, _)| &**name == key).map(|(_, member)| member),
@@ -66,7 +66,7 @@ impl Binding {
         }
     }
 
-    /// An item, if the value is written as a list.
+    /// Returns an item of a binding that is a list.
     pub fn item(&self, index: usize) -> Option<&Binding> {
         match &self.0 {
             Node::Array(items, _) => items.get(index),

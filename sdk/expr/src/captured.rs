@@ -1,4 +1,4 @@
-//! Fields that a component evaluates itself: they travel as written, with the values that they name.
+//! Captured fields: components evaluate them, so they are passed on unevaluated with the values that they read.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::{
     roots::{Chain, Roots},
 };
 
-/// What a captured field holds.
+/// The kind of a captured field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapturedKind {
-    /// A condition, or an expression as a text. It travels under the key `expr`.
+    /// A condition, or an expression as a text. Its key is `expr`.
     Expr,
-    /// A value in which strings may hold `{{ }}`. It travels under the key `template`.
+    /// A value with `{{ }}` in its strings. Its key is `template`.
     Template,
 }
 
@@ -41,10 +41,10 @@ impl CapturedKind {
 }
 
 impl Binding {
-    /// A field that a component evaluates: it renders to `{ "expr" | "template": raw, "vars": { path: value } }`.
+    /// Creates a captured field, which renders to `{ "expr" | "template": raw, "vars": { path: value } }`.
     ///
-    /// Strict roots add `"strict": true`. `vars` has what `raw` reads, by canonical path, without `locals` (root names that the component gives values)
-    /// and without what is missing.
+    /// Strict roots add `"strict": true`. `vars` contains the values that `raw` reads, by canonical path. Missing
+    /// values and the roots in `locals`, which the component defines itself, are left out.
     pub fn captured(kind: CapturedKind, raw: Json, locals: &[Arc<str>]) -> Result<Binding, Vec<ExprError>> {
         let mut reads = kind.places(&raw)?;
         reads.retain(|read| !locals.iter().any(|local| **local == *read.path.root()));
@@ -60,14 +60,14 @@ impl Binding {
     }
 }
 
-/// A captured field, as a component receives it.
+/// A captured field as a component receives it.
 #[derive(Clone, Debug)]
 pub struct Captured {
     raw: Json,
     roots: Carried,
 }
 
-/// The values that travelled with a field.
+/// The values that were passed on with a field.
 #[derive(Clone, Debug, Default)]
 struct Carried {
     values: Json,
@@ -85,8 +85,8 @@ impl Roots for Carried {
 }
 
 impl Captured {
-    /// Reads `{ "expr" | "template": raw, "vars": { path: value } }`, with `"strict": true` from a strict flow; any other value
-    /// is `raw` itself, without values.
+    /// Reads `{ "expr" | "template": raw, "vars": { path: value } }`, with `"strict": true` from a strict flow. Any
+    /// other value becomes `raw` without values.
     pub fn parse(field: &Json) -> Captured {
         let raw = field.get("expr").or_else(|| field.get("template"));
         let vars = field.get("vars").and_then(Json::as_object);
@@ -99,27 +99,27 @@ impl Captured {
         }
     }
 
-    /// What the flow says, to be compiled as a [`Condition`] or a [`Binding`].
+    /// Returns the unevaluated field, to be compiled as a [`Condition`] or a [`Binding`].
     pub fn raw(&self) -> &Json {
         &self.raw
     }
 
-    /// The values that travelled with it.
+    /// Returns the values that were passed on with the field.
     pub fn roots(&self) -> &dyn Roots {
         &self.roots
     }
 
-    /// The same values behind local ones: the members of `locals` win.
+    /// Returns the same values with additional local ones. The members of `locals` take precedence.
     pub fn with_locals(&self, locals: Json) -> impl Roots {
         Chain(locals, self.roots.clone())
     }
 }
 
-/// Puts the values back where their paths say, so that the paths lead to them again.
+/// Rebuilds the roots from paths and values.
 fn tree(vars: &Object) -> Json {
     let mut paths: Vec<(Path, &Json)> =
         vars.iter().filter_map(|(path, value)| Some((Path::parse(path).ok()?, value))).collect();
-    // A path stands before those that go on from it: its value has theirs in it.
+    // A shorter path comes first: its value contains the values of longer ones.
     paths.sort_by_key(|(path, _)| path.segments().len());
     let mut roots = Branch::default();
     for (path, value) in paths {
@@ -130,7 +130,7 @@ fn tree(vars: &Object) -> Json {
     roots.into_json()
 }
 
-/// A value that is being put together.
+/// A value under construction.
 #[derive(Default)]
 enum Branch {
     #[default]
@@ -141,7 +141,7 @@ enum Branch {
 }
 
 impl Branch {
-    /// Puts a value at the end of the steps. What does not fit to what is there was never captured, and is left out.
+    /// Inserts a value at a path. Values that conflict with earlier ones were never captured and are left out.
     fn insert(&mut self, steps: &[Segment], value: &Json) {
         match (steps, &mut *self) {
             ([], Branch::Empty) => *self = Branch::Value(value.clone()),

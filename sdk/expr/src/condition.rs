@@ -1,4 +1,4 @@
-//! Conditions: what `when` and `while` say.
+//! Conditions: the values of `when` and `while`.
 
 mod compile;
 mod evaluate;
@@ -9,11 +9,11 @@ use std::{collections::HashSet, sync::Arc};
 use self::{evaluate::Evaluation, term::Term};
 use crate::{error::ExprError, json::Json, path::Path, place::Place, roots::Roots};
 
-/// A compiled condition: a WhenExpr, an expression as a text (with or without `{{ }}` around it), `true` or `false`.
+/// A compiled condition: an operator object, an expression as a text (with or without `{{ }}`), `true` or `false`.
 ///
-/// A WhenExpr is an object with one operator: `equals: { var, value }`, `in: { var, values }`, `gt`, `gte`, `lt`, `lte`
-/// (`{ var, value }`), `matches: { var, pattern }`, `exists: path`, `not: condition`, `and: [condition]`,
-/// `or: [condition]`. `var` is a path; `value` and `values` may hold `{{ }}`.
+/// An operator object has one member: `equals: { var, value }`, `in: { var, values }`, `gt`, `gte`, `lt`, `lte` (`{
+/// var, value }`), `matches: { var, pattern }`, `exists: path`, `not: condition`, `and: [condition]`, `or:
+/// [condition]`. `var` is a path; `value` and `values` may contain `{{ }}`.
 #[derive(Clone, Debug)]
 pub struct Condition(Arc<Term>);
 
@@ -23,19 +23,19 @@ impl Condition {
         compile::compile(value).map(|term| Condition(Arc::new(term)))
     }
 
-    /// Tells whether the condition holds.
+    /// Returns true if the condition holds.
     pub fn evaluate(&self, roots: &dyn Roots) -> Result<bool, ExprError> {
         Evaluation::new(roots).holds(&self.0)
     }
 
-    /// The longest static paths that it reads, without repetition; a computed subscript ends a path.
+    /// Returns the longest static paths that the condition reads, without repetition. A computed subscript ends a path.
     pub fn paths(&self) -> Vec<Path> {
         let mut seen = HashSet::new();
         let places = self.paths_with_places().into_iter();
         places.map(|place| place.path).filter(|path| seen.insert(path.clone())).collect()
     }
 
-    /// Every path that it reads, with its place.
+    /// Returns every path that the condition reads, with its position.
     pub fn paths_with_places(&self) -> Vec<Place> {
         let mut places = Vec::new();
         self.0.collect(&mut places);

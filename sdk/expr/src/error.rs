@@ -1,26 +1,26 @@
-//! What is wrong with an expression, and where.
+//! Errors in expressions, with their positions.
 
 use std::{error, fmt, ops::Range};
 
-/// One finding about an expression.
+/// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExprError {
-    /// Where the text stands: a JSON Pointer inside the compiled value; `""` is the value itself.
+    /// JSON Pointer to the text inside the compiled value; `""` is the value itself.
     pub pointer: String,
-    /// Which bytes of that text are meant.
+    /// The bytes of that text with the error.
     pub offset: Option<Range<usize>>,
-    /// Whether the key is meant under which the text stands, not the text.
+    /// True if the error is about the last key of the pointer instead of the text.
     pub is_key: bool,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// What to write instead.
+    /// A suggested correction.
     pub hint: Option<String>,
-    /// Whether it is about a missing value, which is an error in strict flows only.
+    /// True for an error about a missing value, which only strict flows report.
     pub is_missing: bool,
 }
 
 impl ExprError {
-    /// A finding about the whole value.
+    /// Creates an error about the whole value.
     pub(crate) fn new(message: impl Into<String>) -> ExprError {
         ExprError {
             pointer: String::new(),
@@ -32,38 +32,38 @@ impl ExprError {
         }
     }
 
-    /// An error about a value that a strict flow needs and that is missing.
+    /// Creates an error about a missing value in a strict flow.
     pub(crate) fn missing(message: impl Into<String>) -> ExprError {
         ExprError { is_missing: true, ..ExprError::new(message) }
     }
 
-    /// A finding about the key that the pointer ends with.
+    /// Creates an error about the last key of the pointer.
     pub(crate) fn of_key(message: impl Into<String>) -> ExprError {
         ExprError { is_key: true, ..ExprError::new(message) }
     }
 
-    /// The same finding, with something to write instead.
+    /// Adds a suggested correction.
     pub(crate) fn hint(self, hint: impl Into<String>) -> ExprError {
         ExprError { hint: Some(hint.into()), ..self }
     }
 
-    /// The same finding, about these bytes; a closer place that is already known stays.
+    /// Sets the bytes of the error, unless they are already known.
     pub(crate) fn at(self, offset: Range<usize>) -> ExprError {
         ExprError { offset: self.offset.or(Some(offset)), ..self }
     }
 
-    /// The same finding, about bytes that lie further back in a longer text.
+    /// Moves the bytes of the error by an offset, for a longer text.
     pub(crate) fn moved(self, by: usize) -> ExprError {
         ExprError { offset: self.offset.map(|place| place.start + by..place.end + by), ..self }
     }
 
-    /// The same finding, seen from a value that holds the place under `prefix`.
+    /// Extends the pointer at the front by `prefix`.
     pub(crate) fn under(mut self, prefix: &str) -> ExprError {
         self.pointer.insert_str(0, prefix);
         self
     }
 
-    /// The same finding, seen from the object or list that holds the place under `token`.
+    /// Extends the pointer at the front by `token`.
     pub(crate) fn inside(self, token: &str) -> ExprError {
         let mut prefix = String::new();
         push_token(&mut prefix, token);

@@ -1,4 +1,4 @@
-//! JSON values that share their parts: cloning any part costs one reference count.
+//! JSON values with shared parts: cloning any part only increments a reference count.
 
 mod compact;
 pub mod digits;
@@ -15,10 +15,10 @@ pub use serde_json::Number;
 
 pub use measure::Misfit;
 
-/// The members of a JSON object, in the order in which they were written.
+/// The members of a JSON object, in their original order.
 pub type Object = IndexMap<Arc<str>, Json>;
 
-/// One immutable JSON value. Numbers stay as exact as `serde_json` reads them.
+/// An immutable JSON value. Numbers are as exact as in `serde_json`.
 #[derive(Clone, Debug, Default)]
 pub enum Json {
     /// `null`.
@@ -26,19 +26,20 @@ pub enum Json {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number.
+    /// A JSON number.
     Number(Number),
-    /// A text.
+    /// A JSON string.
     String(Arc<str>),
-    /// A list.
+    /// A JSON array.
     Array(Arc<Vec<Json>>),
-    /// An object.
+    /// A JSON object.
     Object(Arc<Object>),
 }
 
 impl Json {
-    /// Parses one JSON text. Nesting deeper than [`JSON_DEPTH`](crate::limits::JSON_DEPTH) is an error, and so are more
-    /// values than [`JSON_VALUES`] and a whole number whose digits cannot be kept (see [`digits::whole_number`]).
+    /// Parses a JSON text. Returns an error if it is nested deeper than [`JSON_DEPTH`](crate::limits::JSON_DEPTH), has
+    /// more than [`JSON_VALUES`] values, or contains a whole number that cannot be stored exactly (see
+    /// [`digits::whole_number`]).
     pub fn parse(text: &str) -> Result<Json, serde_json::Error> {
         if Json::has_too_many_values(text.as_bytes()) {
             return Err(serde_json::Error::custom(format!("it has more than {JSON_VALUES} values")));
@@ -47,20 +48,20 @@ impl Json {
         digits::check(text).map(|()| value)
     }
 
-    /// Reads a text that this program has written. It has any number of values: parts are shared, so that a few steps make
-    /// more of them than a text from outside may have.
+    /// Parses a JSON text that this program has written. The number of values is not limited: because parts are shared,
+    /// a stored value may have more of them than a text from outside.
     pub fn restore(text: &str) -> Result<Json, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// Whether a JSON text has more values than [`JSON_VALUES`]. The text may be no JSON; then the answer means nothing.
+    /// Returns true if a JSON text has more than [`JSON_VALUES`] values. The result is undefined for invalid JSON.
     pub fn has_too_many_values(text: &[u8]) -> bool {
         Json::has_more_values(text, JSON_VALUES)
     }
 
-    /// Whether a JSON text has more values than `most`, counted as [`JSON_VALUES`] counts them.
+    /// Returns true if a JSON text has more values than `most`, counted like [`JSON_VALUES`].
     pub fn has_more_values(text: &[u8], most: usize) -> bool {
-        // Each byte may begin a list.
+        // At most, each byte starts a list.
         if text.len().saturating_mul(CONTAINER) <= most {
             return false;
         }
@@ -87,28 +88,28 @@ impl Json {
         false
     }
 
-    /// Refuses a valid JSON text that holds a whole number whose digits cannot be kept. [`Json::parse`] does so itself; this
-    /// is for text that something else parses.
+    /// Returns an error if a valid JSON text contains a whole number that cannot be stored exactly. [`Json::parse`]
+    /// includes this check; call it for text that another parser reads.
     pub fn check_numbers(text: &str) -> Result<(), serde_json::Error> {
         digits::check(text)
     }
 
-    /// Puts an object together, in the given order.
+    /// Creates an object with members in the given order.
     pub fn object<K: Into<Arc<str>>>(members: impl IntoIterator<Item = (K, Json)>) -> Json {
         Json::Object(Arc::new(members.into_iter().map(|(key, value)| (key.into(), value)).collect()))
     }
 
-    /// Puts a list together.
+    /// Creates a list.
     pub fn array(items: impl IntoIterator<Item = Json>) -> Json {
         Json::Array(Arc::new(items.into_iter().collect()))
     }
 
-    /// Whether this is `null`.
+    /// Returns true for `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Json::Null)
     }
 
-    /// Whether this is a file value, `{ "kind": "file", "fileId": … }`: it stands for a content that is not in it.
+    /// Returns true for a file value, `{ "kind": "file", "fileId": … }`, which refers to separately stored content.
     pub fn is_file(&self) -> bool {
         self.as_object().is_some_and(is_file)
     }
@@ -189,7 +190,7 @@ impl Json {
         })
     }
 
-    /// The name of this value's type, as messages use it.
+    /// Returns the name of the value's type for messages.
     pub fn type_name(&self) -> &'static str {
         match self {
             Json::Null => "null",
@@ -203,7 +204,7 @@ impl Json {
 
     /// Writes this value as compact JSON text.
     pub fn to_text(&self) -> String {
-        // Serialising to memory fails only for keys that are no strings, and there are none.
+        // Serializing to memory fails only for keys that are not strings, which cannot occur.
         serde_json::to_string(self).unwrap_or_default()
     }
 
@@ -223,24 +224,24 @@ impl Json {
     }
 }
 
-/// Whether these are the members of the output that the host records for a skipped node.
+/// Returns true for the output that the host records for a skipped node.
 pub(crate) fn is_skipped(members: &Object) -> bool {
     members.len() == 1 && members.get("skipped").and_then(Json::as_bool) == Some(true)
 }
 
-/// Whether these are the members of a file value, `{ "kind": "file", "fileId": … }`.
+/// Returns true for the members of a file value, `{ "kind": "file", "fileId": … }`.
 pub(crate) fn is_file(members: &Object) -> bool {
     let text = |key: &str| members.get(key).and_then(Json::as_str);
     text("kind") == Some("file") && text("fileId").is_some()
 }
 
-/// RFC 6901 allows no leading zeros and no signs.
+/// Parses an array index. RFC 6901 allows no leading zeros and no signs.
 fn array_index(token: &str) -> Option<usize> {
     let plain = token.bytes().all(|byte| byte.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
     if plain { token.parse().ok() } else { None }
 }
 
-/// Deep equality: key order does not matter, and numbers compare as numbers (`1` equals `1.0`).
+/// Deep equality. Key order does not matter, and numbers compare by value (`1` equals `1.0`).
 impl PartialEq for Json {
     fn eq(&self, other: &Json) -> bool {
         match (self, other) {
@@ -351,7 +352,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
         let mut members = Object::default();
         while let Some((key, value)) = map.next_entry::<String, Json>()? {
             if members.insert(key.as_str().into(), value).is_some() {
-                return Err(A::Error::custom(format_args!("the key `{key}` stands twice")));
+                return Err(A::Error::custom(format_args!("the key `{key}` occurs twice")));
             }
         }
         Ok(Json::Object(Arc::new(members)))

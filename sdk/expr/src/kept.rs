@@ -1,4 +1,4 @@
-//! Expressions of flows that were accepted before text that is no token became an error.
+//! Support for stored expressions from versions that ignored invalid text after a quoted text.
 
 use crate::{
     captured::CapturedKind,
@@ -9,11 +9,11 @@ use crate::{
 };
 
 impl Json {
-    /// Blanks out what older versions ignored in expressions: text that is no token behind a quoted text, and everything
-    /// after it. The value then compiles to what it meant, and places stay the same.
+    /// Replaces text that earlier versions ignored with spaces: invalid text after a quoted text, and everything after
+    /// it. The value then compiles to its former meaning, and positions stay the same.
     ///
-    /// Returns the value with one error per expression; `None` if nothing was ignored. Use it only for flows that an older
-    /// version accepted: in new ones such text is an error.
+    /// Returns the value with one error per expression; `None` if no text was ignored. Use it only for flows that an
+    /// earlier version accepted: in new flows such text is an error.
     pub fn without_ignored(&self, kind: CapturedKind) -> Option<(Json, Vec<ExprError>)> {
         let mut blanking = Blanking { errors: Vec::new() };
         let value = match kind {
@@ -80,7 +80,7 @@ impl Blanking {
         }
     }
 
-    /// Blanks out the ignored parts of a text's expressions, each given with its place.
+    /// Blanks out the ignored parts of a text's expressions. Each expression comes with its offset.
     fn text(&mut self, text: &str, expressions: &[(&str, usize)], pointer: &str) -> Json {
         let mut blanked = text.to_owned();
         for (source, at) in expressions {
@@ -107,7 +107,7 @@ mod tests {
     use crate::{Binding, Condition, NoRoots};
 
     #[test]
-    fn kept_texts_mean_what_they_meant() {
+    fn stored_texts_keep_their_meaning() {
         let cases = [
             (r#""{{ 'a' & 'b' }}""#, r#""a""#),
             (r#""x {{ 'é' ; ü }} {{ 1 + 1 }} {{ 'c' ? 'd' : 'e' }}""#, r#""x é 2 c""#),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_conditions_mean_what_they_meant() {
+    fn stored_conditions_keep_their_meaning() {
         let cases = [
             (r#"" 'bug' == 'bug' && 'low' == 'high'""#, true),
             (r#""{{ 'a' == 'b' ! true }}""#, false),
@@ -143,9 +143,9 @@ mod tests {
         }
     }
 
-    /// Older versions refused this text, too, so no kept flow has it.
+    /// Earlier versions also rejected this text, so no stored flow contains it.
     #[test]
-    fn what_was_always_refused_stays_as_it_is() {
+    fn text_that_was_always_invalid_stays_unchanged() {
         for written in ["{{ a && b }}", "{{ 'a\\n' & b }}", "{{ ['a'] & b }}", "{{ 'a'", "{{ 'a' 'b' }}", "a"] {
             assert!(Json::from(written).without_ignored(CapturedKind::Template).is_none(), "{written}");
         }

@@ -1,7 +1,7 @@
-//! The expression language: MiniJinja's, fenced in.
+//! The expression language: a restricted form of MiniJinja's.
 //!
-//! An expression is parsed, checked and written again in a canonical form before MiniJinja compiles it. The canonical
-//! form routes every operator that makes texts through filters that keep the limits, and it calls nothing.
+//! An expression is parsed, checked and printed in a canonical form before MiniJinja compiles it. In the canonical
+//! form, operators that create texts are filters that enforce the limits, and function calls do not exist.
 
 mod arithmetic;
 mod bridge;

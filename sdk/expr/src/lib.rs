@@ -1,7 +1,7 @@
 //! The expressions of flows: paths, `{{ }}` bindings, conditions (`when`) and templates.
 //!
-//! One implementation for the host and for nodes: a condition that a component evaluates in its sandbox means exactly
-//! what it means on an edge.
+//! The host and the nodes share this implementation: a condition has the same meaning in a component's sandbox as on an
+//! edge.
 //!
 //! ```
 //! use flowcell_expr::{Binding, Json};

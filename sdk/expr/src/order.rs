@@ -1,10 +1,10 @@
-//! Equality and order of values: one set of rules for expressions and for conditions written as objects.
+//! Equality and order of values. Expressions and conditions share these rules.
 
 use std::cmp::Ordering;
 
 use crate::json::{Json, compare_numbers};
 
-/// Orders two numbers or two texts. Texts are ordered by code points. Other pairs have no order: the error is a sentence.
+/// Orders two numbers, or two texts by code points. Other pairs have no order; the error is a sentence.
 pub(crate) fn order(a: &Json, b: &Json) -> Result<Ordering, String> {
     let ordering = match (a, b) {
         (Json::Number(a), Json::Number(b)) => compare_numbers(a, b),

@@ -1,4 +1,4 @@
-//! Paths: a root name and the way from its value to a part of it.
+//! Paths: a root name, followed by segments that lead to a part of its value.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -10,12 +10,12 @@ use crate::{
     roots::Roots,
 };
 
-/// One step from a value to a part of it.
+/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Segment {
-    /// To a member of an object.
+    /// A member of an object.
     Key(Arc<str>),
-    /// To an item of a list or a character of a text; negative counts from the end.
+    /// An item of a list or a character of a text; a negative index counts from the end.
     Index(i64),
 }
 
@@ -27,7 +27,7 @@ impl Segment {
         }
     }
 
-    /// The key or the index, as a message shows it.
+    /// Returns the key or the index for a message.
     fn name(&self) -> String {
         match self {
             Segment::Key(key) => short(key),
@@ -36,7 +36,7 @@ impl Segment {
     }
 }
 
-/// A root name and the way to a part of its value: `fetch.body["x-y"][0]`.
+/// A root name and the path to a part of its value: `fetch.body["x-y"][0]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
     root: Arc<str>,
@@ -44,12 +44,12 @@ pub struct Path {
 }
 
 impl Path {
-    /// Puts a path together.
+    /// Creates a path from its parts.
     pub fn new(root: impl Into<Arc<str>>, segments: impl IntoIterator<Item = Segment>) -> Path {
         Path { root: root.into(), segments: segments.into_iter().collect() }
     }
 
-    /// Parses `root.key`, `root["any key"]`, `root[0]`, in any combination.
+    /// Parses `root.key`, `root["any key"]`, `root[0]`, and combinations of them.
     pub fn parse(text: &str) -> Result<Path, ExprError> {
         if text.len() > limits::EXPRESSION_BYTES {
             return Err(ExprError::new(format!("a path is longer than {} bytes", limits::EXPRESSION_BYTES)));
@@ -57,17 +57,17 @@ impl Path {
         Parser { text, at: text.len() - text.trim_start().len() }.path()
     }
 
-    /// The name that the path starts with.
+    /// Returns the name that the path starts with.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// The steps after the root.
+    /// Returns the segments after the root.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// Looks the value up; none if the root or any part on the way is missing.
+    /// Looks up the value; `None` if the root or any part is missing.
     pub fn resolve(&self, roots: &dyn Roots) -> Option<Json> {
         let root = roots.root(&self.root)?;
         if self.segments.is_empty() {
@@ -89,8 +89,8 @@ impl Path {
         Some(value.clone())
     }
 
-    /// Looks the value up for an evaluation. In a strict one the whole output of a skipped node counts as missing.
-    /// A path into a file value is an error.
+    /// Looks up the value for an evaluation. In a strict evaluation, the whole output of a skipped node counts as
+    /// missing. A path into a file value is an error.
     pub(crate) fn read(&self, roots: &dyn Roots) -> Result<Option<Json>, ExprError> {
         let Some(value) = self.resolve(roots) else {
             return match self.file(roots) {
@@ -105,7 +105,7 @@ impl Path {
         Ok((!is_missing).then_some(value))
     }
 
-    /// The file value that this path leads to, or into, where such a value has nothing.
+    /// Returns the path of a file value at the end of this path, or at the part where this path enters it.
     pub(crate) fn file(&self, roots: &dyn Roots) -> Option<Path> {
         let mut rank = Rank::of_root(&self.root);
         for length in 0..=self.segments.len() {
@@ -124,30 +124,30 @@ impl Path {
         None
     }
 
-    /// The error about this path where nothing is behind it.
+    /// Creates the error about this path without a value.
     pub(crate) fn missing(&self, roots: &dyn Roots) -> ExprError {
         let skipped = self.skipped(roots).map(|node| format!(": `{node}` was skipped"));
         ExprError::missing(format!("`{}` is missing{}", short(&self.to_string()), skipped.unwrap_or_default()))
     }
 
-    /// Whether this may be a node's whole output: `node`, or `nodes["node"]`.
+    /// Returns true if the path may be a node's whole output: `node`, or `nodes["node"]`.
     pub(crate) fn is_output(&self) -> bool {
         self.segments.len() == usize::from(&*self.root == "nodes")
     }
 
-    /// The skipped node whose output this path leads into.
+    /// Returns the path of the skipped node that this path reads from.
     pub(crate) fn skipped(&self, roots: &dyn Roots) -> Option<Path> {
         let length = usize::from(&*self.root == "nodes");
         let node = Path { root: self.root.clone(), segments: self.segments.get(..length)?.into() };
         is_skipped(&node.resolve(roots)?).then_some(node)
     }
 
-    /// A path to a member of what this path leads to.
+    /// Returns the path to a member of the value at this path.
     pub(crate) fn member(&self, key: &str) -> Path {
         Path::new(self.root.clone(), self.segments.iter().cloned().chain([Segment::Key(key.into())]))
     }
 
-    /// The longest start of this path that a captured field can carry.
+    /// Returns the longest prefix of this path that a captured field can include.
     pub(crate) fn capturable(&self) -> Path {
         let alone = |segment: &Segment| match segment {
             Segment::Key(_) => true,
@@ -158,10 +158,10 @@ impl Path {
     }
 }
 
-/// Characters of a path or an expression that a message repeats.
+/// Maximum number of characters of a path or an expression in a message.
 const SHOWN: usize = 120;
 
-/// A text from the flow, short enough for a message.
+/// Shortens a text from the flow for a message.
 pub(crate) fn short(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -173,7 +173,7 @@ fn is_skipped(value: &Json) -> bool {
     value.as_object().is_some_and(json::is_skipped)
 }
 
-/// One value under any name.
+/// A single value under every root name.
 struct Only(Json);
 
 impl Roots for Only {
@@ -182,7 +182,7 @@ impl Roots for Only {
     }
 }
 
-/// Turns an index, negative from the end, into a position.
+/// Converts an index to a position; negative indices count from the end.
 fn position(index: i64, length: usize) -> Option<usize> {
     match usize::try_from(index) {
         Ok(index) => Some(index),
@@ -190,14 +190,14 @@ fn position(index: i64, length: usize) -> Option<usize> {
     }
 }
 
-/// The character of a text at an index, as a text: what the expression language gives for `text[index]`.
+/// Returns the character at an index as a text, like `text[index]` in the expression language.
 fn character(text: &str, index: i64) -> Option<Json> {
     let length = if index < 0 { text.chars().count() } else { 0 };
     let character = text.chars().nth(position(index, length)?)?;
     Some(Json::from(character.encode_utf8(&mut [0; 4]) as &str))
 }
 
-/// Whether a key can be written after a dot, and a name as a root.
+/// Returns true if a name can be a root or a key after a dot.
 pub(crate) fn is_identifier(name: &str) -> bool {
     let start = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
     start && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -217,7 +217,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// Reads a path from left to right.
+/// Parses a path from left to right.
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -259,7 +259,7 @@ impl Parser<'_> {
         let rest = &self.text[self.at..];
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         if digits == 0 {
-            return self.identifier("a name or a number stands after a dot").map(Segment::Key);
+            return self.identifier("a dot must be followed by a name or a number").map(Segment::Key);
         }
         let index = rest[..digits].parse().map_err(|_| ExprError::new("this index is too large").at(self.here()))?;
         self.at += digits;
@@ -274,7 +274,7 @@ impl Parser<'_> {
             None => {
                 let length = rest.find(']').unwrap_or(rest.len());
                 let index = rest[..length].trim().parse();
-                let error = || ExprError::new("an index or a quoted key stands in brackets").at(self.here());
+                let error = || ExprError::new("brackets must contain an index or a quoted key").at(self.here());
                 (Segment::Index(index.map_err(|_| error())?), length)
             }
         };
@@ -286,7 +286,7 @@ impl Parser<'_> {
         Ok(segment)
     }
 
-    /// Reads a quoted key; `rest` starts after the quote. Returns the bytes read, both quotes included.
+    /// Parses a quoted key; `rest` starts after the quote. Returns the number of bytes, including both quotes.
     fn quoted(&self, rest: &str, quote: char) -> Result<(Segment, usize), ExprError> {
         let mut json = String::from('"');
         let mut characters = rest.char_indices();
@@ -311,9 +311,9 @@ impl Parser<'_> {
     }
 
     fn unexpected(&self) -> ExprError {
-        let error = ExprError::new("a path goes on with `.name`, `[0]` or `[\"key\"]`").at(self.here());
+        let error = ExprError::new("a path continues with `.name`, `[0]` or `[\"key\"]`").at(self.here());
         match self.text[self.at..].starts_with('-') {
-            true => error.hint("a name with a dash is written `nodes[\"the-name\"]`"),
+            true => error.hint("write `nodes[\"the-name\"]` for a name with a dash"),
             false => error,
         }
     }
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_path() {
+    fn invalid_paths_are_errors() {
         for text in
             ["", ".a", "a.", "a..b", "a[", "a[x]", "a['x", "a-b", "a b", "1a", "a[\"\\q\"]", "a.99999999999999999999"]
         {

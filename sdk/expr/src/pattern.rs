@@ -1,17 +1,17 @@
-//! Patterns of `matches`: regular expressions whose search time grows with the text, never faster.
+//! Patterns of `matches`: regular expressions with a search time that is linear in the text.
 
 use regex_lite::{Error, Regex, RegexBuilder};
 
 use crate::limits;
 
-/// The bytes that a small compiled pattern fits into.
+/// Size limit in bytes of the smallest compiled patterns.
 const SMALLEST_PROGRAM: usize = 256;
 
-/// One compiled pattern. It searches anywhere in a text; `^` and `$` tie it to the ends.
+/// A compiled pattern. It matches anywhere in a text; `^` and `$` anchor it.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     regex: Regex,
-    /// Bytes that the compiled pattern fits into, a power of two.
+    /// Size limit in bytes that the compiled pattern fits into, a power of two.
     size: usize,
 }
 
@@ -21,7 +21,7 @@ impl Pattern {
         if pattern.len() > limits::PATTERN_BYTES {
             return Err(format!("a pattern is longer than {} bytes", limits::PATTERN_BYTES));
         }
-        // The library tells only whether a program fits into a size.
+        // The library only reports if a program fits into a size limit.
         let mut size = SMALLEST_PROGRAM;
         loop {
             match compile(pattern, size) {
@@ -32,7 +32,7 @@ impl Pattern {
         }
     }
 
-    /// What searching a text costs, in units of [`limits::SEARCH_WORK`].
+    /// Returns the cost of searching a text, in units of [`limits::SEARCH_WORK`].
     pub(crate) fn cost(&self, text: &str) -> usize {
         text.len().saturating_mul(self.size)
     }
@@ -41,7 +41,7 @@ impl Pattern {
     pub(crate) fn search(&self, text: &str) -> Result<bool, String> {
         if self.cost(text) > limits::SEARCH_WORK {
             let longest = limits::SEARCH_WORK / self.size;
-            return Err(format!("this pattern searches no text longer than {longest} bytes"));
+            return Err(format!("the text is too long for this pattern, which can search at most {longest} bytes"));
         }
         Ok(self.regex.is_match(text))
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_larger_the_pattern_the_shorter_the_text() {
+    fn larger_patterns_search_shorter_texts() {
         for (pattern, longest) in [("a+", 1 << 20), ("(a?){100}b", 8 << 10)] {
             let pattern = Pattern::new(pattern).unwrap();
             assert!(pattern.search(&"a".repeat(longest)).is_ok(), "{pattern:?}");

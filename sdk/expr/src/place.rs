@@ -1,25 +1,25 @@
-//! Where an expression names a path.
+//! The uses of paths in expressions.
 
 use std::ops::Range;
 
 use crate::path::Path;
 
-/// A path that is read, and where.
+/// A path that an expression reads, with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// The path.
+    /// The longest part of the path that is known before evaluation.
     pub path: Path,
-    /// A JSON Pointer to the text that names it.
+    /// JSON Pointer to the text that contains the path.
     pub pointer: String,
-    /// Its bytes in that text.
+    /// The path's bytes in that text.
     pub bytes: Option<Range<usize>>,
-    /// Whether the value may be missing, because it is only tested: by `default`, `is defined`, `exists` or a comparison
-    /// with null.
+    /// True if the value may be missing because the expression only tests for it: with `default`, `is defined`,
+    /// `exists` or a comparison with null.
     pub is_tested: bool,
 }
 
 impl Place {
-    /// The same place in a value that stands at a pointer.
+    /// Returns the same position in a value at a JSON Pointer.
     pub(crate) fn below(self, pointer: &str) -> Place {
         Place { pointer: format!("{pointer}{}", self.pointer), ..self }
     }

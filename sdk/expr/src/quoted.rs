@@ -1,6 +1,6 @@
-//! Quoted texts, in expressions and in JSON.
+//! Quoted texts in expressions and in JSON.
 
-/// Finds the quote that ends a quoted text.
+/// Returns the position of the quote that ends a quoted text.
 pub(crate) fn end_of_quoted(bytes: &[u8], start: usize, quote: u8) -> Option<usize> {
     let mut at = start;
     while at < bytes.len() {

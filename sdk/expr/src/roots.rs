@@ -1,19 +1,20 @@
-//! Where the first names of paths get their values.
+//! The sources of root values.
 
 use crate::json::Json;
 
-/// Gives root names their values.
+/// Provides the values of root names.
 pub trait Roots {
-    /// Returns the value behind a root name; none if nothing has this name.
+    /// Returns the value of a root; `None` if the root does not exist.
     fn root(&self, name: &str) -> Option<Json>;
 
-    /// Whether a missing value that nothing tests is an error, as in strict flows. Without it such a value is null.
+    /// Returns true if a missing value without a test is an error, as in strict flows. Default: false; such a value is
+    /// null.
     fn is_strict(&self) -> bool {
         false
     }
 }
 
-/// No names at all.
+/// No roots.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRoots;
 
@@ -23,7 +24,7 @@ impl Roots for NoRoots {
     }
 }
 
-/// The members of an object are roots; any other value has none.
+/// The members of an object are its roots. Other values have no roots.
 impl Roots for Json {
     fn root(&self, name: &str) -> Option<Json> {
         self.get(name).cloned()
@@ -40,7 +41,7 @@ impl<R: Roots + ?Sized> Roots for &R {
     }
 }
 
-/// The same values, for a strict evaluation.
+/// The same roots, for a strict evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct Strict<R>(pub R);
 
@@ -54,7 +55,7 @@ impl<R: Roots> Roots for Strict<R> {
     }
 }
 
-/// Two sources of names; the first wins.
+/// Two sources of roots; the first one takes precedence.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<A, B>(pub A, pub B);
 
@@ -68,7 +69,7 @@ impl<A: Roots, B: Roots> Roots for Chain<A, B> {
     }
 }
 
-/// Two sources of names; the first wins.
+/// Two sources of roots; the first one takes precedence.
 impl<A: Roots, B: Roots> Roots for (A, B) {
     fn root(&self, name: &str) -> Option<Json> {
         self.0.root(name).or_else(|| self.1.root(name))

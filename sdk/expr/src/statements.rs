@@ -1,4 +1,5 @@
-//! Statements and comments of Jinja and paths in braces, which are plain text here: found so that a checker can tell.
+//! Finds Jinja statements, comments, and paths in braces, which are plain text in this language, so that a checker can
+//! warn of them.
 
 use std::ops::Range;
 
@@ -7,7 +8,7 @@ use crate::{
     path::Path,
 };
 
-/// The words that statements of Jinja begin with.
+/// The keywords of Jinja statements.
 const WORDS: [&str; 27] = [
     "autoescape",
     "block",
@@ -38,17 +39,17 @@ const WORDS: [&str; 27] = [
     "set",
 ];
 
-/// What a text holds that another engine would evaluate, and this one does not.
+/// A part of a text that Jinja would evaluate, but this language does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement<'t> {
-    /// The word that it begins with, such as `if`; none for a comment.
+    /// The keyword, such as `if`; `None` for a comment.
     pub word: Option<&'t str>,
-    /// Its bytes in the text.
+    /// The statement's bytes in the text.
     pub offset: Range<usize>,
 }
 
-/// Finds `{% if … %}`, other statements of Jinja, and `{# … #}` outside of `{{ }}`. In bindings and in templates they
-/// stand for themselves: only `{{ }}` is evaluated.
+/// Finds `{% if … %}`, other Jinja statements, and `{# … #}` outside of `{{ }}`. They are plain text in bindings and
+/// templates.
 pub fn statements(text: &str) -> Vec<Statement<'_>> {
     if !text.contains("{%") && !text.contains("{#") {
         return Vec::new();
@@ -56,8 +57,8 @@ pub fn statements(text: &str) -> Vec<Statement<'_>> {
     plain_parts(text).into_iter().flat_map(|(start, plain)| in_plain(plain, start)).collect()
 }
 
-/// Finds `${flow.input.name}` and `{ flow.input.name }` outside of `{{ }}`: paths with at least one step, with the bytes of
-/// all that is written. Other languages evaluate them in texts, and this one does not.
+/// Finds `${flow.input.name}` and `{ flow.input.name }` outside of `{{ }}`: paths with at least one segment, and their
+/// bytes with the braces. They are plain text, although other languages evaluate them.
 pub fn paths_in_braces(text: &str) -> Vec<(Path, Range<usize>)> {
     let mut found = Vec::new();
     if !text.contains('{') {
@@ -77,18 +78,18 @@ pub fn paths_in_braces(text: &str) -> Vec<(Path, Range<usize>)> {
     found
 }
 
-/// The parts of a text outside of `{{ }}`, and where each begins.
+/// Returns the parts of a text outside of `{{ }}`, with their starts.
 fn plain_parts(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut end = 0;
-    // A text that cannot be split has an error of its own.
+    // A text that cannot be split has its own error.
     for piece in split(text).unwrap_or_default() {
         match piece {
             Piece::Text(plain) => {
                 found.push((end, plain));
                 end += plain.len();
             }
-            // Behind an expression stand spaces at most, and its `}}`.
+            // Only white space and `}}` follow an expression.
             Piece::Expression(source, at) => {
                 let rest = &text[at + source.len()..];
                 end = text.len() - rest.trim_start().len() + 2;
@@ -98,7 +99,7 @@ fn plain_parts(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The statements of a part of a text that begins at a byte of it.
+/// Returns the statements in a part of a text; `start` is the part's offset.
 fn in_plain(plain: &str, start: usize) -> Vec<Statement<'_>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -114,7 +115,7 @@ fn in_plain(plain: &str, start: usize) -> Vec<Statement<'_>> {
     found
 }
 
-/// The word and the length of the statement or comment that a text begins with.
+/// Returns the keyword and the length of the statement or comment at the beginning of a text.
 fn statement(text: &str) -> Option<(Option<&str>, usize)> {
     if let Some(inside) = text.strip_prefix("{#") {
         return Some((None, inside.find("#}")? + 4));
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_is_not_evaluated() {
+    fn finds_statements_and_comments() {
         type Found = &'static [(Option<&'static str>, &'static str)];
         let cases: [(&str, Found); 8] = [
             ("plain {{ a }} } %} #}", &[]),

@@ -1,4 +1,4 @@
-//! Captured fields mean the same from their captured values as from everything.
+//! Captured fields have the same meaning with their captured values as with all values.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -27,7 +27,7 @@ fn members_that_cannot_be_computed_are_left_out() {
 }
 
 #[test]
-fn carries_what_is_read_and_nothing_else() {
+fn captures_only_the_values_that_are_read() {
     let roots = json(r#"{ "a": { "b": [1, [2]], "secret": 5 }, "c": { "d": "k" }, "item": "outer", "nothing": null }"#);
     let cases = [
         ("\"a.b[0] == 1\"", r#"{"a.b[0]":1}"#),
@@ -45,7 +45,7 @@ fn carries_what_is_read_and_nothing_else() {
 }
 
 #[test]
-fn templates_travel_as_written() {
+fn templates_are_captured_unevaluated() {
     let raw = json(r#"{ "t": "{{ item.name }} of {{ flow.input.list[2].x }}" }"#);
     let field = Binding::captured(CapturedKind::Template, raw.clone(), &["item".into()]).unwrap();
     let roots = json(r#"{ "flow": { "input": { "list": [0, 1, { "x": "all" }] } } }"#);
@@ -59,7 +59,7 @@ fn templates_travel_as_written() {
 }
 
 #[test]
-fn places_lead_into_the_raw_field() {
+fn pointers_lead_into_the_raw_field() {
     let raw = json(r#"{ "and": [{ "equals": { "var": "a.b", "value": 1 } }] }"#);
     let member = Binding::captured(CapturedKind::Expr, raw, &[]).unwrap();
     let input = Binding::object(vec![("condition".into(), member)]);
@@ -80,7 +80,7 @@ fn other_values_are_raw_themselves() {
 }
 
 #[test]
-fn strictness_travels_with_the_field() {
+fn strictness_is_captured_with_the_field() {
     let roots = json(r#"{ "a": { "skipped": true }, "b": { "c": 1 }, "nodes": { "x-y": { "skipped": true } } }"#);
     let source = Json::from("a.value or b.c or b.d or nodes['x-y'].value");
     let field = Binding::captured(CapturedKind::Expr, source, &[]).unwrap();
@@ -94,9 +94,9 @@ fn strictness_travels_with_the_field() {
     }
 }
 
-/// A longer path may be read before the value that it leads into.
+/// A longer path may be read before the value that contains it.
 #[test]
-fn whole_values_win_over_their_parts() {
+fn whole_values_override_their_parts() {
     let roots = json(r#"{ "a": { "b": 1, "c": 2 } }"#);
     let field = Binding::captured(CapturedKind::Expr, Json::from("a.b == 1 and a.c == 2 and a"), &[]).unwrap();
     let captured = Captured::parse(&field.render(&roots).unwrap());
@@ -116,12 +116,12 @@ fn hostile_vars_are_left_out() {
     assert_eq!(root("e").unwrap(), r#"{"f":5}"#);
 }
 
-/// A field as a component receives it: through JSON text.
+/// Returns a field as a component receives it, after a round trip through JSON text.
 fn travelled(field: &Binding, roots: &dyn Roots) -> Captured {
     Captured::parse(&json(&field.render(roots).unwrap().to_text()))
 }
 
-/// Texts with and without braces that are seldom valid.
+/// Texts with and without braces; few of them are valid.
 const TEXT: &str = r#"(\{\{|\}\}|[a-c .\[\]"'+~|(){}é]|if|else|not|[0-9]){0,24}"#;
 
 proptest! {
@@ -145,7 +145,7 @@ proptest! {
         prop_assert_eq!(compiled.render(&(&locals, Strict(&roots))), render(travelled(&field, &Strict(&roots))));
     }
 
-    /// The shortcut for plain paths gives what the interpreter gives.
+    /// The shortcut for plain paths agrees with the interpreter.
     #[test]
     fn plain_paths_mean_the_same_as_expressions(path in path(), (roots, locals) in world(), strict in any::<bool>()) {
         let (everything, strictly) = ((&locals, &roots), Strict((&locals, &roots)));
@@ -159,7 +159,7 @@ proptest! {
         prop_assert_eq!(holds(&path), holds(&format!("{path} if true else 0")));
     }
 
-    /// Space before a text moves the place of every error, and nothing else.
+    /// White space before a text moves the position of every error and changes nothing else.
     #[test]
     fn space_moves_the_places_of_errors(text in TEXT, space in "[ \t\n]{1,3}") {
         let compile = [|text: &str| Binding::compile(&Json::from(text)), Binding::expression];
@@ -174,9 +174,9 @@ proptest! {
         }
     }
 
-    /// No text makes the compiler panic, and every error is inside the text.
+    /// No text makes the compiler panic, and the position of every error is inside the text.
     #[test]
-    fn any_text_compiles_or_is_refused(text in TEXT) {
+    fn any_text_compiles_or_gives_errors(text in TEXT) {
         for result in [Binding::compile(&Json::from(text.as_str())), Binding::expression(&text)] {
             match result {
                 Ok(binding) => drop(binding.render(&NoRoots)),

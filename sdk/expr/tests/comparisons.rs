@@ -1,4 +1,5 @@
-//! Comparison of every pair of types, as a text and as an object: `cases/comparisons.json` is also the table of the README.
+//! Compares every pair of types in expressions and in conditions. `cases/comparisons.json` is also the table in the
+//! README.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -16,7 +17,7 @@ fn text<'j>(row: &'j Json, key: &str) -> &'j str {
     row.get(key).unwrap().as_str().unwrap()
 }
 
-/// A sample: its type, its place among those of its type, and the roots that hold it.
+/// A sample: its type, its rank among the samples of that type, and its value.
 struct Sample {
     kind: String,
     rank: usize,
@@ -42,7 +43,7 @@ fn roots(left: &Sample, right: &Sample) -> Json {
     Json::object([("x", Json::object(member("a", left).into_iter().chain(member("b", right))))])
 }
 
-/// What the table says of a pair: whether it is equal, and how it is ordered, if it is.
+/// Returns the expected result for a pair: equality, and the order, if there is one.
 fn expected(table: &Json, left: &Sample, right: &Sample) -> (bool, Option<std::cmp::Ordering>) {
     let fits = |pattern: &str, kind: &str, other: &str| match pattern {
         "any type" => true,
@@ -65,7 +66,7 @@ fn condition(json: &str, roots: &Json) -> Result<bool, ExprError> {
     Condition::compile(&Json::parse(json).unwrap()).unwrap().evaluate(roots)
 }
 
-/// Every way to ask one thing.
+/// Returns every spelling of one comparison.
 fn ways(sign: &str) -> Vec<String> {
     let (operator, tests): (_, &[&str]) = match sign {
         "==" => ("equals", &["eq", "equalto", "=="]),
@@ -89,7 +90,7 @@ fn ways(sign: &str) -> Vec<String> {
 }
 
 #[test]
-fn both_forms_compare_as_the_table_says() {
+fn expressions_and_conditions_compare_like_the_table() {
     let table = table();
     let samples = samples(&table);
     let mut wrong = Vec::new();
@@ -118,7 +119,7 @@ fn both_forms_compare_as_the_table_says() {
 }
 
 #[test]
-fn both_forms_tell_what_is_there_as_the_table_says() {
+fn expressions_and_conditions_test_presence_like_the_table() {
     let table = table();
     let presence = rows(&table, "presence");
     for sample in samples(&table) {
@@ -161,7 +162,7 @@ fn membership_compares_like_equality() {
     }
 }
 
-/// An error of a comparison names what is missing.
+/// An error of a comparison names the missing value.
 #[test]
 fn errors_name_the_path() {
     let roots = Json::parse(r#"{ "flow": { "input": { "n": 1, "nothing": null } } }"#).unwrap();
@@ -189,12 +190,12 @@ fn the_readme_has_the_table() {
     for row in rows(&table, "rows") {
         let cells = ["a", "b", "equal", "order"].map(|key| text(&row, key));
         let line = format!("| {} |", cells.join(" | "));
-        assert!(readme.contains(&line), "the README has not: {line}");
+        assert!(readme.contains(&line), "the README lacks: {line}");
     }
     for row in rows(&table, "presence") {
         let says = |key: &str| row.get(key).unwrap().to_text();
         let line =
             format!("| {} | {} | {} | {} |", text(&row, "a"), says("is none"), says("is defined"), says("exists"));
-        assert!(readme.contains(&line), "the README has not: {line}");
+        assert!(readme.contains(&line), "the README lacks: {line}");
     }
 }

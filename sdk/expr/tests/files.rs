@@ -1,4 +1,4 @@
-//! File values: what is done with one as if it were its content is an error in every form, by `cases/files.json`.
+//! File values: using one as if it were its content is an error in every form. `cases/files.json` has the cases.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -14,7 +14,7 @@ fn decide(value: &Json, roots: &dyn Roots) -> Result<Json, ExprError> {
 
 type Evaluate = fn(&Json, &dyn Roots) -> Result<Json, ExprError>;
 
-/// What a value gives where the flow names it, and where a node evaluates it: the field travels as JSON text.
+/// Returns the results of evaluating a value in the flow and in a node, after a round trip through JSON text.
 fn results(value: &Json, kind: CapturedKind, evaluate: Evaluate, roots: &Json) -> Vec<Result<Json, ExprError>> {
     let travelled = |roots: &dyn Roots| {
         let field = Binding::captured(kind, value.clone(), &[]).unwrap().render(roots).unwrap();

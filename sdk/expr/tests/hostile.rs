@@ -1,4 +1,4 @@
-//! Expressions from people who do not mean well: each ends in an error or a small result, soon.
+//! Hostile expressions end in an error or a small result within a bounded time.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -19,7 +19,7 @@ fn roots() -> Json {
     ])
 }
 
-/// What each expression ends in: part of the message of its first error, or nothing if it may succeed.
+/// Each case has a part of the first error's message, or an empty text if the expression may succeed.
 #[test]
 fn y5_y6_no_expression_grows_without_end() {
     let roots = roots();
@@ -34,7 +34,7 @@ fn y5_y6_no_expression_grows_without_end() {
         ("[0] * n".into(), "does not work"),
         ("items | join(long)".into(), "longer than"),
         ("long | replace('a', long)".into(), "longer than"),
-        ("long | replace('', 'b')".into(), "needs something"),
+        ("long | replace('', 'b')".into(), "needs a text to find"),
         ("'a\nb' | indent(n)".into(), "longer than"),
         ("words | tojson".into(), "longer than"),
         ("words | string".into(), "longer than"),
@@ -50,18 +50,18 @@ fn y5_y6_no_expression_grows_without_end() {
         ("text is matches('((a{99}){99}){99}')".into(), "not valid"),
         (format!("text is matches('{}')", "a".repeat(2_000)), "longer than"),
         (format!("text is matches({})", "long"), "longer than"),
-        ("long is matches('(a?){50}b')".into(), "no text longer than"),
+        ("long is matches('(a?){50}b')".into(), "too long for this pattern"),
         ("words | select('matches', 'a') | list".into(), "too much work"),
         ("10 ** 10 ** 10 ** 10".into(), "unable to calculate"),
         ("9 ** 99 + n".into(), "unable to calculate"),
-        ("range(10)".into(), "call nothing"),
-        ("long.upper()".into(), "call nothing"),
-        ("debug()".into(), "call nothing"),
-        ("self.x()".into(), "call nothing"),
-        ("long | format(1)".into(), "no filter"),
-        ("long | safe".into(), "no filter"),
-        ("long | _mul(2)".into(), "no filter"),
-        ("n is filter".into(), "no test"),
+        ("range(10)".into(), "cannot call functions"),
+        ("long.upper()".into(), "cannot call functions"),
+        ("debug()".into(), "cannot call functions"),
+        ("self.x()".into(), "cannot call functions"),
+        ("long | format(1)".into(), "unknown filter"),
+        ("long | safe".into(), "unknown filter"),
+        ("long | _mul(2)".into(), "unknown filter"),
+        ("n is filter".into(), "unknown test"),
         (nested, "nested deeper"),
         (brackets, "nested deeper"),
         (format!("{}n", "not ".repeat(400)), "nested deeper"),
@@ -69,9 +69,9 @@ fn y5_y6_no_expression_grows_without_end() {
         (format!("n{}", " if n else n".repeat(100)), "nested deeper"),
         (format!("n{}", "[n".repeat(200)), "nested deeper"),
         (format!("n{}", " + n".repeat(10_000)), "longer than"),
-        (format!("n{}", "+n".repeat(2_000)), "words and signs"),
-        (format!("n{}", ".a".repeat(2_000)), "words and signs"),
-        (format!("n{}", "|abs".repeat(600)), "words and signs"),
+        (format!("n{}", "+n".repeat(2_000)), "tokens"),
+        (format!("n{}", ".a".repeat(2_000)), "tokens"),
+        (format!("n{}", "|abs".repeat(600)), "tokens"),
     ];
     for (source, expected) in cases {
         let shown: String = source.chars().take(60).collect();
@@ -86,7 +86,7 @@ fn y5_y6_no_expression_grows_without_end() {
     }
 }
 
-/// The largest expressions that are allowed fit on the stack, whichever operator they chain.
+/// The largest allowed expressions fit on the stack, for every operator.
 #[test]
 fn the_largest_expressions_are_evaluated() {
     let roots = Json::object([("n", Json::from(1_u64)), ("o", Json::object([("a", Json::from(1_u64))]))]);
@@ -115,7 +115,7 @@ fn the_largest_expressions_are_evaluated() {
 }
 
 #[test]
-fn conditions_have_a_size() {
+fn conditions_have_size_limits() {
     let test = Json::parse(r#"{ "equals": { "var": "a", "value": 1 } }"#).unwrap();
     let many = |count: usize| Json::object([("or", Json::array((0..count).map(|_| test.clone())))]);
     assert!(Condition::compile(&many(999)).is_ok());
@@ -130,14 +130,14 @@ fn conditions_have_a_size() {
 }
 
 #[test]
-fn conditions_search_so_much_text() {
+fn conditions_have_a_search_limit() {
     let test = Json::parse(r#"{ "matches": { "var": "text", "pattern": "(a+)+z" } }"#).unwrap();
     let many = Json::object([("or", Json::array((0..900).map(|_| test.clone())))]);
     let error = Condition::compile(&many).unwrap().evaluate(&roots()).unwrap_err();
     assert!(error.message.contains("searches too much text"), "{error}");
 }
 
-/// What comes in as a value is never looked at as an expression.
+/// Values are never evaluated as expressions.
 #[test]
 fn values_are_not_evaluated() {
     let evil = "{{ secret }} ${secret} {% for i in range(10**9) %} {{ evil }}";
@@ -152,7 +152,7 @@ fn values_are_not_evaluated() {
     assert_eq!(Binding::literal(Json::from("{{ secret }}")).render(&roots).unwrap(), Json::from("{{ secret }}"));
 }
 
-/// Everything but texts is passed on by reference.
+/// Lists and objects are passed on by reference.
 #[test]
 fn values_are_not_copied() {
     let roots = roots();
@@ -166,18 +166,18 @@ fn values_are_not_copied() {
 }
 
 #[test]
-fn a_value_is_measured_as_text_and_not_as_it_is_shared() {
+fn values_are_measured_as_text() {
     let text = r#"{"a":[1,true,null,"xyz"],"b":{}}"#;
     let size = Json::parse(text).unwrap().measure(1_000).unwrap() as usize;
     assert!(size.abs_diff(text.len()) < 24, "{size} for {text}");
-    // Thirty lists, each of which holds the one before twice: a billion values to whoever writes them down.
+    // Thirty lists, each containing the previous one twice: a billion values as text.
     let doubled = (0..30).fold(Json::from("x"), |inner, _| Json::array([inner.clone(), inner]));
     assert_eq!(doubled.measure(1 << 20), Err(Misfit::Bytes(1 << 20)));
     assert_eq!(doubled.measure(1 << 20).unwrap_err().to_string(), "is larger than 1 MiB");
 }
 
 #[test]
-fn a_value_is_as_deep_as_text_may_be() {
+fn values_and_texts_have_the_same_depth_limit() {
     let nested = |depth| (0..depth).fold(Json::Null, |inner, _| Json::array([inner]));
     for (depth, fits) in [(limits::JSON_DEPTH, true), (limits::JSON_DEPTH + 1, false)] {
         let text = "[".repeat(depth) + "null" + &"]".repeat(depth);

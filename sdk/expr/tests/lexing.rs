@@ -1,4 +1,4 @@
-//! Text that the lexer refuses is an error, wherever it stands: it never ends an expression silently.
+//! Text that the lexer rejects is an error at every position; it never ends an expression silently.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -21,11 +21,11 @@ const VALID: [&[&str]; 12] = [
     &["a", "~", "'x'"],
 ];
 
-/// What is no token. One quote more than there are is never closed.
+/// Texts that are not tokens. An extra quote is never closed.
 const JUNK: [&str; 18] =
     ["&", "&&", ";", "#", "!", "$", "$json", "^", "\\", "?", "? 1 : 2", "@", "`", "“", "ß", "\u{200b}", "'", "\""];
 
-/// Every way by which a source comes to be an expression.
+/// Compiles a source in every context that accepts an expression.
 fn compile_everywhere(source: &str) -> Vec<(&'static str, Result<Json, Vec<ExprError>>)> {
     let text = Json::from(source);
     let braced = Json::from(format!("{{{{ {source} }}}}"));
@@ -69,7 +69,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn junk_behind_a_valid_prefix_is_refused(
+    fn junk_after_a_valid_prefix_is_an_error(
         tokens in prop::sample::select(VALID.to_vec()),
         junk in prop::sample::select(JUNK.to_vec()),
         space in prop::sample::select(vec!["", " ", "\n\t"]),
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn junk_in_the_middle_is_refused(
+    fn junk_in_the_middle_is_an_error(
         tokens in prop::sample::select(VALID.to_vec()),
         junk in prop::sample::select(JUNK.to_vec()),
         at in any::<prop::sample::Index>(),
@@ -91,7 +91,7 @@ proptest! {
 
     /// Parentheses around a source force the parser to read it to its end.
     #[test]
-    fn what_compiles_was_read_to_its_end(
+    fn sources_that_compile_are_read_to_their_end(
         prefix in prop::sample::select(vec!["", "'x' ", "a == 'x' ", "['x'] ", "a ~ \"x\" "]),
         rest in r#"[ -~äß“\n]{0,12}"#,
     ) {

@@ -1,4 +1,4 @@
-//! Strict evaluation, by the table `cases/strict.json` and by random expressions.
+//! Tests strict evaluation with the table `cases/strict.json` and with random expressions.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -31,13 +31,13 @@ fn missing_values_fail_unless_they_are_tested() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is wrong about a row: it has the value `is`, the path that is `missing`, or another `error`.
+/// Checks a row, which has a value `is`, a `missing` path, or another `error`. Returns the difference.
 fn check(row: &Json, evaluate: Evaluate, roots: &Json) -> Option<String> {
     let source = row.get("value").unwrap();
     let text = |key: &str| row.get(key).and_then(Json::as_str);
     match evaluate(source, &Strict(roots)) {
         Ok(value) => {
-            // The text tells null from nothing, equality does not.
+            // The text distinguishes null from a missing value; equality does not.
             let is_right = row.get("is").is_some_and(|is| is.to_text() == value.to_text());
             (!is_right).then(|| format!("{source} gives {value}"))
         }
@@ -56,7 +56,7 @@ fn check(row: &Json, evaluate: Evaluate, roots: &Json) -> Option<String> {
     }
 }
 
-/// Long paths are cut in messages.
+/// Messages shorten long paths.
 #[test]
 fn messages_stay_short() {
     let path = format!("a.{}", "b".repeat(5_000));
@@ -83,7 +83,7 @@ proptest! {
     }
 }
 
-/// A strict evaluation differs from the other one by errors about missing values only.
+/// A strict evaluation differs from a lenient one only by errors about missing values.
 fn agree(lenient: Result<Json, ExprError>, strict: Result<Json, ExprError>) -> Result<(), TestCaseError> {
     match strict {
         Err(error) if error.is_missing => {}

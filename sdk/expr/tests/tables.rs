@@ -1,10 +1,10 @@
-//! Bindings and conditions by tables: a row of `cases/*.json` is a case.
+//! Tests bindings and conditions with tables: each row of `cases/*.json` is a case.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use flowcell_expr::{Binding, Condition, ExprError, Json, Path, Roots};
 
-/// What bindings and conditions have in common.
+/// The common interface of bindings and conditions.
 trait Compiled: Sized {
     fn compiled(value: &Json) -> Result<Self, Vec<ExprError>>;
     fn value(&self, roots: &dyn Roots) -> Result<Json, ExprError>;
@@ -75,7 +75,7 @@ fn check_value<T: Compiled>(row: &Json, roots: &Json) -> Option<String> {
         Err(errors) => return Some(format!("{source} does not compile: {errors:?}")),
     };
     match (compiled.value(roots), row.get("is"), row.get("error")) {
-        // The text tells `4` from `4.0`, equality does not.
+        // The text distinguishes `4` from `4.0`; equality does not.
         (Ok(value), Some(expected), None) if value.to_text() == expected.to_text() => None,
         (Err(error), None, Some(message)) => {
             let expected = Json::object([("message", message.clone())]);
@@ -103,7 +103,7 @@ fn check_errors<T: Compiled>(row: &Json) -> Option<String> {
         .map(|problem| format!("{source}: {problem}"))
 }
 
-/// Messages and hints need only contain what the table says.
+/// Messages and hints must contain the text in the table.
 fn fits(error: &ExprError, expected: &Json) -> Option<String> {
     let contains = |text: &str, key: &str| expected.get(key).is_none_or(|part| text.contains(part.as_str().unwrap()));
     let offset = error.offset.clone().map(|range| format!("[{},{}]", range.start, range.end));
@@ -125,7 +125,7 @@ fn check_paths<T: Compiled>(row: &Json) -> Option<String> {
     if row.get("tested").is_some_and(|expected| tested != *expected) {
         return Some(format!("{source} tests {tested}"));
     }
-    // The text at the place of a path names its root.
+    // The text at a path's position starts with its root.
     compiled.places().iter().find_map(|place| {
         let text = source.pointer(&place.pointer).and_then(Json::as_str).unwrap_or_default();
         let named = text.get(place.bytes.clone().unwrap()).unwrap_or_default();
@@ -133,7 +133,7 @@ fn check_paths<T: Compiled>(row: &Json) -> Option<String> {
     })
 }
 
-/// Compiled once, evaluated on any thread.
+/// Compiled forms can be evaluated on any thread.
 #[test]
 fn compiled_forms_are_shared_between_threads() {
     fn shared<T: Send + Sync + Clone + 'static>() {}

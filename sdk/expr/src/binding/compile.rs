@@ -1,4 +1,4 @@
-//! From JSON to bindings.
+//! Compiles JSON to bindings.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     roots::{NoRoots, Strict},
 };
 
-/// Compiles a value; all errors at once.
+/// Compiles a value and reports all errors at once.
 pub(super) fn compile(value: &Json) -> Result<Binding, Vec<ExprError>> {
     let mut compiler = Compiler { errors: Vec::new() };
     let binding = compiler.value(value, &mut String::new(), 0);
@@ -93,7 +93,8 @@ impl Compiler {
     }
 }
 
-/// An expression that reads nothing is the value that it always gives; one that may fail, fails when rendered.
+/// Replaces an expression that reads no value with its result. An expression that fails is kept, so that it fails when
+/// rendered.
 fn folded(expression: Expression) -> Node {
     if !expression.reads().is_empty() {
         return Node::Whole(expression);

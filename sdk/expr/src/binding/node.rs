@@ -10,22 +10,22 @@ use crate::{
     place::Place,
 };
 
-/// A compiled JSON value in which strings may hold `{{ }}`.
+/// A compiled JSON value with `{{ }}` in its strings.
 #[derive(Clone, Debug)]
 pub struct Binding(pub(crate) Node);
 
-/// One value of it.
+/// A part of a compiled value.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
-    /// Stands for itself.
+    /// A literal value.
     Literal(Json),
-    /// A text that is one whole `{{ }}`; keeps the value's type.
+    /// A text that is a single `{{ }}`; the result keeps its type.
     Whole(Expression),
-    /// A text with `{{ }}` in it.
+    /// A text that contains `{{ }}`.
     Text(Arc<[Part]>),
-    /// A list; the value too, if every item stands for itself.
+    /// A list, with its value if all items are literal.
     Array(Arc<[Binding]>, Option<Json>),
-    /// An object; the value too, if every member stands for itself.
+    /// An object, with its value if all members are literal.
     Object(Arc<[(Arc<str>, Binding)]>, Option<Json>),
     /// A field that a component evaluates.
     Captured(Arc<CapturedField>),
@@ -36,25 +36,25 @@ pub(crate) enum Node {
 pub(crate) enum Part {
     /// Plain text.
     Text(Arc<str>),
-    /// `{{ }}`.
+    /// An expression in `{{ }}`.
     Expression(Expression),
 }
 
-/// A field that travels as it was written, with the values that it names.
+/// A field that is passed on unevaluated, with the values that it reads.
 #[derive(Debug)]
 pub(crate) struct CapturedField {
-    /// Under which key the field travels.
+    /// The key of the field in its captured form.
     pub(crate) tag: &'static str,
-    /// What was written.
+    /// The field as the flow defines it.
     pub(crate) raw: Json,
-    /// What it reads, local names left out.
+    /// The paths that the field reads, without local names.
     pub(crate) reads: Vec<Place>,
-    /// Which values travel with it, by canonical path.
+    /// The values that are passed on with the field, by canonical path.
     pub(crate) carried: Vec<(Arc<str>, Path)>,
 }
 
 impl Binding {
-    /// A value that stands for itself, `{{` and all.
+    /// Creates a binding for a literal value; `{{` in it is not evaluated.
     pub fn literal(value: Json) -> Binding {
         match &value {
             Json::Array(items) => {
@@ -69,21 +69,21 @@ impl Binding {
         }
     }
 
-    /// An object put together from compiled members; of a key that stands twice, the last one counts.
+    /// Creates an object from compiled members. The last member with a key wins.
     pub fn object(members: Vec<(Arc<str>, Binding)>) -> Binding {
         let literals = members.iter().map(|(key, member)| Some((key.clone(), member.as_literal()?.clone())));
         let literal = literals.collect::<Option<json::Object>>().map(|members| Json::Object(Arc::new(members)));
         Binding(Node::Object(members.into(), literal))
     }
 
-    /// A list put together from compiled items.
+    /// Creates a list from compiled items.
     pub fn array(items: Vec<Binding>) -> Binding {
         let literals = items.iter().map(|item| item.as_literal().cloned());
         let literal = literals.collect::<Option<Vec<Json>>>().map(|items| Json::Array(Arc::new(items)));
         Binding(Node::Array(items.into(), literal))
     }
 
-    /// The value, if nothing in it is computed.
+    /// Returns the value if no part of it is computed.
     pub fn as_literal(&self) -> Option<&Json> {
         match &self.0 {
             Node::Literal(value) | Node::Array(_, Some(value)) | Node::Object(_, Some(value)) => Some(value),
@@ -91,7 +91,7 @@ impl Binding {
         }
     }
 
-    /// Appends every path that is read; `pointer` leads to this value.
+    /// Appends every path that is read. `pointer` is the JSON Pointer to this value.
     pub(crate) fn collect(&self, pointer: &mut String, places: &mut Vec<Place>) {
         match &self.0 {
             Node::Literal(_) | Node::Array(_, Some(_)) | Node::Object(_, Some(_)) => {}
@@ -124,7 +124,7 @@ fn collect_reads(expression: &Expression, pointer: &str, places: &mut Vec<Place>
     places.extend(expression.reads().iter().map(|read| read.at(pointer)));
 }
 
-/// Does something with a pointer that leads one step further.
+/// Calls `action` with the pointer extended by one token.
 pub(crate) fn within<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String) -> T) -> T {
     let length = pointer.len();
     push_token(pointer, token);

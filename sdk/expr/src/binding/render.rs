@@ -1,4 +1,4 @@
-//! From bindings and roots to JSON.
+//! Renders bindings to JSON.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ fn text(parts: &[Part], roots: &dyn Roots) -> Result<Json, ExprError> {
     let too_long = |error: TooLong| ExprError::new(error.message());
     for part in parts {
         match part {
-            // What the flow's author wrote is as long as it is.
+            // Literal text has no limit.
             Part::Text(more) => text.push_str(more),
             Part::Expression(expression) => {
                 let value = expression.evaluate(roots)?;
                 if value.is_file() {
-                    return Err(expression.misused("a text has no place for a file value".to_owned(), roots));
+                    return Err(expression.misused("a text cannot contain a file value".to_owned(), roots));
                 }
                 push_json(&mut text, &value).map_err(too_long)?;
             }
@@ -58,7 +58,7 @@ fn object(members: &[(Arc<str>, Binding)], roots: &dyn Roots) -> Result<Json, Ex
     Ok(Json::Object(Arc::new(rendered)))
 }
 
-/// Computes those members of an object that can be computed; of anything else nothing.
+/// Computes the members of an object and leaves out members that fail. Returns an empty object for any other value.
 pub(super) fn render_members(binding: &Binding, roots: &dyn Roots) -> json::Object {
     match &binding.0 {
         Node::Object(members, _) => {
@@ -73,7 +73,7 @@ fn captured(field: &CapturedField, roots: &dyn Roots) -> Json {
     let is_strict = roots.is_strict();
     let value = |(name, path): &(Arc<str>, Path)| match path.resolve(roots) {
         Some(value) => Some((name.clone(), value)),
-        // The error then tells why there is no value.
+        // The component's error can then explain the missing value.
         None => match path.file(roots) {
             Some(file) => file.resolve(roots).map(|value| (file.to_string().into(), value)),
             None if is_strict => {

@@ -1,4 +1,4 @@
-//! From JSON to conditions.
+//! Compiles JSON to conditions.
 
 use super::term::{Operand, Order, Question, Term, Test};
 use crate::{
@@ -12,10 +12,10 @@ use crate::{
     suggest::did_you_mean,
 };
 
-/// Every operator of a WhenExpr.
+/// The operators of conditions.
 const OPERATORS: [&str; 11] = ["equals", "not", "and", "or", "exists", "in", "gt", "gte", "lt", "lte", "matches"];
 
-/// Compiles a condition; all errors at once.
+/// Compiles a condition and reports all errors at once.
 pub(super) fn compile(value: &Json) -> Result<Term, Vec<ExprError>> {
     let mut compiler = Compiler { errors: Vec::new(), terms: 0 };
     match compiler.term(value, "", 0) {
@@ -24,7 +24,7 @@ pub(super) fn compile(value: &Json) -> Result<Term, Vec<ExprError>> {
     }
 }
 
-/// Nothing is returned where an error was reported.
+/// Compiles a condition. Methods return `None` after they report an error.
 struct Compiler {
     errors: Vec<ExprError>,
     terms: usize,
@@ -50,7 +50,7 @@ impl Compiler {
             },
             other => {
                 let message = format!(
-                    "a condition is an object with one operator, a text or a boolean, not {}",
+                    "a condition must be an object with one operator, a text or a boolean, not {}",
                     other.type_name()
                 );
                 self.report(pointer, ExprError::new(message))
@@ -63,7 +63,7 @@ impl Compiler {
             true => format!("the condition is nested deeper than {}", limits::CONDITION_DEPTH),
             false => format!("the condition has more than {} operators", limits::CONDITION_TERMS),
         };
-        // One finding is enough, however many operators follow.
+        // One error suffices for any number of further operators.
         match self.errors.iter().any(|error| error.message == message) {
             true => None,
             false => self.report(pointer, ExprError::new(message)),
@@ -84,7 +84,7 @@ impl Compiler {
             Err(errors) => {
                 for mut error in errors {
                     if source.contains("{{") {
-                        error.hint = Some("a condition is one expression: write no {{ }} inside it".to_owned());
+                        error.hint = Some("a condition is a single expression; remove the inner {{ }}".to_owned());
                     }
                     self.report::<Term>(pointer, error);
                 }
@@ -145,7 +145,7 @@ impl Compiler {
         })
     }
 
-    /// Compiles `{ var, <one of keys> }`; `question` makes the question out of the second member.
+    /// Compiles `{ var, <one of keys> }`; `question` compiles the second member.
     fn test(
         &mut self,
         body: &Json,
@@ -174,7 +174,7 @@ impl Compiler {
         };
         match question {
             Some(question) => self.var(members, pointer, question),
-            // The path may have findings of its own.
+            // The path may have errors, too.
             None => self.var(members, pointer, Question::Exists).and(None),
         }
     }
@@ -189,7 +189,7 @@ impl Compiler {
 
     fn test_of(&mut self, path: &Json, pointer: &str, question: Question) -> Option<Term> {
         let Json::String(text) = path else {
-            return self.report(pointer, ExprError::new(format!("a path is a text, not {}", path.type_name())));
+            return self.report(pointer, ExprError::new(format!("a path must be a text, not {}", path.type_name())));
         };
         let inside = match whole(text) {
             Ok(inside) => inside,
@@ -219,7 +219,7 @@ impl Compiler {
         let operand = self.operand(key, value, pointer)?;
         match operand.binding.as_literal() {
             Some(literal) if literal.as_array().is_none() => {
-                let message = format!("`in` looks into a list, not {}", literal.type_name());
+                let message = format!("`in` needs a list, not {}", literal.type_name());
                 self.report(pointer, ExprError::new(message))
             }
             _ => Some(Question::In(operand)),
@@ -229,7 +229,7 @@ impl Compiler {
     fn pattern(&mut self, _key: &str, value: &Json, pointer: &str) -> Option<Question> {
         let compiled = match value.as_str() {
             Some(pattern) => Pattern::new(pattern),
-            None => Err(format!("a pattern is a text, not {}", value.type_name())),
+            None => Err(format!("a pattern must be a text, not {}", value.type_name())),
         };
         match compiled {
             Ok(pattern) => Some(Question::Matches(pattern)),
@@ -240,11 +240,11 @@ impl Compiler {
     fn only_keys(&mut self, members: &Object, pointer: &str, known: &[&str]) -> Option<()> {
         let unknown: Vec<&str> = members.keys().map(|key| &**key).filter(|key| !known.contains(key)).collect();
         for key in &unknown {
-            let mut error = ExprError::of_key(format!("there is no key `{key}` here"));
+            let mut error = ExprError::of_key(format!("unknown key `{key}`"));
             let free: Vec<&str> = known.iter().copied().filter(|known| !members.contains_key(*known)).collect();
             let meant = did_you_mean(key, free.iter().copied());
             error.hint = Some(meant.unwrap_or_else(|| match (free.as_slice(), unknown.len()) {
-                ([], _) => format!("leave it out: the keys are {}", all_keys(known)),
+                ([], _) => format!("remove it; the keys are {}", all_keys(known)),
                 ([free, ..], 1) => format!("did you mean `{free}`?"),
                 _ => format!("the keys are {}", all_keys(known)),
             }));
@@ -262,7 +262,7 @@ impl Compiler {
 fn one_operator(members: &Object) -> ExprError {
     let message = match members.len() {
         0 => "the condition has no operator".to_owned(),
-        count => format!("a condition has one operator, this one has {count}"),
+        count => format!("a condition must have one operator, but this one has {count}"),
     };
     let hint = if members.is_empty() { operators() } else { "join conditions with `and: [ … ]`".to_owned() };
     ExprError::new(message).hint(hint)
@@ -270,7 +270,7 @@ fn one_operator(members: &Object) -> ExprError {
 
 fn unknown_operator(unknown: &str) -> ExprError {
     let hint = did_you_mean(unknown, OPERATORS).unwrap_or_else(operators);
-    ExprError::of_key(format!("there is no operator `{unknown}`")).hint(hint)
+    ExprError::of_key(format!("unknown operator `{unknown}`")).hint(hint)
 }
 
 fn all_keys(known: &[&str]) -> String {

@@ -1,4 +1,4 @@
-//! From conditions and roots to yes or no.
+//! Evaluates conditions.
 
 use std::cell::Cell;
 
@@ -17,17 +17,17 @@ use crate::{
 /// One evaluation of a condition.
 pub(super) struct Evaluation<'a> {
     roots: &'a dyn Roots,
-    /// What its searches have cost, in units of [`limits::SEARCH_WORK`].
+    /// Cost of the evaluation's searches so far, in units of [`limits::SEARCH_WORK`].
     searched: Cell<usize>,
 }
 
 impl<'a> Evaluation<'a> {
-    /// Prepares to evaluate.
+    /// Prepares an evaluation.
     pub(super) fn new(roots: &'a dyn Roots) -> Evaluation<'a> {
         Evaluation { roots, searched: Cell::new(0) }
     }
 
-    /// Tells whether a condition holds. `and` and `or` stop at the first term that decides.
+    /// Returns true if a condition holds. `and` and `or` stop at the first term that decides.
     pub(super) fn holds(&self, term: &Term) -> Result<bool, ExprError> {
         match term {
             Term::Constant(value) => Ok(*value),
@@ -39,7 +39,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Evaluates terms until one gives `deciding`.
+    /// Evaluates terms until one returns `deciding`.
     fn decide(&self, terms: &[Term], deciding: bool) -> Result<bool, ExprError> {
         for term in terms {
             if self.holds(term)? == deciding {
@@ -99,7 +99,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Refuses to compare a file value with anything but null.
+    /// Returns an error if a file value is compared with any value except null.
     fn comparable(&self, test: &Test, operand: &Operand, value: &Json, other: &Json) -> Result<(), ExprError> {
         let is_misused = |one: &Json, with: &Json| one.is_file() && !with.is_null();
         if !is_misused(value, other) && !is_misused(other, value) {
@@ -125,7 +125,7 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Whether a text has this one in it, or an object this key; a list was looked through before.
+/// Returns true if a text contains another text, or an object a key. Lists are searched by the caller.
 fn contains(container: &Json, item: &Json) -> Result<bool, String> {
     let text = || item.as_str().ok_or_else(|| format!("`in` looks for a text here, not {}", item.type_name()));
     match container {
@@ -136,14 +136,14 @@ fn contains(container: &Json, item: &Json) -> Result<bool, String> {
     }
 }
 
-/// The end of a message about values that do not fit: the paths that lead to them, and their types.
+/// Returns the end of a message about incompatible values: their paths and types.
 fn kinds<'a>(read: impl IntoIterator<Item = Option<(&'a Path, &'a Json)>>) -> String {
     let what = |value: &Json| if value.is_null() { "missing or null" } else { value.type_name() };
     let named = read.into_iter().flatten();
     named.map(|(path, value)| format!("; `{}` is {}", short(&path.to_string()), what(value))).collect()
 }
 
-/// Looks at an operand's value, without a copy if it is literal.
+/// Calls `look` with an operand's value, without a copy if it is literal.
 fn with<T>(
     operand: &Operand,
     roots: &dyn Roots,

@@ -9,46 +9,44 @@ use crate::{binding::Binding, json::Json, language::Expression, path::Path, patt
 pub(super) enum Term {
     /// `true` or `false`.
     Constant(bool),
-    /// A text in the expression language, and a pointer to it.
+    /// An expression as a text, and the JSON Pointer to it.
     Expression(Expression, String),
-    /// Holds if the inner one does not.
+    /// Holds if the inner term does not.
     Not(Box<Term>),
-    /// Holds if all do.
+    /// Holds if all terms hold.
     And(Vec<Term>),
-    /// Holds if any does.
+    /// Holds if at least one term holds.
     Or(Vec<Term>),
-    /// A question about the value behind a path.
     Test(Box<Test>),
 }
 
-/// A question about the value behind a path.
+/// A test of the value at a path.
 #[derive(Clone, Debug)]
 pub(super) struct Test {
-    /// Which value.
+    /// Path of the tested value.
     pub(super) var: Path,
-    /// A pointer to the path, and its bytes there.
+    /// JSON Pointer to the path, and the path's bytes in that text.
     pub(super) place: (String, Range<usize>),
-    /// What is asked.
     pub(super) question: Question,
 }
 
-/// What is asked about a value.
+/// The operator of a test, with its operand.
 #[derive(Clone, Debug)]
 pub(super) enum Question {
-    /// Whether it is neither missing nor null.
+    /// True if the value is neither missing nor null.
     Exists,
-    /// Whether it equals another one.
+    /// True if the value equals the operand.
     Equals(Operand),
-    /// Whether it equals an item of a list.
+    /// True if the value equals an item of a list.
     In(Operand),
-    /// Whether it is before or after another one.
+    /// True if the value is less or greater than the operand.
     Order(Order, Operand),
-    /// Whether a pattern is found in it.
+    /// True if the pattern matches a part of the value.
     Matches(Pattern),
 }
 
 impl Question {
-    /// Its operator, as it is written.
+    /// Returns the operator's name in conditions.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Question::Exists => "exists",
@@ -62,7 +60,7 @@ impl Question {
         }
     }
 
-    /// Whether it asks if the value is there: `exists`, or a comparison with null.
+    /// Returns true if the operator tests for missing values: `exists`, or a comparison with null.
     pub(super) fn tests_missing(&self) -> bool {
         match self {
             Question::Exists => true,
@@ -72,30 +70,24 @@ impl Question {
     }
 }
 
-/// A value that may hold `{{ }}`, and a pointer to it.
+/// A value that may contain `{{ }}`, and the JSON Pointer to it.
 #[derive(Clone, Debug)]
 pub(super) struct Operand {
-    /// The value.
     pub(super) binding: Binding,
-    /// Where it stands.
     pub(super) pointer: String,
 }
 
-/// `gt`, `gte`, `lt`, `lte`.
+/// The operators `gt`, `gte`, `lt`, `lte`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Greater.
     Gt,
-    /// Greater or equal.
     Gte,
-    /// Less.
     Lt,
-    /// Less or equal.
     Lte,
 }
 
 impl Order {
-    /// Whether two values that compare like this are in this order.
+    /// Returns true if the order of two values satisfies the operator.
     pub(super) fn accepts(self, ordering: Ordering) -> bool {
         match self {
             Order::Gt => ordering.is_gt(),

@@ -1,4 +1,4 @@
-//! JSON texts that are handed on as texts: checked without a tree of values, which takes many times their memory.
+//! Compacts JSON texts without a tree of values, which would take many times their memory.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -8,8 +8,8 @@ use serde_json::Error;
 use super::{Json, digits};
 
 impl Json {
-    /// Returns a JSON text without the space around its values; none if that has more than `most` bytes. The text is
-    /// checked as [`Json::parse`] does, but of a key that stands twice the last one counts.
+    /// Returns a JSON text without white space around its values; `None` if the result has more than `most` bytes.
+    /// Checks the text like [`Json::parse`], except that the last of several equal keys wins.
     pub fn compact(text: &str, most: usize) -> Result<Option<String>, Error> {
         let mut out = String::new();
         if !push_compact(&mut out, text, most) {
@@ -24,7 +24,7 @@ impl Json {
     }
 }
 
-/// Appends a text without the space outside of quoted texts. Returns false where it has more than `most` bytes.
+/// Appends a text without the white space outside of quotes. Returns false if the result has more than `most` bytes.
 fn push_compact(out: &mut String, text: &str, most: usize) -> bool {
     let (mut is_quoted, mut is_escaped, mut start) = (false, false, 0);
     for (at, byte) in text.bytes().enumerate() {
@@ -46,7 +46,7 @@ fn push_compact(out: &mut String, text: &str, most: usize) -> bool {
     out.len() <= most
 }
 
-/// What reading a text to its end told.
+/// The result of reading a text to its end.
 #[derive(Default)]
 struct Checked {
     has_key_twice: bool,
@@ -114,7 +114,7 @@ impl<'de> Visitor<'de> for CheckedVisitor {
     }
 }
 
-/// A key, borrowed from the text where it has no escapes.
+/// A key, borrowed from the text unless it contains escapes.
 struct Key<'de>(Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_checked_and_loses_its_space() {
+    fn compact_checks_a_text_and_removes_white_space() {
         let compact = [
             (" [ 1 , 2.50,\n\t-0 ] ", "[1,2.50,-0]"),
             (r#"{ "a b" : " \" \\", "c" : [ true , null ] }"#, r#"{"a b":" \" \\","c":[true,null]}"#),

@@ -1,4 +1,4 @@
-//! Whole numbers keep all their digits, or are refused.
+//! Keeps all digits of whole numbers, or reports an error.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use serde_json::{Error, Number};
 
 use crate::quoted::end_of_quoted;
 
-/// What is wrong with a whole number whose digits cannot be kept, to be written behind it.
+/// End of the message about a whole number that cannot be stored exactly.
 pub const TOO_LONG: &str = "has more digits than can be kept exactly: write it as a text";
 
-/// Digits of the shortest number that 64 bits may not hold.
+/// Number of digits of the shortest number that 64 bits may not hold.
 const RUN: usize = 19;
 
-/// Reads a whole number, written as digits with an optional `-`. Returns `None` if a digit would change: 64 bits hold it
-/// neither with a sign nor without, and a float is written with other digits.
+/// Parses a whole number of digits with an optional `-`. Returns `None` if the number cannot be stored exactly: it
+/// exceeds 64 bits, signed and unsigned, and a float would print different digits.
 pub fn whole_number(digits: &str) -> Option<Number> {
     if let Ok(number) = digits.parse::<i64>() {
         return Some(number.into());
@@ -26,17 +26,17 @@ pub fn whole_number(digits: &str) -> Option<Number> {
     Number::from_f64(float)
 }
 
-/// Refuses a valid JSON text that holds a whole number whose digits cannot be kept.
+/// Returns an error if a valid JSON text contains a whole number that cannot be stored exactly.
 pub(super) fn check(text: &str) -> Result<(), Error> {
     let Some(place) = long_run(text.as_bytes()).and_then(|_| first_lossy(text)) else { return Ok(()) };
     let before = &text[..place.start];
     let line = before.matches('\n').count() + 1;
     let column = before.len() - before.rfind('\n').map_or(0, |end| end + 1) + 1;
-    // `serde_json` takes the place from the end of the message.
+    // `serde_json` reads the position from the end of the message.
     Err(Error::custom(format!("the whole number {} {TOO_LONG} at line {line} column {column}", &text[place])))
 }
 
-/// Finds a run of so many digits that it may be such a number, in a text or outside. Looks at one byte in [`RUN`].
+/// Finds a run of at least [`RUN`] digits, inside or outside of quotes. Reads only one byte in [`RUN`].
 fn long_run(bytes: &[u8]) -> Option<()> {
     let mut at = RUN - 1;
     while at < bytes.len() {
@@ -53,7 +53,7 @@ fn long_run(bytes: &[u8]) -> Option<()> {
     None
 }
 
-/// Finds the first whole number of a valid JSON text whose digits cannot be kept.
+/// Finds the first whole number of a valid JSON text that cannot be stored exactly.
 fn first_lossy(text: &str) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -83,7 +83,7 @@ mod tests {
     use crate::Json;
 
     #[test]
-    fn digits_are_kept_or_refused() {
+    fn digits_are_kept_or_reported() {
         let kept = [
             "18446744073709551615",
             "-9223372036854775808",
@@ -98,7 +98,7 @@ mod tests {
         for text in kept {
             assert!(Json::parse(text).is_ok(), "{text}");
         }
-        // A float holds these, and is written with the same digits.
+        // A float holds these numbers and prints the same digits.
         assert_eq!(Json::parse("100000000000000000000").unwrap().to_text(), "1e+20");
         assert!(Json::parse("[123456789012345680000]").is_ok());
         let refused = [
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_number_is_found_wherever_it_stands() {
+    fn long_numbers_are_found_at_every_offset() {
         for before in 0..60 {
             let text = format!("[{}99999999999999999999]", " ".repeat(before));
             assert!(Json::parse(&text).is_err(), "{text}");

@@ -1,16 +1,16 @@
-//! How large a value is: as JSON text, not in memory, where parts are shared.
+//! Measures values as JSON text. In memory they may be smaller, because parts are shared.
 
 use std::fmt;
 
 use super::Json;
 use crate::limits;
 
-/// Why a value does not fit.
+/// The reason why a value is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// Its text would be longer than so many bytes.
+    /// The text would be longer than this number of bytes.
     Bytes(u64),
-    /// It is nested deeper than JSON text may be.
+    /// The value is nested deeper than JSON text may be.
     Depth,
 }
 
@@ -25,15 +25,15 @@ impl fmt::Display for Misfit {
 }
 
 impl Json {
-    /// The bytes, about, of its JSON text: signs that have to be escaped and digits are not counted exactly. Stops where
-    /// it is clear that the value does not fit. Takes as long as there are values in it.
+    /// Returns the approximate size in bytes of the value's JSON text; escapes and digits are estimated. Stops as soon
+    /// as the size exceeds `most`. The time grows with the number of values.
     pub fn measure(&self, most: u64) -> Result<u64, Misfit> {
         let mut left = most;
         self.take(&mut left, 0).map_err(|depth| if depth { Misfit::Depth } else { Misfit::Bytes(most) })?;
         Ok(most - left)
     }
 
-    /// Takes the bytes of this value from what is left. An error says whether it is too deep.
+    /// Subtracts the size of this value from `left`. The error is true if the value is nested too deeply.
     fn take(&self, left: &mut u64, depth: usize) -> Result<(), bool> {
         if depth > limits::JSON_DEPTH {
             return Err(true);

@@ -1,4 +1,4 @@
-//! `+`, `-`, `*`, `/`, `//`, `%`, `**` and the sign of a number. Whole numbers are exact, booleans are no numbers.
+//! `+`, `-`, `*`, `/`, `//`, `%`, `**` and unary minus. Whole numbers are exact; booleans are not numbers.
 
 use minijinja::{Error, State, Value, value::ValueKind};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::limits;
 
-/// `a + b` of numbers, texts or lists.
+/// Adds numbers, or concatenates texts or lists.
 pub(super) fn add(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
     let both = |kinds: &[ValueKind]| kinds.contains(&left.kind()) && kinds.contains(&right.kind());
     if both(&[ValueKind::String]) {
@@ -24,17 +24,17 @@ pub(super) fn add(state: &mut State<'_, '_>, left: Value, right: Value) -> Resul
     sum(&left, &right).ok_or_else(|| refused("+", &left, &right))
 }
 
-/// The sum of two numbers; none if they are no numbers, or if a whole sum has more than 128 bits.
+/// Returns the sum of two numbers; `None` if an operand is not a number or a whole sum exceeds 128 bits.
 pub(super) fn sum(left: &Value, right: &Value) -> Option<Value> {
     combine(left, right, i128::checked_add, |a, b| a + b)
 }
 
-/// `a - b` of numbers.
+/// Subtracts numbers.
 pub(super) fn subtract(left: Value, right: Value) -> Result<Value, Error> {
     combine(&left, &right, i128::checked_sub, |a, b| a - b).ok_or_else(|| refused("-", &left, &right))
 }
 
-/// `a * b` of numbers, or of a text and how often it is repeated.
+/// Multiplies numbers, or repeats a text.
 pub(super) fn multiply(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<Value, Error> {
     let repeated = match (left.as_str(), right.as_str()) {
         (Some(text), None) => Some((text, &right)),
@@ -49,7 +49,7 @@ pub(super) fn multiply(state: &mut State<'_, '_>, left: Value, right: Value) -> 
     combine(&left, &right, i128::checked_mul, |a, b| a * b).ok_or_else(|| refused("*", &left, &right))
 }
 
-/// `a / b` of numbers: a whole number if whole numbers divide without a rest.
+/// Divides numbers. The result is whole if whole numbers divide without a remainder.
 pub(super) fn divide(left: Value, right: Value) -> Result<Value, Error> {
     let whole = |a: i128, b: i128| if a.checked_rem(b)? == 0 { a.checked_div(b) } else { None };
     let (Some(a), Some(b)) = (float(&left), float(&right)) else { return Err(refused("/", &left, &right)) };
@@ -60,12 +60,12 @@ pub(super) fn divide(left: Value, right: Value) -> Result<Value, Error> {
     Ok(exact.map_or_else(|| Value::from(a / b), integer))
 }
 
-/// `a // b` of numbers, rounded down.
+/// Divides numbers and rounds down.
 pub(super) fn floor_divide(left: Value, right: Value) -> Result<Value, Error> {
     floored("//", left, right, |a, b| floor_parts(a, b).map(|(quotient, _)| quotient), |a, b| (a / b).floor())
 }
 
-/// `a % b` of numbers: what `//` leaves, with the sign of `b`.
+/// Returns the remainder of `//`, with the sign of `b`.
 pub(super) fn remainder(left: Value, right: Value) -> Result<Value, Error> {
     let float = |a: f64, b: f64| {
         let rest = a % b;
@@ -87,7 +87,7 @@ fn floored(
     }
 }
 
-/// The quotient rounded down, and the rest.
+/// Returns the quotient rounded down, and the remainder.
 fn floor_parts(a: i128, b: i128) -> Option<(i128, i128)> {
     let (quotient, rest) = (a.checked_div(b)?, a.checked_rem(b)?);
     match rest != 0 && (rest < 0) != (b < 0) {
@@ -96,7 +96,7 @@ fn floor_parts(a: i128, b: i128) -> Option<(i128, i128)> {
     }
 }
 
-/// `a ** b` of numbers.
+/// Raises a number to a power.
 pub(super) fn power(left: Value, right: Value) -> Result<Value, Error> {
     let (Some(base), Some(exponent)) = (float(&left), float(&right)) else { return Err(refused("**", &left, &right)) };
     if base == 0.0 && exponent < 0.0 {
@@ -112,7 +112,7 @@ pub(super) fn power(left: Value, right: Value) -> Result<Value, Error> {
     }
 }
 
-/// `-a` of a number.
+/// Negates a number.
 pub(super) fn negate(value: Value) -> Result<Value, Error> {
     let zero = Value::from(0);
     match value.is_number() && !value.is_integer() {
@@ -124,7 +124,7 @@ pub(super) fn negate(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// Combines whole numbers exactly and others as 64-bit floats; none if there is no result.
+/// Combines whole numbers exactly and other numbers as 64-bit floats; `None` if the result does not exist.
 fn combine(
     left: &Value,
     right: &Value,

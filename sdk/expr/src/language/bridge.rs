@@ -1,4 +1,5 @@
-//! Between [`Json`] and MiniJinja's values: objects and lists go in as references and come out as the same ones.
+//! Converts between [`Json`] and MiniJinja's values. Objects and lists are passed by reference and come back as the
+//! same references.
 
 use std::{error, fmt, sync::Arc};
 
@@ -17,12 +18,12 @@ use crate::{
     path::short,
 };
 
-/// An object, looked into member by member.
+/// An object whose members are converted on access.
 #[derive(Debug)]
 struct Members(Arc<json::Object>, Rank);
 
 impl Members {
-    /// What a lookup gives that finds nothing: an error if this is a file value, which never has such a part.
+    /// Returns the result for a missing key: an error if this is a file value, which never has such a part.
     fn nothing(&self, key: &Value) -> Option<Value> {
         let is_misused = file::lacks(&self.0, key.as_str(), self.1);
         is_misused.then(|| Value::from(of_file(file::no_part(short(&key.to_string())))))
@@ -53,7 +54,7 @@ impl Object for Members {
     }
 }
 
-/// A list, looked into item by item.
+/// A list whose items are converted on access.
 #[derive(Debug)]
 struct Items(Arc<Vec<Json>>);
 
@@ -71,7 +72,7 @@ impl Object for Items {
     }
 }
 
-/// The names that an evaluation can see.
+/// The root names of an evaluation.
 #[derive(Debug)]
 pub(super) struct Scope(pub(super) Vec<(Arc<str>, Value)>);
 
@@ -85,12 +86,12 @@ impl Object for Scope {
     }
 }
 
-/// Shows a value to MiniJinja.
+/// Converts a value for MiniJinja.
 pub(super) fn to_value(json: &Json) -> Value {
     ranked(json, Rank::Part)
 }
 
-/// Shows the value behind a root name to MiniJinja.
+/// Converts the value of a root for MiniJinja.
 pub(super) fn root_to_value(name: &str, json: &Json) -> Value {
     ranked(json, Rank::of_root(name))
 }
@@ -114,17 +115,17 @@ fn number_to_value(number: &Number) -> Value {
     }
 }
 
-/// Whether this is the output that the host records for a skipped node.
+/// Returns true for the output that the host records for a skipped node.
 pub(super) fn is_skipped(value: &Value) -> bool {
     value.downcast_object_ref::<Members>().is_some_and(|members| json::is_skipped(&members.0))
 }
 
-/// Whether this is a file value.
+/// Returns true for a file value.
 pub(super) fn is_file(value: &Value) -> bool {
     value.downcast_object_ref::<Members>().is_some_and(|members| json::is_file(&members.0))
 }
 
-/// The error of a file value if a lookup of this key finds nothing in it that it could have.
+/// Returns an error if the value is a file value and never has this key.
 pub(super) fn check_part(value: &Value, key: &Value) -> Result<(), Error> {
     let members = value.downcast_object_ref::<Members>();
     match members.is_some_and(|members| file::lacks(&members.0, key.as_str(), members.1)) {
@@ -133,7 +134,7 @@ pub(super) fn check_part(value: &Value, key: &Value) -> Result<(), Error> {
     }
 }
 
-/// The source of an error about a file value that is used like its content.
+/// The source of an error about a file value used as if it were its content.
 #[derive(Debug)]
 pub(super) struct OfFile;
 
@@ -145,17 +146,17 @@ impl fmt::Display for OfFile {
 
 impl error::Error for OfFile {}
 
-/// An error about a file value that is used like its content.
+/// Creates an error about a file value used as if it were its content.
 pub(super) fn of_file(message: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, message).with_source(OfFile)
 }
 
-/// Takes a result back; the error is a sentence. A missing value becomes `null`.
+/// Converts a result back to JSON; the error is a sentence. A missing value becomes `null`.
 pub(super) fn from_value(value: &Value) -> Result<Json, String> {
     Reader { values: 0 }.read(value, 0)
 }
 
-/// Counts what it reads, since a list that filters made is as long as they say.
+/// Counts the values that it converts, because lists from filters may have any length.
 struct Reader {
     values: usize,
 }
@@ -182,7 +183,7 @@ impl Reader {
                 Some(members) => Ok(Json::Object(members.0.clone())),
                 None => self.object(value, depth),
             },
-            other => Err(format!("the result holds a {other}, which is no JSON")),
+            other => Err(format!("the result contains a {other}, which JSON cannot represent")),
         }
     }
 
@@ -209,7 +210,7 @@ impl Reader {
     }
 }
 
-/// Whole numbers keep their digits, or are refused.
+/// Converts a number. A whole number that cannot be stored exactly is an error.
 fn number_from_value(value: &Value) -> Result<Number, String> {
     if value.is_integer() {
         if let Ok(number) = i64::try_from(value.clone()) {

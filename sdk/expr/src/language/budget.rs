@@ -1,13 +1,13 @@
-//! What one evaluation has cost so far. MiniJinja's fuel counts instructions, not what a filter does with a list.
+//! Counts the work of one evaluation. MiniJinja's fuel counts instructions, not the work of a filter on a list.
 
 use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
 
 use crate::limits;
 
-/// Bytes and items that the filters of this evaluation have touched.
+/// Bytes and items that the filters of this evaluation have processed.
 struct Spent(usize);
 
-/// Adds to what this evaluation has cost; an error once it is too much.
+/// Adds to the work of this evaluation. Returns an error above the limit.
 pub(super) fn charge(state: &mut State<'_, '_>, amount: usize) -> Result<(), Error> {
     let spent = state.get_or_insert_extension(Spent(0));
     spent.0 = spent.0.saturating_add(amount);
@@ -17,7 +17,7 @@ pub(super) fn charge(state: &mut State<'_, '_>, amount: usize) -> Result<(), Err
     Ok(())
 }
 
-/// What touching these values once costs.
+/// Returns the cost of processing these values once.
 pub(super) fn cost(values: &[Value]) -> usize {
     let one = |value: &Value| match value.kind() {
         ValueKind::String => value.as_str().map_or(0, str::len),

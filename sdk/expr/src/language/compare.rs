@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{file::not_usable, json::Json, order::order};
 
-/// The tests that compare, by the sign that they mean.
+/// The comparison tests, by operator.
 const TESTS: [(&str, &[&str]); 7] = [
     ("==", &["==", "eq", "equalto"]),
     ("!=", &["!=", "ne"]),
@@ -24,7 +24,7 @@ const TESTS: [(&str, &[&str]); 7] = [
     ("in", &["in"]),
 ];
 
-/// Adds the tests that compare, and the filter that the canonical form uses for signs.
+/// Adds the comparison tests, and the filter that represents comparisons in the canonical form.
 pub(super) fn add(environment: &mut Environment<'static>) {
     for (sign, tests) in TESTS {
         for name in tests {
@@ -35,7 +35,8 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter(names::COMPARE, chain);
 }
 
-/// `a < b <= c`: the first value, then signs and values in turn. It holds if every pair does.
+/// Evaluates `a < b <= c`: the first value, then operators and values alternately. The result is true if each pair
+/// satisfies its operator.
 fn chain(state: &mut State<'_, '_>, first: Value, rest: Rest<Value>) -> Result<bool, Error> {
     let mut left = &first;
     for pair in rest.chunks(2) {

@@ -1,22 +1,23 @@
-//! `round`: on the decimal digits of a number as it is written, not on its binary value.
+//! `round`: rounds the decimal digits of a number, not its binary value.
 
 use minijinja::{Error, Value, value::Kwargs};
 
 use super::operands::{invalid, kind};
 
-/// How digits that go are taken into account.
+/// The rounding of dropped digits.
 #[derive(Clone, Copy)]
 enum Method {
-    /// To the nearest; a half goes away from zero.
+    /// To the nearest digit; halves round away from zero.
     Common,
-    /// Up.
+    /// Toward positive infinity.
     Ceil,
-    /// Down.
+    /// Toward negative infinity.
     Floor,
 }
 
-/// `x | round(precision, method)`: rounds to `precision` digits behind the point (default 0, negative before it) by
-/// `common` (default; a half goes away from zero), `ceil` or `floor`. Whole numbers stay whole.
+/// `x | round(precision, method)`: rounds to `precision` digits after the decimal point (default 0; negative values
+/// round before it). Methods are `common` (default; halves round away from zero), `ceil` and `floor`. Whole numbers
+/// stay whole.
 pub(super) fn round(
     value: Value,
     precision: Option<i32>,
@@ -36,10 +37,10 @@ pub(super) fn round(
         "common" => Method::Common,
         "ceil" => Method::Ceil,
         "floor" => Method::Floor,
-        _ => return Err(invalid("`round` rounds by `common`, `ceil` or `floor`".to_owned())),
+        _ => return Err(invalid("`round` needs the method `common`, `ceil` or `floor`".to_owned())),
     };
     if !value.is_number() {
-        return Err(invalid(format!("`round` rounds numbers, not {}", kind(&value))));
+        return Err(invalid(format!("`round` needs a number, not {}", kind(&value))));
     }
     let failed = || invalid(format!("unable to round {value}"));
     let rounded =
@@ -47,7 +48,7 @@ pub(super) fn round(
     rounded.ok_or_else(failed)
 }
 
-/// Rounds a whole number, which has no digits behind the point.
+/// Rounds a whole number, which has no digits after the decimal point.
 fn whole(value: &Value, precision: i32, method: Method) -> Option<Value> {
     let number = i128::try_from(value.clone()).ok()?;
     if precision >= 0 {
@@ -62,7 +63,7 @@ fn whole(value: &Value, precision: i32, method: Method) -> Option<Value> {
 /// Rounds a decimal number by its shortest digits.
 fn decimal(value: &Value, precision: i32, method: Method) -> Option<Value> {
     let number = f64::try_from(value.clone()).ok().filter(|number| number.is_finite())?;
-    // `Display` writes the shortest digits that mean this number, without an exponent.
+    // `Display` writes the shortest digits that represent this number, without an exponent.
     let written = number.abs().to_string();
     let (before, behind) = written.split_once('.').unwrap_or((&written, ""));
     let gone = behind.len() as i64 - i64::from(precision);
@@ -74,11 +75,11 @@ fn decimal(value: &Value, precision: i32, method: Method) -> Option<Value> {
     Some(Value::from(if is_negative { -rounded } else { rounded }))
 }
 
-/// Returns digits without their last ones, the others rounded as the method says.
+/// Drops the last digits and rounds the others by the method.
 fn round_digits(digits: &str, gone: usize, is_negative: bool, method: Method) -> String {
     let length = digits.len().saturating_sub(gone);
     let (kept, lost) = digits.split_at(length);
-    // Digits that are not written are zeros.
+    // Digits beyond the beginning are zeros.
     let first_lost = if gone > digits.len() { b'0' } else { lost.bytes().next().unwrap_or(b'0') };
     let is_inexact = lost.bytes().any(|digit| digit != b'0');
     let goes_up = match method {
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_the_digits_as_they_are_written() {
+    fn rounds_decimal_digits() {
         let cases = [
             (2.675, 2, ["2.68", "2.68", "2.67"]),
             (-2.675, 2, ["-2.68", "-2.67", "-2.68"]),
@@ -147,7 +148,7 @@ mod tests {
     }
 
     proptest! {
-        /// A number with few digits is rounded as its digits are on paper.
+        /// A number with few digits rounds like its decimal digits.
         #[test]
         fn agrees_with_whole_numbers(digits in -999_999_i64..1_000_000, places in 0_i32..5) {
             let value: f64 = format!("{digits}e-{places}").parse().unwrap();

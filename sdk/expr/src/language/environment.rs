@@ -1,4 +1,4 @@
-//! The one MiniJinja environment: no templates, no functions, only listed filters and tests.
+//! The MiniJinja environment: no templates, no functions, only the listed filters and tests.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::limits;
 
-/// Shared by every expression of the process.
+/// The environment of all expressions in the process.
 pub(super) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::empty();
     environment.set_undefined_behavior(UndefinedBehavior::Chainable);
@@ -31,7 +31,7 @@ fn as_given(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
     Ok(arguments)
 }
 
-/// Null is empty in texts; MiniJinja would write `None`.
+/// Replaces null with an empty text; MiniJinja would write `None`.
 fn null_as_text(mut arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
     if let Some(text) = arguments.first_mut().filter(|text| text.is_none()) {
         *text = Value::from("");

@@ -1,4 +1,4 @@
-//! Filters and tests that MiniJinja has not, or not with limits.
+//! Filters and tests that MiniJinja does not have, or has without limits.
 
 use std::{collections::HashMap, error, fmt, sync::Arc};
 
@@ -19,8 +19,9 @@ use super::{
 };
 use crate::{file::not_usable, json::Json, limits, pattern::Pattern};
 
-/// `x | required`: fails if `x` is missing or null. The canonical form passes what the flow wrote as the second argument and
-/// `false` as the third one. A third argument that is true lets null through, which the references of steps do.
+/// `x | required`: fails if `x` is missing or null. The canonical form passes the expression's source as the second
+/// argument and `false` as the third. If the third argument is true, as in references of the steps dialect, null is
+/// allowed.
 pub(super) fn required(value: Value, what: Option<&str>, nullable: Option<bool>) -> Result<Value, Error> {
     let what = what.unwrap_or("the value");
     let problem = match nullable {
@@ -29,13 +30,13 @@ pub(super) fn required(value: Value, what: Option<&str>, nullable: Option<bool>)
         _ => return Ok(value),
     };
     let hint = match nullable {
-        Some(false) => "give it a value, or write `| default(…)` in place of `| required`",
-        _ => "give it a value",
+        Some(false) => "provide a value, or write `| default(…)` in place of `| required`",
+        _ => "provide a value",
     };
     Err(invalid(format!("`{what}` is required, but {problem}")).with_source(Required(hint)))
 }
 
-/// The source of an error about a value that is required: what to do about it.
+/// The source of an error about a required value, with the help text.
 #[derive(Debug)]
 pub(super) struct Required(pub(super) &'static str);
 
@@ -47,13 +48,13 @@ impl fmt::Display for Required {
 
 impl error::Error for Required {}
 
-/// `a` of `a[b:c]`: a file value has no slices.
+/// `a` in `a[b:c]`: returns an error for a file value.
 pub(super) fn sliced(value: Value) -> Result<Value, Error> {
     if is_file(&value) { Err(of_file(not_usable("[:]"))) } else { Ok(value) }
 }
 
-/// `x | default(other, lax)`: `other` (an empty text if it is left out) in place of a missing or null value; with a true
-/// `lax` also in place of `false`, zero and what is empty.
+/// `x | default(other, lax)`: returns `other` (default: an empty text) in place of a missing or null value. If `lax` is
+/// true, `false`, zero and empty values are replaced, too.
 pub(super) fn default(value: Value, arguments: Rest<Value>) -> Result<Value, Error> {
     let (other, is_lax) = match arguments.as_slice() {
         [] => (Value::from(""), false),
@@ -79,40 +80,40 @@ pub(super) fn is_divisible_by(value: &Value, other: &Value) -> Result<bool, Erro
     }
 }
 
-/// `x is even`; what is no whole number is neither even nor odd.
+/// `x is even`: false for anything that is not a whole number.
 pub(super) fn is_even(value: &Value) -> bool {
     value.is_number() && i128::try_from(value.clone()).is_ok_and(|value| value % 2 == 0)
 }
 
-/// `x is odd`.
+/// `x is odd`: false for anything that is not a whole number.
 pub(super) fn is_odd(value: &Value) -> bool {
     value.is_number() && i128::try_from(value.clone()).is_ok_and(|value| value % 2 != 0)
 }
 
-/// `x | string`: as mixed text shows it.
+/// `x | string`: the value as it appears in mixed text.
 pub(super) fn string(value: &Value) -> Result<String, Error> {
     let mut text = String::new();
     push_value(&mut text, value)?;
     Ok(text)
 }
 
-/// `x | tojson`: as compact JSON text.
+/// `x | tojson`: the value as compact JSON text.
 pub(super) fn to_json(value: &Value) -> Result<String, Error> {
     let mut text = String::new();
     push_compact(&mut text, &from_value(value).map_err(invalid)?).map_err(too_long)?;
     Ok(text)
 }
 
-/// `x | fromjson`: the value that a JSON text stands for.
+/// `x | fromjson`: the value of a JSON text.
 pub(super) fn from_json(text: &str) -> Result<Value, Error> {
     Json::parse(text).map(|value| to_value(&value)).map_err(|error| invalid(format!("`fromjson`: {error}")))
 }
 
-/// `x | replace(from, to)`: every `from` in a text becomes `to`.
+/// `x | replace(from, to)`: replaces every `from` in a text.
 pub(super) fn replace(value: &Value, from: &Value, to: &Value) -> Result<String, Error> {
     let (value, from, to) = (string(value)?, string(from)?, string(to)?);
     if from.is_empty() {
-        return Err(invalid("`replace` needs something to look for".to_owned()));
+        return Err(invalid("`replace` needs a text to find that is not empty".to_owned()));
     }
     let mut text = String::new();
     let mut rest = value.as_str();
@@ -124,7 +125,7 @@ pub(super) fn replace(value: &Value, from: &Value, to: &Value) -> Result<String,
     Ok(text)
 }
 
-/// `x | join(separator, attribute=…)`: the items of a list as one text.
+/// `x | join(separator, attribute=…)`: joins the items of a list to one text.
 pub(super) fn join(value: &Value, separator: Option<&str>, options: Kwargs) -> Result<String, Error> {
     let attribute: Option<Value> = options.get("attribute")?;
     options.assert_all_used()?;
@@ -141,7 +142,7 @@ pub(super) fn join(value: &Value, separator: Option<&str>, options: Kwargs) -> R
     Ok(text)
 }
 
-/// `x | indent(width, first=…, blank=…)`: every line but the first moved to the right.
+/// `x | indent(width, first=…, blank=…)`: indents every line except the first.
 pub(super) fn indent(value: &str, width: Option<usize>, options: Kwargs) -> Result<String, Error> {
     let first = options.get::<Option<bool>>("first")?.unwrap_or(false);
     let blank = options.get::<Option<bool>>("blank")?.unwrap_or(false);
@@ -165,7 +166,7 @@ pub(super) fn indent(value: &str, width: Option<usize>, options: Kwargs) -> Resu
     Ok(text)
 }
 
-/// `x | sum(attribute=…)`: numbers only, so that no text grows in a loop.
+/// `x | sum(attribute=…)`: adds numbers. Texts are errors, so that no text grows in a loop.
 pub(super) fn sum(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let attribute: Option<Value> = options.get("attribute")?;
     let mut total: Value = options.get::<Option<Value>>("start")?.unwrap_or(Value::from(0));
@@ -175,13 +176,13 @@ pub(super) fn sum(value: &Value, options: Kwargs) -> Result<Value, Error> {
             Some(attribute) => item.get_item(attribute)?,
             None => item,
         };
-        let failed = || invalid(format!("`sum` adds numbers, not {}", kind(&item)));
+        let failed = || invalid(format!("`sum` needs numbers, not {}", kind(&item)));
         total = arithmetic::sum(&total, &item).ok_or_else(failed)?;
     }
     Ok(total)
 }
 
-/// Refuses the group counts of `batch` and `slice` that would make or fill too many.
+/// Returns an error if the count of `batch` or `slice` exceeds [`limits::GROUPS`].
 pub(super) fn check_groups(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
     match arguments.get(1).and_then(Value::as_usize) {
         Some(count) if count > limits::GROUPS => {
@@ -191,11 +192,11 @@ pub(super) fn check_groups(arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
     }
 }
 
-/// The patterns that this evaluation has compiled; `select("matches", p)` asks for the same one again and again.
+/// The patterns compiled in this evaluation, because `select("matches", p)` uses the same pattern for each item.
 #[derive(Default)]
 struct Patterns(HashMap<String, Arc<Pattern>>);
 
-/// `x is matches(pattern)`: whether the pattern is found in a text; a missing or null text has nothing in it.
+/// `x is matches(pattern)`: true if the pattern matches a part of a text; false for a missing or null value.
 pub(super) fn matches(state: &mut State<'_, '_>, value: Value, pattern: &str) -> Result<bool, Error> {
     if is_null(&value) {
         return Ok(false);
@@ -211,17 +212,17 @@ pub(super) fn matches(state: &mut State<'_, '_>, value: Value, pattern: &str) ->
             compiled
         }
     };
-    // A search that is refused costs nothing.
+    // A search above the limit is not run, so it costs nothing.
     let searched = Some(compiled.cost(text)).filter(|cost| *cost <= limits::SEARCH_WORK);
     charge(state, searched.unwrap_or(0) / limits::SEARCH_PER_WORK)?;
     compiled.search(text).map_err(invalid)
 }
 
-/// What is done with the arguments of a filter before it is called.
+/// Prepares the arguments of a filter before the call.
 pub(super) type Prepare = fn(Vec<Value>) -> Result<Vec<Value>, Error>;
 
-/// Calls a function after counting what it is about to touch. A file value is refused unless it takes one. The result is a
-/// list where MiniJinja computes items late.
+/// Calls a function after charging for its arguments. File values are errors unless `takes_files` is set. Lazy results
+/// of MiniJinja become lists.
 pub(super) fn metered(
     name: &'static str,
     takes_files: bool,
@@ -244,7 +245,7 @@ pub(super) fn metered(
     }
 }
 
-/// The error of a filter or a test, with its name and what it was used on.
+/// Adds the name of a filter or test, and the type of its operand, to an error.
 fn named(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Error {
     let source = error::Error::source(&error);
     let is_told =
@@ -256,14 +257,14 @@ fn named(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Err
     let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     match (is_null(operand), lacks_argument) {
         (true, _) => missing(format!("`{name}` does not work on null")),
-        // Own sentences name what they are about.
+        // Messages of this crate already name their subject.
         _ if detail.contains('`') => error,
         (false, true) => missing(format!("`{name}` fails on {}: {detail}", kind(operand))),
         (false, false) => invalid(format!("`{name}` fails on {}: {detail}", kind(operand))),
     }
 }
 
-/// Refuses a file value where its content would be needed.
+/// Returns an error for a file value that is used as if it were its content.
 fn check_files(name: &str, arguments: &[Value]) -> Result<(), Error> {
     let operator = names::OPERATORS.into_iter().find(|(operator, _)| *operator == name);
     let (shown, used) = match operator {

@@ -1,4 +1,4 @@
-//! Signs of other languages: names the sign that was found and what to write here.
+//! Suggests corrections for operators and words of other languages.
 
 use std::ops::Range;
 
@@ -9,47 +9,47 @@ use minijinja::{
 
 use crate::{error::ExprError, quoted::end_of_quoted};
 
-/// Tokens of a source behind which a whole expression may end that is followed by something else.
+/// Maximum number of tokens in an expression that is searched for its longest valid prefix.
 const MOST_PREFIXES: usize = 100;
 
-/// One token and its bytes in the source.
+/// A token and its bytes in the source.
 pub(super) type Lexeme<'s> = (Token<'s>, Range<usize>);
 
-/// Signs that are no tokens, and what to write instead. Where one sign begins another, the longer one stands first.
+/// Operators that are not tokens, with suggestions. Longer operators precede their prefixes.
 const SIGNS: [(&str, &str); 13] = [
     ("&&", "write `and` instead of `&&`"),
     ("&", "write `and` instead of `&`, or `~` to join texts"),
     ("!", "write `not` instead of `!`"),
     ("??", "write `a | default(b)` instead of `a ?? b`"),
-    ("?.", "write `.` instead of `?.`: a part that is missing on the way gives null"),
+    ("?.", "write `.` instead of `?.`: a missing part gives null"),
     ("?", "write `a if condition else b` instead of `condition ? a : b`"),
-    ("$", "paths begin with a plain name: `flow.input.name` for the flow's input, `node.field` for a node's output"),
+    ("$", "paths start with a plain name: `flow.input.name` for the flow's input, `node.field` for a node's output"),
     ("^", "write `a ** b` for a power"),
-    (";", "an expression is one value: leave `;` out"),
-    ("#", "write comments outside of the expression"),
-    ("\\", "`\\` stands in quoted texts only"),
-    ("@", "paths begin with a plain name: `flow.input.name` for the flow's input, `node.field` for a node's output"),
+    (";", "an expression is a single value: remove `;`"),
+    ("#", "write comments outside the expression"),
+    ("\\", "`\\` is allowed only in quoted texts"),
+    ("@", "paths start with a plain name: `flow.input.name` for the flow's input, `node.field` for a node's output"),
     ("`", "write a text as 'text', and join texts with `~`"),
 ];
 
-/// Signs that are read as two tokens, and what to write instead.
+/// Operators that the lexer reads as two tokens, with suggestions.
 const PAIRS: [(&str, &str); 10] = [
-    ("++", "an expression changes no value: write `a + 1`"),
-    ("--", "an expression changes no value: write `a - 1`"),
-    ("+=", "an expression changes no value: write `a + b`"),
-    ("-=", "an expression changes no value: write `a - b`"),
+    ("++", "expressions cannot change values: write `a + 1`"),
+    ("--", "expressions cannot change values: write `a - 1`"),
+    ("+=", "expressions cannot change values: write `a + b`"),
+    ("-=", "expressions cannot change values: write `a - b`"),
     ("||", "write `or` instead of `||`"),
     ("===", "write `==` instead of `===`"),
     ("!==", "write `!=` instead of `!==`"),
     ("<>", "write `!=` instead of `<>`"),
-    ("=>", "there are no functions: filters such as `map`, `select` and `selectattr` work on lists"),
+    ("=>", "expressions have no functions: use filters such as `map`, `select` and `selectattr` for lists"),
     ("=~", "write `x is matches('pattern')` instead of `=~`"),
 ];
 
-/// Words that other languages write in capitals.
+/// Operators that other languages write in capitals.
 const WORDS: [&str; 6] = ["and", "or", "not", "in", "is", "if"];
 
-/// Words that other languages write between or around values, and what to write instead.
+/// Words that other languages use as operators, with suggestions.
 const PHRASES: [(&[&str], &str); 15] = [
     (&["contains", "includes", "has"], "write `'part' in value`"),
     (&["matches", "match", "like", "regex"], "write `value is matches('pattern')`"),
@@ -68,7 +68,7 @@ const PHRASES: [(&[&str], &str); 15] = [
     (&["then"], "write `a if condition else b`"),
 ];
 
-/// The error about text behind the last token that is no token itself.
+/// Creates the error about text after the last token that is not a token.
 pub(super) fn unreadable(source: &str, tokens: &[Lexeme<'_>]) -> ExprError {
     let start = end(source, tokens);
     let rest = source.get(start..).unwrap_or_default();
@@ -101,20 +101,20 @@ pub(super) fn unreadable(source: &str, tokens: &[Lexeme<'_>]) -> ExprError {
     }
 }
 
-/// Where the text begins that is no token, behind the tokens before it.
+/// Returns the start of the text after the last token.
 fn end(source: &str, tokens: &[Lexeme<'_>]) -> usize {
     let end = tokens.last().map_or(0, |(_, place)| place.end);
     let rest = source.get(end..).unwrap_or_default();
-    // The lexer skips no other space.
+    // The lexer skips only ASCII white space.
     source.len() - rest.trim_start_matches(|sign: char| sign.is_ascii_whitespace()).len()
 }
 
-/// The error about a number that is too large.
+/// Creates the error about a number that is too large.
 pub(super) fn not_kept(number: &str, start: usize) -> ExprError {
     invalid(format!("`{number}` is not a number that can be kept")).at(start..start + number.len())
 }
 
-/// The error about tokens that the parser refuses.
+/// Creates the error about tokens that the parser rejects.
 pub(super) fn not_parsed(source: &str, tokens: &[Lexeme<'_>], error: &Error) -> ExprError {
     let pairs = tokens.windows(2).filter_map(|pair| match pair {
         [(_, first), (_, second)] if first.end == second.start => Some(first.start..second.end),
@@ -141,39 +141,40 @@ pub(super) fn not_parsed(source: &str, tokens: &[Lexeme<'_>], error: &Error) -> 
         return unexpected(word, place.start).hint(hint);
     }
     let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-    // minijinja says so without a place (3.0.5, `src/compiler/parser.rs`); the table of bindings holds what it says.
+    // minijinja reports this error without a position (3.0.5, `src/compiler/parser.rs`); the table of bindings tests
+    // the message.
     let is_behind = detail == "unexpected input after expression";
     let behind = is_behind.then(|| behind(source, tokens)).flatten();
     behind.unwrap_or_else(|| invalid(detail).at(0..source.len()))
 }
 
-/// The error about the token behind a whole expression, if the source begins with one.
+/// Creates the error about the token after a complete expression, if the source starts with one.
 fn behind(source: &str, tokens: &[Lexeme<'_>]) -> Option<ExprError> {
-    // Each prefix is parsed anew, so only those of short sources are tried.
+    // Each prefix is parsed again, so the search is limited to short sources.
     let mut ends = tokens.iter().enumerate().take(MOST_PREFIXES).skip(1).rev();
     let (at, (token, place)) =
         ends.find(|(_, (_, place))| source.get(..place.start).is_some_and(|prefix| parse_expr(prefix).is_ok()))?;
     let first = source.get(tokens.first()?.1.clone())?;
     let hint = match (token, &tokens[at - 1].0) {
         (Token::Colon, _) if at >= 2 && matches!(tokens[at - 2].0, Token::Pipe) => {
-            "a filter takes its arguments in brackets, as in `x | default('…')`"
+            "a filter takes its arguments in parentheses, as in `x | default('…')`"
         }
-        (Token::Comma, _) => "an expression is one value: write a list as `[a, b]`",
+        (Token::Comma, _) => "an expression is a single value: write a list as `[a, b]`",
         (_, Token::Ident("if")) if at == 1 => {
-            "write `a if condition else b` for one of two values; a condition stands without `if`"
+            "write `a if condition else b` to choose between two values; write a condition without `if`"
         }
-        (Token::ParenOpen, _) => "there are no functions: a filter stands behind its value, as in `value | upper`",
+        (Token::ParenOpen, _) => "expressions have no functions: write a filter after its value, as in `value | upper`",
         _ if first == "new" || first == "typeof" => {
-            "there are no objects to make and no types to ask for: tests such as \
-             `x is string` tell what a value is"
+            "expressions have no `new` and no `typeof`: use tests such as \
+             `x is string` for the type of a value"
         }
-        _ => "two values need a sign between them: `~` joins texts, and a text stands in quotes",
+        _ => "two values need an operator between them: `~` joins texts; write a text in quotes",
     };
     let found = source.get(place.clone())?;
     Some(unexpected(found, place.start).hint(hint))
 }
 
-/// A word of another language that stands beside a value without a sign between them.
+/// Finds a word of another language next to a value without an operator between them.
 fn phrase<'s>(tokens: &[Lexeme<'s>]) -> Option<(&'s str, Range<usize>, &'static str)> {
     let is_word = |token: &Token<'_>| matches!(token, Token::Ident(word) if !WORDS.contains(word));
     let ends = |token: &Token<'_>| {
@@ -192,7 +193,7 @@ fn phrase<'s>(tokens: &[Lexeme<'s>]) -> Option<(&'s str, Range<usize>, &'static 
     found.next()
 }
 
-/// Where a `=` stands that does not name an argument of a filter or test.
+/// Finds a `=` that does not name an argument of a filter or test.
 fn assignment(tokens: &[Lexeme<'_>]) -> Option<Range<usize>> {
     let names_argument = |at: usize| {
         let [.., (opening, _), (Token::Ident(_), _)] = &tokens[..at] else { return false };

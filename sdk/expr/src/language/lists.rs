@@ -1,4 +1,4 @@
-//! Filters of MiniJinja that differ here: upper and lower case are different letters, groups are objects, lists are lists.
+//! Adapts filters of MiniJinja: comparisons are case-sensitive, groups are objects, and results are lists.
 
 use minijinja::{
     Error, State, Value, filters as builtin,
@@ -15,15 +15,15 @@ use crate::{json::Json, limits};
 /// The filters that compare texts.
 pub(super) const WITH_CASE: [&str; 6] = ["dictsort", "groupby", "max", "min", "sort", "unique"];
 
-/// Adds `case_sensitive=true` to the arguments of a filter that does not say it. Refuses a `by` of `dictsort` that names
-/// neither keys nor values.
+/// Adds `case_sensitive=true` to the arguments of a filter unless the option is present. Returns an error if `by` of
+/// `dictsort` is neither `key` nor `value`.
 pub(super) fn with_case(mut arguments: Vec<Value>) -> Result<Vec<Value>, Error> {
     const OPTION: &str = "case_sensitive";
     let given = arguments.last().filter(|last| last.is_kwargs()).cloned();
     if let Some(options) = &given {
         let by = options.get_attr("by")?;
         if !by.is_undefined() && !matches!(by.as_str(), Some("key" | "value")) {
-            return Err(invalid("`by` is `key` or `value`".to_owned()));
+            return Err(invalid("`by` must be `key` or `value`".to_owned()));
         }
         if !options.get_attr(OPTION)?.is_undefined() {
             return Ok(arguments);
@@ -39,7 +39,7 @@ pub(super) fn with_case(mut arguments: Vec<Value>) -> Result<Vec<Value>, Error> 
     Ok(arguments)
 }
 
-/// `x | groupby(attribute, default=…)`: a list of `{ grouper, list }`, ordered by `grouper`.
+/// `x | groupby(attribute, default=…)`: returns a list of `{ grouper, list }`, ordered by `grouper`.
 pub(super) fn group_by(value: Value, attribute: Option<&str>, options: Kwargs) -> Result<Value, Error> {
     let groups = builtin::groupby(value, attribute, options)?;
     let part = |group: &Value, name: &str| from_value(&group.get_attr(name)?).map_err(invalid);
@@ -50,7 +50,7 @@ pub(super) fn group_by(value: Value, attribute: Option<&str>, options: Kwargs) -
     groups.try_iter()?.map(group).collect::<Result<Vec<_>, Error>>().map(Value::from)
 }
 
-/// Makes a list of what is computed item by item, so that it can be used like any other list.
+/// Converts a lazy result to a list.
 pub(super) fn as_list(state: &mut State<'_, '_>, value: Value) -> Result<Value, Error> {
     if value.kind() != ValueKind::Iterable {
         return Ok(value);

@@ -1,4 +1,4 @@
-//! Missing values of strict flows: the filter that guards what an expression looks up, and the check of attributes.
+//! Missing values of strict flows: the filter that guards lookups, and the check of attributes.
 
 use std::{error, fmt};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::file::not_usable;
 
-/// The source of an error about a missing value: which lookup of the expression found nothing, if it was one.
+/// The source of an error about a missing value, with the index of the failed lookup, if the error comes from one.
 #[derive(Debug)]
 pub(super) struct Missing(pub(super) Option<usize>);
 
@@ -22,8 +22,8 @@ impl fmt::Display for Missing {
 
 impl error::Error for Missing {}
 
-/// Guards a lookup: in a strict flow a missing value is an error, unless the lookup has no number, which means that it is
-/// tested. A node's whole output counts as missing if the node was skipped.
+/// Guards a lookup. In a strict flow a missing value is an error, unless the lookup has no number, which means that the
+/// expression tests for the value. The whole output of a skipped node counts as missing.
 pub(super) fn read(
     state: &mut State<'_, '_>,
     value: Value,
@@ -40,8 +40,9 @@ pub(super) fn read(
     }
 }
 
-/// Refuses a list with items that lack the attribute which a filter names, in a strict flow. A `default` and the tests for
-/// what is missing admit them. In any flow it refuses file values that are looked into, or compared by the filter.
+/// In a strict flow, returns an error if an item of a list lacks the attribute of a filter. `default` and the tests for
+/// missing values allow such items. In any flow, returns an error if the filter looks into a file value or compares
+/// one.
 pub(super) fn check_attribute(state: &State<'_, '_>, filter: &str, arguments: &[Value]) -> Result<(), Error> {
     let options = arguments.last().filter(|last| last.is_kwargs());
     let option = |key: &str| options?.get_attr(key).ok().filter(|value| !value.is_undefined());
@@ -78,19 +79,19 @@ pub(super) fn check_attribute(state: &State<'_, '_>, filter: &str, arguments: &[
     Ok(())
 }
 
-/// Refuses a file value that a filter would compare with others.
+/// Returns an error for a file value that a filter would compare.
 fn check_compared(filter: &str, value: &Value) -> Result<(), Error> {
     if is_file(value) { Err(of_file(not_usable(filter))) } else { Ok(()) }
 }
 
-/// Whether the arguments of `selectattr` behind the attribute name a test for what is missing.
+/// Returns true if the arguments of `selectattr` after the attribute test for missing values.
 fn tests_missing(test: &[Value]) -> bool {
     let name = test.first().and_then(Value::as_str).unwrap_or_default();
     names::TESTS_OF_MISSING.contains(&name)
         || names::EQUALITY_TESTS.contains(&name) && test.get(1).is_some_and(Value::is_none)
 }
 
-/// The part of a value that a dotted path leads to. A path into a file value is an error.
+/// Returns the part of a value at a dotted path. A path into a file value is an error.
 fn part(value: &Value, path: &str) -> Result<Option<Value>, Error> {
     let mut value = value.clone();
     for name in path.split('.') {

@@ -1,6 +1,6 @@
-//! The names that expressions may use after `|` and `is`.
+//! The names of the filters and tests in expressions.
 
-/// Filters that keep MiniJinja's meaning.
+/// Filters with MiniJinja's behavior.
 macro_rules! builtin_filters {
     ($with:ident) => {
         $with! {
@@ -10,7 +10,7 @@ macro_rules! builtin_filters {
     };
 }
 
-/// Tests that keep MiniJinja's meaning, by the name of their function.
+/// Tests with MiniJinja's behavior, by the name of their function.
 macro_rules! builtin_tests {
     ($with:ident) => {
         $with! {
@@ -24,13 +24,13 @@ macro_rules! builtin_tests {
 pub(super) use builtin_filters;
 pub(super) use builtin_tests;
 
-/// Filters written here: new ones, and those of MiniJinja with limits or with another meaning.
+/// Filters of this crate: new ones, and those of MiniJinja with limits or a different behavior.
 pub(super) const OWN_FILTERS: [&str; 14] = [
     "batch", "d", "default", "fromjson", "groupby", "indent", "join", "replace", "required", "round", "slice",
     "string", "sum", "tojson",
 ];
 
-/// Tests written here.
+/// Tests of this crate.
 pub(super) const OWN_TESTS: [&str; 24] = [
     "!=",
     "<",
@@ -58,25 +58,25 @@ pub(super) const OWN_TESTS: [&str; 24] = [
     "undefined",
 ];
 
-/// Tests that tell whether a value is there.
+/// Tests for missing values.
 pub(super) const TESTS_OF_MISSING: [&str; 3] = ["defined", "none", "undefined"];
 
-/// Tests that compare with a value: with null they tell whether a value is there.
+/// Tests that compare with a value; a comparison with null tests for missing values.
 pub(super) const EQUALITY_TESTS: [&str; 6] = ["!=", "==", "eq", "equalto", "ne", "sameas"];
 
-/// Filters that look a part of a value up.
+/// Filters that look up a part of a value.
 pub(super) const LOOKUPS: [&str; 5] = ["attr", "first", "last", "max", "min"];
 
-/// Filters that take a file value: they ask only whether a value is there.
+/// Filters that accept a file value, because they only test whether it exists.
 pub(super) const FILTERS_OF_FILES: [&str; 3] = ["d", "default", "required"];
 
-/// Tests that look into a text, so that they do not take a file value.
+/// Tests on the content of a text, which do not accept a file value.
 pub(super) const TESTS_OF_TEXTS: [&str; 5] = ["endingwith", "lower", "matches", "startingwith", "upper"];
 
-/// The name under which an evaluation keeps that it is strict. No expression can name it.
+/// The hidden variable that marks a strict evaluation. Expressions cannot use this name.
 pub(super) const STRICT: &str = " strict";
 
-// Filters that only the canonical form uses.
+// Filters of the canonical form.
 /// Guards a lookup against missing values.
 pub(super) const READ: &str = "_read";
 /// `a + b`.
@@ -97,7 +97,7 @@ pub(super) const POWER: &str = "_pow";
 pub(super) const NEGATE: &str = "_neg";
 /// `a ~ b`.
 pub(super) const CONCAT: &str = "_concat";
-/// The filters that stand for signs between or before values, with their signs.
+/// The filters that represent operators, with the operators.
 pub(super) const OPERATORS: [(&str, &str); 9] = [
     (ADD, "+"),
     (SUBTRACT, "-"),
@@ -109,11 +109,11 @@ pub(super) const OPERATORS: [(&str, &str); 9] = [
     (NEGATE, "-"),
     (CONCAT, "~"),
 ];
-/// `a < b`, and every other comparison and chain of comparisons.
+/// Represents every comparison and chain of comparisons.
 pub(super) const COMPARE: &str = "_cmp";
-/// Guards what is cut into slices.
+/// Guards the operand of a slice.
 pub(super) const SLICED: &str = "_sliced";
-/// `a[b:c]` of a list.
+/// Represents `a[b:c]` of a list.
 pub(super) const LIST: &str = "_list";
 
 macro_rules! filter_names {
@@ -127,7 +127,7 @@ macro_rules! test_names {
 const BUILTIN_FILTERS: &[&str] = builtin_filters!(filter_names);
 const BUILTIN_TESTS: &[&str] = builtin_tests!(test_names);
 
-/// What functions, methods and filters of other languages are called here.
+/// Names of functions, methods and filters in other languages, with the equivalent filters.
 const ELSEWHERE: [(&str, &str); 22] = [
     ("len", "length"),
     ("size", "length"),
@@ -153,19 +153,19 @@ const ELSEWHERE: [(&str, &str); 22] = [
     ("sorted", "sort"),
 ];
 
-/// The filter that is meant by the name of a filter, or of what other languages call it.
+/// Returns the filter for the name of a filter, or for its name in another language.
 pub(super) fn filter_meant(name: &str) -> Option<&'static str> {
     let plain = name.replace('_', "").to_ascii_lowercase();
     let elsewhere = || ELSEWHERE.into_iter().find(|(other, _)| *other == plain).map(|(_, filter)| filter);
     filters().find(|filter| *filter == name).or_else(elsewhere)
 }
 
-/// Every filter that a flow may name.
+/// Returns the filters that a flow may use.
 pub(super) fn filters() -> impl Iterator<Item = &'static str> + Clone {
     BUILTIN_FILTERS.iter().copied().chain(OWN_FILTERS)
 }
 
-/// Every test that a flow may name.
+/// Returns the tests that a flow may use.
 pub(super) fn tests() -> impl Iterator<Item = &'static str> + Clone {
     BUILTIN_TESTS.iter().copied().chain(OWN_TESTS)
 }

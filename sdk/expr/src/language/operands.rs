@@ -1,4 +1,4 @@
-//! What operators and filters share: the kinds of values, their texts, and errors about them.
+//! Helpers of operators and filters: types of values, their texts, and errors about them.
 
 use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
 
@@ -8,7 +8,7 @@ use super::{
     text::{TooLong, push_json, push_str},
 };
 
-/// The type of a value, as messages write it.
+/// Returns the type of a value for messages.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value.kind() {
         ValueKind::Undefined | ValueKind::None => "null",
@@ -17,16 +17,16 @@ pub(super) fn kind(value: &Value) -> &'static str {
         ValueKind::String => "a text",
         ValueKind::Seq | ValueKind::Iterable => "a list",
         ValueKind::Map => "an object",
-        _ => "a value that is no JSON",
+        _ => "a value that JSON cannot represent",
     }
 }
 
-/// Whether a value is null or missing, which is the same everywhere.
+/// Returns true for null and missing values, which behave the same everywhere.
 pub(super) fn is_null(value: &Value) -> bool {
     value.is_undefined() || value.is_none()
 }
 
-/// `a ~ b`: both as text, one after the other.
+/// `a ~ b`: joins two values as texts.
 pub(super) fn concat(state: &mut State<'_, '_>, left: Value, right: Value) -> Result<String, Error> {
     let mut text = String::new();
     push_value(&mut text, &left)?;
@@ -37,7 +37,7 @@ pub(super) fn concat(state: &mut State<'_, '_>, left: Value, right: Value) -> Re
 
 pub(super) fn push_value(text: &mut String, value: &Value) -> Result<(), Error> {
     if is_file(value) {
-        return Err(of_file("a text has no place for a file value".to_owned()));
+        return Err(of_file("a text cannot contain a file value".to_owned()));
     }
     match value.as_str() {
         Some(more) => push_str(text, more).map_err(too_long),
@@ -45,17 +45,17 @@ pub(super) fn push_value(text: &mut String, value: &Value) -> Result<(), Error> 
     }
 }
 
-/// The error about a text that would be too long.
+/// Creates the error about a text above the limit.
 pub(super) fn too_long(error: TooLong) -> Error {
     invalid(error.message())
 }
 
-/// An error with a sentence.
+/// Creates an error with a message.
 pub(super) fn invalid(message: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
-/// An error because of a value that is missing or null; which one it is can be told from the expression.
+/// Creates an error about a missing or null operand. The caller adds the path of the value.
 pub(super) fn missing(message: String) -> Error {
     Error::new(ErrorKind::UndefinedError, message)
 }

@@ -1,8 +1,9 @@
-//! Checking a parsed expression, collecting the paths that it reads, and writing it in the canonical form.
+//! Checks a parsed expression, collects the paths that it reads, and prints it in the canonical form.
 //!
-//! In the canonical form arithmetic, comparisons and `~` are filters, which keep the limits and the rules of this
-//! language, what is looked up and not tested passes a guard, `required` knows what it is about, and there are no calls. Writing text instead of changing the tree keeps
-//! this independent of how MiniJinja stores it.
+//! In the canonical form, arithmetic, comparisons and `~` are filters that enforce the limits and the rules of this
+//! language. A guard follows each lookup that the expression does not test, `required` receives the source of its
+//! operand, and calls do not exist. Printing text instead of changing the tree keeps this module independent of
+//! MiniJinja's storage.
 
 use std::{fmt::Write as _, ops::Range};
 
@@ -26,84 +27,84 @@ use crate::{
     suggest::did_you_mean,
 };
 
-/// A path that an expression reads, and where.
+/// A path that an expression reads, with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Read {
-    /// The longest part of it that is known before evaluation.
+    /// The longest part of the path that is known before evaluation.
     pub(crate) path: Path,
-    /// Its bytes in the text that holds the expression.
+    /// The path's bytes in the text that contains the expression.
     pub(crate) place: Range<usize>,
-    /// Whether the value may be missing, because it is only tested.
+    /// True if the value may be missing because the expression only tests for it.
     pub(crate) is_tested: bool,
 }
 
 impl Read {
-    /// The path and its place, in the text at a pointer.
+    /// Returns the path and its position in the text at a JSON Pointer.
     pub(crate) fn at(&self, pointer: &str) -> Place {
         let (path, bytes) = (self.path.clone(), Some(self.place.clone()));
         Place { path, pointer: pointer.to_owned(), bytes, is_tested: self.is_tested }
     }
 }
 
-/// A value that an expression looks up and does not test: in a strict flow it must be there.
+/// A lookup without a test: in a strict flow its value must exist.
 #[derive(Clone, Debug)]
 pub(super) struct Lookup {
-    /// The path, or what was written if it is more than a path.
+    /// The path, or the source of a lookup that is not a plain path.
     pub(super) what: Result<Path, Box<str>>,
-    /// Its bytes in the text that holds the expression.
+    /// The lookup's bytes in the text that contains the expression.
     pub(super) place: Range<usize>,
 }
 
-/// Writes one expression.
+/// Prints one expression.
 pub(super) struct Printer<'s> {
     source: &'s str,
     at: usize,
     depth: usize,
     /// The canonical form.
     pub(super) printed: String,
-    /// What the expression reads, in the order in which it stands there.
+    /// The paths that the expression reads, in their order.
     pub(super) reads: Vec<Read>,
-    /// What it looks up and does not test; the guards in the canonical form have these indices.
+    /// Lookups without a test. The guards in the canonical form refer to them by index.
     pub(super) lookups: Vec<Lookup>,
-    /// What is wrong with it.
+    /// Errors in the expression.
     pub(super) errors: Vec<ExprError>,
 }
 
-/// How tightly an expression holds together where it is written.
+/// Precedence of an expression in the canonical form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Hold {
-    /// Operators: needs parentheses under any other.
+    /// Logical operators, conditions and tests: parentheses under any other operator.
     Loose,
-    /// Filters: needs parentheses before `.` and `[`.
+    /// Filters: parentheses before `.` and `[`.
     Filtered,
-    /// Names, brackets, constants.
+    /// Names, brackets and constants: no parentheses.
     Tight,
 }
 
-/// What becomes of the value of an expression.
+/// The use of an expression's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// It is computed with.
+    /// The value is needed.
     Needed,
-    /// It is tested: it may be missing.
+    /// The value is tested, so it may be missing.
     Tested,
-    /// A part of it is looked up: if it is missing, so is the part.
+    /// A part of the value is looked up. If the value is missing, so is the part.
     Entered,
 }
 
 impl<'s> Printer<'s> {
-    /// Prepares to write an expression that starts at `at` in its text.
+    /// Creates a printer for an expression that starts at byte `at` of its text.
     pub(super) fn new(source: &'s str, at: usize) -> Printer<'s> {
         let printed = String::with_capacity(source.len());
         Printer { source, at, depth: 0, printed, reads: Vec::new(), lookups: Vec::new(), errors: Vec::new() }
     }
 
-    /// Writes a whole expression.
+    /// Prints a whole expression.
     pub(super) fn expression(&mut self, expr: &Expr<'_>) {
         self.used(expr, Use::Needed);
     }
 
-    /// Writes an expression, and a guard behind what is looked up.
+    /// Prints an expression, with a guard after a lookup.
     fn used(&mut self, expr: &Expr<'_>, usage: Use) {
         let path = self.path(expr, usage == Use::Tested);
         if path.is_none() {
@@ -121,7 +122,7 @@ impl<'s> Printer<'s> {
         let _ = write!(self.printed, "|{}({number},{is_output})", names::READ);
     }
 
-    /// Writes a path, if the expression is one.
+    /// Prints a path, if the expression is one.
     fn path(&mut self, expr: &Expr<'_>, is_tested: bool) -> Option<Path> {
         let (path, place) = static_path(expr)?;
         let place = self.at + place.start..self.at + place.end;
@@ -130,7 +131,7 @@ impl<'s> Printer<'s> {
         Some(path)
     }
 
-    /// Remembers what has to be there in a strict flow. Returns its index.
+    /// Records a lookup whose value must exist in a strict flow. Returns its index.
     fn guarded(&mut self, expr: &Expr<'_>, path: Option<Path>) -> usize {
         let place = self.place(expr);
         let source = self.source.get(place.start - self.at..place.end - self.at).unwrap_or_default();
@@ -194,7 +195,7 @@ impl<'s> Printer<'s> {
         }
     }
 
-    /// Writes a part of an expression, in parentheses if it holds together less than it must.
+    /// Prints a part of an expression, in parentheses if its precedence is too low.
     fn operand(&mut self, expr: &Expr<'_>, needed: Hold) {
         self.operand_for(expr, needed, Use::Needed);
     }
@@ -215,7 +216,8 @@ impl<'s> Printer<'s> {
         self.printed.push(close);
     }
 
-    /// MiniJinja's parser recurses per bracket: their depth is bounded here, whatever the operators added.
+    /// Bounds the depth of brackets, including those that this printer adds, because MiniJinja's parser recurses for
+    /// each.
     fn deeper(&mut self, write: impl FnOnce(&mut Self)) {
         self.depth += 1;
         match self.depth > 2 * limits::NESTING {
@@ -251,7 +253,7 @@ impl<'s> Printer<'s> {
         self.enclosed('(', right, ')');
     }
 
-    /// Writes `and` and `or` as they are. A chain of one of them stays flat, since it groups from the left anyway.
+    /// Prints `and` and `or` unchanged. A chain of one of them stays flat, because it groups from the left.
     fn logical(&mut self, sign: &str, op: BinOpKind, left: &Expr<'_>, right: &Expr<'_>) {
         let is_flat =
             matches!(left, Expr::BinOp(inner) if std::mem::discriminant(&inner.op) == std::mem::discriminant(&op));
@@ -261,7 +263,7 @@ impl<'s> Printer<'s> {
     }
 
     fn comparison(&mut self, first: &Expr<'_>, steps: &[(&str, &Expr<'_>)]) {
-        // A value that is compared with null alone is tested.
+        // A value that is only compared with null is tested.
         let usage = |at: usize| {
             let values = || std::iter::once(first).chain(steps.iter().map(|(_, right)| *right));
             let before = at.checked_sub(1).and_then(|before| Some((steps[before].0, values().nth(before)?)));
@@ -319,7 +321,7 @@ impl<'s> Printer<'s> {
         self.arguments(&filter.args);
     }
 
-    /// Writes the argument of `default`: what it looks up has to be there only if it is the result.
+    /// Prints the argument of `default`. Its lookup must succeed only if its value is the result.
     fn default(&mut self, other: &Expr<'_>, usage: Use) {
         self.printed.push('(');
         let before = self.reads.len();
@@ -359,11 +361,11 @@ impl<'s> Printer<'s> {
         if known.clone().any(|known| known == name) {
             return;
         }
-        // The tree does not say where the name stands: it is the first such word after the operand.
+        // The tree has no position for the name; it is the first such word after the operand.
         let start = self.place(before).end - self.at;
         let found = self.source.get(start..).and_then(|rest| rest.find(name)).map(|found| start + found);
         let place = found.map_or(0..self.source.len(), |found| found..found + name.len());
-        let mut error = ExprError::new(format!("there is no {what} `{name}`"));
+        let mut error = ExprError::new(format!("unknown {what} `{name}`"));
         error.hint = match (what, name) {
             ("test", "null") => Some("write `is none`, or `is not none`".to_owned()),
             ("filter", name) if let Some(meant) = names::filter_meant(name) => Some(format!("did you mean `{meant}`?")),
@@ -395,7 +397,7 @@ impl<'s> Printer<'s> {
             }
             CallArg::PosSplat(value) | CallArg::KwargSplat(value) => {
                 let place = self.place(value);
-                self.errors.push(ExprError::new("arguments are written one by one, without `*`").at(place));
+                self.errors.push(ExprError::new("arguments with `*` are not supported; write them one by one").at(place));
             }
         }
     }
@@ -437,12 +439,12 @@ impl<'s> Printer<'s> {
         self.printed.push('}');
     }
 
-    /// The bytes of an expression in its text, as far as the tree tells.
+    /// Returns the bytes of an expression in its text, as far as the tree knows them.
     fn place(&self, expr: &Expr<'_>) -> Range<usize> {
         let span = expr.span();
         let mut start = first_span(expr).min(span.start_offset as usize).min(self.source.len());
         let end = (span.end_offset as usize).clamp(start, self.source.len());
-        // The tree does not tell of parentheses around what stands on the left.
+        // The tree does not record parentheses around the left operand.
         let lacks_open = |text: &str| text.matches(')').count() > text.matches('(').count();
         while self.source.get(start..end).is_some_and(lacks_open)
             && let Some(before) = self.source[..start].trim_end().strip_suffix('(')
@@ -464,14 +466,14 @@ fn hold(expr: &Expr<'_>) -> Hold {
     }
 }
 
-/// All names of filters or tests, for a hint.
+/// Returns the names of all filters or tests for a hint.
 fn all_names(what: &str, known: impl Iterator<Item = &'static str>) -> String {
     let mut names: Vec<_> = known.filter(|name| name.starts_with(|sign: char| sign.is_ascii_alphabetic())).collect();
     names.sort_unstable();
     format!("the {what}s are {}", names.join(", "))
 }
 
-/// The error about a call: `len(x)` and `x.toUpperCase()` are written as filters.
+/// Creates the error about a call; `len(x)` and `x.toUpperCase()` must be filters.
 fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> ExprError {
     let (name, operand) = match (callee, arguments) {
         (Expr::Var(name), [CallArg::Pos(operand)]) => (name.id, Some(operand)),
@@ -479,9 +481,9 @@ fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> ExprError {
         (Expr::GetAttr(attribute), _) => (attribute.name, Some(&attribute.expr)),
         _ => ("", None),
     };
-    let error = ExprError::new("expressions call nothing");
+    let error = ExprError::new("expressions cannot call functions");
     let Some(filter) = names::filter_meant(name) else {
-        return error.hint("use a filter: `value | name`; `script.run` computes what no filter does");
+        return error.hint("use a filter: `value | name`; use `script.run` for other computations");
     };
     let path = operand.and_then(|operand| static_path(operand)).map(|(path, _)| short(&path.to_string()));
     error.hint(format!("`{filter}` is a filter: write `{} | {filter}`", path.unwrap_or_else(|| "value".to_owned())))

@@ -1,4 +1,4 @@
-//! Compiled expressions.
+//! Compiles and evaluates expressions.
 
 use std::{error, ops::Range, slice, sync::Arc};
 
@@ -23,13 +23,13 @@ use crate::{
     roots::Roots,
 };
 
-/// One compiled expression and its place in the text that holds it.
+/// A compiled expression and its position in the text that contains it.
 #[derive(Clone, Debug)]
 pub(crate) struct Expression(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// A plain path needs no interpreter: this is how most values travel.
+    /// A plain path, the most common expression, which needs no interpreter.
     Path(Read),
     Program(Arc<Program>),
 }
@@ -78,7 +78,7 @@ impl Expression {
         Ok(Expression(Kind::Program(Arc::new(Program { place, reads, lookups, roots, expression }))))
     }
 
-    /// Evaluates; a missing value is `null`, or an error if the roots are strict.
+    /// Evaluates the expression. A missing value is `null`, or an error if the roots are strict.
     pub(crate) fn evaluate(&self, roots: &dyn Roots) -> Result<Json, ExprError> {
         match &self.0 {
             Kind::Path(read) => read.value(roots).map(Option::unwrap_or_default),
@@ -89,7 +89,7 @@ impl Expression {
         }
     }
 
-    /// Evaluates and tells whether the result counts as true.
+    /// Evaluates the expression and returns true if the result counts as true.
     pub(crate) fn holds(&self, roots: &dyn Roots) -> Result<bool, ExprError> {
         match &self.0 {
             Kind::Path(read) => Ok(read.value(roots)?.is_some_and(|value| is_true(&value))),
@@ -97,7 +97,7 @@ impl Expression {
         }
     }
 
-    /// The paths that it reads, in the order in which they stand there.
+    /// Returns the paths that the expression reads, in their order.
     pub(crate) fn reads(&self) -> &[Read] {
         match &self.0 {
             Kind::Path(read) => slice::from_ref(read),
@@ -105,7 +105,7 @@ impl Expression {
         }
     }
 
-    /// The error about a file value that the expression gives, and that is used like its content.
+    /// Creates an error about a file value from this expression that is used as if it were its content.
     pub(crate) fn misused(&self, message: String, roots: &dyn Roots) -> ExprError {
         match &self.0 {
             Kind::Path(read) => misused(message, slice::from_ref(read), &read.place, roots),
@@ -113,7 +113,7 @@ impl Expression {
         }
     }
 
-    /// The path that the whole expression is, if it is nothing else.
+    /// Returns the path of an expression that is a plain path.
     pub(crate) fn as_path(&self) -> Option<&Path> {
         match &self.0 {
             Kind::Path(read) => Some(&read.path),
@@ -123,7 +123,7 @@ impl Expression {
 }
 
 impl Read {
-    /// The value, if it is there.
+    /// Returns the value, if it exists.
     fn value(&self, roots: &dyn Roots) -> Result<Option<Json>, ExprError> {
         match self.path.read(roots).map_err(|error| error.at(self.place.clone()))? {
             None if roots.is_strict() => Err(missing(Ok(&self.path), &self.place, roots)),
@@ -154,8 +154,8 @@ impl Program {
         })
     }
 
-    /// An error of the evaluation: names the paths that it may have come from, and what they lead to. An error because of
-    /// null names those that lead to nothing, if there are any.
+    /// Creates an error of the evaluation. It names the paths that the expression reads, with the types of their
+    /// values. An error about null names only the paths without a value, if there are any.
     fn failed(&self, mut message: String, is_of_null: bool, roots: &dyn Roots) -> ExprError {
         let mut read: Vec<(&Read, &str)> = Vec::new();
         for found in &self.reads {
@@ -175,7 +175,7 @@ impl Program {
     }
 }
 
-/// The error about a lookup without a value in a strict flow.
+/// Creates the error about a lookup without a value in a strict flow.
 fn missing(what: Result<&Path, &str>, place: &Range<usize>, roots: &dyn Roots) -> ExprError {
     let (error, shown) = match what {
         Ok(path) => (path.missing(roots), short(&path.to_string())),
@@ -185,7 +185,7 @@ fn missing(what: Result<&Path, &str>, place: &Range<usize>, roots: &dyn Roots) -
     error.hint(hint).at(place.clone())
 }
 
-/// The error about file values that are used like their contents; names the paths that lead to some.
+/// Creates the error about file values used as if they were their content. It names their paths.
 fn misused(message: String, reads: &[Read], whole: &Range<usize>, roots: &dyn Roots) -> ExprError {
     let files: Vec<_> = reads.iter().filter_map(|read| Some((read.path.file(roots)?, &read.place))).collect();
     let place = files.first().map_or(whole, |(_, place)| place);
@@ -195,10 +195,10 @@ fn misused(message: String, reads: &[Read], whole: &Range<usize>, roots: &dyn Ro
 /// The hint about items of a list that lack an attribute.
 const OF_ITEMS: &str = "the flow is strict: keep the items that have it with `| selectattr('…', 'defined')` before";
 
-/// Paths that an error names at most.
+/// Maximum number of paths in an error message.
 const NAMED: usize = 3;
 
-/// What counts as true: everything but `false`, `null`, zero and what is empty.
+/// Returns true for every value except `false`, `null`, zero and empty values.
 fn is_true(value: &Json) -> bool {
     match value {
         Json::Null => false,

@@ -1,4 +1,4 @@
-//! Finding `{{ expr }}` in texts.
+//! Finds `{{ expr }}` in texts.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::{error::ExprError, quoted::end_of_quoted};
 pub(crate) enum Piece<'a> {
     /// Plain text.
     Text(&'a str),
-    /// What stands between `{{` and `}}`, without the space around it, and where it starts.
+    /// The expression between `{{` and `}}`, without the white space around it, and its start.
     Expression(&'a str, usize),
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn split(text: &str) -> Result<Vec<Piece<'_>>, ExprError> {
     Ok(pieces)
 }
 
-/// The expression of a text that is one whole `{{ }}`, with space around it at most.
+/// Returns the expression of a text that is a single `{{ }}`, with optional white space around it.
 pub(crate) fn whole(text: &str) -> Result<Option<(&str, usize)>, ExprError> {
     let start = text.len() - text.trim_start().len();
     match text[start..].starts_with("{{") {
@@ -44,11 +44,11 @@ pub(crate) fn whole(text: &str) -> Result<Option<(&str, usize)>, ExprError> {
     }
 }
 
-/// The error about an expression that does not end: a quote in it may be what is not closed.
+/// Creates the error about an expression that does not end. The cause may be an unclosed quote in it.
 fn unclosed(text: &str, open: usize, quote: Option<usize>) -> ExprError {
     if let Some(quote) = quote.filter(|quote| text[*quote..].contains("}}")) {
         let sign = &text[quote..=quote];
-        let hint = format!("close it with `{sign}`; in a text between `{sign}`, write `\\{sign}` for the sign itself");
+        let hint = format!("close it with `{sign}`; inside a text in `{sign}`, write `\\{sign}` for a literal `{sign}`");
         return ExprError::new("the quoted text is not closed").at(quote..text.len()).hint(hint);
     }
     let error = ExprError::new("`{{` is not closed").at(open..text.len());
@@ -63,13 +63,13 @@ fn expression(text: &str, inside: Range<usize>) -> Result<Piece<'_>, ExprError> 
     let trimmed = source.trim_start();
     let at = inside.start + (source.len() - trimmed.len());
     match trimmed.trim_end() {
-        "" => Err(ExprError::new("an expression is missing here").at(inside.start - 2..inside.end + 2)),
+        "" => Err(ExprError::new("the expression is empty").at(inside.start - 2..inside.end + 2)),
         source => Ok(Piece::Expression(source, at)),
     }
 }
 
-/// Finds the `}}` that ends an expression; those in quoted texts and nested objects do not count. The error is where a
-/// quoted text begins that does not end, if there is one.
+/// Finds the `}}` that ends an expression; those in quoted texts and nested objects do not count. The error is the
+/// start of an unclosed quoted text, if there is one.
 fn end_of_expression(text: &str, start: usize) -> Result<usize, Option<usize>> {
     let bytes = text.as_bytes();
     let mut braces = 0_usize;
@@ -110,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn counts_the_space_before_a_brace() {
+    fn offsets_include_the_space_before_a_brace() {
         for (text, place) in [(" {{ é", 1..6), ("\t {{ 'x }}", 5..10), (" {{ }} ", 1..6)] {
             assert_eq!(whole(text).unwrap_err().offset, Some(place), "{text}");
         }
     }
 
     #[test]
-    fn tells_where_a_brace_is_open() {
+    fn errors_have_the_position_of_an_open_brace() {
         for (text, place) in [
             ("ab {{ c", 3..7),
             ("ab {{ it's", 3..10),

@@ -1,15 +1,15 @@
-//! Making texts that have an end.
+//! Builds texts of limited length.
 
 use std::io;
 
 use crate::{json::Json, limits};
 
-/// A text would be longer than [`limits::TEXT_BYTES`].
+/// The error of a text that would be longer than [`limits::TEXT_BYTES`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TooLong;
 
 impl TooLong {
-    /// What to tell about it.
+    /// Returns the message of the error.
     pub(crate) fn message(self) -> String {
         format!("the text would be longer than {} bytes", limits::TEXT_BYTES)
     }
@@ -24,7 +24,7 @@ pub(crate) fn push_str(text: &mut String, more: &str) -> Result<(), TooLong> {
     Ok(())
 }
 
-/// Appends a value the way mixed text shows it: texts as they are, `null` as nothing, the rest as compact JSON.
+/// Appends a value as in mixed text: texts unchanged, `null` as nothing, other values as compact JSON.
 pub(crate) fn push_json(text: &mut String, value: &Json) -> Result<(), TooLong> {
     match value {
         Json::Null => Ok(()),
@@ -40,12 +40,12 @@ pub(crate) fn push_compact(text: &mut String, value: &Json) -> Result<(), TooLon
     serde_json::to_writer(Bounded(text), value).map_err(|_| TooLong)
 }
 
-/// Appends what is written, up to the limit.
+/// Appends bytes up to the limit.
 struct Bounded<'a>(&'a mut String);
 
 impl io::Write for Bounded<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // `serde_json` writes whole characters.
+        // `serde_json` writes only whole characters.
         let more = std::str::from_utf8(bytes).map_err(io::Error::other)?;
         push_str(self.0, more).map_err(|_| io::ErrorKind::FileTooLarge)?;
         Ok(bytes.len())

@@ -1,9 +1,9 @@
 //! Reads every token of an expression before the parser sees it.
 //!
-//! minijinja 3.0.5 loses errors of its lexer: behind a quoted text, `src/compiler/parser.rs:741` asks
-//! `matches!(self.stream.current(), Ok(Some(…)))`. `TokenStream::current` (line 139 of the same file) hands an error out
-//! once and then reports the end of the source, so the parser accepts `kind == 'bug' && …` as `kind == 'bug'`. Every text
-//! that goes to the parser passes [`read`] or [`is_lexed`] first. Keep both until upstream passes the error on.
+//! minijinja 3.0.5 loses errors of its lexer: after a quoted text, `src/compiler/parser.rs:741` asks
+//! `matches!(self.stream.current(), Ok(Some(…)))`. `TokenStream::current` (line 139 of the same file) returns an error
+//! once and then reports the end of the source, so the parser accepts `kind == 'bug' && …` as `kind == 'bug'`. Every
+//! text for the parser passes [`read`] or [`is_lexed`] first. Keep both until upstream passes the error on.
 
 use minijinja::{
     machinery::{Token, tokenize},
@@ -13,7 +13,8 @@ use minijinja::{
 use super::foreign::{self, Lexeme};
 use crate::{error::ExprError, limits};
 
-/// Reads all tokens. Refuses text that is no token, and sources that would make the parser or its stack work too hard.
+/// Reads all tokens. Returns an error for text that is not a token, and for sources that would cost the parser too much
+/// time or stack.
 pub(super) fn read(source: &str) -> Result<Vec<Lexeme<'_>>, ExprError> {
     if source.len() > limits::EXPRESSION_BYTES {
         return Err(ExprError::new(format!("the expression is longer than {} bytes", limits::EXPRESSION_BYTES)));
@@ -37,7 +38,7 @@ pub(super) fn read(source: &str) -> Result<Vec<Lexeme<'_>>, ExprError> {
         }
         tokens.push((token, span.start_offset as usize..span.end_offset as usize));
         if tokens.len() > limits::TOKENS {
-            return Err(ExprError::new(format!("the expression has more than {} words and signs", limits::TOKENS)));
+            return Err(ExprError::new(format!("the expression has more than {} tokens", limits::TOKENS)));
         }
         if brackets + prefixes > limits::NESTING {
             return Err(ExprError::new(too_deep()));
@@ -46,7 +47,7 @@ pub(super) fn read(source: &str) -> Result<Vec<Lexeme<'_>>, ExprError> {
     Ok(tokens)
 }
 
-/// What the parser ignores if nothing stops it: from the end of a quoted text on. Returns that end and what is wrong there.
+/// Returns the text that the parser would ignore: its start, at the end of a quoted text, and the error there.
 pub(crate) fn ignored(source: &str) -> Option<(usize, ExprError)> {
     let mut tokens: Vec<Lexeme<'_>> = Vec::new();
     for token in tokenize(source, true, SyntaxConfig::default()).take(limits::TOKENS) {
@@ -61,12 +62,12 @@ pub(crate) fn ignored(source: &str) -> Option<(usize, ExprError)> {
     None
 }
 
-/// Whether the lexer reads a text to its end.
+/// Returns true if the lexer reads a text to its end.
 pub(super) fn is_lexed(source: &str) -> bool {
     tokenize(source, true, SyntaxConfig::default()).all(|token| token.is_ok())
 }
 
-/// The message about an expression that is nested too deeply.
+/// Returns the message about an expression that is nested too deeply.
 pub(super) fn too_deep() -> String {
     format!("the expression is nested deeper than {}", limits::NESTING)
 }

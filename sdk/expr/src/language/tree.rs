@@ -1,4 +1,4 @@
-//! Questions about parsed expressions.
+//! Queries about parsed expressions.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use minijinja::machinery::ast::{Expr, UnaryOpKind};
 use super::names;
 use crate::path::{Path, Segment};
 
-/// Where the leftmost part of an expression starts.
+/// Returns the start of the leftmost part of an expression.
 pub(super) fn first_span(expr: &Expr<'_>) -> usize {
     let mut expr = expr;
     loop {
@@ -28,7 +28,7 @@ pub(super) fn first_span(expr: &Expr<'_>) -> usize {
     }
 }
 
-/// The path that an expression is, if it is nothing else, and its bytes in the expression.
+/// Returns the path of an expression that is a plain path, and its bytes in the expression.
 pub(super) fn static_path(expr: &Expr<'_>) -> Option<(Path, Range<usize>)> {
     let (mut segments, mut rest) = (Vec::new(), expr);
     let root = loop {
@@ -65,7 +65,7 @@ fn static_segment(subscript: &Expr<'_>) -> Option<Segment> {
     }
 }
 
-/// Whether an expression looks up a part of a value, or a value by its name.
+/// Returns true if an expression looks up a part of a value, or a root by its name.
 pub(super) fn is_lookup(expr: &Expr<'_>) -> bool {
     match expr {
         Expr::Var(name) => name.id != "null",
@@ -75,7 +75,7 @@ pub(super) fn is_lookup(expr: &Expr<'_>) -> bool {
     }
 }
 
-/// Whether an expression may be a node's whole output: `node`, `nodes.node` or `nodes[x]`.
+/// Returns true if an expression may be a node's whole output: `node`, `nodes.node` or `nodes[x]`.
 pub(super) fn is_output(expr: &Expr<'_>) -> bool {
     let is_nodes = |expr: &Expr<'_>| matches!(expr, Expr::Var(name) if name.id == "nodes");
     match expr {
@@ -86,7 +86,7 @@ pub(super) fn is_output(expr: &Expr<'_>) -> bool {
     }
 }
 
-/// Whether an expression is written `null` or `none`.
+/// Returns true for the literals `null` and `none`.
 pub(super) fn is_null(expr: &Expr<'_>) -> bool {
     match expr {
         Expr::Var(name) => name.id == "null",

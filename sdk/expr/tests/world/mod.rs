@@ -1,11 +1,11 @@
-//! Random values, and expressions and conditions about them.
+//! Generates random values, and expressions and conditions that refer to them.
 
 use std::sync::Arc;
 
 use flowcell_expr::Json;
 use proptest::prelude::*;
 
-/// Values with few names, so that paths meet them.
+/// Generates values with few names, so that paths often exist.
 fn value() -> impl Strategy<Value = Json> {
     let leaf = prop_oneof![
         Just(Json::Null),
@@ -28,7 +28,7 @@ fn key() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["a", "b", "x-y"])
 }
 
-/// A path that may lead somewhere.
+/// Generates a path that may exist.
 pub(crate) fn path() -> impl Strategy<Value = String> {
     let segment = prop_oneof![
         3 => key().prop_map(|key| format!("[\"{key}\"]")),
@@ -38,7 +38,7 @@ pub(crate) fn path() -> impl Strategy<Value = String> {
         .prop_map(|(root, segments)| root.to_owned() + &segments.concat())
 }
 
-/// An expression.
+/// Generates an expression.
 pub(crate) fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         4 => path(),
@@ -74,7 +74,7 @@ pub(crate) fn expression() -> impl Strategy<Value = String> {
     })
 }
 
-/// A condition, as a text or as an object.
+/// Generates a condition, as a text or as an object.
 pub(crate) fn condition() -> impl Strategy<Value = Json> {
     let operand = prop_oneof![value(), path().prop_map(|path| Json::from(format!("{{{{ {path} }}}}")))];
     let ask = |operator: &'static str, key: &'static str| {
@@ -98,7 +98,7 @@ pub(crate) fn condition() -> impl Strategy<Value = Json> {
     })
 }
 
-/// Roots, and local ones.
+/// Generates roots and local roots.
 pub(crate) fn world() -> impl Strategy<Value = (Json, Json)> {
     let roots = prop::collection::vec((prop::sample::select(vec!["a", "b"]), value()), 0..4);
     (roots.prop_map(Json::object), value().prop_map(|item| Json::object([("item", item)])))
