@@ -1,18 +1,19 @@
-//! JSON Schema on a budget: the only place of the host that builds validators.
+//! JSON Schema with bounded cost. The host builds validators only in this crate.
 //!
-//! Schemas are text of tenants, packs and tool servers. A small one may cost any amount of work: references unfold to
-//! 2^40 visits, a pattern takes a minute for one text, a cycle of references fills the stack. So every schema is measured
-//! before it is compiled, and every check counts its visits, looks at the clock and at the stack, and stops.
+//! Schemas come from tenants, packs and tool servers. Even a small schema can be arbitrarily expensive: unfolded
+//! references lead to 2^40 visits, a pattern needs a minute for one text, and cyclic references overflow the stack.
+//! Every schema is therefore measured before it is compiled. Every check counts its visits, and stops if it exceeds its
+//! visits, its time or its stack.
 //!
-//! | room | content |
+//! | module | content |
 //! |---|---|
-//! | [`measure`] | the size of a schema with its references unfolded |
+//! | [`measure`] | the size of a schema with unfolded references |
 //! | [`meter`] | the budget of one check |
-//! | [`pattern`] | regular expressions, refused when pattern and text are too large together |
-//! | [`tree`] | the values as the validator sees them; each look at one is a visit |
+//! | [`pattern`] | regular expressions with a limit on pattern size times text size |
+//! | [`tree`] | the validator's view of a value, in which each access counts as a visit |
 //!
-//! A check may compute for [`TIME`]. Callers on a thread of an async runtime use [`Budget::SHORT`], and give what exceeds it
-//! to a thread that may block.
+//! A check may run for [`TIME`]. On a thread of an async runtime use [`Budget::SHORT`], and repeat a check that exceeds
+//! it on a thread that may block.
 
 mod measure;
 mod meter;
@@ -31,24 +32,25 @@ use serde_json::Value;
 pub use self::meter::TooCostly;
 use self::tree::Tree;
 
-/// Schemas that one schema may consist of with its references unfolded, when a flow or a pack is new.
+/// Maximum number of schemas in a new schema, with references unfolded.
 pub const NODES: u64 = 10_000;
-/// Parts of a schema, and schemas that its references unfold to, when a flow or a pack has it already.
+/// Maximum number of parts, and of schemas with references unfolded, in a schema of a flow or pack that is already
+/// stored.
 pub const MOST_NODES: u64 = 200_000;
-/// Schemas nested in each other, references included. It bounds the stack that compiling takes.
+/// Maximum nesting depth of schemas, references included. It bounds the stack that the compiler needs.
 pub const DEPTH: usize = 128;
-/// Visits of one check. A large value has 16 for each of its parts, if that is more.
+/// Maximum number of visits in one check. A large value may have 16 visits per part instead, if that is more.
 pub const VISITS: u64 = 1_000_000;
-/// Wall-clock time of one check, and of compiling one schema.
+/// Maximum wall-clock time of one check, and of compiling one schema.
 pub const TIME: Duration = Duration::from_secs(1);
-/// Bytes of one compiled pattern.
+/// Maximum size of a compiled pattern in bytes.
 pub const PATTERN_BYTES: usize = 1 << 20;
-/// Bytes of a text times positions of a pattern that it is matched against.
+/// Maximum of a text's bytes times the positions of a pattern that is matched against it.
 pub const PATTERN_STEPS: u64 = 200_000_000;
-/// Visits that each part of a large value adds to a check.
+/// Visits per part of a large value.
 const VISITS_PER_PART: u64 = 16;
 
-/// The work that a check may do.
+/// Limits of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     visits: u64,
@@ -56,27 +58,27 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// [`VISITS`] and [`TIME`]; only for threads that may block.
+    /// [`VISITS`] and [`TIME`], for threads that may block.
     pub const FULL: Budget = Budget { visits: VISITS, time: TIME };
-    /// About a millisecond, for threads of an async runtime.
+    /// A fiftieth of [`VISITS`] and 20 ms, for threads of an async runtime.
     pub const SHORT: Budget = Budget { visits: VISITS / 50, time: Duration::from_millis(20) };
 }
 
-/// Why a schema cannot be used.
+/// The reason why a schema cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// Its size, or compiling it, exceeds a limit.
+    /// The schema, or compiling it, exceeds a limit.
     #[error(transparent)]
     TooCostly(#[from] TooCostly),
-    /// A reference has no target that can be measured, so a new flow may not have it.
-    #[error("the reference `{0}` cannot be followed; write it as `#/$defs/NAME`")]
+    /// A reference has no target that can be measured. New flows must not contain such a schema.
+    #[error("the reference `{0}` has no target in the schema; write it as `#/$defs/NAME`")]
     LostReference(String),
-    /// It is not a JSON Schema.
+    /// The value is not a valid JSON Schema.
     #[error(transparent)]
     Invalid(Box<ValidationError<'static>>),
 }
 
-/// A compiled schema. No `$ref` leaves it, and its patterns take linear time.
+/// A compiled schema. Its references stay inside the schema, and its patterns run in linear time.
 pub struct Schema {
     validator: Validator<Tree>,
     nodes: u64,
@@ -85,7 +87,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Measures and compiles a schema within [`Budget::FULL`]. It may block for [`TIME`].
+    /// Measures and compiles a schema within [`Budget::FULL`]. May block for [`TIME`].
     pub fn compile(schema: &Value) -> Result<Schema, SchemaError> {
         let budget = Budget { visits: MOST_NODES, time: TIME };
         let measured = meter::within(budget, 0, || measure::measure(schema));
@@ -100,12 +102,12 @@ impl Schema {
         Ok(Schema { validator, nodes, key_positions, lost })
     }
 
-    /// The schemas that it consists of with its references unfolded. Those of a cycle count once for each way into it.
+    /// Returns the number of schemas with references unfolded. Schemas on a cycle count once per path into it.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
 
-    /// Returns an error if a new flow may not have this schema: its size exceeds [`NODES`], or cannot be measured.
+    /// Returns an error if a new flow must not contain this schema: its size exceeds [`NODES`] or cannot be measured.
     pub fn check_new(&self) -> Result<(), SchemaError> {
         match &self.lost {
             Some(reference) => Err(SchemaError::LostReference(reference.clone())),
@@ -114,13 +116,13 @@ impl Schema {
         }
     }
 
-    /// Checks a value.
+    /// Returns true if a value matches the schema.
     pub fn is_valid(&self, value: &Json, budget: Budget) -> Result<bool, TooCostly> {
         self.within(value, budget, || self.validator.is_valid(value))
     }
 
-    /// Checks a value and lists what is wrong with it: only the first error if listing all exceeds the budget. Errors show at
-    /// most 1 KiB of the value.
+    /// Returns the errors of a value; only the first one if collecting all exceeds the budget. Errors show at most 1
+    /// KiB of the value.
     pub fn errors<'v>(&'v self, value: &'v Json, budget: Budget) -> Result<Vec<ValidationError<'v>>, TooCostly> {
         if self.is_valid(value, budget)? {
             return Ok(Vec::new());
@@ -129,7 +131,7 @@ impl Schema {
         all.or_else(|_| self.within(value, budget, || self.validator.validate(value).err().into_iter().collect()))
     }
 
-    /// Does something within a budget, which grows with a large value.
+    /// Runs a check within a budget, which is raised for a large value.
     fn within<T>(&self, value: &Json, budget: Budget, check: impl Fn() -> T) -> Result<T, TooCostly> {
         let done = meter::within(budget, self.key_positions, &check);
         if !matches!(done, Err(TooCostly::Visits)) || budget != Budget::FULL {

@@ -1,4 +1,4 @@
-//! The size of a schema, found before it is compiled.
+//! Measures a schema before it is compiled.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{DEPTH, SchemaError, meter, meter::TooCostly, pattern};
 
-/// Keywords that hold a schema, a list of schemas, or either.
+/// Keywords with a schema, a list of schemas, or either.
 const SCHEMAS: [&str; 17] = [
     "additionalItems",
     "additionalProperties",
@@ -27,18 +27,18 @@ const SCHEMAS: [&str; 17] = [
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
-/// Keywords that hold schemas by name.
+/// Keywords with schemas by name.
 const NAMED: [&str; 4] = ["dependencies", "dependentSchemas", "patternProperties", "properties"];
 /// Keywords that refer to schemas.
 const REFERENCES: [&str; 3] = ["$dynamicRef", "$recursiveRef", "$ref"];
-/// The memory of all patterns of a schema, in units of [`pattern::Size::weight`].
+/// Maximum memory of all patterns of a schema, in units of [`pattern::Size::weight`].
 const WEIGHT: u64 = 1_000_000;
-/// A pattern counts at most this: a larger one does not compile.
+/// Maximum weight of a single pattern. A heavier pattern does not compile.
 const WEIGHT_OF_ONE: u64 = 40_000;
 
-/// A schema that has been measured.
+/// The size of a schema.
 pub(crate) struct Measured {
-    /// Schemas, with references unfolded.
+    /// Number of schemas, with references unfolded.
     pub(crate) nodes: u64,
     /// Positions of the largest pattern for keys.
     pub(crate) key_positions: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Measured {
     pub(crate) lost: Option<String>,
 }
 
-/// Measures a schema. Each part costs a visit.
+/// Measures a schema. Each part counts as a visit.
 pub(crate) fn measure(schema: &Value) -> Result<Measured, SchemaError> {
     let mut document = Document::default();
     document.read(schema, 0)?;
@@ -63,7 +63,7 @@ pub(crate) fn measure(schema: &Value) -> Result<Measured, SchemaError> {
     Ok(Measured { nodes, key_positions: document.key_positions, lost })
 }
 
-/// The names in a schema, and the sizes of its patterns.
+/// The anchors and ids of a schema, and the sizes of its patterns.
 #[derive(Default)]
 struct Document<'s> {
     anchors: HashMap<&'s str, Vec<&'s Value>>,
@@ -88,7 +88,7 @@ impl<'s> Document<'s> {
         }
     }
 
-    /// Takes in a member of an object that may be a schema.
+    /// Records the anchor, id or patterns in a member of a possible schema.
     fn note(&mut self, key: &str, member: &'s Value, schema: &'s Value) -> Result<(), TooCostly> {
         match (key, member) {
             ("$anchor" | "$dynamicAnchor", Value::String(name)) => {
@@ -112,7 +112,7 @@ impl<'s> Document<'s> {
         Ok(())
     }
 
-    /// Adds a pattern, and returns its positions.
+    /// Adds the weight of a pattern and returns its positions.
     fn weigh(&mut self, source: &str) -> Result<u64, TooCostly> {
         meter::spend(1 + source.len() as u64 / 16);
         let size = pattern::size(source).unwrap_or_default();
@@ -120,7 +120,7 @@ impl<'s> Document<'s> {
         if self.weight > WEIGHT { Err(TooCostly::Patterns) } else { Ok(size.positions) }
     }
 
-    /// The schemas that a reference may lead to, each with the root that references in it count from.
+    /// Returns the possible targets of a reference.
     fn targets(&self, reference: &str, root: &'s Value, whole: &'s Value) -> Vec<&'s Value> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = percent_decode_str(fragment).decode_utf8_lossy();
@@ -137,7 +137,7 @@ impl<'s> Document<'s> {
     }
 }
 
-/// Whether a relative or absolute reference may mean an id.
+/// Returns true if a relative or absolute reference may refer to an id.
 fn is_same(id: &str, base: &str) -> bool {
     let last = |text: &str| text.trim_end_matches('#').rsplit('/').next().map(str::to_owned);
     last(id) == last(base)
@@ -146,16 +146,16 @@ fn is_same(id: &str, base: &str) -> bool {
 struct Unfolding<'d, 's> {
     document: &'d Document<'s>,
     whole: &'s Value,
-    /// The targets of references, by the reference and the root that it counts from.
+    /// The targets of references, by reference and base schema.
     followed: HashMap<(&'s str, *const Value), Rc<[&'s Value]>>,
-    /// The schemas around the one that is unfolded.
+    /// The schemas around the current one.
     path: Vec<&'s Value>,
     nodes: u64,
     lost: Option<String>,
 }
 
 impl<'s> Unfolding<'_, 's> {
-    /// Unfolds a schema. A schema within itself is a cycle, which the validator follows only as deep as the value.
+    /// Unfolds a schema. A schema inside itself is a cycle; the validator follows it only as deep as the value.
     fn unfold(&mut self, schema: &'s Value, root: &'s Value) -> Result<(), TooCostly> {
         meter::spend(1);
         self.nodes += 1;

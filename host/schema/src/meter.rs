@@ -1,7 +1,7 @@
-//! The budget of the check that a thread does at the moment.
+//! Enforces the budget of the current check on a thread.
 //!
-//! The validator calls back into [`tree`](crate::tree) wherever it looks at the value. There each visit is counted. A check
-//! that exceeds its budget is left by unwinding, because the validator has no other way out; no panic hook runs.
+//! The validator accesses the value through [`tree`](crate::tree), which counts each visit. A check that exceeds its budget
+//! stops by unwinding, because the validator has no other exit; no panic hook runs.
 
 use std::{
     cell::Cell,
@@ -11,45 +11,45 @@ use std::{
 
 use crate::{Budget, DEPTH, NODES, PATTERN_STEPS, TIME};
 
-/// Bytes of the stack that a check may take.
+/// Maximum stack of a check in bytes.
 const STACK: usize = 512 * 1024;
-/// Visits between two looks at the clock.
+/// Number of visits between two reads of the clock.
 const LOOK: u64 = 256;
-/// Steps of a pattern that count as one visit.
+/// Number of pattern steps that count as one visit.
 const STEPS_PER_VISIT: u64 = 256;
 
 /// The limit that a schema, or a check against it, exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooCostly {
-    /// Visits of parts of the value.
-    #[error("the check visits the value more often than its budget allows; write fewer alternatives that overlap")]
+    /// Too many visits to parts of the value.
+    #[error("the check needs more visits to the value than its budget allows; use fewer overlapping alternatives")]
     Visits,
-    /// Time.
-    #[error("it takes more than {} s; write a simpler schema", TIME.as_secs())]
+    /// Too much time.
+    #[error("the schema takes more than {} s; simplify it", TIME.as_secs())]
     Time,
-    /// The stack.
-    #[error("the schema refers to itself too deep for this value; write fewer references between its parts")]
+    /// Too much stack.
+    #[error("the schema refers to itself too deeply for this value; use fewer references between its parts")]
     Stack,
-    /// A pattern and the text for it.
+    /// The size of a text times the size of a pattern for it.
     #[error(
-        "a text times the size of a pattern for it exceeds {PATTERN_STEPS}; repeat less in the pattern, or set `maxLength`"
+        "the size of a text times the size of its pattern exceeds {PATTERN_STEPS}; use fewer repetitions in the pattern, or set `maxLength`"
     )]
     Pattern,
-    /// The patterns of a schema together.
-    #[error("its patterns are too large together; repeat less in them")]
+    /// The total size of a schema's patterns.
+    #[error("the total size of its patterns is too large; use fewer repetitions in them")]
     Patterns,
-    /// The size of the schema.
-    #[error("it has more than {NODES} parts when its references are unfolded; refer to fewer schemas, or to `true`")]
+    /// Too many schemas, with references unfolded.
+    #[error("it has more than {NODES} parts with unfolded references; refer to fewer schemas, or to `true`")]
     Nodes,
-    /// The depth of the schema.
-    #[error("it nests, with its references, deeper than {DEPTH}")]
+    /// Too many nested schemas, references included.
+    #[error("it is nested deeper than {DEPTH}, including its references")]
     Depth,
 }
 
 struct Meter {
     left: Cell<u64>,
     until: Cell<Option<Instant>>,
-    /// An address on the stack where the check began.
+    /// Stack address at the start of the check.
     stack: Cell<usize>,
     key_positions: Cell<u64>,
 }
@@ -59,10 +59,10 @@ thread_local! {
         const { Meter { left: Cell::new(0), until: Cell::new(None), stack: Cell::new(0), key_positions: Cell::new(0) } };
 }
 
-/// Carries the reason through the validator.
+/// The panic payload that carries the exceeded limit through the validator.
 struct Stop(TooCostly);
 
-/// Does something within a budget. `key_positions` is the size of the largest pattern for keys.
+/// Runs `work` within a budget. `key_positions` is the size of the largest pattern for keys.
 pub(crate) fn within<T>(budget: Budget, key_positions: u64, work: impl FnOnce() -> T) -> Result<T, TooCostly> {
     METER.with(|meter| {
         meter.left.set(budget.visits);
@@ -70,7 +70,7 @@ pub(crate) fn within<T>(budget: Budget, key_positions: u64, work: impl FnOnce() 
         meter.stack.set(here());
         meter.key_positions.set(key_positions);
     });
-    // A validator has no state of its own that a check could leave half changed.
+    // Validators are immutable, so unwinding leaves no inconsistent state.
     match panic::catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => Ok(done),
         Err(payload) => match payload.downcast::<Stop>() {
@@ -80,7 +80,7 @@ pub(crate) fn within<T>(budget: Budget, key_positions: u64, work: impl FnOnce() 
     }
 }
 
-/// Counts visits, and stops the check if its budget is used up.
+/// Counts visits, and stops the check if it exceeds its budget.
 pub(crate) fn spend(visits: u64) {
     METER.with(|meter| {
         let left = meter.left.get();
@@ -106,7 +106,7 @@ fn look(meter: &Meter) {
     }
 }
 
-/// Counts matching a text against a pattern, before that is done: a match cannot be stopped.
+/// Counts the match of a text against a pattern. Call it before the match, which cannot be interrupted.
 pub(crate) fn spend_match(bytes: usize, positions: u64) {
     let steps = (bytes as u64).saturating_mul(positions);
     if steps > PATTERN_STEPS {
@@ -120,12 +120,12 @@ pub(crate) fn spend_key(bytes: usize) {
     spend_match(bytes, METER.with(|meter| meter.key_positions.get()).max(1));
 }
 
-/// Leaves the check.
+/// Stops the check.
 pub(crate) fn stop(reason: TooCostly) -> ! {
     panic::resume_unwind(Box::new(Stop(reason)))
 }
 
-/// An address on the stack.
+/// Returns an address on the current stack.
 #[inline]
 fn here() -> usize {
     let place = 0_u8;

@@ -1,4 +1,4 @@
-//! Regular expressions: they take linear time, but the factor may be tens of thousands.
+//! Regular expressions. A match takes linear time, but the factor may be tens of thousands.
 
 use jsonschema::{Keyword, ValidationError, json::Node, paths::Location};
 use regex::{Regex, RegexBuilder};
@@ -7,19 +7,19 @@ use serde_json::{Map, Value};
 
 use crate::{PATTERN_BYTES, meter, tree::Tree};
 
-/// Bytes of a text that an error shows.
+/// Maximum number of bytes of a text in an error message.
 const SHOWN: usize = 120;
 
 /// The size of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// The states that may be active for one byte of text, about.
+    /// Approximate number of states that may be active per byte of text.
     pub(crate) positions: u64,
-    /// The memory that its compiled form takes, in units of about 30 bytes.
+    /// Memory of the compiled pattern, in units of about 30 bytes.
     pub(crate) weight: u64,
 }
 
-/// The size of a pattern; none if it cannot be parsed.
+/// Returns the size of a pattern; `None` if it cannot be parsed.
 pub(crate) fn size(pattern: &str) -> Option<Size> {
     let translated = jsonschema_regex::to_rust_regex(pattern).ok()?;
     let (positions, weight) = size_of(&regex_syntax::parse(&translated).ok()?);
@@ -51,13 +51,13 @@ struct Pattern {
     regex: Regex,
     source: Box<str>,
     positions: u64,
-    /// The length from which on `maxLength` tells what is wrong.
+    /// The schema's `maxLength`, which reports longer texts.
     max_length: usize,
 }
 
 impl Pattern {
     fn matches(&self, text: &str) -> bool {
-        // A longer text is refused by `maxLength` beside it. A character has at most four bytes.
+        // `maxLength` in the same schema rejects a longer text. A character has at most four bytes.
         if text.len() / 4 > self.max_length {
             return true;
         }
@@ -90,7 +90,7 @@ pub(crate) fn compile<'a>(
 ) -> Result<Box<dyn for<'i> Keyword<'i, Tree>>, ValidationError<'a>> {
     meter::look_at_clock();
     let source = pattern.as_str().unwrap_or_default();
-    let unusable = || ValidationError::custom(format!("`{source}` is not a usable regular expression"));
+    let unusable = || ValidationError::custom(format!("`{source}` is not a supported regular expression"));
     let translated = jsonschema_regex::to_rust_regex(source).map_err(|()| unusable())?;
     let regex = RegexBuilder::new(&translated).size_limit(PATTERN_BYTES).build().map_err(|_| unusable())?;
     let max_length = parent.get("maxLength").and_then(Value::as_u64);

@@ -1,4 +1,4 @@
-//! Schemas and values that cost much, and schemas that mean what they meant without a budget.
+//! Tests expensive schemas and values, and schemas whose results must not depend on the budget.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -13,12 +13,12 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// A check may take this long in a test, on a busy machine and without optimisation.
+/// Maximum time of a check in a test, on a busy machine without optimization.
 const LATEST: Duration = Duration::from_secs(20);
-/// The stack of the threads of an async runtime.
+/// Stack size of the threads of an async runtime.
 const STACK: usize = 2 << 20;
 
-/// How a schema deals with a value.
+/// The result of compiling a schema and checking a value.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Valid,
@@ -42,7 +42,7 @@ fn outcome_here(schema: &Value, value: &Json, budget: Budget) -> Outcome {
     outcome
 }
 
-/// Compiles and checks on a thread with a small stack, as a server does.
+/// Compiles and checks on a thread with a small stack, like a server.
 fn outcome(schema: Value, value: Value) -> Outcome {
     let begin = Instant::now();
     let work = move || outcome_here(&schema, &Json::from(value), Budget::FULL);
@@ -58,7 +58,7 @@ fn costly(schema: Value, value: Value) -> TooCostly {
     }
 }
 
-/// `$defs` from `part(0)` to `part(count - 1)`, then `last`.
+/// Creates `$defs` from `part(0)` to `part(count - 1)`, then `last`.
 fn chain(count: usize, part: impl Fn(String) -> Value, last: Value) -> Value {
     let name = |index: usize| format!("a{index}");
     let defs = (0..count).map(|index| (name(index), part(format!("#/$defs/{}", name(index + 1)))));
@@ -71,7 +71,7 @@ fn nested(depth: usize, innermost: Value) -> Value {
 }
 
 #[test]
-fn y3_references_that_double_are_refused_before_they_are_compiled() {
+fn y3_doubling_references_are_rejected_before_compiling() {
     for keyword in ["anyOf", "allOf", "oneOf"] {
         for last in [json!({ "type": "integer" }), json!(false), json!(true), json!({})] {
             let schema = chain(40, |next| json!({ keyword: [{ "$ref": next }, { "$ref": next }] }), last);
@@ -81,7 +81,7 @@ fn y3_references_that_double_are_refused_before_they_are_compiled() {
 }
 
 #[test]
-fn y3_a_chain_of_references_is_refused_at_once() {
+fn y3_a_long_chain_of_references_is_rejected() {
     let schema = chain(60_000, |next| json!({ "$ref": next }), json!(true));
     let begin = Instant::now();
     assert_eq!(costly(schema, json!(1)), TooCostly::Depth);
@@ -89,7 +89,7 @@ fn y3_a_chain_of_references_is_refused_at_once() {
 }
 
 #[test]
-fn a_schema_may_be_as_deep_as_the_limit_on_a_small_stack() {
+fn schemas_of_the_maximum_depth_need_a_small_stack() {
     let part = |next: String| json!({ "not": { "$ref": next } });
     let inline = (0..100).fold(json!(true), |inner, _| json!({ "not": inner }));
     for schema in [chain(50, part, json!(true)), inline, chain(100, |next| json!({ "$ref": next }), json!(true))] {
@@ -103,7 +103,7 @@ fn y3_ambiguous_references_stop_on_a_deep_value() {
     for keyword in ["anyOf", "oneOf", "allOf"] {
         let schema =
             json!({ "$ref": "#/$defs/t", "$defs": { "t": { keyword: [either("x"), either("x"), either("x")] } } });
-        // Whatever the verdict is, it comes soon.
+        // The result may be any; only the time matters.
         outcome(schema, nested(100, json!({ "x": 1 })));
     }
     let scalar = json!({ "$ref": "#/$defs/a", "$defs": {
@@ -122,7 +122,7 @@ fn y3_a_deep_value_does_not_fill_the_stack() {
 }
 
 #[test]
-fn y4_a_pattern_and_a_text_are_refused_when_they_are_large_together() {
+fn y4_a_large_pattern_with_a_large_text_is_rejected() {
     let pattern = "^[ab]*a[ab]{5000}c";
     let text = "ab".repeat(1 << 19);
     assert_eq!(costly(json!({ "pattern": pattern }), json!(text)), TooCostly::Pattern);
@@ -131,10 +131,10 @@ fn y4_a_pattern_and_a_text_are_refused_when_they_are_large_together() {
         costly(json!({ "propertyNames": { "pattern": pattern } }), json!({ "ab".repeat(1 << 19): 1 })),
         TooCostly::Pattern
     );
-    // A limit on the length tells what is wrong instead.
+    // A limit on the length reports the error instead.
     let limited = json!({ "pattern": pattern, "maxLength": 100 });
     assert!(matches!(outcome(limited, json!("ab".repeat(1 << 19))), Outcome::Wrong(_)));
-    // Simple patterns take long texts.
+    // Simple patterns accept long texts.
     for pattern in ["^[a-z]+$", "b$", "^\\S*$", "^(ab)+$", "^\\w[\\w ]*$"] {
         assert_eq!(outcome(json!({ "pattern": pattern }), json!("ab".repeat(1 << 21))), Outcome::Valid, "{pattern}");
     }
@@ -143,7 +143,7 @@ fn y4_a_pattern_and_a_text_are_refused_when_they_are_large_together() {
 }
 
 #[test]
-fn y4_patterns_that_are_large_together_are_refused() {
+fn y4_patterns_with_a_large_total_size_are_rejected() {
     let named = |index: usize| (format!("k{index}"), json!({ "pattern": format!("{index}\\p{{L}}{{50}}") }));
     let schema = json!({ "properties": (0..1_000).map(named).collect::<Map<_, _>>() });
     assert_eq!(costly(schema, json!({})), TooCostly::Patterns);
@@ -154,7 +154,7 @@ fn y4_patterns_that_are_large_together_are_refused() {
 }
 
 #[test]
-fn y3_every_other_way_to_cost_much_stops() {
+fn y3_other_expensive_checks_stop() {
     let numbers: Value = (0..1_000_000).collect();
     let alternatives: Vec<_> = (0..4_000).map(|least| json!({ "maximum": -1 - least })).collect();
     let falses = (0..12).fold(json!(false), |inner, _| json!({ "anyOf": [inner, inner] }));
@@ -177,13 +177,13 @@ fn y3_every_other_way_to_cost_much_stops() {
         ),
     ];
     for (schema, value) in table {
-        // The time is what matters; those that are cheap may be valid.
+        // Only the time matters; cheap cases may be valid.
         outcome(schema, value);
     }
 }
 
 #[test]
-fn a_list_of_wrong_items_takes_little_memory_to_report() {
+fn errors_of_a_long_list_need_little_memory() {
     let wrong: Value = (0..1_000_000).collect();
     let Outcome::Wrong(errors) = outcome(json!({ "items": { "type": "string" } }), wrong) else { panic!() };
     assert_eq!(errors, ["0 is not of type \"string\""]);
@@ -225,8 +225,8 @@ fn a_short_budget_stops_early() {
 }
 
 #[test]
-fn new_schemas_have_at_most_the_nodes_of_the_limit() {
-    // The root, and one schema in each place.
+fn new_schemas_have_a_size_limit() {
+    // The root, and one schema per item.
     let of = |nodes: u64| Schema::compile(&json!({ "prefixItems": vec![json!(true); nodes as usize - 1] })).unwrap();
     assert!((of(NODES).nodes(), of(NODES).check_new().is_ok()) == (NODES, true));
     assert!(matches!(of(NODES + 1).check_new(), Err(SchemaError::TooCostly(TooCostly::Nodes))));
@@ -269,7 +269,7 @@ fn references_of_all_forms_are_followed() {
 }
 
 #[test]
-fn messages_say_what_is_wrong() {
+fn messages_describe_the_error() {
     let table = [
         (json!({ "pattern": "^a" }), json!("b"), "\"b\" does not match \"^a\""),
         (json!({ "propertyNames": { "pattern": "^a" } }), json!({ "b": 1 }), "\"b\" does not match \"^a\""),
@@ -289,8 +289,8 @@ fn messages_say_what_is_wrong() {
     }
 }
 
-/// Schemas that refer to each other in any way, with leaves that do not look at the value.
-fn tangle() -> impl Strategy<Value = Value> {
+/// Generates schemas with arbitrary references to each other, with leaves that do not read the value.
+fn random_references() -> impl Strategy<Value = Value> {
     let reference = (0..12_usize).prop_map(|index| json!({ "$ref": format!("#/$defs/d{index}") }));
     let leaf = prop_oneof![Just(json!(false)), Just(json!(true)), Just(json!({})), Just(json!({ "type": "integer" }))];
     let part = prop_oneof![6 => reference, 1 => leaf];
@@ -311,7 +311,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn y3_no_tangle_of_references_takes_long(schema in tangle(), depth in 0..4_usize) {
+    fn y3_random_references_stop_in_time(schema in random_references(), depth in 0..4_usize) {
         outcome(schema, nested(depth, json!("s")));
     }
 }

@@ -1,4 +1,4 @@
-//! Lets the validator look at [`Json`] as it is, without a copy, and counts each look.
+//! Gives the validator access to [`Json`] without a copy, and counts each access.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -12,19 +12,19 @@ use serde_json::{Number, Value};
 
 use crate::meter;
 
-/// Bytes of text that count as one visit.
+/// Number of text bytes that count as one visit.
 const BYTES: u64 = 256;
-/// Visits that an error costs: it copies a part of the value.
+/// Visits per error, which copies a part of the value.
 const ERROR: u64 = 64;
-/// Bytes of the value that an error copies, about.
+/// Approximate number of bytes of the value that an error copies.
 const EXCERPT: usize = 1024;
 
-/// The representation: trees of [`Json`].
+/// The validator's representation of values: trees of [`Json`].
 pub(crate) struct Tree;
 
 type Members = IndexMap<Arc<str>, Json>;
 
-/// The visits that looking at each part of a value once takes.
+/// Returns the number of visits for one access to each part of a value.
 pub(crate) fn size(value: &Json) -> u64 {
     match value {
         Json::String(text) => of_text(text),
@@ -38,13 +38,13 @@ fn of_text(text: &str) -> u64 {
     1 + text.len() as u64 / BYTES
 }
 
-/// A whole copy, for `const`, `enum` and `uniqueItems`.
+/// Copies a whole value, for `const`, `enum` and `uniqueItems`.
 fn copy(value: &Json) -> Value {
     meter::spend(size(value).saturating_mul(2));
     value.to_serde()
 }
 
-/// The beginning of a value, as far as `room` bytes.
+/// Copies the beginning of a value, up to `room` bytes.
 fn excerpt(value: &Json, room: &mut usize) -> Value {
     *room = room.saturating_sub(4);
     match value {
@@ -150,7 +150,7 @@ impl<'a> Node<'a, Tree> for &'a Json {
         cmp::equal(&copy(self), expected)
     }
 
-    /// What an error shows: people read its beginning, and a schema may give thousands of errors for one large value.
+    /// Returns the excerpt for an error. It is short, because one large value may have thousands of errors.
     fn to_value(&self) -> Cow<'a, Value> {
         meter::spend(ERROR);
         Cow::Owned(excerpt(self, &mut { EXCERPT }))
@@ -181,7 +181,7 @@ impl<'a> Object<'a, Tree> for &'a Members {
     }
 }
 
-/// The members of an object, by text keys.
+/// Iterates over the members of an object.
 pub(crate) struct MembersIter<'a>(indexmap::map::Iter<'a, Arc<str>, Json>);
 
 impl<'a> Iterator for MembersIter<'a> {
@@ -212,7 +212,7 @@ impl<'a> Array<'a, Tree> for &'a [Json] {
     }
 }
 
-/// The items of a list.
+/// Iterates over the items of a list.
 pub(crate) struct ElementsIter<'a>(std::slice::Iter<'a, Json>);
 
 impl<'a> Iterator for ElementsIter<'a> {
