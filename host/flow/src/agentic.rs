@@ -1,8 +1,8 @@
-//! The agentic dialect: steps done by agents, which prompts describe and rules join.
+//! The agentic dialect: agents do the steps, prompts describe them, and rules connect them.
 //!
-//! Every step becomes one node `agent.run`, every rule an edge, every `fallback.to` an edge on failure, and the first
-//! arrival opens a step. Arguments travel as output: a node is given `args`, and gives them on with its structured
-//! output merged in.
+//! Each step becomes one `agent.run` node, each rule an edge, and each `fallback.to` an edge on failure. The first edge
+//! that fires starts a step. Arguments travel with the output: a node receives `args`, merges its structured output
+//! into them, and passes them on.
 
 mod agent;
 mod argument;
@@ -51,26 +51,26 @@ use crate::{
     yaml::{Span, Tree},
 };
 
-/// With which steps a run begins.
+/// The steps that a run starts with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Begin {
-    /// With the first one. The run's input are the arguments.
+    /// The first step. The run's input holds the arguments.
     #[default]
     First,
-    /// With these, which an earlier run has left. The run's input is what [`input_of`] makes,
-    /// `{ args, steps: { <step>: { args, previous, from } } }`: the arguments that the flow once began with, and for each
-    /// of these steps its own, the output before it as text, and the step that gave it.
+    /// The steps that an earlier run has postponed. The run's input comes from [`input_of`]: `{ args, steps: { <step>:
+    /// { args, previous, from } } }`. The outer `args` are the flow's original arguments. Each step has its own
+    /// arguments, the output of the step before it as text, and the id of that step.
     At(Vec<String>),
 }
 
-/// What a run of a flow of this dialect begins with, beside its input.
+/// Start options of a run of an agentic flow, in addition to its input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Start {
-    /// Its steps.
+    /// The steps that the run starts with.
     pub begin: Begin,
-    /// What the ids of its sessions begin with; none: nothing of it is left to later runs.
+    /// Prefix of the ids of the run's sessions. Without one, later runs cannot continue the sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
 }
@@ -81,7 +81,7 @@ impl From<Begin> for Start {
     }
 }
 
-/// What a flow is checked against.
+/// The inputs of a check in addition to the flow's text.
 pub(crate) struct Surroundings<'a> {
     pub(crate) file: &'a str,
     pub(crate) start: &'a Start,
@@ -89,13 +89,13 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) files: &'a dyn Files,
 }
 
-/// Checks a flow of this dialect and builds its graph. The graph is of use only if nothing was found.
+/// Checks an agentic flow and builds its graph. The graph is valid only if the check reported no error.
 pub(crate) fn lower(tree: &Tree, around: &Surroundings<'_>, findings: &mut Findings<'_>) -> Option<Graph> {
     let flow = read::read(tree, findings);
     let name = name::of_file(around.file);
     if !is_kebab_case(name) {
         let start = Span { line: 1, column: 1, len: 1, start: 0 };
-        let message = format!("`{}` cannot be the name of an agentic flow, which is the name of its file", shown(name));
+        let message = format!("`{}` is not a valid name for an agentic flow; the flow takes the name of its file", shown(name));
         findings.error("bad_file_name", start, message, Some(name::rename(around.file)));
     }
     if is_too_large(&flow, findings) {
@@ -108,7 +108,7 @@ pub(crate) fn lower(tree: &Tree, around: &Surroundings<'_>, findings: &mut Findi
         links.warn(&flow, findings);
         declared::warn(&flow, &cast, findings);
     }
-    // What follows is written from steps that are sound.
+    // The graph is generated only from valid steps.
     if findings.has_errors() || flow.steps.is_empty() {
         return None;
     }
@@ -132,7 +132,7 @@ fn is_too_large(flow: &RawSteps<'_>, findings: &mut Findings<'_>) -> bool {
     let too_large = flow.steps.len() > limits::NODES || rules > limits::EDGES;
     if too_large {
         let message = format!("{} steps with {rules} rules and fallbacks", flow.steps.len());
-        let help = Some(format!("at most {} steps, and {} ways between them", limits::NODES, limits::EDGES));
+        let help = Some(format!("use at most {} steps and {} rules and fallbacks", limits::NODES, limits::EDGES));
         findings.error("too_large", flow.head, message, help);
     }
     too_large
@@ -146,7 +146,7 @@ fn begin(begin: &Begin, flow: &RawSteps<'_>, links: &Links, findings: &mut Findi
             Some(step) if !found.contains(&step) => found.push(step),
             Some(_) => {}
             None => {
-                let message = format!("a run cannot begin with `{}`: there is no such step", shown(id));
+                let message = format!("a run cannot start with the unknown step `{}`", shown(id));
                 findings.error("unknown_step", flow.head, message, links.meant(id));
             }
         }
@@ -159,7 +159,7 @@ fn labelled(mut graph: Graph, written: &Written<'_>) -> Graph {
     graph.labels.insert(LABEL.to_owned(), label::write(&flow));
     for (node, step) in graph.nodes.iter_mut().zip(steps) {
         node.labels.insert(LABEL.to_owned(), label::write(&step));
-        // Events of its agent runs have it, whatever dialect it is of.
+        // Events of the step's agent runs carry the step id in every dialect.
         node.labels.insert(STEP_ID.to_owned(), Json::from(step.step));
     }
     graph

@@ -1,23 +1,23 @@
-//! Which nodes lie on a common cycle, and which come before which.
+//! Finds the cycles of a graph and the ancestors of each node.
 
-/// Strongly connected components and what comes before each, as rows of bits: asking costs one look, and building it
-/// one pass over the edges, however many expressions ask.
+/// The strongly connected components of a graph, and the ancestors of each component as rows of bits. A lookup takes
+/// constant time; construction takes one pass over the edges.
 #[derive(Default)]
 pub(crate) struct Ancestry {
-    /// The component of every node.
+    /// The component of each node.
     component: Vec<usize>,
-    /// The nodes of every component; a component comes after all that lead to it.
+    /// The nodes of each component, in topological order of the components.
     components: Vec<Vec<usize>>,
-    /// Whether the nodes of a component lie on a cycle.
+    /// True for components that are cycles.
     cyclic: Vec<bool>,
-    /// For every component, a bit for each node that comes before it.
+    /// A row per component, with a bit for each ancestor node.
     before: Vec<u64>,
-    /// Words in a row of `before`.
+    /// Number of words in a row of `before`.
     words: usize,
 }
 
 impl Ancestry {
-    /// Works it out from the direct predecessors of every node.
+    /// Computes the ancestry from the direct predecessors of each node.
     pub(crate) fn new(predecessors: &[Vec<usize>]) -> Ancestry {
         let count = predecessors.len();
         let (words, components) = (count.div_ceil(64), components(predecessors));
@@ -42,38 +42,38 @@ impl Ancestry {
         self.before[component * self.words + node / 64] |= 1 << (node % 64);
     }
 
-    /// What comes before a predecessor comes before the component too, and so does the predecessor.
+    /// Adds a predecessor and its ancestors to a component's ancestors.
     fn inherit(&mut self, component: usize, predecessor: usize) {
         self.mark(component, predecessor);
         let source = self.component[predecessor];
         if source == component {
             return;
         }
-        // Components come after all that lead to them, so the source's row is above.
+        // Components are in topological order, so the source's row is above.
         let (above, below) = self.before.split_at_mut(component * self.words);
         let row = &above[source * self.words..][..self.words];
         below.iter_mut().zip(row).for_each(|(word, more)| *word |= more);
     }
 
-    /// Whether edges lead from one node to another one.
+    /// Returns true if a path of edges leads from one node to another.
     pub(crate) fn comes_before(&self, earlier: usize, later: usize) -> bool {
         let row = self.component[later] * self.words;
         earlier != later && self.before[row + earlier / 64] & (1 << (earlier % 64)) != 0
     }
 
-    /// Whether a node lies on a cycle.
+    /// Returns true if a node lies on a cycle.
     pub(crate) fn on_cycle(&self, node: usize) -> bool {
         self.cyclic[self.component[node]]
     }
 
-    /// The sets of nodes that lie on common cycles; single nodes too, all of them behind those that lead to them.
+    /// Returns the strongly connected components, single nodes included, in topological order.
     pub(crate) fn components(&self) -> &[Vec<usize>] {
         &self.components
     }
 }
 
-/// The strongly connected components of the nodes (Tarjan's algorithm without recursion); a component comes after all
-/// that are reached by following `next` from it, and its nodes are in ascending order.
+/// Returns the strongly connected components of a graph (Tarjan's algorithm without recursion). A component comes after
+/// all components that are reachable from it through `next`. Its nodes are in ascending order.
 pub(crate) fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut search = Search {
         next,
@@ -95,14 +95,14 @@ pub(crate) fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 struct Search<'a> {
     next: &'a [Vec<usize>],
-    /// When a node was met, from 1; 0 is never.
+    /// Order of the first visit, from 1; 0 means not visited.
     order: Vec<usize>,
-    /// The earliest node that is known to be reached.
+    /// The earliest visited node known to be reachable.
     low: Vec<usize>,
     open: Vec<bool>,
-    /// Nodes whose component is not known yet.
+    /// Visited nodes whose component is not known yet.
     stack: Vec<usize>,
-    /// The way to the current node, with how many of each node's edges were followed.
+    /// The path to the current node, with the number of followed edges per node.
     path: Vec<(usize, usize)>,
     visited: usize,
     found: Vec<Vec<usize>>,
@@ -163,7 +163,7 @@ mod tests {
     use super::Ancestry;
 
     proptest! {
-        /// The rows of bits say what following the edges says.
+        /// The rows of bits agree with a search over the edges.
         #[test]
         fn agrees_with_following_every_edge(edges in prop::collection::vec((0..70usize, 0..70usize), 0..200)) {
             let mut predecessors = vec![Vec::new(); 70];

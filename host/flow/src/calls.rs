@@ -1,4 +1,4 @@
-//! Flows that call flows: every flow that is named must be there, and none may lead back to itself.
+//! Checks calls between flows: every called flow must exist, and no chain of calls may be recursive.
 
 use std::{
     cell::RefCell,
@@ -14,23 +14,23 @@ use crate::{
     yaml::{self, Tree},
 };
 
-/// Why a flow cannot be called, with the chain of names that leads there.
+/// The reason why a flow cannot be called. Chains list the names of the flows from the caller on.
 pub(crate) enum Trouble {
-    /// There is no such flow.
+    /// No flow has the name.
     Unknown,
-    /// The chain comes back to a flow that it went through.
+    /// The chain contains a flow twice.
     Recursion(Vec<String>),
-    /// The chain is longer than the runtime follows it.
+    /// The chain is longer than the runtime's limit.
     TooDeep(Vec<String>),
 }
 
-/// The flows that are called, each read once.
+/// The called flows. Each flow is read once.
 pub(crate) struct Calls<'a> {
     catalog: &'a Catalog,
     files: &'a dyn Files,
-    /// This flow's own name.
+    /// Name of the checked flow.
     root: &'a str,
-    /// The names that a flow calls; none if there is no such flow.
+    /// The names that each flow calls; `None` for an unknown flow.
     called: RefCell<HashMap<String, Option<Vec<String>>>>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Calls<'a> {
         Calls { catalog, files, root, called: RefCell::default() }
     }
 
-    /// Tells what keeps this flow from calling another one.
+    /// Returns the reason why this flow cannot call another one, if there is one.
     pub(crate) fn trouble(&self, name: &str) -> Option<Trouble> {
         if self.calls_of(name).is_none() {
             return Some(Trouble::Unknown);
@@ -48,7 +48,7 @@ impl<'a> Calls<'a> {
         self.follow(&mut chain, &mut HashSet::new())
     }
 
-    /// Follows the calls of the last flow of a chain; at most [`limits::FLOW_DEPTH`] of them inside each other.
+    /// Follows the calls of the last flow in a chain, at most [`limits::FLOW_DEPTH`] levels deep.
     fn follow(&self, chain: &mut Vec<String>, sound: &mut HashSet<String>) -> Option<Trouble> {
         let (name, before) = chain.split_last()?;
         if before.contains(name) {
@@ -78,7 +78,7 @@ impl<'a> Calls<'a> {
             return known.clone();
         }
         let source = self.files.flow(name)?;
-        // A library of hostile flows costs no more than this; the runtime has its own limit on depth.
+        // This bounds the cost of a library of hostile flows; the runtime has its own depth limit.
         if self.called.borrow().len() >= limits::CALLED_FLOWS {
             return Some(Vec::new());
         }
@@ -90,7 +90,7 @@ impl<'a> Calls<'a> {
         Some(found)
     }
 
-    /// The literal names in the fields that node types mark as the name of a flow.
+    /// Collects the literal flow names in the fields that node types mark as flow names.
     fn collect(&self, graph: &Tree, found: &mut Vec<String>) {
         for node in graph.member("nodes").map(Tree::items).unwrap_or_default() {
             if let Some(name) = self.called_by(node).filter(|name| !found.contains(name)) {

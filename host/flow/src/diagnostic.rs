@@ -1,4 +1,4 @@
-//! Findings: what is wrong, where, why, and what to write instead.
+//! Diagnostics: the cause, the position and a suggested correction of each mistake in a flow.
 
 use std::{fmt, time::Duration};
 
@@ -8,66 +8,65 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{limits, yaml::Span};
 
-/// How bad a finding is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The flow does not run.
+    /// The flow cannot run.
     Error,
-    /// The flow runs, but probably not as meant.
+    /// The flow can run, but probably not as intended.
     Warning,
 }
 
-/// The rules that a check applies. A rule that is newer than a kept flow must not stop that flow.
+/// The rules that a check applies. Rules that were added later must not stop flows that a library already holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rules {
-    /// All rules: for a flow that is validated, or run from a file.
+    /// All rules, for a flow that is validated or run from a file.
     #[default]
     New,
-    /// All rules, and what triggers name must exist: for a flow that is added to a library.
+    /// All rules, and every name in a trigger must exist; for a flow that is added to a library.
     Keeping,
-    /// The rules of earlier versions: for a flow that a library keeps, its triggers, and accepted runs. Newer rules
-    /// give warnings.
+    /// The rules of earlier versions, for a flow in a library, its triggers, and accepted runs. Newer rules give
+    /// warnings.
     Kept,
 }
 
-/// Where something stands, counted from 1.
+/// A position in a file. Lines and columns start at 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file, as messages show it.
+    /// File name as messages show it.
     pub file: String,
-    /// The line.
+    /// Line number.
     pub line: usize,
-    /// The column, in characters.
+    /// Column in characters.
     pub column: usize,
-    /// How many characters are meant, at least one.
+    /// Number of marked characters, at least 1.
     pub len: usize,
 }
 
-/// One finding.
+/// A diagnostic of a flow or an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Stable, snake_case.
+    /// Stable code in snake_case.
     pub code: &'static str,
-    /// How bad it is.
+    /// Severity of the diagnostic.
     pub severity: Severity,
-    /// Where.
+    /// The marked position.
     pub place: Place,
-    /// The line that it is in, or the part of a long line around the place.
+    /// The marked line; of a long line, the part around the position.
     pub excerpt: String,
-    /// A sentence.
+    /// One sentence about the mistake.
     pub message: String,
-    /// What to write instead.
+    /// A suggested correction.
     pub help: Option<String>,
-    /// Whether the rule is newer than flows that are kept: an error under [`Rules::New`], a warning under
-    /// [`Rules::Kept`].
+    /// True for a rule that was added later: an error under [`Rules::New`], a warning under [`Rules::Kept`].
     pub new_rule: bool,
-    /// Characters of the excerpt before the place.
+    /// Number of characters in the excerpt before the position.
     indent: usize,
 }
 
 impl Diagnostic {
-    /// An error in a text, found by somebody else than the checker.
+    /// Creates an error in a text that the checker did not read.
     pub fn error(code: &'static str, text: &str, place: Place, message: &str, help: Option<&str>) -> Diagnostic {
         let line = text.lines().nth(place.line.saturating_sub(1)).unwrap_or_default();
         let (excerpt, indent) = excerpt(line, place.column.saturating_sub(1));
@@ -111,22 +110,22 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Collects findings about one text.
+/// Collects the diagnostics of one text.
 pub(crate) struct Findings<'a> {
     file: &'a str,
     lines: Vec<&'a str>,
     rules: Rules,
     found: Vec<Diagnostic>,
     errors: usize,
-    /// Findings that are only counted.
+    /// Number of diagnostics beyond the limit, which are only counted.
     more: usize,
-    /// Time spent on schemas.
+    /// Time spent compiling and applying schemas.
     pub(crate) schema_time: Duration,
 }
 
-/// Characters of an excerpt.
+/// Maximum number of characters in an excerpt.
 const EXCERPT: usize = 160;
-/// Characters before the place where a long line is cut.
+/// Number of characters before the position in the excerpt of a long line.
 const BEFORE: usize = 40;
 
 impl<'a> Findings<'a> {
@@ -147,7 +146,8 @@ impl<'a> Findings<'a> {
         self.rules
     }
 
-    /// Reports a violation of a rule that kept flows may break: an error in a new flow, a warning in a kept one.
+    /// Reports a violation of a rule that was added later: an error in a new flow, a warning in a flow that a library
+    /// already holds.
     pub(crate) fn new_rule(
         &mut self,
         code: &'static str,
@@ -157,7 +157,7 @@ impl<'a> Findings<'a> {
     ) {
         let (severity, message) = match self.rules {
             Rules::New | Rules::Keeping => (Severity::Error, message.into()),
-            Rules::Kept => (Severity::Warning, format!("{}; a new version of this flow is refused", message.into())),
+            Rules::Kept => (Severity::Warning, format!("{}; a new version of this flow will be refused", message.into())),
         };
         self.errors += usize::from(severity == Severity::Error);
         if self.add(severity, code, span, message, help)
@@ -176,7 +176,7 @@ impl<'a> Findings<'a> {
         self.add(Severity::Warning, code, span, message.into(), help);
     }
 
-    /// Adds a finding, unless there are too many already.
+    /// Adds a diagnostic, or counts it if the limit is reached. Returns true if it was added.
     fn add(
         &mut self,
         severity: Severity,
@@ -203,17 +203,18 @@ impl<'a> Findings<'a> {
         true
     }
 
-    /// Whether further findings are only counted, so that nobody reads what they say.
+    /// Returns true if the limit is reached: further diagnostics are only counted, so callers need not compute their
+    /// texts.
     pub(crate) fn is_full(&self) -> bool {
         self.found.len() >= limits::FINDINGS
     }
 
-    /// Whether anything found keeps the flow from running.
+    /// Returns true if an error was reported.
     pub(crate) fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// All findings, in the order of the text.
+    /// Returns all diagnostics in the order of the text.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.found.sort_by_key(|finding| (finding.place.line, finding.place.column));
         self.found.dedup();
@@ -225,8 +226,8 @@ impl<'a> Findings<'a> {
                 severity: Severity::Error,
                 place,
                 excerpt,
-                message: format!("{} more findings are not shown", self.more),
-                help: Some("correct those that are, and check again".into()),
+                message: format!("{} more diagnostics are not shown", self.more),
+                help: Some("fix the ones above, then check again".into()),
                 new_rule: false,
                 indent,
             });
@@ -235,7 +236,7 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// A line, cut around a place if it is long, and how many characters of it are before the place.
+/// Returns a line, cut around a column if it is long, and the number of its characters before that column.
 fn excerpt(line: &str, at: usize) -> (String, usize) {
     let length = line.chars().take(at + EXCERPT + 1).count();
     let from = if length <= EXCERPT { 0 } else { at.saturating_sub(BEFORE) };
@@ -244,7 +245,7 @@ fn excerpt(line: &str, at: usize) -> (String, usize) {
     (format!("{start}{cut}"), at.min(length) - from + start.chars().count())
 }
 
-/// The text without characters that steer a terminal or change the order of what is shown.
+/// Replaces control characters, and characters that change the direction of the displayed text.
 pub(crate) fn inert(text: &str) -> String {
     let replace = |(c, deceptive): (char, bool)| match c {
         '\n' | '\r' | '\t' => ' ',

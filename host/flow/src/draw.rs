@@ -1,26 +1,26 @@
-//! Pictures of a graph.
+//! Draws a graph in several formats.
 
 use std::fmt::Write;
 
 use crate::graph::{BodyIx, Edge, Graph, NodeIx, On};
 
-/// How a graph is drawn.
+/// An output format for drawings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Mermaid flowchart.
     Mermaid,
     /// Graphviz.
     Dot,
-    /// A picture.
+    /// SVG.
     Svg,
-    /// An indented list.
+    /// Indented list.
     Text,
 }
 
-/// Draws a graph.
+/// Draws a graph in a format.
 pub fn draw(graph: &Graph, format: Format) -> String {
     let mut out = String::new();
-    // Writing to a text never fails.
+    // Writing to a string never fails.
     let _ = match format {
         Format::Mermaid => mermaid(graph, &mut out),
         Format::Dot => dot(graph, &mut out),
@@ -83,7 +83,7 @@ fn dot_body(graph: &Graph, body: BodyIx, depth: usize, out: &mut String) -> std:
             writeln!(out, "{indent}subgraph cluster_{} {{\n{indent}  label=\"body of {}\";", inner.0, node.id)?;
             dot_body(graph, inner, depth + 1, out)?;
             writeln!(out, "{indent}}}")?;
-            // Lines lead between nodes; `lhead` ends this one at the frame.
+            // Graphviz edges connect nodes; `lhead` ends this one at the frame.
             if let Some(first) = graph.body(inner).nodes.first() {
                 let style = format!("lhead=cluster_{}, style=dashed, dir=none", inner.0);
                 writeln!(out, "{indent}n{} -> n{} [{style}];", ix.0, first.0)?;
@@ -123,8 +123,8 @@ const WIDTH: usize = 180;
 const HEIGHT: usize = 44;
 const GAP: usize = 36;
 
-/// Layers from top to bottom: a node stands one below the lowest that leads to it. Bodies stand beside their owners'
-/// layers, indented.
+/// Draws layers from top to bottom: a node is one layer below its lowest predecessor. A body is drawn indented below
+/// its owner.
 fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
     let mut layout = Layout { places: vec![(0, 0); graph.nodes.len()], frames: Vec::new() };
     let (width, height) = place_body(graph, BodyIx::ROOT, (GAP, GAP), &mut layout);
@@ -187,7 +187,7 @@ fn svg(graph: &Graph, out: &mut String) -> std::fmt::Result {
     writeln!(out, "</svg>")
 }
 
-/// A line from every owner down to the frame of its body, beside the edges that leave from its middle.
+/// Draws a line from each owner down to the frame of its body, to the left of the outgoing edges.
 fn svg_owners(graph: &Graph, places: &[Point], out: &mut String) -> std::fmt::Result {
     for owner in graph.bodies.iter().filter_map(|body| body.owner) {
         let (x, y) = places[owner.0 as usize];
@@ -198,16 +198,16 @@ fn svg_owners(graph: &Graph, places: &[Point], out: &mut String) -> std::fmt::Re
     Ok(())
 }
 
-/// A point, from the left and from the top.
+/// Distances from the left and from the top.
 type Point = (usize, usize);
 
-/// Where nodes stand, and the frames around bodies, outer ones first.
+/// The positions of nodes, and the frames around bodies, outer frames first.
 struct Layout {
     places: Vec<Point>,
     frames: Vec<(Point, Point)>,
 }
 
-/// Places a body's nodes and returns how far right and down they reach.
+/// Places the nodes of a body. Returns the right and bottom ends of the area.
 fn place_body(graph: &Graph, body: BodyIx, (left, top): Point, layout: &mut Layout) -> Point {
     let (mut right, mut bottom) = (left, top);
     for layer in layers(graph, body) {
@@ -236,7 +236,7 @@ fn place_body(graph: &Graph, body: BodyIx, (left, top): Point, layout: &mut Layo
 fn layers(graph: &Graph, body: BodyIx) -> Vec<Vec<NodeIx>> {
     let nodes = &graph.body(body).nodes;
     let mut layer = vec![0usize; nodes.len()];
-    // Cycles would push nodes down for ever: as many rounds as there are nodes are enough for everything else.
+    // A cycle would push its nodes down without end. As many rounds as nodes suffice for acyclic graphs.
     for _ in 0..nodes.len().min(64) {
         for edge in edges(graph, body) {
             let (from, to) = (graph.node(edge.from).slot as usize, graph.node(edge.to).slot as usize);

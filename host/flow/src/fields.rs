@@ -1,4 +1,4 @@
-//! What every part of a dialect needs to read its fields.
+//! Helpers that read and check the fields of a flow.
 
 use crate::{
     diagnostic::{Findings, did_you_mean, inert},
@@ -6,7 +6,7 @@ use crate::{
     yaml::{Entry, Kind, Span, Tree},
 };
 
-/// A text from the flow, short and without characters that change how the message is shown.
+/// Shortens a text from the flow, and replaces characters that change the display of the message.
 pub(crate) fn shown(text: &str) -> String {
     let mut short = inert(&text.chars().take(64).collect::<String>());
     if text.chars().nth(64).is_some() {
@@ -15,7 +15,7 @@ pub(crate) fn shown(text: &str) -> String {
     short
 }
 
-/// The members of a map.
+/// Returns the members of a map; reports any other type.
 pub(crate) fn entries<'t>(tree: &'t Tree, what: &str, findings: &mut Findings<'_>) -> &'t [Entry] {
     match &tree.kind {
         Kind::Map(entries) => entries,
@@ -26,22 +26,22 @@ pub(crate) fn entries<'t>(tree: &'t Tree, what: &str, findings: &mut Findings<'_
     }
 }
 
-/// What should be a map is none.
+/// Reports a value that should be a map.
 pub(crate) fn not_a_map(tree: &Tree, what: &str, findings: &mut Findings<'_>) {
-    let help = is_null(tree).then(|| "indent what belongs to it deeper than its key".to_owned());
-    findings.error("wrong_type", tree.span, format!("{what} is a map, this is {}", tree.type_name()), help);
+    let help = is_null(tree).then(|| "indent its members deeper than its key".to_owned());
+    findings.error("wrong_type", tree.span, format!("{what} must be a map, not {}", tree.type_name()), help);
 }
 
 fn is_null(tree: &Tree) -> bool {
     matches!(&tree.kind, Kind::Scalar(json) if json.is_null())
 }
 
-/// Unknown keys are findings.
+/// Reports unknown keys.
 pub(crate) fn known(entries: &[Entry], allowed: &[&str], findings: &mut Findings<'_>) {
     known_or(entries, allowed, |_| None, findings);
 }
 
-/// Unknown keys are findings; `meant` tells what to write in place of some.
+/// Reports unknown keys. `meant` returns the help text for some of them.
 pub(crate) fn known_or(
     entries: &[Entry],
     allowed: &[&str],
@@ -56,37 +56,37 @@ pub(crate) fn known_or(
         }
         let help = meant(entry)
             .or_else(|| did_you_mean(&entry.key, allowed.iter().copied()))
-            .or_else(|| empty.map(|above| format!("indent it deeper, if it belongs to `{above}`")))
-            .unwrap_or_else(|| format!("known here: {}", allowed.join(", ")));
+            .or_else(|| empty.map(|above| format!("indent it deeper if it belongs to `{above}`")))
+            .unwrap_or_else(|| format!("known keys: {}", allowed.join(", ")));
         findings.error("unknown_key", entry.key_span, format!("unknown key `{}`", shown(&entry.key)), Some(help));
     }
 }
 
-/// Whether a flow can have this name.
+/// Returns true for a valid flow name: 1 to 64 ASCII letters, digits, `_` and `-`.
 pub(crate) fn is_flow_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-/// `[A-Za-z_][A-Za-z0-9_-]{0,63}`.
+/// Returns true for a valid id: `[A-Za-z_][A-Za-z0-9_-]{0,63}`.
 pub(crate) fn is_id(text: &str) -> bool {
     let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     first && text.len() <= 64 && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-/// A member that is a text, with its place.
+/// Returns a text member and its position; reports any other type.
 pub(crate) fn text(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<(String, Span)> {
     let value = tree.member(key)?;
     match value.text() {
         Some(text) => Some((text.to_owned(), value.span)),
         None => {
-            let message = format!("`{key}` is a text, this is {}", value.type_name());
-            findings.error("wrong_type", value.span, message, Some("put it in quotes".into()));
+            let message = format!("`{key}` must be a text, not {}", value.type_name());
+            findings.error("wrong_type", value.span, message, Some("write it in quotes".into()));
             None
         }
     }
 }
 
-/// A text that must be there and say something; empty, and a finding, if it does not.
+/// Returns a required text member; reports a missing or empty one and returns an empty text.
 pub(crate) fn required(tree: &Tree, key: &str, what: &str, findings: &mut Findings<'_>) -> (String, Span) {
     let (text, span) = present(tree, key, what, findings);
     if tree.member(key).is_some_and(|value| value.text() == Some("")) {
@@ -95,7 +95,7 @@ pub(crate) fn required(tree: &Tree, key: &str, what: &str, findings: &mut Findin
     (text, span)
 }
 
-/// A text that must be there; empty, and a finding, if it is not.
+/// Returns a text member that must exist but may be empty; reports a missing one and returns an empty text.
 pub(crate) fn present(tree: &Tree, key: &str, what: &str, findings: &mut Findings<'_>) -> (String, Span) {
     if tree.member(key).is_none() {
         findings.error("missing_key", tree.span, format!("the {what} has no `{key}`"), Some(format!("add `{key}: …`")));
@@ -103,17 +103,17 @@ pub(crate) fn present(tree: &Tree, key: &str, what: &str, findings: &mut Finding
     text(tree, key, findings).unwrap_or((String::new(), tree.span))
 }
 
-/// The member `name` of a flow that has it at its top; empty, or no flow's name, and a finding, if it is wrong.
+/// Returns the top-level `name` of a flow. Reports a missing or invalid name, and returns it as it is.
 pub(crate) fn flow_name(tree: &Tree, findings: &mut Findings<'_>) -> String {
     let (name, span) = required(tree, "name", "flow", findings);
     if !name.is_empty() && !is_flow_name(&name) {
-        let help = Some("use letters, digits, `_` and `-`, at most 64".into());
-        findings.error("bad_name", span, format!("`{}` is not a flow's name", shown(&name)), help);
+        let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());
+        findings.error("bad_name", span, format!("`{}` is not a valid flow name", shown(&name)), help);
     }
     name
 }
 
-/// A member that is a map.
+/// Returns a map member; reports any other type.
 pub(crate) fn map<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) -> Option<&'t Tree> {
     let value = tree.member(key)?;
     if !matches!(value.kind, Kind::Map(_)) {
@@ -123,39 +123,39 @@ pub(crate) fn map<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) ->
     Some(value)
 }
 
-/// The items of a member that is a list.
+/// Returns the items of a list member; reports any other type.
 pub(crate) fn list<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) -> &'t [Tree] {
     match tree.member(key).map(|value| (&value.kind, value)) {
         Some((Kind::List(items), _)) => items,
         Some((Kind::Scalar(json), _)) if json.is_null() => &[],
         Some((_, value)) => {
-            let message = format!("`{key}` is a list, this is {}", value.type_name());
-            findings.error("wrong_type", value.span, message, Some("write one `- …` a line".into()));
+            let message = format!("`{key}` must be a list, not {}", value.type_name());
+            findings.error("wrong_type", value.span, message, Some("write one `- …` per line".into()));
             &[]
         }
         None => &[],
     }
 }
 
-/// A member that is a whole number within bounds.
+/// Returns a whole-number member within bounds; reports any other value.
 pub(crate) fn whole(tree: &Tree, key: &str, (least, most): (u64, u64), findings: &mut Findings<'_>) -> Option<u64> {
     let value = tree.member(key)?;
     let number = value.json().as_u64().filter(|number| (least..=most).contains(number));
     if number.is_none() {
-        let message = format!("`{key}` is a whole number from {least} to {most}");
+        let message = format!("`{key}` must be a whole number from {least} to {most}");
         let help = value.text().and_then(|text| numbers::meant(key, text));
-        let help = help.unwrap_or_else(|| format!("leave `{key}` out for its default"));
+        let help = help.unwrap_or_else(|| format!("remove `{key}` to use its default"));
         findings.error("bad_policy", value.span, message, Some(help));
     }
     number
 }
 
-/// A member that is true or false.
+/// Returns a Boolean member; reports any other type.
 pub(crate) fn flag(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<bool> {
     let value = tree.member(key)?;
     let flag = value.json().as_bool();
     if flag.is_none() {
-        let message = format!("`{key}` is true or false, this is {}", value.type_name());
+        let message = format!("`{key}` must be true or false, not {}", value.type_name());
         findings.error("wrong_type", value.span, message, Some(format!("write `{key}: true` or `{key}: false`")));
     }
     flag

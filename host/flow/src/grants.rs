@@ -1,4 +1,4 @@
-//! What a node may reach: its grants, and the URL that it names.
+//! Checks a node's grants, and its URL against them.
 
 use flowcell_contract::{BuiltIn, GrantShape, Grants, Json, MarkKind, NodeType, SECRETS};
 use flowcell_expr::Binding;
@@ -12,24 +12,24 @@ use crate::{
     yaml::{Entry, Kind, Span},
 };
 
-/// The capability that URLs are granted for.
+/// The capability with grants for URLs.
 const HTTP: &str = BuiltIn::Http.name();
 
-/// The URL that a node sends to, as far as it is known before the run.
+/// The target URL of a node, as far as it is known before the run.
 pub(crate) struct Url {
     text: String,
     span: Span,
     known: Known,
 }
 
-/// How much of a URL is known.
+/// The part of a URL that is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// All of it is written.
+    /// The whole URL is literal.
     Whole,
-    /// The beginning is written, with the whole host.
+    /// The beginning is literal and includes the whole host.
     Origin,
-    /// The defaults of the flow's input give it, and a caller may give another.
+    /// The URL comes from the defaults of the flow's input; a caller may override them.
     Default,
 }
 
@@ -69,11 +69,11 @@ pub(crate) fn read(
         if !is_known && !kind.asks_for(&entry.key) {
             let names = known.iter().flatten().map(String::as_str);
             let help = did_you_mean(&entry.key, names);
-            let message = format!("there is no capability `{}`", shown(&entry.key));
+            let message = format!("unknown capability `{}`", shown(&entry.key));
             findings.error("unknown_capability", entry.key_span, message, help);
         } else if !(kind.asks_for(&entry.key) || *entry.key == *SECRETS && kind.asks_for(HTTP)) {
             let message = format!("`{}` does not ask for `{}`", kind.name, shown(&entry.key));
-            findings.warning("unused_grant", entry.key_span, message, Some("leave it out".into()));
+            findings.warning("unused_grant", entry.key_span, message, Some("remove it".into()));
         }
         grants.0.insert(entry.key.to_string(), entry.value.json());
     }
@@ -109,14 +109,14 @@ fn check_url(url: &Url, grant: &Json, files: &dyn Files, findings: &mut Findings
     let help = Some(format!("add `{what}` to `grants: {{ http: […] }}` of the node"));
     match url.known {
         Known::Default => {
-            let message = format!("with the flow's default input this is `{what}`, which `grants.http` does not cover");
+            let message = format!("with the flow's default input the URL is `{what}`, which `grants.http` does not cover");
             findings.warning("not_granted", url.span, message, help);
         }
         _ => findings.new_rule("not_granted", url.span, format!("`grants.http` does not cover `{what}`"), help),
     }
 }
 
-/// Checks the form of a grant, which the capability reads when the node calls it. Tells whether it is right.
+/// Checks the form of a grant; the capability reads it when the node calls it. Returns true if it is valid.
 fn check(entry: &Entry, files: &dyn Files, findings: &mut Findings<'_>) -> bool {
     let items = match &entry.value.kind {
         Kind::List(items) if !items.is_empty() => items.as_slice(),
@@ -126,7 +126,7 @@ fn check(entry: &Entry, files: &dyn Files, findings: &mut Findings<'_>) -> bool 
     for item in items {
         if let Err(why) = files.check_grant(&entry.key, &item.json()) {
             is_right = false;
-            let help = Some("what a node may reach is listed in the README, under the capability".into());
+            let help = Some("see the capability in the README for valid grants".into());
             findings.error("wrong_grant", item.span, format!("`grants.{}`: {why}", shown(&entry.key)), help);
         }
     }

@@ -1,7 +1,7 @@
-//! The checked inner form that every dialect lowers to.
+//! The checked graph that every dialect compiles to.
 //!
-//! Everything is an index into a list of the graph, so that running it looks nothing up by name. After lowering nobody
-//! can tell which dialect a flow was written in.
+//! Nodes, edges and bodies refer to each other by index, so the runtime needs no lookup by name. The graph is the same
+//! for every dialect.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use indexmap::IndexMap;
 
 use crate::triggers::Trigger;
 
-/// A node, as an index into [`Graph::nodes`].
+/// Index of a node in [`Graph::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct NodeIx(pub u32);
 
-/// An edge, as an index into [`Graph::edges`].
+/// Index of an edge in [`Graph::edges`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct EdgeIx(pub u32);
 
-/// A body, as an index into [`Graph::bodies`]; 0 is the flow itself.
+/// Index of a body in [`Graph::bodies`]; 0 is the flow itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct BodyIx(pub u32);
 
@@ -33,29 +33,29 @@ impl BodyIx {
 pub struct Graph {
     /// The flow's name.
     pub name: Arc<str>,
-    /// The flow's version, as written.
+    /// The flow's version as the file gives it.
     pub version: Option<Json>,
-    /// What it is for.
+    /// Purpose of the flow.
     pub description: Option<String>,
-    /// Defaults of the input, an object; the caller's members win.
+    /// Defaults of the input, an object; members that the caller provides override them.
     pub input: Json,
     /// JSON Schema of the input.
     pub input_schema: Option<serde_json::Value>,
-    /// The result; none: the outputs of every node of the flow itself, by id.
+    /// The result. Default: the outputs of all nodes of the flow itself, by id.
     pub outputs: Option<Bound<Binding>>,
-    /// Whether a missing value that no expression tests fails its node. Otherwise it is null.
+    /// If true, a missing value fails its node unless the expression tests for it; otherwise it becomes null.
     pub strict: bool,
-    /// When it starts by itself.
+    /// Events and schedules that start the flow.
     pub triggers: Vec<Trigger>,
-    /// Policies of the whole.
+    /// Policies of the flow.
     pub policy: FlowPolicy,
-    /// All nodes, of the flow and of every body, in the order in which they were written.
+    /// All nodes, including those in bodies, in the order of the file.
     pub nodes: Vec<Node>,
-    /// All edges, in the order in which they were written.
+    /// All edges, in the order of the file.
     pub edges: Vec<Edge>,
-    /// The flow itself, then bodies; an owner's body comes after the body that the owner is in.
+    /// The flow itself, then the bodies. An outer body precedes the bodies inside it.
     pub bodies: Vec<Body>,
-    /// What a dialect needs later, opaque.
+    /// Data of the dialect for later use. The runtime does not read it.
     pub labels: IndexMap<String, Json>,
 }
 
@@ -76,28 +76,29 @@ impl Graph {
     }
 }
 
-/// An expression and what its roots stand for.
+/// An expression and the values that its roots refer to.
 #[derive(Clone, Debug)]
 pub struct Bound<T> {
     /// The compiled expression.
     pub expr: T,
-    /// What it names, without repetition.
+    /// The values that the expression refers to, without repetition.
     pub references: Vec<Reference>,
 }
 
-/// What a root name of an expression stands for.
+/// The meaning of an expression's root name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reference {
     /// `flow`: `{ "input": … }`.
     Flow,
-    /// A node's recorded output, by its id; `node` is in the same scope or in the scope of an owner.
+    /// `ID`: the recorded output of a node in the same scope or in the scope of an owner.
     Node(NodeIx),
-    /// `nodes`: the recorded outputs of these nodes, by id (those that the expression names, or all that it may).
+    /// `nodes`: the recorded outputs of these nodes, by id. They are the nodes that the expression names, or all
+    /// visible nodes.
     Nodes(Vec<NodeIx>),
-    /// An owner's variables, by its id: the object of what it gave this pass, with `last`. Also in fields of the owner
-    /// itself that are captured again.
+    /// An owner's variables, by the owner's id: the object that it passed to the current iteration, with `last`. The
+    /// owner's own fields can use it if they are evaluated again for each iteration.
     Owner(NodeIx),
-    /// The item of this owner's current pass, under the name that its `as` gives.
+    /// The item of this owner's current iteration, under the name from its `as` field.
     Alias(NodeIx, Arc<str>),
     /// `inbound`.
     Inbound,
@@ -105,120 +106,120 @@ pub enum Reference {
     Inbounds,
 }
 
-/// The flow itself or a sub-graph owned by a node.
+/// The flow itself, or a subgraph owned by a node.
 #[derive(Debug)]
 pub struct Body {
-    /// Who owns it; none for the flow itself.
+    /// The owner; `None` for the flow itself.
     pub owner: Option<NodeIx>,
-    /// Its nodes; a node's [`Node::slot`] is its index here.
+    /// The body's nodes. [`Node::slot`] is a node's index here.
     pub nodes: Vec<NodeIx>,
-    /// Its edges; an edge's [`Edge::slot`] is its index here.
+    /// The body's edges. [`Edge::slot`] is an edge's index here.
     pub edges: Vec<EdgeIx>,
     /// Nodes without incoming edges.
     pub starts: Vec<NodeIx>,
-    /// What a pass gives.
+    /// The result of an iteration.
     pub outcome: Outcome,
 }
 
-/// What a pass through a body gives. Of no meaning for the flow itself.
+/// The result of one iteration of a body. The flow itself does not use it.
 #[derive(Debug)]
 pub enum Outcome {
-    /// `bodyOutput`.
+    /// The value of `bodyOutput`.
     Output(Bound<Binding>),
-    /// The output of the only sink.
+    /// The output of the only node without outgoing edges.
     Sink(NodeIx),
-    /// The outputs of the sinks, by id.
+    /// The outputs of all nodes without outgoing edges, by id.
     Sinks(Vec<NodeIx>),
 }
 
-/// A box in the graph.
+/// A node of the graph.
 #[derive(Debug)]
 pub struct Node {
-    /// Its name.
+    /// Id of the node, unique in the flow.
     pub id: NodeId,
-    /// What it runs.
+    /// The type of the node.
     pub node_type: Arc<NodeType>,
-    /// Which body it is in.
+    /// The body that contains the node.
     pub body_of: BodyIx,
-    /// Its index in that body.
+    /// Index of the node in its body.
     pub slot: u32,
-    /// Its input.
+    /// Binding of the input.
     pub input: Bound<Binding>,
-    /// What the host hands it beside its input.
+    /// Binding of the host's settings for the node.
     pub config: Bound<Binding>,
-    /// Whether it runs at all.
+    /// Condition for running the node; a node whose condition is false is skipped.
     pub when: Option<Bound<Condition>>,
-    /// When it is ready.
+    /// Condition for starting the node, based on its incoming edges.
     pub join: Join,
-    /// Timeouts, retries, what a failure means.
+    /// Timeouts, retries and the handling of failures.
     pub policy: NodePolicy,
-    /// What the flow allows it to reach.
+    /// Capabilities that the flow grants to the node.
     pub grants: Arc<Grants>,
-    /// The body that it owns.
+    /// The body that the node owns.
     pub body: Option<BodyIx>,
-    /// Edges that lead to it, in the order in which they were written.
+    /// Edges to the node, in the order of the file.
     pub incoming: Vec<EdgeIx>,
-    /// Edges that lead from it, in the order in which they were written.
+    /// Edges from the node, in the order of the file.
     pub outgoing: Vec<EdgeIx>,
-    /// Whether it lies on a cycle.
+    /// True if the node lies on a cycle.
     pub on_cycle: bool,
-    /// Keys of the input that are captured again whenever the node is woken.
+    /// True if fields of the input are captured again each time the node wakes.
     pub rebinds: bool,
-    /// The output member that lists what each pass of the body gave; none: passes are not kept.
+    /// The output member that lists the results of the body's iterations. Without one, they are not kept.
     pub collects: Option<Arc<str>>,
-    /// What a dialect needs later, opaque.
+    /// Data of the dialect for later use. The runtime does not read it.
     pub labels: IndexMap<String, Json>,
 }
 
-/// A line between two boxes of one body.
+/// An edge between two nodes of one body.
 #[derive(Debug)]
 pub struct Edge {
-    /// Where it leads from.
+    /// Source of the edge.
     pub from: NodeIx,
-    /// Where it leads to.
+    /// Target of the edge.
     pub to: NodeIx,
-    /// Which end of `from` it waits for.
+    /// The end of `from` that lets the edge fire.
     pub on: On,
-    /// Whether it fires then.
+    /// Condition for firing after that end.
     pub when: Option<Bound<Condition>>,
-    /// Its index in its body.
+    /// Index of the edge in its body.
     pub slot: u32,
 }
 
-/// Which end of a node an edge waits for.
+/// The ends of a node that let an edge fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
-    /// It succeeded, or failed under `continueOnError`.
+    /// The node succeeded, or failed under `continueOnError`.
     #[default]
     Success,
-    /// It failed.
+    /// The node failed.
     Error,
-    /// Both.
+    /// Success or failure.
     End,
 }
 
-/// When a node with incoming edges is ready.
+/// The condition under which a node with incoming edges starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Join {
-    /// Every edge is settled and at least one fired.
+    /// All edges have fired or been ruled out, and at least one has fired.
     #[default]
     Settled,
-    /// Every edge fired.
+    /// All edges have fired.
     All,
-    /// The first edge fired.
+    /// One edge has fired.
     Any,
 }
 
 /// Policies of a flow.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct FlowPolicy {
-    /// Whether the first unhandled failure cancels the rest of its scope.
+    /// If true, the first unhandled failure cancels the rest of its scope.
     pub fail_fast: bool,
-    /// Wall time for the whole run.
+    /// Maximum duration of the whole run.
     pub total_timeout_ms: Option<u64>,
-    /// Attempts running at a time.
+    /// Maximum number of attempts that run at the same time.
     pub max_concurrency: u32,
 }
 
@@ -231,13 +232,13 @@ impl Default for FlowPolicy {
 /// Policies of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodePolicy {
-    /// Running time of one attempt, over its resumes.
+    /// Maximum running time of one attempt, its continuations after waits included.
     pub timeout_ms: u64,
-    /// Wall time from readiness to the end.
+    /// Maximum time from the moment when the node is ready to its end.
     pub total_timeout_ms: Option<u64>,
-    /// Further attempts.
+    /// Retries after a failure.
     pub retry: Retry,
-    /// Whether the flow goes on as if a failure were an output.
+    /// If true, the flow treats a failure of the node like an output.
     pub continue_on_error: bool,
 }
 
@@ -247,20 +248,20 @@ impl Default for NodePolicy {
     }
 }
 
-/// Further attempts after a failure.
+/// Retry settings of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
-    /// Attempts in all, the first included.
+    /// Total number of attempts, including the first.
     pub max_attempts: u32,
     /// Delay before the second attempt.
     pub backoff_ms: u64,
-    /// By how much each delay grows.
+    /// Factor by which the delay grows with each attempt.
     pub factor: f64,
-    /// The longest delay.
+    /// Maximum delay.
     pub max_backoff_ms: u64,
-    /// How the delay is spread.
+    /// Random variation of the delay.
     pub jitter: Jitter,
-    /// Which failures are tried again.
+    /// The failures that are retried.
     pub on: RetryOn,
 }
 
@@ -277,22 +278,22 @@ impl Default for Retry {
     }
 }
 
-/// How a delay is spread.
+/// The random variation of a retry delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Jitter {
-    /// Anywhere between nothing and the whole delay.
+    /// A random time between zero and the full delay.
     Full,
-    /// Exactly the delay.
+    /// The exact delay.
     None,
 }
 
-/// Which failures are tried again.
+/// The failures that are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RetryOn {
-    /// Those marked retryable, timeouts, lost workers.
+    /// Failures marked as retryable, timeouts, and lost workers.
     Retryable,
-    /// All.
+    /// All failures.
     Any,
 }

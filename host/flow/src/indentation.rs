@@ -1,20 +1,20 @@
-//! Lines that are not indented as they should be, and how they would be.
+//! Explains wrong indentation in YAML and suggests a correction.
 
 use crate::{
     lines::{line_at, offset, place, write},
     yaml::{Span, SyntaxError},
 };
 
-/// A place at which lines may begin, because a line above did and what began there is not over.
+/// A column at which a line can start because an open map or list above starts there.
 #[derive(Clone, Copy)]
 struct Level {
     indent: usize,
     is_item: bool,
-    /// Counted from 1.
+    /// Line number, from 1.
     line: usize,
 }
 
-/// A tab in the indentation of the line of an error, or of the next one.
+/// Finds a tab in the indentation of the error's line or the next one.
 pub(crate) fn tab(text: &str, span: Span) -> Option<SyntaxError> {
     let first = offset(text, Span { column: 1, ..span })?;
     let mut start = first;
@@ -22,7 +22,7 @@ pub(crate) fn tab(text: &str, span: Span) -> Option<SyntaxError> {
         let blank = line.len() - line.trim_start_matches([' ', '\t']).len();
         if let Some(tab) = line[..blank].find('\t') {
             let written = format!("{}{}", line[..blank].replace('\t', "  "), line[blank..].trim_end());
-            let message = "a tab cannot indent a line".to_owned();
+            let message = "YAML does not allow tabs for indentation".to_owned();
             let help = Some(format!("indent with spaces: {}", write(&written)));
             return Some(SyntaxError { span: place(text, start + tab), message, help });
         }
@@ -31,7 +31,7 @@ pub(crate) fn tab(text: &str, span: Span) -> Option<SyntaxError> {
     None
 }
 
-/// A `- ` or `: ` without its space in the line before the one at which the parser stopped.
+/// Finds a `- ` or `: ` without its space in the line before the parser's position.
 pub(crate) fn missing_space(text: &str, at: usize) -> Option<SyntaxError> {
     let (start, _) = line_at(text, at);
     let before = text[..start].trim_end();
@@ -56,7 +56,7 @@ fn without_space(text: &str, at: usize, sign: &str, line: &str) -> SyntaxError {
     SyntaxError { span: place(text, at), message, help: Some(write(line)) }
 }
 
-/// A line that begins where none of those above it does.
+/// Finds a line whose indentation matches no open level above it.
 pub(crate) fn misfit(text: &str, at: usize) -> Option<SyntaxError> {
     let (start, line) = line_at(text, at);
     let content = line.trim_start();
@@ -73,7 +73,7 @@ pub(crate) fn misfit(text: &str, at: usize) -> Option<SyntaxError> {
         [one, other, ..] => format!("indent it {}, or {}", like(one), like(other)),
     };
     let span = Span { len: content.chars().count(), ..place(text, start + indent) };
-    let message = "the indentation of this line fits no line above it".to_owned();
+    let message = "the indentation of this line matches no line above it".to_owned();
     Some(SyntaxError { span, message, help: Some(help) })
 }
 
@@ -86,7 +86,7 @@ fn is_item(content: &str) -> bool {
     content == "-" || content.starts_with("- ")
 }
 
-/// The levels of the same kind that are nearest to an indentation; none if it is one of them.
+/// Returns the levels of the same kind that are nearest to an indentation; none if one of them matches it.
 fn nearest(levels: &[Level], indent: usize, is_item: bool) -> Vec<Level> {
     let fitting = || levels.iter().filter(|level| level.is_item == is_item);
     let distance = |level: &&Level| level.indent.abs_diff(indent);
@@ -96,7 +96,7 @@ fn nearest(levels: &[Level], indent: usize, is_item: bool) -> Vec<Level> {
     }
 }
 
-/// The levels that are open after some lines, the deepest first.
+/// Returns the levels that are open after some lines, the deepest first.
 fn levels(before: &str) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let mut lowest = usize::MAX;
@@ -114,7 +114,7 @@ fn levels(before: &str) -> Vec<Level> {
     levels
 }
 
-/// What begins in a line: items, and a key.
+/// Returns the levels that start in a line: items and a key.
 fn begun(line: &str, number: usize) -> Vec<Level> {
     let mut content = line.trim_start();
     let mut begun = Vec::new();

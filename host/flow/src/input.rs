@@ -1,4 +1,4 @@
-//! A node's input: bindings compiled, marked fields captured.
+//! Compiles a node's input: its bindings, and the fields that the node type marks for capture.
 
 use std::sync::Arc;
 
@@ -13,41 +13,43 @@ use crate::{
     yaml::{Entry, Kind, Span, Tree},
 };
 
-/// A compiled value, the paths that it reads with their places, and by which names of the node's own.
+/// A compiled value with the paths that it reads.
 pub(crate) struct Compiled {
     pub(crate) binding: Binding,
     pub(crate) reads: Vec<Read>,
 }
 
-/// What one field reads.
+/// The paths that one field reads.
 pub(crate) struct Read {
     pub(crate) paths: Vec<Named>,
     pub(crate) locals: Locals,
     pub(crate) rebind: bool,
-    /// Paths in braces of another language, such as `${flow.input.a}`, which are plain text: what is written, and where.
+    /// Paths in the braces of other languages, such as `${flow.input.a}`, with their text and position. They are plain
+    /// text here.
     pub(crate) braced: Vec<(Path, String, Span)>,
 }
 
-/// A path that a field names, and where.
+/// A path in a field, with its position.
 pub(crate) struct Named {
     pub(crate) path: Path,
     pub(crate) span: Span,
-    /// Whether the value may be missing, because it is only tested.
+    /// True if the value may be missing because the expression only tests for it.
     pub(crate) is_tested: bool,
 }
 
-/// The names that a node itself gives to a field.
+/// The names that a node provides for a field.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Locals {
     pub(crate) names: Vec<Arc<str>>,
-    /// Whether there may be any others.
+    /// True if other names are possible.
     pub(crate) any: bool,
-    /// Whether members of another field are among them.
+    /// True if the names include members of another field.
     pub(crate) from_input: bool,
 }
 
 impl Locals {
-    /// Reads the locals of a mark: names, `*` for any, and `field.*` for the members of another field of the input.
+    /// Reads the local names of a mark: names, `*` for any name, and `field.*` for the members of another field of the
+    /// input.
     fn new(mark: &Mark, input: &Tree) -> Locals {
         let mut locals = Locals::default();
         for local in &mark.locals {
@@ -77,7 +79,7 @@ pub(crate) fn compile(tree: &Tree, findings: &mut Findings<'_>) -> Compiled {
     Compiled { binding, reads }
 }
 
-/// Compiles an input; a field under a mark is captured as the mark says, and files are read.
+/// Compiles an input. Marked fields are captured as their mark requires, and files are read.
 pub(crate) fn compile_marked(tree: &Tree, marks: &[Mark], files: &dyn Files, findings: &mut Findings<'_>) -> Compiled {
     let marks: Vec<_> = marks.iter().map(|mark| (mark, mark.path.as_slice())).collect();
     let mut compiling = Compiling { files, input: tree, reads: Vec::new(), findings };
@@ -85,12 +87,12 @@ pub(crate) fn compile_marked(tree: &Tree, marks: &[Mark], files: &dyn Files, fin
     Compiled { binding, reads: compiling.reads }
 }
 
-/// Whether a field under the mark reaches the node in another form than an input without marks.
+/// Returns true if the field reaches the node in another form because of its mark.
 fn is_treated(kind: MarkKind) -> bool {
     !matches!(kind, MarkKind::Join | MarkKind::Alias | MarkKind::Flow | MarkKind::Collect | MarkKind::Url)
 }
 
-/// Marks, each with what is left of the way to its field.
+/// Marks, each with the remaining path to its field.
 pub(crate) type OpenMarks<'m> = Vec<(&'m Mark, &'m [Arc<str>])>;
 
 struct Compiling<'a, 'f> {
@@ -119,7 +121,7 @@ impl Compiling<'_, '_> {
         }
     }
 
-    /// A field that the host treats as its mark says.
+    /// Compiles a marked field.
     fn marked(&mut self, tree: &Tree, mark: &Mark) -> Binding {
         match mark.kind {
             MarkKind::Script if !tree.text().is_some_and(is_one_binding) => {
@@ -134,7 +136,7 @@ impl Compiling<'_, '_> {
     }
 }
 
-/// The marks beneath one step, which are one step shorter.
+/// Returns the marks below one step of the path, with their paths shortened by that step.
 pub(crate) fn below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
     let shorten = |(mark, rest): &(&'m Mark, &'m [Arc<str>])| {
         let (first, rest) = rest.split_first()?;
@@ -157,7 +159,7 @@ fn plain(tree: &Tree, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Bin
     binding
 }
 
-/// Notes what the parts read that do compile, so that what is wrong with their names is told at once.
+/// Records the paths of the parts that do compile, so that errors in their names are reported at the same time.
 fn read_the_rest(tree: &Tree, reads: &mut Vec<Read>) {
     let parts: Vec<&Tree> = match &tree.kind {
         Kind::Scalar(_) => return,
@@ -175,8 +177,8 @@ fn read_the_rest(tree: &Tree, reads: &mut Vec<Read>) {
     }
 }
 
-/// Compiles a value. Text that versions before this rule ignored in expressions is a finding of a new rule, and the rest
-/// is compiled: so a kept flow means what it meant.
+/// Compiles a value. Earlier versions ignored some text in expressions. Such text violates a new rule; a flow in a
+/// library is compiled without it, so that its meaning stays the same.
 fn compiled<T>(
     tree: &Tree,
     kind: CapturedKind,
@@ -189,7 +191,7 @@ fn compiled<T>(
     };
     let value = tree.json();
     let mut result = compile(&value);
-    // Older versions refused what does not compile without the ignored text either.
+    // Earlier versions also rejected values that do not compile without the ignored text.
     if result.is_err()
         && let Some((blanked, ignored)) = value.without_ignored(kind)
         && let Ok(old) = compile(&blanked)
@@ -202,13 +204,13 @@ fn compiled<T>(
     result.map_err(|errors| report(tree, code, errors, findings)).ok()
 }
 
-/// Statements of Jinja are plain text, in templates too. One warning a text is enough.
+/// Warns of Jinja statements, which are plain text in every field. One warning per text is enough.
 fn warn_of_statements(tree: &Tree, findings: &mut Findings<'_>) {
     match &tree.kind {
         Kind::Scalar(json) => {
             let Some(found) = json.as_str().and_then(|text| statements(text).into_iter().next()) else { return };
             let written = found.word.map_or("{# … #}".to_owned(), |word| format!("{{% {word} … %}}"));
-            let message = format!("`{written}` is plain text here: only `{{{{ }}}}` is evaluated");
+            let message = format!("`{written}` is plain text here; only `{{{{ }}}}` is evaluated");
             let span = place(tree, "", Some(found.offset));
             findings.warning("statement_as_text", span, message, Some(in_place_of(found.word)));
         }
@@ -217,10 +219,10 @@ fn warn_of_statements(tree: &Tree, findings: &mut Findings<'_>) {
     }
 }
 
-/// Paths in braces that are looked at in one text.
+/// Maximum number of paths in braces that are checked per text.
 const BRACED: usize = 64;
 
-/// The paths in braces of all texts.
+/// Returns the paths in braces in all texts.
 fn braced(tree: &Tree) -> Vec<(Path, String, Span)> {
     match &tree.kind {
         Kind::Scalar(json) => {
@@ -234,14 +236,14 @@ fn braced(tree: &Tree) -> Vec<(Path, String, Span)> {
     }
 }
 
-/// What does here what a statement of Jinja does elsewhere.
+/// Returns the help text for a Jinja statement.
 fn in_place_of(word: Option<&str>) -> String {
     let help = match word {
-        None => "write the comment outside of the text, as `# …`",
+        None => "move the comment out of the text, as `# …`",
         Some("if" | "elif" | "else" | "endif") => "write `{{ a if condition else b }}`",
-        Some("for" | "endfor") => "write `{{ list | join(\", \") }}`, or compute the text with `data.map` before",
+        Some("for" | "endfor") => "write `{{ list | join(\", \") }}`, or compute the text with `data.map` first",
         Some("raw" | "endraw") => "write `{{ \"{{\" }}` for a literal `{{`",
-        Some(_) => "write `{{ }}` with the value itself",
+        Some(_) => "write the value in `{{ }}`",
     };
     help.to_owned()
 }
@@ -271,7 +273,8 @@ fn capture(tree: &Tree, mark: &Mark, locals: Locals, reads: &mut Vec<Read>, find
     binding
 }
 
-/// What a condition is that reads nothing: always true or always false. One whose evaluation may take long is not evaluated.
+/// Returns the value of a condition that reads nothing; `None` for other conditions, and for conditions that may be
+/// slow to evaluate.
 pub(crate) fn constant(tree: &Tree, condition: &Condition) -> Option<bool> {
     let written = tree.json().to_text();
     let is_cheap = written.len() <= CONSTANT && !written.contains(['*', '|']) && !written.contains("matches");
@@ -281,34 +284,34 @@ pub(crate) fn constant(tree: &Tree, condition: &Condition) -> Option<bool> {
     condition.evaluate(&NoRoots).ok()
 }
 
-/// Bytes of a condition that is evaluated to find out whether it is constant.
+/// Maximum size in bytes of a condition that is evaluated at check time.
 const CONSTANT: usize = 256;
 
-/// The expression of a condition that is written as a text, without braces.
+/// Returns the expression of a condition that is a text, without its braces.
 fn inside(tree: &Tree) -> Option<&str> {
     tree.text().map(|text| text.trim_matches(['{', '}', ' ']))
 }
 
-/// Whether a condition is written as a boolean.
+/// Returns true if a condition is a literal Boolean.
 pub(crate) fn is_bool(tree: &Tree) -> bool {
     tree.json().as_bool().is_some() || matches!(inside(tree), Some("true" | "false"))
 }
 
-/// Warns of a condition that reads nothing. A boolean is admitted, but where the whole node is a question.
+/// Warns of a condition that reads nothing. A literal Boolean is allowed, except as a field named `condition`.
 pub(crate) fn warn_of_constant(tree: &Tree, condition: &Condition, is_question: bool, findings: &mut Findings<'_>) {
     let Some(constant) = constant(tree, condition).filter(|_| is_question || !is_bool(tree)) else { return };
-    let message = format!("the condition is always {constant}: it reads nothing");
+    let message = format!("the condition is always {constant} because it reads no value");
     findings.warning("constant_condition", tree.span, message, Some(in_place_of_constant(tree)));
 }
 
-/// What to write in place of a condition that reads nothing.
+/// Returns the help text for a condition that reads nothing.
 pub(crate) fn in_place_of_constant(tree: &Tree) -> String {
     let quoted = inside(tree).filter(|text| text.starts_with(['\'', '"'])).map(|text| text.trim_matches(['\'', '"']));
     match quoted {
         Some(bool @ ("true" | "false")) => format!(
-            "a text that is not empty counts as true: name what it looks at, or write `{bool}` without quotes in it"
+            "a non-empty text counts as true: name a value to test, or write `{bool}` without the inner quotes"
         ),
-        _ => "name what it looks at, such as `flow.input.kind == 'bug'`".to_owned(),
+        _ => "name a value to test, for example `flow.input.kind == 'bug'`".to_owned(),
     }
 }
 
@@ -327,11 +330,12 @@ fn places(tree: &Tree, found: Vec<Place>) -> Vec<Named> {
     found.into_iter().map(named).collect()
 }
 
-/// Bytes of a text in which places are counted out: the time for it grows with the text and with the places.
+/// Maximum size in bytes of a text in which positions are computed; the time grows with the text and the number of
+/// positions.
 const COUNTED: usize = 16 * 1024;
 
-/// The place of some bytes in the text at a pointer; of the whole text where it is long, quoted with escapes, folded, or
-/// in another file.
+/// Returns the position of some bytes in the text at a JSON Pointer. Returns the position of the whole text if it is
+/// long, escaped, folded, or in another file.
 pub(crate) fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<usize>>) -> Span {
     let at = tree.nearest(pointer);
     let (Some(text), Some(offset)) = (at.text().filter(|text| text.len() <= COUNTED), offset) else { return at.span };
@@ -356,7 +360,7 @@ fn report(tree: &Tree, code: &'static str, errors: Vec<ExprError>, findings: &mu
     }
 }
 
-/// The literal or default value of the field under a mark.
+/// Returns the literal or default value of the field under a mark.
 pub(crate) fn marked_text<'t>(
     tree: Option<&'t Tree>,
     node_type: &NodeType,

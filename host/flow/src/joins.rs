@@ -1,8 +1,8 @@
-//! Joins that can never open: `all` over branches of which only one can fire.
+//! Finds joins that can never open: `all` over branches that exclude each other.
 //!
-//! Every node gets the facts that hold whenever it has ended and was not skipped: how nodes before it ended, and what
-//! values conditions on the way compared. Two branches exclude each other if their facts contradict. What cannot be
-//! known (expressions as texts, cycles) adds no fact, so a contradiction is never imagined.
+//! Each node gets the facts that hold whenever it ends without being skipped: how the nodes before it ended, and the
+//! values that conditions compared. Two branches exclude each other if their facts contradict. Unknown facts
+//! (expressions as texts, cycles) are left out, so every reported contradiction is real.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::{
     yaml::Tree,
 };
 
-/// What is known about a subject: that it is something, or that it is not.
+/// A fact about a subject: it has a value, or it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Fact {
     subject: usize,
@@ -25,15 +25,15 @@ struct Fact {
     holds: bool,
 }
 
-/// Two branches into a node that exclude each other.
+/// Two incoming branches of a node that exclude each other.
 pub(crate) struct Exclusion {
     /// The nodes that the two edges come from.
     pub(crate) sources: (usize, usize),
-    /// What one of them needs, and what the other one.
+    /// The contradicting requirements of the two branches.
     pub(crate) needs: (String, String),
 }
 
-/// Finds the contradicting branches of every join `all`, by node.
+/// Finds the contradicting branches of each join `all`, by node.
 pub(crate) fn exclusions(flow: &RawFlow<'_>, shape: &Shape, joins: &[Join]) -> Vec<(usize, Exclusion)> {
     let waits = |node: &usize| joins[*node] == Join::All && shape.incoming[*node].len() > 1;
     if !(0..joins.len()).any(|node| waits(&node)) {
@@ -63,7 +63,7 @@ pub(crate) fn exclusions(flow: &RawFlow<'_>, shape: &Shape, joins: &[Join]) -> V
     found
 }
 
-/// The facts of all branches.
+/// Returns the facts that hold in every branch.
 fn common(branches: Vec<Vec<Fact>>) -> Vec<Fact> {
     let mut branches = branches.into_iter();
     let Some(mut facts) = branches.next() else { return Vec::new() };
@@ -73,7 +73,7 @@ fn common(branches: Vec<Vec<Fact>>) -> Vec<Fact> {
     facts
 }
 
-/// Subjects and values as numbers.
+/// Subjects and values, numbered for fast comparison.
 #[derive(Default)]
 struct Words {
     numbers: HashMap<String, usize>,
@@ -97,7 +97,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What holds if an edge has fired.
+    /// Returns the facts that hold if an edge has fired.
     fn of_edge(&mut self, edge: usize) -> Vec<Fact> {
         let (raw, from, _) = self.shape.edges[edge];
         let mut facts = self.facts[from].clone();
@@ -114,7 +114,7 @@ impl Reader<'_> {
         facts
     }
 
-    /// What holds if a condition does: `equals` with a literal, alone, negated or in an `and`.
+    /// Adds the facts that hold if a condition is true: `equals` with a literal, alone, negated or in an `and`.
     fn of_condition(&mut self, when: Option<&Tree>, facts: &mut Vec<Fact>) {
         let Some(when) = when else { return };
         facts.extend(when.member("equals").and_then(|equals| self.of_equals(equals, true)));
@@ -127,7 +127,7 @@ impl Reader<'_> {
 
     fn of_equals(&mut self, equals: &Tree, holds: bool) -> Option<Fact> {
         let path = Path::parse(equals.member("var")?.text()?).ok()?;
-        // These mean something else at every node.
+        // These roots have a different meaning at every node.
         if matches!(path.root(), "inbound" | "inbounds") {
             return None;
         }
@@ -140,7 +140,7 @@ impl Reader<'_> {
         Some(Fact { subject: self.words.number(format!("`{path}`")), value: self.words.number(value), holds })
     }
 
-    /// The first two branches that contradict each other.
+    /// Returns the first two branches that contradict each other.
     fn contradiction(&self, node: usize, branches: &[Vec<Fact>]) -> Option<Exclusion> {
         let mut known: HashMap<usize, Vec<(usize, Fact)>> = HashMap::new();
         for (branch, facts) in branches.iter().enumerate() {

@@ -1,35 +1,36 @@
-//! The language: text in, checked graph or findings out. No I/O, no clock, no wasm.
+//! The flow language: compiles text to a checked graph and diagnostics. The crate does no I/O, reads no clock for its
+//! results, and runs no WebAssembly.
 //!
-//! | room | what it is |
+//! | module | content |
 //! |---|---|
-//! | yaml | text to a tree with places |
-//! | lines | places of a text |
-//! | slips, indentation | what was meant where the parser stops |
-//! | opening | whether a text is meant as a flow at all |
-//! | read | the dialect as it is written |
-//! | fields, habits | known and unknown keys |
-//! | numbers | texts where numbers are wanted |
-//! | policy | policies and their bounds |
-//! | shape | bodies, edges, cycles |
-//! | ancestry | what comes before what |
-//! | types | node types by name, and what other tools call them |
-//! | names | what expressions may name |
-//! | members | members that values have, and cannot have |
-//! | input | bindings, marked fields |
-//! | fit, patterns | literals against schemas, and patterns in those |
-//! | grants | what nodes may reach, and the URLs that they name |
-//! | joins | branches that exclude each other |
-//! | calls | flows that call flows |
-//! | literal | texts that mean themselves |
-//! | [`triggers`] | when a flow starts by itself |
-//! | lower | all of it together, to the graph |
-//! | [`agentic`] | the dialect of steps and prompts, on top of it |
-//! | [`steps`] | the dialect of tools called one after the other |
+//! | yaml | parses text to a tree with positions |
+//! | lines | converts byte offsets to positions |
+//! | slips, indentation | explain YAML syntax errors |
+//! | opening | detects files that are not flows |
+//! | read | reads the graph dialect |
+//! | fields, habits | read fields, suggest replacements for unknown keys |
+//! | numbers | suggests numbers in place of texts |
+//! | policy | reads policies and checks their bounds |
+//! | shape | resolves bodies and edges, finds cycles |
+//! | ancestry | finds the ancestors of nodes |
+//! | types | looks up node types |
+//! | names | resolves the names in expressions |
+//! | members | finds members that values cannot have |
+//! | input | compiles bindings and marked fields |
+//! | fit, patterns | check literals against schemas, and the patterns in schemas |
+//! | grants | checks grants and URLs |
+//! | joins | finds branches that exclude each other |
+//! | calls | checks calls between flows |
+//! | literal | escapes texts for the expression language |
+//! | [`triggers`] | schedules, webhooks and events that start a flow |
+//! | lower | combines the checks and builds the graph |
+//! | [`agentic`] | the dialect of steps and prompts |
+//! | [`steps`] | the dialect of sequential tool calls |
 //! | [`script`] | the dialect of JavaScript files |
-//! | [`outline`] | scripts in flows: read, and looked through |
-//! | [`graph`] | the checked inner form |
-//! | [`diagnostic`] | findings |
-//! | [`draw`], [`schema`](mod@schema) | pictures, and the JSON Schema for editors |
+//! | [`outline`] | scripts in flows, and the data that they export about themselves |
+//! | [`graph`] | the checked graph |
+//! | [`diagnostic`] | errors and warnings |
+//! | [`draw`], [`schema`](mod@schema) | drawings, and JSON Schemas for editors |
 
 pub mod agentic;
 mod ancestry;
@@ -77,108 +78,109 @@ use outline::{Fault, Outline};
 pub use schema::schema;
 use script::written;
 
-/// A flow's text.
+/// The text of a flow, an agent or a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The file, as messages show it.
+    /// File name as messages show it.
     pub name: String,
-    /// Its content.
+    /// Content of the file.
     pub text: String,
 }
 
-/// What a flow refers to. The crate itself reads nothing.
+/// Gives the checker access to the files and settings that a flow refers to. The crate itself reads no files.
 pub trait Files {
-    /// Returns the rules to check by; by default all of them.
+    /// Returns the rules to apply. Default: all rules.
     fn rules(&self) -> Rules {
         Rules::New
     }
 
-    /// Reads a file, by its path relative to the flow's own.
+    /// Reads a file. The path is relative to the flow's file. The error is a sentence.
     fn read(&self, path: &str) -> Result<String, String>;
 
-    /// Finds another flow by its name.
+    /// Finds another flow by name.
     fn flow(&self, name: &str) -> Option<Source>;
 
-    /// Tells whether there is a flow of this name; also true if nobody can tell.
+    /// Returns true if a flow of this name exists or if its existence is unknown.
     fn has_flow(&self, name: &str) -> bool {
         self.flow(name).is_some()
     }
 
-    /// What keeps posts that are signed with a secret from being taken, as a sentence.
+    /// Returns an error, as a sentence, if posts signed with this secret cannot be accepted.
     fn check_signing_secret(&self, _name: &str) -> Result<(), String> {
         Ok(())
     }
 
-    /// Finds an agent's file by the agent's name. What the crate brings along is not asked for here.
+    /// Finds an agent's file by the agent's name. Built-in agents are not looked up here.
     fn agent(&self, _name: &str) -> Option<Source> {
         None
     }
 
-    /// The names of all agents that have a file; none if nobody can tell, and then no agent is unknown.
+    /// Returns the names of all agents with a file. With `None`, no agent counts as unknown.
     fn agents(&self) -> Option<Vec<String>> {
         None
     }
 
-    /// The names of all capabilities that can be granted; none if nobody can tell, and then none is unknown.
+    /// Returns the names of all capabilities that can be granted. With `None`, no capability counts as unknown.
     fn capabilities(&self) -> Option<Vec<String>> {
         None
     }
 
-    /// What is wrong about one item of a grant, as a sentence: of a list each is asked for by itself.
+    /// Checks one item of a grant and returns an error as a sentence. Each item of a list is checked separately.
     fn check_grant(&self, _capability: &str, _item: &Json) -> Result<(), String> {
         Ok(())
     }
 
-    /// Tells where a URL leads and whether a grant of `http` covers it; none if it is no URL, or if nobody can tell.
+    /// Returns the target of a URL and its coverage by a grant of `http`; `None` if the text is not a URL or cannot be
+    /// checked.
     fn reach(&self, _url: &str, _grant: &Json) -> Option<Reach> {
         None
     }
 
-    /// What may be granted of a capability at most, as patterns; none: nobody limits it.
+    /// Returns the patterns that limit the grants of a capability; `None` if nothing limits them.
     fn most_granted(&self, _capability: &str) -> Option<Vec<String>> {
         None
     }
 
-    /// What a script says of itself. Somebody else has to run its first lines for that.
+    /// Runs the first lines of a script and returns the data that it exports about itself.
     fn outline(&self, _script: &Source) -> Result<Outline, Fault> {
-        Err(Fault { message: "nobody here can read a script".into(), place: None })
+        Err(Fault { message: "this program cannot run scripts".into(), place: None })
     }
 
-    /// What is wrong about a script that a node runs.
+    /// Checks a script that a node runs.
     fn check_script(&self, _script: &Source) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// What is wrong about a line of cron, as a sentence.
+    /// Checks a cron expression and returns an error as a sentence.
     fn check_cron(&self, _cron: &str) -> Result<(), String> {
         Ok(())
     }
 
-    /// What is wrong about the name of a time zone, as a sentence.
+    /// Checks the name of a time zone and returns an error as a sentence.
     fn check_time_zone(&self, _name: &str) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// Where a URL leads.
+/// The target of a URL, and its coverage by a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// Its scheme, host and port, as a grant is written.
+    /// Scheme, host and port in the form of a grant.
     pub origin: String,
-    /// The same with its path.
+    /// The origin with the path.
     pub path: String,
-    /// Whether the grant covers some of the origin.
+    /// True if the grant covers a part of the origin.
     pub covers_origin: bool,
-    /// Whether the grant covers the URL.
+    /// True if the grant covers the URL.
     pub covers_url: bool,
 }
 
-/// Nothing to refer to.
+/// A context without files.
 pub struct NoFiles;
 
 impl Files for NoFiles {
     fn read(&self, _path: &str) -> Result<String, String> {
-        Err("there are no files here".into())
+        Err("this check has no access to files".into())
     }
 
     fn flow(&self, _name: &str) -> Option<Source> {
@@ -186,21 +188,21 @@ impl Files for NoFiles {
     }
 }
 
-/// A flow that was checked.
+/// The result of checking a flow.
 #[derive(Debug)]
 pub struct Checked {
-    /// The graph; none if there are errors.
+    /// The graph; `None` if there are errors.
     pub graph: Option<Graph>,
-    /// Everything that was found, in the order of the text.
+    /// All diagnostics, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A pack that a flow names.
+/// A pack that a flow refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackRef {
-    /// Its path, relative to the flow's file.
+    /// Path relative to the flow's file.
     pub path: String,
-    /// Where it is named.
+    /// Position of the reference.
     pub place: Place,
 }
 
@@ -209,7 +211,7 @@ pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
     load_from(source, catalog, files, &Start::default())
 }
 
-/// Checks a flow. One of the agentic dialect begins as `start` says; on others it has no influence.
+/// Checks a flow. `start` gives the start options of an agentic flow; other dialects ignore it.
 pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &Start) -> Checked {
     let mut findings = Findings::new(&source.name, &source.text, files.rules());
     if script::is_script(&source.name) {
@@ -238,7 +240,7 @@ pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &
     yaml::ambiguous_numbers(&tree, &source.text, &mut ambiguous);
     for (span, written, number) in ambiguous {
         let help = Some(format!("write \"{written}\" for a text, or the number without leading zeros and `_`"));
-        findings.error("ambiguous_number", span, format!("`{written}` would be read as the number {number}"), help);
+        findings.error("ambiguous_number", span, format!("YAML reads `{written}` as the number {number}"), help);
     }
     let mut long = Vec::new();
     yaml::long_numbers(&tree, &source.text, &mut long);
@@ -258,19 +260,19 @@ pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &
     Checked { graph, diagnostics: findings.finish() }
 }
 
-/// What a flow says of itself.
+/// The name and the description in a flow's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// Its name; none if it is its file's.
+    /// Name of the flow; `None` if the flow takes its file's name.
     pub name: Option<String>,
-    /// What it is for.
+    /// Purpose of the flow.
     pub description: Option<String>,
 }
 
-/// What a flow says of itself, whatever else is wrong with it. What a script says is known only when it is checked.
+/// Reads a flow's name and description, even if the flow has errors. Those of a script are known only after a check.
 pub fn about(source: &Source) -> About {
     let Some(tree) = tree(source) else { return About::default() };
-    // Flows of agents, whose name is their file's, have a title at the top.
+    // An agentic flow takes its file's name; its top-level `name` is a title.
     let named = if agentic::is_agentic(&tree) { None } else { tree.member("flow").or(Some(&tree)) };
     let text = |tree: &yaml::Tree, key| tree.member(key)?.text().map(str::to_owned);
     About {
@@ -279,7 +281,7 @@ pub fn about(source: &Source) -> About {
     }
 }
 
-/// The packs that a flow names, whatever else is wrong with it.
+/// Returns the packs that a flow refers to, even if the flow has errors.
 pub fn packs(source: &Source) -> Vec<PackRef> {
     let Some(tree) = tree(source) else { return Vec::new() };
     let Some(packs) = tree.member("flow").and_then(|flow| flow.member("packs")) else { return Vec::new() };
@@ -291,7 +293,7 @@ pub fn packs(source: &Source) -> Vec<PackRef> {
     items.iter().filter_map(pack).collect()
 }
 
-/// A flow's text as a tree; none if it is written as something else.
+/// Parses a flow's text; returns `None` for scripts and invalid YAML.
 fn tree(source: &Source) -> Option<yaml::Tree> {
     if script::is_script(&source.name) { None } else { yaml::parse(&source.text).ok() }
 }

@@ -1,36 +1,37 @@
-//! The numbers of the language; the README has them in its table.
+//! The limits of the language. The README lists them.
 
-/// Bytes of a flow's text.
+/// Maximum size of a flow's text in bytes.
 pub const DOCUMENT_BYTES: usize = 4 << 20;
-/// Nesting of a flow's text.
+/// Maximum nesting depth of a flow's text.
 pub const DOCUMENT_DEPTH: usize = 64;
-/// Values in a flow's text.
+/// Maximum number of values in a flow's text.
 pub const DOCUMENT_NODES: usize = 500_000;
-/// Nodes of a flow, those in bodies included.
+/// Maximum number of nodes in a flow, including nodes in bodies.
 pub const NODES: usize = 10_000;
-/// Edges of a flow.
+/// Maximum number of edges in a flow.
 pub const EDGES: usize = 50_000;
-/// Bodies within bodies.
+/// Maximum nesting depth of bodies.
 pub const BODY_DEPTH: usize = 16;
-/// Flows that call flows.
+/// Maximum depth of calls between flows.
 pub const FLOW_DEPTH: usize = 16;
-/// The longest timeout: 365 days, in milliseconds.
+/// Maximum timeout in milliseconds: 365 days.
 pub const MAX_TIMEOUT_MS: u64 = 365 * 24 * 3_600 * 1_000;
-/// Attempts of one task.
+/// Maximum number of attempts of one task.
 pub const MAX_ATTEMPTS: u64 = 1_000;
-/// Triggers of a flow.
+/// Maximum number of triggers of a flow.
 pub const TRIGGERS: usize = 16;
-/// Secrets that may sign what comes to one webhook.
+/// Maximum number of secrets that may sign the posts to one webhook.
 pub const SIGNING_KEYS: usize = 4;
-/// Attempts at a time.
+/// Maximum of `maxConcurrency`: attempts that run at the same time.
 pub const MAX_CONCURRENCY: u64 = 10_000;
-/// Findings that are told one by one.
+/// Maximum number of diagnostics that are listed.
 pub const FINDINGS: usize = 200;
-/// Flows that are read to see whether a flow leads back to itself.
+/// Maximum number of flows that are read to find recursive calls.
 pub const CALLED_FLOWS: usize = 256;
-/// Conditions that are followed from node to node to see which branches exclude each other.
+/// Maximum number of facts per node when looking for branches that exclude each other.
 pub const FACTS: usize = 64;
-/// Running time of one attempt of a step of the agentic dialect: a day, in milliseconds.
+/// Timeout of one attempt of an agentic step in milliseconds: one day.
 pub const STEP_TIMEOUT_MS: u64 = 24 * 3_600 * 1_000;
-/// Names of an agentic flow in which a misspelt one is looked for, and misspelt ones that are looked for.
+/// Maximum number of names in an agentic flow that are compared with a misspelled one, and maximum number of misspelled
+/// names that are looked up.
 pub const SIMILAR_NAMES: usize = 1_000;

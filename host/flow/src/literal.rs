@@ -1,13 +1,13 @@
-//! Texts and values that mean themselves, whatever they hold: `{{` in them is two braces; and texts that are one binding.
+//! Escapes texts and values, so that `{{` in them stays literal, and detects texts that are one binding.
 
 use flowcell_contract::Json;
 
 use crate::yaml::{Entry, Kind, Span, Tree};
 
-/// Braces that one expression stands for; longer rows take several.
+/// Maximum number of braces in one expression; longer rows take several expressions.
 const BRACES: usize = 1_000;
 
-/// A text whose rendering is `text`, also where an expression follows it.
+/// Escapes a text, so that it renders as itself even if an expression follows it.
 pub(crate) fn escaped(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
     let mut rest = text;
@@ -25,13 +25,14 @@ pub(crate) fn escaped(text: &str) -> String {
     written + rest
 }
 
-/// Whether a text is one `{{ }}`, which keeps its value's type; with more beside it, it is a text.
+/// Returns true if a text is a single `{{ }}`, whose value keeps its type. With any other text beside it, the result is
+/// a string.
 pub(crate) fn is_one_binding(text: &str) -> bool {
     let inside = text.trim().strip_prefix("{{").and_then(|text| text.strip_suffix("}}"));
     inside.is_some_and(|inside| !inside.split_once("}}").is_some_and(|(_, rest)| rest.contains("{{")))
 }
 
-/// A value as it would be written at a place, each of its texts meaning itself.
+/// Converts a value to a tree at a position, with its texts escaped.
 pub(crate) fn tree(value: &Json, span: Span) -> Tree {
     let kind = match value {
         Json::String(text) => Kind::Scalar(escaped(text).into()),
@@ -44,12 +45,12 @@ pub(crate) fn tree(value: &Json, span: Span) -> Tree {
     Tree { span, kind }
 }
 
-/// A text as it is, expressions and all.
+/// Converts a text to a tree without escaping, so that its expressions are evaluated.
 pub(crate) fn text(text: String, span: Span) -> Tree {
     Tree { span, kind: Kind::Scalar(text.into()) }
 }
 
-/// A map.
+/// Creates a map.
 pub(crate) fn map<'k>(span: Span, members: impl IntoIterator<Item = (&'k str, Tree)>) -> Tree {
     let entry = |(key, value): (&str, Tree)| Entry { key: key.into(), key_span: span, value };
     Tree { span, kind: Kind::Map(members.into_iter().map(entry).collect()) }
@@ -64,14 +65,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_escaped_means_itself() {
+    fn escaped_texts_render_as_themselves() {
         let long = "{".repeat(2_500);
         for text in ["", "{", "{{", "{{{ a }}}", "{% if %}", "{# b #}", "a { b } {", "}} {{ 'x' }}", "{\n{", &long] {
             for suffix in ["", "{{ 1 }}"] {
                 let written = Json::from(escaped(text) + suffix);
                 let given = Binding::compile(&written).unwrap().render(&NoRoots).unwrap();
                 let expected = format!("{text}{}", if suffix.is_empty() { "" } else { "1" });
-                // One expression alone keeps the type of its value.
+                // A single expression keeps the type of its value.
                 let given = given.as_str().map_or_else(|| given.to_text(), str::to_owned);
                 assert_eq!(given, expected, "{written}");
             }

@@ -1,4 +1,4 @@
-//! From what is written to the checked graph.
+//! Checks a flow and builds its graph.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{
     yaml::{Entry, Kind, Span, Tree},
 };
 
-/// Checks a flow and builds its graph. The graph is of use only if nothing was found.
+/// Checks a flow and builds its graph. The graph is valid only if the check reported no error.
 pub(crate) fn lower(
     flow: &RawFlow<'_>,
     catalog: &Catalog,
@@ -31,8 +31,8 @@ pub(crate) fn lower(
     findings: &mut Findings<'_>,
 ) -> Option<Graph> {
     if flow.nodes.len() > limits::NODES || flow.edges.len() > limits::EDGES {
-        let message = format!("{} nodes and {} edges", flow.nodes.len(), flow.edges.len());
-        let help = Some(format!("at most {} nodes and {} edges", limits::NODES, limits::EDGES));
+        let message = format!("the flow has {} nodes and {} edges", flow.nodes.len(), flow.edges.len());
+        let help = Some(format!("use at most {} nodes and {} edges", limits::NODES, limits::EDGES));
         findings.error("too_large", flow.head, message, help);
         return None;
     }
@@ -94,7 +94,8 @@ pub(crate) fn lower(
     })
 }
 
-/// What the flow tells of its input: its schema, else its defaults. Triggers add a member to the defaults.
+/// Returns the known members of the input: those of its schema, otherwise those of its defaults. A flow with triggers
+/// has one more default.
 fn given(flow: &RawFlow<'_>) -> Given {
     match (flow.input_schema, flow.input.map(Tree::json)) {
         (Some(schema), _) => Given::Schema(schema.json().to_serde()),
@@ -107,7 +108,7 @@ fn given(flow: &RawFlow<'_>) -> Given {
     }
 }
 
-/// The join that is written, or that the type's marked field sets.
+/// Returns the join that the node or the marked field of its type sets.
 fn join(node: &RawNode<'_>, kind: Option<&NodeType>, findings: &mut Findings<'_>) -> Join {
     if let Some((join, _)) = node.join {
         return join;
@@ -117,13 +118,13 @@ fn join(node: &RawNode<'_>, kind: Option<&NodeType>, findings: &mut Findings<'_>
     };
     parse_join(&text).unwrap_or_else(|| {
         let span = tree.map_or(node.id_span, |tree| tree.span);
-        let help = Some("write all, any or settled; it must be literal".into());
-        findings.error("bad_value", span, format!("the join cannot be `{}`", shown(&text)), help);
+        let help = Some("write `all`, `any` or `settled`; an expression cannot set it".into());
+        findings.error("bad_value", span, format!("invalid join `{}`", shown(&text)), help);
         Join::Settled
     })
 }
 
-/// The output member for what each pass gave, if the type's marked field says so.
+/// Returns the output member for the results of the iterations, if the marked field asks for it.
 fn collects(node: &RawNode<'_>, kind: &NodeType, findings: &mut Findings<'_>) -> Option<Arc<str>> {
     let member = kind.body.as_ref()?.collects.clone()?;
     let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Collect)?;
@@ -132,7 +133,7 @@ fn collects(node: &RawNode<'_>, kind: &NodeType, findings: &mut Findings<'_>) ->
         Kind::Scalar(Json::Bool(wanted)) => wanted.then_some(member),
         _ => {
             let field = mark.path.join(".");
-            let help = Some(format!("write `{field}: true` or `{field}: false`; an expression cannot choose it"));
+            let help = Some(format!("write `{field}: true` or `{field}: false`; an expression cannot set it"));
             findings.error("bad_value", written.span, format!("`{field}` must be literal"), help);
             None
         }
@@ -243,11 +244,11 @@ impl<'a> Lowering<'a> {
         })
     }
 
-    /// The input, with the prompt file in it, checked against the type's schema.
+    /// Compiles the input, including the prompt file, and checks it against the type's schema.
     fn input(&self, raw: &RawNode<'_>, kind: Option<&NodeType>, findings: &mut Findings<'_>) -> Compiled {
         let empty = Tree { span: raw.id_span, kind: Kind::Map(Vec::new()) };
         let prompt = raw.prompt_file.as_ref().and_then(|(path, span)| self.prompt(raw, path, *span, findings));
-        // Without its prompt the input fits no schema; that the prompt is missing is told already.
+        // Without its prompt the input matches no schema; the missing prompt already has an error.
         let unread = raw.prompt_file.is_some() && prompt.is_none();
         let with_prompt = prompt.map(|prompt| {
             let mut entries = raw.input.map(|tree| entries(tree, "the input", findings).to_vec()).unwrap_or_default();
@@ -267,7 +268,7 @@ impl<'a> Lowering<'a> {
 
     fn prompt(&self, raw: &RawNode<'_>, path: &str, span: Span, findings: &mut Findings<'_>) -> Option<Entry> {
         if raw.input.is_some_and(|input| input.member("prompt").is_some()) {
-            let help = Some("leave one of them out".into());
+            let help = Some("remove one of them".into());
             findings.error("two_prompts", span, "the node has both `promptFile` and `input.prompt`", help);
             return None;
         }
@@ -289,7 +290,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// A literal name of a flow must be there, and must not lead back to this flow.
+    /// Checks that a literal flow name exists, and that its calls do not lead back to this flow.
     fn check_flow_name(&self, raw: &RawNode<'_>, kind: &NodeType, findings: &mut Findings<'_>) {
         let Some((name, Some(tree))) = input::marked_text(raw.input, kind, MarkKind::Flow) else { return };
         if name.contains("{{") {
@@ -298,22 +299,22 @@ impl<'a> Lowering<'a> {
         match self.calls.trouble(&name) {
             None => {}
             Some(Trouble::Unknown) => {
-                let help = Some(format!("put `{}.yaml` beside this file", shown(&name)));
-                findings.error("unknown_flow", tree.span, format!("there is no flow `{}`", shown(&name)), help);
+                let help = Some(format!("add a file `{}.yaml` beside this one", shown(&name)));
+                findings.error("unknown_flow", tree.span, format!("unknown flow `{}`", shown(&name)), help);
             }
             Some(Trouble::Recursion(chain)) => {
                 let message = format!("the flow calls itself: {}", shown_chain(&chain));
-                findings.error("flow_recursion", tree.span, message, Some("repeat with `control.loop`".into()));
+                findings.error("flow_recursion", tree.span, message, Some("use `control.loop` to repeat nodes".into()));
             }
             Some(Trouble::TooDeep(chain)) => {
                 let message =
-                    format!("flows call flows more than {} deep: {}", limits::FLOW_DEPTH, shown_chain(&chain));
+                    format!("the calls between flows are nested more than {} levels deep: {}", limits::FLOW_DEPTH, shown_chain(&chain));
                 findings.error("flows_too_deep", tree.span, message, None);
             }
         }
     }
 
-    /// The other name of an owner's item is a name, and nothing else has it inside the body.
+    /// Checks that the item alias is a valid, unused identifier.
     fn check_aliases(&self, findings: &mut Findings<'_>) {
         for (index, raw) in self.flow.nodes.iter().enumerate() {
             let (Some(alias), Some(scope)) = (&self.owners[index].alias, self.shape.owned[index]) else { continue };
@@ -323,15 +324,15 @@ impl<'a> Lowering<'a> {
             let view = self.view(scope, Visible::All, false, None);
             let taken = self.shape.by_id.get(&**alias).is_some_and(|node| *node == index || view.sees(*node));
             let (code, message) = if alias.contains("{{") {
-                ("literal_needed", "the name of the item is written as it is, not computed".to_owned())
+                ("literal_needed", "the name of the item must be literal".to_owned())
             } else if !is_name(alias) {
-                ("bad_value", format!("`{}` cannot be the name of the item", shown(alias)))
+                ("bad_value", format!("`{}` is not a valid name for the item", shown(alias)))
             } else if taken {
-                ("alias_taken", format!("`{alias}` would be both a node and the item of `{}`", raw.id))
+                ("alias_taken", format!("`{alias}` is the name of a node, so it cannot be the item of `{}`", raw.id))
             } else {
                 continue;
             };
-            let help = Some("choose another name, of letters, digits and `_`".into());
+            let help = Some("choose another name of letters, digits and `_`".into());
             findings.error(code, span, message, help);
         }
     }
@@ -340,7 +341,7 @@ impl<'a> Lowering<'a> {
         let raw = &self.flow.nodes[index];
         let has_body = !matches!(raw.body, RawBody::None);
         if has_body && !kind.has(Trait::Body) {
-            let message = format!("`{}` runs no body", kind.name);
+            let message = format!("`{}` does not run a body", kind.name);
             findings.error(
                 "no_body_here",
                 raw.body_span,
@@ -359,8 +360,8 @@ impl<'a> Lowering<'a> {
             let mut ends = self.shape.outgoing[index].iter().map(|edge| &self.flow.edges[self.shape.edges[*edge].0]);
             let error = ends.find(|edge| edge.on == On::Error);
             if let Some(edge) = error.filter(|_| raw.policy.continue_on_error) {
-                let message = format!("`{}` continues on error, so this edge never fires", raw.id);
-                findings.error("error_edge_never_fires", edge.span, message, Some("leave one of them out".into()));
+                let message = format!("`{}` has `continueOnError`, so this edge never fires", raw.id);
+                findings.error("error_edge_never_fires", edge.span, message, Some("remove one of them".into()));
             }
         }
         for (node, found) in joins::exclusions(self.flow, self.shape, joins) {
@@ -399,7 +400,7 @@ impl<'a> Lowering<'a> {
         edges
     }
 
-    /// Warns of an edge whose condition looks at nothing: it always fires, or never.
+    /// Warns of an edge whose condition reads nothing: it always fires, or never.
     fn check_constant(&self, when: &Tree, constant: bool, from: usize, findings: &mut Findings<'_>) {
         let id = &self.flow.nodes[from].id;
         let has = |member: &str| {
@@ -412,11 +413,11 @@ impl<'a> Lowering<'a> {
                 format!("write `when: {{ equals: {{ var: {id}.condition, value: {constant} }} }}`")
             }
             _ if has("route") => format!("write `when: {{ equals: {{ var: {id}.route, value: … }} }}`"),
-            true => "leave `when` out, or name what it looks at".to_owned(),
-            false => "leave the edge out, or name what the condition looks at".to_owned(),
+            true => "remove `when`, or name a value to test".to_owned(),
+            false => "remove the edge, or name a value to test".to_owned(),
         };
         let fires = if constant { "always fires" } else { "never fires" };
-        let message = format!("`when` is always {constant}, so the edge {fires}, whatever `{id}` gives");
+        let message = format!("`when` is always {constant}, so the edge {fires}, regardless of the output of `{id}`");
         findings.warning("constant_condition", when.span, message, Some(help));
     }
 
@@ -454,7 +455,7 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Whether expressions can begin with it, and it means nothing else there.
+/// Returns true if an expression can use the text as a root name without another meaning.
 fn is_name(text: &str) -> bool {
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     plain && is_id(text) && !RESERVED.contains(&text)

@@ -1,7 +1,7 @@
-//! Members of values that expressions name: what is known before a run, and findings about members that cannot exist.
+//! Finds members in expressions that cannot exist, from schemas and defaults that are known before a run.
 //!
-//! A closed schema (`additionalProperties: false`, or a type without members) tells which members there are. Where a
-//! schema is open, or says more than this room reads, nothing is reported.
+//! Only a closed schema (`additionalProperties: false`, or a type without members) tells which members exist. For open
+//! schemas, and for keywords that this module does not read, nothing is reported.
 
 use flowcell_contract::{Json, NodeType};
 use flowcell_expr::{Path, Segment};
@@ -12,17 +12,17 @@ use crate::{
     fields::shown,
 };
 
-/// References that are followed within one schema.
+/// Maximum number of references that are followed in one schema.
 const REFERENCES: usize = 16;
-/// Members that a help lists.
+/// Maximum number of members in a help text.
 const LISTED: usize = 12;
 /// Members that other languages and tools use for the number of items.
 const LENGTHS: [&str; 5] = ["length", "size", "count", "len", "Count"];
-/// Members that the host records of a node that gave no output, or failed under `continueOnError`.
+/// Members that the host records for a node that was skipped or cancelled, or failed under `continueOnError`.
 const RECORDED: [&str; 5] = ["skipped", "cancelled", "failed", "error", "attempts"];
 /// Members of a recorded error.
 const ERROR: [&str; 4] = ["code", "message", "retryable", "details"];
-/// Keywords that may add members to those of `properties`.
+/// Keywords that may add members to those in `properties`.
 const COMPOSED: [&str; 9] = [
     "anyOf",
     "oneOf",
@@ -38,25 +38,26 @@ const COMPOSED: [&str; 9] = [
 /// A path that cannot lead to a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Absent {
-    /// The number of segments that can exist.
+    /// Number of leading segments that can exist.
     at: usize,
-    /// The value that they lead to.
+    /// The value at these segments.
     of: Of,
 }
 
-/// The value that lacks a member.
+/// A value that lacks a member.
 #[derive(Clone, Debug, PartialEq)]
 enum Of {
-    /// An object with these members; those of them that are lists.
+    /// An object: all of its members, and the members that are lists.
     Object(Vec<String>, Vec<String>),
     /// A list.
     List,
-    /// A value without parts, by the name of its type.
+    /// A value without members, with the name of its type.
     Plain(&'static str),
 }
 
 impl Absent {
-    /// The finding's message and help. `path` is the whole path, and the value begins after `start` of its segments.
+    /// Returns the message and the help text of the diagnostic. The checked value is at the first `start` segments of
+    /// `path`.
     pub(crate) fn describe(&self, path: &Path, start: usize) -> (String, String) {
         let at = start + self.at;
         let (whole, rest) = path.segments().split_at(at.min(path.segments().len()));
@@ -69,7 +70,7 @@ impl Absent {
                 let help = match (did_you_mean(&key, members.iter().map(String::as_str)), lists.as_slice(), inner) {
                     (Some(meant), ..) => meant,
                     (None, [list], _) if counts => format!("write `{value}.{list} | length`"),
-                    (None, _, Some(next)) => format!("leave `{key}` out: `{value}.{next}`"),
+                    (None, _, Some(next)) => format!("remove `{key}`: `{value}.{next}`"),
                     _ => listed(members),
                 };
                 (format!("`{value}` has no member `{}`", shown(&key)), help)
@@ -85,7 +86,7 @@ impl Absent {
                 (format!("`{value}` is a text, and a text has no member `{key}`"), format!("write `{value} | length`"))
             }
             Of::Plain(kind) => {
-                (format!("`{value}` is {kind}, and has no member `{}`", shown(&key)), format!("write `{value}`"))
+                (format!("`{value}` is {kind} and has no member `{}`", shown(&key)), format!("write `{value}`"))
             }
         }
     }
@@ -105,11 +106,11 @@ fn listed(members: &[String]) -> String {
     }
     match names.is_empty() {
         true => "it has no members".to_owned(),
-        false => format!("known here: {}", names.join(", ")),
+        false => format!("known members: {}", names.join(", ")),
     }
 }
 
-/// Looks for members that the recorded output of a node cannot have.
+/// Finds a member that the recorded output of a node cannot have.
 pub(crate) fn in_output(kind: &NodeType, segments: &[Segment]) -> Option<Absent> {
     let absent = in_schema(&kind.output, segments)?;
     let Some(Segment::Key(first)) = segments.first() else { return Some(absent) };
@@ -121,7 +122,7 @@ pub(crate) fn in_output(kind: &NodeType, segments: &[Segment]) -> Option<Absent>
         };
         return recorded.map(|absent| Absent { at: absent.at + 1, ..absent });
     }
-    // A near name among the recorded ones is offered, the rest of them is not listed.
+    // The help text lists a recorded member only if its name is similar.
     match absent {
         Absent { at: 0, of: Of::Object(mut members, lists) } => {
             if similar(first, members.iter().map(String::as_str)).is_none() {
@@ -133,7 +134,7 @@ pub(crate) fn in_output(kind: &NodeType, segments: &[Segment]) -> Option<Absent>
     }
 }
 
-/// Looks for members that `inbound` cannot have behind an edge that fired for a failure.
+/// Finds a member that `inbound` cannot have after an edge that fired for a failure.
 pub(crate) fn in_failure(segments: &[Segment]) -> Option<Absent> {
     let schema = json!({
         "type": "object",
@@ -148,7 +149,7 @@ fn error() -> Value {
     json!({ "type": "object", "additionalProperties": false, "properties": members })
 }
 
-/// Looks for the first member on a way that a value of a schema cannot have.
+/// Finds the first member of a path that the values of a schema cannot have.
 pub(crate) fn in_schema(schema: &Value, segments: &[Segment]) -> Option<Absent> {
     let (mut at, mut here, mut followed) = (0, schema, 0);
     loop {
@@ -183,7 +184,7 @@ enum Step<'s> {
     Absent(Of),
 }
 
-/// One step from a schema to that of a part.
+/// Follows one segment from a schema to the schema of a member or an item.
 fn step<'s>(schema: &'s serde_json::Map<String, Value>, segment: &Segment) -> Step<'s> {
     let types: Vec<&str> = match schema.get("type") {
         Some(Value::String(name)) => vec![name],
@@ -219,17 +220,17 @@ fn member<'s>(schema: &'s serde_json::Map<String, Value>, key: &str) -> Step<'s>
     }
 }
 
-/// A type whose values have no parts.
+/// Returns the name of a type whose values have no members.
 fn plain(name: &str) -> Option<Of> {
     Some(Of::Plain(match name {
         "string" => "a text",
         "integer" | "number" => "a number",
-        "boolean" => "true or false",
+        "boolean" => "a boolean",
         _ => return None,
     }))
 }
 
-/// Looks for the first member on a way that a default value has not. Null, and what is empty, tells nothing.
+/// Finds the first member of a path that a default value does not have. Null and empty values give no information.
 pub(crate) fn in_default(value: &Json, segments: &[Segment]) -> Option<Absent> {
     let mut here = value;
     for (at, segment) in segments.iter().enumerate() {
@@ -253,7 +254,7 @@ pub(crate) fn in_default(value: &Json, segments: &[Segment]) -> Option<Absent> {
             }
             (Json::String(_), Segment::Key(_)) => Of::Plain("a text"),
             (Json::Number(_), Segment::Key(_)) => Of::Plain("a number"),
-            (Json::Bool(_), Segment::Key(_)) => Of::Plain("true or false"),
+            (Json::Bool(_), Segment::Key(_)) => Of::Plain("a boolean"),
             _ => return None,
         };
         return Some(Absent { at, of });
@@ -267,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_closed_schemas_tell_of_members() {
+    fn only_closed_schemas_report_unknown_members() {
         let schema = json!({
             "type": "object", "additionalProperties": false,
             "properties": {
@@ -294,13 +295,13 @@ mod tests {
             ("v.map.any", "open"),
             ("v.lits", "`v` has no member `lits`: did you mean `list`?"),
             ("v.length", "`v` has no member `length`: write `v.list | length`"),
-            ("v.output.list", "`v` has no member `output`: leave `output` out: `v.list`"),
+            ("v.output.list", "`v` has no member `output`: remove `output`: `v.list`"),
             ("v.list.length", "`v.list` is a list, and a list has no member `length`: write `v.list | length`"),
             ("v.list.id", "`v.list` is a list, and a list has no member `id`: name an item, such as `v.list[0]`"),
-            ("v.list[3].name", "`v.list[3]` has no member `name`: known here: id"),
-            ("v.list[-1].id.x", "`v.list[-1].id` is a number, and has no member `x`: write `v.list[-1].id`"),
+            ("v.list[3].name", "`v.list[3]` has no member `name`: known members: id"),
+            ("v.list[-1].id.x", "`v.list[-1].id` is a number and has no member `x`: write `v.list[-1].id`"),
             ("v.null.length", "`v.null` is a text, and a text has no member `length`: write `v.null | length`"),
-            ("v.map.any.x", "`v.map.any` is a text, and has no member `x`: write `v.map.any`"),
+            ("v.map.any.x", "`v.map.any` is a text and has no member `x`: write `v.map.any`"),
         ];
         for (path, expected) in cases {
             let path = Path::parse(path).unwrap();
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_tell_of_members_that_they_have() {
+    fn defaults_report_unknown_members() {
         let value = Json::parse(r#"{"user":{"name":"Ada"},"rows":[{"id":1}],"none":null,"empty":{},"no":[]}"#).unwrap();
         let cases = [
             ("v.user.name", true),

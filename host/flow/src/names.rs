@@ -1,4 +1,4 @@
-//! What the roots of expressions stand for, and whether they may be named where they are.
+//! Resolves the root names of expressions, and checks that they are visible to the expression.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -16,68 +16,68 @@ use crate::{
     yaml::Span,
 };
 
-/// What the checker knows of every node's type that matters to names.
+/// The names that a node provides, from its type.
 pub(crate) struct OwnerNames {
-    /// Whether its type is known; if not, nothing can be said of its names.
+    /// False if the node's type is unknown, so that its names cannot be checked.
     pub(crate) is_known: bool,
-    /// Names of the variables of the body.
+    /// Names of the body's variables.
     pub(crate) variables: Vec<Arc<str>>,
-    /// The other name of the item.
+    /// Alias of the item.
     pub(crate) alias: Option<Arc<str>>,
 }
 
-/// What is known of a run's input before the run.
+/// Information about a run's input before the run.
 pub(crate) enum Given {
-    /// Nothing.
+    /// No information.
     Unknown,
-    /// Its schema.
+    /// The schema of the input.
     Schema(serde_json::Value),
-    /// The defaults, to which callers may add.
+    /// The defaults of the input; callers may add members.
     Defaults(Json),
 }
 
-/// What other languages call null.
+/// Names of null in other languages.
 const NOTHING: [&str; 6] = ["undefined", "nil", "NULL", "Null", "NONE", "nothing"];
 
-/// Which nodes of its own scope an expression may name.
+/// The nodes in its own scope that an expression may refer to.
 #[derive(Clone, Copy)]
 pub(crate) enum Visible {
-    /// Those that come before a node.
+    /// The ancestors of a node.
     Before(usize),
-    /// A node and those that come before it.
+    /// A node and its ancestors.
     Through(usize),
-    /// All.
+    /// All nodes.
     All,
 }
 
-/// From where names are looked up.
+/// The context in which names are resolved.
 #[derive(Clone, Copy)]
 pub(crate) struct Viewpoint<'a> {
     pub(crate) flow: &'a RawFlow<'a>,
     pub(crate) shape: &'a Shape,
     pub(crate) owners: &'a [OwnerNames],
-    /// The types of all nodes, where they are known.
+    /// The types of all nodes; `None` for unknown types.
     pub(crate) types: &'a [Option<Arc<NodeType>>],
     /// The run's input.
     pub(crate) given: &'a Given,
     /// The scope of the expression.
     pub(crate) scope: usize,
-    /// Nodes of that scope that may be named.
+    /// The visible nodes of that scope.
     pub(crate) visible: Visible,
-    /// Whether `inbound` and `inbounds` mean something.
+    /// True if `inbound` and `inbounds` are available.
     pub(crate) inbound: bool,
-    /// The node whose own variables may be named.
+    /// The node whose own variables are available.
     pub(crate) own: Option<usize>,
 }
 
 impl Viewpoint<'_> {
-    /// Resolves the paths of a field to references; what may not be named is a finding.
+    /// Resolves the paths of a field to references. Reports names that are unknown or not visible.
     pub(crate) fn resolve(&self, read: &Read, findings: &mut Findings<'_>) -> Vec<Reference> {
         let mut references: Vec<Reference> = Vec::new();
         for (path, written, span) in &read.braced {
             self.warn_of_braces(path, written, *span, findings);
         }
-        // Who tests a value in a field may use it there.
+        // A field that tests for a value may use the value.
         let tested: HashSet<String> =
             read.paths.iter().filter(|named| named.is_tested).map(|named| named.path.to_string()).collect();
         for Named { path, span, .. } in &read.paths {
@@ -101,8 +101,8 @@ impl Viewpoint<'_> {
         references
     }
 
-    /// Warns of `${flow.input.a}` and `{ node.field }` in a text: they are not evaluated. Other names in braces mean nothing
-    /// to the flow.
+    /// Warns of `${flow.input.a}` and `{ node.field }` in a text, because they are not evaluated. Other names in braces
+    /// are ignored.
     fn warn_of_braces(&self, path: &Path, written: &str, span: Span, findings: &mut Findings<'_>) {
         let Some(Segment::Key(first)) = path.segments().first() else { return };
         let is_meant = match path.root() {
@@ -110,22 +110,22 @@ impl Viewpoint<'_> {
             root => self.shape.by_id.contains_key(root),
         };
         if is_meant && !self.flow.of_agents {
-            let message = format!("`{}` is plain text here: only `{{{{ }}}}` is evaluated", shown(written));
+            let message = format!("`{}` is plain text here; only `{{{{ }}}}` is evaluated", shown(written));
             let help = format!("write `{{{{ {} }}}}`", shown(&path.to_string()));
             findings.warning("path_as_text", span, message, Some(help));
         }
     }
 
-    /// A name that neither the flow nor the node's own input gives.
+    /// Reports a name that neither the flow nor the node's own input defines.
     fn unknown_local(&self, root: &str, locals: &[Arc<str>], span: Span, findings: &mut Findings<'_>) {
         let ids = self.shape.by_id.keys().map(String::as_str).chain(["flow", "nodes", "inbound", "inbounds"]);
         let help = did_you_mean(root, locals.iter().map(|name| &**name).chain(ids));
         let help =
             help.unwrap_or_else(|| format!("add `{}` to `values`, or name `flow.input.…` or a node", shown(root)));
-        findings.new_rule("unknown_name", span, format!("there is no `{}`", shown(root)), Some(help));
+        findings.new_rule("unknown_name", span, format!("unknown name `{}`", shown(root)), Some(help));
     }
 
-    /// Whether a root means something here without the node's own names.
+    /// Returns true if a root name is known without the node's own names.
     fn knows(&self, root: &str) -> bool {
         let around =
             |owner: usize| self.flow.nodes[owner].id == root || self.owners[owner].alias.as_deref() == Some(root);
@@ -142,7 +142,7 @@ impl Viewpoint<'_> {
         match path.root() {
             "flow" => {
                 if member.is_some_and(|member| member != "input") {
-                    let message = format!("`{path}` does not exist: `flow` has only `input`");
+                    let message = format!("`{path}` does not exist; `flow` has only the member `input`");
                     findings.error("unknown_name", span, message, Some("write `flow.input.…`".into()));
                 } else {
                     self.check_given(path, is_tested, span, findings);
@@ -159,8 +159,8 @@ impl Viewpoint<'_> {
             })),
             name @ ("inbound" | "inbounds") => {
                 if !self.inbound {
-                    let message = format!("`{name}` means nothing here: no edge leads to an output");
-                    findings.error("unknown_name", span, message, Some("name a node's id".into()));
+                    let message = format!("`{name}` is not available here, because no edge leads to an output");
+                    findings.error("unknown_name", span, message, Some("use the id of a node".into()));
                 } else {
                     self.check_inbound(path, span, findings);
                 }
@@ -175,7 +175,8 @@ impl Viewpoint<'_> {
         }
     }
 
-    /// Reports a member of `flow.input` that cannot exist, and warns of one without a default that nothing tests.
+    /// Reports a member of `flow.input` that cannot exist. Warns of a member without a default if no expression tests
+    /// for it.
     fn check_given(&self, path: &Path, is_tested: bool, span: Span, findings: &mut Findings<'_>) {
         let Some(segments) = path.segments().get(1..).filter(|_| !self.flow.of_agents) else { return };
         match self.given {
@@ -186,8 +187,8 @@ impl Viewpoint<'_> {
                 if let Some(absent) = members::in_default(defaults, segments) {
                     let (message, help) = absent.describe(path, 1);
                     let message = format!("{message} by default");
-                    let help = match help.starts_with("known here") {
-                        true => format!("{help}; test what callers may leave out: `{path} | default(…)`"),
+                    let help = match help.starts_with("known members") {
+                        true => format!("{help}; for an optional member write `{path} | default(…)`"),
                         false => help,
                     };
                     findings.warning("unknown_member", span, message, Some(help));
@@ -196,14 +197,14 @@ impl Viewpoint<'_> {
         }
     }
 
-    /// Reports a member of a node's recorded output that cannot exist; it stands after `start` segments.
+    /// Reports a member of a node's recorded output that cannot exist. The output is at the first `start` segments.
     fn check_output(&self, node: NodeIx, (path, start): (&Path, usize), span: Span, findings: &mut Findings<'_>) {
         if let Some(kind) = &self.types[node.0 as usize] {
             tell(members::in_output(kind, &path.segments()[start..]), (path, start), span, findings);
         }
     }
 
-    /// Reports a member of `inbound` or `inbounds` that no edge to the node can bring.
+    /// Reports a member of `inbound` or `inbounds` that no edge to the node provides.
     fn check_inbound(&self, path: &Path, span: Span, findings: &mut Findings<'_>) {
         let (Visible::Before(node) | Visible::Through(node)) = self.visible else { return };
         let mut edges: Vec<_> = self.shape.incoming[node].iter().map(|edge| self.shape.edges[*edge]).collect();
@@ -213,8 +214,8 @@ impl Viewpoint<'_> {
             let id = |(_, from, _): &(usize, usize, usize)| self.flow.nodes[*from].id.as_str();
             if !edges.is_empty() && !edges.iter().any(|edge| id(edge) == &**source) {
                 let help = did_you_mean(source, edges.iter().map(id));
-                let help = help.unwrap_or_else(|| "name the source of an edge to this node".to_owned());
-                let message = format!("no edge leads here from `{}`", shown(source));
+                let help = help.unwrap_or_else(|| "use the source of an edge to this node".to_owned());
+                let message = format!("no edge leads from `{}` to this node", shown(source));
                 return findings.new_rule("unknown_member", span, message, Some(help));
             }
             edges.retain(|edge| id(edge) == &**source);
@@ -235,7 +236,7 @@ impl Viewpoint<'_> {
         tell(first, (path, start), span, findings);
     }
 
-    /// An owner's variables, or the item under its other name.
+    /// Resolves an owner's variables, or the alias of its item.
     fn owner(&self, root: &str, member: Option<&str>, span: Span, findings: &mut Findings<'_>) -> Option<Reference> {
         let own = self.own.filter(|own| self.flow.nodes[*own].id == root);
         let around = self.owners_around().find(|owner| self.flow.nodes[*owner].id == root);
@@ -246,7 +247,7 @@ impl Viewpoint<'_> {
             }) {
                 let names = variables.iter().map(|name| &**name).chain(["last"]);
                 let help = did_you_mean(member, names.clone()).unwrap_or_else(|| {
-                    format!("inside its body `{root}` has: {}", names.collect::<Vec<_>>().join(", "))
+                    format!("inside its body `{root}` has the variables {}", names.collect::<Vec<_>>().join(", "))
                 });
                 findings.error(
                     "unknown_name",
@@ -271,7 +272,7 @@ impl Viewpoint<'_> {
         })
     }
 
-    /// Whether a node has ended whenever the expression is evaluated, as far as edges tell.
+    /// Returns true if the edges guarantee that a node has ended before the expression is evaluated.
     pub(crate) fn sees(&self, node: usize) -> bool {
         let (shape, scope) = (self.shape, self.shape.scope_of[node]);
         let here = scope == self.scope
@@ -285,7 +286,7 @@ impl Viewpoint<'_> {
             .any(|owner| shape.scope_of[owner] == scope && shape.ancestry.comes_before(node, owner))
     }
 
-    /// Every node that may be named.
+    /// Returns all visible nodes.
     fn all_nodes(&self) -> Vec<NodeIx> {
         let mut all: Vec<_> =
             self.shape.scopes[self.scope].nodes.iter().copied().filter(|node| self.sees(*node)).collect();
@@ -297,7 +298,7 @@ impl Viewpoint<'_> {
         all.into_iter().map(|node| NodeIx(node as u32)).collect()
     }
 
-    /// What to write for a name that has another form here.
+    /// Suggests a replacement for a name of another tool.
     fn meant(&self, root: &str) -> Option<String> {
         let is_given = match self.given {
             Given::Unknown => false,
@@ -312,26 +313,26 @@ impl Viewpoint<'_> {
             before.is_some_and(|rest| rest.starts_with('-')) || after.is_some_and(|rest| rest.ends_with('-'))
         };
         if let Some(id) = self.shape.by_id.keys().find(part_of) {
-            return Some(format!("a name with a dash is written `nodes[\"{id}\"]`"));
+            return Some(format!("write `nodes[\"{id}\"]` for a name with a dash"));
         }
         let help = match root {
             "secrets" | "secret" | "credentials" | "env" => {
-                "no expression sees a secret; grant it to the node that sends it: \
+                "expressions cannot read secrets; grant the secret to the node that sends it: \
                  `grants: { secrets: [{ name: …, header: authorization, prefix: \"Bearer \" }] }`"
             }
             "input" | "inputs" | "params" | "parameters" | "args" | "vars" => "the run's input is `flow.input`",
-            "steps" | "node" | "outputs" | "tasks" | "jobs" => "a node's output is named by the node's id",
-            "json" | "data" | "prev" | "previous" | "result" => "the output of the node before is `inbound`",
-            "item" | "index" | "loop" => "inside a body write the owner's id: `each.item`, `each.index`",
+            "steps" | "node" | "outputs" | "tasks" | "jobs" => "use a node's id for its output",
+            "json" | "data" | "prev" | "previous" | "result" => "the output of the preceding node is `inbound`",
+            "item" | "index" | "loop" => "inside a body use the owner's id: `each.item`, `each.index`",
             _ => return None,
         };
         Some(help.to_owned())
     }
 
-    /// The node with an id. A name that stands `alone`, without a path behind it, may be meant as a text.
+    /// Resolves a node's id. An unknown name that stands `alone`, without members after it, may be an unquoted text.
     fn node(&self, id: &str, alone: bool, span: Span, findings: &mut Findings<'_>) -> Option<NodeIx> {
         let Some(node) = self.shape.by_id.get(id).copied() else {
-            // It may be the item of an owner of an unknown type, which is a finding already.
+            // It may be the item of an owner with an unknown type, which already has an error.
             if self.owners_around().any(|owner| !self.owners[owner].is_known) {
                 return None;
             }
@@ -343,34 +344,34 @@ impl Viewpoint<'_> {
             let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]);
             let help = self.meant(id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| match alone {
                 true if NOTHING.contains(&id) => {
-                    "write `is defined` or `is none` behind a value to test for it, or `null` for null itself"
+                    "write `is defined` or `is none` after a value to test it, or `null` for the null value"
                         .to_owned()
                 }
                 true => {
-                    format!("quote a text: `'{}'`; or name `flow.input.…`, or the id of an earlier node", shown(id))
+                    format!("write a text in quotes: `'{}'`; or use `flow.input.…` or the id of an earlier node", shown(id))
                 }
-                false => "name `flow.input.…`, or the id of an earlier node".into(),
+                false => "use `flow.input.…` or the id of an earlier node".into(),
             });
-            findings.error("unknown_name", span, format!("there is no `{}`", shown(id)), Some(help));
+            findings.error("unknown_name", span, format!("unknown name `{}`", shown(id)), Some(help));
             return None;
         };
         let visible = self.sees(node);
         if !visible {
             if matches!(self.visible, Visible::Before(own) if own == node) {
-                let help = Some("name `inbound`, or a node that comes before".into());
+                let help = Some("use `inbound` or an earlier node".into());
                 findings.error(
                     "self_reference",
                     span,
-                    format!("`{id}` names its own output, which is not there yet"),
+                    format!("`{id}` uses its own output, which does not exist yet"),
                     help,
                 );
                 return None;
             }
-            let message = format!("`{id}` is not an ancestor: no path of edges leads from it to here");
+            let message = format!("`{id}` is not an ancestor: no path of edges leads from it to this node");
             let help = if self.shape.scope_of[node] == self.scope {
-                format!("add an edge on the way from `{id}`; bindings never imply one")
+                format!("add a path of edges from `{id}`; bindings do not create edges")
             } else {
-                "what is in a body leaves it through its owner: name the owner's output".into()
+                "values leave a body only through its owner; use the owner's output".into()
             };
             findings.error("not_an_ancestor", span, message, Some(help));
             return None;

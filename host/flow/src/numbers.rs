@@ -1,6 +1,6 @@
-//! Texts where a number is wanted, and the number to write.
+//! Suggests a number in place of a text where a number is required.
 
-/// Milliseconds of the units of time that people write behind a number.
+/// Common names of units of time, in milliseconds.
 const UNITS: [(&str, f64); 16] = [
     ("ms", 1.0),
     ("milliseconds", 1.0),
@@ -20,7 +20,7 @@ const UNITS: [(&str, f64); 16] = [
     ("days", 86_400_000.0),
 ];
 
-/// What to write in place of a text under a key that takes a number: `10000` for `10s` where milliseconds are wanted.
+/// Suggests a value for a text under a key that requires a number: `10000` for `10s` if the key takes milliseconds.
 pub(crate) fn meant(key: &str, text: &str) -> Option<String> {
     let text = text.trim();
     if is_number(text) {
@@ -32,15 +32,15 @@ pub(crate) fn meant(key: &str, text: &str) -> Option<String> {
         _ => return None,
     };
     let time = milliseconds(text).filter(|time| time % each == 0)? / each;
-    Some(format!("write `{key}: {time}`: it takes {unit}"))
+    Some(format!("write `{key}: {time}`; the unit is {unit}"))
 }
 
-/// Whether JSON has this number.
+/// Returns true if the text is a JSON number.
 fn is_number(text: &str) -> bool {
     text.len() <= 32 && text.parse::<serde_json::Number>().is_ok()
 }
 
-/// The milliseconds of a time such as `10s` or `1.5 hours`, if they are whole.
+/// Parses a time such as `10s` or `1.5 hours`; returns `None` unless it is a whole number of milliseconds.
 fn milliseconds(text: &str) -> Option<u64> {
     let unit = text.find(|sign: char| sign.is_ascii_alphabetic())?;
     let (count, unit) = (text[..unit].trim(), text[unit..].to_lowercase());
@@ -55,15 +55,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_the_number_that_was_meant() {
+    fn suggests_a_number_in_the_units_of_the_key() {
         let cases = [
-            ("ms", "10s", Some("write `ms: 10000`: it takes milliseconds")),
-            ("timeoutMs", "1.5 Hours", Some("write `timeoutMs: 5400000`: it takes milliseconds")),
+            ("ms", "10s", Some("write `ms: 10000`; the unit is milliseconds")),
+            ("timeoutMs", "1.5 Hours", Some("write `timeoutMs: 5400000`; the unit is milliseconds")),
             ("ms", "250", Some("write `ms: 250`, without quotes")),
             ("limit", "-3", Some("write `limit: -3`, without quotes")),
             ("limit", "10s", None),
             ("items", "10s", None),
-            ("delay", "2 min", Some("write `delay: 120`: it takes seconds")),
+            ("delay", "2 min", Some("write `delay: 120`; the unit is seconds")),
             ("delay", "500ms", None),
             ("ms", "soon", None),
             ("ms", "s", None),

@@ -1,4 +1,4 @@
-//! Scripts in flows: read, and looked through by somebody who can run their first lines.
+//! Reads the scripts in flows and checks them with the context's script checker.
 
 use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};
@@ -10,53 +10,53 @@ use crate::{
     yaml::{Span, Tree},
 };
 
-/// What a script says of itself.
+/// The data that a script exports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outline {
-    /// What it calls itself.
+    /// Display title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it does.
+    /// Purpose of the script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it is given, in the order in which it says so.
+    /// Inputs, in the order of their declaration.
     pub inputs: Vec<Port>,
-    /// What it gives.
+    /// Outputs, in the order of their declaration.
     pub outputs: Vec<Port>,
 }
 
 /// An input or an output of a script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
-    /// Its name.
+    /// Name of the port in the script.
     pub id: String,
-    /// What goes through.
+    /// Type of the port's value.
     pub kind: PortKind,
-    /// Its name for people.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Whether it may be missing.
+    /// True if the value may be missing.
     pub optional: bool,
 }
 
-/// What goes through a port.
+/// The type of a port's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PortKind {
-    /// An image, a file value.
+    /// An image as a file value.
     Img,
-    /// Images.
+    /// A list of images as file values.
     Imgs,
-    /// A text.
+    /// A string.
     Text,
     /// A file value.
     File,
-    /// Anything.
+    /// Any JSON value.
     Json,
 }
 
 impl PortKind {
-    /// Its name, as scripts and JSON have it.
+    /// Returns the type's name in scripts and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             PortKind::Img => "img",
@@ -68,16 +68,16 @@ impl PortKind {
     }
 }
 
-/// Why a script says nothing of itself.
+/// An error in a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong, in a sentence.
+    /// Description of the error, one sentence.
     pub message: String,
     /// Line and column in the script, counted from 1.
     pub place: Option<(usize, usize)>,
 }
 
-/// A script that is written into a node: its text, looked through.
+/// Checks a script inside a node and returns its text.
 pub(crate) fn inline(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Json {
     if let Some(text) = tree.text() {
         look_through(&Source { name: "source".into(), text: text.to_owned() }, tree.span, files, findings);
@@ -85,12 +85,12 @@ pub(crate) fn inline(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>
     tree.json()
 }
 
-/// A script that is named by its path: what is read there, looked through. What has been read already stays as it is.
+/// Reads and checks a script that a node refers to by path. An already loaded script stays as it is.
 pub(crate) fn beside(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Json {
     let Some(path) = tree.text() else { return tree.json() };
     if path.contains("{{") {
-        let help = Some("write the path as it is; a script that is computed is the node's `source`".into());
-        findings.error("literal_needed", tree.span, "the path of a script is not computed", help);
+        let help = Some("write a literal path; use `source` for a computed script".into());
+        findings.error("literal_needed", tree.span, "the path of a script must be literal", help);
         return Json::Null;
     }
     match files.read(path) {
@@ -107,15 +107,15 @@ pub(crate) fn beside(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>
     }
 }
 
-/// A script as it reaches its node.
+/// Returns a script in the form that its node receives.
 pub(crate) fn read(source: &Source) -> Json {
     Json::object([("path", Json::from(source.name.as_str())), ("text", Json::from(source.text.as_str()))])
 }
 
-/// Tells what is wrong with a script, at the place where it is named.
+/// Reports errors in a script at the position where the flow refers to it.
 fn look_through(source: &Source, span: Span, files: &dyn Files, findings: &mut Findings<'_>) {
     if let Err(fault) = files.check_script(source) {
-        let help = fault.place.map(|(line, column)| format!("look at line {line}, column {column} of the script"));
+        let help = fault.place.map(|(line, column)| format!("see line {line}, column {column} of the script"));
         findings.error("bad_script", span, fault.message, help);
     }
 }

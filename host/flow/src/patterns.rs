@@ -1,29 +1,30 @@
-//! Regular expressions in schemas that cannot be used, and why: they take linear time, so some signs mean nothing here.
+//! Explains invalid regular expressions in schemas. Patterns run in linear time, so some features of other engines are
+//! missing.
 
 use serde_json::{Value, json};
 
 use crate::fields::shown;
 
-/// A pattern that cannot be used.
+/// An invalid pattern in a schema.
 pub(crate) struct Trouble {
-    /// Where in the schema it stands, as a JSON Pointer.
+    /// JSON Pointer to the pattern in the schema.
     pub(crate) pointer: String,
-    /// Whether it is the last key of the pointer, not what stands there.
+    /// True if the pattern is the last key of the pointer, not the value at it.
     pub(crate) is_key: bool,
-    /// A sentence.
+    /// One sentence about the error.
     pub(crate) message: String,
-    /// What to write instead.
+    /// A suggested correction.
     pub(crate) help: String,
 }
 
-/// Members of schemas that hold any data, not schemas.
+/// Keywords that hold data instead of schemas.
 const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
-/// Members of schemas that hold schemas by names of any kind.
+/// Keywords that hold schemas under arbitrary names.
 const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Patterns of a schema that are looked at.
+/// Maximum number of patterns that are checked per schema.
 const LOOKED_AT: usize = 100;
 
-/// The patterns of a schema that cannot be used; `compiles` tells whether a schema can.
+/// Returns the invalid patterns of a schema; `compiles` tests whether a schema is valid.
 pub(crate) fn troubles(schema: &Value, compiles: impl Fn(&Value) -> bool) -> Vec<Trouble> {
     let mut patterns = Vec::new();
     collect(schema, &mut String::new(), &mut patterns);
@@ -31,7 +32,7 @@ pub(crate) fn troubles(schema: &Value, compiles: impl Fn(&Value) -> bool) -> Vec
     patterns.into_iter().filter_map(|pattern| trouble(pattern, &usable)).collect()
 }
 
-/// A pattern in a schema, the pointer to it, and whether it is a key.
+/// A pattern in a schema, the JSON Pointer to it, and true if it is a key.
 type Pattern<'s> = (&'s str, String, bool);
 
 fn collect<'s>(schema: &'s Value, pointer: &mut String, found: &mut Vec<Pattern<'s>>) {
@@ -70,7 +71,7 @@ fn of_member<'s>(key: &str, member: &'s Value, pointer: &mut String, found: &mut
     }
 }
 
-/// Does something with a pointer that leads one step further.
+/// Calls `action` with the pointer extended by one token.
 fn within<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String) -> T) -> T {
     let length = pointer.len();
     pointer.push('/');
@@ -89,30 +90,30 @@ fn trouble((pattern, pointer, is_key): Pattern<'_>, usable: &impl Fn(&str) -> bo
     Some(Trouble { pointer, is_key, message, help: help.to_owned() })
 }
 
-/// Why a pattern cannot be used, and what to write instead.
+/// Returns the cause of an invalid pattern, and a suggested correction.
 fn cause(pattern: &str, usable: &impl Fn(&str) -> bool) -> (&'static str, &'static str) {
     match signs(pattern) {
         Some(Sign::Not) => (
-            "patterns take linear time, so they do not look ahead or behind",
-            "write what it must not match beside it: `not: { pattern: … }`",
+            "patterns run in linear time, so they support no look-ahead or look-behind",
+            "exclude texts with a separate pattern: `not: { pattern: … }`",
         ),
         Some(Sign::Around) => (
-            "patterns take linear time, so they do not look ahead or behind",
+            "patterns run in linear time, so they support no look-ahead or look-behind",
             "write one pattern for each condition: `allOf: [{ pattern: … }, { pattern: … }]`",
         ),
         Some(Sign::Back) => (
-            "patterns take linear time, so they do not refer back to a group",
-            "write out the texts that it may match, with `|` or as `enum`",
+            "patterns run in linear time, so they support no back-references",
+            "list the texts that may match, with `|` or as `enum`",
         ),
-        Some(Sign::Atomic) => ("patterns take linear time, so they have no atomic groups", "write `(?:` for `(?>`"),
+        Some(Sign::Atomic) => ("patterns run in linear time, so they support no atomic groups", "write `(?:` for `(?>`"),
         None if usable(&uncounted(pattern)) => {
-            ("it is larger than 1 MiB when it is compiled", "repeat less in it, and limit the length with `maxLength`")
+            ("it takes more than 1 MiB when compiled", "use fewer repetitions, and limit the length with `maxLength`")
         }
-        None => ("it is not a regular expression", "look at its brackets and at what stands before `*`, `+`, `?`, `{`"),
+        None => ("it is not a regular expression", "check its brackets and the text before `*`, `+`, `?` and `{`"),
     }
 }
 
-/// What a pattern needs that cannot be done in linear time.
+/// A feature that cannot run in linear time.
 #[derive(Clone, Copy)]
 enum Sign {
     /// `(?!`, `(?<!`.
@@ -125,7 +126,7 @@ enum Sign {
     Atomic,
 }
 
-/// The first such sign, outside of classes.
+/// Returns the first such feature outside of character classes.
 fn signs(pattern: &str) -> Option<Sign> {
     let mut in_class = false;
     let mut rest = pattern.chars();
@@ -154,7 +155,7 @@ fn signs(pattern: &str) -> Option<Sign> {
     None
 }
 
-/// The pattern with `*` in place of counted repetitions.
+/// Returns the pattern with `*` in place of counted repetitions.
 fn uncounted(pattern: &str) -> String {
     let mut short = String::new();
     let mut rest = pattern;

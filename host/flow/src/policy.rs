@@ -1,4 +1,4 @@
-//! Policies as they are written: every number within its bounds.
+//! Reads policies and checks that their numbers are within bounds.
 
 use crate::{
     diagnostic::Findings,
@@ -40,7 +40,7 @@ pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, findings: &mut Fin
 fn read_retry(tree: &Tree, retry: &mut Retry, findings: &mut Findings<'_>) {
     if let Some(attempts) = tree.json().as_u64() {
         let help = Some(format!("write `{}`", habits::retry(attempts)));
-        return findings.error("wrong_type", tree.span, "`retry` is a map, this is a number", help);
+        return findings.error("wrong_type", tree.span, "`retry` must be a map, not a number", help);
     }
     let allowed = ["maxAttempts", "backoffMs", "factor", "maxBackoffMs", "jitter", "on"];
     known(entries(tree, "`retry`", findings), &allowed, findings);
@@ -57,7 +57,7 @@ fn read_retry(tree: &Tree, retry: &mut Retry, findings: &mut Findings<'_>) {
         match factor.json().as_f64().filter(|factor| (1.0..=100.0).contains(factor)) {
             Some(number) => retry.factor = number,
             None => {
-                findings.error("bad_policy", factor.span, "`factor` is a number from 1 to 100", Some("write 2".into()));
+                findings.error("bad_policy", factor.span, "`factor` must be a number from 1 to 100", Some("write 2".into()));
             }
         }
     }
@@ -80,7 +80,7 @@ fn choice<T: Copy>(tree: &Tree, key: &str, choices: &[(&str, T)], findings: &mut
     };
     if found.is_none() {
         let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
-        findings.error("bad_value", value.span, format!("`{key}` is one of: {}", names.join(", ")), None);
+        findings.error("bad_value", value.span, format!("`{key}` must be one of: {}", names.join(", ")), None);
     }
     found.map(|(_, choice)| *choice)
 }

@@ -1,4 +1,4 @@
-//! The graph dialect as it is written: a tree in, its parts out; unknown keys and wrong types are findings.
+//! Reads the graph dialect from a YAML tree. Reports unknown keys and wrong types.
 
 use flowcell_contract::Json;
 
@@ -12,7 +12,7 @@ use crate::{
     yaml::{Kind, Span, Tree},
 };
 
-/// A flow as it is written.
+/// A flow as its file defines it.
 pub(crate) struct RawFlow<'t> {
     pub(crate) name: String,
     pub(crate) version: Option<&'t Tree>,
@@ -23,17 +23,17 @@ pub(crate) struct RawFlow<'t> {
     pub(crate) strict: bool,
     pub(crate) triggers: Option<&'t Tree>,
     pub(crate) policy: FlowPolicy,
-    /// All nodes, of every body, in the order in which they are written.
+    /// All nodes, including those in bodies, in the order of the file.
     pub(crate) nodes: Vec<RawNode<'t>>,
     /// All edges.
     pub(crate) edges: Vec<RawEdge<'t>>,
-    /// Whether it is written from a flow of agents, which checks its own names, and drops later arrivals at a node by
-    /// intent, so that cycles are allowed.
+    /// True if the flow was generated from an agentic flow. That dialect checks its own names. It allows cycles,
+    /// because a node ignores later arrivals.
     pub(crate) of_agents: bool,
     pub(crate) head: Span,
 }
 
-/// A node as it is written.
+/// A node as its file defines it.
 pub(crate) struct RawNode<'t> {
     pub(crate) id: String,
     pub(crate) id_span: Span,
@@ -49,11 +49,11 @@ pub(crate) struct RawNode<'t> {
     pub(crate) body: RawBody,
     pub(crate) body_span: Span,
     pub(crate) body_output: Option<&'t Tree>,
-    /// The node in whose inline body it is written.
+    /// The owner of the inline body that contains the node.
     pub(crate) inside: Option<usize>,
 }
 
-/// A body as it is written.
+/// A body as its file defines it.
 #[derive(Default)]
 pub(crate) enum RawBody {
     #[default]
@@ -62,7 +62,7 @@ pub(crate) enum RawBody {
     Ids(Vec<(String, Span)>),
 }
 
-/// An edge as it is written.
+/// An edge as its file defines it.
 pub(crate) struct RawEdge<'t> {
     pub(crate) from: (String, Span),
     pub(crate) to: (String, Span),
@@ -118,7 +118,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawFlow<'
             "missing_key",
             tree.span,
             "the key `flow` is missing",
-            Some("begin with `flow: { name: my-flow }`".into()),
+            Some("start the file with `flow: { name: my-flow }`".into()),
         ),
     }
     if tree.member("nodes").is_none() && stand_ins.nodes.is_none() {
@@ -138,24 +138,24 @@ fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, findings: &mut Findings
     flow.name = text(head, "name", findings).map(|(name, _)| name).unwrap_or_default();
     match head.member("name") {
         None => {
-            let help = Some("give the flow a name: letters, digits, `_`, `-`, at most 64".into());
+            let help = Some("add a name of letters, digits, `_` and `-`, at most 64 characters".into());
             findings.error("missing_key", head.span, "the flow has no `name`", help);
         }
         Some(name) if name.text().is_some() && !is_flow_name(&flow.name) => {
-            let help = Some("use letters, digits, `_` and `-`, at most 64".into());
-            findings.error("bad_name", name.span, format!("`{}` is not a flow's name", shown(&flow.name)), help);
+            let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());
+            findings.error("bad_name", name.span, format!("`{}` is not a valid flow name", shown(&flow.name)), help);
         }
         Some(_) => {}
     }
     for key in ["packs", "nodePacks"] {
         for odd in list(head, key, findings).iter().filter(|item| item.text().is_none()) {
-            let message = format!("`{key}` lists texts, this is {}", odd.type_name());
-            findings.error("wrong_type", odd.span, message, Some("write one path a line".into()));
+            let message = format!("`{key}` must be a list of texts, but an item is {}", odd.type_name());
+            findings.error("wrong_type", odd.span, message, Some("write one path per line".into()));
         }
     }
     flow.version = head.member("version");
     if let Some(version) = flow.version.filter(|version| !matches!(version.json(), Json::Number(_) | Json::String(_))) {
-        let message = format!("`version` is a number or a text, this is {}", version.type_name());
+        let message = format!("`version` must be a number or a text, not {}", version.type_name());
         findings.error("wrong_type", version.span, message, None);
     }
     flow.description = text(head, "description", findings).map(|(text, _)| text);
@@ -180,7 +180,7 @@ fn read_graph<'t>(tree: &'t Tree, inside: Option<usize>, flow: &mut RawFlow<'t>,
 
 fn read_node<'t>(tree: &'t Tree, inside: Option<usize>, flow: &mut RawFlow<'t>, findings: &mut Findings<'_>) {
     if !matches!(tree.kind, Kind::Map(_)) {
-        let message = format!("a node is a map, this is {}", tree.type_name());
+        let message = format!("a node must be a map, not {}", tree.type_name());
         return findings.error("wrong_type", tree.span, message, Some("write `{ id: …, type: … }`".into()));
     }
     known_or(entries(tree, "a node", findings), &NODE, |entry| habits::of_node(tree, entry), findings);
@@ -214,8 +214,8 @@ fn read_node<'t>(tree: &'t Tree, inside: Option<usize>, flow: &mut RawFlow<'t>, 
         node.body_span = body.span;
         node.body = read_body(body, findings);
     } else if let Some(output) = node.body_output {
-        let help = Some("add `body:`, or leave `bodyOutput` out".into());
-        findings.error("body_output_without_body", output.span, "`bodyOutput` without `body`", help);
+        let help = Some("add `body:`, or remove `bodyOutput`".into());
+        findings.error("body_output_without_body", output.span, "the node has `bodyOutput` but no `body`", help);
     }
     let inline = matches!(node.body, RawBody::Inline);
     flow.nodes.push(node);
@@ -231,14 +231,14 @@ fn read_body(body: &Tree, findings: &mut Findings<'_>) -> RawBody {
         Kind::List(ids) => {
             let id = |tree: &Tree| Some((tree.text()?.to_owned(), tree.span));
             if let Some(odd) = ids.iter().find(|tree| tree.text().is_none()) {
-                let help = Some("write the ids of nodes".into());
-                findings.error("wrong_type", odd.span, format!("an id is a text, this is {}", odd.type_name()), help);
+                let help = Some("write a list of node ids".into());
+                findings.error("wrong_type", odd.span, format!("an id must be a text, not {}", odd.type_name()), help);
             }
             RawBody::Ids(ids.iter().filter_map(id).collect())
         }
         Kind::Scalar(_) => {
             let help = Some("write a list of ids, or `{ nodes: […], edges: […] }`".into());
-            findings.error("wrong_type", body.span, format!("a body is not {}", body.type_name()), help);
+            findings.error("wrong_type", body.span, format!("a body must be a list or a map, not {}", body.type_name()), help);
             RawBody::None
         }
     }
@@ -246,7 +246,7 @@ fn read_body(body: &Tree, findings: &mut Findings<'_>) -> RawBody {
 
 fn read_edge<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawEdge<'t>> {
     if !matches!(tree.kind, Kind::Map(_)) {
-        let message = format!("an edge is a map, this is {}", tree.type_name());
+        let message = format!("an edge must be a map, not {}", tree.type_name());
         findings.error("wrong_type", tree.span, message, Some("write `{ from: …, to: … }`".into()));
         return None;
     }
@@ -261,8 +261,8 @@ fn read_edge<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawEdge<
             "end" => On::End,
             other => {
                 let help = did_you_mean(other, ["success", "error", "end"]);
-                let help = help.or_else(|| Some("write success, error or end".into()));
-                findings.error("bad_value", span, format!("`on` cannot be `{}`", shown(other)), help);
+                let help = help.or_else(|| Some("write `success`, `error` or `end`".into()));
+                findings.error("bad_value", span, format!("invalid `on`: `{}`", shown(other)), help);
                 On::Success
             }
         },
@@ -275,8 +275,8 @@ fn read_join(tree: &Tree, findings: &mut Findings<'_>) -> Option<(Join, Span)> {
     match parse_join(&join) {
         Some(join) => Some((join, span)),
         None => {
-            let help = Some("write settled, all or any".into());
-            findings.error("bad_value", span, format!("`join` cannot be `{}`", shown(&join)), help);
+            let help = Some("write `settled`, `all` or `any`".into());
+            findings.error("bad_value", span, format!("invalid `join`: `{}`", shown(&join)), help);
             None
         }
     }
@@ -291,7 +291,7 @@ pub(crate) fn parse_join(join: &str) -> Option<Join> {
     }
 }
 
-/// Names that mean something else in expressions.
+/// Names with another meaning in expressions.
 pub(crate) const RESERVED: [&str; 15] = [
     "flow", "nodes", "inbound", "inbounds", "true", "false", "null", "none", "not", "and", "or", "in", "is", "if",
     "else",
@@ -299,10 +299,10 @@ pub(crate) const RESERVED: [&str; 15] = [
 
 fn check_id(id: &str, span: Span, findings: &mut Findings<'_>) {
     if !is_id(id) {
-        let help = Some("begin with a letter or `_`, go on with letters, digits, `_`, `-`, at most 64".into());
-        findings.error("bad_id", span, format!("`{}` is not an id", shown(id)), help);
+        let help = Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
+        findings.error("bad_id", span, format!("`{}` is not a valid id", shown(id)), help);
     } else if RESERVED.contains(&id) {
         let help = Some(format!("choose another id, such as `{id}1`"));
-        findings.error("reserved_id", span, format!("`{id}` has a meaning in expressions"), help);
+        findings.error("reserved_id", span, format!("`{id}` is a reserved word in expressions"), help);
     }
 }

@@ -13,8 +13,8 @@ pub fn schema() -> Value {
         "additionalProperties": false,
         "properties": {
             "flow": flow(),
-            "nodes": { "type": "array", "items": { "$ref": "#/$defs/node" }, "description": "The boxes of the graph" },
-            "edges": { "type": "array", "items": { "$ref": "#/$defs/edge" }, "description": "The lines between them" },
+            "nodes": { "type": "array", "items": { "$ref": "#/$defs/node" }, "description": "The nodes of the graph" },
+            "edges": { "type": "array", "items": { "$ref": "#/$defs/edge" }, "description": "The edges between nodes" },
         },
         "$defs": { "node": node(), "edge": edge(), "condition": condition(), "id": {
             "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_-]{0,63}$",
@@ -33,14 +33,14 @@ pub fn agentic() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Flowcell flow of agents",
-        "description": "Steps done by agents (agentic dialect)",
+        "description": "Steps that agents do (agentic dialect)",
         "type": "object",
         "required": ["flow"],
         "additionalProperties": false,
         "properties": {
-            "name": { "type": "string", "description": "What people call the flow; its own name is its file's" },
-            "description": { "type": "string", "description": "What the flow is for" },
-            "disabled": { "type": "boolean", "default": false, "description": "Whether it refuses to run" },
+            "name": { "type": "string", "description": "Display title of the flow; its name comes from its file" },
+            "description": { "type": "string", "description": "Purpose of the flow" },
+            "disabled": { "type": "boolean", "default": false, "description": "If true, the flow refuses to run" },
             "flow": {
                 "type": "object",
                 "required": ["steps"],
@@ -55,7 +55,7 @@ pub fn agentic() -> Value {
                         "type": "array",
                         "minItems": 1,
                         "items": { "$ref": "#/$defs/step" },
-                        "description": "The first one begins; rules lead to the others",
+                        "description": "The run starts with the first step; rules lead to the others",
                     },
                 },
             },
@@ -79,7 +79,7 @@ fn step() -> Value {
                 "properties": { "fork": {
                     "type": "boolean",
                     "default": false,
-                    "description": "Begins with a copy of the history of the step before, if that had the same agent",
+                    "description": "Starts with a copy of the preceding step's history, if that step had the same agent",
                 } },
             },
             "output": {
@@ -89,14 +89,14 @@ fn step() -> Value {
                 "properties": { "schema": { "type": "object", "description": "JSON Schema of the structured output" } },
                 "description": "The members of the structured output become arguments",
             },
-            "rules": { "type": "array", "items": { "$ref": "#/$defs/rule" }, "description": "All that hold fire" },
+            "rules": { "type": "array", "items": { "$ref": "#/$defs/rule" }, "description": "All rules whose condition holds apply" },
             "fallback": {
                 "type": "object",
                 "additionalProperties": false,
                 "properties": {
                     "retry": { "type": "integer", "minimum": 0, "maximum": 999, "default": 0 },
                     "delay": { "type": "integer", "minimum": 0, "default": 0, "description": "Seconds before a retry" },
-                    "to": { "$ref": "#/$defs/name", "description": "The step that follows the last failure" },
+                    "to": { "$ref": "#/$defs/name", "description": "The step that runs after the last failed attempt" },
                 },
             },
         },
@@ -109,9 +109,9 @@ fn rule() -> Value {
         "required": ["then"],
         "additionalProperties": false,
         "properties": {
-            "if": { "type": "string", "description": "${args.key} == value, != value or =~ /pattern/; without it always" },
+            "if": { "type": "string", "description": "${args.key} == value, != value or =~ /pattern/; without a condition the rule always applies" },
             "then": { "$ref": "#/$defs/name" },
-            "postpone": { "type": "boolean", "default": false, "description": "Left to the next run of the same session" },
+            "postpone": { "type": "boolean", "default": false, "description": "Postpones the step to the next run of the same session" },
         },
     })
 }
@@ -124,22 +124,22 @@ fn flow() -> Value {
         "properties": {
             "name": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "The flow's name" },
             "version": { "type": ["integer", "string"], "description": "The flow's version" },
-            "description": { "type": "string", "description": "What the flow is for" },
-            "input": { "type": "object", "description": "Defaults of the input; the caller's members win" },
+            "description": { "type": "string", "description": "Purpose of the flow" },
+            "input": { "type": "object", "description": "Defaults of the input; the caller's members override them" },
             "inputSchema": { "type": "object", "description": "JSON Schema of the input" },
-            "outputs": { "description": "The result; without it the outputs of every node, by id" },
+            "outputs": { "description": "The result; default: the outputs of all nodes, by id" },
             "strict": {
                 "type": "boolean",
                 "default": false,
-                "description": "Whether a missing value that no expression tests fails its node; otherwise it is null",
+                "description": "If true, a missing value fails its node unless the expression tests for it; otherwise it becomes null",
             },
             "triggers": {
                 "type": "array",
                 "maxItems": 16,
                 "items": trigger(),
-                "description": "When the flow starts by itself, in the library of a server",
+                "description": "Schedules, webhooks and events that start the flow in a server's library",
             },
-            "packs": { "type": "array", "items": { "type": "string" }, "description": "Packs beside the catalog, by path" },
+            "packs": { "type": "array", "items": { "type": "string" }, "description": "Paths of packs in addition to the catalog" },
             "nodePacks": { "type": "array", "items": { "type": "string" }, "description": "Names of packs" },
             "policy": {
                 "type": "object",
@@ -162,17 +162,17 @@ fn trigger() -> Value {
         "required": ["id"],
         "additionalProperties": false,
         "properties": {
-            "id": { "$ref": "#/$defs/id", "description": "What it is called, once in its flow" },
+            "id": { "$ref": "#/$defs/id", "description": "Name of the trigger, unique in its flow" },
             "cron": { "type": "string", "description": "Minute, hour, day of the month, month, day of the week" },
             "timeZone": { "type": "string", "default": "UTC", "description": "An IANA name, such as Europe/Berlin" },
-            "missed": { "enum": ["skip", "latest", "all"], "default": "latest", "description": "Times at which no server was there" },
+            "missed": { "enum": ["skip", "latest", "all"], "default": "latest", "description": "Times that passed while no server was running" },
             "webhook": {
                 "type": "object",
                 "required": ["secret"],
                 "additionalProperties": false,
                 "properties": { "secret": {
                     "anyOf": [name, { "type": "array", "items": name, "minItems": 1, "maxItems": 4 }],
-                    "description": "The name of the secret that posts are signed with; several while it changes",
+                    "description": "Name of the secret that signs posts; several names during a rotation",
                 } },
             },
             "event": {
@@ -180,14 +180,14 @@ fn trigger() -> Value {
                 "required": ["flow"],
                 "additionalProperties": false,
                 "properties": {
-                    "flow": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "Whose runs" },
+                    "flow": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "description": "Name of the flow whose runs start this one" },
                     "status": {
                         "anyOf": [end, { "type": "array", "items": end, "minItems": 1 }],
-                        "description": "How they end; without it every end",
+                        "description": "Final statuses of those runs; default: all",
                     },
                 },
             },
-            "input": { "type": "object", "description": "Members that win over the flow's defaults" },
+            "input": { "type": "object", "description": "Members that override the flow's defaults" },
         },
         "oneOf": [{ "required": ["cron"] }, { "required": ["webhook"] }, { "required": ["event"] }],
     })
@@ -227,7 +227,7 @@ fn node() -> Value {
                     },
                 },
             },
-            "grants": { "type": "object", "description": "What the node may reach outside" },
+            "grants": { "type": "object", "description": "Capabilities of the node, such as hosts and files" },
             "body": {
                 "oneOf": [
                     { "type": "array", "items": { "$ref": "#/$defs/id" } },
@@ -241,7 +241,7 @@ fn node() -> Value {
                     },
                 ],
             },
-            "bodyOutput": { "description": "What a pass through the body gives" },
+            "bodyOutput": { "description": "Result of one iteration of the body" },
         },
     })
 }

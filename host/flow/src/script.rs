@@ -1,7 +1,8 @@
-//! The script dialect: a file `NAME.flow.js`, or [`written`] as `{ name, script }`, which is one node that runs it.
+//! The script dialect: a file `NAME.flow.js`, or [`written`] as `{ name, script }`. Its graph is one node that runs the
+//! script.
 //!
-//! What the script says of itself in `setup(flow)` is the flow's description and the schema of its input. The flow's outputs
-//! are the node's: `{ "result", "outputs" }`.
+//! The script exports data in `setup(flow)`. They become the flow's description and the schema of its input. The flow's
+//! outputs are the node's: `{ "result", "outputs" }`.
 
 pub(crate) mod written;
 
@@ -18,28 +19,28 @@ use crate::{
     yaml::{Kind, Span, Tree},
 };
 
-/// How the files of this dialect end.
+/// File extension of the dialect.
 pub const ENDING: &str = ".flow.js";
-/// The label of a flow of this dialect, which holds what the script says of itself.
+/// The label of a script flow, with the data that the script exports.
 const LABEL: &str = "script";
-/// The flow's only node.
+/// Id of the flow's only node.
 const NODE: &str = "script";
-/// The node type that runs it.
+/// The node type that runs the script.
 const TYPE: &str = "script.run";
-/// The capability that it is granted.
+/// The capability that the node is granted.
 const SERVICES: &str = BuiltIn::Services.name();
 
-/// Whether a file is of this dialect, by its name.
+/// Returns true if a file name has this dialect's extension.
 pub fn is_script(name: &str) -> bool {
     name.ends_with(ENDING)
 }
 
-/// What the script says of itself that a flow was written as; none if it was written in another dialect.
+/// Returns the data that a flow's script exports; `None` for flows of other dialects.
 pub fn script_label(graph: &Graph) -> Option<Outline> {
     serde_json::from_value(graph.labels.get(LABEL)?.to_serde()).ok()
 }
 
-/// Checks a flow of this dialect and builds its graph. The graph is of use only if nothing was found.
+/// Checks a flow of this dialect and builds its graph. The graph is valid only if the check reported no error.
 pub(crate) fn lower(
     source: &Source,
     catalog: &Catalog,
@@ -86,21 +87,21 @@ pub(crate) fn lower(
     Some(graph)
 }
 
-/// A script may call all services that a flow may be granted.
+/// Returns the grants. A script may call every service that a flow can be granted.
 fn grants(files: &dyn Files) -> Json {
     let services = files.most_granted(SERVICES).unwrap_or_else(|| vec!["*".into()]);
     Json::object([(SERVICES, Json::array(services.into_iter().map(Json::from)))])
 }
 
-/// The flow's name: the file's, without its ending.
+/// Returns the flow's name: the file's name without its extension.
 fn name(source: &Source, start: Span, findings: &mut Findings<'_>) -> Option<String> {
     let file = source.name.rsplit(['/', '\\']).next().unwrap_or_default();
     let name = file.strip_suffix(ENDING).unwrap_or(file);
     if is_flow_name(name) {
         return Some(name.to_owned());
     }
-    let help = Some("call the file by letters, digits, `_` and `-`, at most 64, and `.flow.js` behind them".into());
-    findings.error("bad_name", start, format!("`{}` is not a flow's name", shown(name)), help);
+    let help = Some("name the file with letters, digits, `_` and `-`, at most 64 characters, followed by `.flow.js`".into());
+    findings.error("bad_name", start, format!("`{}` is not a valid flow name", shown(name)), help);
     None
 }
 
@@ -124,7 +125,7 @@ fn node<'t>(input: &'t Tree, grants: &'t Tree, span: Span) -> RawNode<'t> {
     }
 }
 
-/// What the script declares as the schema of the flow's input; there may be more.
+/// Returns the schema of the flow's input from the script's ports. Further members are allowed.
 fn schema(outline: &Outline, span: Span) -> Tree {
     let required = outline.inputs.iter().filter(|port| !port.optional).map(|port| Json::from(port.id.as_str()));
     let properties = outline.inputs.iter().map(|port| (port.id.as_str(), port_schema(port)));
@@ -146,7 +147,7 @@ fn port_schema(port: &Port) -> Json {
         PortKind::Json => None,
     };
     if let Some(kind) = kind {
-        // Whoever may leave something out may also give nothing.
+        // Callers may pass null for an optional input.
         let kinds = [Some(kind), port.optional.then_some("null")].into_iter().flatten().map(Json::from);
         members.push(("type", Json::array(kinds)));
     }

@@ -1,4 +1,4 @@
-//! The shape of a flow: which body a node is in, which edges join whom, cycles, ancestors.
+//! Resolves the structure of a flow: the body of each node, the ends of each edge, cycles and ancestors.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,19 +12,19 @@ use crate::{
     yaml::Span,
 };
 
-/// Where everything is. Scope 0 is the flow itself; an owner's scope comes after the one that the owner is in.
+/// The structure of a flow. Scope 0 is the flow itself; the scope of an outer body precedes the scopes inside it.
 pub(crate) struct Shape {
     pub(crate) by_id: BTreeMap<String, usize>,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) scope_of: Vec<usize>,
-    /// The scope that a node owns.
+    /// The scope that each node owns.
     pub(crate) owned: Vec<Option<usize>>,
-    /// Edges that are sound: index of the raw edge, from, to.
+    /// Valid edges: index of the raw edge, source, target.
     pub(crate) edges: Vec<(usize, usize, usize)>,
     pub(crate) incoming: Vec<Vec<usize>>,
     pub(crate) outgoing: Vec<Vec<usize>>,
     pub(crate) ancestry: Ancestry,
-    /// The index of a node in its scope.
+    /// Index of each node in its scope.
     pub(crate) slot: Vec<usize>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Scope {
 }
 
 impl Shape {
-    /// Finds out where everything is; what does not fit is a finding.
+    /// Computes the structure of a flow and reports its errors.
     pub(crate) fn new(flow: &RawFlow<'_>, findings: &mut Findings<'_>) -> Shape {
         let count = flow.nodes.len();
         let by_id = by_id(flow.nodes.iter().map(|node| (node.id.as_str(), node.id_span)), findings);
@@ -61,7 +61,7 @@ impl Shape {
         shape
     }
 
-    /// Owners before their bodies, level by level.
+    /// Assigns nodes to scopes level by level, owners before their bodies.
     fn place_nodes(&mut self, flow: &RawFlow<'_>, parent: &[Option<usize>], findings: &mut Findings<'_>) {
         let mut children: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
         for (node, owner) in parent.iter().enumerate() {
@@ -78,11 +78,11 @@ impl Shape {
                 }
                 let nodes = children.remove(&Some(node)).unwrap_or_default();
                 if nodes.is_empty() {
-                    let help = Some("name at least one node, or leave `body` out".into());
+                    let help = Some("add at least one node, or remove `body`".into());
                     findings.error("empty_body", flow.nodes[node].body_span, "the body has no nodes", help);
                 }
                 if depth[at] == limits::BODY_DEPTH {
-                    let message = format!("bodies are nested more than {} deep", limits::BODY_DEPTH);
+                    let message = format!("bodies are nested more than {} levels deep", limits::BODY_DEPTH);
                     findings.error("too_deep", flow.nodes[node].body_span, message, None);
                     continue;
                 }
@@ -92,7 +92,7 @@ impl Shape {
             }
             at += 1;
         }
-        // What is left hangs in a ring of bodies.
+        // The remaining nodes belong to bodies that contain each other.
         for node in children.into_values().flatten() {
             let help = Some("a node cannot be inside its own body".into());
             findings.error("body_ring", flow.nodes[node].id_span, "bodies contain each other", help);
@@ -106,8 +106,8 @@ impl Shape {
                 let found = self.by_id.get(id.as_str()).copied();
                 if found.is_none() && !id.is_empty() {
                     let help = did_you_mean(id, self.by_id.keys().map(String::as_str));
-                    let help = help.or_else(|| Some("name a node's id".into()));
-                    findings.error("dangling_edge", *span, format!("there is no node `{}`", shown(id)), help);
+                    let help = help.or_else(|| Some("use the id of a node".into()));
+                    findings.error("dangling_edge", *span, format!("unknown node `{}`", shown(id)), help);
                 }
                 found
             };
@@ -115,13 +115,13 @@ impl Shape {
             if self.scope_of[from] != self.scope_of[to] {
                 let message =
                     format!("the edge from `{}` to `{}` crosses the border of a body", edge.from.0, edge.to.0);
-                let help = Some("data leave a body through its owner: lead the edge from the owner".into());
+                let help = Some("data leave a body through its owner; start the edge at the owner".into());
                 findings.error("border_crossed", edge.span, message, help);
                 continue;
             }
             if seen.insert((from, to, edge.on as u8), index).is_some() && edge.when.is_none() {
-                let message = format!("`{}` and `{}` are joined twice in the same way", edge.from.0, edge.to.0);
-                findings.warning("double_edge", edge.span, message, Some("leave one of them out".into()));
+                let message = format!("two edges of the same kind lead from `{}` to `{}`", edge.from.0, edge.to.0);
+                findings.warning("double_edge", edge.span, message, Some("remove one of them".into()));
             }
             self.outgoing[from].push(self.edges.len());
             self.incoming[to].push(self.edges.len());
@@ -137,8 +137,8 @@ impl Shape {
         self.incoming[node].iter().map(|edge| self.edges[*edge].1)
     }
 
-    /// Reports cycles. A node runs once, so a cycle repeats nothing: without an `any` join it never starts, and with one
-    /// its last edge fires without effect. Flows of agents may have cycles that `any` joins open.
+    /// Reports cycles. A node runs once, so a cycle repeats nothing: without an `any` join it never starts, and with
+    /// one its last edge fires without effect. Agentic flows may have cycles that `any` joins open.
     pub(crate) fn check_cycles(&self, flow: &RawFlow<'_>, joins: &[Join], findings: &mut Findings<'_>) {
         let waits = |node: &usize| joins[*node] != Join::Any;
         let successors = |node: usize| self.successors(node).filter(waits).collect();
@@ -161,8 +161,8 @@ impl Shape {
                 continue;
             }
             if !ring.iter().any(entered) {
-                let message = format!("{} on a cycle that nothing leads to, so it never starts", lie(flow, ring));
-                let help = Some("lead an edge to it from a node that runs".into());
+                let message = format!("{} on a cycle without an edge from outside, so it never starts", lie(flow, ring));
+                let help = Some("add an edge to it from a node outside the cycle".into());
                 findings.error("unreachable", span, message, help);
             } else if !flow.of_agents {
                 let message =
@@ -173,23 +173,23 @@ impl Shape {
     }
 }
 
-/// The loop to write in place of a cycle.
+/// Returns a help text with a loop in place of a cycle.
 fn loop_for(flow: &RawFlow<'_>, ring: &[usize]) -> String {
     let mut body: Vec<_> = ring.iter().take(NAMED).map(|node| shown(&flow.nodes[*node].id)).collect();
     if ring.len() > NAMED {
         body.push("…".to_owned());
     }
     format!(
-        "repeat them in a loop, lead the edges from outside to the loop, and leave out the edge back: \
+        "move the nodes into a loop, connect outer edges to the loop, and remove the edge that goes back: \
          `{{ id: again, type: control.loop, input: {{ while: \"again.iteration < 3\" }}, body: [{}] }}`",
         body.join(", ")
     )
 }
 
-/// Names of a cycle that a message repeats.
+/// Maximum number of node names in a message about a cycle.
 const NAMED: usize = 5;
 
-/// "`a`, `b` lie", the nodes of a cycle as a message begins with them.
+/// Returns the beginning of a message about a cycle: "`a`, `b` lie".
 fn lie(flow: &RawFlow<'_>, ring: &[usize]) -> String {
     let names: Vec<_> = ring.iter().take(NAMED).map(|node| format!("`{}`", shown(&flow.nodes[*node].id))).collect();
     match ring.len() {
@@ -199,7 +199,7 @@ fn lie(flow: &RawFlow<'_>, ring: &[usize]) -> String {
     }
 }
 
-/// The first place of every id in a list; one that stands there again is a finding.
+/// Returns the index of each id's first use in a list. Reports ids that occur again.
 pub(crate) fn by_id<'i>(
     ids: impl Iterator<Item = (&'i str, Span)>,
     findings: &mut Findings<'_>,
@@ -208,8 +208,8 @@ pub(crate) fn by_id<'i>(
     for (index, (id, span)) in ids.enumerate().filter(|(_, (id, _))| !id.is_empty()) {
         match first.get(id) {
             Some((_, Span { line, .. })) => {
-                let message = format!("the id `{}` stands already in line {line}", shown(id));
-                findings.error("duplicate_id", span, message, Some("give one of them another id".into()));
+                let message = format!("the id `{}` is already used in line {line}", shown(id));
+                findings.error("duplicate_id", span, message, Some("change one of the ids".into()));
             }
             None => {
                 first.insert(id, (index, span));
@@ -219,7 +219,7 @@ pub(crate) fn by_id<'i>(
     first.into_iter().map(|(id, (index, _))| (id.to_owned(), index)).collect()
 }
 
-/// The owner of every node's body.
+/// Returns the owner of the body of each node.
 fn parents(flow: &RawFlow<'_>, by_id: &BTreeMap<String, usize>, findings: &mut Findings<'_>) -> Vec<Option<usize>> {
     let mut parent: Vec<_> = flow.nodes.iter().map(|node| node.inside).collect();
     for (owner, node) in flow.nodes.iter().enumerate() {
@@ -227,14 +227,14 @@ fn parents(flow: &RawFlow<'_>, by_id: &BTreeMap<String, usize>, findings: &mut F
         for (id, span) in ids {
             let Some(inner) = by_id.get(id.as_str()).copied() else {
                 let help = did_you_mean(id, by_id.keys().map(String::as_str));
-                findings.error("unknown_node", *span, format!("there is no node `{}`", shown(id)), help);
+                findings.error("unknown_node", *span, format!("unknown node `{}`", shown(id)), help);
                 continue;
             };
             if inner == owner {
                 findings.error("body_ring", *span, "a node cannot be inside its own body", None);
             } else if parent[inner].is_some_and(|other| other != node.inside.unwrap_or(usize::MAX)) {
-                let message = format!("`{}` is in another body already", shown(id));
-                findings.error("two_bodies", *span, message, Some("a node is in at most one body".into()));
+                let message = format!("`{}` is already in another body", shown(id));
+                findings.error("two_bodies", *span, message, Some("list a node in at most one body".into()));
             } else {
                 parent[inner] = Some(owner);
             }

@@ -1,7 +1,7 @@
-//! The steps dialect: tools called one after the other, whose parameters name inputs and results before them.
+//! The steps dialect: tool calls in sequence. Their parameters refer to inputs and to earlier results.
 //!
-//! Every step becomes a node, every two that follow each other an edge. `$inputs.x` and `$ctx.y` become bindings, if they
-//! are a whole value; every other text means itself, `{{` and all.
+//! Each step becomes a node, with an edge to the next one. `$inputs.x` and `$ctx.y` become bindings if they are a whole
+//! value. All other texts are literal, including `{{`.
 
 mod label;
 mod read;
@@ -18,11 +18,11 @@ use crate::{Files, diagnostic::Findings, graph::Graph, lower, yaml::Tree};
 pub use self::label::{StepLabel, step_label};
 pub(crate) use self::read::is_steps;
 
-/// Checks a flow of this dialect and builds its graph. The graph is of use only if nothing was found.
+/// Checks a flow of this dialect and builds its graph. The graph is valid only if the check reported no error.
 pub(crate) fn lower(tree: &Tree, catalog: &Catalog, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Graph> {
     let flow = read::read(tree, findings);
     let written = Written::new(&flow, catalog, findings);
-    // What follows is written from steps that can be told apart.
+    // The graph needs steps with distinct ids.
     if !flow.has_ids() {
         return None;
     }

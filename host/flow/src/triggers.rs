@@ -1,7 +1,7 @@
-//! When a flow starts by itself: at times, when somebody posts to it, when a run of another flow has ended.
+//! Triggers start a flow: at scheduled times, on a signed post, or when a run of another flow ends.
 //!
-//! The words are checked here; whether a line of cron means anything, and whether there is a time zone of a name, is asked
-//! of [`Files`], as the crate knows no calendar.
+//! This module checks the syntax. Cron expressions and time zones are checked through [`Files`], because the crate has
+//! no calendar.
 
 use flowcell_contract::Json;
 use serde::Serialize;
@@ -14,19 +14,19 @@ use crate::{
     yaml::{self, Kind, Span, Tree},
 };
 
-/// The member of a run's input that says what has started it.
+/// The member of a run's input that describes the trigger.
 pub const MEMBER: &str = "trigger";
 
-/// Something that starts a flow.
+/// A trigger of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trigger {
-    /// What it is called, once in its flow.
+    /// Id of the trigger, unique in its flow.
     pub id: String,
-    /// What it waits for.
+    /// The condition that starts the flow.
     #[serde(flatten)]
     pub cause: Cause,
-    /// Members of the input that win over the flow's defaults.
+    /// Members of the input that override the flow's defaults.
     #[serde(skip_serializing_if = "is_empty")]
     pub input: Json,
 }
@@ -35,55 +35,55 @@ fn is_empty(input: &Json) -> bool {
     input.as_object().is_none_or(|members| members.is_empty())
 }
 
-/// What a trigger waits for.
+/// The condition that a trigger waits for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Cause {
-    /// A post that is signed.
+    /// A signed post.
     Webhook {
-        /// The names of the secrets that may have signed it: more than one while they change.
+        /// Names of the secrets that may sign the post; more than one during a rotation.
         secret: Vec<String>,
     },
     /// The end of a run of another flow.
     Event {
-        /// Which flow.
+        /// Name of the other flow.
         flow: String,
-        /// How the run has to end.
+        /// Final statuses that start this flow.
         status: Vec<End>,
     },
-    /// Times.
+    /// Scheduled times.
     #[serde(untagged)]
     Time {
         /// Five fields: minute, hour, day of the month, month, day of the week.
         cron: String,
-        /// In which zone that is meant, by its IANA name.
+        /// IANA name of the schedule's time zone.
         time_zone: String,
-        /// What becomes of times at which nobody was there.
+        /// Handling of times that passed while no server was running.
         missed: Missed,
     },
 }
 
-/// What becomes of times at which nobody was there.
+/// The handling of scheduled times that passed while no server was running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Missed {
-    /// Nothing.
+    /// The missed times start nothing.
     Skip,
-    /// The flow starts once, for the last of them.
+    /// The flow starts once, for the latest missed time.
     Latest,
-    /// It starts for each.
+    /// The flow starts once for each missed time.
     All,
 }
 
-/// How a run may end.
+/// The final status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum End {
-    /// With its outputs.
+    /// The run ended with outputs.
     Succeeded,
-    /// With an error.
+    /// The run ended with an error.
     Failed,
-    /// Because somebody wanted it to.
+    /// The run was cancelled on request.
     Cancelled,
 }
 
@@ -91,7 +91,7 @@ impl End {
     const ALL: [(&'static str, End); 3] =
         [("succeeded", End::Succeeded), ("failed", End::Failed), ("cancelled", End::Cancelled)];
 
-    /// How lists of runs call it.
+    /// Returns the status's name in lists of runs.
     pub fn name(self) -> &'static str {
         End::ALL.iter().find(|(_, end)| *end == self).map_or("", |(name, _)| name)
     }
@@ -100,9 +100,10 @@ impl End {
 const KEYS: [&str; 7] = ["id", "cron", "timeZone", "missed", "webhook", "event", "input"];
 const ONE_OF: &str = "write one of `cron: \"0 2 * * *\"`, `webhook: { secret: NAME }`, `event: { flow: NAME }`";
 
-/// The triggers that a flow names, whatever else is wrong with it; none if something is wrong with one of them.
+/// Returns the triggers of a flow, even if the rest of the flow has errors. If a trigger has an error, the list is
+/// empty.
 pub fn triggers(source: &Source, files: &dyn Files) -> Vec<Trigger> {
-    // Most flows have none, and need not be parsed for that.
+    // Most flows have no triggers and need not be parsed.
     if !source.text.contains("triggers") {
         return Vec::new();
     }
@@ -113,7 +114,7 @@ pub fn triggers(source: &Source, files: &dyn Files) -> Vec<Trigger> {
     if findings.has_errors() { Vec::new() } else { read }
 }
 
-/// Reads one trigger that stands alone, outside of a flow.
+/// Reads one trigger outside of a flow.
 pub fn trigger(source: &Source, files: &dyn Files) -> Result<Trigger, Vec<Diagnostic>> {
     let mut findings = Findings::new(&source.name, &source.text, files.rules());
     let read = match yaml::parse(&source.text) {
@@ -129,37 +130,37 @@ pub fn trigger(source: &Source, files: &dyn Files) -> Result<Trigger, Vec<Diagno
     }
 }
 
-/// Reads `flow.triggers` of the flow that is called `own`, if its name is known.
+/// Reads `flow.triggers`. `own` is the name of the flow, if it is known.
 pub(crate) fn read(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut Findings<'_>) -> Vec<Trigger> {
     if !matches!(tree.kind, Kind::List(_)) {
-        let message = format!("`triggers` is a list, this is {}", tree.type_name());
-        findings.error("wrong_type", tree.span, message, Some("write one `- { id: …, cron: … }` a line".into()));
+        let message = format!("`triggers` must be a list, not {}", tree.type_name());
+        findings.error("wrong_type", tree.span, message, Some("write one `- { id: …, cron: … }` per line".into()));
         return Vec::new();
     }
     let items = tree.items();
     if items.len() > TRIGGERS {
-        let help = Some(format!("at most {TRIGGERS}"));
-        findings.error("too_large", tree.span, format!("{} triggers", items.len()), help);
+        let help = Some(format!("use at most {TRIGGERS} triggers"));
+        findings.error("too_large", tree.span, format!("the flow has {} triggers", items.len()), help);
     }
     let mut all: Vec<Trigger> = Vec::new();
     for item in items.iter().take(TRIGGERS) {
         let Some(trigger) = read_one(item, own, files, findings) else { continue };
         if all.iter().any(|known| known.id == trigger.id) {
             let span = item.member("id").map_or(item.span, |id| id.span);
-            let message = format!("there is another trigger `{}`", trigger.id);
-            findings.error("id_taken", span, message, Some("give each trigger an id of its own".into()));
+            let message = format!("another trigger has the id `{}`", trigger.id);
+            findings.error("id_taken", span, message, Some("give each trigger a distinct id".into()));
         }
         all.push(trigger);
     }
     all
 }
 
-/// An `inputSchema` that lets no `trigger` in refuses every run that a trigger starts.
+/// Reports an `inputSchema` that does not allow the member `trigger`: it would reject every run that a trigger starts.
 pub(crate) fn check_schema(schema: &Tree, findings: &mut Findings<'_>) {
     let closed = schema.member("additionalProperties").filter(|more| more.json().as_bool() == Some(false));
     let named = schema.member("properties").and_then(|members| members.member(MEMBER));
     if let (Some(closed), None) = (closed, named) {
-        let message = "what triggers start has a member `trigger` in its input, which `inputSchema` does not let in";
+        let message = "triggers add a member `trigger` to the input, but `inputSchema` does not allow it";
         let help = Some("add `trigger: { type: object }` to its `properties`".into());
         findings.error("trigger_refused", closed.span, message, help);
     }
@@ -167,15 +168,15 @@ pub(crate) fn check_schema(schema: &Tree, findings: &mut Findings<'_>) {
 
 fn read_one(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Trigger> {
     if !matches!(tree.kind, Kind::Map(_)) {
-        let message = format!("a trigger is a map, this is {}", tree.type_name());
+        let message = format!("a trigger must be a map, not {}", tree.type_name());
         findings.error("wrong_type", tree.span, message, Some("write `{ id: nightly, cron: \"0 2 * * *\" }`".into()));
         return None;
     }
     known(entries(tree, "a trigger", findings), &KEYS, findings);
     let (id, span) = required(tree, "id", "trigger", findings);
     if !id.is_empty() && !is_id(&id) {
-        let help = Some("begin with a letter or `_`, go on with letters, digits, `_`, `-`, at most 64".into());
-        findings.error("bad_id", span, format!("`{}` is not an id", shown(&id)), help);
+        let help = Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
+        findings.error("bad_id", span, format!("`{}` is not a valid id", shown(&id)), help);
     }
     let input = read_input(tree, findings);
     let cause = read_cause(tree, own, files, findings)?;
@@ -185,8 +186,8 @@ fn read_one(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut Fi
 fn read_input(tree: &Tree, findings: &mut Findings<'_>) -> Json {
     let Some(input) = map(tree, "input", findings) else { return Json::object::<&str>([]) };
     if let Some(taken) = input.member(MEMBER) {
-        let help = Some("choose another name for it".into());
-        findings.error("reserved_id", taken.span, "`trigger` in the input says what has started the run", help);
+        let help = Some("choose another name".into());
+        findings.error("reserved_id", taken.span, "`trigger` in the input is reserved for data about the trigger", help);
     }
     input.json()
 }
@@ -195,14 +196,14 @@ fn read_cause(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut 
     let ways = ["cron", "webhook", "event"].map(|key| tree.member(key));
     if ways.iter().flatten().count() != 1 {
         let several = ways.iter().flatten().count() > 1;
-        let message = if several { "a trigger waits for one thing" } else { "the trigger waits for nothing" };
+        let message = if several { "the trigger has more than one condition" } else { "the trigger waits for nothing" };
         findings.error("bad_trigger", tree.span, message, Some(ONE_OF.into()));
         return None;
     }
     for key in ["timeZone", "missed"] {
         if let (Some(odd), None) = (tree.member(key), ways[0]) {
-            let help = Some(format!("leave `{key}` out, or write `cron:`"));
-            findings.error("bad_trigger", odd.span, format!("`{key}` goes with `cron`"), help);
+            let help = Some(format!("remove `{key}`, or add `cron:`"));
+            findings.error("bad_trigger", odd.span, format!("`{key}` needs `cron`"), help);
         }
     }
     match ways {
@@ -217,13 +218,13 @@ fn read_time(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Opt
     let (cron, span) = text(tree, "cron", findings)?;
     if let Err(why) = files.check_cron(&cron) {
         let help = Some("write minute, hour, day of the month, month, day of the week: `cron: \"0 2 * * *\"`".into());
-        findings.error("bad_cron", span, format!("`{}` cannot be used: {why}", shown(&cron)), help);
+        findings.error("bad_cron", span, format!("invalid cron expression `{}`: {why}", shown(&cron)), help);
     }
     let time_zone = match text(tree, "timeZone", findings) {
         Some((zone, span)) => {
             if let Err(why) = files.check_time_zone(&zone) {
                 let help =
-                    Some("write an IANA name, such as `timeZone: Europe/Berlin`; without it times are UTC".into());
+                    Some("write an IANA name, such as `timeZone: Europe/Berlin`; the default is UTC".into());
                 findings.error("bad_time_zone", span, why, help);
             }
             zone
@@ -235,7 +236,7 @@ fn read_time(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Opt
     Some(Cause::Time { cron, time_zone, missed: missed.unwrap_or(Some(Missed::Latest))? })
 }
 
-/// Reports what a trigger names and what does not exist. It is an error only where the trigger is to start something.
+/// Reports an unknown name in a trigger. It is an error only in a library, where the trigger is active.
 fn missing(code: &'static str, span: Span, (message, help): (String, Option<String>), findings: &mut Findings<'_>) {
     match findings.rules() {
         Rules::New => findings.warning(code, span, message, help),
@@ -246,7 +247,7 @@ fn missing(code: &'static str, span: Span, (message, help): (String, Option<Stri
 fn read_webhook(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Cause> {
     known(entries(tree, "`webhook`", findings), &["secret"], findings);
     let Some(secret) = tree.member("secret") else {
-        let help = Some("write `webhook: { secret: NAME }`: whoever posts signs with it".into());
+        let help = Some("write `webhook: { secret: NAME }`; senders sign their posts with this secret".into());
         findings.error("missing_key", tree.span, "the webhook has no `secret`", help);
         return None;
     };
@@ -257,20 +258,21 @@ fn read_webhook(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> 
             Some(Cause::Webhook { secret: names.into_iter().map(|(name, _)| name).collect() })
         }
         _ => {
-            let message = format!("`secret` is the name of a secret, or a list of 1 to {SIGNING_KEYS} names");
+            let message = format!("`secret` must be the name of a secret, or a list of 1 to {SIGNING_KEYS} names");
             findings.error("bad_trigger", secret.span, message, Some("write `secret: NAME`".into()));
             None
         }
     }
 }
 
-/// While secrets change, one of several may be missing; without any the webhook takes no post.
+/// Checks the secrets of a webhook. During a rotation some may be missing; with none left the webhook rejects every
+/// post.
 fn check_secrets(names: &[(String, Span)], files: &dyn Files, findings: &mut Findings<'_>) {
     let refused = |(name, span): &(String, Span)| Some((*span, files.check_signing_secret(name).err()?));
     let refused: Vec<_> = names.iter().filter_map(refused).collect();
     for (span, why) in &refused {
         match refused.len() == names.len() {
-            true => missing("missing_secret", *span, (format!("the webhook takes no post: {why}"), None), findings),
+            true => missing("missing_secret", *span, (format!("the webhook rejects every post: {why}"), None), findings),
             false => findings.warning("missing_secret", *span, why.clone(), None),
         }
     }
@@ -280,11 +282,11 @@ fn read_event(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut 
     known(entries(tree, "`event`", findings), &["flow", "status"], findings);
     let (flow, span) = required(tree, "flow", "event", findings);
     if !flow.is_empty() && !is_flow_name(&flow) {
-        let help = Some("use letters, digits, `_` and `-`, at most 64".into());
-        findings.error("bad_name", span, format!("`{}` is not a flow's name", shown(&flow)), help);
+        let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());
+        findings.error("bad_name", span, format!("`{}` is not a valid flow name", shown(&flow)), help);
     } else if !flow.is_empty() && own != Some(&flow) && !files.has_flow(&flow) {
-        let message = format!("there is no flow `{0}`, so no run of `{0}` starts this one", shown(&flow));
-        let help = Some(format!("add the flow `{}` first, or correct its name", shown(&flow)));
+        let message = format!("unknown flow `{0}`, so its runs never start this one", shown(&flow));
+        let help = Some(format!("add the flow `{}` first, or fix its name", shown(&flow)));
         missing("unknown_flow", span, (message, help), findings);
     }
     let status = match tree.member("status") {
@@ -297,7 +299,7 @@ fn read_event(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut 
 fn read_status(tree: &Tree, findings: &mut Findings<'_>) -> Option<Vec<End>> {
     let items = if let Kind::List(items) = &tree.kind { items.as_slice() } else { std::slice::from_ref(tree) };
     if items.is_empty() {
-        let help = Some("leave `status` out for every end".into());
+        let help = Some("remove `status` to accept every final status".into());
         findings.error("bad_trigger", tree.span, "the list of `status` is empty", help);
     }
     items.iter().map(|item| choice("status", item, &End::ALL, findings)).collect()
@@ -309,12 +311,12 @@ fn choice<T: Copy>(key: &str, value: &Tree, choices: &[(&str, T)], findings: &mu
     if found.is_none() {
         let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
         let help = did_you_mean(written, names.iter().copied());
-        findings.error("bad_value", value.span, format!("`{key}` is one of: {}", names.join(", ")), help);
+        findings.error("bad_value", value.span, format!("`{key}` must be one of: {}", names.join(", ")), help);
     }
     found
 }
 
-/// A text, or a list of texts.
+/// Returns a text or a list of texts as a list; `None` for any other value.
 fn texts(tree: &Tree) -> Option<Vec<(String, Span)>> {
     let one = |tree: &Tree| Some((tree.text()?.to_owned(), tree.span)).filter(|(text, _)| !text.is_empty());
     match &tree.kind {

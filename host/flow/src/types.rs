@@ -1,4 +1,4 @@
-//! Node types by the names that flows write.
+//! Looks up node types by their names in flows.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::{
     read::RawNode,
 };
 
-/// Types of which a finding asks whether they were meant.
+/// Maximum number of types in a help text.
 const SHOWN_TYPES: usize = 4;
 
-/// Looks the type of a node up; an unknown one is a finding.
+/// Looks up the type of a node; reports an unknown one.
 pub(crate) fn node_type(node: &RawNode<'_>, catalog: &Catalog, findings: &mut Findings<'_>) -> Option<Arc<NodeType>> {
     if node.type_name.is_empty() {
         return None;
@@ -26,7 +26,7 @@ pub(crate) fn node_type(node: &RawNode<'_>, catalog: &Catalog, findings: &mut Fi
             let versions: Vec<_> = versions.iter().map(ToString::to_string).collect();
             let message =
                 format!("`{}` has no version `{}`", wanted.name, wanted.version.as_deref().unwrap_or_default());
-            let help = Some(format!("there is {}", versions.join(", ")));
+            let help = Some(format!("available versions: {}", versions.join(", ")));
             findings.error("unknown_version", node.type_span, message, help);
             None
         }
@@ -35,14 +35,14 @@ pub(crate) fn node_type(node: &RawNode<'_>, catalog: &Catalog, findings: &mut Fi
                 .or_else(|| habits::of_type(&wanted.name))
                 .or_else(|| did_you_mean(&wanted.name, catalog.names()))
                 .or_else(|| Some("`flowcell nodes` lists all types; `flow.packs` and `--packs DIR` add more".into()));
-            let message = format!("there is no node type `{}`", shown(&wanted.name));
+            let message = format!("unknown node type `{}`", shown(&wanted.name));
             findings.error("unknown_type", node.type_span, message, help);
             None
         }
     }
 }
 
-/// "did you mean …?" for a name without its pack, however its words are joined: `noop`, `If`, `for-each`.
+/// Returns "did you mean …?" for a name without its pack, ignoring case and separators: `noop`, `If`, `for-each`.
 pub(crate) fn meant_type(wanted: &str, catalog: &Catalog) -> Option<String> {
     let letters = |name: &str| name.to_lowercase().replace(['-', '_'], "");
     let wanted = letters(wanted);

@@ -1,4 +1,4 @@
-//! Text to a tree in which everything knows its place. JSON is read by the same parser: it is YAML.
+//! Parses YAML to a tree with positions. JSON is parsed as YAML.
 
 use std::{fmt, sync::Arc};
 
@@ -9,14 +9,14 @@ use serde_yaml::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Options, Spanned}
 
 use crate::limits;
 
-/// Where something stands in a text, counted from 1.
+/// A position in a text. Lines and columns start at 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) line: usize,
     pub(crate) column: usize,
-    /// Characters; 0 if it goes over several lines.
+    /// Length in characters; 0 if the value spans several lines.
     pub(crate) len: usize,
-    /// Bytes of the whole text before it.
+    /// Byte offset in the whole text.
     pub(crate) start: usize,
 }
 
@@ -31,7 +31,7 @@ impl From<Location> for Span {
     }
 }
 
-/// A value and its place.
+/// A value with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub(crate) span: Span,
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
     Map(Vec<Entry>),
 }
 
-/// One member of a map.
+/// A member of a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: Arc<str>,
@@ -54,7 +54,7 @@ pub(crate) struct Entry {
 }
 
 impl Tree {
-    /// The value without its places.
+    /// Returns the value without its positions.
     pub(crate) fn json(&self) -> Json {
         match &self.kind {
             Kind::Scalar(json) => json.clone(),
@@ -70,7 +70,7 @@ impl Tree {
         }
     }
 
-    /// The items of a list; of anything else none.
+    /// Returns the items of a list; no items for any other value.
     pub(crate) fn items(&self) -> &[Tree] {
         match &self.kind {
             Kind::List(items) => items,
@@ -85,7 +85,7 @@ impl Tree {
         }
     }
 
-    /// The nearest part of the tree on the way that a JSON Pointer describes.
+    /// Returns the deepest existing value along a JSON Pointer.
     pub(crate) fn nearest(&self, pointer: &str) -> &Tree {
         let mut at = self;
         for token in pointer.split('/').skip(1) {
@@ -103,7 +103,7 @@ impl Tree {
         at
     }
 
-    /// The place of the last key of a JSON Pointer.
+    /// Returns the position of the last key of a JSON Pointer.
     pub(crate) fn key_span(&self, pointer: &str) -> Option<Span> {
         let (parent, key) = pointer.rsplit_once('/')?;
         let key = key.replace("~1", "/").replace("~0", "~");
@@ -122,7 +122,7 @@ impl Tree {
     }
 }
 
-/// What the parser found wrong.
+/// A syntax error with its position.
 pub(crate) struct SyntaxError {
     pub(crate) span: Span,
     pub(crate) message: String,
@@ -132,7 +132,7 @@ pub(crate) struct SyntaxError {
 /// Parses a document.
 pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
     if text.len() > limits::DOCUMENT_BYTES {
-        let message = format!("the document has {} bytes, more than {}", text.len(), limits::DOCUMENT_BYTES);
+        let message = format!("the document has {} bytes; the limit is {}", text.len(), limits::DOCUMENT_BYTES);
         return Err(SyntaxError { span: Span { line: 1, column: 1, len: 0, start: 0 }, message, help: None });
     }
     serde_yaml::from_str_with_options(text, options()).map_err(|error| {
@@ -140,7 +140,7 @@ pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
         match is_bare_binding(text, span) {
             true => SyntaxError {
                 span,
-                message: "`{{` outside of quotes begins a map whose key is a map".into(),
+                message: "YAML reads `{{` without quotes as a map inside a map".into(),
                 help: Some("put the binding in quotes: \"{{ … }}\"".into()),
             },
             false => SyntaxError { span, message: first_line(&error.to_string()), help: None },
@@ -148,7 +148,7 @@ pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
     })
 }
 
-/// Whether an error is about `{{` that is meant to be a binding: at the error, or just before it.
+/// Returns true if an error is about an unquoted `{{` at its position or just before it.
 fn is_bare_binding(text: &str, span: Span) -> bool {
     let line = text.lines().nth(span.line.saturating_sub(1)).unwrap_or_default();
     let column = span.column.saturating_sub(1);
@@ -158,14 +158,14 @@ fn is_bare_binding(text: &str, span: Span) -> bool {
     around.contains("{{") && before % 2 == 0
 }
 
-/// The text of a scalar that was read as a number.
+/// Returns the text of a scalar that YAML read as a number.
 fn written_number<'t>(tree: &Tree, text: &'t str) -> &'t str {
     let written = text.get(tree.span.start..).unwrap_or_default();
     let length = written.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '+' | '-' | '.'));
     &written[..length.unwrap_or(written.len())]
 }
 
-/// Whole numbers whose digits cannot be kept, as they are written.
+/// Collects whole numbers with too many digits to be exact.
 pub(crate) fn long_numbers<'t>(tree: &Tree, text: &'t str, found: &mut Vec<(Span, &'t str)>) {
     match &tree.kind {
         Kind::Scalar(Json::Number(number)) if number.is_f64() => {
@@ -182,7 +182,7 @@ pub(crate) fn long_numbers<'t>(tree: &Tree, text: &'t str, found: &mut Vec<(Span
     }
 }
 
-/// Numbers that not everybody reads as the same value, with what they were read as.
+/// Collects numbers that other YAML parsers may read differently, with the value that this parser read.
 pub(crate) fn ambiguous_numbers<'t>(tree: &'t Tree, text: &'t str, found: &mut Vec<(Span, &'t str, String)>) {
     match &tree.kind {
         Kind::Scalar(Json::Number(number)) => {
@@ -221,7 +221,7 @@ fn options() -> Options {
 
 fn first_line(message: &str) -> String {
     let line = message.lines().next().unwrap_or(message);
-    // The place is told beside the message, and the options are ours, not the reader's.
+    // The position is shown separately, and users cannot set the parser's options.
     let line = line.split(" at line ").next().unwrap_or(line).trim_start_matches("error: ");
     match line.split_once(", set ") {
         Some((cause, _)) => cause.to_owned(),

@@ -1,9 +1,9 @@
-//! Scripts as flows, and in nodes of other flows. Whoever reads scripts is played by the tests.
+//! Tests scripts as flows and scripts in nodes. A stub replaces the script engine.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 #[path = "golden/mod.rs"]
-#[allow(dead_code, reason = "other tests have goldens")]
+#[allow(dead_code, reason = "other tests use the expected files")]
 mod golden;
 
 use std::path::Path;
@@ -23,7 +23,7 @@ fn catalog() -> Catalog {
     golden::catalog(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nodes/script/node.yaml")])
 }
 
-/// Reads scripts: one with the word `wrong` in it is wrong there.
+/// Reports an error at the word `wrong` in a script.
 struct Reader;
 
 impl Reader {
@@ -38,7 +38,7 @@ impl Files for Reader {
         match path {
             "./lib/good.js" => Ok("export const run = () => ({{ a: 1 }});".into()),
             "./lib/bad.js" => Ok("\n  wrong".into()),
-            _ => Err("there is no such file".into()),
+            _ => Err("file not found".into()),
         }
     }
 
@@ -71,7 +71,7 @@ fn load(name: &str, text: &str) -> Checked {
 }
 
 #[test]
-fn a_script_is_one_node_that_runs_it() {
+fn a_script_flow_has_one_node_that_runs_the_script() {
     let text = "function run() { return `{{ flow.input.photo }}` }";
     let checked = load("flows/logo.flow.js", text);
     assert_eq!(printed(&checked.diagnostics), "");
@@ -97,7 +97,7 @@ fn a_script_is_one_node_that_runs_it() {
 }
 
 #[test]
-fn a_script_that_is_wrong_is_told_where() {
+fn an_invalid_script_is_reported_with_its_position() {
     for (name, text, code, place) in [
         ("logo.flow.js", "let a;\n  wrong", "bad_script", (2, 3)),
         ("lo go.flow.js", "let a", "bad_name", (1, 1)),
@@ -110,13 +110,13 @@ fn a_script_that_is_wrong_is_told_where() {
     }
     let unread = Source { name: "a.flow.js".into(), text: "let a".into() };
     let checked = flowcell_flow::load(&unread, &catalog(), &NoFiles);
-    assert!(printed(&checked.diagnostics).contains("nobody here can read a script"));
+    assert!(printed(&checked.diagnostics).contains("this program cannot run scripts"));
     let unknown = flowcell_flow::load(&unread, &Catalog::default(), &Reader);
-    assert!(printed(&unknown.diagnostics).contains("there is no node type `script.run`"));
+    assert!(printed(&unknown.diagnostics).contains("unknown node type `script.run`"));
 }
 
 #[test]
-fn a_script_may_be_written_with_its_name_as_json_or_yaml() {
+fn a_script_can_be_given_in_json_or_yaml() {
     let script = "function run() {\n  return `{{ flow.input }}`;\n}\n";
     let json = json!({ "name": "logo", "script": script }).to_string();
     let yaml = "name: logo\nscript: |\n  function run() {\n    return `{{ flow.input }}`;\n  }\n";
@@ -147,8 +147,8 @@ fn a_script_may_be_written_with_its_name_as_json_or_yaml() {
 }
 
 #[test]
-fn a_script_is_granted_the_services_that_may_be_granted() {
-    /// Whose flows may grant some services.
+fn a_script_gets_all_services_that_a_flow_can_be_granted() {
+    /// Limits the services that can be granted.
     struct Limited(&'static [&'static str]);
 
     impl Files for Limited {
@@ -178,7 +178,7 @@ fn a_script_is_granted_the_services_that_may_be_granted() {
 }
 
 #[test]
-fn nothing_is_read_from_a_script_as_if_it_were_yaml() {
+fn scripts_are_not_parsed_as_yaml() {
     let source = Source { name: "a.flow.js".into(), text: "flow: { name: b, packs: [x.wasm] }".into() };
     assert!(about(&source).name.is_none() && packs(&source).is_empty());
 }
@@ -187,14 +187,14 @@ fn node(input: &str) -> Checked {
     load("flow.yaml", &format!("flow: {{ name: f }}\nnodes:\n  - id: a\n    type: script.run\n    input: {input}\n"))
 }
 
-/// The input of the only node, which needs nothing to be rendered.
+/// Renders the input of the only node, which reads no values.
 fn rendered(checked: Checked) -> Json {
     assert_eq!(printed(&checked.diagnostics), "");
     checked.graph.unwrap().nodes[0].input.expr.render(&NoRoots).unwrap()
 }
 
 #[test]
-fn a_script_in_a_node_means_itself() {
+fn a_script_in_a_node_is_literal() {
     let script = "run = () => `{{ flow.input }} {% if %} {# no #}`";
     let input = rendered(node(&format!("{{ source: '{script}' }}")));
     assert_eq!(input, Json::from(json!({ "source": script })));
@@ -204,19 +204,19 @@ fn a_script_in_a_node_means_itself() {
 }
 
 #[test]
-fn a_script_that_is_wholly_a_binding_is_computed() {
+fn a_script_that_is_one_binding_is_evaluated() {
     let checked = node("{ source: '{{ flow.input.code }}' }");
     assert_eq!(printed(&checked.diagnostics), "");
     assert_eq!(checked.graph.unwrap().nodes[0].input.references.len(), 1);
 }
 
 #[test]
-fn scripts_in_nodes_are_looked_through() {
+fn scripts_in_nodes_are_checked() {
     for (input, code, help) in [
-        ("{ source: 'all wrong' }", "bad_script", "look at line 1, column 5 of the script"),
-        ("{ file: ./lib/bad.js }", "bad_script", "look at line 2, column 3 of the script"),
+        ("{ source: 'all wrong' }", "bad_script", "see line 1, column 5 of the script"),
+        ("{ file: ./lib/bad.js }", "bad_script", "see line 2, column 3 of the script"),
         ("{ file: ./lib/none.js }", "unreadable_file", "the path is relative to the flow's file"),
-        ("{ file: '{{ flow.input.path }}' }", "literal_needed", "write the path as it is"),
+        ("{ file: '{{ flow.input.path }}' }", "literal_needed", "write a literal path"),
     ] {
         let checked = node(input);
         let [finding] = checked.diagnostics.as_slice() else { panic!("{}", printed(&checked.diagnostics)) };

@@ -1,4 +1,5 @@
-//! Agents: Markdown files whose front matter says what an agent may do, and whose text is its system prompt.
+//! Agents: Markdown files. The front matter holds the agent's settings and permissions; the text below is its system
+//! prompt.
 
 use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};
@@ -15,42 +16,42 @@ use crate::{
     yaml::{self, Kind, Span, Tree},
 };
 
-/// An agent, as its file describes it.
+/// An agent as its file defines it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentDefinition {
     /// The file's name without its ending, in kebab-case.
     pub id: String,
-    /// What people call it.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is for.
+    /// Purpose of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether nobody may use it.
+    /// Refuses every use of the agent.
     #[serde(default)]
     pub disabled: bool,
     /// The system prompt.
     pub system: String,
-    /// The profile of the model's provider; none: the host's default.
+    /// Profile of the model provider. Default: the host's default provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The model; none: the provider's default.
+    /// Model. Default: the provider's default model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The tools that it is offered, by name.
+    /// Names of the tools that the agent can call.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// What it may do with them: the last one that fits decides.
+    /// Permissions for tool calls. The last matching rule decides.
     #[serde(default)]
     pub permissions: Vec<Permission>,
     /// JSON Schema of its structured output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<serde_json::Value>,
-    /// Messages of users that it takes in one run.
+    /// Maximum number of user messages in one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u64>,
-    /// Calls of its model in one run.
+    /// Maximum number of model calls in one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_model_calls: Option<u64>,
     /// Sampling parameters: `temperature`, `topP`, `maxTokens`.
@@ -58,12 +59,12 @@ pub struct AgentDefinition {
     pub params: serde_json::Map<String, serde_json::Value>,
 }
 
-/// What reading an agent's file found.
+/// The result of reading an agent's file.
 #[derive(Debug)]
 pub struct CheckedAgent {
-    /// The agent; none if there are errors.
+    /// The agent; `None` if there are errors.
     pub agent: Option<AgentDefinition>,
-    /// Everything that was found, in the order of the text.
+    /// All diagnostics, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -83,7 +84,7 @@ const KEYS: [&str; 13] = [
     "params",
 ];
 const PARAMS: [&str; 3] = ["temperature", "topP", "maxTokens"];
-/// Names of keys elsewhere, and here.
+/// Keys of other agent formats, and the Flowcell keys that replace them.
 const RENAMED: [(&str, &str); 6] = [
     ("permission", "permissions"),
     ("disable", "disabled"),
@@ -92,23 +93,23 @@ const RENAMED: [(&str, &str); 6] = [
     ("top_p", "params: { topP: … }"),
     ("maxTokens", "params: { maxTokens: … }"),
 ];
-/// Turns and model calls that a file may ask for.
+/// Minimum and maximum of `maxTurns` and `maxModelCalls`.
 const TURNS: (u64, u64) = (1, 10_000);
-/// The three dashes around the front matter.
+/// The line that starts and ends the front matter.
 const FENCE: &str = "---";
 
-/// Reads an agent's file: front matter in YAML between two lines `---`, then the system prompt.
+/// Reads an agent's file: YAML front matter between two `---` lines, then the system prompt.
 pub fn agent(source: &Source) -> CheckedAgent {
     agent_by(source, Rules::New)
 }
 
-/// Reads an agent's file by the rules of the flow that names the agent.
+/// Reads an agent's file in the check mode of the flow that uses the agent.
 pub(crate) fn agent_by(source: &Source, rules: Rules) -> CheckedAgent {
     let mut findings = Findings::new(&source.name, &source.text, rules);
     let start = Span { line: 1, column: 1, len: 1, start: 0 };
     let id = name::of_file(&source.name);
     if !is_kebab_case(id) {
-        let message = format!("`{}` cannot be the name of an agent", shown(id));
+        let message = format!("`{}` is not a valid agent name", shown(id));
         findings.error("bad_file_name", start, message, Some(name::rename(&source.name)));
     }
     let mut agent = AgentDefinition { id: id.to_owned(), ..AgentDefinition::default() };
@@ -124,19 +125,20 @@ pub(crate) fn agent_by(source: &Source, rules: Rules) -> CheckedAgent {
             }
         }
         Err(()) => {
-            let help = Some("end it with a line `---`".into());
+            let help = Some("end the front matter with a line `---`".into());
             findings.error("bad_front_matter", start, "the front matter has no end", help);
         }
     }
     if agent.system.is_empty() && !findings.has_errors() {
-        let help = Some("write below the front matter what the agent is and how it works".into());
+        let help = Some("describe the agent's role and way of working below the front matter".into());
         findings.warning("no_system_prompt", start, "the agent has no system prompt", help);
     }
     let sound = !findings.has_errors();
     CheckedAgent { agent: sound.then_some(agent), diagnostics: findings.finish() }
 }
 
-/// The front matter, with every byte in its place, and what follows it. A file without it is all prompt.
+/// Splits a file into its front matter, with every byte at its original offset, and the text after it. A file without
+/// front matter is all prompt.
 fn split(text: &str) -> Result<(String, &str), ()> {
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
@@ -146,7 +148,7 @@ fn split(text: &str) -> Result<(String, &str), ()> {
     let mut end = first.len();
     for line in lines {
         if line.trim_end() == FENCE {
-            // A comment as long as the dashes keeps the places right.
+            // A comment as long as the dashes keeps the byte offsets.
             return Ok((format!("#{}", &text[1..end]), &text[end + line.len()..]));
         }
         end += line.len();
@@ -164,13 +166,13 @@ fn read(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings<'_>) {
     agent.description = member("description");
     agent.provider = member("provider");
     agent.model = member("model");
-    // These say how other programs show an agent.
+    // These keys control the display in other programs; Flowcell only checks them.
     let (mode, _) = (member("mode"), member("color"));
     if let (Some(mode), Some(value)) = (mode, tree.member("mode"))
         && !["primary", "subagent", "all"].contains(&&*mode)
     {
         let help = did_you_mean(&mode, ["primary", "subagent", "all"]);
-        findings.error("bad_value", value.span, format!("`mode` cannot be `{}`", shown(&mode)), help);
+        findings.error("bad_value", value.span, format!("invalid `mode`: `{}`", shown(&mode)), help);
     }
     agent.disabled = flag(tree, "disabled", findings).unwrap_or_default();
     agent.max_turns = whole(tree, "maxTurns", TURNS, findings);
@@ -184,8 +186,8 @@ fn read(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings<'_>) {
 fn tools(tree: &Tree, findings: &mut Findings<'_>) -> Vec<String> {
     let items = list(tree, "tools", findings);
     for odd in items.iter().filter(|item| item.text().is_none()) {
-        let message = format!("`tools` lists names, this is {}", odd.type_name());
-        findings.error("wrong_type", odd.span, message, Some("write one name a line".into()));
+        let message = format!("`tools` must be a list of names, but an item is {}", odd.type_name());
+        findings.error("wrong_type", odd.span, message, Some("write one name per line".into()));
     }
     items.iter().filter_map(|item| Some(item.text()?.to_owned())).collect()
 }
@@ -203,15 +205,16 @@ fn read_params(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings
             _ => continue,
         };
         if !sound {
-            let message = format!("`{}` cannot be {}", entry.key, shown(&value.to_string()));
-            let help = "`temperature` is from 0 to 2, `topP` from 0 to 1, `maxTokens` a whole number from 1";
+            let message = format!("invalid `{}`: {}", entry.key, shown(&value.to_string()));
+            let help = "`temperature` ranges from 0 to 2, `topP` from 0 to 1; `maxTokens` is a whole number of at least 1";
             findings.error("bad_value", entry.value.span, message, Some(help.into()));
         }
         agent.params.insert(entry.key.to_string(), value.to_serde());
     }
 }
 
-/// The schema under `output: { schema: … }`, which describes an object: its members become arguments.
+/// Reads the schema under `output: { schema: … }`. It must describe an object, because the object's members become
+/// arguments.
 pub(crate) fn read_output<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<&'t Tree> {
     let output = map(tree, "output", findings)?;
     known(entries(output, "`output`", findings), &["schema"], findings);
@@ -225,16 +228,16 @@ pub(crate) fn read_output<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Op
     Some(schema)
 }
 
-/// Checks a schema whose values are objects.
+/// Checks that a schema describes an object.
 pub(crate) fn check_object(schema: &Tree, what: &str, findings: &mut Findings<'_>) {
     if let Some(kind) = schema.member("type").filter(|kind| kind.text() != Some("object")) {
-        let message = format!("{what} is an object, whose members are arguments");
-        findings.error("bad_schema", kind.span, message, Some("write `type: object`, and `properties`".into()));
+        let message = format!("{what} must be an object, because its members become arguments");
+        findings.error("bad_schema", kind.span, message, Some("write `type: object` and `properties`".into()));
     }
     fit::check_schema(schema, "the schema", findings);
 }
 
-/// A definition as the value that nodes are given.
+/// Converts a definition to the value that nodes receive.
 impl From<&AgentDefinition> for Json {
     fn from(agent: &AgentDefinition) -> Json {
         serde_json::to_value(agent).map(Json::from).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What stands between `${` and `}`: all arguments, or one by its path.
+//! The expression between `${` and `}`: all arguments, or the path of one argument.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use flowcell_contract::Json;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Argument(Vec<String>);
 
-/// How an argument is written, for findings.
+/// Help text for an invalid argument.
 pub(crate) const WRITTEN: &str = "write `${args.key}`, of letters, digits, `_` and `-`";
 
 impl Argument {
-    /// Reads what stands between `${` and `}`; none if it is not about arguments, or not in the right way.
+    /// Parses the text between `${` and `}`. Returns `None` if it is not a valid argument path.
     pub(crate) fn parse(inside: &str) -> Option<Argument> {
         let mut steps = inside.trim().split('.');
         if steps.next() != Some("args") {
@@ -23,17 +23,17 @@ impl Argument {
         (keys.len() == steps.count()).then_some(Argument(keys))
     }
 
-    /// Whether all arguments are meant.
+    /// Returns true if the expression selects all arguments.
     pub(crate) fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The argument itself, without the way into it; none if all are meant.
+    /// Returns the argument's name without the path into its value; `None` if all arguments are selected.
     pub(crate) fn key(&self) -> Option<&str> {
         self.0.first().map(String::as_str)
     }
 
-    /// The expression that reads it, if `args` is the expression of all arguments.
+    /// Returns the expression that reads the argument; `args` is the expression of all arguments.
     pub(crate) fn expression(&self, args: &str) -> String {
         self.0.iter().fold(args.to_owned(), |path, key| format!("{path}[{}]", quoted(key)))
     }
@@ -50,7 +50,7 @@ fn is_key_sign(sign: char) -> bool {
     sign.is_ascii_alphanumeric() || matches!(sign, '_' | '-')
 }
 
-/// A text as the expression language writes it.
+/// Quotes a text for the expression language.
 pub(crate) fn quoted(text: &str) -> String {
     Json::from(text).to_string()
 }

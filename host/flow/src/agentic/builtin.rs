@@ -1,11 +1,11 @@
-//! The agents that are always there. They are files like any other, and a file of the same name wins.
+//! The built-in agents. They are ordinary agent files; a user's file of the same name overrides them.
 
 use crate::{
     Source,
     agentic::agent::{self, AgentDefinition},
 };
 
-/// The agent of a step that names none.
+/// The agent of a step without `agent`.
 pub const DEFAULT: &str = "coder";
 
 const FILES: [(&str, &str); 5] = [
@@ -16,18 +16,18 @@ const FILES: [(&str, &str); 5] = [
     ("summarize.md", include_str!("agents/summarize.md")),
 ];
 
-/// The names of the built-in agents.
+/// Returns the names of the built-in agents.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(file, _)| file.trim_end_matches(".md"))
 }
 
-/// The file of a built-in agent.
+/// Returns the file of a built-in agent.
 pub fn source(name: &str) -> Option<Source> {
     let (file, text) = FILES.iter().find(|(file, _)| file.strip_suffix(".md") == Some(name))?;
     Some(Source { name: (*file).to_owned(), text: (*text).to_owned() })
 }
 
-/// A built-in agent.
+/// Returns the definition of a built-in agent.
 pub fn definition(name: &str) -> Option<AgentDefinition> {
     agent::agent(&source(name)?).agent
 }
@@ -47,7 +47,7 @@ mod tests {
             let agent = checked.agent.unwrap();
             assert_eq!(agent.id, name);
             assert!(agent.description.is_some() && !agent.system.is_empty());
-            // A comma in a text without quotes would begin another key.
+            // A comma in an unquoted text would start another key.
             assert!(!agent.output.is_some_and(|schema| schema.to_string().contains("null")), "{name}");
         }
     }

@@ -1,4 +1,4 @@
-//! Arguments that are probably misspelt: declared nowhere, but nearly so.
+//! Warns of arguments that are probably misspelled: no schema declares them, but a schema declares a similar name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use crate::{
     yaml::{Kind, Span, Tree},
 };
 
-/// Warns of arguments that neither `args` nor an output declares, if something similar is declared. An argument without
-/// anything similar may come from the caller.
+/// Warns of arguments that neither `args` nor an output schema declares, if a similar name is declared. An argument
+/// without a similar name may come from the caller, so it is not reported.
 pub(crate) fn warn(flow: &RawSteps<'_>, cast: &[Cast], findings: &mut Findings<'_>) {
     let declared = declared(flow, cast);
     let mut tried: BTreeMap<String, Option<&str>> = BTreeMap::new();
@@ -38,7 +38,7 @@ pub(crate) fn warn(flow: &RawSteps<'_>, cast: &[Cast], findings: &mut Findings<'
     }
 }
 
-/// The names that a schema declares, of the arguments or of an output.
+/// Returns the names that the schemas of the arguments and of the outputs declare.
 fn declared(flow: &RawSteps<'_>, cast: &[Cast]) -> BTreeSet<String> {
     let mut names = BTreeSet::from(["prompt".to_owned()]);
     let schemas = flow.steps.iter().map(|step| step.output).chain([flow.args]).flatten();

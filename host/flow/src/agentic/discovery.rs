@@ -1,4 +1,5 @@
-//! Which files are flows and agents, and which of them win: rules over a listing that somebody else has read.
+//! Finds the files of flows and agents in a listing, and decides which file wins when names collide. The caller reads
+//! the folders.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,25 +10,25 @@ use crate::{
     diagnostic::{Diagnostic, Place, Severity},
 };
 
-/// How near to the user's work a folder is.
+/// The scope of a folder. A project wins over the user's home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The project's own, which wins.
+    /// The project's folder.
     Project,
-    /// The user's, for every project.
+    /// The user's folder, for all projects.
     Global,
 }
 
-/// A folder in which flows or agents are looked for.
+/// A folder that is searched for flows or agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folder {
-    /// Where it is.
+    /// Scope of the folder.
     pub level: Level,
-    /// Its path: from the project's root, or from the user's home.
+    /// Path relative to the project's root or to the user's home.
     pub path: &'static str,
 }
 
-/// What files are.
+/// The kind of files to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Flows: `*.yaml`, `*.yml`, `*.json`.
@@ -44,7 +45,7 @@ const fn global(path: &'static str) -> Folder {
     Folder { level: Level::Global, path }
 }
 
-/// The folders of flows; an earlier one wins.
+/// The folders of flows, in order of precedence.
 pub const FLOW_FOLDERS: [Folder; 6] = [
     project(".flowcell/flows"),
     project(".opencode/flows"),
@@ -54,7 +55,7 @@ pub const FLOW_FOLDERS: [Folder; 6] = [
     global(".agents/flows"),
 ];
 
-/// The folders of agents; an earlier one wins.
+/// The folders of agents, in order of precedence.
 pub const AGENT_FOLDERS: [Folder; 6] = [
     project(".flowcell/agents"),
     project(".opencode/agents"),
@@ -64,38 +65,39 @@ pub const AGENT_FOLDERS: [Folder; 6] = [
     global(".agents/agents"),
 ];
 
-/// A file in one of the folders.
+/// A file in one of the searched folders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Where its folder is.
+    /// Scope of the file's folder.
     pub level: Level,
-    /// Its path, as messages show it.
+    /// Path as messages show it.
     pub path: String,
 }
 
-/// A flow or an agent that was found.
+/// A discovered flow or agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     pub id: String,
-    /// Where it was found.
+    /// Scope of the file's folder.
     pub level: Level,
-    /// Its path.
+    /// Path as messages show it.
     pub path: String,
-    /// Files of the same name that it wins over.
+    /// Files of the same name with lower precedence.
     pub hides: Vec<String>,
 }
 
-/// What a listing holds.
+/// The discovered files and the diagnostics about them.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
-    /// By id.
+    /// The files by id.
     pub entries: BTreeMap<String, Entry>,
-    /// Files whose names are no names, and files of one level that hide each other.
+    /// Files with invalid names, and files of one scope that have the same name.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Finds flows or agents in a listing, which is in the order of the folders. Project wins over global, then the first.
+/// Finds flows or agents in a listing. The listing follows the order of the folders; project files win over global
+/// ones, then earlier files over later ones.
 pub fn discover(kind: Kind, listing: &[Listed]) -> Discovery {
     let mut found = Discovery::default();
     let mut listing: Vec<_> = listing.iter().filter(|file| is_meant(kind, &file.path)).collect();
@@ -122,7 +124,7 @@ pub fn discover(kind: Kind, listing: &[Listed]) -> Discovery {
     found
 }
 
-/// Whether a file is looked at. The cases beside a flow are none of it.
+/// Returns true if the file has the right extension. Test case files (`*.test.yaml`) do not count.
 fn is_meant(kind: Kind, path: &str) -> bool {
     let endings: &[&str] = match kind {
         Kind::Flows => &["yaml", "yml", "json"],
@@ -138,7 +140,7 @@ fn start_of(path: &str) -> Place {
 }
 
 fn bad_name(path: &str, id: &str) -> Diagnostic {
-    let message = format!("`{id}` is no name in kebab-case, so the file is not found by it");
+    let message = format!("`{id}` is not a kebab-case name, so the file is ignored");
     Diagnostic::error("bad_file_name", "", start_of(path), &message, Some(&rename(path)))
 }
 
@@ -149,7 +151,7 @@ fn hidden(path: &str, by: &Entry) -> Diagnostic {
     finding
 }
 
-/// The flows or agents of a place, listed when they are first asked for.
+/// Caches a listing of flows or agents. The first lookup lists the folders.
 pub struct Registry<L> {
     kind: Kind,
     lister: L,
@@ -157,23 +159,23 @@ pub struct Registry<L> {
 }
 
 impl<L: Fn() -> Vec<Listed>> Registry<L> {
-    /// A registry of what `lister` lists, in the order of the folders.
+    /// Creates a cache. `lister` lists the files in the order of the folders.
     pub fn new(kind: Kind, lister: L) -> Registry<L> {
         Registry { kind, lister, known: Mutex::new(None) }
     }
 
-    /// The entry of this name.
+    /// Returns the entry with this id.
     pub fn get(&self, id: &str) -> Option<Entry> {
         self.list().entries.get(id).cloned()
     }
 
-    /// All entries, with what is wrong about them.
+    /// Returns all entries and diagnostics.
     pub fn list(&self) -> Arc<Discovery> {
         let mut known = self.known.lock();
         known.get_or_insert_with(|| Arc::new(discover(self.kind, &(self.lister)()))).clone()
     }
 
-    /// Forgets what was listed.
+    /// Clears the cache, so that the next lookup lists the folders again.
     pub fn invalidate(&self) {
         *self.known.lock() = None;
     }

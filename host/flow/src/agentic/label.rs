@@ -1,4 +1,4 @@
-//! What this dialect needs once a run is under way. It travels as opaque labels; nothing that runs a graph reads them.
+//! Data that the agentic dialect needs at run time. It travels in opaque labels that the runtime does not read.
 
 use flowcell_contract::Json;
 use flowcell_expr::Condition;
@@ -6,45 +6,45 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::graph::{Graph, Node};
 
-/// The label's name, on graphs and on nodes.
+/// The label's name on graphs and nodes.
 pub(crate) const LABEL: &str = "agentic";
-/// The label of a node that events of its agent runs show.
+/// The label of a node that the events of its agent runs include.
 pub(crate) const STEP_ID: &str = "flowStepId";
-/// What stands before the reason of a failure, where the output of a step would.
+/// Precedes the reason of a failure where the output of a step would be.
 pub(crate) const FAILED_BEFORE: &str = "The step before failed: ";
 
-/// What the label of a graph says.
+/// The agentic label of a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FlowLabel {
-    /// What people call the flow; its own name is its file's.
+    /// Display title of the flow. The flow's name comes from its file.
     pub title: Option<String>,
-    /// Whether it refuses to run.
+    /// Refuses to run the flow.
     pub disabled: bool,
-    /// The first step, whose session is the root of all sessions.
+    /// The first step. Its session is the root of all sessions.
     pub first: String,
-    /// The steps with which this graph begins.
+    /// The steps that this graph starts with.
     pub begin: Vec<String>,
-    /// All steps, those included that this graph does not come to.
+    /// All steps of the flow, including steps that this graph does not reach.
     pub steps: Vec<String>,
-    /// Those of them whose failure another step takes over.
+    /// The steps with a `fallback.to`.
     pub handled: Vec<String>,
-    /// What the ids of the sessions begin with; none: nothing is left to later runs.
+    /// Prefix of the session ids. Without one, later runs cannot continue the sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
 }
 
-/// What the label of a node says.
+/// The agentic label of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepLabel {
-    /// The step, `flowStepId` in events.
+    /// The step's id, `flowStepId` in events.
     pub step: String,
-    /// The agent's name.
+    /// Name of the step's agent.
     pub agent: String,
-    /// Its session.
+    /// The session in which the step's agent runs.
     pub session: SessionLabel,
-    /// Rules that store their target for the next run.
+    /// Rules that save their target for the next run.
     pub postponed: Vec<PostponedRule>,
 }
 
@@ -52,21 +52,21 @@ pub struct StepLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionLabel {
-    /// The flow's name.
+    /// Name of the flow.
     pub flow: String,
-    /// The step.
+    /// Id of the step.
     pub step: String,
-    /// Whether it begins with a copy of the history of the step before, if that had the same agent.
+    /// Starts the session with a copy of the preceding step's history, if that step had the same agent.
     pub fork: bool,
-    /// The steps that lead here and have the same agent.
+    /// The steps that lead to this step and have the same agent.
     pub same_agent: Vec<String>,
-    /// What the id begins with; none: nothing is kept.
+    /// Prefix of the session id. Without one, the session is not saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
 }
 
 impl SessionLabel {
-    /// The session's id.
+    /// Returns the session's id.
     pub fn id(&self, prefix: &str) -> String {
         session_id(prefix, &self.flow, &self.step)
     }
@@ -76,28 +76,28 @@ impl SessionLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PostponedRule {
-    /// The step that the next run begins with.
+    /// The step that the next run starts with.
     pub then: String,
-    /// The condition over `args`; none always holds.
+    /// Condition over `args`. Without one, the rule always applies.
     pub when: Option<String>,
-    /// What `if` says.
+    /// The original text of `if`.
     pub written: Option<String>,
 }
 
-/// A step that a run has left to the next one.
+/// A step that a run has postponed to the next run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Postponed {
-    /// The step.
+    /// Id of the postponed step.
     pub step: String,
-    /// Its arguments.
+    /// Arguments of the step.
     pub args: Json,
-    /// The output of the step before, as text.
+    /// The output of the preceding step, as text.
     pub previous: String,
-    /// The step before.
+    /// The id of the preceding step.
     pub from: String,
 }
 
-/// The input of a run that begins with what an earlier one has left; `args` are those that the flow once began with.
+/// Returns the input of a run that starts with postponed steps. `args` are the arguments of the original run.
 pub fn input_of(args: &Json, left: &[Postponed]) -> Json {
     let step = |left: &Postponed| {
         let texts = [("previous", &left.previous), ("from", &left.from)];
@@ -107,7 +107,7 @@ pub fn input_of(args: &Json, left: &[Postponed]) -> Json {
     Json::object([("args", args.clone()), ("steps", Json::object(left.iter().map(step)))])
 }
 
-/// The output of an agent's node as text: the structured one as JSON if there is one, else the result.
+/// Returns an agent node's output as text: the structured output as JSON if present, otherwise the result.
 pub fn text_of(output: &Json) -> String {
     let structured = output.get("structuredOutput").filter(|structured| !structured.is_null());
     match structured.or_else(|| output.get("result")) {
@@ -117,36 +117,36 @@ pub fn text_of(output: &Json) -> String {
     }
 }
 
-/// The id of the session of a step: `prefix-flow-step`.
+/// Returns the id of a step's session: `prefix-flow-step`.
 pub fn session_id(prefix: &str, flow: &str, step: &str) -> String {
     format!("{prefix}-{flow}-{step}")
 }
 
-/// The key of the flow's state that holds what was said in the session of a step.
+/// Returns the key of the flow state that holds the messages of a step's session.
 pub fn state_key(prefix: &str, flow: &str, step: &str) -> String {
     format!("session/{flow}/{step}/{prefix}")
 }
 
-/// A step that is begun again, or for the first time, with its arguments and after a step that ended before: that step, its
-/// output as text, and whether it had failed.
+/// Creates the record of a postponed or restarted step. `before` is the preceding step: its id, its output as text, and
+/// whether it failed.
 pub fn left_by(step: &str, args: Json, before: Option<(&str, &str, bool)>) -> Postponed {
     let (from, output, failed) = before.unwrap_or_default();
     let previous = if failed { format!("{FAILED_BEFORE}{output}") } else { output.to_owned() };
     Postponed { step: step.to_owned(), args, previous, from: from.to_owned() }
 }
 
-/// What the label of a graph says; none if the graph has none.
+/// Returns the agentic label of a graph, if it has one.
 pub fn flow_label(graph: &Graph) -> Option<FlowLabel> {
     parse(graph.labels.get(LABEL)?)
 }
 
-/// What the label of a node says; none if the node has none.
+/// Returns the agentic label of a node, if it has one.
 pub fn step_label(node: &Node) -> Option<StepLabel> {
     parse(node.labels.get(LABEL)?)
 }
 
-/// The steps that a step leaves to the next run, given its output. A step is left once, whatever rules lead to it; a
-/// condition that cannot be evaluated does not hold.
+/// Returns the steps that a step postpones to the next run, based on its output. Each target appears once, even if
+/// several rules lead to it. A condition that fails to evaluate counts as false.
 pub fn postponed(label: &StepLabel, output: &Json) -> Vec<Postponed> {
     let args = output.get("args").cloned().unwrap_or_else(|| Json::object::<&str>([]));
     let roots = Json::object([("args", args.clone())]);
@@ -165,7 +165,7 @@ pub fn postponed(label: &StepLabel, output: &Json) -> Vec<Postponed> {
     left
 }
 
-/// A label as its graph or node carries it.
+/// Serializes a label.
 pub(crate) fn write<T: Serialize>(label: &T) -> Json {
     serde_json::to_value(label).map(Json::from).unwrap_or_default()
 }

@@ -1,16 +1,17 @@
-//! Names in kebab-case: of flows and agents, from their files, and of steps.
+//! Kebab-case names of flows, agents and steps. The names of flows and agents come from their files.
 
-/// The longest name.
+/// Maximum length of a name.
 const LENGTH: usize = 64;
 
-/// Whether a text is a name such as `my-flow`: small letters, digits and single dashes between them, at most 64.
+/// Returns true for names such as `my-flow`: lowercase letters and digits with single dashes between them, at most 64
+/// characters.
 pub fn is_kebab_case(text: &str) -> bool {
     let word =
         |word: &str| !word.is_empty() && word.bytes().all(|sign| sign.is_ascii_lowercase() || sign.is_ascii_digit());
     text.len() <= LENGTH && text.split('-').all(word)
 }
 
-/// The name that was probably meant: `myFlow_2` as `my-flow-2`.
+/// Converts a text to kebab-case: `myFlow_2` becomes `my-flow-2`. Returns `None` if no valid name results.
 pub(crate) fn kebab_case(text: &str) -> Option<String> {
     let mut name = String::new();
     let mut after_small = false;
@@ -28,17 +29,17 @@ pub(crate) fn kebab_case(text: &str) -> Option<String> {
     is_kebab_case(&name).then_some(name)
 }
 
-/// The name of a file without its folders and its ending.
+/// Returns a file's name without folders and extension.
 pub(crate) fn of_file(path: &str) -> &str {
     let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
     file.rsplit_once('.').map_or(file, |(stem, _)| stem)
 }
 
-/// How to rename a file whose name is no name.
+/// Returns the help text for a file with an invalid name.
 pub(crate) fn rename(path: &str) -> String {
     match kebab_case(of_file(path)) {
-        Some(name) => format!("rename the file: its name without the ending is `{name}`"),
-        None => "rename the file: small letters, digits and single dashes, at most 64, such as `my-flow`".into(),
+        Some(name) => format!("rename the file: its name without the extension must be `{name}`"),
+        None => "rename the file: use lowercase letters, digits and single dashes, at most 64 characters, such as `my-flow`".into(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an agent may do with its tools.
+//! Permissions of an agent for its tools.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,33 +8,33 @@ use crate::{
     yaml::{Entry, Kind, Tree},
 };
 
-/// One rule. Of the rules that fit a call the last one decides.
+/// A permission rule. The last rule that matches a call decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permission {
-    /// A tool's name, in which `*` stands for anything.
+    /// Pattern for the tool's name; `*` matches any text.
     pub tool: String,
-    /// What the call's arguments are compared with, in which `*` stands for anything; none fits all.
+    /// Pattern for the call's arguments; `*` matches any text. Without one, the rule matches all arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<String>,
-    /// What becomes of the call.
+    /// The decision about the call.
     pub action: Action,
 }
 
-/// What becomes of a call of a tool.
+/// The decision about a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// It is made.
+    /// The call is made.
     Allow,
     /// A person decides.
     Ask,
-    /// It is refused.
+    /// The call is refused.
     Deny,
 }
 
 const ACTIONS: [(&str, Action); 3] = [("allow", Action::Allow), ("ask", Action::Ask), ("deny", Action::Deny)];
 
-/// Whether a pattern, in which `*` stands for anything, fits a whole text. Takes time in proportion to both lengths.
+/// Matches a whole text against a pattern in which `*` stands for any text. The time is proportional to both lengths.
 pub fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
@@ -48,14 +48,15 @@ pub fn fits(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// What rules say of a call; none if no rule fits.
+/// Returns the decision of the rules about a call; `None` if no rule matches.
 pub fn decide(rules: &[Permission], tool: &str, args: &str) -> Option<Action> {
     let fitting =
         |rule: &&Permission| fits(&rule.tool, tool) && rule.args.as_deref().is_none_or(|pattern| fits(pattern, args));
     rules.iter().rev().find(fitting).map(|rule| rule.action)
 }
 
-/// Reads `permissions`: one action for all tools, or a map of tools to an action or to a map of arguments to actions.
+/// Reads `permissions`: one action for all tools, or a map from tools to an action or to a map from argument patterns
+/// to actions.
 pub(crate) fn read(tree: Option<&Tree>, findings: &mut Findings<'_>) -> Vec<Permission> {
     let Some(tree) = tree else { return Vec::new() };
     let mut rules = Vec::new();
@@ -89,10 +90,10 @@ fn read_action(tree: &Tree, findings: &mut Findings<'_>) -> Option<Action> {
     let found = ACTIONS.iter().find(|(name, _)| *name == written).map(|(_, action)| *action);
     if found.is_none() {
         let names = ACTIONS.iter().map(|(name, _)| *name);
-        let help = did_you_mean(written, names).or_else(|| Some("write allow, ask or deny".into()));
+        let help = did_you_mean(written, names).or_else(|| Some("write `allow`, `ask` or `deny`".into()));
         let message = match tree.text() {
-            Some(text) => format!("`{}` is no permission", shown(text)),
-            None => format!("a permission is allow, ask or deny, this is {}", tree.type_name()),
+            Some(text) => format!("`{}` is not a permission", shown(text)),
+            None => format!("a permission must be `allow`, `ask` or `deny`, not {}", tree.type_name()),
         };
         findings.error("bad_permission", tree.span, message, help);
     }

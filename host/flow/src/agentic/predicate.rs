@@ -10,7 +10,7 @@ use crate::{
     yaml::Tree,
 };
 
-/// A predicate, taken apart.
+/// A parsed predicate.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Predicate {
     argument: Argument,
@@ -24,15 +24,15 @@ enum Test {
     Matches(String),
 }
 
-/// Why a text is no predicate, and what to write instead.
+/// An error message and a help text.
 type Refusal = (String, String);
 
 impl Predicate {
-    /// Reads what `if` says.
+    /// Reads the text of `if`.
     pub(crate) fn read(tree: &Tree, findings: &mut Findings<'_>) -> Option<Predicate> {
         let Some(written) = tree.text() else {
-            let message = format!("`if` is a text, this is {}", tree.type_name());
-            let help = "write `if: ${args.key} == value`; a rule without `if` always fires";
+            let message = format!("`if` must be a text, not {}", tree.type_name());
+            let help = "write `if: ${args.key} == value`; a rule without `if` always applies";
             findings.error("wrong_type", tree.span, message, Some(help.into()));
             return None;
         };
@@ -48,26 +48,26 @@ impl Predicate {
         }
     }
 
-    /// Takes a predicate apart.
+    /// Parses a predicate.
     pub(crate) fn parse(written: &str) -> Result<Predicate, Refusal> {
         let (inside, rest) = written
             .trim()
             .strip_prefix("${")
             .and_then(|rest| rest.split_once('}'))
-            .ok_or_else(|| refusal("a predicate begins with `${args.key}`", "write `${args.key} == value`"))?;
+            .ok_or_else(|| refusal("a predicate must begin with `${args.key}`", "write `${args.key} == value`"))?;
         let argument = Argument::parse(inside).filter(|argument| !argument.is_all());
         let argument = argument
-            .ok_or_else(|| (format!("`${{{}}}` names no single argument", shown(inside)), WRITTEN.to_owned()))?;
+            .ok_or_else(|| (format!("`${{{}}}` does not select a single argument", shown(inside)), WRITTEN.to_owned()))?;
         let rest = rest.trim();
         let sign: String = rest.chars().take_while(|sign| "=!~<>&|".contains(*sign)).collect();
         let value = rest[sign.len()..].trim();
         if value.contains("${") {
-            let help = "a rule compares one argument with plain text: lead over two steps, or let the agent put what \
-                        decides into one argument";
-            return Err((format!("`{}` holds a second `${{`", shown(value)), help.into()));
+            let help = "a rule compares one argument with plain text; use two steps, or let the agent combine the \
+                        values in one argument";
+            return Err((format!("`{}` contains a second `${{`", shown(value)), help.into()));
         }
         if value.is_empty() && !sign.is_empty() {
-            return Err(refusal("there is nothing to compare with", "write the value behind the sign, without quotes"));
+            return Err(refusal("the predicate has no value to compare with", "write the value after the operator, without quotes"));
         }
         let test = match &*sign {
             "==" => Test::Equals(value.to_owned()),
@@ -78,13 +78,13 @@ impl Predicate {
         Ok(Predicate { argument, test })
     }
 
-    /// The argument that it is about.
+    /// Returns the argument that the predicate tests.
     pub(crate) fn argument(&self) -> &Argument {
         &self.argument
     }
 
-    /// The expression that tells whether it holds, if `args` is the expression of all arguments. The argument is
-    /// compared as text; one that is missing (or null) makes every predicate false.
+    /// Returns the expression of the predicate; `args` is the expression of all arguments. The argument is compared as
+    /// text. A missing or null argument makes every predicate false.
     pub(crate) fn expression(&self, args: &str) -> String {
         let value = self.argument.expression(args);
         let test = match &self.test {
@@ -95,17 +95,17 @@ impl Predicate {
         format!("({value} != null) and ({test})")
     }
 
-    /// The right side is plain text, so quotes and signs are part of it.
+    /// Warns of quotes and of `&&` and `||`: the right side is plain text, so they would be part of the value.
     fn warn_of_quotes(&self, tree: &Tree, findings: &mut Findings<'_>) {
         let (Test::Equals(text) | Test::Differs(text)) = &self.test else { return };
         if let Some(sign) = [" && ", " || "].into_iter().find(|sign| text.contains(sign)) {
-            let message = format!("`{}` is compared as it is written, `{}` and all", shown(text), sign.trim());
-            let help = "a rule compares one argument with plain text: lead over two steps";
+            let message = format!("`{}` is compared literally, including `{}`", shown(text), sign.trim());
+            let help = "a rule compares one argument with plain text; use two steps";
             findings.warning("joined_value", tree.span, message, Some(help.into()));
         }
         let inside = ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
         if let Some(inside) = inside {
-            let message = format!("`{}` is compared as it is written, quotes and all", shown(text));
+            let message = format!("`{}` is compared literally, including the quotes", shown(text));
             findings.warning("quoted_value", tree.span, message, Some(format!("write `{}`", shown(inside))));
         }
     }
@@ -120,31 +120,31 @@ fn unknown_sign(sign: &str) -> Refusal {
         "=" | "===" => "write `==`",
         "!" | "<>" | "!==" => "write `!=`",
         "~" | "~=" | "==~" => "write `=~ /pattern/`",
-        "!~" => "write `=~ /pattern/` at a rule of what does match",
-        _ => "write `==`, `!=` or `=~` behind `${args.key}`",
+        "!~" => "write a rule with `=~ /pattern/` for the values that match",
+        _ => "write `==`, `!=` or `=~` after `${args.key}`",
     };
     match sign {
-        "" => refusal("the predicate compares with nothing", help),
-        sign => (format!("there is no comparison `{}`", shown(sign)), help.to_owned()),
+        "" => refusal("the predicate has no operator", help),
+        sign => (format!("unknown operator `{}`", shown(sign)), help.to_owned()),
     }
 }
 
-/// The pattern between the slashes, if it can be used.
+/// Returns the pattern between the slashes, if it is valid.
 fn pattern(value: &str) -> Result<String, Refusal> {
     let inside = value.strip_prefix('/').filter(|rest| !rest.is_empty());
     let Some((pattern, flags)) = inside.and_then(|rest| rest.rsplit_once('/')) else {
-        return Err(refusal("a pattern stands between slashes", "write `${args.key} =~ /pattern/`"));
+        return Err(refusal("a pattern must be between slashes", "write `${args.key} =~ /pattern/`"));
     };
     if !flags.is_empty() {
-        let help = format!("write what it means into the pattern: `/(?{})…/`", shown(flags));
-        return Err((format!("there are no flags behind a pattern: `{}`", shown(flags)), help));
+        let help = format!("write flags inside the pattern: `/(?{})…/`", shown(flags));
+        return Err((format!("flags after a pattern are not supported: `{}`", shown(flags)), help));
     }
     let matches = Json::object([("var", Json::from("text")), ("pattern", Json::from(pattern))]);
     match Condition::compile(&Json::object([("matches", matches)])) {
         Ok(_) => Ok(pattern.to_owned()),
         Err(errors) => {
             let cause = errors.into_iter().next().map(|error| error.message).unwrap_or_default();
-            Err((cause, "patterns take linear time: no look-around, no references back to groups".into()))
+            Err((cause, "patterns support neither look-around nor back-references".into()))
         }
     }
 }
@@ -202,23 +202,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_predicate_is_refused() {
+    fn invalid_predicates_are_refused() {
         let cases = [
-            ("", "begins with"),
-            ("args.k == v", "begins with"),
-            ("${args.k == v", "begins with"),
-            ("${args} == v", "no single argument"),
-            ("${arg.k} == v", "no single argument"),
-            ("${args.k}", "compares with nothing"),
-            ("${args.k} is v", "compares with nothing"),
-            ("${args.k} = v", "no comparison `=`"),
-            ("${args.k} >= 3", "no comparison `>=`"),
-            ("${args.k} !~ /v/", "no comparison `!~`"),
-            ("${args.k} ==", "nothing to compare with"),
+            ("", "must begin with"),
+            ("args.k == v", "must begin with"),
+            ("${args.k == v", "must begin with"),
+            ("${args} == v", "not select a single argument"),
+            ("${arg.k} == v", "not select a single argument"),
+            ("${args.k}", "no operator"),
+            ("${args.k} is v", "no operator"),
+            ("${args.k} = v", "unknown operator `=`"),
+            ("${args.k} >= 3", "unknown operator `>=`"),
+            ("${args.k} !~ /v/", "unknown operator `!~`"),
+            ("${args.k} ==", "no value to compare with"),
             ("${args.k} =~ v", "between slashes"),
             ("${args.k} =~ /v", "between slashes"),
             ("${args.k} =~ /", "between slashes"),
-            ("${args.k} =~ /v/i", "no flags"),
+            ("${args.k} =~ /v/i", "not supported"),
             ("${args.k} =~ /(/", "not valid"),
             ("${args.k} =~ /a(?=b)/", "not valid"),
             ("${args.a} == x && ${args.b} == y", "a second"),

@@ -1,4 +1,4 @@
-//! The agentic dialect as it is written: a tree in, its steps out; unknown keys and wrong types are findings.
+//! Reads the agentic dialect from a YAML tree. Reports unknown keys and wrong types.
 
 use crate::{
     agentic::{
@@ -14,20 +14,20 @@ use crate::{
     yaml::{Entry, Kind, Span, Tree},
 };
 
-/// A flow as it is written.
+/// A flow as its file defines it.
 pub(crate) struct RawSteps<'t> {
-    /// What people call it; its own name is its file's.
+    /// Display title. The flow's name comes from its file.
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) disabled: bool,
     /// JSON Schema of the arguments.
     pub(crate) args: Option<&'t Tree>,
-    /// In the order in which they are written; the first one begins.
+    /// In the order of the file; the run starts with the first one.
     pub(crate) steps: Vec<RawStep<'t>>,
     pub(crate) head: Span,
 }
 
-/// A step as it is written.
+/// A step as its file defines it.
 pub(crate) struct RawStep<'t> {
     pub(crate) id: String,
     pub(crate) id_span: Span,
@@ -41,20 +41,20 @@ pub(crate) struct RawStep<'t> {
     pub(crate) fallback: Fallback,
 }
 
-/// A rule as it is written.
+/// A rule as its file defines it.
 pub(crate) struct RawRule {
     pub(crate) when: Option<Predicate>,
-    /// What `if` says, with its place.
+    /// The text and the position of `if`.
     pub(crate) written: Option<(String, Span)>,
     pub(crate) then: (String, Span),
     pub(crate) postpone: bool,
     pub(crate) span: Span,
 }
 
-/// What becomes of a failure.
+/// The reaction to a failure of a step.
 #[derive(Default)]
 pub(crate) struct Fallback {
-    /// Retries after the first try.
+    /// Number of retries after the first attempt.
     pub(crate) retry: u32,
     pub(crate) delay_ms: u64,
     pub(crate) to: Option<(String, Span)>,
@@ -65,7 +65,7 @@ const FLOW: [&str; 2] = ["args", "steps"];
 const STEP: [&str; 7] = ["id", "agent", "session", "prompt", "output", "rules", "fallback"];
 const RULE: [&str; 3] = ["if", "then", "postpone"];
 const FALLBACK: [&str; 3] = ["retry", "delay", "to"];
-/// Keys of a step elsewhere, and here.
+/// Keys of other workflow formats, and the Flowcell keys that replace them.
 const RENAMED: [(&str, &str); 8] = [
     ("type", "agent"),
     ("input", "prompt"),
@@ -77,8 +77,8 @@ const RENAMED: [(&str, &str); 8] = [
     ("retry", "fallback: { retry: … }"),
 ];
 
-/// Whether a text is written in this dialect: `flow` holds `steps` with prompts, and there are no `nodes`. Steps with
-/// types instead are nodes in the wrong place.
+/// Returns true if the text is an agentic flow: `flow` contains `steps` with prompts, and the text has no `nodes`.
+/// Steps with a `type` instead of a prompt are misplaced nodes.
 pub(crate) fn is_agentic(tree: &Tree) -> bool {
     let Some(steps) = tree.member("flow").and_then(|flow| flow.member("steps")) else { return false };
     let any = |key| steps.items().iter().any(|step| step.member(key).is_some());
@@ -106,14 +106,14 @@ pub(crate) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawSteps<
     RawSteps { title, description, disabled, args, steps, head: head.span }
 }
 
-/// Keys that stand beside `flow`, not in it.
+/// Suggests the right place for a key that belongs beside `flow`.
 fn at_the_top(entry: &Entry) -> Option<String> {
     TOP.contains(&&*entry.key).then(|| format!("write `{}` beside `flow`, not in it", entry.key))
 }
 
 fn read_step<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawStep<'t>> {
     if !matches!(tree.kind, Kind::Map(_)) {
-        let message = format!("a step is a map, this is {}", tree.type_name());
+        let message = format!("a step must be a map, not {}", tree.type_name());
         findings.error("wrong_type", tree.span, message, Some("write `{ id: …, prompt: … }`".into()));
         return None;
     }
@@ -126,8 +126,8 @@ fn read_step<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawStep<
     let prompt = tree.member("prompt").filter(|prompt| prompt.text().is_some());
     let prompt = prompt.map(|prompt| Template::read(prompt, findings));
     if prompt.as_ref().is_some_and(Template::is_blank) {
-        let help = "say what the agent is to do, such as `prompt: ${args.prompt}`";
-        findings.error("empty_prompt", prompt_span, "the prompt says nothing", Some(help.into()));
+        let help = "describe the agent's task, for example `prompt: ${args.prompt}`";
+        findings.error("empty_prompt", prompt_span, "the prompt is empty", Some(help.into()));
     }
     let session = map(tree, "session", findings);
     if let Some(session) = session {
@@ -152,14 +152,14 @@ fn check_id(id: &str, span: Span, findings: &mut Findings<'_>) {
     }
     let help = match kebab_case(id) {
         Some(meant) => format!("write `{meant}`"),
-        None => "use small letters, digits and single dashes, at most 64, such as `pick-workflow`".into(),
+        None => "use lowercase letters, digits and single dashes, at most 64 characters, such as `pick-workflow`".into(),
     };
-    findings.error("bad_id", span, format!("`{}` is not the id of a step", shown(id)), Some(help));
+    findings.error("bad_id", span, format!("`{}` is not a valid step id", shown(id)), Some(help));
 }
 
 fn read_rule(tree: &Tree, findings: &mut Findings<'_>) -> Option<RawRule> {
     if !matches!(tree.kind, Kind::Map(_)) {
-        let message = format!("a rule is a map, this is {}", tree.type_name());
+        let message = format!("a rule must be a map, not {}", tree.type_name());
         findings.error("wrong_type", tree.span, message, Some("write `{ if: …, then: … }`".into()));
         return None;
     }

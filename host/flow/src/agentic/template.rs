@@ -1,4 +1,4 @@
-//! Prompts: texts in which `${args.key}` and `${args}` are replaced.
+//! Prompts: texts with the placeholders `${args.key}` and `${args}`.
 
 use crate::{
     agentic::argument::{Argument, WRITTEN, quoted},
@@ -9,7 +9,7 @@ use crate::{
     yaml::Tree,
 };
 
-/// A prompt, taken apart.
+/// A parsed prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Template(Vec<Piece>);
 
@@ -20,7 +20,7 @@ enum Piece {
 }
 
 impl Template {
-    /// Reads a prompt. Placeholders of other things stay as they are, unless arguments were probably meant.
+    /// Reads a prompt. Other placeholders stay as plain text, with a warning if they look like misspelled arguments.
     pub(crate) fn read(tree: &Tree, findings: &mut Findings<'_>) -> Template {
         let written = tree.text().unwrap_or_default();
         let (mut pieces, mut at) = (Vec::new(), 0);
@@ -48,7 +48,8 @@ impl Template {
         Template(pieces)
     }
 
-    /// The binding that renders it, if `args` is the expression of all arguments. A missing argument fails with its name.
+    /// Returns the binding that renders the prompt; `args` is the expression of all arguments. Rendering fails if an
+    /// argument is missing; the error names it.
     pub(crate) fn binding(&self, args: &str) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => escaped(text),
@@ -61,7 +62,7 @@ impl Template {
         self.0.iter().map(piece).collect()
     }
 
-    /// The arguments that it names.
+    /// Returns the arguments in the prompt.
     pub(crate) fn arguments(&self) -> impl Iterator<Item = &Argument> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Text(_) => None,
@@ -69,20 +70,20 @@ impl Template {
         })
     }
 
-    /// Whether it says nothing.
+    /// Returns true if the prompt contains only white space.
     pub(crate) fn is_blank(&self) -> bool {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(text) if text.trim().is_empty()))
     }
 }
 
-/// Tells of a placeholder that is not replaced, but looks as if it should be.
+/// Reports a placeholder that stays plain text but was probably meant as an argument.
 fn tell(tree: &Tree, inside: &str, bytes: std::ops::Range<usize>, findings: &mut Findings<'_>) {
     let word = inside.trim().split(|sign: char| !sign.is_ascii_alphanumeric()).next().unwrap_or_default();
-    // Finding a place in a long text takes its time.
+    // Finding the position in a long text is slow, so it is skipped for diagnostics that are not shown.
     let span = if findings.is_full() { tree.span } else { input::place(tree, "", Some(bytes)) };
     let written = format!("`${{{}}}`", shown(inside));
     match word {
-        "args" => findings.error("bad_template", span, format!("{written} names no argument"), Some(WRITTEN.into())),
+        "args" => findings.error("bad_template", span, format!("{written} does not select an argument"), Some(WRITTEN.into())),
         word if similar(word, ["args"]).is_some() || word.starts_with("args") => {
             let help = "did you mean `${args.…}`?".to_owned();
             findings.warning("unknown_placeholder", span, format!("{written} is plain text in a prompt"), Some(help));

@@ -1,4 +1,4 @@
-//! The steps dialect as it is written: a tree in, its steps out; unknown keys and wrong types are findings.
+//! Reads the steps dialect from a YAML tree. Reports unknown keys and wrong types.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,18 +10,18 @@ use crate::{
     yaml::{Kind, Span, Tree},
 };
 
-/// A flow as it is written.
+/// A flow as its file defines it.
 pub(super) struct RawSteps<'t> {
     pub(super) name: String,
     pub(super) description: Option<String>,
-    /// What the caller has to give.
+    /// Names of the required inputs.
     pub(super) inputs: Vec<String>,
     pub(super) steps: Vec<RawStep<'t>>,
     pub(super) output: Option<&'t Tree>,
     pub(super) head: Span,
 }
 
-/// A step as it is written.
+/// A step as its file defines it.
 pub(super) struct RawStep<'t> {
     pub(super) id: String,
     pub(super) id_span: Span,
@@ -32,7 +32,7 @@ pub(super) struct RawStep<'t> {
 }
 
 impl RawSteps<'_> {
-    /// Whether every step has an id of its own.
+    /// Returns true if every step has a distinct id.
     pub(super) fn has_ids(&self) -> bool {
         let mut ids = HashSet::new();
         self.steps.iter().all(|step| !step.id.is_empty() && ids.insert(step.id.as_str()))
@@ -40,7 +40,7 @@ impl RawSteps<'_> {
 }
 
 impl RawStep<'_> {
-    /// Under which name later steps find the result.
+    /// Returns the name under which later steps find the result.
     pub(super) fn saved_as(&self) -> &str {
         self.save_as.as_ref().map_or(&self.id, |(name, _)| name)
     }
@@ -48,9 +48,9 @@ impl RawStep<'_> {
 
 const TOP: [&str; 5] = ["name", "description", "inputs", "steps", "output"];
 const STEP: [&str; 5] = ["id", "tool", "params", "save_as", "grants"];
-/// What tells a step of this dialect from one of others.
+/// Keys that distinguish a step of this dialect from those of others.
 const OWN: [&str; 3] = ["tool", "params", "save_as"];
-/// Keys of a step elsewhere, and here.
+/// Keys of other workflow formats, and the Flowcell keys that replace them.
 const RENAMED: [(&str, &str); 8] = [
     ("type", "tool"),
     ("name", "id"),
@@ -62,8 +62,8 @@ const RENAMED: [(&str, &str); 8] = [
     ("output", "save_as"),
 ];
 
-/// Whether a text is written in this dialect: `steps` with tools at its top, and neither `flow` nor `nodes`. Steps that are no
-/// list are meant so as well.
+/// Returns true if the text is a flow of this dialect: top-level `steps` with tools, and neither `flow` nor `nodes`.
+/// `steps` may have a wrong type.
 pub(crate) fn is_steps(tree: &Tree) -> bool {
     let Some(steps) = tree.member("steps") else { return false };
     let is_own = |step: &Tree| OWN.iter().any(|key| step.member(key).is_some());
@@ -102,16 +102,16 @@ fn read_inputs(tree: &Tree, findings: &mut Findings<'_>) -> Vec<String> {
     let mut inputs: Vec<String> = Vec::new();
     for item in list(tree, "inputs", findings) {
         let Some(name) = item.text() else {
-            let message = format!("`inputs` lists names, this is {}", item.type_name());
+            let message = format!("`inputs` must be a list of names, but an item is {}", item.type_name());
             findings.error("wrong_type", item.span, message, Some("write `inputs: [start_date, end_date]`".into()));
             continue;
         };
         if !is_word(name) {
-            let help = Some("use letters, digits, `_` and `-`, so that `$inputs.…` can name it".into());
-            findings.error("bad_name", item.span, format!("`{}` is not an input's name", shown(name)), help);
+            let help = Some("use letters, digits, `_` and `-`, so that `$inputs.…` can refer to it".into());
+            findings.error("bad_name", item.span, format!("`{}` is not a valid input name", shown(name)), help);
         } else if inputs.iter().any(|known| known == name) {
-            let help = Some("leave one of them out".into());
-            findings.error("duplicate_input", item.span, format!("the input `{name}` stands twice"), help);
+            let help = Some("remove one of them".into());
+            findings.error("duplicate_input", item.span, format!("the input `{name}` is listed twice"), help);
         } else {
             inputs.push(name.to_owned());
         }
@@ -121,20 +121,20 @@ fn read_inputs(tree: &Tree, findings: &mut Findings<'_>) -> Vec<String> {
 
 fn read_step<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawStep<'t>> {
     if !matches!(tree.kind, Kind::Map(_)) {
-        let message = format!("a step is a map, this is {}", tree.type_name());
+        let message = format!("a step must be a map, not {}", tree.type_name());
         findings.error("wrong_type", tree.span, message, Some("write `{ id: …, tool: … }`".into()));
         return None;
     }
     known_or(entries(tree, "a step", findings), &STEP, |entry| habits::renamed(entry, &RENAMED), findings);
     let (id, id_span) = required(tree, "id", "step", findings);
     if !id.is_empty() && !is_id(&id) {
-        let help = Some("begin with a letter or `_`, go on with letters, digits, `_`, `-`, at most 64".into());
-        findings.error("bad_id", id_span, format!("`{}` is not the id of a step", shown(&id)), help);
+        let help = Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
+        findings.error("bad_id", id_span, format!("`{}` is not a valid step id", shown(&id)), help);
     }
     let save_as = text_or_null(tree, "save_as", findings);
     if let Some((name, span)) = save_as.as_ref().filter(|(name, _)| !is_flow_name(name)) {
-        let help = Some("use letters, digits, `_` and `-`, at most 64".into());
-        findings.error("bad_name", *span, format!("`{}` is not a name to save under", shown(name)), help);
+        let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());
+        findings.error("bad_name", *span, format!("`{}` is not a valid name for `save_as`", shown(name)), help);
     }
     let given = |key: &str| tree.member(key).filter(|member| !is_null(member)).map(|_| key.to_owned());
     let mut map_of = |key: &str| given(key).and_then(|key| map(tree, &key, findings));
@@ -143,24 +143,24 @@ fn read_step<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawStep<
     Some(RawStep { id, id_span, tool, params, grants, save_as })
 }
 
-/// Ids stand once. A name may be saved under again, which hides what was there before: that is worth a warning.
+/// Reports duplicate ids. Warns of a name that is saved again, because the earlier result becomes unavailable.
 fn check_names(steps: &[RawStep<'_>], findings: &mut Findings<'_>) {
     let (mut ids, mut saved) = (HashSet::new(), HashMap::new());
     for step in steps.iter().filter(|step| !step.id.is_empty()) {
         if !ids.insert(step.id.as_str()) {
-            let help = Some("give one of them another id".into());
-            findings.error("duplicate_id", step.id_span, format!("two steps are called `{}`", shown(&step.id)), help);
+            let help = Some("change one of the ids".into());
+            findings.error("duplicate_id", step.id_span, format!("two steps have the id `{}`", shown(&step.id)), help);
         } else if let Some(before) = saved.insert(step.saved_as(), &step.id) {
             let name = shown(step.saved_as());
             let span = step.save_as.as_ref().map_or(step.id_span, |(_, span)| *span);
             let message =
-                format!("`$ctx.{name}` is saved by `{}` already, and is this step's result from here on", before);
-            findings.warning("saved_again", span, message, Some("save under another name to keep both".into()));
+                format!("`{}` already saves `$ctx.{name}`; from here on it is this step's result", before);
+            findings.warning("saved_again", span, message, Some("use another name to keep both results".into()));
         }
     }
 }
 
-/// A member that is a text; one that is null is as good as none.
+/// Returns a text member; null counts as missing.
 fn text_or_null(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<(String, Span)> {
     tree.member(key).filter(|member| !is_null(member))?;
     text(tree, key, findings)

@@ -1,24 +1,24 @@
-//! `$inputs.name` and `$ctx.name.path`, as they are written.
+//! Parses the references `$inputs.name` and `$ctx.name.path`.
 
-/// What a reference begins with.
+/// The root of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Root {
-    /// What the caller gives.
+    /// The inputs of the run.
     Inputs,
-    /// What steps have saved.
+    /// The saved results of steps.
     Ctx,
 }
 
-/// A text that stands for a value.
+/// A parsed reference.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Reference<'t> {
     pub(super) root: Root,
     pub(super) name: &'t str,
-    /// The way from there to a part of it; empty for all of it.
+    /// Path to a part of the value; empty for the whole value.
     pub(super) path: Vec<&'t str>,
 }
 
-/// Reads a text that is a reference and nothing else; none if it means itself.
+/// Parses a text that consists of a single reference; returns `None` for any other text.
 pub(super) fn parse(text: &str) -> Option<Reference<'_>> {
     let inputs = text.strip_prefix("$inputs.").map(|rest| (Root::Inputs, rest));
     let (root, rest) = inputs.or_else(|| Some((Root::Ctx, text.strip_prefix("$ctx.")?)))?;
@@ -29,7 +29,7 @@ pub(super) fn parse(text: &str) -> Option<Reference<'_>> {
     all_words.then_some(Reference { root, name, path })
 }
 
-/// Roots of other spellings, and how they are written here.
+/// Roots in other spellings, and the Flowcell roots that replace them.
 const OTHERS: [(&str, &str); 8] = [
     ("$input.", "$inputs."),
     ("$args.", "$inputs."),
@@ -41,7 +41,7 @@ const OTHERS: [(&str, &str); 8] = [
     ("$json.", "$ctx."),
 ];
 
-/// A reference that was probably meant in a text that means itself, and what to write.
+/// Finds a probable reference inside a literal text. Returns it with a help text.
 pub(super) fn meant(text: &str) -> Option<(&str, String)> {
     let word = |from: usize| {
         let rest = &text[from..];
@@ -51,29 +51,29 @@ pub(super) fn meant(text: &str) -> Option<(&str, String)> {
     if let Some((at, other, root)) = OTHERS.iter().find_map(|(other, root)| Some((text.find(other)?, other, root))) {
         let found = word(at);
         let rest = found.strip_prefix(other).unwrap_or_default().trim_end_matches('}');
-        return Some((found, format!("write `{root}{rest}`, with nothing else in the text")));
+        return Some((found, format!("write `{root}{rest}`, as the whole text")));
     }
     let at = text.find("$inputs.").or_else(|| text.find("$ctx."))?;
     let found = word(at);
     let whole = parse(found).is_some();
     whole.then(|| {
-        (found, "a reference is the whole text; put a text with values together with `data.template`".to_owned())
+        (found, "a reference must be the whole text; use `data.template` to combine text and values".to_owned())
     })
 }
 
-/// Whether a reference can name it.
+/// Returns true if a reference can contain the name.
 pub(super) fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'))
 }
 
 impl Reference<'_> {
-    /// The way on, in the expression language. A number takes an item of a list.
+    /// Returns the path in the expression language. A number selects an item of a list.
     pub(super) fn subscripts(&self) -> String {
         self.path.iter().map(|word| subscript(word)).collect()
     }
 }
 
-/// A step from a value to a part of it, in the expression language.
+/// Returns one step of a path in the expression language.
 fn subscript(word: &str) -> String {
     let is_index = word.len() <= 9 && word.bytes().all(|byte| byte.is_ascii_digit());
     if is_index { format!("[{}]", word.parse().unwrap_or(0_u32)) } else { format!("[\"{word}\"]") }
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_holds_a_reference_tells_what_to_write() {
+    fn references_inside_a_text_get_a_suggestion() {
         let found = |text| meant(text).map(|(found, help)| format!("{found}: {help}"));
-        let write = |found: &str, name: &str| Some(format!("{found}: write `{name}`, with nothing else in the text"));
+        let write = |found: &str, name: &str| Some(format!("{found}: write `{name}`, as the whole text"));
         assert_eq!(found("$input.a"), write("$input.a", "$inputs.a"));
         assert_eq!(found("${ctx.rows.0}!"), write("${ctx.rows.0}", "$ctx.rows.0"));
         assert!(
-            found("Total $inputs.a.").is_some_and(|told| told.starts_with("$inputs.a: a reference is the whole text"))
+            found("Total $inputs.a.").is_some_and(|told| told.starts_with("$inputs.a: a reference must be the whole text"))
         );
         for text in ["", "$5", "costs $ctx", "$ctx.", "a $inputs. b", "$ctx..a", "é$"] {
             assert_eq!(found(text), None, "{text}");

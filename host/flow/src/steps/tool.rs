@@ -1,4 +1,4 @@
-//! Which node type a step's tool is.
+//! Finds the node type of a step's tool.
 
 use flowcell_contract::{Catalog, TypeRef};
 
@@ -9,8 +9,8 @@ use crate::{
     yaml::Span,
 };
 
-/// The full name of the node type that a tool is: the tool itself, or the type with this short name. None is a finding,
-/// but for a type in another version, which is told when the graph is checked.
+/// Returns the full name of a tool's node type: the tool itself, or the type with this short name. Reports an unknown
+/// tool. A type in another version is reported later, by the check of the graph.
 pub(super) fn type_name(tool: &str, span: Span, catalog: &Catalog, findings: &mut Findings<'_>) -> Option<String> {
     let wanted = TypeRef::parse(tool);
     if catalog.names().any(|name| name == &*wanted.name) {
@@ -24,7 +24,7 @@ pub(super) fn type_name(tool: &str, span: Span, catalog: &Catalog, findings: &mu
             let help = did_you_mean(&wanted.name, known)
                 .or_else(|| meant_type(&wanted.name, catalog))
                 .or_else(|| Some("`flowcell nodes` lists all tools; `--packs DIR` adds more".into()));
-            findings.error("unknown_tool", span, format!("there is no tool `{}`", shown(&wanted.name)), help);
+            findings.error("unknown_tool", span, format!("unknown tool `{}`", shown(&wanted.name)), help);
             None
         }
         several => {

@@ -1,5 +1,5 @@
-//! Flows of the agentic dialect: `agentic/invalid/*` beside what is found in them, `agentic/valid/*` beside the graph
-//! that they are lowered to. `BLESS=1` writes the goldens anew.
+//! Checks agentic flows: `agentic/invalid/*` against their diagnostics, `agentic/valid/*` against their graphs.
+//! `BLESS=1` rewrites the expected files.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -27,12 +27,12 @@ fn catalog() -> Catalog {
     golden::catalog(&[folder("pack.yaml")])
 }
 
-/// The agents beside the cases.
+/// The agents in the test folder.
 struct Agents;
 
 impl Files for Agents {
     fn read(&self, _path: &str) -> Result<String, String> {
-        Err("there is no such file".into())
+        Err("file not found".into())
     }
 
     fn flow(&self, _name: &str) -> Option<Source> {
@@ -53,7 +53,7 @@ fn load(path: &Path) -> Checked {
     flowcell_flow::load(&source(path), &catalog(), &Agents)
 }
 
-/// Everything of a graph that the dialect decides.
+/// Describes the parts of a graph that the dialect determines.
 fn described(graph: &Graph) -> String {
     let mut text = draw::draw(graph, draw::Format::Text);
     let schema = graph.input_schema.clone().map(Json::from).unwrap_or_default();
@@ -79,11 +79,11 @@ fn described(graph: &Graph) -> String {
 }
 
 #[test]
-fn bad_flows_are_told_what_is_wrong() {
+fn invalid_flows_give_the_expected_diagnostics() {
     let mut wrong = Vec::new();
     for case in cases(&folder("invalid")) {
         let checked = load(&case);
-        assert!(!checked.diagnostics.is_empty(), "{} has no finding", case.display());
+        assert!(!checked.diagnostics.is_empty(), "{} has no diagnostic", case.display());
         let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
         assert_eq!(checked.graph.is_none(), errors, "{}", case.display());
         wrong.extend(compare(&case.with_extension("err"), &printed(&checked.diagnostics)));
@@ -92,7 +92,7 @@ fn bad_flows_are_told_what_is_wrong() {
 }
 
 #[test]
-fn good_flows_become_these_graphs() {
+fn valid_flows_give_the_expected_graphs() {
     let mut wrong = Vec::new();
     for case in cases(&folder("valid")) {
         let checked = load(&case);
@@ -103,7 +103,7 @@ fn good_flows_become_these_graphs() {
 }
 
 #[test]
-fn bad_agents_are_told_what_is_wrong() {
+fn invalid_agents_give_the_expected_diagnostics() {
     let mut files: Vec<_> = fs::read_dir(folder("agent-files")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     files.sort();
@@ -118,7 +118,7 @@ fn bad_agents_are_told_what_is_wrong() {
 }
 
 #[test]
-fn an_agent_is_what_its_file_says() {
+fn an_agent_file_gives_the_expected_definition() {
     let agent = agentic::agent(&source(&folder("agents/writer.md"))).agent.unwrap();
     let written = serde_json::to_string_pretty(&agent).unwrap() + "\n";
     assert_eq!(compare(&folder("agents/writer.json"), &written), None);
@@ -145,14 +145,14 @@ fn every_example_is_valid_without_a_warning() {
     }
 }
 
-/// The first block of a language in the page about the dialect.
+/// Returns the first code block of a language in the dialect's page.
 fn block(page: &str, language: &str) -> String {
     let (_, rest) = page.split_once(&format!("```{language}\n")).unwrap();
     rest.split_once("```").unwrap().0.to_owned()
 }
 
 #[test]
-fn what_the_page_shows_is_sound() {
+fn the_examples_in_the_page_are_valid() {
     let page = fs::read_to_string(examples().join("README.md")).unwrap();
     let flow = Source { name: ".flowcell/flows/resolve-issue.yaml".into(), text: block(&page, "yaml") };
     let checked = flowcell_flow::load(&flow, &catalog(), &Agents);
@@ -161,14 +161,14 @@ fn what_the_page_shows_is_sound() {
     assert_eq!(printed(&agent.diagnostics), "");
 }
 
-/// Every code has a case, and stands in the page.
+/// Every code has a test case and an entry in the page.
 #[test]
-fn every_code_is_shown_and_explained() {
+fn every_code_has_a_case_and_an_entry() {
     let page = fs::read_to_string(examples().join("README.md")).unwrap();
     let (_, told) = page.split_once("## What the checker tells").unwrap();
     let (told, _) = told.split_once("## Running").unwrap();
     let words = told.split('`').skip(1).step_by(2).filter(|word| word.contains('_') || *word == "convergence");
-    // Two are shown where folders and large flows are tested.
+    // Other tests cover these two.
     let elsewhere = ["hidden_file", "too_large"];
     let explained: BTreeSet<_> = words.filter(|word| !elsewhere.contains(word)).map(str::to_owned).collect();
     let goldens = ["invalid", "agent-files"].map(|name| fs::read_dir(folder(name)).unwrap());
@@ -181,9 +181,9 @@ fn every_code_is_shown_and_explained() {
     assert_eq!(shown, explained);
 }
 
-/// Editors read the schema that stands beside the examples. `BLESS=1` writes it anew.
+/// Editors read the schema beside the examples. `BLESS=1` rewrites it.
 #[test]
-fn sound_flows_fit_the_schema_for_editors() {
+fn valid_flows_match_the_schema_for_editors() {
     let schema = flowcell_flow::schema::agentic();
     let written = serde_json::to_string_pretty(&schema).unwrap() + "\n";
     assert_eq!(compare(&examples().join("flow.schema.json"), &written), None);
@@ -200,7 +200,7 @@ fn sound_flows_fit_the_schema_for_editors() {
     assert!(["bad-keys.yaml", "bad-types.yaml", "bad-ids.yaml", "no-steps.yaml"].iter().all(|name| !fits(name)));
 }
 
-/// The largest flows there may be, and larger ones, are checked in a time that does not grow with the square of them.
+/// Flows at the size limit and beyond are checked in less than quadratic time.
 #[test]
 fn large_flows_are_checked() {
     let chain = |count: usize| -> String {
@@ -255,8 +255,8 @@ proptest! {
     }
 }
 
-/// The built-in agents are the presets of the pack `agent`, word for word: there they are sealed in a component, here they are
-/// files that a file of the user's may stand in for.
+/// The built-in agents match the presets of the pack `agent` exactly. There they are part of a component; here they are
+/// files that a user's file can override.
 #[test]
 fn built_in_agents_are_the_presets_of_the_pack() {
     let presets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../nodes/agent/src/presets");

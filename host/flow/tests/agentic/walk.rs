@@ -1,4 +1,4 @@
-//! What the steps of a flow are given when it runs, as a small walker of graphs sees it.
+//! Tests the inputs of steps with a small graph walker.
 
 use flowcell_contract::Json;
 use flowcell_flow::{
@@ -9,8 +9,8 @@ use proptest::prelude::*;
 
 use crate::{Agents, catalog, folder, load, printed, source};
 
-/// Runs a graph as the runtime would, with agents that give what `script` says: the outputs of steps by id, or the
-/// message of a failure. Answers what every step was given, in order.
+/// Runs a graph like the runtime. `script` gives the output or the error message of each step, by id. Returns the input
+/// of each step, in order.
 fn walk(graph: &Graph, input: &str, script: &[(&str, Result<&str, &str>)]) -> Vec<(String, Result<Json, String>)> {
     let flow = Json::object([("input", Json::parse(input).unwrap())]);
     let empty = Json::object::<&str>([]);
@@ -54,7 +54,7 @@ fn walk(graph: &Graph, input: &str, script: &[(&str, Result<&str, &str>)]) -> Ve
     told
 }
 
-/// What `agent.run` promises: arguments go on, with the structured output merged in.
+/// Behaves like `agent.run`: arguments are passed on with the structured output merged in.
 fn agent(input: &Json, done: Option<Result<&str, &str>>) -> Result<Json, String> {
     let structured = match done {
         Some(Ok(structured)) => Json::parse(structured).unwrap(),
@@ -82,7 +82,7 @@ fn ids(told: &[(String, Result<Json, String>)]) -> Vec<&str> {
 }
 
 #[test]
-fn arguments_travel_along_the_path_that_fired() {
+fn arguments_follow_the_path_that_fired() {
     let graph = load(&folder("valid/resolve-issue.yaml")).graph.unwrap();
     let implementation = ("pick-workflow", Ok(r#"{ "workflow": "IMPLEMENTATION" }"#));
 
@@ -130,7 +130,7 @@ fn forks_have_their_own_arguments_and_the_first_to_arrive_wins() {
 }
 
 #[test]
-fn postponed_steps_are_left_to_the_next_run() {
+fn postponed_steps_run_in_the_next_run() {
     let path = folder("valid/resolve-issue.yaml");
     let graph = load(&path).graph.unwrap();
     let label = agentic::step_label(&graph.nodes[0]).unwrap();
@@ -171,9 +171,9 @@ fn sessions_are_named_after_prefix_flow_and_step() {
 proptest! {
     #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
 
-    /// A flow that was found sound runs to its end, whatever the agents give.
+    /// A valid flow runs to its end for any output of its agents.
     #[test]
-    fn what_was_lowered_can_be_rendered(key in "[a-z]{1,3}", value in "\\PC{0,20}", prompt in "\\PC{0,60}") {
+    fn inputs_of_valid_flows_can_be_rendered(key in "[a-z]{1,3}", value in "\\PC{0,20}", prompt in "\\PC{0,60}") {
         let quoted = |text: &str| Json::from(text).to_string();
         let rule = quoted(&format!("${{args.{key}}} == {value}"));
         let text = format!("flow:\n  steps:\n  - {{ id: a, prompt: {}, rules: [{{ if: {rule}, then: b }}] }}\n  - {{ id: b, prompt: go }}\n", quoted(&prompt));

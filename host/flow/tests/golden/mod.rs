@@ -1,4 +1,4 @@
-//! Files beside which there is what they are to become. `BLESS=1` writes these goldens anew.
+//! Test cases with expected files. `BLESS=1` rewrites the expected files.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 use flowcell_contract::{Catalog, Digest, Manifest};
 use flowcell_flow::{Diagnostic, Source};
 
-/// The packs with these manifests.
+/// Creates a catalog from manifests.
 pub(crate) fn catalog(manifests: &[PathBuf]) -> Catalog {
     let mut catalog = Catalog::default();
     for (index, manifest) in manifests.iter().enumerate() {
@@ -18,7 +18,7 @@ pub(crate) fn catalog(manifests: &[PathBuf]) -> Catalog {
     catalog
 }
 
-/// The flows in a folder.
+/// Returns the flows in a folder.
 pub(crate) fn cases(folder: &Path) -> Vec<PathBuf> {
     let mut cases: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.retain(|path| path.extension().is_some_and(|extension| extension == "yaml" || extension == "json"));
@@ -31,10 +31,10 @@ pub(crate) fn source(path: &Path) -> Source {
     Source { name, text: fs::read_to_string(path).unwrap() }
 }
 
-/// What is wrong, if a golden says something else.
+/// Compares a text with an expected file and returns the difference.
 pub(crate) fn compare(golden: &Path, given: &str) -> Option<String> {
     let mut expected = fs::read_to_string(golden).unwrap_or_default();
-    // Other tests read the goldens too, so nothing is written without need.
+    // Other tests read these files at the same time, so an unchanged file is not written.
     if std::env::var_os("BLESS").is_some() && expected != given {
         fs::write(golden, given).unwrap();
         given.clone_into(&mut expected);

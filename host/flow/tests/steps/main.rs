@@ -1,5 +1,5 @@
-//! Flows of the steps dialect: `steps/invalid/*` beside what is found in them, `steps/valid/*` beside the graph that they are
-//! lowered to. `BLESS=1` writes the goldens anew.
+//! Checks flows of the steps dialect: `steps/invalid/*` against their diagnostics, `steps/valid/*` against their
+//! graphs. `BLESS=1` rewrites the expected files.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -33,7 +33,7 @@ fn load_text(text: String) -> Checked {
     flowcell_flow::load(&Source { name: "flow.json".into(), text }, &catalog(), &NoFiles)
 }
 
-/// Results of steps by their id, and an input of the caller's.
+/// Returns results of all steps by id, and an input.
 fn roots(graph: &Graph) -> Json {
     let result =
         |id: &str| Json::parse(&format!(r#"{{ "text": "of {id}", "rows": [{{ "text": "row of {id}" }}] }}"#)).unwrap();
@@ -42,7 +42,7 @@ fn roots(graph: &Graph) -> Json {
     Json::object([("nodes", Json::object(nodes)), ("flow", Json::object([("input", input)]))])
 }
 
-/// Everything of a graph that the dialect decides, and what a run would hand to its nodes.
+/// Describes the parts of a graph that the dialect determines, and the rendered inputs of its nodes.
 fn described(graph: &Graph) -> String {
     let mut text = String::new();
     let schema = graph.input_schema.clone().map(Json::from).unwrap_or_default();
@@ -63,11 +63,11 @@ fn described(graph: &Graph) -> String {
 }
 
 #[test]
-fn bad_flows_are_told_what_is_wrong() {
+fn invalid_flows_give_the_expected_diagnostics() {
     let mut wrong = Vec::new();
     for case in cases(&folder("invalid")) {
         let checked = load(&case);
-        assert!(!checked.diagnostics.is_empty(), "{} has no finding", case.display());
+        assert!(!checked.diagnostics.is_empty(), "{} has no diagnostic", case.display());
         let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
         assert_eq!(checked.graph.is_none(), errors, "{}", case.display());
         wrong.extend(compare(&case.with_extension("err"), &printed(&checked.diagnostics)));
@@ -76,11 +76,11 @@ fn bad_flows_are_told_what_is_wrong() {
 }
 
 #[test]
-fn good_flows_become_these_graphs() {
+fn valid_flows_give_the_expected_graphs() {
     let mut wrong = Vec::new();
     for case in cases(&folder("valid")) {
         let checked = load(&case);
-        // Texts that only hold a reference are kept as they are, with a warning.
+        // Texts that only contain a reference stay literal, with a warning.
         let of_text = |finding: &&Diagnostic| finding.code != "reference_as_text";
         let findings: Vec<_> = checked.diagnostics.iter().filter(of_text).cloned().collect();
         assert_eq!(printed(&findings), "", "{}", case.display());
@@ -90,7 +90,7 @@ fn good_flows_become_these_graphs() {
 }
 
 #[test]
-fn what_is_missing_is_named_as_the_flow_names_it() {
+fn errors_show_missing_values_as_the_flow_writes_them() {
     let flow = |reference: &str| {
         let text = format!(
             r#"{{ "name": "a", "steps": [{{ "id": "one", "tool": "desk.note" }},
@@ -108,9 +108,9 @@ fn what_is_missing_is_named_as_the_flow_names_it() {
     assert_eq!(given("$inputs.a").unwrap().to_text(), r#"{"x":1}"#);
 }
 
-/// A name that is saved under again means the later result from then on.
+/// A name that is saved again refers to the later result from then on.
 #[test]
-fn the_later_of_two_results_of_one_name_counts() {
+fn a_later_result_replaces_an_earlier_one_of_the_same_name() {
     let checked = load(&folder("invalid/warnings.yaml"));
     let graph = checked.graph.unwrap();
     let roots = Json::parse(r#"{ "nodes": { "a": 1, "b": 2 }, "flow": { "input": {} } }"#).unwrap();
@@ -119,12 +119,12 @@ fn the_later_of_two_results_of_one_name_counts() {
 }
 
 #[test]
-fn a_flow_says_its_name() {
+fn about_returns_name_and_description() {
     let said = about(&Source { name: "x.json".into(), text: fs::read_to_string(folder("valid/report.json")).unwrap() });
     assert_eq!((said.name.as_deref(), said.description.is_some()), (Some("report"), true));
 }
 
-/// The largest flows there may be, and larger ones, are checked in a time that does not grow with the square of them.
+/// Flows at the size limit and beyond are checked in less than quadratic time.
 #[test]
 fn large_flows_are_checked() {
     let chain = |count: usize, reference: &str| -> String {
@@ -143,7 +143,7 @@ fn large_flows_are_checked() {
     }
 }
 
-/// A value of any shape whose texts are likely to mean something elsewhere.
+/// Generates values with texts that are special in other contexts.
 fn literals() -> impl Strategy<Value = serde_json::Value> {
     let text = "[{}%#$.\"'\\\\a-c \n]{0,12}".prop_filter("a reference", |text: &String| !text.starts_with('$'));
     let leaf = prop_oneof![
@@ -165,7 +165,7 @@ proptest! {
     #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn literals_mean_themselves(params in prop::collection::btree_map("[a-z{}$.]{1,6}", literals(), 0..4), output in literals()) {
+    fn literals_render_unchanged(params in prop::collection::btree_map("[a-z{}$.]{1,6}", literals(), 0..4), output in literals()) {
         prop_assume!(!output.is_null());
         let params: serde_json::Map<_, _> = params.into_iter().collect();
         let flow = serde_json::json!({
@@ -192,7 +192,7 @@ proptest! {
 }
 
 #[test]
-fn short_names_are_plain_and_stand_once_in_a_pack() {
+fn short_names_are_plain_and_unique_in_a_pack() {
     let manifest = |nodes: &str| Manifest::parse(&format!("name: a\nversion: 1.0.0\nnodes:\n{nodes}"));
     let node = |name: &str, short: &str| format!("  - {{ type: a.{name}, shortName: \"{short}\", title: A }}\n");
     assert!(manifest(&(node("x", "one") + &node("y", "two"))).is_ok());

@@ -1,23 +1,23 @@
-//! Where a step gets its arguments and the output before it from, as expressions.
+//! The expressions that read a step's arguments and the output of the preceding step.
 
 use crate::agentic::{argument::quoted, label::FAILED_BEFORE};
 
-/// How a run comes to a step.
+/// The way in which a run reaches a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It begins there, with the flow's arguments.
+    /// The run starts at the step with the flow's arguments.
     First,
-    /// It begins there, with what an earlier run has left: `flow.input.steps[id]`.
+    /// The run starts at the step with data that an earlier run postponed: `flow.input.steps[id]`.
     Left(String),
-    /// Over edges: after a success, after a failure, or either.
+    /// Edges lead to the step: after a success, after a failure, or both.
     Edges { success: bool, error: bool },
 }
 
 impl Origin {
-    /// All arguments.
+    /// Returns the expression of all arguments.
     pub(crate) fn args(&self, begins_at_first: bool) -> String {
         let initial = if begins_at_first { "flow.input" } else { "flow.input.args" };
-        // What failed before it had an input brings none.
+        // A step that failed before it had an input passes no arguments on.
         let failed = format!("(inbound.input.args if inbound.input.args != null else {initial})");
         match self {
             Origin::First => initial.to_owned(),
@@ -28,7 +28,7 @@ impl Origin {
         }
     }
 
-    /// The output of the step before, as text; none if there is no step before.
+    /// Returns the expression of the preceding step's output as text; `None` for the first step.
     pub(crate) fn previous(&self) -> Option<String> {
         let structured = "(inbound.structuredOutput | tojson)";
         let succeeded = format!("({structured} if inbound.structuredOutput != null else (inbound.result | string))");
@@ -42,23 +42,23 @@ impl Origin {
         }
     }
 
-    /// The id of the step before; none if there is none.
+    /// Returns the expression of the preceding step's id; `None` for the first step.
     pub(crate) fn from(&self) -> Option<String> {
         match self {
             Origin::First => None,
             Origin::Left(step) => Some(format!("flow.input.steps[{}].from", quoted(step))),
-            // The first edge that fires opens the step, so there is one.
+            // The first edge that fires starts the step, so the map has one entry.
             Origin::Edges { .. } => Some("inbounds | list | first".to_owned()),
         }
     }
 }
 
-/// The arguments that a step gives on, as an edge from it reads them.
+/// Returns the expression with which an edge reads the arguments that a step passes on.
 pub(crate) fn given_by(step: &str) -> String {
     format!("nodes[{}].args", quoted(step))
 }
 
-/// A whole binding.
+/// Wraps an expression in a binding.
 pub(crate) fn whole(expression: &str) -> String {
     format!("{{{{ {expression} }}}}")
 }

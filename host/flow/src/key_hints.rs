@@ -1,17 +1,17 @@
-//! Keys that are written elsewhere, and what is written here in their place.
+//! Suggests Flowcell's keys and node types in place of those of other tools.
 
 use crate::{
     fields::shown,
     yaml::{Entry, Tree},
 };
 
-/// Keys that name what comes before a node.
+/// Keys of other tools that name the nodes before a node.
 const BEFORE: [&str; 6] = ["depends_on", "dependsOn", "depends-on", "needs", "after", "runAfter"];
-/// Keys that name what comes after a node.
+/// Keys of other tools that name the nodes after a node.
 const AFTER: [&str; 2] = ["next", "then"];
-/// Keys of a node that stand in its `policy`.
+/// Keys that belong in a node's `policy`.
 const POLICY: [&str; 4] = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
-/// Keys of a node that have another name here.
+/// Keys of other tools with a Flowcell equivalent.
 const RENAMED: [(&str, &str); 7] = [
     ("with", "input"),
     ("args", "input"),
@@ -21,9 +21,9 @@ const RENAMED: [(&str, &str); 7] = [
     ("condition", "when"),
     ("uses", "type"),
 ];
-/// Keys of a node that are written beside its `input`.
+/// Keys that belong beside a node's `input`.
 const BESIDE: [&str; 8] = ["body", "bodyOutput", "when", "join", "policy", "grants", "config", "promptFile"];
-/// Node types of other tools, and what does here what they do.
+/// Node types of other tools, and help texts with the Flowcell equivalents.
 const TYPES: [(&[&str], &str); 14] = [
     (
         &["try", "trycatch", "catch", "onerror", "errortrigger"],
@@ -31,7 +31,7 @@ const TYPES: [(&[&str], &str); 14] = [
     ),
     (
         &["parallel", "fork", "concurrent", "fanout"],
-        "lead an edge to each node: independent nodes run in parallel; `control.foreach` runs a body per item",
+        "add an edge to each node; independent nodes run in parallel, and `control.foreach` runs a body for each item",
     ),
     (&["code", "function", "javascript", "js", "python", "functionitem"], "write a script with `script.run`"),
     (&["http", "httprequest", "fetch", "request", "webhookcall", "curl"], "use `http.request`"),
@@ -49,16 +49,16 @@ const TYPES: [(&[&str], &str); 14] = [
     (&["set", "assign", "variable", "pass", "nop", "variables"], "use `control.noop` with a `value`, or `data.set`"),
     (&["llm", "openai", "chat", "model", "aiagent", "agent", "prompt"], "use `agent.run`"),
     (&["executeworkflow", "workflow", "call", "subworkflow", "flow"], "use `control.subflow`"),
-    (&["trigger", "cron", "schedule", "webhook"], "write `flow: { triggers: [ … ] }`: a trigger is no node"),
+    (&["trigger", "cron", "schedule", "webhook"], "write `flow: { triggers: [ … ] }`; triggers are not nodes"),
     (
         &["join", "wait_all", "waitall", "gather", "aggregate"],
-        "use `control.merge`, or `join: all` on the node where branches meet",
+        "use `control.merge`, or `join: all` on the node where the branches meet",
     ),
 ];
-/// Edges that a help shows.
+/// Maximum number of edges in a help text.
 const EDGES: usize = 3;
 
-/// What to write in place of an unknown key of a node.
+/// Suggests a replacement for an unknown key of a node.
 pub(crate) fn of_node(node: &Tree, entry: &Entry) -> Option<String> {
     let key = &*entry.key;
     if BEFORE.contains(&key) || AFTER.contains(&key) {
@@ -70,36 +70,36 @@ pub(crate) fn of_node(node: &Tree, entry: &Entry) -> Option<String> {
         return Some(format!("write `policy: {{ {value} }}`"));
     }
     if key == "strict" {
-        return Some("write `strict: true` in `flow`: it counts for the whole flow".to_owned());
+        return Some("write `strict: true` in `flow`; it applies to the whole flow".to_owned());
     }
     renamed(entry, &RENAMED)
 }
 
-/// What to write in place of a key that stands in a node's input and belongs beside it.
+/// Suggests the right place for a key in a node's input that belongs beside `input`.
 pub(crate) fn in_input(key: &str) -> Option<String> {
     BESIDE.contains(&key).then(|| format!("write `{key}` beside `input`, not inside it"))
 }
 
-/// What does here what a node type of another tool does, by the last part of its name.
+/// Suggests a Flowcell node type for one of another tool, by the last part of its name.
 pub(crate) fn of_type(name: &str) -> Option<String> {
     let last = name.rsplit(['.', '/']).next().unwrap_or(name).to_lowercase().replace(['-', '_', ' '], "");
     TYPES.iter().find(|(names, _)| names.contains(&&*last)).map(|(_, help)| (*help).to_owned())
 }
 
-/// What a key is called here, by a list of names elsewhere and here.
+/// Suggests the Flowcell name of a key, from a list of names in other tools and in Flowcell.
 pub(crate) fn renamed(entry: &Entry, names: &[(&str, &str)]) -> Option<String> {
     let (_, name) = names.iter().find(|(other, _)| *other == &*entry.key)?;
-    Some(format!("it is called `{name}` here"))
+    Some(format!("Flowcell calls this key `{name}`"))
 }
 
-/// `retry` of so many attempts.
+/// Returns `retry` with a number of attempts.
 pub(crate) fn retry(attempts: u64) -> String {
     format!("retry: {{ maxAttempts: {attempts} }}")
 }
 
-/// What to write in place of an unknown key of a policy.
+/// Suggests a replacement for an unknown key of a policy.
 pub(crate) fn of_policy(entry: &Entry) -> Option<String> {
-    // Who counts retries does not count the first attempt.
+    // `retries` does not count the first attempt.
     let more = match &*entry.key {
         "retries" => 1,
         "attempts" | "maxAttempts" => 0,
@@ -109,7 +109,7 @@ pub(crate) fn of_policy(entry: &Entry) -> Option<String> {
     Some(format!("write `{}`", attempts.unwrap_or_else(|| "retry: { maxAttempts: … }".to_owned())))
 }
 
-/// The edges that say what a key of a node says.
+/// Returns the edges that are equivalent to a key of a node.
 fn edges(node: &Tree, entry: &Entry) -> String {
     let own = node.member("id").and_then(Tree::text).map_or("…".into(), shown);
     let others: Vec<_> = match entry.value.text() {

@@ -1,4 +1,4 @@
-//! From steps to nodes and edges, as the graph dialect would write them.
+//! Generates the nodes and edges of the graph dialect from steps.
 
 use std::collections::HashSet;
 
@@ -23,24 +23,24 @@ use crate::{
 
 /// The node type of every step.
 const NODE_TYPE: &str = "agent.run";
-/// Parameters of a model that the node type has names for.
+/// Model parameters that are members of the node type's `sampling`.
 const SAMPLING: [&str; 6] = ["temperature", "topP", "maxTokens", "stop", "seed", "effort"];
-/// Keywords that refuse or restrict arguments that are not declared.
+/// Schema keywords that forbid or restrict undeclared arguments.
 const CLOSING: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
-/// Capabilities of it that an agent's definition grants.
+/// Capabilities that an agent's definition grants.
 const GRANTED: [BuiltIn; 2] = [BuiltIn::Model, BuiltIn::Tools];
 
-/// What nodes and edges are written from.
+/// The inputs of the generation.
 pub(crate) struct Writer<'a> {
     pub(crate) name: &'a str,
     pub(crate) flow: &'a RawSteps<'a>,
     pub(crate) links: &'a Links,
     pub(crate) cast: &'a [Cast],
-    /// The steps with which a run begins; none of them is run again.
+    /// The steps that a run starts with. They do not run a second time.
     pub(crate) begin: &'a [usize],
-    /// Whether that is as the flow says, not as an earlier run has left it.
+    /// True if the run starts as the flow defines it, false if it starts with postponed steps.
     pub(crate) at_first: bool,
-    /// What the ids of sessions begin with.
+    /// Prefix of the session ids.
     pub(crate) prefix: Option<&'a str>,
     pub(crate) catalog: &'a Catalog,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Writer<'a> {
 /// Nodes and edges, ready to be lowered.
 pub(crate) struct Written<'a> {
     writer: Writer<'a>,
-    /// The schema of the arguments.
+    /// Schema of the arguments.
     args: Option<Tree>,
     nodes: Vec<WrittenNode>,
     edges: Vec<WrittenEdge<'a>>,
@@ -67,7 +67,7 @@ struct WrittenEdge<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes the steps that a run can come to.
+    /// Generates nodes for the steps that a run can reach.
     pub(crate) fn write(self) -> Written<'a> {
         let reached = self.links.reached(self.begin, false);
         let edges = self.links.all.iter().filter(|link| self.fires(link, &reached));
@@ -78,7 +78,7 @@ impl<'a> Writer<'a> {
         Written { writer: self, args, nodes, edges }
     }
 
-    /// Whether a way can ever bring somebody to its end: none leads back to where the run began, or to its own step.
+    /// Returns true if a link can fire. Links to a first step and from a step to itself never do.
     fn fires(&self, link: &Link, reached: &HashSet<usize>) -> bool {
         !link.postponed && link.from != link.to && reached.contains(&link.from) && !self.begin.contains(&link.to)
     }
@@ -118,7 +118,8 @@ impl<'a> Writer<'a> {
         Origin::Edges { success: ways().any(|way| way != Way::Fallback), error: ways().any(|way| way == Way::Fallback) }
     }
 
-    /// What `agent.run` is told beside its input. Nobody is asked: what a definition does not deny is allowed.
+    /// Returns the node's config. Agents of a flow run unattended, so every tool call that the definition does not deny
+    /// is allowed.
     fn config(&self, index: usize) -> Json {
         let cast = &self.cast[index];
         let mut config = vec![("agent", Json::from(cast.name.as_str()))];
@@ -132,7 +133,7 @@ impl<'a> Writer<'a> {
         Json::object(config)
     }
 
-    /// What the definition allows, of the capabilities that the node type asks for.
+    /// Returns the grants: the parts of the definition that correspond to capabilities of the node type.
     fn grants(&self, index: usize) -> Json {
         let Lookup::Found(kind) = self.catalog.lookup(&TypeRef::parse(NODE_TYPE)) else {
             return Json::object::<&str>([]);
@@ -156,7 +157,7 @@ impl<'a> Writer<'a> {
         SessionLabel { flow, step: step.id.clone(), fork: step.fork, same_agent, prefix }
     }
 
-    /// The label of the graph.
+    /// Returns the label of the graph.
     fn flow_label(&self) -> FlowLabel {
         let id = |step: &usize| self.flow.steps[*step].id.clone();
         FlowLabel {
@@ -193,7 +194,7 @@ impl<'a> Writer<'a> {
 }
 
 impl Written<'_> {
-    /// The flow as the graph dialect would have it.
+    /// Returns the flow in the graph dialect.
     pub(crate) fn flow(&self) -> RawFlow<'_> {
         let Writer { name, flow, .. } = &self.writer;
         RawFlow {
@@ -247,14 +248,14 @@ impl Written<'_> {
         }
     }
 
-    /// The labels: of the graph, and of the nodes in their order.
+    /// Returns the label of the graph, and the labels of the nodes in their order.
     pub(crate) fn labels(&self) -> (FlowLabel, impl Iterator<Item = StepLabel>) {
         let steps = self.nodes.iter().map(|node| self.writer.step_label(node.step));
         (self.writer.flow_label(), steps)
     }
 }
 
-/// The schema of the arguments with `prompt` let in: every flow of agents may be given one, whether it is declared or not.
+/// Returns the schema of the arguments with `prompt` added: every agentic flow accepts a prompt, declared or not.
 fn with_prompt(schema: &Tree) -> Tree {
     let mut schema = schema.clone();
     let span = schema.span;
@@ -302,7 +303,7 @@ fn of_definition(agent: &AgentDefinition) -> Vec<(&'static str, Json)> {
     config.extend(text("model", &agent.model));
     config.extend(number("maxTurns", agent.max_turns));
     config.extend(number("maxModelCalls", agent.max_model_calls));
-    // What every provider knows by the same name, and what only one knows.
+    // `sampling` holds the parameters that all providers share, `params` those of a single provider.
     let (sampling, params): (serde_json::Map<_, _>, serde_json::Map<_, _>) =
         agent.params.clone().into_iter().partition(|(name, _)| SAMPLING.contains(&name.as_str()));
     if !sampling.is_empty() {
@@ -315,7 +316,7 @@ fn of_definition(agent: &AgentDefinition) -> Vec<(&'static str, Json)> {
     config
 }
 
-/// The rules with `ask` answered, as nobody is there to be asked.
+/// Returns the rules with `ask` replaced by `allow`, because no person is present during the run.
 fn permissions(rules: &[Permission]) -> Json {
     let answered = |rule: &Permission| {
         let action = if rule.action == Action::Deny { Action::Deny } else { Action::Allow };

@@ -1,4 +1,4 @@
-//! Whether literal values fit the schemas of node types.
+//! Checks literal values against the schemas of node types.
 
 use std::{
     cell::RefCell,
@@ -19,30 +19,31 @@ use crate::{
     yaml::{Kind, Span, Tree},
 };
 
-/// Characters of a validator's message that are repeated.
+/// Maximum number of characters of a validator's message.
 const MESSAGE: usize = 200;
-/// Time that checking one flow may spend on all its schemas.
+/// Maximum time for all schemas of one flow.
 pub(crate) const SCHEMA_TIME: Duration = Duration::from_secs(10);
 
-/// Why a schema cannot be used.
+/// The reason why a schema cannot be used.
 #[derive(Clone, Debug)]
 pub(crate) enum Unusable {
-    /// It is no schema, or needs what the validator does not do.
+    /// The schema is invalid or needs an unsupported feature.
     Bad(String),
-    /// It exceeds a limit.
+    /// The schema exceeds a limit.
     TooCostly(TooCostly),
 }
 
-/// Compiles a schema. It cannot leave its document, and its patterns take linear time.
+/// Compiles a schema. References must stay inside it, and its patterns run in linear time.
 pub(crate) fn compile(schema: &serde_json::Value) -> Result<Schema, Unusable> {
     Schema::compile(schema).map_err(|error| {
-        // With several references the library names any of them; the same text gives the same finding.
+        // If several references fail, the library names any of them; this picks the first, so that the message is
+        // deterministic.
         let message = match (&error, outer_reference(schema)) {
             (SchemaError::TooCostly(error), _) => return Unusable::TooCostly(*error),
             (SchemaError::Invalid(invalid), Some(outer))
                 if matches!(invalid.kind(), ValidationErrorKind::Referencing(_)) =>
             {
-                format!("`{}` leaves the schema", shown(outer))
+                format!("`{}` refers to another document", shown(outer))
             }
             _ => error.to_string(),
         };
@@ -50,14 +51,14 @@ pub(crate) fn compile(schema: &serde_json::Value) -> Result<Schema, Unusable> {
     })
 }
 
-/// Reports a schema whose use exceeds a limit. Flows that are kept may have one; their runs fail with the same code.
+/// Reports a schema that exceeds a limit. Flows in a library may contain one; their runs fail with the same code.
 fn tell_cost(what: &str, error: &dyn std::fmt::Display, span: Span, findings: &mut Findings<'_>) {
     let message = format!("{what} cannot be used: {error}");
-    let help = Some("a schema is measured with its references unfolded; check details in a node instead".into());
+    let help = Some("the size of a schema includes its unfolded references; simplify it, or check details in a node".into());
     findings.new_rule("schema_too_costly", span, message, help);
 }
 
-/// Works with schemas unless the flow has used up its [`SCHEMA_TIME`], which is reported once.
+/// Runs `work` unless the flow has used up its [`SCHEMA_TIME`]. The excess is reported once.
 fn timed<T>(span: Span, findings: &mut Findings<'_>, work: impl FnOnce(&mut Findings<'_>) -> T) -> Option<T> {
     if findings.schema_time > SCHEMA_TIME {
         return None;
@@ -72,7 +73,7 @@ fn timed<T>(span: Span, findings: &mut Findings<'_>, work: impl FnOnce(&mut Find
     Some(done)
 }
 
-/// The first `$ref` that is not to a part of the schema itself.
+/// Returns the first `$ref` that does not refer to a part of the schema itself.
 fn outer_reference(schema: &serde_json::Value) -> Option<&str> {
     match schema {
         serde_json::Value::Object(members) => members.iter().find_map(|(key, member)| match member.as_str() {
@@ -84,7 +85,7 @@ fn outer_reference(schema: &serde_json::Value) -> Option<&str> {
     }
 }
 
-/// Which part of a node is checked.
+/// The checked part of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Part {
     Input,
@@ -107,16 +108,16 @@ impl Part {
     }
 }
 
-/// A schema as it is checked, ready to use.
+/// A schema with its compiled form.
 struct Checker {
     schema: serde_json::Value,
     compiled: Schema,
 }
 
-/// A schema, or why it cannot be used.
+/// A compiled schema, or the reason why it cannot be used.
 type Compiled = Result<Rc<Checker>, Unusable>;
 
-/// The compiled schemas of node types: each is compiled once, however many nodes use it.
+/// The compiled schemas of node types. Each is compiled once for all nodes of the type.
 #[derive(Default)]
 pub(crate) struct Schemas {
     compiled: RefCell<HashMap<(String, Part), Compiled>>,
@@ -143,7 +144,7 @@ impl Schemas {
             Err(Unusable::TooCostly(error)) => return tell_cost(&what, &error, type_span, findings),
             Err(Unusable::Bad(error)) => {
                 let message = format!("{what} cannot be used: {error}");
-                return findings.error("bad_schema", type_span, message, Some("the pack needs a correction".into()));
+                return findings.error("bad_schema", type_span, message, Some("the pack's author must fix the schema".into()));
             }
         };
         let value = tree.json();
@@ -178,7 +179,7 @@ fn checker(kind: &NodeType, part: Part) -> Compiled {
     Ok(Rc::new(Checker { schema, compiled }))
 }
 
-/// Replaces the schema of a field with one that admits everything.
+/// Replaces the schema of a field with one that accepts everything.
 fn open(schema: &mut serde_json::Value, path: &[Arc<str>]) {
     let Some((step, rest)) = path.split_first() else {
         *schema = serde_json::Value::Bool(true);
@@ -193,14 +194,14 @@ fn open(schema: &mut serde_json::Value, path: &[Arc<str>]) {
     }
 }
 
-/// Whether the error may be gone once the bindings at or below its place are values.
+/// Returns true if the error may disappear once the bindings at or below its position have values.
 fn depends_on_bindings(error: &ValidationError<'_>, at: &Tree) -> bool {
-    // Whether these hold depends on more than the place that they are told about.
+    // These keywords depend on values below the position, too.
     let wide = ["anyOf", "oneOf", "not", "contains", "uniqueItems", "enum", "const"].contains(&error.kind().keyword());
     is_bound(at) && (wide || matches!(at.kind, Kind::Scalar(_)))
 }
 
-/// Whether anything in it is computed.
+/// Returns true if the value contains a binding.
 fn is_bound(tree: &Tree) -> bool {
     match &tree.kind {
         Kind::Scalar(json) => json.as_str().is_some_and(|text| text.contains("{{")),
@@ -220,7 +221,7 @@ fn tell(error: &ValidationError<'_>, tree: &Tree, schema: &serde_json::Value, pa
                 unknown_field(at, key, &whole, schema.pointer(&parent(error.schema_path().as_str())), part, findings);
             }
         }
-        // Where no member is known, the validator tells of the map.
+        // If the map allows no members at all, the validator reports the map instead of its members.
         ValidationErrorKind::FalseSchema if error.schema_path().as_str().ends_with("/additionalProperties") => {
             if let Kind::Map(entries) = &at.kind {
                 entries.iter().for_each(|entry| unknown_field(at, &entry.key, &whole, None, part, findings));
@@ -228,18 +229,18 @@ fn tell(error: &ValidationError<'_>, tree: &Tree, schema: &serde_json::Value, pa
         }
         ValidationErrorKind::Required { property } => {
             let property = property.as_str().unwrap_or_default();
-            let message = format!("`{whole}` lacks `{}`", shown(property));
+            let message = format!("`{whole}` has no `{}`", shown(property));
             findings.error(part.code(), at.span, message, Some(format!("add `{}: …`", shown(property))));
         }
         _ => {
             let cause: String = error.to_string().chars().take(MESSAGE).collect();
             let help = number_for(error, at, pointer, schema);
-            findings.error(part.code(), at.span, format!("`{whole}` does not fit: {cause}"), help);
+            findings.error(part.code(), at.span, format!("`{whole}` does not match the schema: {cause}"), help);
         }
     }
 }
 
-/// The number to write in place of a text, if the schema wants one there.
+/// Suggests a number in place of a text where the schema requires a number.
 fn number_for(error: &ValidationError<'_>, at: &Tree, pointer: &str, schema: &serde_json::Value) -> Option<String> {
     let wanted = schema.pointer(error.schema_path().as_str()).filter(|_| error.kind().keyword() == "type")?;
     let (_, key) = pointer.rsplit_once('/')?;
@@ -267,18 +268,18 @@ fn unknown_field(
     let beside = habits::in_input(key).filter(|_| part == Part::Input && whole == part.name());
     let help = beside.or_else(|| did_you_mean(key, names())).or_else(|| {
         let names: Vec<_> = names().collect();
-        (!names.is_empty()).then(|| format!("known here: {}", names.join(", ")))
+        (!names.is_empty()).then(|| format!("known fields: {}", names.join(", ")))
     });
     let message = format!("`{whole}` has no field `{}`", shown(key));
-    findings.error(part.code(), span, message, help.or_else(|| Some("leave it out".into())));
+    findings.error(part.code(), span, message, help.or_else(|| Some("remove it".into())));
 }
 
-/// The patterns of a schema that keep it from being used.
+/// Returns the patterns of a schema that make it unusable.
 fn troubles(schema: &serde_json::Value) -> Vec<Trouble> {
     patterns::troubles(schema, |schema| Schema::compile(schema).is_ok())
 }
 
-/// Tells of patterns where they stand.
+/// Reports invalid patterns at their positions.
 fn tell_patterns(troubles: Vec<Trouble>, schema: &Tree, findings: &mut Findings<'_>) {
     for Trouble { pointer, is_key, message, help } in troubles {
         let span = match is_key {
@@ -289,7 +290,7 @@ fn tell_patterns(troubles: Vec<Trouble>, schema: &Tree, findings: &mut Findings<
     }
 }
 
-/// Compiles a schema that a flow holds. One that cannot be used is a finding, which calls it `what`.
+/// Compiles a schema in a flow. Reports an unusable one; `what` names the schema in the message.
 pub(crate) fn check_schema(schema: &Tree, what: &str, findings: &mut Findings<'_>) -> Option<Schema> {
     timed(schema.span, findings, |findings| check_schema_now(schema, what, findings)).flatten()
 }
@@ -311,7 +312,7 @@ fn check_schema_now(schema: &Tree, what: &str, findings: &mut Findings<'_>) -> O
     };
     let troubles = troubles(&written);
     if troubles.is_empty() {
-        let help = Some("write JSON Schema; a `$ref` stays inside the schema".into());
+        let help = Some("write a valid JSON Schema; each `$ref` must stay inside the schema".into());
         findings.error("bad_schema", schema.span, format!("{what} cannot be used: {error}"), help);
     } else {
         tell_patterns(troubles, schema, findings);
@@ -319,7 +320,8 @@ fn check_schema_now(schema: &Tree, what: &str, findings: &mut Findings<'_>) -> O
     None
 }
 
-/// Checks a flow's `inputSchema`, and the defaults of its input against it. What is missing may come from the caller.
+/// Checks a flow's `inputSchema`, and the defaults of its input against it. Missing members are allowed, because the
+/// caller may provide them.
 pub(crate) fn check_defaults(schema: &Tree, input: Option<&Tree>, findings: &mut Findings<'_>) {
     let Some(compiled) = check_schema(schema, "`inputSchema`", findings) else { return };
     let Some(input) = input else { return };
@@ -339,8 +341,8 @@ fn check_defaults_now(schema: &Schema, input: &Tree, findings: &mut Findings<'_>
             continue;
         }
         let cause: String = error.to_string().chars().take(MESSAGE).collect();
-        let help = Some("correct the default in `flow.input`, or `inputSchema`".into());
+        let help = Some("change the default in `flow.input`, or `inputSchema`".into());
         let span = input.nearest(pointer).span;
-        findings.error("wrong_default", span, format!("the default does not fit `inputSchema`: {cause}"), help);
+        findings.error("wrong_default", span, format!("the default does not match `inputSchema`: {cause}"), help);
     }
 }

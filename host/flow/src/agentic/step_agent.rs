@@ -1,4 +1,4 @@
-//! Which agent does which step.
+//! Finds the agent of each step.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,11 +18,11 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Cast {
     pub(crate) name: String,
-    /// None if nobody knows the agent here: the node finds out when it runs.
+    /// `None` if the agent is not known at check time; the node looks it up when it runs.
     pub(crate) definition: Option<Arc<AgentDefinition>>,
 }
 
-/// Why an agent cannot be used here, with its code and what to do.
+/// The reason why a flow cannot use an agent, with a help text.
 #[derive(Clone)]
 struct Trouble {
     severity: Severity,
@@ -32,7 +32,8 @@ struct Trouble {
 
 type Found = Result<Option<Arc<AgentDefinition>>, Trouble>;
 
-/// Finds the agent of every step. An unknown one is a warning: who runs the flow may know it.
+/// Finds the agent of each step. An unknown agent is only a warning, because the machine that runs the flow may have
+/// it.
 pub(crate) fn cast(flow: &RawSteps<'_>, files: &dyn Files, findings: &mut Findings<'_>) -> Vec<Cast> {
     let mut known: HashMap<String, Found> = HashMap::new();
     let mut cast = Vec::new();
@@ -55,10 +56,10 @@ pub(crate) fn cast(flow: &RawSteps<'_>, files: &dyn Files, findings: &mut Findin
 }
 
 fn find(name: &str, files: &dyn Files) -> Found {
-    // A name becomes a file's name, so it is nothing else.
+    // The name becomes a file name, so only kebab-case is allowed.
     if !is_kebab_case(name) {
-        let message = format!("`{}` cannot be the name of an agent", shown(name));
-        let help = "name the agent's file without its ending: small letters, digits and single dashes";
+        let message = format!("`{}` is not a valid agent name", shown(name));
+        let help = "write the agent's file name without its extension: lowercase letters, digits and single dashes";
         return Err(Trouble { severity: Severity::Error, message, help: help.into() });
     }
     let Some(source) = files.agent(name).or_else(|| builtin::source(name)) else {
@@ -72,15 +73,15 @@ fn find(name: &str, files: &dyn Files) -> Found {
     match checked.agent {
         Some(agent) if agent.disabled => {
             let message = format!("the agent `{}` is disabled in {}", shown(name), source.name);
-            Err(trouble(Severity::Error, message, "name another agent, or take `disabled` out of its file"))
+            Err(trouble(Severity::Error, message, "choose another agent, or remove `disabled` from its file"))
         }
         Some(agent) => Ok(Some(Arc::new(agent))),
         None => {
             let first = checked.diagnostics.iter().find(|finding| finding.severity == Severity::Error);
             let place = first.map_or(1, |finding| finding.place.line);
-            let cause = first.map_or("it cannot be read", |finding| &finding.message);
+            let cause = first.map_or("its file cannot be read", |finding| &finding.message);
             let message = format!("the agent `{}` cannot be used: {}:{place}: {cause}", shown(name), source.name);
-            Err(trouble(Severity::Error, message, "correct the agent's file"))
+            Err(trouble(Severity::Error, message, "fix the agent's file"))
         }
     }
 }
@@ -91,11 +92,11 @@ fn unknown(name: &str, names: &[String]) -> Trouble {
     known.sort_unstable();
     known.dedup();
     let help = did_you_mean(name, known.iter().copied());
-    let help = help.unwrap_or_else(|| format!("known here: {}", shown_list(&known)));
-    Trouble { severity: Severity::Warning, message: format!("no agent is called `{}`", shown(name)), help }
+    let help = help.unwrap_or_else(|| format!("known agents: {}", shown_list(&known)));
+    Trouble { severity: Severity::Warning, message: format!("unknown agent `{}`", shown(name)), help }
 }
 
-/// Names of agents that a help lists.
+/// Maximum number of agent names in a help text.
 const LISTED: usize = 12;
 
 fn shown_list(names: &[&str]) -> String {

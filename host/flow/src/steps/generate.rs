@@ -1,4 +1,4 @@
-//! From steps to a chain of nodes, as the graph dialect would write it.
+//! Generates a chain of nodes in the graph dialect from steps.
 
 use flowcell_contract::{Catalog, Json, Lookup, Mark, TypeRef};
 
@@ -30,14 +30,14 @@ struct WrittenNode {
 }
 
 impl<'a> Written<'a> {
-    /// Writes all steps. What refers to nothing is a finding.
+    /// Generates all nodes. Reports unknown references.
     pub(super) fn new(flow: &'a RawSteps<'a>, catalog: &Catalog, findings: &mut Findings<'_>) -> Written<'a> {
         let saved = Saved::new(flow);
         let mut nodes = Vec::new();
         for (index, step) in flow.steps.iter().enumerate() {
             let (tool, span) = (&step.tool.0, step.tool.1);
             let named = (!tool.is_empty()).then(|| tool::type_name(tool, span, catalog, findings)).flatten();
-            // A step without a known tool is told once.
+            // An unknown tool has already been reported.
             let type_name = named.unwrap_or_default();
             let marks = marks(&type_name, catalog);
             let marks: OpenMarks<'_> = marks.iter().map(|mark| (mark, mark.path.as_slice())).collect();
@@ -57,7 +57,7 @@ impl<'a> Written<'a> {
         Written { flow, schema: schema(flow), nodes, output }
     }
 
-    /// The flow as the graph dialect would have it.
+    /// Returns the flow in the graph dialect.
     pub(super) fn flow(&self) -> RawFlow<'_> {
         let steps = &self.flow.steps;
         RawFlow {
@@ -103,7 +103,7 @@ fn raw_edge<'s>(from: &RawStep<'_>, to: &RawStep<'_>) -> RawEdge<'s> {
     RawEdge { from: end(from), to: end(to), on: On::Success, when: None, span: to.id_span }
 }
 
-/// Every input is required, whatever it is; there may be more.
+/// Returns the schema of the input: every declared input is required, with any value. Further members are allowed.
 fn schema(flow: &RawSteps<'_>) -> Tree {
     let names = flow.inputs.iter().map(|name| Json::from(name.as_str()));
     let anything = flow.inputs.iter().map(|name| (name.as_str(), Json::object::<&str>([])));
@@ -115,7 +115,7 @@ fn schema(flow: &RawSteps<'_>) -> Tree {
     literal::tree(&schema, flow.head)
 }
 
-/// The marks of a node type: a field that it evaluates itself is handed to it as it is written.
+/// Returns the marks of a node type. A field that the node type evaluates itself is passed on unchanged.
 fn marks(type_name: &str, catalog: &Catalog) -> Vec<Mark> {
     match catalog.lookup(&TypeRef::parse(type_name)) {
         Lookup::Found(kind) => kind.marks.clone(),

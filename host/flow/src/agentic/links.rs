@@ -1,4 +1,4 @@
-//! How steps lead to each other: targets, what is reached, and where paths meet.
+//! The links between steps: their targets, the steps that they reach, and the steps where several links meet.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,37 +10,36 @@ use crate::{
     yaml::Span,
 };
 
-/// What a step leads to.
+/// The part of a step that a link comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// A rule of this index.
+    /// The rule with this index.
     Rule(usize),
-    /// `fallback.to`.
     Fallback,
 }
 
-/// One way from a step to another one. A way of a postponed rule is none that this run goes.
+/// A link from one step to another. A run does not follow the link of a postponed rule.
 pub(crate) struct Link {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) way: Way,
     pub(crate) postponed: bool,
-    /// Where the target is named.
+    /// The position of the target's id in the text.
     pub(crate) span: Span,
 }
 
-/// Which step leads to which, with the steps by their ids.
+/// All links of a flow, and its steps by id.
 pub(crate) struct Links {
     by_id: BTreeMap<String, usize>,
     pub(crate) all: Vec<Link>,
-    /// The ways from each step, as indices into `all`.
+    /// The links from each step, as indices into `all`.
     from: Vec<Vec<usize>>,
-    /// The ways to each step.
+    /// The links to each step, as indices into `all`.
     to: Vec<Vec<usize>>,
 }
 
 impl Links {
-    /// Finds the targets of all rules and fallbacks; ids that stand twice and targets that are not there are findings.
+    /// Finds the targets of all rules and fallbacks. Reports duplicate ids and unknown targets.
     pub(crate) fn new(flow: &RawSteps<'_>, findings: &mut Findings<'_>) -> Links {
         let by_id = shape::by_id(flow.steps.iter().map(|step| (step.id.as_str(), step.id_span)), findings);
         let none = vec![Vec::new(); flow.steps.len()];
@@ -67,28 +66,28 @@ impl Links {
             None if id.is_empty() => {}
             None => {
                 let help = if findings.is_full() { None } else { self.meant(id) };
-                findings.error("unknown_step", *span, format!("there is no step `{}`", shown(id)), help);
+                findings.error("unknown_step", *span, format!("unknown step `{}`", shown(id)), help);
             }
         }
     }
 
-    /// The step with an id.
+    /// Returns the step with an id.
     pub(crate) fn find(&self, id: &str) -> Option<usize> {
         self.by_id.get(id).copied()
     }
 
-    /// What was probably meant by the id of no step.
+    /// Suggests the id of an existing step in place of an unknown id.
     pub(crate) fn meant(&self, id: &str) -> Option<String> {
         let ids = self.by_id.keys().map(String::as_str).take(limits::SIMILAR_NAMES);
         did_you_mean(id, ids).or_else(|| Some("name the id of a step".into()))
     }
 
-    /// The ways to a step.
+    /// Returns the links to a step.
     pub(crate) fn to(&self, step: usize) -> impl Iterator<Item = &Link> {
         self.to[step].iter().map(|link| &self.all[*link])
     }
 
-    /// Which steps a run may come to if it begins at some of them.
+    /// Returns the steps that a run can reach from its first steps.
     pub(crate) fn reached(&self, begin: &[usize], with_postponed: bool) -> HashSet<usize> {
         let mut reached: HashSet<_> = begin.iter().copied().collect();
         let mut open = begin.to_vec();
@@ -103,22 +102,22 @@ impl Links {
         reached
     }
 
-    /// Warns of what is allowed, but probably not meant.
+    /// Warns of links and steps that are valid but probably mistakes.
     pub(crate) fn warn(&self, flow: &RawSteps<'_>, findings: &mut Findings<'_>) {
         let id = |step: usize| shown(&flow.steps[step].id);
-        // What is misspelt leads to nothing, which is told already.
+        // An unknown target already has an error; its step would look unreachable.
         let reached =
             if findings.has_errors() { HashSet::from_iter(0..flow.steps.len()) } else { self.reached(&[0], true) };
         for (index, step) in flow.steps.iter().enumerate().filter(|(index, _)| !reached.contains(index)) {
-            let message = format!("nothing leads to `{}`, so it never runs", id(index));
-            let help = format!("lead to it with a rule `{{ then: {} }}`, or write it first", id(index));
+            let message = format!("no rule leads to `{}`, so it never runs", id(index));
+            let help = format!("add a rule `{{ then: {} }}` to another step, or move this step to the top", id(index));
             findings.warning("unreachable_step", step.id_span, message, Some(help));
         }
         for link in self.all.iter().filter(|link| !link.postponed && (link.to == 0 || link.to == link.from)) {
-            let message = format!("`{}` has run already when this leads to it; a step runs once", id(link.to));
+            let message = format!("`{}` has already run at this point, and a step runs only once", id(link.to));
             let help = match link.way {
-                Way::Fallback if link.to == link.from => "write `retry` for further tries of the step itself",
-                _ => "leave it out, or lead to another step that does it again",
+                Way::Fallback if link.to == link.from => "use `retry` to run the same step again",
+                _ => "remove it, or add another step that repeats the work",
             };
             findings.warning("runs_once", link.span, message, Some(help.into()));
         }
@@ -128,7 +127,7 @@ impl Links {
             let other = *first.entry(link.to).or_insert(link.from);
             if other != link.from && link.from != link.to && other != link.to && told.insert(link.to) {
                 let message = format!("`{}` and `{}` both lead to `{}`", id(other), id(link.from), id(link.to));
-                let help = "the first that arrives runs it, with its own arguments; the other is ignored";
+                let help = "the first one to arrive runs it with its own arguments; the other is ignored";
                 findings.warning("convergence", link.span, message, Some(help.into()));
             }
         }

@@ -1,5 +1,5 @@
-//! Flows and what is found in them: `invalid/*.yaml` beside `*.err`, `valid/*.yaml` beside `*.txt`, and those
-//! with bodies beside their pictures too. `BLESS=1` writes the goldens anew.
+//! Checks flows: `invalid/*.yaml` against `*.err`, `valid/*.yaml` against `*.txt`, and flows with bodies against their
+//! drawings. `BLESS=1` rewrites the expected files.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -23,7 +23,7 @@ fn catalog() -> Catalog {
     golden::catalog(&["catalog.yaml", "another-pack.yaml"].map(folder))
 }
 
-/// The cases themselves are the library of flows.
+/// Uses the test cases as the library of flows.
 struct Beside(Rules);
 
 impl Files for Beside {
@@ -36,7 +36,7 @@ impl Files for Beside {
             "prompt.md" => Ok("Say {{ flow.input.word }}".into()),
             "statement.md" => Ok("Say {% if flow.input.loud %}HELLO{% endif %}".into()),
             "broken.md" => Ok("Please say {{ flow.inputs.word }}".into()),
-            _ => Err("there is no such file".into()),
+            _ => Err("file not found".into()),
         }
     }
 
@@ -59,7 +59,7 @@ impl Files for Beside {
     }
 
     fn check_signing_secret(&self, name: &str) -> Result<(), String> {
-        if name.starts_with("missing") { Err(format!("there is no secret `{name}`")) } else { Ok(()) }
+        if name.starts_with("missing") { Err(format!("unknown secret `{name}`")) } else { Ok(()) }
     }
 }
 
@@ -68,13 +68,13 @@ fn load(path: &Path) -> Checked {
 }
 
 #[test]
-fn bad_flows_are_told_what_is_wrong() {
+fn invalid_flows_give_the_expected_diagnostics() {
     let cases = cases(&folder("invalid"));
     assert!(cases.len() >= 40, "only {} cases", cases.len());
     let mut wrong = Vec::new();
     for case in cases {
         let checked = load(&case);
-        assert!(!checked.diagnostics.is_empty(), "{} has no finding", case.display());
+        assert!(!checked.diagnostics.is_empty(), "{} has no diagnostic", case.display());
         let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
         assert_eq!(checked.graph.is_none(), errors, "{}", case.display());
         wrong.extend(compare(&case.with_extension("err"), &printed(&checked.diagnostics)));
@@ -82,9 +82,9 @@ fn bad_flows_are_told_what_is_wrong() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A rule that is newer than a kept flow gives that flow a warning with the same place.
+/// A violation of a newer rule is a warning at the same position for a flow that a library already holds.
 #[test]
-fn kept_flows_go_on_under_newer_rules() {
+fn stored_flows_get_warnings_from_newer_rules() {
     let mut kept = 0;
     for case in cases(&folder("invalid")) {
         let new = load(&case);
@@ -101,15 +101,15 @@ fn kept_flows_go_on_under_newer_rules() {
             let same = |old: &&Diagnostic| (&old.place, old.code) == (&finding.place, finding.code);
             let old = old.diagnostics.iter().find(same).unwrap();
             assert_eq!(old.severity, Severity::Warning, "{old}");
-            assert_eq!(old.message, format!("{}; a new version of this flow is refused", finding.message));
+            assert_eq!(old.message, format!("{}; a new version of this flow will be refused", finding.message));
         }
     }
     assert!(kept >= 1, "no case breaks newer rules only");
 }
 
-/// What triggers name has to exist where they start something; elsewhere a warning says so.
+/// A name in a trigger must exist when the flow is added to a library; in other checks a missing one is a warning.
 #[test]
-fn triggers_of_a_flow_to_keep_name_what_exists() {
+fn names_in_triggers_must_exist_in_a_library() {
     let case = folder("invalid").join("triggers-missing.yaml");
     for (rules, errors) in [(Rules::New, 0), (Rules::Keeping, 2), (Rules::Kept, 0)] {
         let checked = flowcell_flow::load(&source(&case), &catalog(), &Beside(rules));
@@ -120,7 +120,7 @@ fn triggers_of_a_flow_to_keep_name_what_exists() {
 }
 
 #[test]
-fn good_flows_have_no_findings_and_this_shape() {
+fn valid_flows_have_no_diagnostics_and_the_expected_graph() {
     let mut wrong = Vec::new();
     for case in cases(&folder("valid")) {
         let checked = load(&case);
@@ -138,7 +138,7 @@ fn good_flows_have_no_findings_and_this_shape() {
         {
             let picture = draw::draw(&graph, format);
             assert!(picture.contains(graph.nodes[0].id.as_str()));
-            // Bodies are what pictures show in different ways.
+            // Drawings differ only in the way they show bodies.
             if graph.bodies.len() > 1 {
                 wrong.extend(compare(&case.with_extension(extension), &picture));
             }
@@ -147,7 +147,7 @@ fn good_flows_have_no_findings_and_this_shape() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Hostile documents end in a finding, not in a panic or an endless wait.
+/// Hostile documents give a diagnostic, not a panic or an endless wait.
 #[test]
 fn y1_y2_hostile_documents_are_refused() {
     let laughs: String = (1..20).map(|n| format!("l{n}: &l{n} [*l{0}, *l{0}, *l{0}]\n", n - 1)).collect();
@@ -178,7 +178,7 @@ fn numbered(count: usize, edges: impl Iterator<Item = (usize, usize)>) -> String
     format!("flow: {{ name: large }}\nnodes:\n{nodes}edges:\n{edges}")
 }
 
-/// The largest flows there may be, and larger ones, are checked in a time that does not grow with the square of them.
+/// Flows at the size limit and beyond are checked in less than quadratic time.
 #[test]
 fn large_flows_are_checked() {
     let chain = |count: usize| (1..count).map(|n| (n - 1, n));
@@ -203,18 +203,18 @@ fn y9_a_fan_out_to_a_hundred_thousand_nodes_is_refused() {
     let text = numbered(100_001, (1..100_001).map(|n| (0, n)));
     let checked = flowcell_flow::load(&Source { name: "wide.yaml".into(), text }, &catalog(), &Beside(Rules::New));
     assert!(checked.graph.is_none());
-    // The text alone is too long.
+    // The text alone exceeds its limit.
     assert_eq!(checked.diagnostics[0].code, "syntax", "{}", printed(&checked.diagnostics));
 }
 
-/// However much is wrong, and however long the lines are, what is printed stays short.
+/// The printed output stays short regardless of the number of diagnostics and the length of the lines.
 #[test]
-fn many_findings_are_counted() {
+fn diagnostics_beyond_the_limit_are_counted() {
     let nodes: Vec<_> = (0..3_000).map(|n| format!(r#"{{"id":"n{n}","type":"test.noop","typ":1}}"#)).collect();
     let text = format!(r#"{{"flow":{{"name":"many"}},"nodes":[{}]}}"#, nodes.join(","));
     let checked = flowcell_flow::load(&Source { name: "many.json".into(), text }, &catalog(), &Beside(Rules::New));
     let last = checked.diagnostics.last().unwrap();
-    assert_eq!((last.code, &*last.message), ("too_many_findings", "2800 more findings are not shown"));
+    assert_eq!((last.code, &*last.message), ("too_many_findings", "2800 more diagnostics are not shown"));
     assert!(printed(&checked.diagnostics).len() < 100_000);
 }
 

@@ -1,4 +1,4 @@
-//! What references stand for at a place of a flow: bindings, as the graph dialect would write them.
+//! Resolves the references of a flow to bindings of the graph dialect.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ use crate::{
     yaml::{Entry, Kind, Span, Tree},
 };
 
-/// Names among which a misspelt one is looked for.
+/// Maximum number of names that are compared with a misspelled one.
 const NAMES: usize = 1_000;
 
-/// Which steps save under which name, in their order.
+/// The steps that save each name, in their order.
 pub(super) struct Saved<'a>(HashMap<&'a str, Vec<usize>>);
 
 impl<'a> Saved<'a> {
@@ -36,23 +36,23 @@ impl<'a> Saved<'a> {
     }
 }
 
-/// From where references are looked up: before a step, or after all of them.
+/// The context in which references are resolved: before a step, or after all steps.
 pub(super) struct View<'a> {
     pub(super) flow: &'a RawSteps<'a>,
     pub(super) saved: &'a Saved<'a>,
-    /// Steps before the place.
+    /// Number of steps before this position.
     pub(super) before: usize,
 }
 
-/// Warns of a text that looks like a reference, or holds one: only a text that is nothing else is one.
+/// Warns of a text that contains a reference but is not a reference as a whole.
 fn warn_of_literal(text: &str, span: Span, findings: &mut Findings<'_>) {
     let Some((found, help)) = reference::meant(text) else { return };
-    let message = format!("`{}` is text here, not a reference", shown(found));
+    let message = format!("`{}` is plain text here, not a reference", shown(found));
     findings.warning("reference_as_text", span, message, Some(help));
 }
 
 impl View<'_> {
-    /// A value with its references as bindings, and everything else meaning itself.
+    /// Converts a value: references become bindings, everything else is literal.
     pub(super) fn value(&self, tree: &Tree, marks: &OpenMarks<'_>, findings: &mut Findings<'_>) -> Tree {
         let is_evaluated = |(mark, rest): &(&Mark, &[_])| {
             rest.is_empty() && matches!(mark.kind, MarkKind::Condition | MarkKind::Template)
@@ -83,7 +83,7 @@ impl View<'_> {
         Tree { span: tree.span, kind }
     }
 
-    /// The binding that a reference stands for; null, and a finding, if it stands for nothing.
+    /// Returns the binding of a reference. Reports an unknown reference and returns null for it.
     fn expression(&self, found: &Reference<'_>, text: &str, span: Span, findings: &mut Findings<'_>) -> Json {
         let (base, is_there) = match found.root {
             Root::Inputs => (input_path(found.name), self.input(found.name, span, findings)),
@@ -96,25 +96,25 @@ impl View<'_> {
         if is_there && found.path.is_empty() {
             return whole(&path).into();
         }
-        // A null that is there is a value, and what is not there is named as the flow names it.
+        // A null at the path is a valid value. A missing value fails with the reference as the flow writes it.
         whole(&format!("{path} | required(\"{text}\", true)")).into()
     }
 
-    /// Whether every caller has to give an input. Others may: then the run fails for those who do not.
+    /// Returns true if the input is required. Warns of an undeclared input: runs without it will fail.
     fn input(&self, name: &str, span: Span, findings: &mut Findings<'_>) -> bool {
         let inputs = &self.flow.inputs;
         let is_there = inputs.iter().any(|input| input == name);
         if !is_there {
-            let message = format!("`$inputs.{}` is not among the flow's `inputs`", shown(name));
+            let message = format!("`$inputs.{}` is not in the flow's `inputs`", shown(name));
             let help = did_you_mean(name, inputs.iter().map(String::as_str));
             let help =
-                help.unwrap_or_else(|| format!("add `{}` to `inputs`, so that no run begins without it", shown(name)));
+                help.unwrap_or_else(|| format!("add `{}` to `inputs`, so that every run requires it", shown(name)));
             findings.warning("undeclared_input", span, message, Some(help));
         }
         is_there
     }
 
-    /// The step that has saved this name last.
+    /// Returns the last earlier step that saves this name.
     fn saved(&self, name: &str, span: Span, findings: &mut Findings<'_>) -> Option<&RawStep<'_>> {
         let by = self.saved.by(name);
         if let Some(last) = by[..by.partition_point(|step| *step < self.before)].last() {
@@ -128,7 +128,7 @@ impl View<'_> {
         None
     }
 
-    /// Why no step before has saved a name, of which the first that does may come later.
+    /// Explains why no earlier step saves a name. `later` is the first later step that does.
     fn missing(&self, name: &str, later: Option<usize>) -> (String, Option<String>) {
         let (written, steps) = (shown(name), &self.flow.steps);
         let before = &steps[..self.before];
@@ -151,7 +151,7 @@ impl View<'_> {
     }
 }
 
-/// The binding that a step's whole result is.
+/// Returns the binding of a step's whole result.
 pub(super) fn result_of(step: &RawStep<'_>) -> String {
     whole(&node_path(step))
 }

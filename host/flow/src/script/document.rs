@@ -1,4 +1,4 @@
-//! A script that is written in YAML or JSON, `{ name, script }`: for whoever has no file to hand over.
+//! A script in YAML or JSON, `{ name, script }`, for callers that send one document instead of a file.
 
 use super::ENDING;
 use crate::{
@@ -10,13 +10,13 @@ use crate::{
 
 const TOP: [&str; 2] = ["name", "script"];
 
-/// Whether a text is written so.
+/// Returns true if a document has this form.
 pub(crate) fn is_written(tree: &Tree) -> bool {
     let elsewhere = ["flow", "nodes", "steps"].iter().any(|key| tree.member(key).is_some());
     tree.member("script").is_some() && !elsewhere
 }
 
-/// The file that it stands for; none: something is wrong about it.
+/// Returns the equivalent script file; `None` if the document has errors.
 pub(crate) fn read(tree: &Tree, findings: &mut Findings<'_>) -> Option<Source> {
     known(entries(tree, "a flow", findings), &TOP, findings);
     let name = flow_name(tree, findings);

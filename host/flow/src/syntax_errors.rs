@@ -1,7 +1,7 @@
-//! What was probably meant where the parser stopped: the common slips, with the line to write instead.
+//! Explains YAML syntax errors: recognizes common mistakes and suggests a corrected line.
 //!
-//! The parser tells what it expected; a reader wants to know what to write. Only the text around the place is looked
-//! at, so an explanation is a guess, and where none fits the parser's own words stay.
+//! The parser reports the token that it expected; a reader needs the correction. Only the text around the position is
+//! examined, so an explanation is a guess. Where none applies, the parser's message stays.
 
 use crate::{
     diagnostic::inert,
@@ -10,7 +10,7 @@ use crate::{
     yaml::{Span, SyntaxError},
 };
 
-/// The parser's error, or what was probably meant.
+/// Returns an explanation of a parser error, or the error itself if none applies.
 pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
     if error.help.is_some() {
         return error;
@@ -39,7 +39,7 @@ pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
     slip.unwrap_or_else(|| SyntaxError { help: advice(text, at, &error.message), ..error })
 }
 
-/// What to do about an error whose own words tell enough.
+/// Returns a help text for an error whose message is clear.
 fn advice(text: &str, at: usize, told: &str) -> Option<String> {
     let sign = text[at..].chars().next().unwrap_or(' ');
     if told.starts_with("simple key expected ':'") {
@@ -50,14 +50,14 @@ fn advice(text: &str, at: usize, told: &str) -> Option<String> {
         "unclosed quote" => format!("close it with `{sign}`"),
         _ if told.starts_with("unclosed bracket") => format!("close it with `{}`", closing(sign)),
         _ if told.contains("unknown escape") => {
-            "between double quotes `\\` begins an escape: write `\\\\`, or put the text in single quotes".to_owned()
+            "in double quotes `\\` starts an escape: write `\\\\`, or put the text in single quotes".to_owned()
         }
         _ if told.starts_with("invalid trailing content") => {
-            "end the line behind the quote, or put all of the text in quotes".to_owned()
+            "end the line after the quote, or put the whole text in quotes".to_owned()
         }
         _ if told.starts_with("duplicate mapping key") => "write it once".to_owned(),
         _ if told.starts_with("unsupported tag") => {
-            "`!` at the beginning of a value is a tag in YAML: put the text in quotes; in conditions write `not`"
+            "YAML reads `!` at the start of a value as a tag: put the text in quotes; in conditions write `not`"
                 .to_owned()
         }
         _ => return None,
@@ -65,11 +65,11 @@ fn advice(text: &str, at: usize, told: &str) -> Option<String> {
     Some(advice)
 }
 
-/// A key that YAML reads as null.
+/// Explains a key that YAML reads as null.
 fn null_key(text: &str, at: usize, span: Span) -> Option<SyntaxError> {
     let (word, rest) = rest_of_line(text, at).split_once(':')?;
     let help = Some(write(&format!("\"{word}\":{rest}")));
-    Some(SyntaxError { span, message: format!("the key `{}` is null, and a key is a text", inert(word)), help })
+    Some(SyntaxError { span, message: format!("YAML reads the key `{}` as null, but a key must be a text", inert(word)), help })
 }
 
 fn closing(bracket: char) -> char {
@@ -80,7 +80,8 @@ fn rest_of_line(text: &str, at: usize) -> &str {
     text[at..].lines().next().unwrap_or_default().trim_end()
 }
 
-/// The bracket that is open before a byte. Brackets in texts count too: those are mostly closed there.
+/// Returns the bracket that is open before a byte. Brackets in texts count too, because they are usually closed in the
+/// same text.
 fn enclosing(text: &str, at: usize) -> Option<(usize, char)> {
     let mut closed = 0usize;
     for (at, sign) in text[..at].char_indices().rev() {
@@ -94,7 +95,7 @@ fn enclosing(text: &str, at: usize) -> Option<(usize, char)> {
     None
 }
 
-/// Where the word or the quoted text begins that ends at a byte.
+/// Returns the start of the word or quoted text that ends at a byte.
 fn word_start(text: &str, end: usize) -> usize {
     let before = &text[..end];
     match before.chars().next_back() {
@@ -107,7 +108,7 @@ fn word_start(text: &str, end: usize) -> usize {
     }
 }
 
-/// Where the member begins before which the parser stopped: at its key, if it stopped at the `:` behind it.
+/// Returns the start of the member at the parser's position: its key, if the parser stopped at the `:` after it.
 fn member_start(text: &str, at: usize) -> usize {
     match text[at..].starts_with(':') {
         true => word_start(text, text[..at].trim_end().len()),
@@ -115,7 +116,7 @@ fn member_start(text: &str, at: usize) -> usize {
     }
 }
 
-/// A `,` or a closing bracket is missing before a member.
+/// Explains a missing `,` or closing bracket before a member.
 fn unseparated(text: &str, at: usize) -> Option<SyntaxError> {
     let (open, bracket) = enclosing(text, at)?;
     let member = member_start(text, at);
@@ -138,7 +139,7 @@ fn unclosed(text: &str, open: usize, bracket: char) -> SyntaxError {
     SyntaxError {
         span: place(text, open),
         message: format!("`{bracket}` is not closed"),
-        help: Some(format!("close it with `{close}`, or write `,` between all that is in it")),
+        help: Some(format!("close it with `{close}`, or write `,` between its members")),
     }
 }
 
@@ -146,7 +147,7 @@ fn missing_comma(text: &str, at: usize) -> SyntaxError {
     insertion(text, at, ",", "a `,` is missing here")
 }
 
-/// A `:` is missing behind a quoted key.
+/// Explains a missing `:` after a quoted key.
 fn missing_colon(text: &str, at: usize) -> Option<SyntaxError> {
     let (_, bracket) = enclosing(text, at)?;
     let end = text[..at].trim_end().len();
@@ -154,7 +155,7 @@ fn missing_colon(text: &str, at: usize) -> Option<SyntaxError> {
     (bracket == '{' && before.ends_with(['{', ','])).then(|| insertion(text, end, ":", "a `:` is missing here"))
 }
 
-/// A finding about a sign that is missing at a byte, with the line that has it.
+/// Returns an error about a missing character, with the corrected line.
 fn insertion(text: &str, at: usize, sign: &str, message: &str) -> SyntaxError {
     let (start, line) = line_at(text, at);
     let (before, after) = line.split_at((at - start).min(line.len()));
@@ -164,7 +165,7 @@ fn insertion(text: &str, at: usize, sign: &str, message: &str) -> SyntaxError {
     SyntaxError { span: place(text, at), message: message.to_owned(), help: Some(help) }
 }
 
-/// A text with `: ` in it stands without quotes, as the value of a key in the same line.
+/// Explains an unquoted text with `: ` in it, as the value of a key in the same line.
 fn unquoted_colon(text: &str, at: usize) -> Option<SyntaxError> {
     let (start, line) = line_at(text, at);
     if !text[at..].starts_with(':') {
@@ -186,7 +187,7 @@ fn unquoted_colon(text: &str, at: usize) -> Option<SyntaxError> {
     Some(SyntaxError { span, message: "a text with `: ` in it needs quotes".to_owned(), help: Some(help) })
 }
 
-/// A text begins with a sign that means something else.
+/// Explains an unquoted text that starts with a special character.
 fn unquoted_sign(text: &str, at: usize) -> Option<SyntaxError> {
     let line = rest_of_line(text, at);
     let value = match enclosing(text, at) {
@@ -200,7 +201,7 @@ fn unquoted_sign(text: &str, at: usize) -> Option<SyntaxError> {
     Some(SyntaxError { span, message, help: Some(write(&quoted(value)?)) })
 }
 
-/// A text in quotes that it does not contain.
+/// Quotes a text with a quote that it does not contain.
 fn quoted(text: &str) -> Option<String> {
     if text.contains(['"', '\\']) {
         return (!text.contains('\'')).then(|| format!("'{text}'"));
