@@ -27,7 +27,7 @@ pub use failure::{Failure, code};
 pub use flowcell_expr::limits::{CONTAINER, JSON_VALUES};
 pub use flowcell_expr::{
     Json,
-    json::{Misfit, Object},
+    json::{Object, SizeError},
     similar,
 };
 pub use grant::Grants;

@@ -1,7 +1,7 @@
 //! What a guest answered, read and checked on receipt.
 
 use flowcell_contract::{
-    Attempt, Choice, Failure, FanOut, FlowCall, JSON_VALUES, Json, Misfit, Pause, Question, Step, StepResult,
+    Attempt, Choice, Failure, FanOut, FlowCall, JSON_VALUES, Json, Pause, Question, SizeError, Step, StepResult,
     VALUE_BYTES, Value, Wake, code,
 };
 
@@ -168,7 +168,7 @@ fn part(name: &str, value: Option<&Value>, path: &str) -> Result<Value, Failure>
 fn require_size(value: &Value) -> Result<(), Failure> {
     match value.json().measure(VALUE_BYTES) {
         Ok(_) => Ok(()),
-        Err(Misfit::Depth) => Err(invalid(format!("it {}; hand on less of the input", Misfit::Depth))),
+        Err(SizeError::Depth) => Err(invalid(format!("it {}; hand on less of the input", SizeError::Depth))),
         Err(misfit) => {
             let message = format!("the node's answer {misfit} with what it hands on of its input; hand on less");
             Err(Failure::new(code::OUTPUT_TOO_LARGE, message))

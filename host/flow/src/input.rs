@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Json, Mark, MarkKind, NodeType};
-use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, NoRoots, Path, Place, paths_in_braces, statements};
+use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, NoRoots, Path, PathUse, paths_in_braces, statements};
 
 use crate::{
     Files,
@@ -151,7 +151,7 @@ fn plain(tree: &Tree, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Bin
         read_the_rest(tree, reads);
         return Binding::literal(Json::Null);
     };
-    let paths = places(tree, binding.paths_with_places());
+    let paths = places(tree, binding.path_uses());
     let braced = braced(tree);
     if !paths.is_empty() || !braced.is_empty() {
         reads.push(Read { paths, locals: Locals::default(), rebind: false, braced });
@@ -169,7 +169,7 @@ fn read_the_rest(tree: &Tree, reads: &mut Vec<Read>) {
     for part in parts {
         match Binding::compile(&part.json()) {
             Ok(binding) => {
-                let paths = places(part, binding.paths_with_places());
+                let paths = places(part, binding.path_uses());
                 reads.push(Read { paths, locals: Locals::default(), rebind: false, braced: braced(part) });
             }
             Err(_) => read_the_rest(part, reads),
@@ -255,8 +255,8 @@ fn capture(tree: &Tree, mark: &Mark, locals: Locals, reads: &mut Vec<Read>, find
     }
     let captured = compiled(tree, kind, findings, |raw| {
         let found = match kind {
-            CapturedKind::Expr => Condition::compile(raw)?.paths_with_places(),
-            CapturedKind::Template => Binding::compile(raw)?.paths_with_places(),
+            CapturedKind::Expr => Condition::compile(raw)?.path_uses(),
+            CapturedKind::Template => Binding::compile(raw)?.path_uses(),
         };
         Ok((Binding::captured(kind, raw.clone(), &locals.names)?, found))
     });
@@ -318,12 +318,12 @@ pub(crate) fn in_place_of_constant(tree: &Tree) -> String {
 /// Compiles a `when`.
 pub(crate) fn compile_condition(tree: &Tree, findings: &mut Findings<'_>) -> Option<(Condition, Read)> {
     let condition = compiled(tree, CapturedKind::Expr, findings, Condition::compile)?;
-    let paths = places(tree, condition.paths_with_places());
+    let paths = places(tree, condition.path_uses());
     Some((condition, Read { paths, locals: Locals::default(), rebind: false, braced: Vec::new() }))
 }
 
-fn places(tree: &Tree, found: Vec<Place>) -> Vec<Named> {
-    let named = |Place { path, pointer, bytes, is_tested }| {
+fn places(tree: &Tree, found: Vec<PathUse>) -> Vec<Named> {
+    let named = |PathUse { path, pointer, bytes, is_tested }| {
         let span = place(tree, &pointer, bytes);
         Named { path, span, is_tested }
     };

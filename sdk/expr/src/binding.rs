@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 pub use self::node::Binding;
 pub(crate) use self::node::{CapturedField, Node};
-use crate::{error::ExprError, json::Json, path::Path, place::Place, roots::Roots};
+use crate::{error::ExprError, json::Json, path::Path, path_use::PathUse, roots::Roots};
 
 impl Binding {
     /// Compiles a value; every string in it, at any depth, may contain `{{ }}`. Reports all errors at once.
@@ -34,12 +34,12 @@ impl Binding {
     /// Returns the longest static paths that rendering reads, without repetition. A computed subscript ends a path.
     pub fn paths(&self) -> Vec<Path> {
         let mut seen = HashSet::new();
-        let places = self.paths_with_places().into_iter();
+        let places = self.path_uses().into_iter();
         places.map(|place| place.path).filter(|path| seen.insert(path.clone())).collect()
     }
 
     /// Returns every path that rendering reads, with its position.
-    pub fn paths_with_places(&self) -> Vec<Place> {
+    pub fn path_uses(&self) -> Vec<PathUse> {
         let mut places = Vec::new();
         self.collect(&mut String::new(), &mut places);
         places

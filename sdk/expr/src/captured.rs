@@ -11,7 +11,7 @@ use crate::{
     json::{Json, Object},
     limits,
     path::{Path, Segment},
-    place::Place,
+    path_use::PathUse,
     roots::{Chain, Roots},
 };
 
@@ -32,10 +32,10 @@ impl CapturedKind {
         }
     }
 
-    fn places(self, raw: &Json) -> Result<Vec<Place>, Vec<ExprError>> {
+    fn places(self, raw: &Json) -> Result<Vec<PathUse>, Vec<ExprError>> {
         match self {
-            CapturedKind::Expr => Ok(Condition::compile(raw)?.paths_with_places()),
-            CapturedKind::Template => Ok(Binding::compile(raw)?.paths_with_places()),
+            CapturedKind::Expr => Ok(Condition::compile(raw)?.path_uses()),
+            CapturedKind::Template => Ok(Binding::compile(raw)?.path_uses()),
         }
     }
 }
@@ -64,17 +64,17 @@ impl Binding {
 #[derive(Clone, Debug)]
 pub struct Captured {
     raw: Json,
-    roots: Carried,
+    roots: CapturedRoots,
 }
 
 /// The values that were passed on with a field.
 #[derive(Clone, Debug, Default)]
-struct Carried {
+struct CapturedRoots {
     values: Json,
     is_strict: bool,
 }
 
-impl Roots for Carried {
+impl Roots for CapturedRoots {
     fn root(&self, name: &str) -> Option<Json> {
         self.values.root(name)
     }
@@ -93,9 +93,9 @@ impl Captured {
         let is_strict = field.get("strict").and_then(Json::as_bool) == Some(true);
         match (raw, vars, field.as_object().map(Object::len)) {
             (Some(raw), Some(vars), Some(length)) if length == 2 + usize::from(is_strict) => {
-                Captured { raw: raw.clone(), roots: Carried { values: tree(vars), is_strict } }
+                Captured { raw: raw.clone(), roots: CapturedRoots { values: tree(vars), is_strict } }
             }
-            _ => Captured { raw: field.clone(), roots: Carried::default() },
+            _ => Captured { raw: field.clone(), roots: CapturedRoots::default() },
         }
     }
 

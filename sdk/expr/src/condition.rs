@@ -7,7 +7,7 @@ mod term;
 use std::{collections::HashSet, sync::Arc};
 
 use self::{evaluate::Evaluation, term::Term};
-use crate::{error::ExprError, json::Json, path::Path, place::Place, roots::Roots};
+use crate::{error::ExprError, json::Json, path::Path, path_use::PathUse, roots::Roots};
 
 /// A compiled condition: an operator object, an expression as a text (with or without `{{ }}`), `true` or `false`.
 ///
@@ -31,12 +31,12 @@ impl Condition {
     /// Returns the longest static paths that the condition reads, without repetition. A computed subscript ends a path.
     pub fn paths(&self) -> Vec<Path> {
         let mut seen = HashSet::new();
-        let places = self.paths_with_places().into_iter();
+        let places = self.path_uses().into_iter();
         places.map(|place| place.path).filter(|path| seen.insert(path.clone())).collect()
     }
 
     /// Returns every path that the condition reads, with its position.
-    pub fn paths_with_places(&self) -> Vec<Place> {
+    pub fn path_uses(&self) -> Vec<PathUse> {
         let mut places = Vec::new();
         self.0.collect(&mut places);
         places

@@ -38,7 +38,7 @@ impl ExprError {
     }
 
     /// Creates an error about the last key of the pointer.
-    pub(crate) fn of_key(message: impl Into<String>) -> ExprError {
+    pub(crate) fn for_key(message: impl Into<String>) -> ExprError {
         ExprError { is_key: true, ..ExprError::new(message) }
     }
 

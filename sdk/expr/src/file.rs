@@ -29,12 +29,12 @@ pub(crate) enum Rank {
 
 impl Rank {
     /// Returns the rank of a root's value.
-    pub(crate) fn of_root(name: &str) -> Rank {
+    pub(crate) fn from_root(name: &str) -> Rank {
         if name == "nodes" { Rank::Nodes } else { Rank::Output }
     }
 
     /// Returns the rank of a part of a value with this rank.
-    pub(crate) fn of_part(self) -> Rank {
+    pub(crate) fn part_rank(self) -> Rank {
         if self == Rank::Nodes { Rank::Output } else { Rank::Part }
     }
 }

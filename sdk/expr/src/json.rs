@@ -13,7 +13,7 @@ use serde::ser::{Serialize, Serializer};
 use crate::limits::{CONTAINER, JSON_VALUES};
 pub use serde_json::Number;
 
-pub use measure::Misfit;
+pub use measure::SizeError;
 
 /// The members of a JSON object, in their original order.
 pub type Object = IndexMap<Arc<str>, Json>;

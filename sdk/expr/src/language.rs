@@ -4,13 +4,11 @@
 //! form, operators that create texts are filters that enforce the limits, and function calls do not exist.
 
 mod arithmetic;
-mod bridge;
 mod budget;
 mod compare;
 mod decimal;
 mod environment;
 mod filters;
-mod foreign;
 mod lists;
 mod lookup;
 mod names;
@@ -18,11 +16,13 @@ mod operands;
 mod printer;
 mod program;
 mod scan;
+mod syntax_errors;
 mod text;
 mod tokens;
 mod tree;
+mod values;
 
 pub(crate) use program::Expression;
 pub(crate) use scan::{Piece, split, whole};
-pub(crate) use text::{TooLong, push_json};
+pub(crate) use text::{TextTooLong, push_json};
 pub(crate) use tokens::ignored;

@@ -81,7 +81,7 @@ impl Path {
                 (Json::String(text), Segment::Index(index)) => {
                     let character = character(text, *index)?;
                     let rest = Path { root: self.root.clone(), segments: self.segments[at + 1..].into() };
-                    return rest.resolve(&Only(character));
+                    return rest.resolve(&SingleRoot(character));
                 }
                 _ => return None,
             };
@@ -107,7 +107,7 @@ impl Path {
 
     /// Returns the path of a file value at the end of this path, or at the part where this path enters it.
     pub(crate) fn file(&self, roots: &dyn Roots) -> Option<Path> {
-        let mut rank = Rank::of_root(&self.root);
+        let mut rank = Rank::from_root(&self.root);
         for length in 0..=self.segments.len() {
             let start = Path { root: self.root.clone(), segments: self.segments[..length].into() };
             let value = start.resolve(roots)?;
@@ -119,7 +119,7 @@ impl Path {
             if is_found {
                 return Some(start);
             }
-            rank = rank.of_part();
+            rank = rank.part_rank();
         }
         None
     }
@@ -174,9 +174,9 @@ fn is_skipped(value: &Json) -> bool {
 }
 
 /// A single value under every root name.
-struct Only(Json);
+struct SingleRoot(Json);
 
-impl Roots for Only {
+impl Roots for SingleRoot {
     fn root(&self, _name: &str) -> Option<Json> {
         Some(self.0.clone())
     }

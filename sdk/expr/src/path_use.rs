@@ -6,7 +6,7 @@ use crate::path::Path;
 
 /// A path that an expression reads, with its position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct PathUse {
     /// The longest part of the path that is known before evaluation.
     pub path: Path,
     /// JSON Pointer to the text that contains the path.
@@ -18,9 +18,9 @@ pub struct Place {
     pub is_tested: bool,
 }
 
-impl Place {
+impl PathUse {
     /// Returns the same position in a value at a JSON Pointer.
-    pub(crate) fn below(self, pointer: &str) -> Place {
-        Place { pointer: format!("{pointer}{}", self.pointer), ..self }
+    pub(crate) fn below(self, pointer: &str) -> PathUse {
+        PathUse { pointer: format!("{pointer}{}", self.pointer), ..self }
     }
 }

@@ -14,7 +14,7 @@ pub trait Roots {
     }
 }
 
-/// No roots.
+/// An empty set of roots, for expressions that read no values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRoots;
 

@@ -63,7 +63,7 @@ fn pointers_lead_into_the_raw_field() {
     let raw = json(r#"{ "and": [{ "equals": { "var": "a.b", "value": 1 } }] }"#);
     let member = Binding::captured(CapturedKind::Expr, raw, &[]).unwrap();
     let input = Binding::object(vec![("condition".into(), member)]);
-    let place = input.paths_with_places().remove(0);
+    let place = input.path_uses().remove(0);
     assert_eq!(
         (place.path.to_string().as_str(), place.pointer.as_str(), place.bytes),
         ("a.b", "/condition/and/0/equals/var", Some(0..3))

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use flowcell_expr::{Binding, Condition, Json, json::Misfit, limits};
+use flowcell_expr::{Binding, Condition, Json, json::SizeError, limits};
 
 fn roots() -> Json {
     let long: Arc<str> = "a".repeat(limits::TEXT_BYTES / 2).into();
@@ -172,7 +172,7 @@ fn values_are_measured_as_text() {
     assert!(size.abs_diff(text.len()) < 24, "{size} for {text}");
     // Thirty lists, each containing the previous one twice: a billion values as text.
     let doubled = (0..30).fold(Json::from("x"), |inner, _| Json::array([inner.clone(), inner]));
-    assert_eq!(doubled.measure(1 << 20), Err(Misfit::Bytes(1 << 20)));
+    assert_eq!(doubled.measure(1 << 20), Err(SizeError::Bytes(1 << 20)));
     assert_eq!(doubled.measure(1 << 20).unwrap_err().to_string(), "is larger than 1 MiB");
 }
 
@@ -184,5 +184,5 @@ fn values_and_texts_have_the_same_depth_limit() {
         assert_eq!(Json::parse(&text).is_ok(), fits, "{depth}");
         assert_eq!(nested(depth).measure(1 << 20).is_ok(), fits, "{depth}");
     }
-    assert_eq!(nested(1_000).measure(1 << 20), Err(Misfit::Depth));
+    assert_eq!(nested(1_000).measure(1 << 20), Err(SizeError::Depth));
 }

@@ -9,7 +9,7 @@ trait Compiled: Sized {
     fn compiled(value: &Json) -> Result<Self, Vec<ExprError>>;
     fn value(&self, roots: &dyn Roots) -> Result<Json, ExprError>;
     fn read(&self) -> Vec<Path>;
-    fn places(&self) -> Vec<flowcell_expr::Place>;
+    fn places(&self) -> Vec<flowcell_expr::PathUse>;
 }
 
 impl Compiled for Binding {
@@ -22,8 +22,8 @@ impl Compiled for Binding {
     fn read(&self) -> Vec<Path> {
         self.paths()
     }
-    fn places(&self) -> Vec<flowcell_expr::Place> {
-        self.paths_with_places()
+    fn places(&self) -> Vec<flowcell_expr::PathUse> {
+        self.path_uses()
     }
 }
 
@@ -37,8 +37,8 @@ impl Compiled for Condition {
     fn read(&self) -> Vec<Path> {
         self.paths()
     }
-    fn places(&self) -> Vec<flowcell_expr::Place> {
-        self.paths_with_places()
+    fn places(&self) -> Vec<flowcell_expr::PathUse> {
+        self.path_uses()
     }
 }
 

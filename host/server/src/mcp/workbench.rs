@@ -92,11 +92,8 @@ fn outputs(graph: &Graph) -> BTreeSet<String> {
     };
     // What a run would put in is missing here; what cannot do without it names where it stands.
     let rendered = outputs.expr.render_members(&Json::Null);
-    let computed = outputs
-        .expr
-        .paths_with_places()
-        .into_iter()
-        .filter_map(|place| place.pointer.split('/').nth(1).map(str::to_owned));
+    let computed =
+        outputs.expr.path_uses().into_iter().filter_map(|place| place.pointer.split('/').nth(1).map(str::to_owned));
     rendered
         .as_object()
         .into_iter()

@@ -7,7 +7,7 @@ use crate::{
     json::{self, Json},
     language::Expression,
     path::Path,
-    place::Place,
+    path_use::PathUse,
 };
 
 /// A compiled JSON value with `{{ }}` in its strings.
@@ -34,7 +34,7 @@ pub(crate) enum Node {
 /// A part of a text.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
-    /// Plain text.
+    /// Text outside of `{{ }}`.
     Text(Arc<str>),
     /// An expression in `{{ }}`.
     Expression(Expression),
@@ -48,7 +48,7 @@ pub(crate) struct CapturedField {
     /// The field as the flow defines it.
     pub(crate) raw: Json,
     /// The paths that the field reads, without local names.
-    pub(crate) reads: Vec<Place>,
+    pub(crate) reads: Vec<PathUse>,
     /// The values that are passed on with the field, by canonical path.
     pub(crate) carried: Vec<(Arc<str>, Path)>,
 }
@@ -92,7 +92,7 @@ impl Binding {
     }
 
     /// Appends every path that is read. `pointer` is the JSON Pointer to this value.
-    pub(crate) fn collect(&self, pointer: &mut String, places: &mut Vec<Place>) {
+    pub(crate) fn collect(&self, pointer: &mut String, places: &mut Vec<PathUse>) {
         match &self.0 {
             Node::Literal(_) | Node::Array(_, Some(_)) | Node::Object(_, Some(_)) => {}
             Node::Whole(expression) => collect_reads(expression, pointer, places),
@@ -120,7 +120,7 @@ impl Binding {
     }
 }
 
-fn collect_reads(expression: &Expression, pointer: &str, places: &mut Vec<Place>) {
+fn collect_reads(expression: &Expression, pointer: &str, places: &mut Vec<PathUse>) {
     places.extend(expression.reads().iter().map(|read| read.at(pointer)));
 }
 

@@ -6,7 +6,7 @@ use super::node::{Binding, CapturedField, Node, Part};
 use crate::{
     error::ExprError,
     json::{self, Json},
-    language::{TooLong, push_json},
+    language::{TextTooLong, push_json},
     path::Path,
     roots::Roots,
 };
@@ -25,7 +25,7 @@ pub(super) fn render(binding: &Binding, roots: &dyn Roots) -> Result<Json, ExprE
 
 fn text(parts: &[Part], roots: &dyn Roots) -> Result<Json, ExprError> {
     let mut text = String::new();
-    let too_long = |error: TooLong| ExprError::new(error.message());
+    let too_long = |error: TextTooLong| ExprError::new(error.message());
     for part in parts {
         match part {
             // Literal text has no limit.

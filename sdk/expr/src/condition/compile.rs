@@ -1,6 +1,6 @@
 //! Compiles JSON to conditions.
 
-use super::term::{Operand, Order, Question, Term, Test};
+use super::term::{Operand, Order, Predicate, Term, Test};
 use crate::{
     binding::Binding,
     error::{ExprError, push_token},
@@ -100,7 +100,7 @@ impl Compiler {
             "or" => self.terms(body, pointer, depth).map(Term::Or),
             "exists" => self.exists(body, pointer),
             "equals" => self.test(body, pointer, &["value"], |this, key, value, at| {
-                this.operand(key, value, at).map(Question::Equals)
+                this.operand(key, value, at).map(Predicate::Equals)
             }),
             "in" => self.test(body, pointer, &["values", "value"], Compiler::list),
             "gt" => self.order(Order::Gt, body, pointer),
@@ -133,25 +133,25 @@ impl Compiler {
         match body {
             Json::Object(members) => {
                 self.only_keys(members, pointer, &["var"])?;
-                self.var(members, pointer, Question::Exists)
+                self.var(members, pointer, Predicate::Exists)
             }
-            path => self.test_of(path, pointer, Question::Exists),
+            path => self.path_test(path, pointer, Predicate::Exists),
         }
     }
 
     fn order(&mut self, order: Order, body: &Json, pointer: &str) -> Option<Term> {
         self.test(body, pointer, &["value"], |this, key, value, at| {
-            this.operand(key, value, at).map(|operand| Question::Order(order, operand))
+            this.operand(key, value, at).map(|operand| Predicate::Order(order, operand))
         })
     }
 
-    /// Compiles `{ var, <one of keys> }`; `question` compiles the second member.
+    /// Compiles `{ var, <one of keys> }`; `predicate` compiles the second member.
     fn test(
         &mut self,
         body: &Json,
         pointer: &str,
         keys: &[&'static str],
-        question: impl FnOnce(&mut Self, &str, &Json, &str) -> Option<Question>,
+        predicate: impl FnOnce(&mut Self, &str, &Json, &str) -> Option<Predicate>,
     ) -> Option<Term> {
         let Json::Object(members) = body else {
             let operator = pointer.rsplit('/').next().unwrap_or_default();
@@ -167,27 +167,27 @@ impl Compiler {
         let known: Vec<&str> = keys.iter().copied().chain(["var"]).collect();
         self.only_keys(members, pointer, &known)?;
         let present: Vec<&str> = keys.iter().copied().filter(|key| members.contains_key(*key)).collect();
-        let question = match present.as_slice() {
-            [key] => question(self, key, &members[*key], &child(pointer, key)),
+        let predicate = match present.as_slice() {
+            [key] => predicate(self, key, &members[*key], &child(pointer, key)),
             [] => self.report(pointer, ExprError::new(format!("`{}` is missing", keys[0]))),
             _ => self.report(pointer, ExprError::new(format!("`{}` and `{}` exclude each other", keys[0], keys[1]))),
         };
-        match question {
-            Some(question) => self.var(members, pointer, question),
+        match predicate {
+            Some(predicate) => self.var(members, pointer, predicate),
             // The path may have errors, too.
-            None => self.var(members, pointer, Question::Exists).and(None),
+            None => self.var(members, pointer, Predicate::Exists).and(None),
         }
     }
 
-    fn var(&mut self, members: &Object, pointer: &str, question: Question) -> Option<Term> {
+    fn var(&mut self, members: &Object, pointer: &str, predicate: Predicate) -> Option<Term> {
         match members.get("var") {
-            Some(path) => self.test_of(path, &child(pointer, "var"), question),
+            Some(path) => self.path_test(path, &child(pointer, "var"), predicate),
             None => self
                 .report(pointer, ExprError::new("`var` is missing").hint("`var` is a path, such as flow.input.kind")),
         }
     }
 
-    fn test_of(&mut self, path: &Json, pointer: &str, question: Question) -> Option<Term> {
+    fn path_test(&mut self, path: &Json, pointer: &str, predicate: Predicate) -> Option<Term> {
         let Json::String(text) = path else {
             return self.report(pointer, ExprError::new(format!("a path must be a text, not {}", path.type_name())));
         };
@@ -199,7 +199,7 @@ impl Compiler {
         match Path::parse(source) {
             Ok(var) => {
                 let place = (pointer.to_owned(), at..at + source.len());
-                Some(Term::Test(Box::new(Test { var, place, question })))
+                Some(Term::Test(Box::new(Test { var, place, predicate })))
             }
             Err(error) => self.report(pointer, error.moved(at)),
         }
@@ -215,24 +215,24 @@ impl Compiler {
         }
     }
 
-    fn list(&mut self, key: &str, value: &Json, pointer: &str) -> Option<Question> {
+    fn list(&mut self, key: &str, value: &Json, pointer: &str) -> Option<Predicate> {
         let operand = self.operand(key, value, pointer)?;
         match operand.binding.as_literal() {
             Some(literal) if literal.as_array().is_none() => {
                 let message = format!("`in` needs a list, not {}", literal.type_name());
                 self.report(pointer, ExprError::new(message))
             }
-            _ => Some(Question::In(operand)),
+            _ => Some(Predicate::In(operand)),
         }
     }
 
-    fn pattern(&mut self, _key: &str, value: &Json, pointer: &str) -> Option<Question> {
+    fn pattern(&mut self, _key: &str, value: &Json, pointer: &str) -> Option<Predicate> {
         let compiled = match value.as_str() {
             Some(pattern) => Pattern::new(pattern),
             None => Err(format!("a pattern must be a text, not {}", value.type_name())),
         };
         match compiled {
-            Ok(pattern) => Some(Question::Matches(pattern)),
+            Ok(pattern) => Some(Predicate::Matches(pattern)),
             Err(message) => self.report(pointer, ExprError::new(message)),
         }
     }
@@ -240,7 +240,7 @@ impl Compiler {
     fn only_keys(&mut self, members: &Object, pointer: &str, known: &[&str]) -> Option<()> {
         let unknown: Vec<&str> = members.keys().map(|key| &**key).filter(|key| !known.contains(key)).collect();
         for key in &unknown {
-            let mut error = ExprError::of_key(format!("unknown key `{key}`"));
+            let mut error = ExprError::for_key(format!("unknown key `{key}`"));
             let free: Vec<&str> = known.iter().copied().filter(|known| !members.contains_key(*known)).collect();
             let meant = did_you_mean(key, free.iter().copied());
             error.hint = Some(meant.unwrap_or_else(|| match (free.as_slice(), unknown.len()) {
@@ -270,7 +270,7 @@ fn one_operator(members: &Object) -> ExprError {
 
 fn unknown_operator(unknown: &str) -> ExprError {
     let hint = did_you_mean(unknown, OPERATORS).unwrap_or_else(operators);
-    ExprError::of_key(format!("unknown operator `{unknown}`")).hint(hint)
+    ExprError::for_key(format!("unknown operator `{unknown}`")).hint(hint)
 }
 
 fn all_keys(known: &[&str]) -> String {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::term::{Operand, Question, Term, Test};
+use super::term::{Operand, Predicate, Term, Test};
 use crate::{
     error::ExprError,
     file::{misused, not_usable},
@@ -35,7 +35,7 @@ impl<'a> Evaluation<'a> {
             Term::Not(term) => self.holds(term).map(|held| !held),
             Term::And(terms) => self.decide(terms, false),
             Term::Or(terms) => self.decide(terms, true),
-            Term::Test(test) => self.ask(test),
+            Term::Test(test) => self.evaluate_test(test),
         }
     }
 
@@ -49,25 +49,25 @@ impl<'a> Evaluation<'a> {
         Ok(!deciding)
     }
 
-    fn ask(&self, test: &Test) -> Result<bool, ExprError> {
+    fn evaluate_test(&self, test: &Test) -> Result<bool, ExprError> {
         let (pointer, place) = &test.place;
         let placed = |error: ExprError| error.at(place.clone()).under(pointer);
         let value = match test.var.read(self.roots).map_err(placed)? {
             Some(value) => value,
-            None if self.roots.is_strict() && !test.question.tests_missing() => {
+            None if self.roots.is_strict() && !test.predicate.tests_missing() => {
                 let hint =
                     format!("the flow is strict: test it with `exists: {}` before", short(&test.var.to_string()));
                 return Err(placed(test.var.missing(self.roots).hint(hint)));
             }
             None => Json::Null,
         };
-        match &test.question {
-            Question::Exists => Ok(!value.is_null()),
-            Question::Equals(operand) => with(operand, self.roots, |other| {
+        match &test.predicate {
+            Predicate::Exists => Ok(!value.is_null()),
+            Predicate::Equals(operand) => with(operand, self.roots, |other| {
                 self.comparable(test, operand, &value, other)?;
                 Ok(value == *other)
             }),
-            Question::In(operand) => with(operand, self.roots, |list| {
+            Predicate::In(operand) => with(operand, self.roots, |list| {
                 self.comparable(test, operand, &value, list)?;
                 if let Json::Array(items) = list {
                     for item in items.iter() {
@@ -82,7 +82,7 @@ impl<'a> Evaluation<'a> {
                     ExprError::new(message + &kinds([Some((&test.var, &value)), other])).under(&operand.pointer)
                 })
             }),
-            Question::Order(accepted, operand) => with(operand, self.roots, |other| {
+            Predicate::Order(accepted, operand) => with(operand, self.roots, |other| {
                 self.comparable(test, operand, &value, other)?;
                 let ordering = order(&value, other).map_err(|message| {
                     let other = operand.binding.as_path().map(|path| (path, other));
@@ -90,10 +90,10 @@ impl<'a> Evaluation<'a> {
                 });
                 ordering.map(|ordering| accepted.accepts(ordering))
             }),
-            Question::Matches(_) if value.is_file() => {
-                Err(placed(misused(not_usable(test.question.name()), [&test.var])))
+            Predicate::Matches(_) if value.is_file() => {
+                Err(placed(misused(not_usable(test.predicate.name()), [&test.var])))
             }
-            Question::Matches(pattern) => self
+            Predicate::Matches(pattern) => self
                 .matches(pattern, &value)
                 .map_err(|message| placed(ExprError::new(message + &kinds([Some((&test.var, &value))])))),
         }
@@ -108,7 +108,7 @@ impl<'a> Evaluation<'a> {
         let named = [Some(&test.var), operand.binding.as_path()].into_iter().flatten();
         let files = named.filter(|path| path.resolve(self.roots).is_some_and(|value| value.is_file()));
         let (pointer, place) = &test.place;
-        Err(misused(not_usable(test.question.name()), files).at(place.clone()).under(pointer))
+        Err(misused(not_usable(test.predicate.name()), files).at(place.clone()).under(pointer))
     }
 
     fn matches(&self, pattern: &Pattern, value: &Json) -> Result<bool, String> {

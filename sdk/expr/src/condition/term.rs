@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use crate::{binding::Binding, json::Json, language::Expression, path::Path, pattern::Pattern, place::Place};
+use crate::{binding::Binding, json::Json, language::Expression, path::Path, path_use::PathUse, pattern::Pattern};
 
 /// One operator of a condition.
 #[derive(Clone, Debug)]
@@ -27,12 +27,12 @@ pub(super) struct Test {
     pub(super) var: Path,
     /// JSON Pointer to the path, and the path's bytes in that text.
     pub(super) place: (String, Range<usize>),
-    pub(super) question: Question,
+    pub(super) predicate: Predicate,
 }
 
 /// The operator of a test, with its operand.
 #[derive(Clone, Debug)]
-pub(super) enum Question {
+pub(super) enum Predicate {
     /// True if the value is neither missing nor null.
     Exists,
     /// True if the value equals the operand.
@@ -45,26 +45,26 @@ pub(super) enum Question {
     Matches(Pattern),
 }
 
-impl Question {
+impl Predicate {
     /// Returns the operator's name in conditions.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Question::Exists => "exists",
-            Question::Equals(_) => "equals",
-            Question::In(_) => "in",
-            Question::Order(Order::Gt, _) => "gt",
-            Question::Order(Order::Gte, _) => "gte",
-            Question::Order(Order::Lt, _) => "lt",
-            Question::Order(Order::Lte, _) => "lte",
-            Question::Matches(_) => "matches",
+            Predicate::Exists => "exists",
+            Predicate::Equals(_) => "equals",
+            Predicate::In(_) => "in",
+            Predicate::Order(Order::Gt, _) => "gt",
+            Predicate::Order(Order::Gte, _) => "gte",
+            Predicate::Order(Order::Lt, _) => "lt",
+            Predicate::Order(Order::Lte, _) => "lte",
+            Predicate::Matches(_) => "matches",
         }
     }
 
     /// Returns true if the operator tests for missing values: `exists`, or a comparison with null.
     pub(super) fn tests_missing(&self) -> bool {
         match self {
-            Question::Exists => true,
-            Question::Equals(operand) => operand.binding.as_literal().is_some_and(Json::is_null),
+            Predicate::Exists => true,
+            Predicate::Equals(operand) => operand.binding.as_literal().is_some_and(Json::is_null),
             _ => false,
         }
     }
@@ -100,7 +100,7 @@ impl Order {
 
 impl Term {
     /// Appends every path that is read.
-    pub(super) fn collect(&self, places: &mut Vec<Place>) {
+    pub(super) fn collect(&self, places: &mut Vec<PathUse>) {
         match self {
             Term::Constant(_) => {}
             Term::Expression(expression, pointer) => {
@@ -110,11 +110,12 @@ impl Term {
             Term::And(terms) | Term::Or(terms) => terms.iter().for_each(|term| term.collect(places)),
             Term::Test(test) => {
                 let (pointer, bytes) = test.place.clone();
-                let is_tested = test.question.tests_missing();
-                places.push(Place { path: test.var.clone(), pointer, bytes: Some(bytes), is_tested });
-                if let Question::Equals(operand) | Question::In(operand) | Question::Order(_, operand) = &test.question
+                let is_tested = test.predicate.tests_missing();
+                places.push(PathUse { path: test.var.clone(), pointer, bytes: Some(bytes), is_tested });
+                if let Predicate::Equals(operand) | Predicate::In(operand) | Predicate::Order(_, operand) =
+                    &test.predicate
                 {
-                    let inner = operand.binding.paths_with_places().into_iter();
+                    let inner = operand.binding.path_uses().into_iter();
                     places.extend(inner.map(|place| place.below(&operand.pointer)));
                 }
             }

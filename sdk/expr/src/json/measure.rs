@@ -7,19 +7,19 @@ use crate::limits;
 
 /// The reason why a value is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misfit {
+pub enum SizeError {
     /// The text would be longer than this number of bytes.
     Bytes(u64),
     /// The value is nested deeper than JSON text may be.
     Depth,
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for SizeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misfit::Bytes(most) if *most >= 1 << 20 => write!(formatter, "is larger than {} MiB", most >> 20),
-            Misfit::Bytes(most) => write!(formatter, "is larger than {most} bytes"),
-            Misfit::Depth => write!(formatter, "is nested deeper than {}", limits::JSON_DEPTH),
+            SizeError::Bytes(most) if *most >= 1 << 20 => write!(formatter, "is larger than {} MiB", most >> 20),
+            SizeError::Bytes(most) => write!(formatter, "is larger than {most} bytes"),
+            SizeError::Depth => write!(formatter, "is nested deeper than {}", limits::JSON_DEPTH),
         }
     }
 }
@@ -27,9 +27,9 @@ impl fmt::Display for Misfit {
 impl Json {
     /// Returns the approximate size in bytes of the value's JSON text; escapes and digits are estimated. Stops as soon
     /// as the size exceeds `most`. The time grows with the number of values.
-    pub fn measure(&self, most: u64) -> Result<u64, Misfit> {
+    pub fn measure(&self, most: u64) -> Result<u64, SizeError> {
         let mut left = most;
-        self.take(&mut left, 0).map_err(|depth| if depth { Misfit::Depth } else { Misfit::Bytes(most) })?;
+        self.take(&mut left, 0).map_err(|depth| if depth { SizeError::Depth } else { SizeError::Bytes(most) })?;
         Ok(most - left)
     }
 

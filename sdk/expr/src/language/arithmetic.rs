@@ -5,7 +5,7 @@ use minijinja::{Error, State, Value, value::ValueKind};
 use super::{
     budget::charge,
     operands::{concat, invalid, is_null, kind, missing, too_long},
-    text::TooLong,
+    text::TextTooLong,
 };
 use crate::limits;
 
@@ -29,7 +29,7 @@ pub(super) fn sum(left: &Value, right: &Value) -> Option<Value> {
     combine(left, right, i128::checked_add, |a, b| a + b)
 }
 
-/// Subtracts numbers.
+/// Subtracts the right number from the left one.
 pub(super) fn subtract(left: Value, right: Value) -> Result<Value, Error> {
     combine(&left, &right, i128::checked_sub, |a, b| a - b).ok_or_else(|| refused("-", &left, &right))
 }
@@ -43,7 +43,7 @@ pub(super) fn multiply(state: &mut State<'_, '_>, left: Value, right: Value) -> 
     };
     if let Some((text, times)) = repeated.and_then(|(text, times)| Some((text, times.as_usize()?))) {
         let length = text.len().checked_mul(times).filter(|length| *length <= limits::TEXT_BYTES);
-        charge(state, length.ok_or_else(|| too_long(TooLong))?)?;
+        charge(state, length.ok_or_else(|| too_long(TextTooLong))?)?;
         return Ok(Value::from(text.repeat(times)));
     }
     combine(&left, &right, i128::checked_mul, |a, b| a * b).ok_or_else(|| refused("*", &left, &right))

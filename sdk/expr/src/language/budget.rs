@@ -5,11 +5,11 @@ use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
 use crate::limits;
 
 /// Bytes and items that the filters of this evaluation have processed.
-struct Spent(usize);
+struct WorkDone(usize);
 
 /// Adds to the work of this evaluation. Returns an error above the limit.
 pub(super) fn charge(state: &mut State<'_, '_>, amount: usize) -> Result<(), Error> {
-    let spent = state.get_or_insert_extension(Spent(0));
+    let spent = state.get_or_insert_extension(WorkDone(0));
     spent.0 = spent.0.saturating_add(amount);
     if spent.0 > limits::WORK {
         return Err(Error::new(ErrorKind::OutOfFuel, "the expression does too much work"));

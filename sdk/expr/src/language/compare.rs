@@ -6,10 +6,10 @@ use minijinja::{
 };
 
 use super::{
-    bridge::{from_value, is_file, of_file},
     budget::{charge, cost},
     names,
     operands::{invalid, is_null, kind, missing},
+    values::{file_misuse, from_value, is_file},
 };
 use crate::{file::not_usable, json::Json, order::order};
 
@@ -54,7 +54,7 @@ fn holds(state: &mut State<'_, '_>, sign: &str, left: &Value, right: &Value) -> 
     let is_search = matches!(sign, "in" | "not in");
     charge(state, if is_search { one.saturating_add(other) } else { one.min(other) })?;
     if is_file(left) && !is_null(right) || is_file(right) && !is_null(left) {
-        return Err(of_file(not_usable(sign)));
+        return Err(file_misuse(not_usable(sign)));
     }
     match sign {
         "==" => equal(left, right),
@@ -92,7 +92,7 @@ fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
             for other in container.try_iter()?.checked() {
                 let other = other?;
                 if is_file(&other) && !is_null(item) {
-                    return Err(of_file(not_usable("in")));
+                    return Err(file_misuse(not_usable("in")));
                 }
                 if equal(item, &other)? {
                     return Ok(true);

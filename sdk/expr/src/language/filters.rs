@@ -9,13 +9,13 @@ use minijinja::{
 
 use super::{
     arithmetic,
-    bridge::{OfFile, check_part, from_value, is_file, of_file, to_value},
     budget::charge,
     lists::as_list,
     lookup::{Missing, check_attribute},
     names,
     operands::{invalid, is_null, kind, missing, push_value, too_long},
-    text::{TooLong, push_compact, push_str},
+    text::{TextTooLong, push_compact, push_str},
+    values::{FileMisuse, check_part, file_misuse, from_value, is_file, to_value},
 };
 use crate::{file::not_usable, json::Json, limits, pattern::Pattern};
 
@@ -50,7 +50,7 @@ impl error::Error for Required {}
 
 /// `a` in `a[b:c]`: returns an error for a file value.
 pub(super) fn sliced(value: Value) -> Result<Value, Error> {
-    if is_file(&value) { Err(of_file(not_usable("[:]"))) } else { Ok(value) }
+    if is_file(&value) { Err(file_misuse(not_usable("[:]"))) } else { Ok(value) }
 }
 
 /// `x | default(other, lax)`: returns `other` (default: an empty text) in place of a missing or null value. If `lax` is
@@ -152,7 +152,7 @@ pub(super) fn indent(value: &str, width: Option<usize>, options: Kwargs) -> Resu
     };
     options.assert_all_used()?;
     if width > limits::TEXT_BYTES {
-        return Err(too_long(TooLong));
+        return Err(too_long(TextTooLong));
     }
     let (margin, mut text) = (" ".repeat(width), String::new());
     for (at, line) in value.split('\n').enumerate() {
@@ -249,7 +249,7 @@ pub(super) fn metered(
 fn named(error: Error, name: &str, operand: &Value, lacks_argument: bool) -> Error {
     let source = error::Error::source(&error);
     let is_told =
-        source.is_some_and(|source| source.is::<OfFile>() || source.is::<Missing>() || source.is::<Required>());
+        source.is_some_and(|source| source.is::<FileMisuse>() || source.is::<Missing>() || source.is::<Required>());
     let is_operator = names::OPERATORS.iter().any(|(operator, _)| *operator == name);
     if is_told || is_operator || error.kind() == ErrorKind::OutOfFuel {
         return error;
@@ -273,7 +273,7 @@ fn check_files(name: &str, arguments: &[Value]) -> Result<(), Error> {
     };
     match used.iter().find(|value| is_file(value)) {
         Some(file) if name == "attr" => arguments.get(1).map_or(Ok(()), |part| check_part(file, part)),
-        Some(_) => Err(of_file(not_usable(shown))),
+        Some(_) => Err(file_misuse(not_usable(shown))),
         None => Ok(()),
     }
 }

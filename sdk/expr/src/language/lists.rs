@@ -6,9 +6,9 @@ use minijinja::{
 };
 
 use super::{
-    bridge::{from_value, to_value},
     budget::charge,
     operands::invalid,
+    values::{from_value, to_value},
 };
 use crate::{json::Json, limits};
 

@@ -5,8 +5,8 @@ use std::{error, fmt};
 use minijinja::{Error, ErrorKind, State, Value};
 
 use super::{
-    bridge::{check_part, is_file, is_skipped, of_file},
     names,
+    values::{check_part, file_misuse, is_file, is_skipped},
 };
 use crate::file::not_usable;
 
@@ -81,7 +81,7 @@ pub(super) fn check_attribute(state: &State<'_, '_>, filter: &str, arguments: &[
 
 /// Returns an error for a file value that a filter would compare.
 fn check_compared(filter: &str, value: &Value) -> Result<(), Error> {
-    if is_file(value) { Err(of_file(not_usable(filter))) } else { Ok(()) }
+    if is_file(value) { Err(file_misuse(not_usable(filter))) } else { Ok(()) }
 }
 
 /// Returns true if the arguments of `selectattr` after the attribute test for missing values.

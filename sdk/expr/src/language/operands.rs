@@ -3,9 +3,9 @@
 use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
 
 use super::{
-    bridge::{from_value, is_file, of_file},
     budget::charge,
-    text::{TooLong, push_json, push_str},
+    text::{TextTooLong, push_json, push_str},
+    values::{file_misuse, from_value, is_file},
 };
 
 /// Returns the type of a value for messages.
@@ -37,7 +37,7 @@ pub(super) fn concat(state: &mut State<'_, '_>, left: Value, right: Value) -> Re
 
 pub(super) fn push_value(text: &mut String, value: &Value) -> Result<(), Error> {
     if is_file(value) {
-        return Err(of_file("a text cannot contain a file value".to_owned()));
+        return Err(file_misuse("a text cannot contain a file value".to_owned()));
     }
     match value.as_str() {
         Some(more) => push_str(text, more).map_err(too_long),
@@ -46,7 +46,7 @@ pub(super) fn push_value(text: &mut String, value: &Value) -> Result<(), Error> 
 }
 
 /// Creates the error about a text above the limit.
-pub(super) fn too_long(error: TooLong) -> Error {
+pub(super) fn too_long(error: TextTooLong) -> Error {
     invalid(error.message())
 }
 

@@ -1,9 +1,7 @@
 //! Checks a parsed expression, collects the paths that it reads, and prints it in the canonical form.
 //!
-//! In the canonical form, arithmetic, comparisons and `~` are filters that enforce the limits and the rules of this
-//! language. A guard follows each lookup that the expression does not test, `required` receives the source of its
-//! operand, and calls do not exist. Printing text instead of changing the tree keeps this module independent of
-//! MiniJinja's storage.
+//! In the canonical form, operators are filters that enforce the limits and the rules of this language, a guard follows
+//! each lookup without a test, and calls do not exist. Printing text keeps this module independent of MiniJinja's storage.
 
 use std::{fmt::Write as _, ops::Range};
 
@@ -23,7 +21,7 @@ use crate::{
     json::Json,
     limits,
     path::{Path, short},
-    place::Place,
+    path_use::PathUse,
     suggest::did_you_mean,
 };
 
@@ -40,9 +38,9 @@ pub(crate) struct Read {
 
 impl Read {
     /// Returns the path and its position in the text at a JSON Pointer.
-    pub(crate) fn at(&self, pointer: &str) -> Place {
+    pub(crate) fn at(&self, pointer: &str) -> PathUse {
         let (path, bytes) = (self.path.clone(), Some(self.place.clone()));
-        Place { path, pointer: pointer.to_owned(), bytes, is_tested: self.is_tested }
+        PathUse { path, pointer: pointer.to_owned(), bytes, is_tested: self.is_tested }
     }
 }
 
@@ -66,13 +64,12 @@ pub(super) struct Printer<'s> {
     pub(super) reads: Vec<Read>,
     /// Lookups without a test. The guards in the canonical form refer to them by index.
     pub(super) lookups: Vec<Lookup>,
-    /// Errors in the expression.
     pub(super) errors: Vec<ExprError>,
 }
 
 /// Precedence of an expression in the canonical form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Hold {
+enum Precedence {
     /// Logical operators, conditions and tests: parentheses under any other operator.
     Loose,
     /// Filters: parentheses before `.` and `[`.
@@ -147,10 +144,10 @@ impl<'s> Printer<'s> {
             Expr::UnaryOp(unary) => match unary.op {
                 UnaryOpKind::Not => {
                     self.printed.push_str("not ");
-                    self.operand(&unary.expr, Hold::Tight);
+                    self.operand(&unary.expr, Precedence::Tight);
                 }
                 UnaryOpKind::Neg => {
-                    self.operand(&unary.expr, Hold::Filtered);
+                    self.operand(&unary.expr, Precedence::Filtered);
                     let _ = write!(self.printed, "|{}", names::NEGATE);
                 }
             },
@@ -160,27 +157,27 @@ impl<'s> Printer<'s> {
                 self.comparison(&chain.expr, &steps.collect::<Vec<_>>());
             }
             Expr::IfExpr(choice) => {
-                self.operand_for(&choice.true_expr, Hold::Filtered, usage);
+                self.operand_for(&choice.true_expr, Precedence::Filtered, usage);
                 self.printed.push_str(" if ");
-                self.operand(&choice.test_expr, Hold::Filtered);
+                self.operand(&choice.test_expr, Precedence::Filtered);
                 if let Some(otherwise) = &choice.false_expr {
                     self.printed.push_str(" else ");
-                    self.operand_for(otherwise, Hold::Filtered, usage);
+                    self.operand_for(otherwise, Precedence::Filtered, usage);
                 }
             }
             Expr::Filter(filter) => self.filter(filter, usage),
             Expr::Test(test) => self.test(test),
             Expr::GetAttr(attribute) => {
-                self.operand_for(&attribute.expr, Hold::Tight, Use::Entered);
+                self.operand_for(&attribute.expr, Precedence::Tight, Use::Entered);
                 let _ = write!(self.printed, ".{}", attribute.name);
             }
             Expr::GetItem(item) => {
-                self.operand_for(&item.expr, Hold::Tight, Use::Entered);
+                self.operand_for(&item.expr, Precedence::Tight, Use::Entered);
                 self.enclosed('[', &item.subscript_expr, ']');
             }
             Expr::Slice(slice) => {
                 self.printed.push('(');
-                self.deeper(|printer| printer.operand(&slice.expr, Hold::Filtered));
+                self.deeper(|printer| printer.operand(&slice.expr, Precedence::Filtered));
                 let _ = write!(self.printed, "|{})", names::SLICED);
                 self.slice([&slice.start, &slice.stop, &slice.step]);
                 let _ = write!(self.printed, "|{}", names::LIST);
@@ -196,13 +193,13 @@ impl<'s> Printer<'s> {
     }
 
     /// Prints a part of an expression, in parentheses if its precedence is too low.
-    fn operand(&mut self, expr: &Expr<'_>, needed: Hold) {
+    fn operand(&mut self, expr: &Expr<'_>, needed: Precedence) {
         self.operand_for(expr, needed, Use::Needed);
     }
 
-    fn operand_for(&mut self, expr: &Expr<'_>, needed: Hold, usage: Use) {
-        let hold = if is_lookup(expr) && usage != Use::Entered { Hold::Filtered } else { hold(expr) };
-        if hold >= needed {
+    fn operand_for(&mut self, expr: &Expr<'_>, needed: Precedence, usage: Use) {
+        let precedence = if is_lookup(expr) && usage != Use::Entered { Precedence::Filtered } else { precedence(expr) };
+        if precedence >= needed {
             return self.used(expr, usage);
         }
         self.printed.push('(');
@@ -248,7 +245,7 @@ impl<'s> Printer<'s> {
             BinOpKind::Gte => return self.comparison(left, &[(">=", right)]),
             BinOpKind::In => return self.comparison(left, &[("in", right)]),
         };
-        self.operand(left, Hold::Filtered);
+        self.operand(left, Precedence::Filtered);
         let _ = write!(self.printed, "|{filter}");
         self.enclosed('(', right, ')');
     }
@@ -257,9 +254,9 @@ impl<'s> Printer<'s> {
     fn logical(&mut self, sign: &str, op: BinOpKind, left: &Expr<'_>, right: &Expr<'_>) {
         let is_flat =
             matches!(left, Expr::BinOp(inner) if std::mem::discriminant(&inner.op) == std::mem::discriminant(&op));
-        self.operand(left, if is_flat { Hold::Loose } else { Hold::Filtered });
+        self.operand(left, if is_flat { Precedence::Loose } else { Precedence::Filtered });
         self.printed.push_str(sign);
-        self.operand(right, Hold::Filtered);
+        self.operand(right, Precedence::Filtered);
     }
 
     fn comparison(&mut self, first: &Expr<'_>, steps: &[(&str, &Expr<'_>)]) {
@@ -272,7 +269,7 @@ impl<'s> Printer<'s> {
             let is_tested = before.into_iter().chain(behind).all(is_test);
             if is_tested { Use::Tested } else { Use::Needed }
         };
-        self.operand_for(first, Hold::Filtered, usage(0));
+        self.operand_for(first, Precedence::Filtered, usage(0));
         let _ = write!(self.printed, "|{}(", names::COMPARE);
         self.deeper(|printer| {
             for (at, (sign, right)) in steps.iter().enumerate() {
@@ -304,7 +301,7 @@ impl<'s> Printer<'s> {
         let Some(operand) = &filter.expr else { return };
         let is_default = matches!(filter.name, "d" | "default");
         let is_tested = is_default || filter.name == "required";
-        self.operand_for(operand, Hold::Filtered, if is_tested { Use::Tested } else { Use::Needed });
+        self.operand_for(operand, Precedence::Filtered, if is_tested { Use::Tested } else { Use::Needed });
         self.check_name("filter", filter.name, operand, names::filters());
         let _ = write!(self.printed, "|{}", filter.name);
         if filter.name == "required" && filter.args.is_empty() {
@@ -338,7 +335,7 @@ impl<'s> Printer<'s> {
         let is_tested = names::TESTS_OF_MISSING.contains(&test.name)
             || names::EQUALITY_TESTS.contains(&test.name)
                 && matches!(test.args.as_slice(), [CallArg::Pos(other)] if is_null(other));
-        self.operand_for(&test.expr, Hold::Filtered, if is_tested { Use::Tested } else { Use::Needed });
+        self.operand_for(&test.expr, Precedence::Filtered, if is_tested { Use::Tested } else { Use::Needed });
         self.check_name("test", test.name, &test.expr, names::tests());
         let _ = write!(self.printed, " is {}", test.name);
         self.arguments(&test.args);
@@ -397,7 +394,7 @@ impl<'s> Printer<'s> {
             }
             CallArg::PosSplat(value) | CallArg::KwargSplat(value) => {
                 let place = self.place(value);
-                self.errors.push(ExprError::new("arguments with `*` are not supported; write them one by one").at(place));
+                self.errors.push(ExprError::new("arguments with `*` are not supported").at(place));
             }
         }
     }
@@ -408,7 +405,7 @@ impl<'s> Printer<'s> {
             for (at, bound) in bounds.into_iter().enumerate() {
                 printer.printed.push_str(if at > 0 { ":" } else { "" });
                 if let Some(bound) = bound {
-                    printer.operand(bound, Hold::Filtered);
+                    printer.operand(bound, Precedence::Filtered);
                 }
             }
         });
@@ -430,7 +427,7 @@ impl<'s> Printer<'s> {
         self.printed.push('{');
         self.deeper(|printer| {
             for (key, value) in keys.iter().zip(values) {
-                printer.operand(key, Hold::Filtered);
+                printer.operand(key, Precedence::Filtered);
                 printer.printed.push(':');
                 printer.expression(value);
                 printer.printed.push(',');
@@ -455,14 +452,14 @@ impl<'s> Printer<'s> {
     }
 }
 
-fn hold(expr: &Expr<'_>) -> Hold {
+fn precedence(expr: &Expr<'_>) -> Precedence {
     match expr {
-        Expr::BinOp(binary) if matches!(binary.op, BinOpKind::ScAnd | BinOpKind::ScOr) => Hold::Loose,
-        Expr::UnaryOp(unary) if matches!(unary.op, UnaryOpKind::Not) => Hold::Loose,
-        Expr::IfExpr(_) | Expr::Test(_) => Hold::Loose,
-        Expr::BinOp(_) | Expr::Compare(_) | Expr::Filter(_) | Expr::Slice(_) | Expr::UnaryOp(_) => Hold::Filtered,
-        Expr::Const(constant) if constant.value.is_number() => Hold::Filtered,
-        _ => Hold::Tight,
+        Expr::BinOp(binary) if matches!(binary.op, BinOpKind::ScAnd | BinOpKind::ScOr) => Precedence::Loose,
+        Expr::UnaryOp(unary) if matches!(unary.op, UnaryOpKind::Not) => Precedence::Loose,
+        Expr::IfExpr(_) | Expr::Test(_) => Precedence::Loose,
+        Expr::BinOp(_) | Expr::Compare(_) | Expr::Filter(_) | Expr::Slice(_) | Expr::UnaryOp(_) => Precedence::Filtered,
+        Expr::Const(constant) if constant.value.is_number() => Precedence::Filtered,
+        _ => Precedence::Tight,
     }
 }
 

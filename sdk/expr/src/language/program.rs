@@ -5,15 +5,15 @@ use std::{error, ops::Range, slice, sync::Arc};
 use minijinja::{Error, ErrorKind, Value, machinery::parse_expr};
 
 use super::{
-    bridge::{OfFile, Scope, from_value, root_to_value},
     environment::ENVIRONMENT,
     filters::Required,
-    foreign::not_parsed,
     lookup::Missing,
     names,
     printer::{Lookup, Printer, Read},
+    syntax_errors::not_parsed,
     tokens,
     tree::static_path,
+    values::{FileMisuse, Scope, from_value, root_to_value},
 };
 use crate::{
     error::ExprError,
@@ -138,7 +138,7 @@ impl Program {
         let strict = roots.is_strict().then(|| (names::STRICT.into(), Value::from(true)));
         let scope = Value::from_object(Scope(named.chain(strict).collect()));
         self.expression.eval(scope).map_err(|error| {
-            if error::Error::source(&error).is_some_and(|source| source.is::<OfFile>()) {
+            if error::Error::source(&error).is_some_and(|source| source.is::<FileMisuse>()) {
                 return misused(sentence(&error), &self.reads, &self.place, roots);
             }
             if let Some(Required(hint)) = error::Error::source(&error).and_then(|source| source.downcast_ref()) {
@@ -147,7 +147,7 @@ impl Program {
             let source = error::Error::source(&error).and_then(|source| source.downcast_ref::<Missing>());
             match (source.map(|Missing(number)| number.and_then(|number| self.lookups.get(number))), error.kind()) {
                 (Some(Some(found)), _) => missing(found.what.as_ref().map_err(|source| &**source), &found.place, roots),
-                (Some(None), _) => ExprError::missing(sentence(&error)).hint(OF_ITEMS).at(self.place.clone()),
+                (Some(None), _) => ExprError::missing(sentence(&error)).hint(ITEMS_HINT).at(self.place.clone()),
                 (None, ErrorKind::OutOfFuel) => ExprError::new(sentence(&error)).at(self.place.clone()),
                 (None, kind) => self.failed(sentence(&error), kind == ErrorKind::UndefinedError, roots),
             }
@@ -193,7 +193,7 @@ fn misused(message: String, reads: &[Read], whole: &Range<usize>, roots: &dyn Ro
 }
 
 /// The hint about items of a list that lack an attribute.
-const OF_ITEMS: &str = "the flow is strict: keep the items that have it with `| selectattr('…', 'defined')` before";
+const ITEMS_HINT: &str = "the flow is strict: keep the items that have it with `| selectattr('…', 'defined')` before";
 
 /// Maximum number of paths in an error message.
 const NAMED: usize = 3;

@@ -7,7 +7,7 @@ use crate::{error::ExprError, quoted::end_of_quoted};
 /// A part of a text.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Piece<'a> {
-    /// Plain text.
+    /// Text outside of `{{ }}`.
     Text(&'a str),
     /// The expression between `{{` and `}}`, without the white space around it, and its start.
     Expression(&'a str, usize),
@@ -48,7 +48,8 @@ pub(crate) fn whole(text: &str) -> Result<Option<(&str, usize)>, ExprError> {
 fn unclosed(text: &str, open: usize, quote: Option<usize>) -> ExprError {
     if let Some(quote) = quote.filter(|quote| text[*quote..].contains("}}")) {
         let sign = &text[quote..=quote];
-        let hint = format!("close it with `{sign}`; inside a text in `{sign}`, write `\\{sign}` for a literal `{sign}`");
+        let hint =
+            format!("close it with `{sign}`; inside a text in `{sign}`, write `\\{sign}` for a literal `{sign}`");
         return ExprError::new("the quoted text is not closed").at(quote..text.len()).hint(hint);
     }
     let error = ExprError::new("`{{` is not closed").at(open..text.len());

@@ -80,7 +80,7 @@ pub(super) fn unreadable(source: &str, tokens: &[Lexeme<'_>]) -> ExprError {
     }
     if rest.starts_with(|sign: char| sign.is_ascii_digit()) {
         let length = rest.find(|sign: char| !sign.is_ascii_alphanumeric() && !"._".contains(sign));
-        return not_kept(&rest[..length.unwrap_or(rest.len())], start);
+        return number_too_large(&rest[..length.unwrap_or(rest.len())], start);
     }
     if rest.starts_with('?') && tokens.is_empty() {
         let hint = "write `x | default('…')` for a value that may be missing";
@@ -110,7 +110,7 @@ fn end(source: &str, tokens: &[Lexeme<'_>]) -> usize {
 }
 
 /// Creates the error about a number that is too large.
-pub(super) fn not_kept(number: &str, start: usize) -> ExprError {
+pub(super) fn number_too_large(number: &str, start: usize) -> ExprError {
     invalid(format!("`{number}` is not a number that can be kept")).at(start..start + number.len())
 }
 

@@ -6,9 +6,9 @@ use crate::{json::Json, limits};
 
 /// The error of a text that would be longer than [`limits::TEXT_BYTES`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TooLong;
+pub(crate) struct TextTooLong;
 
-impl TooLong {
+impl TextTooLong {
     /// Returns the message of the error.
     pub(crate) fn message(self) -> String {
         format!("the text would be longer than {} bytes", limits::TEXT_BYTES)
@@ -16,16 +16,16 @@ impl TooLong {
 }
 
 /// Appends a text.
-pub(crate) fn push_str(text: &mut String, more: &str) -> Result<(), TooLong> {
+pub(crate) fn push_str(text: &mut String, more: &str) -> Result<(), TextTooLong> {
     if text.len() + more.len() > limits::TEXT_BYTES {
-        return Err(TooLong);
+        return Err(TextTooLong);
     }
     text.push_str(more);
     Ok(())
 }
 
 /// Appends a value as in mixed text: texts unchanged, `null` as nothing, other values as compact JSON.
-pub(crate) fn push_json(text: &mut String, value: &Json) -> Result<(), TooLong> {
+pub(crate) fn push_json(text: &mut String, value: &Json) -> Result<(), TextTooLong> {
     match value {
         Json::Null => Ok(()),
         Json::String(more) => push_str(text, more),
@@ -36,8 +36,8 @@ pub(crate) fn push_json(text: &mut String, value: &Json) -> Result<(), TooLong> 
 }
 
 /// Appends a value as compact JSON.
-pub(crate) fn push_compact(text: &mut String, value: &Json) -> Result<(), TooLong> {
-    serde_json::to_writer(Bounded(text), value).map_err(|_| TooLong)
+pub(crate) fn push_compact(text: &mut String, value: &Json) -> Result<(), TextTooLong> {
+    serde_json::to_writer(Bounded(text), value).map_err(|_| TextTooLong)
 }
 
 /// Appends bytes up to the limit.

@@ -10,7 +10,7 @@ use minijinja::{
     syntax::SyntaxConfig,
 };
 
-use super::foreign::{self, Lexeme};
+use super::syntax_errors::{self, Lexeme};
 use crate::{error::ExprError, limits};
 
 /// Reads all tokens. Returns an error for text that is not a token, and for sources that would cost the parser too much
@@ -23,7 +23,7 @@ pub(super) fn read(source: &str) -> Result<Vec<Lexeme<'_>>, ExprError> {
     let (mut brackets, mut prefixes) = (0_usize, 0);
     for token in tokenize(source, true, SyntaxConfig::default()) {
         let Ok((token, span)) = token else {
-            return Err(foreign::unreadable(source, &tokens));
+            return Err(syntax_errors::unreadable(source, &tokens));
         };
         match &token {
             Token::ParenOpen | Token::BracketOpen | Token::BraceOpen => brackets += 1,
@@ -32,7 +32,10 @@ pub(super) fn read(source: &str) -> Result<Vec<Lexeme<'_>>, ExprError> {
             Token::Ident("not" | "if") => prefixes += 1,
             Token::Float(number) if !number.is_finite() => {
                 let place = span.start_offset as usize..span.end_offset as usize;
-                return Err(foreign::not_kept(source.get(place.clone()).unwrap_or_default(), place.start));
+                return Err(syntax_errors::number_too_large(
+                    source.get(place.clone()).unwrap_or_default(),
+                    place.start,
+                ));
             }
             _ => {}
         }
@@ -55,7 +58,7 @@ pub(crate) fn ignored(source: &str) -> Option<(usize, ExprError)> {
             Ok((token, span)) => tokens.push((token, span.start_offset as usize..span.end_offset as usize)),
             Err(_) => {
                 let Some((Token::Str(_), place)) = tokens.last() else { return None };
-                return Some((place.end, foreign::unreadable(source, &tokens)));
+                return Some((place.end, syntax_errors::unreadable(source, &tokens)));
             }
         }
     }

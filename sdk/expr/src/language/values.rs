@@ -26,7 +26,7 @@ impl Members {
     /// Returns the result for a missing key: an error if this is a file value, which never has such a part.
     fn nothing(&self, key: &Value) -> Option<Value> {
         let is_misused = file::lacks(&self.0, key.as_str(), self.1);
-        is_misused.then(|| Value::from(of_file(file::no_part(short(&key.to_string())))))
+        is_misused.then(|| Value::from(file_misuse(file::no_part(short(&key.to_string())))))
     }
 }
 
@@ -40,7 +40,7 @@ impl Object for Members {
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         match self.0.get(key) {
-            Some(member) => Some(ranked(member, self.1.of_part())),
+            Some(member) => Some(ranked(member, self.1.part_rank())),
             None => self.nothing(&Value::from(key)),
         }
     }
@@ -93,7 +93,7 @@ pub(super) fn to_value(json: &Json) -> Value {
 
 /// Converts the value of a root for MiniJinja.
 pub(super) fn root_to_value(name: &str, json: &Json) -> Value {
-    ranked(json, Rank::of_root(name))
+    ranked(json, Rank::from_root(name))
 }
 
 fn ranked(json: &Json, rank: Rank) -> Value {
@@ -129,26 +129,26 @@ pub(super) fn is_file(value: &Value) -> bool {
 pub(super) fn check_part(value: &Value, key: &Value) -> Result<(), Error> {
     let members = value.downcast_object_ref::<Members>();
     match members.is_some_and(|members| file::lacks(&members.0, key.as_str(), members.1)) {
-        true => Err(of_file(file::no_part(short(&key.to_string())))),
+        true => Err(file_misuse(file::no_part(short(&key.to_string())))),
         false => Ok(()),
     }
 }
 
 /// The source of an error about a file value used as if it were its content.
 #[derive(Debug)]
-pub(super) struct OfFile;
+pub(super) struct FileMisuse;
 
-impl fmt::Display for OfFile {
+impl fmt::Display for FileMisuse {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a file value is used like its content")
     }
 }
 
-impl error::Error for OfFile {}
+impl error::Error for FileMisuse {}
 
 /// Creates an error about a file value used as if it were its content.
-pub(super) fn of_file(message: String) -> Error {
-    Error::new(ErrorKind::InvalidOperation, message).with_source(OfFile)
+pub(super) fn file_misuse(message: String) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message).with_source(FileMisuse)
 }
 
 /// Converts a result back to JSON; the error is a sentence. A missing value becomes `null`.
