@@ -188,7 +188,7 @@ fn a_flow_grants_at_most_what_the_policy_of_its_tenant_says() {
     assert_eq!(found("b"), []);
     let found = found("a");
     let place = REACHES.lines().nth(2).unwrap().find("'flow:x'").unwrap() + 1;
-    let told: Vec<_> = found.iter().map(|found| (found.code, found.place.line, found.place.column)).collect();
+    let told: Vec<_> = found.iter().map(|found| (found.code, found.location.line, found.location.column)).collect();
     assert_eq!(told, [("wrong_grant", 3, place)]);
     assert!(found[0].message.contains("more than the operator allows this tenant: `data.*`"), "{}", found[0].message);
 }

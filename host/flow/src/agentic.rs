@@ -7,18 +7,18 @@
 mod agent;
 mod argument;
 mod builtin;
-mod cast;
-mod check;
 mod declared;
 mod discovery;
+mod generate;
 mod label;
+mod links;
 mod name;
+mod origin;
 mod permission;
 mod predicate;
 mod read;
+mod step_agent;
 mod template;
-mod values;
-mod write;
 
 use flowcell_contract::{Catalog, Json};
 
@@ -28,23 +28,26 @@ pub use self::{
     builtin::{
         DEFAULT as DEFAULT_AGENT, definition as built_in_agent, names as built_in_agents, source as built_in_source,
     },
-    discovery::{AGENT_FOLDERS, Discovery, Entry, FLOW_FOLDERS, Folder, Kind, Level, Listed, Registry, discover},
+    discovery::{
+        AGENT_FOLDERS, DiscoveredFile, Discovery, DiscoveryCache, FLOW_FOLDERS, FileKind, Folder, Level, ListedFile,
+        discover,
+    },
     label::{
-        FlowLabel, Postponed, PostponedRule, SessionLabel, StepLabel, flow_label, input_of, left_by, postponed,
-        session_id, state_key, step_label, text_of,
+        FlowLabel, Postponed, PostponedRule, SessionLabel, StepLabel, flow_label, output_text, postponed,
+        postponed_step, resume_input, session_id, state_key, step_label,
     },
     name::is_kebab_case,
-    permission::{Action, Permission, decide, fits},
+    permission::{Action, Permission, decide, matches_pattern},
 };
 use self::{
-    check::Links,
+    generate::{Generated, Generator},
     label::{LABEL, STEP_ID},
+    links::Links,
     read::RawSteps,
-    write::{Writer, Written},
 };
 use crate::{
-    Files,
-    diagnostic::Findings,
+    CheckContext,
+    diagnostic::Diagnostics,
     fields::shown,
     graph::Graph,
     limits, lower,
@@ -58,9 +61,9 @@ pub enum Begin {
     /// The first step. The run's input holds the arguments.
     #[default]
     First,
-    /// The steps that an earlier run has postponed. The run's input comes from [`input_of`]: `{ args, steps: { <step>:
-    /// { args, previous, from } } }`. The outer `args` are the flow's original arguments. Each step has its own
-    /// arguments, the output of the step before it as text, and the id of that step.
+    /// The steps that an earlier run has postponed. The run's input comes from [`resume_input`]:
+    /// `{ args, steps: { <step>: { args, previous, from } } }`. The outer `args` are the flow's original arguments. Each
+    /// step has its own arguments, the output of the step before it as text, and the id of that step.
     At(Vec<String>),
 }
 
@@ -82,63 +85,64 @@ impl From<Begin> for Start {
 }
 
 /// The inputs of a check in addition to the flow's text.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct AgenticInput<'a> {
     pub(crate) file: &'a str,
     pub(crate) start: &'a Start,
     pub(crate) catalog: &'a Catalog,
-    pub(crate) files: &'a dyn Files,
+    pub(crate) context: &'a dyn CheckContext,
 }
 
 /// Checks an agentic flow and builds its graph. The graph is valid only if the check reported no error.
-pub(crate) fn lower(tree: &Tree, around: &Surroundings<'_>, findings: &mut Findings<'_>) -> Option<Graph> {
-    let flow = read::read(tree, findings);
-    let name = name::of_file(around.file);
+pub(crate) fn lower(tree: &Tree, input: &AgenticInput<'_>, diagnostics: &mut Diagnostics<'_>) -> Option<Graph> {
+    let flow = read::read(tree, diagnostics);
+    let name = name::of_file(input.file);
     if !is_kebab_case(name) {
         let start = Span { line: 1, column: 1, len: 1, start: 0 };
-        let message = format!("`{}` is not a valid name for an agentic flow; the flow takes the name of its file", shown(name));
-        findings.error("bad_file_name", start, message, Some(name::rename(around.file)));
+        let message =
+            format!("`{}` is not a valid name for an agentic flow; the flow takes the name of its file", shown(name));
+        diagnostics.error("bad_file_name", start, message, Some(name::rename(input.file)));
     }
-    if is_too_large(&flow, findings) {
+    if is_too_large(&flow, diagnostics) {
         return None;
     }
-    let links = Links::new(&flow, findings);
-    let cast = cast::cast(&flow, around.files, findings);
-    let begin = begin(&around.start.begin, &flow, &links, findings);
+    let links = Links::new(&flow, diagnostics);
+    let agents = step_agent::find_agents(&flow, input.context, diagnostics);
+    let begin = begin(&input.start.begin, &flow, &links, diagnostics);
     if !flow.steps.is_empty() {
-        links.warn(&flow, findings);
-        declared::warn(&flow, &cast, findings);
+        links.warn(&flow, diagnostics);
+        declared::warn(&flow, &agents, diagnostics);
     }
     // The graph is generated only from valid steps.
-    if findings.has_errors() || flow.steps.is_empty() {
+    if diagnostics.has_errors() || flow.steps.is_empty() {
         return None;
     }
-    let writer = Writer {
+    let generator = Generator {
         name,
         flow: &flow,
         links: &links,
-        cast: &cast,
+        agents: &agents,
         begin: &begin,
-        at_first: around.start.begin == Begin::First,
-        prefix: around.start.prefix.as_deref(),
-        catalog: around.catalog,
+        at_first: input.start.begin == Begin::First,
+        prefix: input.start.prefix.as_deref(),
+        catalog: input.catalog,
     };
-    let written = writer.write();
-    let graph = lower::lower(&written.flow(), around.catalog, around.files, findings)?;
+    let written = generator.generate();
+    let graph = lower::lower(&written.flow(), input.catalog, input.context, diagnostics)?;
     Some(labelled(graph, &written))
 }
 
-fn is_too_large(flow: &RawSteps<'_>, findings: &mut Findings<'_>) -> bool {
+fn is_too_large(flow: &RawSteps<'_>, diagnostics: &mut Diagnostics<'_>) -> bool {
     let rules: usize = flow.steps.iter().map(|step| step.rules.len() + 1).sum();
     let too_large = flow.steps.len() > limits::NODES || rules > limits::EDGES;
     if too_large {
         let message = format!("{} steps with {rules} rules and fallbacks", flow.steps.len());
         let help = Some(format!("use at most {} steps and {} rules and fallbacks", limits::NODES, limits::EDGES));
-        findings.error("too_large", flow.head, message, help);
+        diagnostics.error("too_large", flow.head, message, help);
     }
     too_large
 }
 
-fn begin(begin: &Begin, flow: &RawSteps<'_>, links: &Links, findings: &mut Findings<'_>) -> Vec<usize> {
+fn begin(begin: &Begin, flow: &RawSteps<'_>, links: &Links, diagnostics: &mut Diagnostics<'_>) -> Vec<usize> {
     let Begin::At(steps) = begin else { return vec![0] };
     let mut found = Vec::new();
     for id in steps {
@@ -147,18 +151,18 @@ fn begin(begin: &Begin, flow: &RawSteps<'_>, links: &Links, findings: &mut Findi
             Some(_) => {}
             None => {
                 let message = format!("a run cannot start with the unknown step `{}`", shown(id));
-                findings.error("unknown_step", flow.head, message, links.meant(id));
+                diagnostics.error("unknown_step", flow.head, message, links.suggest(id));
             }
         }
     }
     found
 }
 
-fn labelled(mut graph: Graph, written: &Written<'_>) -> Graph {
+fn labelled(mut graph: Graph, written: &Generated<'_>) -> Graph {
     let (flow, steps) = written.labels();
-    graph.labels.insert(LABEL.to_owned(), label::write(&flow));
+    graph.labels.insert(LABEL.to_owned(), label::to_json(&flow));
     for (node, step) in graph.nodes.iter_mut().zip(steps) {
-        node.labels.insert(LABEL.to_owned(), label::write(&step));
+        node.labels.insert(LABEL.to_owned(), label::to_json(&step));
         // Events of the step's agent runs carry the step id in every dialect.
         node.labels.insert(STEP_ID.to_owned(), Json::from(step.step));
     }

@@ -8,14 +8,14 @@ use std::{
 use flowcell_contract::{Catalog, Lookup, MarkKind, TypeRef};
 
 use crate::{
-    Files,
+    CheckContext,
     input::marked_text,
     limits,
     yaml::{self, Tree},
 };
 
 /// The reason why a flow cannot be called. Chains list the names of the flows from the caller on.
-pub(crate) enum Trouble {
+pub(crate) enum CallError {
     /// No flow has the name.
     Unknown,
     /// The chain contains a flow twice.
@@ -27,7 +27,7 @@ pub(crate) enum Trouble {
 /// The called flows. Each flow is read once.
 pub(crate) struct Calls<'a> {
     catalog: &'a Catalog,
-    files: &'a dyn Files,
+    context: &'a dyn CheckContext,
     /// Name of the checked flow.
     root: &'a str,
     /// The names that each flow calls; `None` for an unknown flow.
@@ -35,27 +35,27 @@ pub(crate) struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    pub(crate) fn new(root: &'a str, catalog: &'a Catalog, files: &'a dyn Files) -> Calls<'a> {
-        Calls { catalog, files, root, called: RefCell::default() }
+    pub(crate) fn new(root: &'a str, catalog: &'a Catalog, context: &'a dyn CheckContext) -> Calls<'a> {
+        Calls { catalog, context, root, called: RefCell::default() }
     }
 
     /// Returns the reason why this flow cannot call another one, if there is one.
-    pub(crate) fn trouble(&self, name: &str) -> Option<Trouble> {
+    pub(crate) fn check(&self, name: &str) -> Option<CallError> {
         if self.calls_of(name).is_none() {
-            return Some(Trouble::Unknown);
+            return Some(CallError::Unknown);
         }
         let mut chain = vec![self.root.to_owned(), name.to_owned()];
         self.follow(&mut chain, &mut HashSet::new())
     }
 
     /// Follows the calls of the last flow in a chain, at most [`limits::FLOW_DEPTH`] levels deep.
-    fn follow(&self, chain: &mut Vec<String>, sound: &mut HashSet<String>) -> Option<Trouble> {
+    fn follow(&self, chain: &mut Vec<String>, sound: &mut HashSet<String>) -> Option<CallError> {
         let (name, before) = chain.split_last()?;
         if before.contains(name) {
-            return Some(Trouble::Recursion(chain.clone()));
+            return Some(CallError::Recursion(chain.clone()));
         }
         if before.len() > limits::FLOW_DEPTH {
-            return Some(Trouble::TooDeep(chain.clone()));
+            return Some(CallError::TooDeep(chain.clone()));
         }
         let name = name.clone();
         if sound.contains(&name) {
@@ -63,9 +63,9 @@ impl<'a> Calls<'a> {
         }
         for called in self.calls_of(&name).unwrap_or_default() {
             chain.push(called);
-            let trouble = self.follow(chain, sound);
-            if trouble.is_some() {
-                return trouble;
+            let error = self.follow(chain, sound);
+            if error.is_some() {
+                return error;
             }
             chain.pop();
         }
@@ -77,7 +77,7 @@ impl<'a> Calls<'a> {
         if let Some(known) = self.called.borrow().get(name) {
             return known.clone();
         }
-        let source = self.files.flow(name)?;
+        let source = self.context.flow(name)?;
         // This bounds the cost of a library of hostile flows; the runtime has its own depth limit.
         if self.called.borrow().len() >= limits::CALLED_FLOWS {
             return Some(Vec::new());

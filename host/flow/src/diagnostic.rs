@@ -20,23 +20,23 @@ pub enum Severity {
 
 /// The rules that a check applies. Rules that were added later must not stop flows that a library already holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Rules {
+pub enum CheckMode {
     /// All rules, for a flow that is validated or run from a file.
     #[default]
     New,
     /// All rules, and every name in a trigger must exist; for a flow that is added to a library.
-    Keeping,
+    Adding,
     /// The rules of earlier versions, for a flow in a library, its triggers, and accepted runs. Newer rules give
     /// warnings.
-    Kept,
+    Stored,
 }
 
 /// A position in a file. Lines and columns start at 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// File name as messages show it.
     pub file: String,
-    /// Line number.
+    /// Line number in the file.
     pub line: usize,
     /// Column in characters.
     pub column: usize,
@@ -52,14 +52,14 @@ pub struct Diagnostic {
     /// Severity of the diagnostic.
     pub severity: Severity,
     /// The marked position.
-    pub place: Place,
+    pub location: Location,
     /// The marked line; of a long line, the part around the position.
     pub excerpt: String,
     /// One sentence about the mistake.
     pub message: String,
     /// A suggested correction.
     pub help: Option<String>,
-    /// True for a rule that was added later: an error under [`Rules::New`], a warning under [`Rules::Kept`].
+    /// True for a rule that was added later: an error under [`CheckMode::New`], a warning under [`CheckMode::Stored`].
     pub new_rule: bool,
     /// Number of characters in the excerpt before the position.
     indent: usize,
@@ -67,11 +67,11 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// Creates an error in a text that the checker did not read.
-    pub fn error(code: &'static str, text: &str, place: Place, message: &str, help: Option<&str>) -> Diagnostic {
-        let line = text.lines().nth(place.line.saturating_sub(1)).unwrap_or_default();
-        let (excerpt, indent) = excerpt(line, place.column.saturating_sub(1));
-        let (message, help) = (inert(message), help.map(inert));
-        Diagnostic { code, severity: Severity::Error, place, excerpt, message, help, new_rule: false, indent }
+    pub fn error(code: &'static str, text: &str, location: Location, message: &str, help: Option<&str>) -> Diagnostic {
+        let line = text.lines().nth(location.line.saturating_sub(1)).unwrap_or_default();
+        let (excerpt, indent) = excerpt(line, location.column.saturating_sub(1));
+        let (message, help) = (sanitized(message), help.map(sanitized));
+        Diagnostic { code, severity: Severity::Error, location, excerpt, message, help, new_rule: false, indent }
     }
 }
 
@@ -80,9 +80,9 @@ impl Serialize for Diagnostic {
         let mut object = serializer.serialize_struct("Diagnostic", 7)?;
         object.serialize_field("code", self.code)?;
         object.serialize_field("severity", &self.severity)?;
-        object.serialize_field("file", &self.place.file)?;
-        object.serialize_field("line", &self.place.line)?;
-        object.serialize_field("column", &self.place.column)?;
+        object.serialize_field("file", &self.location.file)?;
+        object.serialize_field("line", &self.location.line)?;
+        object.serialize_field("column", &self.location.column)?;
         object.serialize_field("message", &self.message)?;
         object.serialize_field("help", &self.help)?;
         object.end()
@@ -91,18 +91,18 @@ impl Serialize for Diagnostic {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Diagnostic { code, severity, place, excerpt, message, help, indent, .. } = self;
+        let Diagnostic { code, severity, location, excerpt, message, help, indent, .. } = self;
         let severity = match severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        let margin = " ".repeat(place.line.to_string().len());
+        let margin = " ".repeat(location.line.to_string().len());
         writeln!(formatter, "{severity}[{code}]: {message}")?;
-        writeln!(formatter, "{margin}--> {}:{}:{}", inert(&place.file), place.line, place.column)?;
+        writeln!(formatter, "{margin}--> {}:{}:{}", sanitized(&location.file), location.line, location.column)?;
         writeln!(formatter, "{margin} |")?;
-        writeln!(formatter, "{} | {excerpt}", place.line)?;
+        writeln!(formatter, "{} | {excerpt}", location.line)?;
         let room = excerpt.chars().count().saturating_sub(*indent).max(1);
-        write!(formatter, "{margin} | {}{}", " ".repeat(*indent), "^".repeat(place.len.min(room)))?;
+        write!(formatter, "{margin} | {}{}", " ".repeat(*indent), "^".repeat(location.len.min(room)))?;
         match help {
             Some(help) => write!(formatter, "\n{margin} = help: {help}"),
             None => Ok(()),
@@ -111,10 +111,10 @@ impl fmt::Display for Diagnostic {
 }
 
 /// Collects the diagnostics of one text.
-pub(crate) struct Findings<'a> {
+pub(crate) struct Diagnostics<'a> {
     file: &'a str,
     lines: Vec<&'a str>,
-    rules: Rules,
+    mode: CheckMode,
     found: Vec<Diagnostic>,
     errors: usize,
     /// Number of diagnostics beyond the limit, which are only counted.
@@ -128,12 +128,12 @@ const EXCERPT: usize = 160;
 /// Number of characters before the position in the excerpt of a long line.
 const BEFORE: usize = 40;
 
-impl<'a> Findings<'a> {
-    pub(crate) fn new(file: &'a str, text: &'a str, rules: Rules) -> Findings<'a> {
-        Findings {
+impl<'a> Diagnostics<'a> {
+    pub(crate) fn new(file: &'a str, text: &'a str, mode: CheckMode) -> Diagnostics<'a> {
+        Diagnostics {
             file,
             lines: text.lines().collect(),
-            rules,
+            mode,
             found: Vec::new(),
             errors: 0,
             more: 0,
@@ -142,8 +142,8 @@ impl<'a> Findings<'a> {
     }
 
     /// Returns the rules that this check applies.
-    pub(crate) fn rules(&self) -> Rules {
-        self.rules
+    pub(crate) fn mode(&self) -> CheckMode {
+        self.mode
     }
 
     /// Reports a violation of a rule that was added later: an error in a new flow, a warning in a flow that a library
@@ -155,9 +155,11 @@ impl<'a> Findings<'a> {
         message: impl Into<String>,
         help: Option<String>,
     ) {
-        let (severity, message) = match self.rules {
-            Rules::New | Rules::Keeping => (Severity::Error, message.into()),
-            Rules::Kept => (Severity::Warning, format!("{}; a new version of this flow will be refused", message.into())),
+        let (severity, message) = match self.mode {
+            CheckMode::New | CheckMode::Adding => (Severity::Error, message.into()),
+            CheckMode::Stored => {
+                (Severity::Warning, format!("{}; a new version of this flow will be refused", message.into()))
+            }
         };
         self.errors += usize::from(severity == Severity::Error);
         if self.add(severity, code, span, message, help)
@@ -192,21 +194,21 @@ impl<'a> Findings<'a> {
         let line = self.lines.get(span.line.saturating_sub(1)).copied().unwrap_or_default();
         let (excerpt, indent) = excerpt(line, span.column.saturating_sub(1));
         let left = line.chars().skip(span.column.saturating_sub(1)).take(EXCERPT).count();
-        let place = Place {
+        let location = Location {
             file: self.file.to_owned(),
             line: span.line,
             column: span.column,
             len: span.len.clamp(1, left.max(1)),
         };
-        let (message, help) = (inert(&message), help.map(|help| inert(&help)));
-        self.found.push(Diagnostic { code, severity, place, excerpt, message, help, new_rule: false, indent });
+        let (message, help) = (sanitized(&message), help.map(|help| sanitized(&help)));
+        self.found.push(Diagnostic { code, severity, location, excerpt, message, help, new_rule: false, indent });
         true
     }
 
     /// Returns true if the limit is reached: further diagnostics are only counted, so callers need not compute their
     /// texts.
     pub(crate) fn is_full(&self) -> bool {
-        self.found.len() >= limits::FINDINGS
+        self.found.len() >= limits::DIAGNOSTICS
     }
 
     /// Returns true if an error was reported.
@@ -216,15 +218,15 @@ impl<'a> Findings<'a> {
 
     /// Returns all diagnostics in the order of the text.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
-        self.found.sort_by_key(|finding| (finding.place.line, finding.place.column));
+        self.found.sort_by_key(|diagnostic| (diagnostic.location.line, diagnostic.location.column));
         self.found.dedup();
         if self.more > 0 {
-            let place = Place { file: self.file.to_owned(), line: 1, column: 1, len: 1 };
+            let location = Location { file: self.file.to_owned(), line: 1, column: 1, len: 1 };
             let (excerpt, indent) = excerpt(self.lines.first().copied().unwrap_or_default(), 0);
             self.found.push(Diagnostic {
                 code: "too_many_findings",
                 severity: Severity::Error,
-                place,
+                location,
                 excerpt,
                 message: format!("{} more diagnostics are not shown", self.more),
                 help: Some("fix the ones above, then check again".into()),
@@ -240,13 +242,13 @@ impl<'a> Findings<'a> {
 fn excerpt(line: &str, at: usize) -> (String, usize) {
     let length = line.chars().take(at + EXCERPT + 1).count();
     let from = if length <= EXCERPT { 0 } else { at.saturating_sub(BEFORE) };
-    let cut = inert(&line.chars().skip(from).take(EXCERPT).collect::<String>());
+    let cut = sanitized(&line.chars().skip(from).take(EXCERPT).collect::<String>());
     let start = if from > 0 { "… " } else { "" };
     (format!("{start}{cut}"), at.min(length) - from + start.chars().count())
 }
 
 /// Replaces control characters, and characters that change the direction of the displayed text.
-pub(crate) fn inert(text: &str) -> String {
+pub(crate) fn sanitized(text: &str) -> String {
     let replace = |(c, deceptive): (char, bool)| match c {
         '\n' | '\r' | '\t' => ' ',
         c if deceptive || c.is_control() => '\u{fffd}',

@@ -7,13 +7,13 @@ use crate::graph::{BodyIx, Edge, Graph, NodeIx, On};
 /// An output format for drawings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Mermaid flowchart.
+    /// Source of a Mermaid flowchart.
     Mermaid,
-    /// Graphviz.
+    /// Source of a Graphviz graph.
     Dot,
-    /// SVG.
+    /// A standalone SVG image.
     Svg,
-    /// Indented list.
+    /// A list of nodes with their targets, bodies indented.
     Text,
 }
 

@@ -1,14 +1,14 @@
 //! Helpers that read and check the fields of a flow.
 
 use crate::{
-    diagnostic::{Findings, did_you_mean, inert},
+    diagnostic::{Diagnostics, did_you_mean, sanitized},
     numbers,
     yaml::{Entry, Kind, Span, Tree},
 };
 
 /// Shortens a text from the flow, and replaces characters that change the display of the message.
 pub(crate) fn shown(text: &str) -> String {
-    let mut short = inert(&text.chars().take(64).collect::<String>());
+    let mut short = sanitized(&text.chars().take(64).collect::<String>());
     if text.chars().nth(64).is_some() {
         short.push('…');
     }
@@ -16,20 +16,20 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// Returns the members of a map; reports any other type.
-pub(crate) fn entries<'t>(tree: &'t Tree, what: &str, findings: &mut Findings<'_>) -> &'t [Entry] {
+pub(crate) fn entries<'t>(tree: &'t Tree, what: &str, diagnostics: &mut Diagnostics<'_>) -> &'t [Entry] {
     match &tree.kind {
         Kind::Map(entries) => entries,
         _ => {
-            not_a_map(tree, what, findings);
+            not_a_map(tree, what, diagnostics);
             &[]
         }
     }
 }
 
 /// Reports a value that should be a map.
-pub(crate) fn not_a_map(tree: &Tree, what: &str, findings: &mut Findings<'_>) {
+pub(crate) fn not_a_map(tree: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) {
     let help = is_null(tree).then(|| "indent its members deeper than its key".to_owned());
-    findings.error("wrong_type", tree.span, format!("{what} must be a map, not {}", tree.type_name()), help);
+    diagnostics.error("wrong_type", tree.span, format!("{what} must be a map, not {}", tree.type_name()), help);
 }
 
 fn is_null(tree: &Tree) -> bool {
@@ -37,8 +37,8 @@ fn is_null(tree: &Tree) -> bool {
 }
 
 /// Reports unknown keys.
-pub(crate) fn known(entries: &[Entry], allowed: &[&str], findings: &mut Findings<'_>) {
-    known_or(entries, allowed, |_| None, findings);
+pub(crate) fn known(entries: &[Entry], allowed: &[&str], diagnostics: &mut Diagnostics<'_>) {
+    known_or(entries, allowed, |_| None, diagnostics);
 }
 
 /// Reports unknown keys. `meant` returns the help text for some of them.
@@ -46,7 +46,7 @@ pub(crate) fn known_or(
     entries: &[Entry],
     allowed: &[&str],
     meant: impl Fn(&Entry) -> Option<String>,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) {
     let mut empty = None;
     for entry in entries {
@@ -58,7 +58,7 @@ pub(crate) fn known_or(
             .or_else(|| did_you_mean(&entry.key, allowed.iter().copied()))
             .or_else(|| empty.map(|above| format!("indent it deeper if it belongs to `{above}`")))
             .unwrap_or_else(|| format!("known keys: {}", allowed.join(", ")));
-        findings.error("unknown_key", entry.key_span, format!("unknown key `{}`", shown(&entry.key)), Some(help));
+        diagnostics.error("unknown_key", entry.key_span, format!("unknown key `{}`", shown(&entry.key)), Some(help));
     }
 }
 
@@ -74,63 +74,68 @@ pub(crate) fn is_id(text: &str) -> bool {
 }
 
 /// Returns a text member and its position; reports any other type.
-pub(crate) fn text(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<(String, Span)> {
+pub(crate) fn text(tree: &Tree, key: &str, diagnostics: &mut Diagnostics<'_>) -> Option<(String, Span)> {
     let value = tree.member(key)?;
     match value.text() {
         Some(text) => Some((text.to_owned(), value.span)),
         None => {
             let message = format!("`{key}` must be a text, not {}", value.type_name());
-            findings.error("wrong_type", value.span, message, Some("write it in quotes".into()));
+            diagnostics.error("wrong_type", value.span, message, Some("write it in quotes".into()));
             None
         }
     }
 }
 
 /// Returns a required text member; reports a missing or empty one and returns an empty text.
-pub(crate) fn required(tree: &Tree, key: &str, what: &str, findings: &mut Findings<'_>) -> (String, Span) {
-    let (text, span) = present(tree, key, what, findings);
+pub(crate) fn required(tree: &Tree, key: &str, what: &str, diagnostics: &mut Diagnostics<'_>) -> (String, Span) {
+    let (text, span) = present(tree, key, what, diagnostics);
     if tree.member(key).is_some_and(|value| value.text() == Some("")) {
-        findings.error("empty_value", span, format!("the `{key}` of the {what} is empty"), None);
+        diagnostics.error("empty_value", span, format!("the `{key}` of the {what} is empty"), None);
     }
     (text, span)
 }
 
 /// Returns a text member that must exist but may be empty; reports a missing one and returns an empty text.
-pub(crate) fn present(tree: &Tree, key: &str, what: &str, findings: &mut Findings<'_>) -> (String, Span) {
+pub(crate) fn present(tree: &Tree, key: &str, what: &str, diagnostics: &mut Diagnostics<'_>) -> (String, Span) {
     if tree.member(key).is_none() {
-        findings.error("missing_key", tree.span, format!("the {what} has no `{key}`"), Some(format!("add `{key}: …`")));
+        diagnostics.error(
+            "missing_key",
+            tree.span,
+            format!("the {what} has no `{key}`"),
+            Some(format!("add `{key}: …`")),
+        );
     }
-    text(tree, key, findings).unwrap_or((String::new(), tree.span))
+    text(tree, key, diagnostics).unwrap_or((String::new(), tree.span))
 }
 
 /// Returns the top-level `name` of a flow. Reports a missing or invalid name, and returns it as it is.
-pub(crate) fn flow_name(tree: &Tree, findings: &mut Findings<'_>) -> String {
-    let (name, span) = required(tree, "name", "flow", findings);
+pub(crate) fn flow_name(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> String {
+    let (name, span) = required(tree, "name", "flow", diagnostics);
     if !name.is_empty() && !is_flow_name(&name) {
         let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());
-        findings.error("bad_name", span, format!("`{}` is not a valid flow name", shown(&name)), help);
+        diagnostics.error("bad_name", span, format!("`{}` is not a valid flow name", shown(&name)), help);
     }
     name
 }
 
 /// Returns a map member; reports any other type.
-pub(crate) fn map<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) -> Option<&'t Tree> {
+pub(crate) fn map<'t>(tree: &'t Tree, key: &str, diagnostics: &mut Diagnostics<'_>) -> Option<&'t Tree> {
     let value = tree.member(key)?;
     if !matches!(value.kind, Kind::Map(_)) {
-        not_a_map(value, &format!("`{key}`"), findings);
+        not_a_map(value, &format!("`{key}`"), diagnostics);
         return None;
     }
     Some(value)
 }
 
 /// Returns the items of a list member; reports any other type.
-pub(crate) fn list<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) -> &'t [Tree] {
+pub(crate) fn list<'t>(tree: &'t Tree, key: &str, diagnostics: &mut Diagnostics<'_>) -> &'t [Tree] {
     match tree.member(key).map(|value| (&value.kind, value)) {
         Some((Kind::List(items), _)) => items,
         Some((Kind::Scalar(json), _)) if json.is_null() => &[],
         Some((_, value)) => {
             let message = format!("`{key}` must be a list, not {}", value.type_name());
-            findings.error("wrong_type", value.span, message, Some("write one `- …` per line".into()));
+            diagnostics.error("wrong_type", value.span, message, Some("write one `- …` per line".into()));
             &[]
         }
         None => &[],
@@ -138,25 +143,30 @@ pub(crate) fn list<'t>(tree: &'t Tree, key: &str, findings: &mut Findings<'_>) -
 }
 
 /// Returns a whole-number member within bounds; reports any other value.
-pub(crate) fn whole(tree: &Tree, key: &str, (least, most): (u64, u64), findings: &mut Findings<'_>) -> Option<u64> {
+pub(crate) fn whole(
+    tree: &Tree,
+    key: &str,
+    (least, most): (u64, u64),
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<u64> {
     let value = tree.member(key)?;
     let number = value.json().as_u64().filter(|number| (least..=most).contains(number));
     if number.is_none() {
         let message = format!("`{key}` must be a whole number from {least} to {most}");
         let help = value.text().and_then(|text| numbers::meant(key, text));
         let help = help.unwrap_or_else(|| format!("remove `{key}` to use its default"));
-        findings.error("bad_policy", value.span, message, Some(help));
+        diagnostics.error("bad_policy", value.span, message, Some(help));
     }
     number
 }
 
 /// Returns a Boolean member; reports any other type.
-pub(crate) fn flag(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<bool> {
+pub(crate) fn flag(tree: &Tree, key: &str, diagnostics: &mut Diagnostics<'_>) -> Option<bool> {
     let value = tree.member(key)?;
     let flag = value.json().as_bool();
     if flag.is_none() {
         let message = format!("`{key}` must be true or false, not {}", value.type_name());
-        findings.error("wrong_type", value.span, message, Some(format!("write `{key}: true` or `{key}: false`")));
+        diagnostics.error("wrong_type", value.span, message, Some(format!("write `{key}: true` or `{key}: false`")));
     }
     flag
 }

@@ -1,7 +1,7 @@
 //! Detects texts that are not flows. Such a text gets one diagnostic instead of one for each key.
 
 use crate::{
-    diagnostic::Findings,
+    diagnostic::Diagnostics,
     fields::{is_flow_name, shown},
     yaml::{Entry, Kind, Span, Tree},
 };
@@ -10,31 +10,31 @@ use crate::{
 const STEPS: [&str; 4] = ["steps", "tasks", "jobs", "stages"];
 
 /// Returns true if a text is a flow or similar to one; reports an error otherwise.
-pub(crate) fn is_flow(tree: &Tree, findings: &mut Findings<'_>) -> bool {
+pub(crate) fn is_flow(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> bool {
     match &tree.kind {
         Kind::Map(top) if !top.is_empty() => match foreign(top) {
-            Some(keys) => not_a_flow(top, &keys, findings),
+            Some(keys) => not_a_flow(top, &keys, diagnostics),
             None => return true,
         },
-        Kind::List(_) => not_a_map(tree, findings),
-        Kind::Scalar(json) if !json.is_null() => not_a_map(tree, findings),
+        Kind::List(_) => not_a_map(tree, diagnostics),
+        Kind::Scalar(json) if !json.is_null() => not_a_map(tree, diagnostics),
         _ => {
             let start = Span { line: 1, column: 1, len: 0, start: 0 };
-            findings.error("empty_flow", start, "this file contains no flow", Some(smallest(None)));
+            diagnostics.error("empty_flow", start, "this file contains no flow", Some(smallest(None)));
         }
     }
     false
 }
 
-fn not_a_map(tree: &Tree, findings: &mut Findings<'_>) {
+fn not_a_map(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
     let message = format!("a flow must be a map, not {}", tree.type_name());
-    findings.error("wrong_type", tree.span, message, Some(smallest(None)));
+    diagnostics.error("wrong_type", tree.span, message, Some(smallest(None)));
 }
 
-fn not_a_flow(top: &[Entry], keys: &[&Entry], findings: &mut Findings<'_>) {
+fn not_a_flow(top: &[Entry], keys: &[&Entry], diagnostics: &mut Diagnostics<'_>) {
     let named: Vec<_> = keys.iter().map(|entry| format!("`{}`", entry.key)).collect();
     let message = format!("a flow needs `flow` and `nodes`, but this file has {}", named.join(", "));
-    findings.error("not_a_flow", keys[0].key_span, message, Some(smallest(name_in(top))));
+    diagnostics.error("not_a_flow", keys[0].key_span, message, Some(smallest(name_in(top))));
 }
 
 /// Returns the keys in place of `flow` and `nodes`, if neither exists.
@@ -64,34 +64,34 @@ fn smallest(name: Option<&str>) -> String {
 
 /// The top-level keys in place of `flow` or `nodes`, if only one of the two is missing. Each key gets one error that
 /// covers the missing key, too.
-pub(crate) struct StandIns<'t> {
+pub(crate) struct MisplacedKeys<'t> {
     /// The key in place of `flow`.
     pub(crate) flow: Option<&'t Entry>,
     /// The key in place of `nodes`.
     pub(crate) nodes: Option<&'t Entry>,
 }
 
-impl<'t> StandIns<'t> {
+impl<'t> MisplacedKeys<'t> {
     /// Finds the keys in place of missing ones.
-    pub(crate) fn find(top: &'t [Entry]) -> StandIns<'t> {
+    pub(crate) fn find(top: &'t [Entry]) -> MisplacedKeys<'t> {
         let lacks = |key: &str| top.iter().all(|entry| &*entry.key != key);
         let name = top.iter().find(|entry| &*entry.key == "name" && lacks("flow"));
         let steps = top.iter().find(|entry| is_steps(entry) && lacks("nodes"));
-        StandIns { flow: name, nodes: steps }
+        MisplacedKeys { flow: name, nodes: steps }
     }
 
     /// Reports each key with the correct one as help.
-    pub(crate) fn tell(&self, findings: &mut Findings<'_>) {
+    pub(crate) fn report(&self, diagnostics: &mut Diagnostics<'_>) {
         if let Some(entry) = self.flow {
             let name = entry.value.text().map_or("my-flow".into(), shown);
             let help = format!("write `flow: {{ name: {name} }}`");
             let message = "the key `flow` is missing; `name` belongs in it";
-            findings.error("missing_key", entry.key_span, message, Some(help));
+            diagnostics.error("missing_key", entry.key_span, message, Some(help));
         }
         if let Some(entry) = self.nodes {
             let message = format!("the key `nodes` is missing; a flow has no key `{}`", entry.key);
             let help = "write `nodes:` and a list of `{ id, type }`".to_owned();
-            findings.error("missing_key", entry.key_span, message, Some(help));
+            diagnostics.error("missing_key", entry.key_span, message, Some(help));
         }
     }
 

@@ -4,8 +4,8 @@ use flowcell_contract::{BuiltIn, GrantShape, Grants, Json, MarkKind, NodeType, S
 use flowcell_expr::Binding;
 
 use crate::{
-    Files, Reach,
-    diagnostic::{Findings, did_you_mean},
+    CheckContext, Reach,
+    diagnostic::{Diagnostics, did_you_mean},
     fields::{entries, shown},
     input,
     read::RawNode,
@@ -57,23 +57,23 @@ pub(crate) fn read(
     raw: &RawNode<'_>,
     kind: &NodeType,
     url: Option<&Url>,
-    files: &dyn Files,
-    findings: &mut Findings<'_>,
+    context: &dyn CheckContext,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Grants {
     let mut grants = Grants::default();
-    let known = files.capabilities();
+    let known = context.capabilities();
     let mut is_right = true;
-    for entry in raw.grants.map(|tree| entries(tree, "`grants`", findings)).unwrap_or_default() {
-        is_right &= check(entry, files, findings);
+    for entry in raw.grants.map(|tree| entries(tree, "`grants`", diagnostics)).unwrap_or_default() {
+        is_right &= check(entry, context, diagnostics);
         let is_known = known.as_ref().is_none_or(|known| known.iter().any(|name| **name == *entry.key));
         if !is_known && !kind.asks_for(&entry.key) {
             let names = known.iter().flatten().map(String::as_str);
             let help = did_you_mean(&entry.key, names);
             let message = format!("unknown capability `{}`", shown(&entry.key));
-            findings.error("unknown_capability", entry.key_span, message, help);
+            diagnostics.error("unknown_capability", entry.key_span, message, help);
         } else if !(kind.asks_for(&entry.key) || *entry.key == *SECRETS && kind.asks_for(HTTP)) {
             let message = format!("`{}` does not ask for `{}`", kind.name, shown(&entry.key));
-            findings.warning("unused_grant", entry.key_span, message, Some("remove it".into()));
+            diagnostics.warning("unused_grant", entry.key_span, message, Some("remove it".into()));
         }
         grants.0.insert(entry.key.to_string(), entry.value.json());
     }
@@ -82,24 +82,26 @@ pub(crate) fn read(
         let needed = !request.optional && !is_free;
         if needed && !grants.covers(&request.name) {
             let origin = url.filter(|_| *request.name == *HTTP).and_then(|url| {
-                files.reach(&url.text, &Json::Array(Default::default())).map(|reach| format!("[\"{}\"]", reach.origin))
+                context
+                    .reach(&url.text, &Json::Array(Default::default()))
+                    .map(|reach| format!("[\"{}\"]", reach.origin))
             });
             let shape = GrantShape::named(&request.name).map_or("[…]", GrantShape::outline);
             let shape = origin.as_deref().unwrap_or(shape);
             let message = format!("`{}` asks for `{}`: {}", kind.name, request.name, request.reason);
             let help = Some(format!("add `grants: {{ {}: {shape} }}` to the node", request.name));
-            findings.error("missing_grant", raw.type_span, message, help);
+            diagnostics.error("missing_grant", raw.type_span, message, help);
         }
     }
     if let (Some(url), Some(grant), true) = (url, grants.0.get(HTTP), is_right) {
-        check_url(url, grant, files, findings);
+        check_url(url, grant, context, diagnostics);
     }
     grants
 }
 
 /// Reports a URL that the node's own grants do not cover: its requests would fail.
-fn check_url(url: &Url, grant: &Json, files: &dyn Files, findings: &mut Findings<'_>) {
-    let Some(Reach { origin, covers_origin, covers_url, path }) = files.reach(&url.text, grant) else { return };
+fn check_url(url: &Url, grant: &Json, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
+    let Some(Reach { origin, covers_origin, covers_url, path }) = context.reach(&url.text, grant) else { return };
     let what = match (covers_origin, url.known) {
         (false, _) => shown(&origin),
         (true, Known::Origin) => return,
@@ -109,25 +111,26 @@ fn check_url(url: &Url, grant: &Json, files: &dyn Files, findings: &mut Findings
     let help = Some(format!("add `{what}` to `grants: {{ http: […] }}` of the node"));
     match url.known {
         Known::Default => {
-            let message = format!("with the flow's default input the URL is `{what}`, which `grants.http` does not cover");
-            findings.warning("not_granted", url.span, message, help);
+            let message =
+                format!("with the flow's default input the URL is `{what}`, which `grants.http` does not cover");
+            diagnostics.warning("not_granted", url.span, message, help);
         }
-        _ => findings.new_rule("not_granted", url.span, format!("`grants.http` does not cover `{what}`"), help),
+        _ => diagnostics.new_rule("not_granted", url.span, format!("`grants.http` does not cover `{what}`"), help),
     }
 }
 
 /// Checks the form of a grant; the capability reads it when the node calls it. Returns true if it is valid.
-fn check(entry: &Entry, files: &dyn Files, findings: &mut Findings<'_>) -> bool {
+fn check(entry: &Entry, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> bool {
     let items = match &entry.value.kind {
         Kind::List(items) if !items.is_empty() => items.as_slice(),
         _ => std::slice::from_ref(&entry.value),
     };
     let mut is_right = true;
     for item in items {
-        if let Err(why) = files.check_grant(&entry.key, &item.json()) {
+        if let Err(why) = context.check_grant(&entry.key, &item.json()) {
             is_right = false;
             let help = Some("see the capability in the README for valid grants".into());
-            findings.error("wrong_grant", item.span, format!("`grants.{}`: {why}", shown(&entry.key)), help);
+            diagnostics.error("wrong_grant", item.span, format!("`grants.{}`: {why}", shown(&entry.key)), help);
         }
     }
     is_right

@@ -100,9 +100,9 @@ pub enum Reference {
     Owner(NodeIx),
     /// The item of this owner's current iteration, under the name from its `as` field.
     Alias(NodeIx, Arc<str>),
-    /// `inbound`.
+    /// `inbound`: the output or error at the source of the edge that started the node.
     Inbound,
-    /// `inbounds`.
+    /// `inbounds`: the same for every edge that fired, by the id of its source.
     Inbounds,
 }
 
@@ -215,11 +215,11 @@ pub enum Join {
 /// Policies of a flow.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct FlowPolicy {
-    /// If true, the first unhandled failure cancels the rest of its scope.
+    /// If true, the first unhandled failure cancels the rest of its scope. Default: true.
     pub fail_fast: bool,
-    /// Maximum duration of the whole run.
+    /// Maximum duration of the whole run in milliseconds. Default: no limit.
     pub total_timeout_ms: Option<u64>,
-    /// Maximum number of attempts that run at the same time.
+    /// Maximum number of attempts that run at the same time. Default: 16.
     pub max_concurrency: u32,
 }
 
@@ -232,9 +232,9 @@ impl Default for FlowPolicy {
 /// Policies of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodePolicy {
-    /// Maximum running time of one attempt, its continuations after waits included.
+    /// Maximum running time of one attempt in milliseconds, including its continuations after waits. Default: 300,000.
     pub timeout_ms: u64,
-    /// Maximum time from the moment when the node is ready to its end.
+    /// Maximum time in milliseconds from the moment when the node is ready to its end. Default: no limit.
     pub total_timeout_ms: Option<u64>,
     /// Retries after a failure.
     pub retry: Retry,
@@ -251,13 +251,13 @@ impl Default for NodePolicy {
 /// Retry settings of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
-    /// Total number of attempts, including the first.
+    /// Total number of attempts, including the first. Default: 1.
     pub max_attempts: u32,
-    /// Delay before the second attempt.
+    /// Delay before the second attempt in milliseconds. Default: 500.
     pub backoff_ms: u64,
-    /// Factor by which the delay grows with each attempt.
+    /// Factor by which the delay grows with each attempt. Default: 2.
     pub factor: f64,
-    /// Maximum delay.
+    /// Maximum delay in milliseconds. Default: 60,000.
     pub max_backoff_ms: u64,
     /// Random variation of the delay.
     pub jitter: Jitter,
@@ -294,6 +294,6 @@ pub enum Jitter {
 pub enum RetryOn {
     /// Failures marked as retryable, timeouts, and lost workers.
     Retryable,
-    /// All failures.
+    /// Every failure, retryable or not.
     Any,
 }

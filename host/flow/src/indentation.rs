@@ -57,7 +57,7 @@ fn without_space(text: &str, at: usize, sign: &str, line: &str) -> SyntaxError {
 }
 
 /// Finds a line whose indentation matches no open level above it.
-pub(crate) fn misfit(text: &str, at: usize) -> Option<SyntaxError> {
+pub(crate) fn wrong_indentation(text: &str, at: usize) -> Option<SyntaxError> {
     let (start, line) = line_at(text, at);
     let content = line.trim_start();
     let indent = line.len() - content.len();

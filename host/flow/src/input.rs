@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Json, Mark, MarkKind, NodeType};
-use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, NoRoots, Path, PathUse, paths_in_braces, statements};
+use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, NoRoots, Path, paths_in_braces, statements};
 
 use crate::{
-    Files,
-    diagnostic::Findings,
+    CheckContext,
+    diagnostic::Diagnostics,
     literal::is_one_binding,
     outline,
     yaml::{Entry, Kind, Span, Tree},
@@ -16,12 +16,12 @@ use crate::{
 /// A compiled value with the paths that it reads.
 pub(crate) struct Compiled {
     pub(crate) binding: Binding,
-    pub(crate) reads: Vec<Read>,
+    pub(crate) reads: Vec<FieldReads>,
 }
 
 /// The paths that one field reads.
-pub(crate) struct Read {
-    pub(crate) paths: Vec<Named>,
+pub(crate) struct FieldReads {
+    pub(crate) paths: Vec<PathUse>,
     pub(crate) locals: Locals,
     pub(crate) rebind: bool,
     /// Paths in the braces of other languages, such as `${flow.input.a}`, with their text and position. They are plain
@@ -30,7 +30,7 @@ pub(crate) struct Read {
 }
 
 /// A path in a field, with its position.
-pub(crate) struct Named {
+pub(crate) struct PathUse {
     pub(crate) path: Path,
     pub(crate) span: Span,
     /// True if the value may be missing because the expression only tests for it.
@@ -73,18 +73,23 @@ impl Locals {
 }
 
 /// Compiles a value without marks.
-pub(crate) fn compile(tree: &Tree, findings: &mut Findings<'_>) -> Compiled {
+pub(crate) fn compile(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Compiled {
     let mut reads = Vec::new();
-    let binding = plain(tree, &mut reads, findings);
+    let binding = plain(tree, &mut reads, diagnostics);
     Compiled { binding, reads }
 }
 
 /// Compiles an input. Marked fields are captured as their mark requires, and files are read.
-pub(crate) fn compile_marked(tree: &Tree, marks: &[Mark], files: &dyn Files, findings: &mut Findings<'_>) -> Compiled {
+pub(crate) fn compile_marked(
+    tree: &Tree,
+    marks: &[Mark],
+    context: &dyn CheckContext,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Compiled {
     let marks: Vec<_> = marks.iter().map(|mark| (mark, mark.path.as_slice())).collect();
-    let mut compiling = Compiling { files, input: tree, reads: Vec::new(), findings };
-    let binding = compiling.part(tree, &marks);
-    Compiled { binding, reads: compiling.reads }
+    let mut compiler = InputCompiler { context, input: tree, reads: Vec::new(), diagnostics };
+    let binding = compiler.part(tree, &marks);
+    Compiled { binding, reads: compiler.reads }
 }
 
 /// Returns true if the field reaches the node in another form because of its mark.
@@ -95,15 +100,15 @@ fn is_treated(kind: MarkKind) -> bool {
 /// Marks, each with the remaining path to its field.
 pub(crate) type OpenMarks<'m> = Vec<(&'m Mark, &'m [Arc<str>])>;
 
-struct Compiling<'a, 'f> {
-    files: &'a dyn Files,
+struct InputCompiler<'a, 'f> {
+    context: &'a dyn CheckContext,
     /// The whole input.
     input: &'a Tree,
-    reads: Vec<Read>,
-    findings: &'a mut Findings<'f>,
+    reads: Vec<FieldReads>,
+    diagnostics: &'a mut Diagnostics<'f>,
 }
 
-impl Compiling<'_, '_> {
+impl InputCompiler<'_, '_> {
     fn part(&mut self, tree: &Tree, marks: &OpenMarks<'_>) -> Binding {
         let mut here = marks.iter().filter(|(_, rest)| rest.is_empty()).map(|(mark, _)| *mark);
         if let Some(mark) = here.find(|mark| is_treated(mark.kind)) {
@@ -117,7 +122,7 @@ impl Compiling<'_, '_> {
             Kind::List(items) if !marks.is_empty() => {
                 Binding::array(items.iter().map(|item| self.part(item, &below(marks, "*"))).collect())
             }
-            _ => plain(tree, &mut self.reads, self.findings),
+            _ => plain(tree, &mut self.reads, self.diagnostics),
         }
     }
 
@@ -125,13 +130,13 @@ impl Compiling<'_, '_> {
     fn marked(&mut self, tree: &Tree, mark: &Mark) -> Binding {
         match mark.kind {
             MarkKind::Script if !tree.text().is_some_and(is_one_binding) => {
-                Binding::literal(outline::inline(tree, self.files, self.findings))
+                Binding::literal(outline::inline(tree, self.context, self.diagnostics))
             }
-            MarkKind::File => Binding::literal(outline::beside(tree, self.files, self.findings)),
+            MarkKind::File => Binding::literal(outline::from_path(tree, self.context, self.diagnostics)),
             MarkKind::Condition | MarkKind::Template => {
-                capture(tree, mark, Locals::new(mark, self.input), &mut self.reads, self.findings)
+                capture(tree, mark, Locals::new(mark, self.input), &mut self.reads, self.diagnostics)
             }
-            _ => plain(tree, &mut self.reads, self.findings),
+            _ => plain(tree, &mut self.reads, self.diagnostics),
         }
     }
 }
@@ -145,22 +150,22 @@ pub(crate) fn below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
     marks.iter().filter_map(shorten).collect()
 }
 
-fn plain(tree: &Tree, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
-    warn_of_statements(tree, findings);
-    let Some(binding) = compiled(tree, CapturedKind::Template, findings, Binding::compile) else {
-        read_the_rest(tree, reads);
+fn plain(tree: &Tree, reads: &mut Vec<FieldReads>, diagnostics: &mut Diagnostics<'_>) -> Binding {
+    warn_of_statements(tree, diagnostics);
+    let Some(binding) = compiled(tree, CapturedKind::Template, diagnostics, Binding::compile) else {
+        read_valid_parts(tree, reads);
         return Binding::literal(Json::Null);
     };
     let paths = places(tree, binding.path_uses());
     let braced = braced(tree);
     if !paths.is_empty() || !braced.is_empty() {
-        reads.push(Read { paths, locals: Locals::default(), rebind: false, braced });
+        reads.push(FieldReads { paths, locals: Locals::default(), rebind: false, braced });
     }
     binding
 }
 
 /// Records the paths of the parts that do compile, so that errors in their names are reported at the same time.
-fn read_the_rest(tree: &Tree, reads: &mut Vec<Read>) {
+fn read_valid_parts(tree: &Tree, reads: &mut Vec<FieldReads>) {
     let parts: Vec<&Tree> = match &tree.kind {
         Kind::Scalar(_) => return,
         Kind::List(items) => items.iter().collect(),
@@ -170,9 +175,9 @@ fn read_the_rest(tree: &Tree, reads: &mut Vec<Read>) {
         match Binding::compile(&part.json()) {
             Ok(binding) => {
                 let paths = places(part, binding.path_uses());
-                reads.push(Read { paths, locals: Locals::default(), rebind: false, braced: braced(part) });
+                reads.push(FieldReads { paths, locals: Locals::default(), rebind: false, braced: braced(part) });
             }
-            Err(_) => read_the_rest(part, reads),
+            Err(_) => read_valid_parts(part, reads),
         }
     }
 }
@@ -182,7 +187,7 @@ fn read_the_rest(tree: &Tree, reads: &mut Vec<Read>) {
 fn compiled<T>(
     tree: &Tree,
     kind: CapturedKind,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
     compile: impl Fn(&Json) -> Result<T, Vec<ExprError>>,
 ) -> Option<T> {
     let code = match kind {
@@ -197,25 +202,25 @@ fn compiled<T>(
         && let Ok(old) = compile(&blanked)
     {
         for error in ignored {
-            findings.new_rule(code, place(tree, &error.pointer, error.offset), error.message, error.hint);
+            diagnostics.new_rule(code, place(tree, &error.pointer, error.offset), error.message, error.hint);
         }
         result = Ok(old);
     }
-    result.map_err(|errors| report(tree, code, errors, findings)).ok()
+    result.map_err(|errors| report(tree, code, errors, diagnostics)).ok()
 }
 
 /// Warns of Jinja statements, which are plain text in every field. One warning per text is enough.
-fn warn_of_statements(tree: &Tree, findings: &mut Findings<'_>) {
+fn warn_of_statements(tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
     match &tree.kind {
         Kind::Scalar(json) => {
             let Some(found) = json.as_str().and_then(|text| statements(text).into_iter().next()) else { return };
             let written = found.word.map_or("{# … #}".to_owned(), |word| format!("{{% {word} … %}}"));
             let message = format!("`{written}` is plain text here; only `{{{{ }}}}` is evaluated");
             let span = place(tree, "", Some(found.offset));
-            findings.warning("statement_as_text", span, message, Some(in_place_of(found.word)));
+            diagnostics.warning("statement_as_text", span, message, Some(in_place_of(found.word)));
         }
-        Kind::List(items) => items.iter().for_each(|item| warn_of_statements(item, findings)),
-        Kind::Map(entries) => entries.iter().for_each(|entry| warn_of_statements(&entry.value, findings)),
+        Kind::List(items) => items.iter().for_each(|item| warn_of_statements(item, diagnostics)),
+        Kind::Map(entries) => entries.iter().for_each(|entry| warn_of_statements(&entry.value, diagnostics)),
     }
 }
 
@@ -248,12 +253,18 @@ fn in_place_of(word: Option<&str>) -> String {
     help.to_owned()
 }
 
-fn capture(tree: &Tree, mark: &Mark, locals: Locals, reads: &mut Vec<Read>, findings: &mut Findings<'_>) -> Binding {
+fn capture(
+    tree: &Tree,
+    mark: &Mark,
+    locals: Locals,
+    reads: &mut Vec<FieldReads>,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Binding {
     let kind = if mark.kind == MarkKind::Condition { CapturedKind::Expr } else { CapturedKind::Template };
     if kind == CapturedKind::Template {
-        warn_of_statements(tree, findings);
+        warn_of_statements(tree, diagnostics);
     }
-    let captured = compiled(tree, kind, findings, |raw| {
+    let captured = compiled(tree, kind, diagnostics, |raw| {
         let found = match kind {
             CapturedKind::Expr => Condition::compile(raw)?.path_uses(),
             CapturedKind::Template => Binding::compile(raw)?.path_uses(),
@@ -266,10 +277,10 @@ fn capture(tree: &Tree, mark: &Mark, locals: Locals, reads: &mut Vec<Read>, find
         && found.is_empty()
         && let Ok(condition) = Condition::compile(&tree.json())
     {
-        warn_of_constant(tree, &condition, is_question, findings);
+        warn_of_constant(tree, &condition, is_question, diagnostics);
     }
     let braced = if kind == CapturedKind::Template { braced(tree) } else { Vec::new() };
-    reads.push(Read { paths: places(tree, found), locals, rebind: mark.rebind, braced });
+    reads.push(FieldReads { paths: places(tree, found), locals, rebind: mark.rebind, braced });
     binding
 }
 
@@ -298,34 +309,39 @@ pub(crate) fn is_bool(tree: &Tree) -> bool {
 }
 
 /// Warns of a condition that reads nothing. A literal Boolean is allowed, except as a field named `condition`.
-pub(crate) fn warn_of_constant(tree: &Tree, condition: &Condition, is_question: bool, findings: &mut Findings<'_>) {
+pub(crate) fn warn_of_constant(
+    tree: &Tree,
+    condition: &Condition,
+    is_question: bool,
+    diagnostics: &mut Diagnostics<'_>,
+) {
     let Some(constant) = constant(tree, condition).filter(|_| is_question || !is_bool(tree)) else { return };
     let message = format!("the condition is always {constant} because it reads no value");
-    findings.warning("constant_condition", tree.span, message, Some(in_place_of_constant(tree)));
+    diagnostics.warning("constant_condition", tree.span, message, Some(in_place_of_constant(tree)));
 }
 
 /// Returns the help text for a condition that reads nothing.
 pub(crate) fn in_place_of_constant(tree: &Tree) -> String {
     let quoted = inside(tree).filter(|text| text.starts_with(['\'', '"'])).map(|text| text.trim_matches(['\'', '"']));
     match quoted {
-        Some(bool @ ("true" | "false")) => format!(
-            "a non-empty text counts as true: name a value to test, or write `{bool}` without the inner quotes"
-        ),
+        Some(bool @ ("true" | "false")) => {
+            format!("a non-empty text counts as true: name a value to test, or write `{bool}` without the inner quotes")
+        }
         _ => "name a value to test, for example `flow.input.kind == 'bug'`".to_owned(),
     }
 }
 
 /// Compiles a `when`.
-pub(crate) fn compile_condition(tree: &Tree, findings: &mut Findings<'_>) -> Option<(Condition, Read)> {
-    let condition = compiled(tree, CapturedKind::Expr, findings, Condition::compile)?;
+pub(crate) fn compile_condition(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<(Condition, FieldReads)> {
+    let condition = compiled(tree, CapturedKind::Expr, diagnostics, Condition::compile)?;
     let paths = places(tree, condition.path_uses());
-    Some((condition, Read { paths, locals: Locals::default(), rebind: false, braced: Vec::new() }))
+    Some((condition, FieldReads { paths, locals: Locals::default(), rebind: false, braced: Vec::new() }))
 }
 
-fn places(tree: &Tree, found: Vec<PathUse>) -> Vec<Named> {
-    let named = |PathUse { path, pointer, bytes, is_tested }| {
+fn places(tree: &Tree, found: Vec<flowcell_expr::PathUse>) -> Vec<PathUse> {
+    let named = |flowcell_expr::PathUse { path, pointer, bytes, is_tested }| {
         let span = place(tree, &pointer, bytes);
-        Named { path, span, is_tested }
+        PathUse { path, span, is_tested }
     };
     found.into_iter().map(named).collect()
 }
@@ -352,11 +368,11 @@ pub(crate) fn place(tree: &Tree, pointer: &str, offset: Option<std::ops::Range<u
     }
 }
 
-fn report(tree: &Tree, code: &'static str, errors: Vec<ExprError>, findings: &mut Findings<'_>) {
+fn report(tree: &Tree, code: &'static str, errors: Vec<ExprError>, diagnostics: &mut Diagnostics<'_>) {
     for error in errors {
         let key = if error.is_key { tree.key_span(&error.pointer) } else { None };
         let span = key.unwrap_or_else(|| place(tree, &error.pointer, error.offset));
-        findings.error(code, span, error.message, error.hint);
+        diagnostics.error(code, span, error.message, error.hint);
     }
 }
 

@@ -39,13 +39,13 @@ pub(crate) fn exclusions(flow: &RawFlow<'_>, shape: &Shape, joins: &[Join]) -> V
     if !(0..joins.len()).any(|node| waits(&node)) {
         return Vec::new();
     }
-    let mut reader = Reader { flow, shape, words: Words::default(), facts: vec![Vec::new(); joins.len()] };
+    let mut reader = Reader { flow, shape, words: Interner::default(), facts: vec![Vec::new(); joins.len()] };
     let mut found = Vec::new();
     for node in shape.ancestry.components().iter().flatten().copied() {
         if shape.ancestry.on_cycle(node) {
             continue;
         }
-        let branches: Vec<_> = shape.incoming[node].iter().map(|edge| reader.of_edge(*edge)).collect();
+        let branches: Vec<_> = shape.incoming[node].iter().map(|edge| reader.edge_facts(*edge)).collect();
         if waits(&node) {
             found.extend(reader.contradiction(node, &branches).map(|exclusion| (node, exclusion)));
         }
@@ -53,7 +53,7 @@ pub(crate) fn exclusions(flow: &RawFlow<'_>, shape: &Shape, joins: &[Join]) -> V
             Join::All => branches.concat(),
             Join::Settled | Join::Any => common(branches),
         };
-        reader.of_condition(flow.nodes[node].when, &mut facts);
+        reader.add_condition(flow.nodes[node].when, &mut facts);
         facts.sort_unstable();
         facts.dedup();
         facts.truncate(limits::FACTS);
@@ -75,12 +75,12 @@ fn common(branches: Vec<Vec<Fact>>) -> Vec<Fact> {
 
 /// Subjects and values, numbered for fast comparison.
 #[derive(Default)]
-struct Words {
+struct Interner {
     numbers: HashMap<String, usize>,
     texts: Vec<String>,
 }
 
-impl Words {
+impl Interner {
     fn number(&mut self, text: String) -> usize {
         *self.numbers.entry(text).or_insert_with_key(|text| {
             self.texts.push(text.clone());
@@ -92,13 +92,13 @@ impl Words {
 struct Reader<'a> {
     flow: &'a RawFlow<'a>,
     shape: &'a Shape,
-    words: Words,
+    words: Interner,
     facts: Vec<Vec<Fact>>,
 }
 
 impl Reader<'_> {
     /// Returns the facts that hold if an edge has fired.
-    fn of_edge(&mut self, edge: usize) -> Vec<Fact> {
+    fn edge_facts(&mut self, edge: usize) -> Vec<Fact> {
         let (raw, from, _) = self.shape.edges[edge];
         let mut facts = self.facts[from].clone();
         let end = match self.flow.edges[raw].on {
@@ -110,22 +110,22 @@ impl Reader<'_> {
             let subject = self.words.number(format!("`{}`", self.flow.nodes[from].id));
             facts.push(Fact { subject, value: self.words.number(end.to_owned()), holds: true });
         }
-        self.of_condition(self.flow.edges[raw].when, &mut facts);
+        self.add_condition(self.flow.edges[raw].when, &mut facts);
         facts
     }
 
     /// Adds the facts that hold if a condition is true: `equals` with a literal, alone, negated or in an `and`.
-    fn of_condition(&mut self, when: Option<&Tree>, facts: &mut Vec<Fact>) {
+    fn add_condition(&mut self, when: Option<&Tree>, facts: &mut Vec<Fact>) {
         let Some(when) = when else { return };
-        facts.extend(when.member("equals").and_then(|equals| self.of_equals(equals, true)));
+        facts.extend(when.member("equals").and_then(|equals| self.equals_fact(equals, true)));
         let negated = when.member("not").and_then(|not| not.member("equals"));
-        facts.extend(negated.and_then(|equals| self.of_equals(equals, false)));
+        facts.extend(negated.and_then(|equals| self.equals_fact(equals, false)));
         for term in when.member("and").map(Tree::items).unwrap_or_default() {
-            self.of_condition(Some(term), facts);
+            self.add_condition(Some(term), facts);
         }
     }
 
-    fn of_equals(&mut self, equals: &Tree, holds: bool) -> Option<Fact> {
+    fn equals_fact(&mut self, equals: &Tree, holds: bool) -> Option<Fact> {
         let path = Path::parse(equals.member("var")?.text()?).ok()?;
         // These roots have a different meaning at every node.
         if matches!(path.root(), "inbound" | "inbounds") {
@@ -149,7 +149,7 @@ impl Reader<'_> {
                 let against = others.iter().find(|(other, known)| *other != branch && contradict(*known, *fact));
                 if let Some((other, against)) = against {
                     let source = |branch: usize| self.shape.edges[self.shape.incoming[node][branch]].1;
-                    let needs = (self.tell(*against), self.tell(*fact));
+                    let needs = (self.describe(*against), self.describe(*fact));
                     return Some(Exclusion { sources: (source(*other), source(branch)), needs });
                 }
                 if others.iter().all(|(_, known)| known != fact) {
@@ -160,7 +160,7 @@ impl Reader<'_> {
         None
     }
 
-    fn tell(&self, fact: Fact) -> String {
+    fn describe(&self, fact: Fact) -> String {
         let (subject, value) = (&self.words.texts[fact.subject], &self.words.texts[fact.value]);
         if fact.holds { format!("{subject} {value}") } else { format!("not {subject} {value}") }
     }

@@ -59,7 +59,7 @@ const TYPES: [(&[&str], &str); 14] = [
 const EDGES: usize = 3;
 
 /// Suggests a replacement for an unknown key of a node.
-pub(crate) fn of_node(node: &Tree, entry: &Entry) -> Option<String> {
+pub(crate) fn for_node(node: &Tree, entry: &Entry) -> Option<String> {
     let key = &*entry.key;
     if BEFORE.contains(&key) || AFTER.contains(&key) {
         return Some(edges(node, entry));
@@ -76,12 +76,12 @@ pub(crate) fn of_node(node: &Tree, entry: &Entry) -> Option<String> {
 }
 
 /// Suggests the right place for a key in a node's input that belongs beside `input`.
-pub(crate) fn in_input(key: &str) -> Option<String> {
+pub(crate) fn for_input(key: &str) -> Option<String> {
     BESIDE.contains(&key).then(|| format!("write `{key}` beside `input`, not inside it"))
 }
 
 /// Suggests a Flowcell node type for one of another tool, by the last part of its name.
-pub(crate) fn of_type(name: &str) -> Option<String> {
+pub(crate) fn for_type(name: &str) -> Option<String> {
     let last = name.rsplit(['.', '/']).next().unwrap_or(name).to_lowercase().replace(['-', '_', ' '], "");
     TYPES.iter().find(|(names, _)| names.contains(&&*last)).map(|(_, help)| (*help).to_owned())
 }
@@ -98,7 +98,7 @@ pub(crate) fn retry(attempts: u64) -> String {
 }
 
 /// Suggests a replacement for an unknown key of a policy.
-pub(crate) fn of_policy(entry: &Entry) -> Option<String> {
+pub(crate) fn for_policy(entry: &Entry) -> Option<String> {
     // `retries` does not count the first attempt.
     let more = match &*entry.key {
         "retries" => 1,

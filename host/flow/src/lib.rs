@@ -5,10 +5,10 @@
 //! |---|---|
 //! | yaml | parses text to a tree with positions |
 //! | lines | converts byte offsets to positions |
-//! | slips, indentation | explain YAML syntax errors |
-//! | opening | detects files that are not flows |
+//! | syntax_errors, indentation | explain YAML syntax errors |
+//! | flow_keys | detects files that are not flows |
 //! | read | reads the graph dialect |
-//! | fields, habits | read fields, suggest replacements for unknown keys |
+//! | fields, key_hints | read fields, suggest replacements for unknown keys |
 //! | numbers | suggests numbers in place of texts |
 //! | policy | reads policies and checks their bounds |
 //! | shape | resolves bodies and edges, finds cycles |
@@ -17,7 +17,7 @@
 //! | names | resolves the names in expressions |
 //! | members | finds members that values cannot have |
 //! | input | compiles bindings and marked fields |
-//! | fit, patterns | check literals against schemas, and the patterns in schemas |
+//! | schema_check, patterns | check literals against schemas, and the patterns in schemas |
 //! | grants | checks grants and URLs |
 //! | joins | finds branches that exclude each other |
 //! | calls | checks calls between flows |
@@ -38,13 +38,13 @@ mod calls;
 pub mod diagnostic;
 pub mod draw;
 mod fields;
-mod fit;
+mod flow_keys;
 mod grants;
 pub mod graph;
-mod habits;
 mod indentation;
 mod input;
 mod joins;
+mod key_hints;
 pub mod limits;
 mod lines;
 mod literal;
@@ -52,31 +52,31 @@ mod lower;
 mod members;
 mod names;
 mod numbers;
-mod opening;
 pub mod outline;
 mod patterns;
 mod policy;
 mod read;
 pub mod schema;
+mod schema_check;
 pub mod script;
 mod shape;
-mod slips;
 pub mod steps;
+mod syntax_errors;
 pub mod triggers;
 mod types;
 mod yaml;
 
-use agentic::Surroundings;
+use agentic::AgenticInput;
 use flowcell_contract::{Catalog, Json};
 use flowcell_expr::json::digits::TOO_LONG;
 
 pub use agentic::{Begin, Start};
-use diagnostic::Findings;
-pub use diagnostic::{Diagnostic, Place, Rules, Severity};
+use diagnostic::Diagnostics;
+pub use diagnostic::{CheckMode, Diagnostic, Location, Severity};
 pub use graph::Graph;
-use outline::{Fault, Outline};
+use outline::{Outline, ScriptError};
 pub use schema::schema;
-use script::written;
+use script::document;
 
 /// The text of a flow, an agent or a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,10 +88,10 @@ pub struct Source {
 }
 
 /// Gives the checker access to the files and settings that a flow refers to. The crate itself reads no files.
-pub trait Files {
+pub trait CheckContext {
     /// Returns the rules to apply. Default: all rules.
-    fn rules(&self) -> Rules {
-        Rules::New
+    fn mode(&self) -> CheckMode {
+        CheckMode::New
     }
 
     /// Reads a file. The path is relative to the flow's file. The error is a sentence.
@@ -142,12 +142,12 @@ pub trait Files {
     }
 
     /// Runs the first lines of a script and returns the data that it exports about itself.
-    fn outline(&self, _script: &Source) -> Result<Outline, Fault> {
-        Err(Fault { message: "this program cannot run scripts".into(), place: None })
+    fn outline(&self, _script: &Source) -> Result<Outline, ScriptError> {
+        Err(ScriptError { message: "this program cannot run scripts".into(), location: None })
     }
 
     /// Checks a script that a node runs.
-    fn check_script(&self, _script: &Source) -> Result<(), Fault> {
+    fn check_script(&self, _script: &Source) -> Result<(), ScriptError> {
         Ok(())
     }
 
@@ -176,9 +176,9 @@ pub struct Reach {
 }
 
 /// A context without files.
-pub struct NoFiles;
+pub struct NoContext;
 
-impl Files for NoFiles {
+impl CheckContext for NoContext {
     fn read(&self, _path: &str) -> Result<String, String> {
         Err("this check has no access to files".into())
     }
@@ -203,61 +203,61 @@ pub struct PackRef {
     /// Path relative to the flow's file.
     pub path: String,
     /// Position of the reference.
-    pub place: Place,
+    pub location: Location,
 }
 
 /// Checks a flow.
-pub fn load(source: &Source, catalog: &Catalog, files: &dyn Files) -> Checked {
-    load_from(source, catalog, files, &Start::default())
+pub fn load(source: &Source, catalog: &Catalog, context: &dyn CheckContext) -> Checked {
+    load_from(source, catalog, context, &Start::default())
 }
 
 /// Checks a flow. `start` gives the start options of an agentic flow; other dialects ignore it.
-pub fn load_from(source: &Source, catalog: &Catalog, files: &dyn Files, start: &Start) -> Checked {
-    let mut findings = Findings::new(&source.name, &source.text, files.rules());
+pub fn load_from(source: &Source, catalog: &Catalog, context: &dyn CheckContext, start: &Start) -> Checked {
+    let mut diagnostics = Diagnostics::new(&source.name, &source.text, context.mode());
     if script::is_script(&source.name) {
-        let graph = script::lower(source, catalog, files, &mut findings).filter(|_| !findings.has_errors());
-        return Checked { graph, diagnostics: findings.finish() };
+        let graph = script::lower(source, catalog, context, &mut diagnostics).filter(|_| !diagnostics.has_errors());
+        return Checked { graph, diagnostics: diagnostics.finish() };
     }
     let tree = match yaml::parse(&source.text) {
         Ok(tree) => tree,
         Err(error) => {
-            let error = slips::explain(&source.text, error);
-            findings.error("syntax", error.span, error.message, error.help);
-            return Checked { graph: None, diagnostics: findings.finish() };
+            let error = syntax_errors::explain(&source.text, error);
+            diagnostics.error("syntax", error.span, error.message, error.help);
+            return Checked { graph: None, diagnostics: diagnostics.finish() };
         }
     };
-    if written::is_written(&tree) {
-        return match written::read(&tree, &mut findings) {
-            Some(script) => load_from(&script, catalog, files, start),
-            None => Checked { graph: None, diagnostics: findings.finish() },
+    if document::is_document(&tree) {
+        return match document::read(&tree, &mut diagnostics) {
+            Some(script) => load_from(&script, catalog, context, start),
+            None => Checked { graph: None, diagnostics: diagnostics.finish() },
         };
     }
     let steps = steps::is_steps(&tree);
-    if !steps && !opening::is_flow(&tree, &mut findings) {
-        return Checked { graph: None, diagnostics: findings.finish() };
+    if !steps && !flow_keys::is_flow(&tree, &mut diagnostics) {
+        return Checked { graph: None, diagnostics: diagnostics.finish() };
     }
     let mut ambiguous = Vec::new();
     yaml::ambiguous_numbers(&tree, &source.text, &mut ambiguous);
     for (span, written, number) in ambiguous {
         let help = Some(format!("write \"{written}\" for a text, or the number without leading zeros and `_`"));
-        findings.error("ambiguous_number", span, format!("YAML reads `{written}` as the number {number}"), help);
+        diagnostics.error("ambiguous_number", span, format!("YAML reads `{written}` as the number {number}"), help);
     }
     let mut long = Vec::new();
     yaml::long_numbers(&tree, &source.text, &mut long);
     for (span, written) in long {
         let help = Some(format!("write \"{written}\" for a text"));
-        findings.new_rule("number_too_long", span, format!("the whole number {written} {TOO_LONG}"), help);
+        diagnostics.new_rule("number_too_long", span, format!("the whole number {written} {TOO_LONG}"), help);
     }
     let graph = if steps {
-        steps::lower(&tree, catalog, files, &mut findings)
+        steps::lower(&tree, catalog, context, &mut diagnostics)
     } else if agentic::is_agentic(&tree) {
-        let around = Surroundings { file: &source.name, start, catalog, files };
-        agentic::lower(&tree, &around, &mut findings)
+        let input = AgenticInput { file: &source.name, start, catalog, context };
+        agentic::lower(&tree, &input, &mut diagnostics)
     } else {
-        lower::lower(&read::read(&tree, &mut findings), catalog, files, &mut findings)
+        lower::lower(&read::read(&tree, &mut diagnostics), catalog, context, &mut diagnostics)
     };
-    let graph = graph.filter(|_| !findings.has_errors());
-    Checked { graph, diagnostics: findings.finish() }
+    let graph = graph.filter(|_| !diagnostics.has_errors());
+    Checked { graph, diagnostics: diagnostics.finish() }
 }
 
 /// The name and the description in a flow's text.
@@ -288,7 +288,10 @@ pub fn packs(source: &Source) -> Vec<PackRef> {
     let yaml::Kind::List(items) = &packs.kind else { return Vec::new() };
     let pack = |item: &yaml::Tree| {
         let yaml::Span { line, column, len, .. } = item.span;
-        Some(PackRef { path: item.text()?.to_owned(), place: Place { file: source.name.clone(), line, column, len } })
+        Some(PackRef {
+            path: item.text()?.to_owned(),
+            location: Location { file: source.name.clone(), line, column, len },
+        })
     };
     items.iter().filter_map(pack).collect()
 }

@@ -25,7 +25,7 @@ pub const SIGNING_KEYS: usize = 4;
 /// Maximum of `maxConcurrency`: attempts that run at the same time.
 pub const MAX_CONCURRENCY: u64 = 10_000;
 /// Maximum number of diagnostics that are listed.
-pub const FINDINGS: usize = 200;
+pub const DIAGNOSTICS: usize = 200;
 /// Maximum number of flows that are read to find recursive calls.
 pub const CALLED_FLOWS: usize = 256;
 /// Maximum number of facts per node when looking for branches that exclude each other.

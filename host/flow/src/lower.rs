@@ -6,17 +6,17 @@ use flowcell_contract::{Catalog, Json, MarkKind, NodeType, Trait};
 use flowcell_expr::Binding;
 
 use crate::{
-    Files,
-    calls::{Calls, Trouble},
-    diagnostic::Findings,
+    CheckContext,
+    calls::{CallError, Calls},
+    diagnostic::Diagnostics,
     fields::{entries, is_id, not_a_map, shown},
-    fit::{self, Part, Schemas},
     grants,
     graph::{Body, BodyIx, Bound, Edge, EdgeIx, Graph, Join, Node, NodeIx, On, Outcome, Reference},
     input::{self, Compiled},
     joins, limits, literal,
-    names::{Given, OwnerNames, Viewpoint, Visible},
+    names::{KnownInput, NameResolver, OwnerNames, Visible},
     read::{RESERVED, RawBody, RawFlow, RawNode, parse_join},
+    schema_check::{self, Part, Schemas},
     shape::Shape,
     triggers,
     types::node_type,
@@ -27,54 +27,54 @@ use crate::{
 pub(crate) fn lower(
     flow: &RawFlow<'_>,
     catalog: &Catalog,
-    files: &dyn Files,
-    findings: &mut Findings<'_>,
+    context: &dyn CheckContext,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<Graph> {
     if flow.nodes.len() > limits::NODES || flow.edges.len() > limits::EDGES {
         let message = format!("the flow has {} nodes and {} edges", flow.nodes.len(), flow.edges.len());
         let help = Some(format!("use at most {} nodes and {} edges", limits::NODES, limits::EDGES));
-        findings.error("too_large", flow.head, message, help);
+        diagnostics.error("too_large", flow.head, message, help);
         return None;
     }
-    let types: Vec<_> = flow.nodes.iter().map(|node| node_type(node, catalog, findings)).collect();
-    let shape = Shape::new(flow, findings);
+    let types: Vec<_> = flow.nodes.iter().map(|node| node_type(node, catalog, diagnostics)).collect();
+    let shape = Shape::new(flow, diagnostics);
     let joins: Vec<_> =
-        flow.nodes.iter().zip(&types).map(|(node, kind)| join(node, kind.as_deref(), findings)).collect();
-    shape.check_cycles(flow, &joins, findings);
+        flow.nodes.iter().zip(&types).map(|(node, kind)| join(node, kind.as_deref(), diagnostics)).collect();
+    shape.check_cycles(flow, &joins, diagnostics);
     let owners: Vec<_> = flow.nodes.iter().zip(&types).map(|(node, kind)| owner_names(node, kind.as_deref())).collect();
-    let (calls, schemas) = (Calls::new(&flow.name, catalog, files), Schemas::default());
-    let given = given(flow);
+    let (calls, schemas) = (Calls::new(&flow.name, catalog, context), Schemas::default());
+    let known_input = known_input(flow);
     let lowering = Lowering {
         flow,
         shape: &shape,
         types: &types,
         owners: &owners,
-        given: &given,
+        known_input: &known_input,
         flow_input: flow.input.map(Tree::json).unwrap_or_default(),
-        files,
+        context,
         calls: &calls,
         schemas: &schemas,
     };
-    lowering.check_joins(&joins, findings);
-    lowering.check_aliases(findings);
+    lowering.check_joins(&joins, diagnostics);
+    lowering.check_aliases(diagnostics);
     if let Some(schema) = flow.input_schema {
-        fit::check_defaults(schema, flow.input, findings);
-        flow.triggers.iter().for_each(|_| triggers::check_schema(schema, findings));
+        schema_check::check_defaults(schema, flow.input, diagnostics);
+        flow.triggers.iter().for_each(|_| triggers::check_schema(schema, diagnostics));
     }
     let triggers =
-        flow.triggers.map(|tree| triggers::read(tree, Some(&flow.name), files, findings)).unwrap_or_default();
+        flow.triggers.map(|tree| triggers::read(tree, Some(&flow.name), context, diagnostics)).unwrap_or_default();
     let mut nodes = Vec::new();
     for (index, join) in joins.iter().enumerate() {
-        nodes.extend(lowering.node(index, *join, findings));
+        nodes.extend(lowering.node(index, *join, diagnostics));
     }
-    let edges = lowering.edges(findings);
-    let bodies = lowering.bodies(findings);
+    let edges = lowering.edges(diagnostics);
+    let bodies = lowering.bodies(diagnostics);
     let outputs = flow.outputs.map(|tree| {
-        let compiled = input::compile(tree, findings);
+        let compiled = input::compile(tree, diagnostics);
         let view = lowering.view(0, Visible::All, false, None);
-        bound(compiled, &view, findings)
+        bound(compiled, &view, diagnostics)
     });
-    if findings.has_errors() || nodes.len() != flow.nodes.len() {
+    if diagnostics.has_errors() || nodes.len() != flow.nodes.len() {
         return None;
     }
     Some(Graph {
@@ -96,20 +96,20 @@ pub(crate) fn lower(
 
 /// Returns the known members of the input: those of its schema, otherwise those of its defaults. A flow with triggers
 /// has one more default.
-fn given(flow: &RawFlow<'_>) -> Given {
+fn known_input(flow: &RawFlow<'_>) -> KnownInput {
     match (flow.input_schema, flow.input.map(Tree::json)) {
-        (Some(schema), _) => Given::Schema(schema.json().to_serde()),
+        (Some(schema), _) => KnownInput::Schema(schema.json().to_serde()),
         (None, Some(Json::Object(members))) if !members.is_empty() => {
             let members = members.iter().map(|(key, value)| (key.clone(), value.clone()));
             let trigger = flow.triggers.map(|_| (triggers::MEMBER.into(), Json::Null));
-            Given::Defaults(Json::object(members.chain(trigger)))
+            KnownInput::Defaults(Json::object(members.chain(trigger)))
         }
-        _ => Given::Unknown,
+        _ => KnownInput::Unknown,
     }
 }
 
 /// Returns the join that the node or the marked field of its type sets.
-fn join(node: &RawNode<'_>, kind: Option<&NodeType>, findings: &mut Findings<'_>) -> Join {
+fn join(node: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mut Diagnostics<'_>) -> Join {
     if let Some((join, _)) = node.join {
         return join;
     }
@@ -119,13 +119,13 @@ fn join(node: &RawNode<'_>, kind: Option<&NodeType>, findings: &mut Findings<'_>
     parse_join(&text).unwrap_or_else(|| {
         let span = tree.map_or(node.id_span, |tree| tree.span);
         let help = Some("write `all`, `any` or `settled`; an expression cannot set it".into());
-        findings.error("bad_value", span, format!("invalid join `{}`", shown(&text)), help);
+        diagnostics.error("bad_value", span, format!("invalid join `{}`", shown(&text)), help);
         Join::Settled
     })
 }
 
 /// Returns the output member for the results of the iterations, if the marked field asks for it.
-fn collects(node: &RawNode<'_>, kind: &NodeType, findings: &mut Findings<'_>) -> Option<Arc<str>> {
+fn collects(node: &RawNode<'_>, kind: &NodeType, diagnostics: &mut Diagnostics<'_>) -> Option<Arc<str>> {
     let member = kind.body.as_ref()?.collects.clone()?;
     let mark = kind.marks.iter().find(|mark| mark.kind == MarkKind::Collect)?;
     let written = mark.path.iter().try_fold(node.input?, |at, step| at.member(step))?;
@@ -134,7 +134,7 @@ fn collects(node: &RawNode<'_>, kind: &NodeType, findings: &mut Findings<'_>) ->
         _ => {
             let field = mark.path.join(".");
             let help = Some(format!("write `{field}: true` or `{field}: false`; an expression cannot set it"));
-            findings.error("bad_value", written.span, format!("`{field}` must be literal"), help);
+            diagnostics.error("bad_value", written.span, format!("`{field}` must be literal"), help);
             None
         }
     }
@@ -149,11 +149,11 @@ fn owner_names(node: &RawNode<'_>, kind: Option<&NodeType>) -> OwnerNames {
     }
 }
 
-fn bound(compiled: Compiled, view: &Viewpoint<'_>, findings: &mut Findings<'_>) -> Bound<Binding> {
+fn bound(compiled: Compiled, view: &NameResolver<'_>, diagnostics: &mut Diagnostics<'_>) -> Bound<Binding> {
     let mut references: Vec<Reference> = Vec::new();
     for read in &compiled.reads {
-        let view = Viewpoint { own: view.own.filter(|_| read.rebind), ..*view };
-        for reference in view.resolve(read, findings) {
+        let view = NameResolver { own: view.own.filter(|_| read.rebind), ..*view };
+        for reference in view.resolve(read, diagnostics) {
             let merged = references.iter_mut().find_map(|known| match (known, &reference) {
                 (Reference::Nodes(known), Reference::Nodes(more)) => {
                     known.extend(more);
@@ -176,51 +176,51 @@ struct Lowering<'a> {
     shape: &'a Shape,
     types: &'a [Option<Arc<NodeType>>],
     owners: &'a [OwnerNames],
-    given: &'a Given,
+    known_input: &'a KnownInput,
     /// The flow's default input.
     flow_input: Json,
-    files: &'a dyn Files,
+    context: &'a dyn CheckContext,
     calls: &'a Calls<'a>,
     schemas: &'a Schemas,
 }
 
 impl<'a> Lowering<'a> {
-    fn view(&self, scope: usize, visible: Visible, inbound: bool, own: Option<usize>) -> Viewpoint<'a> {
-        let Lowering { flow, shape, owners, types, given, .. } = *self;
-        Viewpoint { flow, shape, owners, types, given, scope, visible, inbound, own }
+    fn view(&self, scope: usize, visible: Visible, inbound: bool, own: Option<usize>) -> NameResolver<'a> {
+        let Lowering { flow, shape, owners, types, known_input, .. } = *self;
+        NameResolver { flow, shape, owners, types, known_input, scope, visible, inbound, own }
     }
 
-    fn view_of(&self, node: usize) -> Viewpoint<'a> {
+    fn view_of(&self, node: usize) -> NameResolver<'a> {
         self.view(self.shape.scope_of[node], Visible::Before(node), true, Some(node))
     }
 
-    fn node(&self, index: usize, join: Join, findings: &mut Findings<'_>) -> Option<Node> {
+    fn node(&self, index: usize, join: Join, diagnostics: &mut Diagnostics<'_>) -> Option<Node> {
         let raw = &self.flow.nodes[index];
         let view = self.view_of(index);
         let kind = self.types[index].as_ref();
         let marks = kind.map(|kind| kind.marks.as_slice()).unwrap_or_default();
-        let input = self.input(raw, kind.map(Arc::as_ref), findings);
+        let input = self.input(raw, kind.map(Arc::as_ref), diagnostics);
         let rebinds = marks.iter().any(|mark| mark.rebind);
-        let input = bound(input, &view, findings);
+        let input = bound(input, &view, diagnostics);
         let config = match raw.config {
             Some(tree) => {
                 if let Some(kind) = kind {
-                    self.schemas.check(tree, (kind, raw.type_span), Part::Config, findings);
+                    self.schemas.check(tree, (kind, raw.type_span), Part::Config, diagnostics);
                 }
-                bound(input::compile(tree, findings), &view, findings)
+                bound(input::compile(tree, diagnostics), &view, diagnostics)
             }
             None => Bound { expr: Binding::literal(Json::object::<&str>([])), references: Vec::new() },
         };
         let when = raw.when.and_then(|tree| {
-            let (expr, read) = input::compile_condition(tree, findings)?;
-            input::warn_of_constant(tree, &expr, false, findings);
-            let view = Viewpoint { own: None, ..view };
-            Some(Bound { expr, references: view.resolve(&read, findings) })
+            let (expr, read) = input::compile_condition(tree, diagnostics)?;
+            input::warn_of_constant(tree, &expr, false, diagnostics);
+            let view = NameResolver { own: None, ..view };
+            Some(Bound { expr, references: view.resolve(&read, diagnostics) })
         });
         let kind = kind?;
-        self.check_body(index, kind, findings);
+        self.check_body(index, kind, diagnostics);
         let url = grants::url(raw, kind, &input.expr, &self.flow_input);
-        let grants = grants::read(raw, kind, url.as_ref(), self.files, findings);
+        let grants = grants::read(raw, kind, url.as_ref(), self.context, diagnostics);
         let scope = self.shape.scope_of[index];
         let edges = |edges: &[usize]| edges.iter().map(|edge| EdgeIx(*edge as u32)).collect();
         Some(Node {
@@ -239,47 +239,53 @@ impl<'a> Lowering<'a> {
             outgoing: edges(&self.shape.outgoing[index]),
             on_cycle: self.shape.ancestry.on_cycle(index),
             rebinds,
-            collects: collects(raw, kind, findings),
+            collects: collects(raw, kind, diagnostics),
             labels: Default::default(),
         })
     }
 
     /// Compiles the input, including the prompt file, and checks it against the type's schema.
-    fn input(&self, raw: &RawNode<'_>, kind: Option<&NodeType>, findings: &mut Findings<'_>) -> Compiled {
+    fn input(&self, raw: &RawNode<'_>, kind: Option<&NodeType>, diagnostics: &mut Diagnostics<'_>) -> Compiled {
         let empty = Tree { span: raw.id_span, kind: Kind::Map(Vec::new()) };
-        let prompt = raw.prompt_file.as_ref().and_then(|(path, span)| self.prompt(raw, path, *span, findings));
+        let prompt = raw.prompt_file.as_ref().and_then(|(path, span)| self.prompt(raw, path, *span, diagnostics));
         // Without its prompt the input matches no schema; the missing prompt already has an error.
         let unread = raw.prompt_file.is_some() && prompt.is_none();
         let with_prompt = prompt.map(|prompt| {
-            let mut entries = raw.input.map(|tree| entries(tree, "the input", findings).to_vec()).unwrap_or_default();
+            let mut entries =
+                raw.input.map(|tree| entries(tree, "the input", diagnostics).to_vec()).unwrap_or_default();
             entries.push(prompt);
             Tree { span: raw.input.map_or(raw.id_span, |tree| tree.span), kind: Kind::Map(entries) }
         });
         let tree = with_prompt.as_ref().or(raw.input).unwrap_or(&empty);
         let whole = tree.text().is_some_and(literal::is_one_binding);
         if !whole && !matches!(tree.kind, Kind::Map(_)) {
-            not_a_map(tree, "the input", findings);
+            not_a_map(tree, "the input", diagnostics);
         } else if let Some(kind) = kind.filter(|_| !whole && !unread) {
-            self.schemas.check(tree, (kind, raw.type_span), Part::Input, findings);
-            self.check_flow_name(raw, kind, findings);
+            self.schemas.check(tree, (kind, raw.type_span), Part::Input, diagnostics);
+            self.check_flow_name(raw, kind, diagnostics);
         }
-        input::compile_marked(tree, kind.map(|kind| kind.marks.as_slice()).unwrap_or_default(), self.files, findings)
+        input::compile_marked(
+            tree,
+            kind.map(|kind| kind.marks.as_slice()).unwrap_or_default(),
+            self.context,
+            diagnostics,
+        )
     }
 
-    fn prompt(&self, raw: &RawNode<'_>, path: &str, span: Span, findings: &mut Findings<'_>) -> Option<Entry> {
+    fn prompt(&self, raw: &RawNode<'_>, path: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<Entry> {
         if raw.input.is_some_and(|input| input.member("prompt").is_some()) {
             let help = Some("remove one of them".into());
-            findings.error("two_prompts", span, "the node has both `promptFile` and `input.prompt`", help);
+            diagnostics.error("two_prompts", span, "the node has both `promptFile` and `input.prompt`", help);
             return None;
         }
-        match self.files.read(path) {
+        match self.context.read(path) {
             Ok(text) => {
                 let value = Tree { span, kind: Kind::Scalar(Json::from(text)) };
                 Some(Entry { key: "prompt".into(), key_span: span, value })
             }
             Err(error) => {
                 let message = format!("cannot read `{}`: {error}", shown(path));
-                findings.error(
+                diagnostics.error(
                     "unreadable_file",
                     span,
                     message,
@@ -291,31 +297,39 @@ impl<'a> Lowering<'a> {
     }
 
     /// Checks that a literal flow name exists, and that its calls do not lead back to this flow.
-    fn check_flow_name(&self, raw: &RawNode<'_>, kind: &NodeType, findings: &mut Findings<'_>) {
+    fn check_flow_name(&self, raw: &RawNode<'_>, kind: &NodeType, diagnostics: &mut Diagnostics<'_>) {
         let Some((name, Some(tree))) = input::marked_text(raw.input, kind, MarkKind::Flow) else { return };
         if name.contains("{{") {
             return;
         }
-        match self.calls.trouble(&name) {
+        match self.calls.check(&name) {
             None => {}
-            Some(Trouble::Unknown) => {
+            Some(CallError::Unknown) => {
                 let help = Some(format!("add a file `{}.yaml` beside this one", shown(&name)));
-                findings.error("unknown_flow", tree.span, format!("unknown flow `{}`", shown(&name)), help);
+                diagnostics.error("unknown_flow", tree.span, format!("unknown flow `{}`", shown(&name)), help);
             }
-            Some(Trouble::Recursion(chain)) => {
+            Some(CallError::Recursion(chain)) => {
                 let message = format!("the flow calls itself: {}", shown_chain(&chain));
-                findings.error("flow_recursion", tree.span, message, Some("use `control.loop` to repeat nodes".into()));
+                diagnostics.error(
+                    "flow_recursion",
+                    tree.span,
+                    message,
+                    Some("use `control.loop` to repeat nodes".into()),
+                );
             }
-            Some(Trouble::TooDeep(chain)) => {
-                let message =
-                    format!("the calls between flows are nested more than {} levels deep: {}", limits::FLOW_DEPTH, shown_chain(&chain));
-                findings.error("flows_too_deep", tree.span, message, None);
+            Some(CallError::TooDeep(chain)) => {
+                let message = format!(
+                    "the calls between flows are nested more than {} levels deep: {}",
+                    limits::FLOW_DEPTH,
+                    shown_chain(&chain)
+                );
+                diagnostics.error("flows_too_deep", tree.span, message, None);
             }
         }
     }
 
     /// Checks that the item alias is a valid, unused identifier.
-    fn check_aliases(&self, findings: &mut Findings<'_>) {
+    fn check_aliases(&self, diagnostics: &mut Diagnostics<'_>) {
         for (index, raw) in self.flow.nodes.iter().enumerate() {
             let (Some(alias), Some(scope)) = (&self.owners[index].alias, self.shape.owned[index]) else { continue };
             let kind = self.types[index].as_deref();
@@ -333,16 +347,16 @@ impl<'a> Lowering<'a> {
                 continue;
             };
             let help = Some("choose another name of letters, digits and `_`".into());
-            findings.error(code, span, message, help);
+            diagnostics.error(code, span, message, help);
         }
     }
 
-    fn check_body(&self, index: usize, kind: &NodeType, findings: &mut Findings<'_>) {
+    fn check_body(&self, index: usize, kind: &NodeType, diagnostics: &mut Diagnostics<'_>) {
         let raw = &self.flow.nodes[index];
         let has_body = !matches!(raw.body, RawBody::None);
         if has_body && !kind.has(Trait::Body) {
             let message = format!("`{}` does not run a body", kind.name);
-            findings.error(
+            diagnostics.error(
                 "no_body_here",
                 raw.body_span,
                 message,
@@ -351,17 +365,17 @@ impl<'a> Lowering<'a> {
         }
         if !has_body && kind.body.as_ref().is_some_and(|body| body.required) {
             let message = format!("`{}` needs a body", kind.name);
-            findings.error("body_missing", raw.id_span, message, Some("add `body: [ids of nodes]`".into()));
+            diagnostics.error("body_missing", raw.id_span, message, Some("add `body: [ids of nodes]`".into()));
         }
     }
 
-    fn check_joins(&self, joins: &[Join], findings: &mut Findings<'_>) {
+    fn check_joins(&self, joins: &[Join], diagnostics: &mut Diagnostics<'_>) {
         for (index, raw) in self.flow.nodes.iter().enumerate() {
             let mut ends = self.shape.outgoing[index].iter().map(|edge| &self.flow.edges[self.shape.edges[*edge].0]);
             let error = ends.find(|edge| edge.on == On::Error);
             if let Some(edge) = error.filter(|_| raw.policy.continue_on_error) {
                 let message = format!("`{}` has `continueOnError`, so this edge never fires", raw.id);
-                findings.error("error_edge_never_fires", edge.span, message, Some("remove one of them".into()));
+                diagnostics.error("error_edge_never_fires", edge.span, message, Some("remove one of them".into()));
             }
         }
         for (node, found) in joins::exclusions(self.flow, self.shape, joins) {
@@ -376,22 +390,22 @@ impl<'a> Lowering<'a> {
                 id(node)
             );
             let help = "use `join: settled`, or `mode: any` for a merge";
-            findings.warning("impossible_join", self.flow.nodes[node].id_span, message, Some(help.into()));
+            diagnostics.warning("impossible_join", self.flow.nodes[node].id_span, message, Some(help.into()));
         }
     }
 
-    fn edges(&self, findings: &mut Findings<'_>) -> Vec<Edge> {
+    fn edges(&self, diagnostics: &mut Diagnostics<'_>) -> Vec<Edge> {
         let mut slots = vec![0; self.shape.scopes.len()];
         let mut edges = Vec::new();
         for (raw, from, to) in &self.shape.edges {
             let scope = self.shape.scope_of[*from];
             let when = self.flow.edges[*raw].when.and_then(|tree| {
-                let (expr, read) = input::compile_condition(tree, findings)?;
+                let (expr, read) = input::compile_condition(tree, diagnostics)?;
                 if let Some(constant) = input::constant(tree, &expr) {
-                    self.check_constant(tree, constant, *from, findings);
+                    self.check_constant(tree, constant, *from, diagnostics);
                 }
                 let view = self.view(scope, Visible::Through(*from), true, None);
-                Some(Bound { expr, references: view.resolve(&read, findings) })
+                Some(Bound { expr, references: view.resolve(&read, diagnostics) })
             });
             let ix = |node: &usize| NodeIx(*node as u32);
             edges.push(Edge { from: ix(from), to: ix(to), on: self.flow.edges[*raw].on, when, slot: slots[scope] });
@@ -401,7 +415,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Warns of an edge whose condition reads nothing: it always fires, or never.
-    fn check_constant(&self, when: &Tree, constant: bool, from: usize, findings: &mut Findings<'_>) {
+    fn check_constant(&self, when: &Tree, constant: bool, from: usize, diagnostics: &mut Diagnostics<'_>) {
         let id = &self.flow.nodes[from].id;
         let has = |member: &str| {
             let output = self.types[from].as_ref().map(|kind| &kind.output);
@@ -418,10 +432,10 @@ impl<'a> Lowering<'a> {
         };
         let fires = if constant { "always fires" } else { "never fires" };
         let message = format!("`when` is always {constant}, so the edge {fires}, regardless of the output of `{id}`");
-        findings.warning("constant_condition", when.span, message, Some(help));
+        diagnostics.warning("constant_condition", when.span, message, Some(help));
     }
 
-    fn bodies(&self, findings: &mut Findings<'_>) -> Vec<Body> {
+    fn bodies(&self, diagnostics: &mut Diagnostics<'_>) -> Vec<Body> {
         let shape = self.shape;
         let mut edges = vec![Vec::new(); shape.scopes.len()];
         for (edge, (_, from, _)) in shape.edges.iter().enumerate() {
@@ -436,9 +450,9 @@ impl<'a> Lowering<'a> {
             let output = scope.owner.and_then(|owner| self.flow.nodes[owner].body_output);
             let outcome = match (output, sinks.as_slice()) {
                 (Some(tree), _) => {
-                    let compiled = input::compile(tree, findings);
+                    let compiled = input::compile(tree, diagnostics);
                     let view = self.view(index, Visible::All, false, None);
-                    Outcome::Output(bound(compiled, &view, findings))
+                    Outcome::Output(bound(compiled, &view, diagnostics))
                 }
                 (None, [sink]) => Outcome::Sink(*sink),
                 (None, _) => Outcome::Sinks(sinks),

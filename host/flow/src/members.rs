@@ -37,25 +37,24 @@ const COMPOSED: [&str; 9] = [
 
 /// A path that cannot lead to a value.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Absent {
+pub(crate) struct MissingMember {
     /// Number of leading segments that can exist.
     at: usize,
     /// The value at these segments.
-    of: Of,
+    of: Container,
 }
 
 /// A value that lacks a member.
 #[derive(Clone, Debug, PartialEq)]
-enum Of {
+enum Container {
     /// An object: all of its members, and the members that are lists.
     Object(Vec<String>, Vec<String>),
-    /// A list.
     List,
     /// A value without members, with the name of its type.
     Plain(&'static str),
 }
 
-impl Absent {
+impl MissingMember {
     /// Returns the message and the help text of the diagnostic. The checked value is at the first `start` segments of
     /// `path`.
     pub(crate) fn describe(&self, path: &Path, start: usize) -> (String, String) {
@@ -65,7 +64,7 @@ impl Absent {
         let (value, key) = (shown(&before), rest.first().map(written).unwrap_or_default());
         let counts = LENGTHS.contains(&key.as_str());
         match &self.of {
-            Of::Object(members, lists) => {
+            Container::Object(members, lists) => {
                 let inner = rest.get(1).map(written).filter(|next| members.contains(next));
                 let help = match (did_you_mean(&key, members.iter().map(String::as_str)), lists.as_slice(), inner) {
                     (Some(meant), ..) => meant,
@@ -75,17 +74,17 @@ impl Absent {
                 };
                 (format!("`{value}` has no member `{}`", shown(&key)), help)
             }
-            Of::List if counts => {
+            Container::List if counts => {
                 (format!("`{value}` is a list, and a list has no member `{key}`"), format!("write `{value} | length`"))
             }
-            Of::List => {
+            Container::List => {
                 let help = format!("name an item, such as `{value}[0]`");
                 (format!("`{value}` is a list, and a list has no member `{}`", shown(&key)), help)
             }
-            Of::Plain(kind) if counts && *kind == "a text" => {
+            Container::Plain(kind) if counts && *kind == "a text" => {
                 (format!("`{value}` is a text, and a text has no member `{key}`"), format!("write `{value} | length`"))
             }
-            Of::Plain(kind) => {
+            Container::Plain(kind) => {
                 (format!("`{value}` is {kind} and has no member `{}`", shown(&key)), format!("write `{value}`"))
             }
         }
@@ -111,7 +110,7 @@ fn listed(members: &[String]) -> String {
 }
 
 /// Finds a member that the recorded output of a node cannot have.
-pub(crate) fn in_output(kind: &NodeType, segments: &[Segment]) -> Option<Absent> {
+pub(crate) fn in_output(kind: &NodeType, segments: &[Segment]) -> Option<MissingMember> {
     let absent = in_schema(&kind.output, segments)?;
     let Some(Segment::Key(first)) = segments.first() else { return Some(absent) };
     if RECORDED.contains(&&**first) {
@@ -120,22 +119,22 @@ pub(crate) fn in_output(kind: &NodeType, segments: &[Segment]) -> Option<Absent>
             "attempts" => in_schema(&json!({ "type": "integer" }), &segments[1..]),
             _ => in_schema(&json!({ "type": "boolean" }), &segments[1..]),
         };
-        return recorded.map(|absent| Absent { at: absent.at + 1, ..absent });
+        return recorded.map(|absent| MissingMember { at: absent.at + 1, ..absent });
     }
     // The help text lists a recorded member only if its name is similar.
     match absent {
-        Absent { at: 0, of: Of::Object(mut members, lists) } => {
+        MissingMember { at: 0, of: Container::Object(mut members, lists) } => {
             if similar(first, members.iter().map(String::as_str)).is_none() {
                 members.extend(similar(first, RECORDED).map(str::to_owned));
             }
-            Some(Absent { at: 0, of: Of::Object(members, lists) })
+            Some(MissingMember { at: 0, of: Container::Object(members, lists) })
         }
         absent => Some(absent),
     }
 }
 
 /// Finds a member that `inbound` cannot have after an edge that fired for a failure.
-pub(crate) fn in_failure(segments: &[Segment]) -> Option<Absent> {
+pub(crate) fn in_failure(segments: &[Segment]) -> Option<MissingMember> {
     let schema = json!({
         "type": "object",
         "additionalProperties": false,
@@ -150,12 +149,12 @@ fn error() -> Value {
 }
 
 /// Finds the first member of a path that the values of a schema cannot have.
-pub(crate) fn in_schema(schema: &Value, segments: &[Segment]) -> Option<Absent> {
+pub(crate) fn in_schema(schema: &Value, segments: &[Segment]) -> Option<MissingMember> {
     let (mut at, mut here, mut followed) = (0, schema, 0);
     loop {
         let segment = segments.get(at)?;
         if here == &Value::Bool(false) {
-            return Some(Absent { at, of: Of::Object(Vec::new(), Vec::new()) });
+            return Some(MissingMember { at, of: Container::Object(Vec::new(), Vec::new()) });
         }
         let members = here.as_object()?;
         if let Some(target) = members.get("$ref").and_then(Value::as_str) {
@@ -172,7 +171,7 @@ pub(crate) fn in_schema(schema: &Value, segments: &[Segment]) -> Option<Absent> 
         here = match step(members, segment) {
             Step::To(next) => next,
             Step::Open => return None,
-            Step::Absent(of) => return Some(Absent { at, of }),
+            Step::MissingMember(of) => return Some(MissingMember { at, of }),
         };
         at += 1;
     }
@@ -181,7 +180,7 @@ pub(crate) fn in_schema(schema: &Value, segments: &[Segment]) -> Option<Absent> 
 enum Step<'s> {
     To(&'s Value),
     Open,
-    Absent(Of),
+    MissingMember(Container),
 }
 
 /// Follows one segment from a schema to the schema of a member or an item.
@@ -194,8 +193,8 @@ fn step<'s>(schema: &'s serde_json::Map<String, Value>, segment: &Segment) -> St
     let may_be = |name: &str| types.is_empty() || types.contains(&name);
     match segment {
         Segment::Key(key) if may_be("object") => member(schema, key),
-        Segment::Key(_) if may_be("array") => Step::Absent(Of::List),
-        Segment::Key(_) => types.iter().find_map(|name| plain(name)).map_or(Step::Open, Step::Absent),
+        Segment::Key(_) if may_be("array") => Step::MissingMember(Container::List),
+        Segment::Key(_) => types.iter().find_map(|name| plain(name)).map_or(Step::Open, Step::MissingMember),
         Segment::Index(_) if may_be("array") && !schema.contains_key("prefixItems") => {
             schema.get("items").map_or(Step::Open, Step::To)
         }
@@ -213,7 +212,10 @@ fn member<'s>(schema: &'s serde_json::Map<String, Value>, key: &str) -> Step<'s>
             let is_list = |schema: &Value| schema.get("type").and_then(Value::as_str) == Some("array");
             let lists = properties.into_iter().flatten().filter(|(_, schema)| is_list(schema));
             let lists = lists.map(|(name, _)| name.clone()).collect();
-            Step::Absent(Of::Object(properties.into_iter().flatten().map(|(name, _)| name.clone()).collect(), lists))
+            Step::MissingMember(Container::Object(
+                properties.into_iter().flatten().map(|(name, _)| name.clone()).collect(),
+                lists,
+            ))
         }
         Some(more @ Value::Object(_)) => Step::To(more),
         _ => Step::Open,
@@ -221,8 +223,8 @@ fn member<'s>(schema: &'s serde_json::Map<String, Value>, key: &str) -> Step<'s>
 }
 
 /// Returns the name of a type whose values have no members.
-fn plain(name: &str) -> Option<Of> {
-    Some(Of::Plain(match name {
+fn plain(name: &str) -> Option<Container> {
+    Some(Container::Plain(match name {
         "string" => "a text",
         "integer" | "number" => "a number",
         "boolean" => "a boolean",
@@ -231,7 +233,7 @@ fn plain(name: &str) -> Option<Of> {
 }
 
 /// Finds the first member of a path that a default value does not have. Null and empty values give no information.
-pub(crate) fn in_default(value: &Json, segments: &[Segment]) -> Option<Absent> {
+pub(crate) fn in_default(value: &Json, segments: &[Segment]) -> Option<MissingMember> {
     let mut here = value;
     for (at, segment) in segments.iter().enumerate() {
         let of = match (here, segment) {
@@ -244,20 +246,20 @@ pub(crate) fn in_default(value: &Json, segments: &[Segment]) -> Option<Absent> {
                 None => {
                     let lists = members.iter().filter(|(_, member)| member.as_array().is_some());
                     let lists = lists.map(|(name, _)| name.to_string()).collect();
-                    Of::Object(members.keys().map(|name| name.to_string()).collect(), lists)
+                    Container::Object(members.keys().map(|name| name.to_string()).collect(), lists)
                 }
             },
-            (Json::Array(_), Segment::Key(_)) => Of::List,
+            (Json::Array(_), Segment::Key(_)) => Container::List,
             (Json::Array(items), Segment::Index(_)) => {
                 here = items.first()?;
                 continue;
             }
-            (Json::String(_), Segment::Key(_)) => Of::Plain("a text"),
-            (Json::Number(_), Segment::Key(_)) => Of::Plain("a number"),
-            (Json::Bool(_), Segment::Key(_)) => Of::Plain("a boolean"),
+            (Json::String(_), Segment::Key(_)) => Container::Plain("a text"),
+            (Json::Number(_), Segment::Key(_)) => Container::Plain("a number"),
+            (Json::Bool(_), Segment::Key(_)) => Container::Plain("a boolean"),
             _ => return None,
         };
-        return Some(Absent { at, of });
+        return Some(MissingMember { at, of });
     }
     None
 }

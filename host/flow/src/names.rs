@@ -6,11 +6,11 @@ use flowcell_contract::{Json, NodeType};
 use flowcell_expr::{Path, Segment};
 
 use crate::{
-    diagnostic::{Findings, did_you_mean},
+    diagnostic::{Diagnostics, did_you_mean},
     fields::shown,
     graph::{NodeIx, On, Reference},
-    input::{Named, Read},
-    members::{self, Absent},
+    input::{FieldReads, PathUse},
+    members::{self, MissingMember},
     read::RawFlow,
     shape::Shape,
     yaml::Span,
@@ -27,8 +27,8 @@ pub(crate) struct OwnerNames {
 }
 
 /// Information about a run's input before the run.
-pub(crate) enum Given {
-    /// No information.
+pub(crate) enum KnownInput {
+    /// The flow has neither a schema nor defaults.
     Unknown,
     /// The schema of the input.
     Schema(serde_json::Value),
@@ -46,20 +46,20 @@ pub(crate) enum Visible {
     Before(usize),
     /// A node and its ancestors.
     Through(usize),
-    /// All nodes.
+    /// All nodes of the scope.
     All,
 }
 
 /// The context in which names are resolved.
 #[derive(Clone, Copy)]
-pub(crate) struct Viewpoint<'a> {
+pub(crate) struct NameResolver<'a> {
     pub(crate) flow: &'a RawFlow<'a>,
     pub(crate) shape: &'a Shape,
     pub(crate) owners: &'a [OwnerNames],
     /// The types of all nodes; `None` for unknown types.
     pub(crate) types: &'a [Option<Arc<NodeType>>],
     /// The run's input.
-    pub(crate) given: &'a Given,
+    pub(crate) known_input: &'a KnownInput,
     /// The scope of the expression.
     pub(crate) scope: usize,
     /// The visible nodes of that scope.
@@ -70,17 +70,17 @@ pub(crate) struct Viewpoint<'a> {
     pub(crate) own: Option<usize>,
 }
 
-impl Viewpoint<'_> {
+impl NameResolver<'_> {
     /// Resolves the paths of a field to references. Reports names that are unknown or not visible.
-    pub(crate) fn resolve(&self, read: &Read, findings: &mut Findings<'_>) -> Vec<Reference> {
+    pub(crate) fn resolve(&self, read: &FieldReads, diagnostics: &mut Diagnostics<'_>) -> Vec<Reference> {
         let mut references: Vec<Reference> = Vec::new();
         for (path, written, span) in &read.braced {
-            self.warn_of_braces(path, written, *span, findings);
+            self.warn_of_braces(path, written, *span, diagnostics);
         }
         // A field that tests for a value may use the value.
         let tested: HashSet<String> =
             read.paths.iter().filter(|named| named.is_tested).map(|named| named.path.to_string()).collect();
-        for Named { path, span, .. } in &read.paths {
+        for PathUse { path, span, .. } in &read.paths {
             let is_tested = !tested.is_empty() && tested.contains(&path.to_string());
             let locals = &read.locals;
             if locals.names.iter().any(|local| &**local == path.root()) {
@@ -88,11 +88,11 @@ impl Viewpoint<'_> {
             }
             if !self.knows(path.root()) && (locals.any || locals.from_input) {
                 if !locals.any {
-                    self.unknown_local(path.root(), &locals.names, *span, findings);
+                    self.unknown_local(path.root(), &locals.names, *span, diagnostics);
                 }
                 continue;
             }
-            match self.reference(path, is_tested, *span, findings) {
+            match self.reference(path, is_tested, *span, diagnostics) {
                 Some(Reference::Nodes(more)) => merge(&mut references, more),
                 Some(reference) if !references.contains(&reference) => references.push(reference),
                 _ => {}
@@ -103,7 +103,7 @@ impl Viewpoint<'_> {
 
     /// Warns of `${flow.input.a}` and `{ node.field }` in a text, because they are not evaluated. Other names in braces
     /// are ignored.
-    fn warn_of_braces(&self, path: &Path, written: &str, span: Span, findings: &mut Findings<'_>) {
+    fn warn_of_braces(&self, path: &Path, written: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
         let Some(Segment::Key(first)) = path.segments().first() else { return };
         let is_meant = match path.root() {
             "flow" => &**first == "input",
@@ -112,17 +112,17 @@ impl Viewpoint<'_> {
         if is_meant && !self.flow.of_agents {
             let message = format!("`{}` is plain text here; only `{{{{ }}}}` is evaluated", shown(written));
             let help = format!("write `{{{{ {} }}}}`", shown(&path.to_string()));
-            findings.warning("path_as_text", span, message, Some(help));
+            diagnostics.warning("path_as_text", span, message, Some(help));
         }
     }
 
     /// Reports a name that neither the flow nor the node's own input defines.
-    fn unknown_local(&self, root: &str, locals: &[Arc<str>], span: Span, findings: &mut Findings<'_>) {
+    fn unknown_local(&self, root: &str, locals: &[Arc<str>], span: Span, diagnostics: &mut Diagnostics<'_>) {
         let ids = self.shape.by_id.keys().map(String::as_str).chain(["flow", "nodes", "inbound", "inbounds"]);
         let help = did_you_mean(root, locals.iter().map(|name| &**name).chain(ids));
         let help =
-            help.unwrap_or_else(|| format!("add `{}` to `values`, or name `flow.input.…` or a node", shown(root)));
-        findings.new_rule("unknown_name", span, format!("unknown name `{}`", shown(root)), Some(help));
+            help.unwrap_or_else(|| format!("add `{}` to `values`, or use `flow.input.…` or a node", shown(root)));
+        diagnostics.new_rule("unknown_name", span, format!("unknown name `{}`", shown(root)), Some(help));
     }
 
     /// Returns true if a root name is known without the node's own names.
@@ -134,7 +134,13 @@ impl Viewpoint<'_> {
             || self.owners_around().any(around)
     }
 
-    fn reference(&self, path: &Path, is_tested: bool, span: Span, findings: &mut Findings<'_>) -> Option<Reference> {
+    fn reference(
+        &self,
+        path: &Path,
+        is_tested: bool,
+        span: Span,
+        diagnostics: &mut Diagnostics<'_>,
+    ) -> Option<Reference> {
         let member = match path.segments().first() {
             Some(Segment::Key(key)) => Some(&**key),
             _ => None,
@@ -143,16 +149,16 @@ impl Viewpoint<'_> {
             "flow" => {
                 if member.is_some_and(|member| member != "input") {
                     let message = format!("`{path}` does not exist; `flow` has only the member `input`");
-                    findings.error("unknown_name", span, message, Some("write `flow.input.…`".into()));
+                    diagnostics.error("unknown_name", span, message, Some("write `flow.input.…`".into()));
                 } else {
-                    self.check_given(path, is_tested, span, findings);
+                    self.check_input(path, is_tested, span, diagnostics);
                 }
                 Some(Reference::Flow)
             }
             "nodes" => Some(Reference::Nodes(match member {
                 Some(id) => {
-                    let node = self.node(id, false, span, findings)?;
-                    self.check_output(node, (path, 1), span, findings);
+                    let node = self.node(id, false, span, diagnostics)?;
+                    self.check_output(node, (path, 1), span, diagnostics);
                     vec![node]
                 }
                 None => self.all_nodes(),
@@ -160,16 +166,16 @@ impl Viewpoint<'_> {
             name @ ("inbound" | "inbounds") => {
                 if !self.inbound {
                     let message = format!("`{name}` is not available here, because no edge leads to an output");
-                    findings.error("unknown_name", span, message, Some("use the id of a node".into()));
+                    diagnostics.error("unknown_name", span, message, Some("use the id of a node".into()));
                 } else {
-                    self.check_inbound(path, span, findings);
+                    self.check_inbound(path, span, diagnostics);
                 }
                 Some(if name == "inbound" { Reference::Inbound } else { Reference::Inbounds })
             }
-            root => self.owner(root, member, span, findings).or_else(|| {
+            root => self.owner(root, member, span, diagnostics).or_else(|| {
                 let alone = path.segments().is_empty();
-                let node = self.node(root, alone, span, findings)?;
-                self.check_output(node, (path, 0), span, findings);
+                let node = self.node(root, alone, span, diagnostics)?;
+                self.check_output(node, (path, 0), span, diagnostics);
                 Some(Reference::Node(node))
             }),
         }
@@ -177,13 +183,13 @@ impl Viewpoint<'_> {
 
     /// Reports a member of `flow.input` that cannot exist. Warns of a member without a default if no expression tests
     /// for it.
-    fn check_given(&self, path: &Path, is_tested: bool, span: Span, findings: &mut Findings<'_>) {
+    fn check_input(&self, path: &Path, is_tested: bool, span: Span, diagnostics: &mut Diagnostics<'_>) {
         let Some(segments) = path.segments().get(1..).filter(|_| !self.flow.of_agents) else { return };
-        match self.given {
-            Given::Unknown => {}
-            Given::Schema(schema) => tell(members::in_schema(schema, segments), (path, 1), span, findings),
-            Given::Defaults(_) if is_tested => {}
-            Given::Defaults(defaults) => {
+        match self.known_input {
+            KnownInput::Unknown => {}
+            KnownInput::Schema(schema) => report(members::in_schema(schema, segments), (path, 1), span, diagnostics),
+            KnownInput::Defaults(_) if is_tested => {}
+            KnownInput::Defaults(defaults) => {
                 if let Some(absent) = members::in_default(defaults, segments) {
                     let (message, help) = absent.describe(path, 1);
                     let message = format!("{message} by default");
@@ -191,21 +197,21 @@ impl Viewpoint<'_> {
                         true => format!("{help}; for an optional member write `{path} | default(…)`"),
                         false => help,
                     };
-                    findings.warning("unknown_member", span, message, Some(help));
+                    diagnostics.warning("unknown_member", span, message, Some(help));
                 }
             }
         }
     }
 
     /// Reports a member of a node's recorded output that cannot exist. The output is at the first `start` segments.
-    fn check_output(&self, node: NodeIx, (path, start): (&Path, usize), span: Span, findings: &mut Findings<'_>) {
+    fn check_output(&self, node: NodeIx, (path, start): (&Path, usize), span: Span, diagnostics: &mut Diagnostics<'_>) {
         if let Some(kind) = &self.types[node.0 as usize] {
-            tell(members::in_output(kind, &path.segments()[start..]), (path, start), span, findings);
+            report(members::in_output(kind, &path.segments()[start..]), (path, start), span, diagnostics);
         }
     }
 
     /// Reports a member of `inbound` or `inbounds` that no edge to the node provides.
-    fn check_inbound(&self, path: &Path, span: Span, findings: &mut Findings<'_>) {
+    fn check_inbound(&self, path: &Path, span: Span, diagnostics: &mut Diagnostics<'_>) {
         let (Visible::Before(node) | Visible::Through(node)) = self.visible else { return };
         let mut edges: Vec<_> = self.shape.incoming[node].iter().map(|edge| self.shape.edges[*edge]).collect();
         let mut start = 0;
@@ -216,7 +222,7 @@ impl Viewpoint<'_> {
                 let help = did_you_mean(source, edges.iter().map(id));
                 let help = help.unwrap_or_else(|| "use the source of an edge to this node".to_owned());
                 let message = format!("no edge leads from `{}` to this node", shown(source));
-                return findings.new_rule("unknown_member", span, message, Some(help));
+                return diagnostics.new_rule("unknown_member", span, message, Some(help));
             }
             edges.retain(|edge| id(edge) == &**source);
             start = 1;
@@ -233,11 +239,17 @@ impl Viewpoint<'_> {
                 first.get_or_insert(absent);
             }
         }
-        tell(first, (path, start), span, findings);
+        report(first, (path, start), span, diagnostics);
     }
 
     /// Resolves an owner's variables, or the alias of its item.
-    fn owner(&self, root: &str, member: Option<&str>, span: Span, findings: &mut Findings<'_>) -> Option<Reference> {
+    fn owner(
+        &self,
+        root: &str,
+        member: Option<&str>,
+        span: Span,
+        diagnostics: &mut Diagnostics<'_>,
+    ) -> Option<Reference> {
         let own = self.own.filter(|own| self.flow.nodes[*own].id == root);
         let around = self.owners_around().find(|owner| self.flow.nodes[*owner].id == root);
         if let Some(owner) = own.or(around) {
@@ -249,7 +261,7 @@ impl Viewpoint<'_> {
                 let help = did_you_mean(member, names.clone()).unwrap_or_else(|| {
                     format!("inside its body `{root}` has the variables {}", names.collect::<Vec<_>>().join(", "))
                 });
-                findings.error(
+                diagnostics.error(
                     "unknown_name",
                     span,
                     format!("`{root}` has no variable `{}`", shown(member)),
@@ -300,10 +312,10 @@ impl Viewpoint<'_> {
 
     /// Suggests a replacement for a name of another tool.
     fn meant(&self, root: &str) -> Option<String> {
-        let is_given = match self.given {
-            Given::Unknown => false,
-            Given::Schema(schema) => schema.get("properties").is_some_and(|known| known.get(root).is_some()),
-            Given::Defaults(defaults) => defaults.get(root).is_some(),
+        let is_given = match self.known_input {
+            KnownInput::Unknown => false,
+            KnownInput::Schema(schema) => schema.get("properties").is_some_and(|known| known.get(root).is_some()),
+            KnownInput::Defaults(defaults) => defaults.get(root).is_some(),
         };
         if is_given {
             return Some(format!("did you mean `flow.input.{}`?", shown(root)));
@@ -330,7 +342,7 @@ impl Viewpoint<'_> {
     }
 
     /// Resolves a node's id. An unknown name that stands `alone`, without members after it, may be an unquoted text.
-    fn node(&self, id: &str, alone: bool, span: Span, findings: &mut Findings<'_>) -> Option<NodeIx> {
+    fn node(&self, id: &str, alone: bool, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<NodeIx> {
         let Some(node) = self.shape.by_id.get(id).copied() else {
             // It may be the item of an owner with an unknown type, which already has an error.
             if self.owners_around().any(|owner| !self.owners[owner].is_known) {
@@ -344,22 +356,24 @@ impl Viewpoint<'_> {
             let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]);
             let help = self.meant(id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| match alone {
                 true if NOTHING.contains(&id) => {
-                    "write `is defined` or `is none` after a value to test it, or `null` for the null value"
-                        .to_owned()
+                    "write `is defined` or `is none` after a value to test it, or `null` for the null value".to_owned()
                 }
                 true => {
-                    format!("write a text in quotes: `'{}'`; or use `flow.input.…` or the id of an earlier node", shown(id))
+                    format!(
+                        "write a text in quotes: `'{}'`; or use `flow.input.…` or the id of an earlier node",
+                        shown(id)
+                    )
                 }
                 false => "use `flow.input.…` or the id of an earlier node".into(),
             });
-            findings.error("unknown_name", span, format!("unknown name `{}`", shown(id)), Some(help));
+            diagnostics.error("unknown_name", span, format!("unknown name `{}`", shown(id)), Some(help));
             return None;
         };
         let visible = self.sees(node);
         if !visible {
             if matches!(self.visible, Visible::Before(own) if own == node) {
                 let help = Some("use `inbound` or an earlier node".into());
-                findings.error(
+                diagnostics.error(
                     "self_reference",
                     span,
                     format!("`{id}` uses its own output, which does not exist yet"),
@@ -373,7 +387,7 @@ impl Viewpoint<'_> {
             } else {
                 "values leave a body only through its owner; use the owner's output".into()
             };
-            findings.error("not_an_ancestor", span, message, Some(help));
+            diagnostics.error("not_an_ancestor", span, message, Some(help));
             return None;
         }
         Some(NodeIx(node as u32))
@@ -381,10 +395,10 @@ impl Viewpoint<'_> {
 }
 
 /// Reports a member that cannot exist.
-fn tell(absent: Option<Absent>, (path, start): (&Path, usize), span: Span, findings: &mut Findings<'_>) {
+fn report(absent: Option<MissingMember>, (path, start): (&Path, usize), span: Span, diagnostics: &mut Diagnostics<'_>) {
     if let Some(absent) = absent {
         let (message, help) = absent.describe(path, start);
-        findings.new_rule("unknown_member", span, message, Some(help));
+        diagnostics.new_rule("unknown_member", span, message, Some(help));
     }
 }
 

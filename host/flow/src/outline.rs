@@ -4,8 +4,8 @@ use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Files, Source,
-    diagnostic::Findings,
+    CheckContext, Source,
+    diagnostic::Diagnostics,
     fields::shown,
     yaml::{Span, Tree},
 };
@@ -70,38 +70,38 @@ impl PortKind {
 
 /// An error in a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ScriptError {
     /// Description of the error, one sentence.
     pub message: String,
     /// Line and column in the script, counted from 1.
-    pub place: Option<(usize, usize)>,
+    pub location: Option<(usize, usize)>,
 }
 
 /// Checks a script inside a node and returns its text.
-pub(crate) fn inline(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Json {
+pub(crate) fn inline(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> Json {
     if let Some(text) = tree.text() {
-        look_through(&Source { name: "source".into(), text: text.to_owned() }, tree.span, files, findings);
+        check_script_text(&Source { name: "source".into(), text: text.to_owned() }, tree.span, context, diagnostics);
     }
     tree.json()
 }
 
 /// Reads and checks a script that a node refers to by path. An already loaded script stays as it is.
-pub(crate) fn beside(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Json {
+pub(crate) fn from_path(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> Json {
     let Some(path) = tree.text() else { return tree.json() };
     if path.contains("{{") {
         let help = Some("write a literal path; use `source` for a computed script".into());
-        findings.error("literal_needed", tree.span, "the path of a script must be literal", help);
+        diagnostics.error("literal_needed", tree.span, "the path of a script must be literal", help);
         return Json::Null;
     }
-    match files.read(path) {
+    match context.read(path) {
         Ok(text) => {
             let source = Source { name: path.to_owned(), text };
-            look_through(&source, tree.span, files, findings);
+            check_script_text(&source, tree.span, context, diagnostics);
             read(&source)
         }
         Err(error) => {
             let help = Some("the path is relative to the flow's file".into());
-            findings.error("unreadable_file", tree.span, format!("cannot read `{}`: {error}", shown(path)), help);
+            diagnostics.error("unreadable_file", tree.span, format!("cannot read `{}`: {error}", shown(path)), help);
             Json::Null
         }
     }
@@ -113,9 +113,9 @@ pub(crate) fn read(source: &Source) -> Json {
 }
 
 /// Reports errors in a script at the position where the flow refers to it.
-fn look_through(source: &Source, span: Span, files: &dyn Files, findings: &mut Findings<'_>) {
-    if let Err(fault) = files.check_script(source) {
-        let help = fault.place.map(|(line, column)| format!("see line {line}, column {column} of the script"));
-        findings.error("bad_script", span, fault.message, help);
+fn check_script_text(source: &Source, span: Span, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
+    if let Err(error) = context.check_script(source) {
+        let help = error.location.map(|(line, column)| format!("see line {line}, column {column} of the script"));
+        diagnostics.error("bad_script", span, error.message, help);
     }
 }

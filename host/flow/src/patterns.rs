@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::fields::shown;
 
 /// An invalid pattern in a schema.
-pub(crate) struct Trouble {
+pub(crate) struct PatternError {
     /// JSON Pointer to the pattern in the schema.
     pub(crate) pointer: String,
     /// True if the pattern is the last key of the pointer, not the value at it.
@@ -25,11 +25,11 @@ const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitio
 const LOOKED_AT: usize = 100;
 
 /// Returns the invalid patterns of a schema; `compiles` tests whether a schema is valid.
-pub(crate) fn troubles(schema: &Value, compiles: impl Fn(&Value) -> bool) -> Vec<Trouble> {
+pub(crate) fn pattern_errors(schema: &Value, compiles: impl Fn(&Value) -> bool) -> Vec<PatternError> {
     let mut patterns = Vec::new();
     collect(schema, &mut String::new(), &mut patterns);
     let usable = |pattern: &str| compiles(&json!({ "pattern": pattern }));
-    patterns.into_iter().filter_map(|pattern| trouble(pattern, &usable)).collect()
+    patterns.into_iter().filter_map(|pattern| pattern_error(pattern, &usable)).collect()
 }
 
 /// A pattern in a schema, the JSON Pointer to it, and true if it is a key.
@@ -81,13 +81,13 @@ fn within<T>(pointer: &mut String, token: &str, action: impl FnOnce(&mut String)
     result
 }
 
-fn trouble((pattern, pointer, is_key): Pattern<'_>, usable: &impl Fn(&str) -> bool) -> Option<Trouble> {
+fn pattern_error((pattern, pointer, is_key): Pattern<'_>, usable: &impl Fn(&str) -> bool) -> Option<PatternError> {
     if usable(pattern) {
         return None;
     }
     let (cause, help) = cause(pattern, usable);
     let message = format!("the pattern `{}` cannot be used: {cause}", shown(pattern));
-    Some(Trouble { pointer, is_key, message, help: help.to_owned() })
+    Some(PatternError { pointer, is_key, message, help: help.to_owned() })
 }
 
 /// Returns the cause of an invalid pattern, and a suggested correction.
@@ -105,7 +105,9 @@ fn cause(pattern: &str, usable: &impl Fn(&str) -> bool) -> (&'static str, &'stat
             "patterns run in linear time, so they support no back-references",
             "list the texts that may match, with `|` or as `enum`",
         ),
-        Some(Sign::Atomic) => ("patterns run in linear time, so they support no atomic groups", "write `(?:` for `(?>`"),
+        Some(Sign::Atomic) => {
+            ("patterns run in linear time, so they support no atomic groups", "write `(?:` for `(?>`")
+        }
         None if usable(&uncounted(pattern)) => {
             ("it takes more than 1 MiB when compiled", "use fewer repetitions, and limit the length with `maxLength`")
         }

@@ -1,78 +1,83 @@
 //! Reads policies and checks that their numbers are within bounds.
 
 use crate::{
-    diagnostic::Findings,
+    diagnostic::Diagnostics,
     fields::{entries, flag, known, known_or, whole},
     graph::{FlowPolicy, Jitter, NodePolicy, Retry, RetryOn},
-    habits,
+    key_hints,
     limits::{MAX_ATTEMPTS, MAX_CONCURRENCY, MAX_TIMEOUT_MS},
     yaml::{Kind, Tree},
 };
 
 /// Reads `flow.policy`.
-pub(crate) fn read_flow(tree: &Tree, policy: &mut FlowPolicy, findings: &mut Findings<'_>) {
-    known(entries(tree, "a policy", findings), &["failFast", "totalTimeoutMs", "maxConcurrency"], findings);
-    if let Some(fail_fast) = flag(tree, "failFast", findings) {
+pub(crate) fn read_flow(tree: &Tree, policy: &mut FlowPolicy, diagnostics: &mut Diagnostics<'_>) {
+    known(entries(tree, "a policy", diagnostics), &["failFast", "totalTimeoutMs", "maxConcurrency"], diagnostics);
+    if let Some(fail_fast) = flag(tree, "failFast", diagnostics) {
         policy.fail_fast = fail_fast;
     }
-    policy.total_timeout_ms = whole(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), findings);
-    if let Some(concurrency) = whole(tree, "maxConcurrency", (1, MAX_CONCURRENCY), findings) {
+    policy.total_timeout_ms = whole(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), diagnostics);
+    if let Some(concurrency) = whole(tree, "maxConcurrency", (1, MAX_CONCURRENCY), diagnostics) {
         policy.max_concurrency = concurrency as u32;
     }
 }
 
 /// Reads `policy` of a node.
-pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, findings: &mut Findings<'_>) {
+pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, diagnostics: &mut Diagnostics<'_>) {
     let allowed = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
-    known_or(entries(tree, "a policy", findings), &allowed, habits::of_policy, findings);
-    if let Some(timeout) = whole(tree, "timeoutMs", (1, MAX_TIMEOUT_MS), findings) {
+    known_or(entries(tree, "a policy", diagnostics), &allowed, key_hints::for_policy, diagnostics);
+    if let Some(timeout) = whole(tree, "timeoutMs", (1, MAX_TIMEOUT_MS), diagnostics) {
         policy.timeout_ms = timeout;
     }
-    policy.total_timeout_ms = whole(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), findings);
-    if let Some(continues) = flag(tree, "continueOnError", findings) {
+    policy.total_timeout_ms = whole(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), diagnostics);
+    if let Some(continues) = flag(tree, "continueOnError", diagnostics) {
         policy.continue_on_error = continues;
     }
     if let Some(retry) = tree.member("retry") {
-        read_retry(retry, &mut policy.retry, findings);
+        read_retry(retry, &mut policy.retry, diagnostics);
     }
 }
 
-fn read_retry(tree: &Tree, retry: &mut Retry, findings: &mut Findings<'_>) {
+fn read_retry(tree: &Tree, retry: &mut Retry, diagnostics: &mut Diagnostics<'_>) {
     if let Some(attempts) = tree.json().as_u64() {
-        let help = Some(format!("write `{}`", habits::retry(attempts)));
-        return findings.error("wrong_type", tree.span, "`retry` must be a map, not a number", help);
+        let help = Some(format!("write `{}`", key_hints::retry(attempts)));
+        return diagnostics.error("wrong_type", tree.span, "`retry` must be a map, not a number", help);
     }
     let allowed = ["maxAttempts", "backoffMs", "factor", "maxBackoffMs", "jitter", "on"];
-    known(entries(tree, "`retry`", findings), &allowed, findings);
-    if let Some(attempts) = whole(tree, "maxAttempts", (1, MAX_ATTEMPTS), findings) {
+    known(entries(tree, "`retry`", diagnostics), &allowed, diagnostics);
+    if let Some(attempts) = whole(tree, "maxAttempts", (1, MAX_ATTEMPTS), diagnostics) {
         retry.max_attempts = attempts as u32;
     }
-    if let Some(backoff) = whole(tree, "backoffMs", (0, MAX_TIMEOUT_MS), findings) {
+    if let Some(backoff) = whole(tree, "backoffMs", (0, MAX_TIMEOUT_MS), diagnostics) {
         retry.backoff_ms = backoff;
     }
-    if let Some(cap) = whole(tree, "maxBackoffMs", (0, MAX_TIMEOUT_MS), findings) {
+    if let Some(cap) = whole(tree, "maxBackoffMs", (0, MAX_TIMEOUT_MS), diagnostics) {
         retry.max_backoff_ms = cap;
     }
     if let Some(factor) = tree.member("factor") {
         match factor.json().as_f64().filter(|factor| (1.0..=100.0).contains(factor)) {
             Some(number) => retry.factor = number,
             None => {
-                findings.error("bad_policy", factor.span, "`factor` must be a number from 1 to 100", Some("write 2".into()));
+                diagnostics.error(
+                    "bad_policy",
+                    factor.span,
+                    "`factor` must be a number from 1 to 100",
+                    Some("write 2".into()),
+                );
             }
         }
     }
     retry.jitter =
-        choice(tree, "jitter", &[("full", Jitter::Full), ("none", Jitter::None)], findings).unwrap_or(retry.jitter);
-    retry.on =
-        choice(tree, "on", &[("retryable", RetryOn::Retryable), ("any", RetryOn::Any)], findings).unwrap_or(retry.on);
+        choice(tree, "jitter", &[("full", Jitter::Full), ("none", Jitter::None)], diagnostics).unwrap_or(retry.jitter);
+    retry.on = choice(tree, "on", &[("retryable", RetryOn::Retryable), ("any", RetryOn::Any)], diagnostics)
+        .unwrap_or(retry.on);
     let eager = retry.max_attempts > 10 && (retry.backoff_ms == 0 || retry.max_backoff_ms == 0);
     if eager {
         let message = format!("{} attempts without a delay between them", retry.max_attempts);
-        findings.error("bad_policy", tree.span, message, Some("add `backoffMs: 200`".into()));
+        diagnostics.error("bad_policy", tree.span, message, Some("add `backoffMs: 200`".into()));
     }
 }
 
-fn choice<T: Copy>(tree: &Tree, key: &str, choices: &[(&str, T)], findings: &mut Findings<'_>) -> Option<T> {
+fn choice<T: Copy>(tree: &Tree, key: &str, choices: &[(&str, T)], diagnostics: &mut Diagnostics<'_>) -> Option<T> {
     let value = tree.member(key)?;
     let found = match &value.kind {
         Kind::Scalar(json) => choices.iter().find(|(name, _)| Some(*name) == json.as_str()),
@@ -80,7 +85,7 @@ fn choice<T: Copy>(tree: &Tree, key: &str, choices: &[(&str, T)], findings: &mut
     };
     if found.is_none() {
         let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
-        findings.error("bad_value", value.span, format!("`{key}` must be one of: {}", names.join(", ")), None);
+        diagnostics.error("bad_value", value.span, format!("`{key}` must be one of: {}", names.join(", ")), None);
     }
     found.map(|(_, choice)| *choice)
 }

@@ -12,10 +12,10 @@ use flowcell_contract::{Json, MarkKind, NodeType};
 use flowcell_schema::{Budget, Schema, SchemaError, TooCostly, ValidationError, ValidationErrorKind};
 
 use crate::{
-    diagnostic::{Findings, did_you_mean},
+    diagnostic::{Diagnostics, did_you_mean},
     fields::shown,
-    habits, numbers,
-    patterns::{self, Trouble},
+    key_hints, numbers,
+    patterns::{self, PatternError},
     yaml::{Kind, Span, Tree},
 };
 
@@ -26,20 +26,20 @@ pub(crate) const SCHEMA_TIME: Duration = Duration::from_secs(10);
 
 /// The reason why a schema cannot be used.
 #[derive(Clone, Debug)]
-pub(crate) enum Unusable {
+pub(crate) enum CompileError {
     /// The schema is invalid or needs an unsupported feature.
-    Bad(String),
+    Invalid(String),
     /// The schema exceeds a limit.
     TooCostly(TooCostly),
 }
 
 /// Compiles a schema. References must stay inside it, and its patterns run in linear time.
-pub(crate) fn compile(schema: &serde_json::Value) -> Result<Schema, Unusable> {
+pub(crate) fn compile(schema: &serde_json::Value) -> Result<Schema, CompileError> {
     Schema::compile(schema).map_err(|error| {
         // If several references fail, the library names any of them; this picks the first, so that the message is
         // deterministic.
         let message = match (&error, outer_reference(schema)) {
-            (SchemaError::TooCostly(error), _) => return Unusable::TooCostly(*error),
+            (SchemaError::TooCostly(error), _) => return CompileError::TooCostly(*error),
             (SchemaError::Invalid(invalid), Some(outer))
                 if matches!(invalid.kind(), ValidationErrorKind::Referencing(_)) =>
             {
@@ -47,28 +47,29 @@ pub(crate) fn compile(schema: &serde_json::Value) -> Result<Schema, Unusable> {
             }
             _ => error.to_string(),
         };
-        Unusable::Bad(message.chars().take(MESSAGE).collect())
+        CompileError::Invalid(message.chars().take(MESSAGE).collect())
     })
 }
 
 /// Reports a schema that exceeds a limit. Flows in a library may contain one; their runs fail with the same code.
-fn tell_cost(what: &str, error: &dyn std::fmt::Display, span: Span, findings: &mut Findings<'_>) {
+fn report_cost(what: &str, error: &dyn std::fmt::Display, span: Span, diagnostics: &mut Diagnostics<'_>) {
     let message = format!("{what} cannot be used: {error}");
-    let help = Some("the size of a schema includes its unfolded references; simplify it, or check details in a node".into());
-    findings.new_rule("schema_too_costly", span, message, help);
+    let help =
+        Some("the size of a schema includes its unfolded references; simplify it, or check details in a node".into());
+    diagnostics.new_rule("schema_too_costly", span, message, help);
 }
 
 /// Runs `work` unless the flow has used up its [`SCHEMA_TIME`]. The excess is reported once.
-fn timed<T>(span: Span, findings: &mut Findings<'_>, work: impl FnOnce(&mut Findings<'_>) -> T) -> Option<T> {
-    if findings.schema_time > SCHEMA_TIME {
+fn timed<T>(span: Span, diagnostics: &mut Diagnostics<'_>, work: impl FnOnce(&mut Diagnostics<'_>) -> T) -> Option<T> {
+    if diagnostics.schema_time > SCHEMA_TIME {
         return None;
     }
     let since = Instant::now();
-    let done = work(findings);
-    findings.schema_time += since.elapsed();
-    if findings.schema_time > SCHEMA_TIME {
+    let done = work(diagnostics);
+    diagnostics.schema_time += since.elapsed();
+    if diagnostics.schema_time > SCHEMA_TIME {
         let message = format!("checking the schemas of this flow takes more than {} s", SCHEMA_TIME.as_secs());
-        findings.new_rule("schema_too_costly", span, message, Some("use fewer or smaller schemas".into()));
+        diagnostics.new_rule("schema_too_costly", span, message, Some("use fewer or smaller schemas".into()));
     }
     Some(done)
 }
@@ -115,7 +116,7 @@ struct Checker {
 }
 
 /// A compiled schema, or the reason why it cannot be used.
-type Compiled = Result<Rc<Checker>, Unusable>;
+type Compiled = Result<Rc<Checker>, CompileError>;
 
 /// The compiled schemas of node types. Each is compiled once for all nodes of the type.
 #[derive(Default)]
@@ -130,32 +131,43 @@ impl Schemas {
         tree: &Tree,
         (kind, type_span): (&NodeType, Span),
         part: Part,
-        findings: &mut Findings<'_>,
+        diagnostics: &mut Diagnostics<'_>,
     ) {
-        timed(type_span, findings, |findings| self.check_now(tree, (kind, type_span), part, findings));
+        timed(type_span, diagnostics, |diagnostics| self.check_now(tree, (kind, type_span), part, diagnostics));
     }
 
-    fn check_now(&self, tree: &Tree, (kind, type_span): (&NodeType, Span), part: Part, findings: &mut Findings<'_>) {
+    fn check_now(
+        &self,
+        tree: &Tree,
+        (kind, type_span): (&NodeType, Span),
+        part: Part,
+        diagnostics: &mut Diagnostics<'_>,
+    ) {
         let key = (kind.full_name(), part);
         let compiled = self.compiled.borrow_mut().entry(key).or_insert_with(|| checker(kind, part)).clone();
         let what = format!("the {} schema of `{}`", part.name(), kind.name);
         let checker = match compiled {
             Ok(checker) => checker,
-            Err(Unusable::TooCostly(error)) => return tell_cost(&what, &error, type_span, findings),
-            Err(Unusable::Bad(error)) => {
+            Err(CompileError::TooCostly(error)) => return report_cost(&what, &error, type_span, diagnostics),
+            Err(CompileError::Invalid(error)) => {
                 let message = format!("{what} cannot be used: {error}");
-                return findings.error("bad_schema", type_span, message, Some("the pack's author must fix the schema".into()));
+                return diagnostics.error(
+                    "bad_schema",
+                    type_span,
+                    message,
+                    Some("the pack's author must fix the schema".into()),
+                );
             }
         };
         let value = tree.json();
         let errors = match checker.compiled.errors(&value, Budget::FULL) {
             Ok(errors) => errors,
-            Err(error) => return tell_cost(&what, &error, tree.span, findings),
+            Err(error) => return report_cost(&what, &error, tree.span, diagnostics),
         };
         for error in errors {
             let at = tree.nearest(error.instance_path().as_str());
             if !depends_on_bindings(&error, at) {
-                tell(&error, tree, &checker.schema, part, findings);
+                report(&error, tree, &checker.schema, part, diagnostics);
             }
         }
     }
@@ -170,9 +182,9 @@ fn checker(kind: &NodeType, part: Part) -> Compiled {
     for mark in marks.filter(|mark| matches!(mark.kind, MarkKind::Condition | MarkKind::Template)) {
         open(&mut schema, &mark.path);
     }
-    let compiled = compile(&schema).map_err(|error| match (error, troubles(&schema).into_iter().next()) {
-        (Unusable::Bad(_), Some(trouble)) => {
-            Unusable::Bad(format!("{} (at `{}`)", trouble.message, shown(&trouble.pointer)))
+    let compiled = compile(&schema).map_err(|error| match (error, pattern_errors(&schema).into_iter().next()) {
+        (CompileError::Invalid(_), Some(pattern_error)) => {
+            CompileError::Invalid(format!("{} (at `{}`)", pattern_error.message, shown(&pattern_error.pointer)))
         }
         (error, _) => error,
     })?;
@@ -210,7 +222,13 @@ fn is_bound(tree: &Tree) -> bool {
     }
 }
 
-fn tell(error: &ValidationError<'_>, tree: &Tree, schema: &serde_json::Value, part: Part, findings: &mut Findings<'_>) {
+fn report(
+    error: &ValidationError<'_>,
+    tree: &Tree,
+    schema: &serde_json::Value,
+    part: Part,
+    diagnostics: &mut Diagnostics<'_>,
+) {
     let pointer = error.instance_path().as_str();
     let at = tree.nearest(pointer);
     let whole = format!("{}{}", part.name(), pointer.replace('/', "."));
@@ -218,24 +236,31 @@ fn tell(error: &ValidationError<'_>, tree: &Tree, schema: &serde_json::Value, pa
     match error.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             for key in unexpected {
-                unknown_field(at, key, &whole, schema.pointer(&parent(error.schema_path().as_str())), part, findings);
+                unknown_field(
+                    at,
+                    key,
+                    &whole,
+                    schema.pointer(&parent(error.schema_path().as_str())),
+                    part,
+                    diagnostics,
+                );
             }
         }
         // If the map allows no members at all, the validator reports the map instead of its members.
         ValidationErrorKind::FalseSchema if error.schema_path().as_str().ends_with("/additionalProperties") => {
             if let Kind::Map(entries) = &at.kind {
-                entries.iter().for_each(|entry| unknown_field(at, &entry.key, &whole, None, part, findings));
+                entries.iter().for_each(|entry| unknown_field(at, &entry.key, &whole, None, part, diagnostics));
             }
         }
         ValidationErrorKind::Required { property } => {
             let property = property.as_str().unwrap_or_default();
             let message = format!("`{whole}` has no `{}`", shown(property));
-            findings.error(part.code(), at.span, message, Some(format!("add `{}: …`", shown(property))));
+            diagnostics.error(part.code(), at.span, message, Some(format!("add `{}: …`", shown(property))));
         }
         _ => {
             let cause: String = error.to_string().chars().take(MESSAGE).collect();
             let help = number_for(error, at, pointer, schema);
-            findings.error(part.code(), at.span, format!("`{whole}` does not match the schema: {cause}"), help);
+            diagnostics.error(part.code(), at.span, format!("`{whole}` does not match the schema: {cause}"), help);
         }
     }
 }
@@ -257,7 +282,7 @@ fn unknown_field(
     whole: &str,
     schema: Option<&serde_json::Value>,
     part: Part,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) {
     let span = match &at.kind {
         Kind::Map(entries) => entries.iter().find(|entry| &*entry.key == key).map_or(at.span, |entry| entry.key_span),
@@ -265,74 +290,74 @@ fn unknown_field(
     };
     let known = schema.and_then(|schema| schema.get("properties")).and_then(|known| known.as_object());
     let names = || known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-    let beside = habits::in_input(key).filter(|_| part == Part::Input && whole == part.name());
+    let beside = key_hints::for_input(key).filter(|_| part == Part::Input && whole == part.name());
     let help = beside.or_else(|| did_you_mean(key, names())).or_else(|| {
         let names: Vec<_> = names().collect();
         (!names.is_empty()).then(|| format!("known fields: {}", names.join(", ")))
     });
     let message = format!("`{whole}` has no field `{}`", shown(key));
-    findings.error(part.code(), span, message, help.or_else(|| Some("remove it".into())));
+    diagnostics.error(part.code(), span, message, help.or_else(|| Some("remove it".into())));
 }
 
 /// Returns the patterns of a schema that make it unusable.
-fn troubles(schema: &serde_json::Value) -> Vec<Trouble> {
-    patterns::troubles(schema, |schema| Schema::compile(schema).is_ok())
+fn pattern_errors(schema: &serde_json::Value) -> Vec<PatternError> {
+    patterns::pattern_errors(schema, |schema| Schema::compile(schema).is_ok())
 }
 
 /// Reports invalid patterns at their positions.
-fn tell_patterns(troubles: Vec<Trouble>, schema: &Tree, findings: &mut Findings<'_>) {
-    for Trouble { pointer, is_key, message, help } in troubles {
+fn report_patterns(pattern_errors: Vec<PatternError>, schema: &Tree, diagnostics: &mut Diagnostics<'_>) {
+    for PatternError { pointer, is_key, message, help } in pattern_errors {
         let span = match is_key {
             true => schema.key_span(&pointer).unwrap_or(schema.span),
             false => schema.nearest(&pointer).span,
         };
-        findings.error("bad_schema", span, message, Some(help));
+        diagnostics.error("bad_schema", span, message, Some(help));
     }
 }
 
 /// Compiles a schema in a flow. Reports an unusable one; `what` names the schema in the message.
-pub(crate) fn check_schema(schema: &Tree, what: &str, findings: &mut Findings<'_>) -> Option<Schema> {
-    timed(schema.span, findings, |findings| check_schema_now(schema, what, findings)).flatten()
+pub(crate) fn check_schema(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) -> Option<Schema> {
+    timed(schema.span, diagnostics, |diagnostics| check_schema_now(schema, what, diagnostics)).flatten()
 }
 
-fn check_schema_now(schema: &Tree, what: &str, findings: &mut Findings<'_>) -> Option<Schema> {
+fn check_schema_now(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) -> Option<Schema> {
     let written = schema.json().to_serde();
     let error = match compile(&written) {
         Ok(compiled) => {
             if let Err(error) = compiled.check_new() {
-                tell_cost(what, &error, schema.span, findings);
+                report_cost(what, &error, schema.span, diagnostics);
             }
             return Some(compiled);
         }
-        Err(Unusable::TooCostly(error)) => {
-            tell_cost(what, &error, schema.span, findings);
+        Err(CompileError::TooCostly(error)) => {
+            report_cost(what, &error, schema.span, diagnostics);
             return None;
         }
-        Err(Unusable::Bad(error)) => error,
+        Err(CompileError::Invalid(error)) => error,
     };
-    let troubles = troubles(&written);
-    if troubles.is_empty() {
+    let pattern_errors = pattern_errors(&written);
+    if pattern_errors.is_empty() {
         let help = Some("write a valid JSON Schema; each `$ref` must stay inside the schema".into());
-        findings.error("bad_schema", schema.span, format!("{what} cannot be used: {error}"), help);
+        diagnostics.error("bad_schema", schema.span, format!("{what} cannot be used: {error}"), help);
     } else {
-        tell_patterns(troubles, schema, findings);
+        report_patterns(pattern_errors, schema, diagnostics);
     }
     None
 }
 
 /// Checks a flow's `inputSchema`, and the defaults of its input against it. Missing members are allowed, because the
 /// caller may provide them.
-pub(crate) fn check_defaults(schema: &Tree, input: Option<&Tree>, findings: &mut Findings<'_>) {
-    let Some(compiled) = check_schema(schema, "`inputSchema`", findings) else { return };
+pub(crate) fn check_defaults(schema: &Tree, input: Option<&Tree>, diagnostics: &mut Diagnostics<'_>) {
+    let Some(compiled) = check_schema(schema, "`inputSchema`", diagnostics) else { return };
     let Some(input) = input else { return };
-    timed(input.span, findings, |findings| check_defaults_now(&compiled, input, findings));
+    timed(input.span, diagnostics, |diagnostics| check_defaults_now(&compiled, input, diagnostics));
 }
 
-fn check_defaults_now(schema: &Schema, input: &Tree, findings: &mut Findings<'_>) {
+fn check_defaults_now(schema: &Schema, input: &Tree, diagnostics: &mut Diagnostics<'_>) {
     let value: Json = input.json();
     let errors = match schema.errors(&value, Budget::FULL) {
         Ok(errors) => errors,
-        Err(error) => return tell_cost("`inputSchema`", &error, input.span, findings),
+        Err(error) => return report_cost("`inputSchema`", &error, input.span, diagnostics),
     };
     for error in errors {
         let (pointer, keyword) = (error.instance_path().as_str(), error.kind().keyword());
@@ -343,6 +368,6 @@ fn check_defaults_now(schema: &Schema, input: &Tree, findings: &mut Findings<'_>
         let cause: String = error.to_string().chars().take(MESSAGE).collect();
         let help = Some("change the default in `flow.input`, or `inputSchema`".into());
         let span = input.nearest(pointer).span;
-        findings.error("wrong_default", span, format!("the default does not match `inputSchema`: {cause}"), help);
+        diagnostics.error("wrong_default", span, format!("the default does not match `inputSchema`: {cause}"), help);
     }
 }

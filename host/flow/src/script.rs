@@ -1,16 +1,16 @@
-//! The script dialect: a file `NAME.flow.js`, or [`written`] as `{ name, script }`. Its graph is one node that runs the
+//! The script dialect: a file `NAME.flow.js`, or [`document`] as `{ name, script }`. Its graph is one node that runs the
 //! script.
 //!
 //! The script exports data in `setup(flow)`. They become the flow's description and the schema of its input. The flow's
 //! outputs are the node's: `{ "result", "outputs" }`.
 
-pub(crate) mod written;
+pub(crate) mod document;
 
 use flowcell_contract::{BuiltIn, Catalog, Json};
 
 use crate::{
-    Files, Source,
-    diagnostic::Findings,
+    CheckContext, Source,
+    diagnostic::Diagnostics,
     fields::{is_flow_name, shown},
     graph::{FlowPolicy, Graph, NodePolicy},
     literal, lower,
@@ -44,16 +44,16 @@ pub fn script_label(graph: &Graph) -> Option<Outline> {
 pub(crate) fn lower(
     source: &Source,
     catalog: &Catalog,
-    files: &dyn Files,
-    findings: &mut Findings<'_>,
+    context: &dyn CheckContext,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> Option<Graph> {
     let start = Span { line: 1, column: 1, len: 0, start: 0 };
-    let name = name(source, start, findings)?;
-    let outline = match files.outline(source) {
+    let name = name(source, start, diagnostics)?;
+    let outline = match context.outline(source) {
         Ok(outline) => outline,
-        Err(fault) => {
-            let place = fault.place.map(|(line, column)| Span { line, column, ..start });
-            findings.error("bad_script", place.unwrap_or(start), fault.message, None);
+        Err(error) => {
+            let place = error.location.map(|(line, column)| Span { line, column, ..start });
+            diagnostics.error("bad_script", place.unwrap_or(start), error.message, None);
             return None;
         }
     };
@@ -65,7 +65,7 @@ pub(crate) fn lower(
             ("inputs", literal::text("{{ flow.input }}".into(), start)),
         ],
     );
-    let grants = literal::tree(&grants(files), start);
+    let grants = literal::tree(&grants(context), start);
     let (schema, outputs) = (schema(&outline, start), literal::text(format!("{{{{ {NODE} }}}}"), start));
     let flow = RawFlow {
         name,
@@ -82,26 +82,27 @@ pub(crate) fn lower(
         of_agents: false,
         head: start,
     };
-    let mut graph = lower::lower(&flow, catalog, files, findings)?;
+    let mut graph = lower::lower(&flow, catalog, context, diagnostics)?;
     graph.labels.insert(LABEL.to_owned(), label(&outline));
     Some(graph)
 }
 
 /// Returns the grants. A script may call every service that a flow can be granted.
-fn grants(files: &dyn Files) -> Json {
-    let services = files.most_granted(SERVICES).unwrap_or_else(|| vec!["*".into()]);
+fn grants(context: &dyn CheckContext) -> Json {
+    let services = context.most_granted(SERVICES).unwrap_or_else(|| vec!["*".into()]);
     Json::object([(SERVICES, Json::array(services.into_iter().map(Json::from)))])
 }
 
 /// Returns the flow's name: the file's name without its extension.
-fn name(source: &Source, start: Span, findings: &mut Findings<'_>) -> Option<String> {
+fn name(source: &Source, start: Span, diagnostics: &mut Diagnostics<'_>) -> Option<String> {
     let file = source.name.rsplit(['/', '\\']).next().unwrap_or_default();
     let name = file.strip_suffix(ENDING).unwrap_or(file);
     if is_flow_name(name) {
         return Some(name.to_owned());
     }
-    let help = Some("name the file with letters, digits, `_` and `-`, at most 64 characters, followed by `.flow.js`".into());
-    findings.error("bad_name", start, format!("`{}` is not a valid flow name", shown(name)), help);
+    let help =
+        Some("name the file with letters, digits, `_` and `-`, at most 64 characters, followed by `.flow.js`".into());
+    diagnostics.error("bad_name", start, format!("`{}` is not a valid flow name", shown(name)), help);
     None
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     ancestry::{self, Ancestry},
-    diagnostic::{Findings, did_you_mean},
+    diagnostic::{Diagnostics, did_you_mean},
     fields::shown,
     graph::Join,
     limits,
@@ -36,10 +36,10 @@ pub(crate) struct Scope {
 
 impl Shape {
     /// Computes the structure of a flow and reports its errors.
-    pub(crate) fn new(flow: &RawFlow<'_>, findings: &mut Findings<'_>) -> Shape {
+    pub(crate) fn new(flow: &RawFlow<'_>, diagnostics: &mut Diagnostics<'_>) -> Shape {
         let count = flow.nodes.len();
-        let by_id = by_id(flow.nodes.iter().map(|node| (node.id.as_str(), node.id_span)), findings);
-        let parent = parents(flow, &by_id, findings);
+        let by_id = by_id(flow.nodes.iter().map(|node| (node.id.as_str(), node.id_span)), diagnostics);
+        let parent = parents(flow, &by_id, diagnostics);
         let mut shape = Shape {
             by_id,
             scopes: vec![Scope::default()],
@@ -51,8 +51,8 @@ impl Shape {
             ancestry: Ancestry::default(),
             slot: vec![0; count],
         };
-        shape.place_nodes(flow, &parent, findings);
-        shape.join_edges(flow, findings);
+        shape.place_nodes(flow, &parent, diagnostics);
+        shape.join_edges(flow, diagnostics);
         for scope in &shape.scopes {
             scope.nodes.iter().enumerate().for_each(|(slot, node)| shape.slot[*node] = slot);
         }
@@ -62,7 +62,7 @@ impl Shape {
     }
 
     /// Assigns nodes to scopes level by level, owners before their bodies.
-    fn place_nodes(&mut self, flow: &RawFlow<'_>, parent: &[Option<usize>], findings: &mut Findings<'_>) {
+    fn place_nodes(&mut self, flow: &RawFlow<'_>, parent: &[Option<usize>], diagnostics: &mut Diagnostics<'_>) {
         let mut children: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
         for (node, owner) in parent.iter().enumerate() {
             children.entry(*owner).or_default().push(node);
@@ -79,11 +79,11 @@ impl Shape {
                 let nodes = children.remove(&Some(node)).unwrap_or_default();
                 if nodes.is_empty() {
                     let help = Some("add at least one node, or remove `body`".into());
-                    findings.error("empty_body", flow.nodes[node].body_span, "the body has no nodes", help);
+                    diagnostics.error("empty_body", flow.nodes[node].body_span, "the body has no nodes", help);
                 }
                 if depth[at] == limits::BODY_DEPTH {
                     let message = format!("bodies are nested more than {} levels deep", limits::BODY_DEPTH);
-                    findings.error("too_deep", flow.nodes[node].body_span, message, None);
+                    diagnostics.error("too_deep", flow.nodes[node].body_span, message, None);
                     continue;
                 }
                 self.owned[node] = Some(self.scopes.len());
@@ -95,11 +95,11 @@ impl Shape {
         // The remaining nodes belong to bodies that contain each other.
         for node in children.into_values().flatten() {
             let help = Some("a node cannot be inside its own body".into());
-            findings.error("body_ring", flow.nodes[node].id_span, "bodies contain each other", help);
+            diagnostics.error("body_ring", flow.nodes[node].id_span, "bodies contain each other", help);
         }
     }
 
-    fn join_edges(&mut self, flow: &RawFlow<'_>, findings: &mut Findings<'_>) {
+    fn join_edges(&mut self, flow: &RawFlow<'_>, diagnostics: &mut Diagnostics<'_>) {
         let mut seen = HashMap::new();
         for (index, edge) in flow.edges.iter().enumerate() {
             let mut end = |(id, span): &(String, Span)| {
@@ -107,7 +107,7 @@ impl Shape {
                 if found.is_none() && !id.is_empty() {
                     let help = did_you_mean(id, self.by_id.keys().map(String::as_str));
                     let help = help.or_else(|| Some("use the id of a node".into()));
-                    findings.error("dangling_edge", *span, format!("unknown node `{}`", shown(id)), help);
+                    diagnostics.error("dangling_edge", *span, format!("unknown node `{}`", shown(id)), help);
                 }
                 found
             };
@@ -116,12 +116,12 @@ impl Shape {
                 let message =
                     format!("the edge from `{}` to `{}` crosses the border of a body", edge.from.0, edge.to.0);
                 let help = Some("data leave a body through its owner; start the edge at the owner".into());
-                findings.error("border_crossed", edge.span, message, help);
+                diagnostics.error("border_crossed", edge.span, message, help);
                 continue;
             }
             if seen.insert((from, to, edge.on as u8), index).is_some() && edge.when.is_none() {
                 let message = format!("two edges of the same kind lead from `{}` to `{}`", edge.from.0, edge.to.0);
-                findings.warning("double_edge", edge.span, message, Some("remove one of them".into()));
+                diagnostics.warning("double_edge", edge.span, message, Some("remove one of them".into()));
             }
             self.outgoing[from].push(self.edges.len());
             self.incoming[to].push(self.edges.len());
@@ -139,7 +139,7 @@ impl Shape {
 
     /// Reports cycles. A node runs once, so a cycle repeats nothing: without an `any` join it never starts, and with
     /// one its last edge fires without effect. Agentic flows may have cycles that `any` joins open.
-    pub(crate) fn check_cycles(&self, flow: &RawFlow<'_>, joins: &[Join], findings: &mut Findings<'_>) {
+    pub(crate) fn check_cycles(&self, flow: &RawFlow<'_>, joins: &[Join], diagnostics: &mut Diagnostics<'_>) {
         let waits = |node: &usize| joins[*node] != Join::Any;
         let successors = |node: usize| self.successors(node).filter(waits).collect();
         let waiting: Vec<Vec<usize>> =
@@ -152,7 +152,7 @@ impl Shape {
             ring.iter().for_each(|node| stuck[*node] = true);
             let message =
                 format!("{} on a cycle of edges; a node runs once, so the cycle cannot start", lie(flow, &ring));
-            findings.error("cycle", flow.nodes[ring[0]].id_span, message, Some(loop_for(flow, &ring)));
+            diagnostics.error("cycle", flow.nodes[ring[0]].id_span, message, Some(loop_for(flow, &ring)));
         }
         for ring in self.ancestry.components().iter().filter(|ring| self.ancestry.on_cycle(ring[0])) {
             let entered = |node: &usize| self.predecessors(*node).any(|before| ring.binary_search(&before).is_err());
@@ -161,13 +161,14 @@ impl Shape {
                 continue;
             }
             if !ring.iter().any(entered) {
-                let message = format!("{} on a cycle without an edge from outside, so it never starts", lie(flow, ring));
+                let message =
+                    format!("{} on a cycle without an edge from outside, so it never starts", lie(flow, ring));
                 let help = Some("add an edge to it from a node outside the cycle".into());
-                findings.error("unreachable", span, message, help);
+                diagnostics.error("unreachable", span, message, help);
             } else if !flow.of_agents {
                 let message =
                     format!("{} on a cycle of edges; a node runs once, so nothing is repeated", lie(flow, ring));
-                findings.new_rule("cycle", span, message, Some(loop_for(flow, ring)));
+                diagnostics.new_rule("cycle", span, message, Some(loop_for(flow, ring)));
             }
         }
     }
@@ -202,14 +203,14 @@ fn lie(flow: &RawFlow<'_>, ring: &[usize]) -> String {
 /// Returns the index of each id's first use in a list. Reports ids that occur again.
 pub(crate) fn by_id<'i>(
     ids: impl Iterator<Item = (&'i str, Span)>,
-    findings: &mut Findings<'_>,
+    diagnostics: &mut Diagnostics<'_>,
 ) -> BTreeMap<String, usize> {
     let mut first: BTreeMap<&str, (usize, Span)> = BTreeMap::new();
     for (index, (id, span)) in ids.enumerate().filter(|(_, (id, _))| !id.is_empty()) {
         match first.get(id) {
             Some((_, Span { line, .. })) => {
                 let message = format!("the id `{}` is already used in line {line}", shown(id));
-                findings.error("duplicate_id", span, message, Some("change one of the ids".into()));
+                diagnostics.error("duplicate_id", span, message, Some("change one of the ids".into()));
             }
             None => {
                 first.insert(id, (index, span));
@@ -220,21 +221,25 @@ pub(crate) fn by_id<'i>(
 }
 
 /// Returns the owner of the body of each node.
-fn parents(flow: &RawFlow<'_>, by_id: &BTreeMap<String, usize>, findings: &mut Findings<'_>) -> Vec<Option<usize>> {
+fn parents(
+    flow: &RawFlow<'_>,
+    by_id: &BTreeMap<String, usize>,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Vec<Option<usize>> {
     let mut parent: Vec<_> = flow.nodes.iter().map(|node| node.inside).collect();
     for (owner, node) in flow.nodes.iter().enumerate() {
         let RawBody::Ids(ids) = &node.body else { continue };
         for (id, span) in ids {
             let Some(inner) = by_id.get(id.as_str()).copied() else {
                 let help = did_you_mean(id, by_id.keys().map(String::as_str));
-                findings.error("unknown_node", *span, format!("unknown node `{}`", shown(id)), help);
+                diagnostics.error("unknown_node", *span, format!("unknown node `{}`", shown(id)), help);
                 continue;
             };
             if inner == owner {
-                findings.error("body_ring", *span, "a node cannot be inside its own body", None);
+                diagnostics.error("body_ring", *span, "a node cannot be inside its own body", None);
             } else if parent[inner].is_some_and(|other| other != node.inside.unwrap_or(usize::MAX)) {
                 let message = format!("`{}` is already in another body", shown(id));
-                findings.error("two_bodies", *span, message, Some("list a node in at most one body".into()));
+                diagnostics.error("two_bodies", *span, message, Some("list a node in at most one body".into()));
             } else {
                 parent[inner] = Some(owner);
             }

@@ -4,7 +4,7 @@
 //! examined, so an explanation is a guess. Where none applies, the parser's message stays.
 
 use crate::{
-    diagnostic::inert,
+    diagnostic::sanitized,
     indentation,
     lines::{LINE, line_at, offset, place, write},
     yaml::{Span, SyntaxError},
@@ -28,9 +28,9 @@ pub(crate) fn explain(text: &str, error: SyntaxError) -> SyntaxError {
     } else if told.starts_with("mapping values are not allowed") {
         indentation::missing_space(text, at)
             .or_else(|| unquoted_colon(text, at))
-            .or_else(|| indentation::misfit(text, at))
+            .or_else(|| indentation::wrong_indentation(text, at))
     } else if told.contains("did not find expected") {
-        indentation::misfit(text, at)
+        indentation::wrong_indentation(text, at)
     } else if told.starts_with("unexpected character") || told.starts_with("alias references unknown") {
         unquoted_sign(text, at)
     } else {
@@ -69,7 +69,11 @@ fn advice(text: &str, at: usize, told: &str) -> Option<String> {
 fn null_key(text: &str, at: usize, span: Span) -> Option<SyntaxError> {
     let (word, rest) = rest_of_line(text, at).split_once(':')?;
     let help = Some(write(&format!("\"{word}\":{rest}")));
-    Some(SyntaxError { span, message: format!("YAML reads the key `{}` as null, but a key must be a text", inert(word)), help })
+    Some(SyntaxError {
+        span,
+        message: format!("YAML reads the key `{}` as null, but a key must be a text", sanitized(word)),
+        help,
+    })
 }
 
 fn closing(bracket: char) -> char {
@@ -196,7 +200,7 @@ fn unquoted_sign(text: &str, at: usize) -> Option<SyntaxError> {
     };
     let value = value.trim_end();
     let sign = value.chars().next()?;
-    let message = format!("a text without quotes cannot begin with `{}`", inert(&sign.to_string()));
+    let message = format!("a text without quotes cannot begin with `{}`", sanitized(&sign.to_string()));
     let span = Span { len: value.chars().count(), ..place(text, at) };
     Some(SyntaxError { span, message, help: Some(write(&quoted(value)?)) })
 }

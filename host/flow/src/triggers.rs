@@ -1,14 +1,14 @@
 //! Triggers start a flow: at scheduled times, on a signed post, or when a run of another flow ends.
 //!
-//! This module checks the syntax. Cron expressions and time zones are checked through [`Files`], because the crate has
+//! This module checks the syntax. Cron expressions and time zones are checked through [`CheckContext`], because the crate has
 //! no calendar.
 
 use flowcell_contract::Json;
 use serde::Serialize;
 
 use crate::{
-    Files, Rules, Source,
-    diagnostic::{Diagnostic, Findings, did_you_mean},
+    CheckContext, CheckMode, Source,
+    diagnostic::{Diagnostic, Diagnostics, did_you_mean},
     fields::{entries, is_flow_name, is_id, known, map, required, shown, text},
     limits::{SIGNING_KEYS, TRIGGERS},
     yaml::{self, Kind, Span, Tree},
@@ -51,7 +51,7 @@ pub enum Cause {
         /// Final statuses that start this flow.
         status: Vec<End>,
     },
-    /// Scheduled times.
+    /// A schedule in cron notation.
     #[serde(untagged)]
     Time {
         /// Five fields: minute, hour, day of the month, month, day of the week.
@@ -102,53 +102,58 @@ const ONE_OF: &str = "write one of `cron: \"0 2 * * *\"`, `webhook: { secret: NA
 
 /// Returns the triggers of a flow, even if the rest of the flow has errors. If a trigger has an error, the list is
 /// empty.
-pub fn triggers(source: &Source, files: &dyn Files) -> Vec<Trigger> {
+pub fn triggers(source: &Source, context: &dyn CheckContext) -> Vec<Trigger> {
     // Most flows have no triggers and need not be parsed.
     if !source.text.contains("triggers") {
         return Vec::new();
     }
     let Ok(tree) = yaml::parse(&source.text) else { return Vec::new() };
     let Some(head) = tree.member("flow") else { return Vec::new() };
-    let mut findings = Findings::new(&source.name, &source.text, files.rules());
-    let read = head.member("triggers").map(|list| read(list, None, files, &mut findings)).unwrap_or_default();
-    if findings.has_errors() { Vec::new() } else { read }
+    let mut diagnostics = Diagnostics::new(&source.name, &source.text, context.mode());
+    let read = head.member("triggers").map(|list| read(list, None, context, &mut diagnostics)).unwrap_or_default();
+    if diagnostics.has_errors() { Vec::new() } else { read }
 }
 
 /// Reads one trigger outside of a flow.
-pub fn trigger(source: &Source, files: &dyn Files) -> Result<Trigger, Vec<Diagnostic>> {
-    let mut findings = Findings::new(&source.name, &source.text, files.rules());
+pub fn trigger(source: &Source, context: &dyn CheckContext) -> Result<Trigger, Vec<Diagnostic>> {
+    let mut diagnostics = Diagnostics::new(&source.name, &source.text, context.mode());
     let read = match yaml::parse(&source.text) {
-        Ok(tree) => read_one(&tree, None, files, &mut findings),
+        Ok(tree) => read_one(&tree, None, context, &mut diagnostics),
         Err(error) => {
-            findings.error("syntax", error.span, error.message, error.help);
+            diagnostics.error("syntax", error.span, error.message, error.help);
             None
         }
     };
     match read {
-        Some(trigger) if !findings.has_errors() => Ok(trigger),
-        _ => Err(findings.finish()),
+        Some(trigger) if !diagnostics.has_errors() => Ok(trigger),
+        _ => Err(diagnostics.finish()),
     }
 }
 
 /// Reads `flow.triggers`. `own` is the name of the flow, if it is known.
-pub(crate) fn read(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut Findings<'_>) -> Vec<Trigger> {
+pub(crate) fn read(
+    tree: &Tree,
+    own: Option<&str>,
+    context: &dyn CheckContext,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Vec<Trigger> {
     if !matches!(tree.kind, Kind::List(_)) {
         let message = format!("`triggers` must be a list, not {}", tree.type_name());
-        findings.error("wrong_type", tree.span, message, Some("write one `- { id: …, cron: … }` per line".into()));
+        diagnostics.error("wrong_type", tree.span, message, Some("write one `- { id: …, cron: … }` per line".into()));
         return Vec::new();
     }
     let items = tree.items();
     if items.len() > TRIGGERS {
         let help = Some(format!("use at most {TRIGGERS} triggers"));
-        findings.error("too_large", tree.span, format!("the flow has {} triggers", items.len()), help);
+        diagnostics.error("too_large", tree.span, format!("the flow has {} triggers", items.len()), help);
     }
     let mut all: Vec<Trigger> = Vec::new();
     for item in items.iter().take(TRIGGERS) {
-        let Some(trigger) = read_one(item, own, files, findings) else { continue };
+        let Some(trigger) = read_one(item, own, context, diagnostics) else { continue };
         if all.iter().any(|known| known.id == trigger.id) {
             let span = item.member("id").map_or(item.span, |id| id.span);
             let message = format!("another trigger has the id `{}`", trigger.id);
-            findings.error("id_taken", span, message, Some("give each trigger a distinct id".into()));
+            diagnostics.error("id_taken", span, message, Some("give each trigger a distinct id".into()));
         }
         all.push(trigger);
     }
@@ -156,110 +161,135 @@ pub(crate) fn read(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: 
 }
 
 /// Reports an `inputSchema` that does not allow the member `trigger`: it would reject every run that a trigger starts.
-pub(crate) fn check_schema(schema: &Tree, findings: &mut Findings<'_>) {
+pub(crate) fn check_schema(schema: &Tree, diagnostics: &mut Diagnostics<'_>) {
     let closed = schema.member("additionalProperties").filter(|more| more.json().as_bool() == Some(false));
     let named = schema.member("properties").and_then(|members| members.member(MEMBER));
     if let (Some(closed), None) = (closed, named) {
         let message = "triggers add a member `trigger` to the input, but `inputSchema` does not allow it";
         let help = Some("add `trigger: { type: object }` to its `properties`".into());
-        findings.error("trigger_refused", closed.span, message, help);
+        diagnostics.error("trigger_refused", closed.span, message, help);
     }
 }
 
-fn read_one(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Trigger> {
+fn read_one(
+    tree: &Tree,
+    own: Option<&str>,
+    context: &dyn CheckContext,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<Trigger> {
     if !matches!(tree.kind, Kind::Map(_)) {
         let message = format!("a trigger must be a map, not {}", tree.type_name());
-        findings.error("wrong_type", tree.span, message, Some("write `{ id: nightly, cron: \"0 2 * * *\" }`".into()));
+        diagnostics.error(
+            "wrong_type",
+            tree.span,
+            message,
+            Some("write `{ id: nightly, cron: \"0 2 * * *\" }`".into()),
+        );
         return None;
     }
-    known(entries(tree, "a trigger", findings), &KEYS, findings);
-    let (id, span) = required(tree, "id", "trigger", findings);
+    known(entries(tree, "a trigger", diagnostics), &KEYS, diagnostics);
+    let (id, span) = required(tree, "id", "trigger", diagnostics);
     if !id.is_empty() && !is_id(&id) {
-        let help = Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
-        findings.error("bad_id", span, format!("`{}` is not a valid id", shown(&id)), help);
+        let help =
+            Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
+        diagnostics.error("bad_id", span, format!("`{}` is not a valid id", shown(&id)), help);
     }
-    let input = read_input(tree, findings);
-    let cause = read_cause(tree, own, files, findings)?;
+    let input = read_input(tree, diagnostics);
+    let cause = read_cause(tree, own, context, diagnostics)?;
     Some(Trigger { id, cause, input })
 }
 
-fn read_input(tree: &Tree, findings: &mut Findings<'_>) -> Json {
-    let Some(input) = map(tree, "input", findings) else { return Json::object::<&str>([]) };
+fn read_input(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Json {
+    let Some(input) = map(tree, "input", diagnostics) else { return Json::object::<&str>([]) };
     if let Some(taken) = input.member(MEMBER) {
         let help = Some("choose another name".into());
-        findings.error("reserved_id", taken.span, "`trigger` in the input is reserved for data about the trigger", help);
+        diagnostics.error(
+            "reserved_id",
+            taken.span,
+            "`trigger` in the input is reserved for data about the trigger",
+            help,
+        );
     }
     input.json()
 }
 
-fn read_cause(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Cause> {
+fn read_cause(
+    tree: &Tree,
+    own: Option<&str>,
+    context: &dyn CheckContext,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<Cause> {
     let ways = ["cron", "webhook", "event"].map(|key| tree.member(key));
     if ways.iter().flatten().count() != 1 {
         let several = ways.iter().flatten().count() > 1;
         let message = if several { "the trigger has more than one condition" } else { "the trigger waits for nothing" };
-        findings.error("bad_trigger", tree.span, message, Some(ONE_OF.into()));
+        diagnostics.error("bad_trigger", tree.span, message, Some(ONE_OF.into()));
         return None;
     }
     for key in ["timeZone", "missed"] {
         if let (Some(odd), None) = (tree.member(key), ways[0]) {
             let help = Some(format!("remove `{key}`, or add `cron:`"));
-            findings.error("bad_trigger", odd.span, format!("`{key}` needs `cron`"), help);
+            diagnostics.error("bad_trigger", odd.span, format!("`{key}` needs `cron`"), help);
         }
     }
     match ways {
-        [Some(_), ..] => read_time(tree, files, findings),
-        [_, Some(webhook), _] => read_webhook(webhook, files, findings),
-        [_, _, Some(event)] => read_event(event, own, files, findings),
+        [Some(_), ..] => read_time(tree, context, diagnostics),
+        [_, Some(webhook), _] => read_webhook(webhook, context, diagnostics),
+        [_, _, Some(event)] => read_event(event, own, context, diagnostics),
         _ => None,
     }
 }
 
-fn read_time(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Cause> {
-    let (cron, span) = text(tree, "cron", findings)?;
-    if let Err(why) = files.check_cron(&cron) {
+fn read_time(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> Option<Cause> {
+    let (cron, span) = text(tree, "cron", diagnostics)?;
+    if let Err(why) = context.check_cron(&cron) {
         let help = Some("write minute, hour, day of the month, month, day of the week: `cron: \"0 2 * * *\"`".into());
-        findings.error("bad_cron", span, format!("invalid cron expression `{}`: {why}", shown(&cron)), help);
+        diagnostics.error("bad_cron", span, format!("invalid cron expression `{}`: {why}", shown(&cron)), help);
     }
-    let time_zone = match text(tree, "timeZone", findings) {
+    let time_zone = match text(tree, "timeZone", diagnostics) {
         Some((zone, span)) => {
-            if let Err(why) = files.check_time_zone(&zone) {
-                let help =
-                    Some("write an IANA name, such as `timeZone: Europe/Berlin`; the default is UTC".into());
-                findings.error("bad_time_zone", span, why, help);
+            if let Err(why) = context.check_time_zone(&zone) {
+                let help = Some("write an IANA name, such as `timeZone: Europe/Berlin`; the default is UTC".into());
+                diagnostics.error("bad_time_zone", span, why, help);
             }
             zone
         }
         None => "UTC".to_owned(),
     };
     let ways = [("skip", Missed::Skip), ("latest", Missed::Latest), ("all", Missed::All)];
-    let missed = tree.member("missed").map(|value| choice("missed", value, &ways, findings));
+    let missed = tree.member("missed").map(|value| choice("missed", value, &ways, diagnostics));
     Some(Cause::Time { cron, time_zone, missed: missed.unwrap_or(Some(Missed::Latest))? })
 }
 
 /// Reports an unknown name in a trigger. It is an error only in a library, where the trigger is active.
-fn missing(code: &'static str, span: Span, (message, help): (String, Option<String>), findings: &mut Findings<'_>) {
-    match findings.rules() {
-        Rules::New => findings.warning(code, span, message, help),
-        Rules::Keeping | Rules::Kept => findings.new_rule(code, span, message, help),
+fn missing(
+    code: &'static str,
+    span: Span,
+    (message, help): (String, Option<String>),
+    diagnostics: &mut Diagnostics<'_>,
+) {
+    match diagnostics.mode() {
+        CheckMode::New => diagnostics.warning(code, span, message, help),
+        CheckMode::Adding | CheckMode::Stored => diagnostics.new_rule(code, span, message, help),
     }
 }
 
-fn read_webhook(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Cause> {
-    known(entries(tree, "`webhook`", findings), &["secret"], findings);
+fn read_webhook(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> Option<Cause> {
+    known(entries(tree, "`webhook`", diagnostics), &["secret"], diagnostics);
     let Some(secret) = tree.member("secret") else {
         let help = Some("write `webhook: { secret: NAME }`; senders sign their posts with this secret".into());
-        findings.error("missing_key", tree.span, "the webhook has no `secret`", help);
+        diagnostics.error("missing_key", tree.span, "the webhook has no `secret`", help);
         return None;
     };
     let named = texts(secret);
     match named {
         Some(names) if (1..=SIGNING_KEYS).contains(&names.len()) => {
-            check_secrets(&names, files, findings);
+            check_secrets(&names, context, diagnostics);
             Some(Cause::Webhook { secret: names.into_iter().map(|(name, _)| name).collect() })
         }
         _ => {
             let message = format!("`secret` must be the name of a secret, or a list of 1 to {SIGNING_KEYS} names");
-            findings.error("bad_trigger", secret.span, message, Some("write `secret: NAME`".into()));
+            diagnostics.error("bad_trigger", secret.span, message, Some("write `secret: NAME`".into()));
             None
         }
     }
@@ -267,51 +297,58 @@ fn read_webhook(tree: &Tree, files: &dyn Files, findings: &mut Findings<'_>) -> 
 
 /// Checks the secrets of a webhook. During a rotation some may be missing; with none left the webhook rejects every
 /// post.
-fn check_secrets(names: &[(String, Span)], files: &dyn Files, findings: &mut Findings<'_>) {
-    let refused = |(name, span): &(String, Span)| Some((*span, files.check_signing_secret(name).err()?));
+fn check_secrets(names: &[(String, Span)], context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) {
+    let refused = |(name, span): &(String, Span)| Some((*span, context.check_signing_secret(name).err()?));
     let refused: Vec<_> = names.iter().filter_map(refused).collect();
     for (span, why) in &refused {
         match refused.len() == names.len() {
-            true => missing("missing_secret", *span, (format!("the webhook rejects every post: {why}"), None), findings),
-            false => findings.warning("missing_secret", *span, why.clone(), None),
+            true => {
+                missing("missing_secret", *span, (format!("the webhook rejects every post: {why}"), None), diagnostics)
+            }
+            false => diagnostics.warning("missing_secret", *span, why.clone(), None),
         }
     }
 }
 
-fn read_event(tree: &Tree, own: Option<&str>, files: &dyn Files, findings: &mut Findings<'_>) -> Option<Cause> {
-    known(entries(tree, "`event`", findings), &["flow", "status"], findings);
-    let (flow, span) = required(tree, "flow", "event", findings);
+fn read_event(
+    tree: &Tree,
+    own: Option<&str>,
+    context: &dyn CheckContext,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<Cause> {
+    known(entries(tree, "`event`", diagnostics), &["flow", "status"], diagnostics);
+    let (flow, span) = required(tree, "flow", "event", diagnostics);
     if !flow.is_empty() && !is_flow_name(&flow) {
         let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());
-        findings.error("bad_name", span, format!("`{}` is not a valid flow name", shown(&flow)), help);
-    } else if !flow.is_empty() && own != Some(&flow) && !files.has_flow(&flow) {
+        diagnostics.error("bad_name", span, format!("`{}` is not a valid flow name", shown(&flow)), help);
+    } else if !flow.is_empty() && own != Some(&flow) && !context.has_flow(&flow) {
         let message = format!("unknown flow `{0}`, so its runs never start this one", shown(&flow));
         let help = Some(format!("add the flow `{}` first, or fix its name", shown(&flow)));
-        missing("unknown_flow", span, (message, help), findings);
+        missing("unknown_flow", span, (message, help), diagnostics);
     }
     let status = match tree.member("status") {
         None => End::ALL.iter().map(|(_, end)| *end).collect(),
-        Some(status) => read_status(status, findings)?,
+        Some(status) => read_status(status, diagnostics)?,
     };
     Some(Cause::Event { flow, status })
 }
 
-fn read_status(tree: &Tree, findings: &mut Findings<'_>) -> Option<Vec<End>> {
+fn read_status(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Vec<End>> {
     let items = if let Kind::List(items) = &tree.kind { items.as_slice() } else { std::slice::from_ref(tree) };
     if items.is_empty() {
         let help = Some("remove `status` to accept every final status".into());
-        findings.error("bad_trigger", tree.span, "the list of `status` is empty", help);
+        diagnostics.error("bad_trigger", tree.span, "the list of `status` is empty", help);
     }
-    items.iter().map(|item| choice("status", item, &End::ALL, findings)).collect()
+    items.iter().map(|item| choice("status", item, &End::ALL, diagnostics)).collect()
 }
 
-fn choice<T: Copy>(key: &str, value: &Tree, choices: &[(&str, T)], findings: &mut Findings<'_>) -> Option<T> {
+fn choice<T: Copy>(key: &str, value: &Tree, choices: &[(&str, T)], diagnostics: &mut Diagnostics<'_>) -> Option<T> {
     let written = value.text().unwrap_or_default();
     let found = choices.iter().find(|(name, _)| *name == written).map(|(_, choice)| *choice);
     if found.is_none() {
         let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
         let help = did_you_mean(written, names.iter().copied());
-        findings.error("bad_value", value.span, format!("`{key}` must be one of: {}", names.join(", ")), help);
+        diagnostics.error("bad_value", value.span, format!("`{key}` must be one of: {}", names.join(", ")), help);
     }
     found
 }

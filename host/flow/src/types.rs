@@ -5,9 +5,9 @@ use std::sync::Arc;
 use flowcell_contract::{Catalog, Lookup, NodeType, TypeRef};
 
 use crate::{
-    diagnostic::{Findings, did_you_mean},
+    diagnostic::{Diagnostics, did_you_mean},
     fields::shown,
-    habits,
+    key_hints,
     read::RawNode,
 };
 
@@ -15,7 +15,11 @@ use crate::{
 const SHOWN_TYPES: usize = 4;
 
 /// Looks up the type of a node; reports an unknown one.
-pub(crate) fn node_type(node: &RawNode<'_>, catalog: &Catalog, findings: &mut Findings<'_>) -> Option<Arc<NodeType>> {
+pub(crate) fn node_type(
+    node: &RawNode<'_>,
+    catalog: &Catalog,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<Arc<NodeType>> {
     if node.type_name.is_empty() {
         return None;
     }
@@ -27,16 +31,16 @@ pub(crate) fn node_type(node: &RawNode<'_>, catalog: &Catalog, findings: &mut Fi
             let message =
                 format!("`{}` has no version `{}`", wanted.name, wanted.version.as_deref().unwrap_or_default());
             let help = Some(format!("available versions: {}", versions.join(", ")));
-            findings.error("unknown_version", node.type_span, message, help);
+            diagnostics.error("unknown_version", node.type_span, message, help);
             None
         }
         Lookup::Unknown => {
             let help = meant_type(&wanted.name, catalog)
-                .or_else(|| habits::of_type(&wanted.name))
+                .or_else(|| key_hints::for_type(&wanted.name))
                 .or_else(|| did_you_mean(&wanted.name, catalog.names()))
                 .or_else(|| Some("`flowcell nodes` lists all types; `flow.packs` and `--packs DIR` add more".into()));
             let message = format!("unknown node type `{}`", shown(&wanted.name));
-            findings.error("unknown_type", node.type_span, message, help);
+            diagnostics.error("unknown_type", node.type_span, message, help);
             None
         }
     }

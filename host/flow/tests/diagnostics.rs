@@ -11,7 +11,7 @@ use std::{
 };
 
 use flowcell_contract::{Catalog, Json};
-use flowcell_flow::{Checked, Diagnostic, Files, Reach, Rules, Severity, Source, draw};
+use flowcell_flow::{CheckContext, CheckMode, Checked, Diagnostic, Reach, Severity, Source, draw};
 use golden::{cases, compare, printed, source};
 use proptest::prelude::*;
 
@@ -24,10 +24,10 @@ fn catalog() -> Catalog {
 }
 
 /// Uses the test cases as the library of flows.
-struct Beside(Rules);
+struct Beside(CheckMode);
 
-impl Files for Beside {
-    fn rules(&self) -> Rules {
+impl CheckContext for Beside {
+    fn mode(&self) -> CheckMode {
         self.0
     }
 
@@ -64,7 +64,7 @@ impl Files for Beside {
 }
 
 fn load(path: &Path) -> Checked {
-    flowcell_flow::load(&source(path), &catalog(), &Beside(Rules::New))
+    flowcell_flow::load(&source(path), &catalog(), &Beside(CheckMode::New))
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn invalid_flows_give_the_expected_diagnostics() {
     for case in cases {
         let checked = load(&case);
         assert!(!checked.diagnostics.is_empty(), "{} has no diagnostic", case.display());
-        let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+        let errors = checked.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
         assert_eq!(checked.graph.is_none(), errors, "{}", case.display());
         wrong.extend(compare(&case.with_extension("err"), &printed(&checked.diagnostics)));
     }
@@ -88,20 +88,20 @@ fn stored_flows_get_warnings_from_newer_rules() {
     let mut kept = 0;
     for case in cases(&folder("invalid")) {
         let new = load(&case);
-        let old = flowcell_flow::load(&source(&case), &catalog(), &Beside(Rules::Kept));
-        let is_error = |finding: &&Diagnostic| finding.severity == Severity::Error;
-        let newer: Vec<_> = new.diagnostics.iter().filter(|finding| finding.new_rule).collect();
+        let old = flowcell_flow::load(&source(&case), &catalog(), &Beside(CheckMode::Stored));
+        let is_error = |diagnostic: &&Diagnostic| diagnostic.severity == Severity::Error;
+        let newer: Vec<_> = new.diagnostics.iter().filter(|diagnostic| diagnostic.new_rule).collect();
         assert!(newer.iter().all(is_error), "{}", case.display());
-        if newer.is_empty() || new.diagnostics.iter().filter(is_error).any(|finding| !finding.new_rule) {
+        if newer.is_empty() || new.diagnostics.iter().filter(is_error).any(|diagnostic| !diagnostic.new_rule) {
             continue;
         }
         kept += 1;
         assert!(old.graph.is_some(), "{}: {}", case.display(), printed(&old.diagnostics));
-        for finding in newer {
-            let same = |old: &&Diagnostic| (&old.place, old.code) == (&finding.place, finding.code);
+        for diagnostic in newer {
+            let same = |old: &&Diagnostic| (&old.location, old.code) == (&diagnostic.location, diagnostic.code);
             let old = old.diagnostics.iter().find(same).unwrap();
             assert_eq!(old.severity, Severity::Warning, "{old}");
-            assert_eq!(old.message, format!("{}; a new version of this flow will be refused", finding.message));
+            assert_eq!(old.message, format!("{}; a new version of this flow will be refused", diagnostic.message));
         }
     }
     assert!(kept >= 1, "no case breaks newer rules only");
@@ -111,9 +111,9 @@ fn stored_flows_get_warnings_from_newer_rules() {
 #[test]
 fn names_in_triggers_must_exist_in_a_library() {
     let case = folder("invalid").join("triggers-missing.yaml");
-    for (rules, errors) in [(Rules::New, 0), (Rules::Keeping, 2), (Rules::Kept, 0)] {
+    for (rules, errors) in [(CheckMode::New, 0), (CheckMode::Adding, 2), (CheckMode::Stored, 0)] {
         let checked = flowcell_flow::load(&source(&case), &catalog(), &Beside(rules));
-        let is_error = |finding: &&Diagnostic| finding.severity == Severity::Error;
+        let is_error = |diagnostic: &&Diagnostic| diagnostic.severity == Severity::Error;
         assert_eq!(checked.diagnostics.iter().filter(is_error).count(), errors, "{}", printed(&checked.diagnostics));
         assert_eq!(checked.diagnostics.len(), 3, "{}", printed(&checked.diagnostics));
     }
@@ -166,7 +166,8 @@ fn y1_y2_hostile_documents_are_refused() {
     let catalog = catalog();
     for text in documents {
         let head: String = text.chars().take(40).collect();
-        let checked = flowcell_flow::load(&Source { name: "hostile.yaml".into(), text }, &catalog, &Beside(Rules::New));
+        let checked =
+            flowcell_flow::load(&Source { name: "hostile.yaml".into(), text }, &catalog, &Beside(CheckMode::New));
         assert!(checked.graph.is_none(), "{head}");
         assert!(!checked.diagnostics.is_empty(), "{head}");
     }
@@ -192,7 +193,8 @@ fn large_flows_are_checked() {
         ("too many edges", numbered(100, (0..60_000).map(|n| (n % 100, n / 100 % 100))), false),
     ];
     for (name, text, sound) in cases {
-        let checked = flowcell_flow::load(&Source { name: "large.yaml".into(), text }, &catalog(), &Beside(Rules::New));
+        let checked =
+            flowcell_flow::load(&Source { name: "large.yaml".into(), text }, &catalog(), &Beside(CheckMode::New));
         assert_eq!(checked.graph.is_some(), sound, "{name}: {}", printed(&checked.diagnostics));
         assert!(printed(&checked.diagnostics).len() < 500_000, "{name}");
     }
@@ -201,7 +203,7 @@ fn large_flows_are_checked() {
 #[test]
 fn y9_a_fan_out_to_a_hundred_thousand_nodes_is_refused() {
     let text = numbered(100_001, (1..100_001).map(|n| (0, n)));
-    let checked = flowcell_flow::load(&Source { name: "wide.yaml".into(), text }, &catalog(), &Beside(Rules::New));
+    let checked = flowcell_flow::load(&Source { name: "wide.yaml".into(), text }, &catalog(), &Beside(CheckMode::New));
     assert!(checked.graph.is_none());
     // The text alone exceeds its limit.
     assert_eq!(checked.diagnostics[0].code, "syntax", "{}", printed(&checked.diagnostics));
@@ -212,7 +214,7 @@ fn y9_a_fan_out_to_a_hundred_thousand_nodes_is_refused() {
 fn diagnostics_beyond_the_limit_are_counted() {
     let nodes: Vec<_> = (0..3_000).map(|n| format!(r#"{{"id":"n{n}","type":"test.noop","typ":1}}"#)).collect();
     let text = format!(r#"{{"flow":{{"name":"many"}},"nodes":[{}]}}"#, nodes.join(","));
-    let checked = flowcell_flow::load(&Source { name: "many.json".into(), text }, &catalog(), &Beside(Rules::New));
+    let checked = flowcell_flow::load(&Source { name: "many.json".into(), text }, &catalog(), &Beside(CheckMode::New));
     let last = checked.diagnostics.last().unwrap();
     assert_eq!((last.code, &*last.message), ("too_many_findings", "2800 more diagnostics are not shown"));
     assert!(printed(&checked.diagnostics).len() < 100_000);
@@ -224,8 +226,8 @@ proptest! {
     #[test]
     fn no_text_makes_the_checker_panic(text in "[a-zé0{}\\[\\]:,\"'\\\\#&*!|>%@ \t\r\n-]{0,200}") {
         let source = Source { name: "random.yaml".into(), text };
-        let first = flowcell_flow::load(&source, &Catalog::default(), &Beside(Rules::New));
-        let again = flowcell_flow::load(&source, &Catalog::default(), &Beside(Rules::New));
+        let first = flowcell_flow::load(&source, &Catalog::default(), &Beside(CheckMode::New));
+        let again = flowcell_flow::load(&source, &Catalog::default(), &Beside(CheckMode::New));
         prop_assert_eq!(first.diagnostics, again.diagnostics);
     }
 
@@ -236,7 +238,7 @@ proptest! {
         let at = at.index(text.len());
         text.splice(at..(at + 3).min(text.len()), with.chars());
         let source = Source { name: "mutated.yaml".into(), text: text.into_iter().collect() };
-        let first = flowcell_flow::load(&source, &catalog(), &Beside(Rules::New));
-        prop_assert_eq!(first.diagnostics, flowcell_flow::load(&source, &catalog(), &Beside(Rules::New)).diagnostics);
+        let first = flowcell_flow::load(&source, &catalog(), &Beside(CheckMode::New));
+        prop_assert_eq!(first.diagnostics, flowcell_flow::load(&source, &catalog(), &Beside(CheckMode::New)).diagnostics);
     }
 }

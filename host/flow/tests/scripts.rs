@@ -11,8 +11,8 @@ use std::path::Path;
 use flowcell_contract::{Catalog, Json};
 use flowcell_expr::NoRoots;
 use flowcell_flow::{
-    Checked, Files, Graph, NoFiles, Source, about,
-    outline::{Fault, Outline, Port, PortKind},
+    CheckContext, Checked, Graph, NoContext, Source, about,
+    outline::{Outline, Port, PortKind, ScriptError},
     packs,
     script::script_label,
 };
@@ -27,13 +27,13 @@ fn catalog() -> Catalog {
 struct Reader;
 
 impl Reader {
-    fn fault(script: &Source) -> Result<(), Fault> {
+    fn fault(script: &Source) -> Result<(), ScriptError> {
         let place = script.text.lines().zip(1..).find_map(|(line, number)| Some((number, line.find("wrong")? + 1)));
-        place.map_or(Ok(()), |place| Err(Fault { message: "this is wrong".into(), place: Some(place) }))
+        place.map_or(Ok(()), |place| Err(ScriptError { message: "this is wrong".into(), location: Some(place) }))
     }
 }
 
-impl Files for Reader {
+impl CheckContext for Reader {
     fn read(&self, path: &str) -> Result<String, String> {
         match path {
             "./lib/good.js" => Ok("export const run = () => ({{ a: 1 }});".into()),
@@ -46,7 +46,7 @@ impl Files for Reader {
         None
     }
 
-    fn outline(&self, script: &Source) -> Result<Outline, Fault> {
+    fn outline(&self, script: &Source) -> Result<Outline, ScriptError> {
         Reader::fault(script)?;
         let port = |id: &str, kind, optional| Port { id: id.into(), kind, label: Some(id.to_uppercase()), optional };
         Ok(Outline {
@@ -61,7 +61,7 @@ impl Files for Reader {
         })
     }
 
-    fn check_script(&self, script: &Source) -> Result<(), Fault> {
+    fn check_script(&self, script: &Source) -> Result<(), ScriptError> {
         Reader::fault(script)
     }
 }
@@ -105,11 +105,15 @@ fn an_invalid_script_is_reported_with_its_position() {
     ] {
         let checked = load(name, text);
         assert!(checked.graph.is_none());
-        let [finding] = checked.diagnostics.as_slice() else { panic!("{}", printed(&checked.diagnostics)) };
-        assert_eq!((finding.code, (finding.place.line, finding.place.column)), (code, place), "{finding}");
+        let [diagnostic] = checked.diagnostics.as_slice() else { panic!("{}", printed(&checked.diagnostics)) };
+        assert_eq!(
+            (diagnostic.code, (diagnostic.location.line, diagnostic.location.column)),
+            (code, place),
+            "{diagnostic}"
+        );
     }
     let unread = Source { name: "a.flow.js".into(), text: "let a".into() };
-    let checked = flowcell_flow::load(&unread, &catalog(), &NoFiles);
+    let checked = flowcell_flow::load(&unread, &catalog(), &NoContext);
     assert!(printed(&checked.diagnostics).contains("this program cannot run scripts"));
     let unknown = flowcell_flow::load(&unread, &Catalog::default(), &Reader);
     assert!(printed(&unknown.diagnostics).contains("unknown node type `script.run`"));
@@ -140,9 +144,13 @@ fn a_script_can_be_given_in_json_or_yaml() {
     ] {
         let checked = load("any.yaml", text);
         assert!(checked.graph.is_none());
-        let [finding] = checked.diagnostics.as_slice() else { panic!("{}", printed(&checked.diagnostics)) };
-        let found = (finding.code, finding.place.file.as_str(), (finding.place.line, finding.place.column));
-        assert_eq!(found, (code, file, place), "{finding}");
+        let [diagnostic] = checked.diagnostics.as_slice() else { panic!("{}", printed(&checked.diagnostics)) };
+        let found = (
+            diagnostic.code,
+            diagnostic.location.file.as_str(),
+            (diagnostic.location.line, diagnostic.location.column),
+        );
+        assert_eq!(found, (code, file, place), "{diagnostic}");
     }
 }
 
@@ -151,7 +159,7 @@ fn a_script_gets_all_services_that_a_flow_can_be_granted() {
     /// Limits the services that can be granted.
     struct Limited(&'static [&'static str]);
 
-    impl Files for Limited {
+    impl CheckContext for Limited {
         fn read(&self, path: &str) -> Result<String, String> {
             Reader.read(path)
         }
@@ -164,7 +172,7 @@ fn a_script_gets_all_services_that_a_flow_can_be_granted() {
             (capability == "services").then(|| self.0.iter().map(|&name| name.to_owned()).collect())
         }
 
-        fn outline(&self, script: &Source) -> Result<Outline, Fault> {
+        fn outline(&self, script: &Source) -> Result<Outline, ScriptError> {
             Reader.outline(script)
         }
     }
@@ -219,9 +227,9 @@ fn scripts_in_nodes_are_checked() {
         ("{ file: '{{ flow.input.path }}' }", "literal_needed", "write a literal path"),
     ] {
         let checked = node(input);
-        let [finding] = checked.diagnostics.as_slice() else { panic!("{}", printed(&checked.diagnostics)) };
-        assert_eq!((finding.code, finding.place.line), (code, 5), "{finding}");
-        assert!(finding.help.as_deref().unwrap_or_default().starts_with(help), "{finding}");
+        let [diagnostic] = checked.diagnostics.as_slice() else { panic!("{}", printed(&checked.diagnostics)) };
+        assert_eq!((diagnostic.code, diagnostic.location.line), (code, 5), "{diagnostic}");
+        assert!(diagnostic.help.as_deref().unwrap_or_default().starts_with(help), "{diagnostic}");
     }
     assert!(printed(&node("{ inputs: {} }").diagnostics).contains("wrong_input"));
 }

@@ -21,7 +21,7 @@ use std::{
 };
 
 use flowcell_contract::Tenant;
-use flowcell_flow::{Rules, Source, Start, about};
+use flowcell_flow::{CheckMode, Source, Start, about};
 
 pub use self::error::LibraryError;
 use self::files::{Ending, Files, LinkError, Size};
@@ -242,7 +242,8 @@ impl FlowLibrary {
             }
             None => self.newest(name)?.ok_or_else(|| LibraryError::Unknown(name.to_owned()))?,
         };
-        let checked = host.check_in(&source, Arc::new(self.surroundings(&source, Rules::Kept)), &Start::default());
+        let checked =
+            host.check_in(&source, Arc::new(self.surroundings(&source, CheckMode::Stored)), &Start::default());
         checked.flow.ok_or(LibraryError::Invalid(checked.diagnostics))
     }
 
@@ -250,7 +251,7 @@ impl FlowLibrary {
     /// still be run. It takes no longer than reading its file.
     pub fn checked_before(&self, host: &Host, name: &str) -> Result<Option<LoadedFlow>, LibraryError> {
         let Some(source) = self.newest(name)? else { return Ok(None) };
-        let checked = host.checked_before(&source, &self.surroundings(&source, Rules::Kept));
+        let checked = host.checked_before(&source, &self.surroundings(&source, CheckMode::Stored));
         Ok(checked.and_then(|checked| checked.flow))
     }
 
@@ -304,7 +305,8 @@ impl FlowLibrary {
         check_size(text)?;
         let source = source(name, ending, text.to_owned());
         let said = about(&source).name.filter(|said| said != name);
-        let checked = host.check_in(&source, Arc::new(self.surroundings(&source, Rules::Keeping)), &Start::default());
+        let checked =
+            host.check_in(&source, Arc::new(self.surroundings(&source, CheckMode::Adding)), &Start::default());
         match (checked.flow, said) {
             (None, _) => Err(LibraryError::Invalid(checked.diagnostics)),
             (Some(_), Some(said)) => Err(LibraryError::OtherName { name: name.to_owned(), said }),
@@ -317,9 +319,9 @@ impl FlowLibrary {
     }
 
     /// What a flow may read: the files beside it.
-    fn surroundings(&self, source: &Source, rules: Rules) -> Folder {
+    fn surroundings(&self, source: &Source, rules: CheckMode) -> Folder {
         let file = self.folder.join(&source.name);
-        Folder::library(file.parent().map(Path::to_path_buf).unwrap_or_default()).with_rules(rules)
+        Folder::library(file.parent().map(Path::to_path_buf).unwrap_or_default()).with_mode(rules)
     }
 
     /// Returns the size of the library with another text, if it may have that.

@@ -24,7 +24,7 @@ pub fn node_type(node: &NodeType) -> Value {
 /// A finding with what an editor needs to underline it, and a reader without the file to see it.
 pub fn finding(finding: &Diagnostic) -> Value {
     let mut object = json!(finding);
-    object["len"] = json!(finding.place.len);
+    object["len"] = json!(finding.location.len);
     object["excerpt"] = json!(finding.excerpt);
     object
 }

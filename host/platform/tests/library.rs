@@ -121,7 +121,7 @@ edges:
     fs::create_dir(library.folder()).unwrap();
     fs::write(library.folder().join("again.yaml"), looping).unwrap();
     let flow = library.load(&host, "again", None).unwrap();
-    let told = |found: &flowcell_platform::Diagnostic| (found.code, found.severity, found.place.line);
+    let told = |found: &flowcell_platform::Diagnostic| (found.code, found.severity, found.location.line);
     let warnings: Vec<_> = flow.warnings().iter().map(told).collect();
     assert_eq!(warnings, [("cycle", flowcell_platform::Severity::Warning, 4)]);
     let known = library.load(&host, "again", None).unwrap();

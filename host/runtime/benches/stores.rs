@@ -22,7 +22,7 @@ use flowcell_contract::{
     Admission, Attempt, Call, Caller, Calls, Capability, Catalog, Digest, Effect, Failure, Json, Manifest, NodeRunner,
     Outgoing, Step, StepResult, Value,
 };
-use flowcell_flow::{NoFiles, Source, graph::Graph};
+use flowcell_flow::{NoContext, Source, graph::Graph};
 use flowcell_runtime::{
     FlowRunner, NoFlows, Pinned, RunOptions, RunStatus, World,
     ports::Pin,
@@ -81,7 +81,7 @@ impl Capability for Outside {
 fn load(text: String) -> Arc<Graph> {
     let mut catalog = Catalog::default();
     catalog.add(Manifest::parse(MANIFEST).unwrap(), &Digest("00".into()));
-    let checked = flowcell_flow::load(&Source { name: "bench.yaml".into(), text }, &catalog, &NoFiles);
+    let checked = flowcell_flow::load(&Source { name: "bench.yaml".into(), text }, &catalog, &NoContext);
     Arc::new(checked.graph.unwrap())
 }
 

@@ -9,7 +9,7 @@ use std::{fmt::Write, future, sync::Arc, time::Instant};
 use flowcell_contract::{
     Attempt, Calls, Catalog, Digest, FanOut, Json, Manifest, NodeRunner, Pause, Step, StepResult, Value, Wake,
 };
-use flowcell_flow::{NoFiles, Source, graph::Graph};
+use flowcell_flow::{NoContext, Source, graph::Graph};
 use flowcell_runtime::{FlowRunner, NoFlows, Pinned, PolicyOverride, RunOptions, RunStatus, World, ports::Pin};
 use futures_util::future::BoxFuture;
 
@@ -46,7 +46,7 @@ fn load(text: String) -> Arc<Graph> {
     let mut catalog = Catalog::default();
     catalog.add(Manifest::parse(MANIFEST).unwrap(), &Digest("00".into()));
     let source = Source { name: "bench.yaml".into(), text };
-    let checked = flowcell_flow::load(&source, &catalog, &NoFiles);
+    let checked = flowcell_flow::load(&source, &catalog, &NoContext);
     for diagnostic in &checked.diagnostics {
         eprintln!("{diagnostic}");
     }

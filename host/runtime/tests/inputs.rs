@@ -15,7 +15,7 @@ use flowcell_contract::{
     Attempt, Calls, Catalog, Digest, Failure, FanOut, FlowCall, Json, Manifest, NodeRunner, Pause, Question, RunId,
     Step, StepResult, Tenant, Value, Wake,
 };
-use flowcell_flow::{NoFiles, Source, graph::Graph};
+use flowcell_flow::{NoContext, Source, graph::Graph};
 use flowcell_runtime::{
     FlowRunner, Flows, NoFlows, Pinned, Repeat, RunOptions, RunStatus, World,
     fact::Fact,
@@ -140,7 +140,7 @@ nodes: [{ id: inner, type: t.noop, input: { of: '{{ flow.input.of }}', float: '{
 fn graph(text: &str) -> Arc<Graph> {
     let mut catalog = Catalog::default();
     catalog.add(Manifest::parse(MANIFEST).unwrap(), &Digest("00".into()));
-    let checked = flowcell_flow::load(&Source { name: "f.yaml".into(), text: text.into() }, &catalog, &NoFiles);
+    let checked = flowcell_flow::load(&Source { name: "f.yaml".into(), text: text.into() }, &catalog, &NoContext);
     Arc::new(checked.graph.unwrap_or_else(|| panic!("{:?}", checked.diagnostics)))
 }
 

@@ -9,7 +9,7 @@ use std::{
 use clap::{Arg, Args, ValueHint};
 use flowcell::{
     Json, Reader, RunStatus, StartError,
-    agentic::{self, Entry, FLOW_FOLDERS, Level},
+    agentic::{self, DiscoveredFile, FLOW_FOLDERS, Level},
     control::Ask,
     graph::Graph,
     sessions::{FlowSession, Opened, SessionError, Sessions, StepStatus},
@@ -170,7 +170,13 @@ fn busy(session: &FlowSession, of: &dyn Sessions, terminal: Terminal) -> Result<
 }
 
 /// Another process owns the store. If it drives the run of this prefix, that is told; else it is handed the flow.
-fn beside(args: &FlowArgs, plan: &Plan, entry: &Entry, folder: &Path, terminal: Terminal) -> Result<Exit, Problem> {
+fn beside(
+    args: &FlowArgs,
+    plan: &Plan,
+    entry: &DiscoveredFile,
+    folder: &Path,
+    terminal: Terminal,
+) -> Result<Exit, Problem> {
     let host = plan.packs.host()?;
     let prefix = args.session.clone().unwrap_or_else(|| host.now().to_string());
     let session = host.flow_session(&entry.path, &prefix)?;
@@ -220,7 +226,7 @@ fn arguments(args: &FlowArgs, graph: &Graph) -> Result<Json, Problem> {
 }
 
 /// The flow of this name.
-fn find(name: &str) -> Result<Entry, Problem> {
+fn find(name: &str) -> Result<DiscoveredFile, Problem> {
     let flows = agentic::flows();
     if let Some(entry) = flows.get(name) {
         return Ok(entry);
@@ -236,7 +242,7 @@ fn find(name: &str) -> Result<Entry, Problem> {
     problem = known
         .diagnostics
         .iter()
-        .fold(problem, |problem, found| problem.note(format!("{}: {}", found.place.file, found.message)));
+        .fold(problem, |problem, found| problem.note(format!("{}: {}", found.location.file, found.message)));
     if Path::new(name).is_file() {
         problem = problem.hint(format!("run a flow by its file with `flowcell run {name}`"));
     }

@@ -5,14 +5,14 @@ use flowcell_contract::Json;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Rules, Source,
+    CheckMode, Source,
     agentic::{
         name::{self, is_kebab_case},
         permission::{self, Permission},
     },
-    diagnostic::{Diagnostic, Findings, did_you_mean},
+    diagnostic::{Diagnostic, Diagnostics, did_you_mean},
     fields::{entries, flag, known, known_or, list, map, shown, text, whole},
-    fit, habits, slips,
+    key_hints, schema_check, syntax_errors,
     yaml::{self, Kind, Span, Tree},
 };
 
@@ -100,41 +100,41 @@ const FENCE: &str = "---";
 
 /// Reads an agent's file: YAML front matter between two `---` lines, then the system prompt.
 pub fn agent(source: &Source) -> CheckedAgent {
-    agent_by(source, Rules::New)
+    agent_in_mode(source, CheckMode::New)
 }
 
 /// Reads an agent's file in the check mode of the flow that uses the agent.
-pub(crate) fn agent_by(source: &Source, rules: Rules) -> CheckedAgent {
-    let mut findings = Findings::new(&source.name, &source.text, rules);
+pub(crate) fn agent_in_mode(source: &Source, mode: CheckMode) -> CheckedAgent {
+    let mut diagnostics = Diagnostics::new(&source.name, &source.text, mode);
     let start = Span { line: 1, column: 1, len: 1, start: 0 };
     let id = name::of_file(&source.name);
     if !is_kebab_case(id) {
         let message = format!("`{}` is not a valid agent name", shown(id));
-        findings.error("bad_file_name", start, message, Some(name::rename(&source.name)));
+        diagnostics.error("bad_file_name", start, message, Some(name::rename(&source.name)));
     }
     let mut agent = AgentDefinition { id: id.to_owned(), ..AgentDefinition::default() };
     match split(&source.text) {
         Ok((front, system)) => {
             agent.system = system.trim().to_owned();
             match yaml::parse(&front) {
-                Ok(tree) => read(&tree, &mut agent, &mut findings),
+                Ok(tree) => read(&tree, &mut agent, &mut diagnostics),
                 Err(error) => {
-                    let error = slips::explain(&front, error);
-                    findings.error("syntax", error.span, error.message, error.help);
+                    let error = syntax_errors::explain(&front, error);
+                    diagnostics.error("syntax", error.span, error.message, error.help);
                 }
             }
         }
         Err(()) => {
             let help = Some("end the front matter with a line `---`".into());
-            findings.error("bad_front_matter", start, "the front matter has no end", help);
+            diagnostics.error("bad_front_matter", start, "the front matter has no end", help);
         }
     }
-    if agent.system.is_empty() && !findings.has_errors() {
+    if agent.system.is_empty() && !diagnostics.has_errors() {
         let help = Some("describe the agent's role and way of working below the front matter".into());
-        findings.warning("no_system_prompt", start, "the agent has no system prompt", help);
+        diagnostics.warning("no_system_prompt", start, "the agent has no system prompt", help);
     }
-    let sound = !findings.has_errors();
-    CheckedAgent { agent: sound.then_some(agent), diagnostics: findings.finish() }
+    let sound = !diagnostics.has_errors();
+    CheckedAgent { agent: sound.then_some(agent), diagnostics: diagnostics.finish() }
 }
 
 /// Splits a file into its front matter, with every byte at its original offset, and the text after it. A file without
@@ -156,12 +156,17 @@ fn split(text: &str) -> Result<(String, &str), ()> {
     Err(())
 }
 
-fn read(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings<'_>) {
+fn read(tree: &Tree, agent: &mut AgentDefinition, diagnostics: &mut Diagnostics<'_>) {
     if matches!(&tree.kind, Kind::Scalar(json) if json.is_null()) {
         return;
     }
-    known_or(entries(tree, "the front matter", findings), &KEYS, |entry| habits::renamed(entry, &RENAMED), findings);
-    let mut member = |key| text(tree, key, findings).map(|(text, _)| text);
+    known_or(
+        entries(tree, "the front matter", diagnostics),
+        &KEYS,
+        |entry| key_hints::renamed(entry, &RENAMED),
+        diagnostics,
+    );
+    let mut member = |key| text(tree, key, diagnostics).map(|(text, _)| text);
     agent.name = member("name");
     agent.description = member("description");
     agent.provider = member("provider");
@@ -172,30 +177,30 @@ fn read(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings<'_>) {
         && !["primary", "subagent", "all"].contains(&&*mode)
     {
         let help = did_you_mean(&mode, ["primary", "subagent", "all"]);
-        findings.error("bad_value", value.span, format!("invalid `mode`: `{}`", shown(&mode)), help);
+        diagnostics.error("bad_value", value.span, format!("invalid `mode`: `{}`", shown(&mode)), help);
     }
-    agent.disabled = flag(tree, "disabled", findings).unwrap_or_default();
-    agent.max_turns = whole(tree, "maxTurns", TURNS, findings);
-    agent.max_model_calls = whole(tree, "maxModelCalls", TURNS, findings);
-    agent.tools = tools(tree, findings);
-    agent.permissions = permission::read(tree.member("permissions"), findings);
-    agent.output = read_output(tree, findings).map(|schema| schema.json().to_serde());
-    read_params(tree, agent, findings);
+    agent.disabled = flag(tree, "disabled", diagnostics).unwrap_or_default();
+    agent.max_turns = whole(tree, "maxTurns", TURNS, diagnostics);
+    agent.max_model_calls = whole(tree, "maxModelCalls", TURNS, diagnostics);
+    agent.tools = tools(tree, diagnostics);
+    agent.permissions = permission::read(tree.member("permissions"), diagnostics);
+    agent.output = read_output(tree, diagnostics).map(|schema| schema.json().to_serde());
+    read_params(tree, agent, diagnostics);
 }
 
-fn tools(tree: &Tree, findings: &mut Findings<'_>) -> Vec<String> {
-    let items = list(tree, "tools", findings);
+fn tools(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Vec<String> {
+    let items = list(tree, "tools", diagnostics);
     for odd in items.iter().filter(|item| item.text().is_none()) {
         let message = format!("`tools` must be a list of names, but an item is {}", odd.type_name());
-        findings.error("wrong_type", odd.span, message, Some("write one name per line".into()));
+        diagnostics.error("wrong_type", odd.span, message, Some("write one name per line".into()));
     }
     items.iter().filter_map(|item| Some(item.text()?.to_owned())).collect()
 }
 
-fn read_params(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings<'_>) {
-    let Some(params) = map(tree, "params", findings) else { return };
-    let entries = entries(params, "`params`", findings);
-    known(entries, &PARAMS, findings);
+fn read_params(tree: &Tree, agent: &mut AgentDefinition, diagnostics: &mut Diagnostics<'_>) {
+    let Some(params) = map(tree, "params", diagnostics) else { return };
+    let entries = entries(params, "`params`", diagnostics);
+    known(entries, &PARAMS, diagnostics);
     for entry in entries {
         let value = entry.value.json();
         let sound = match &*entry.key {
@@ -206,8 +211,9 @@ fn read_params(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings
         };
         if !sound {
             let message = format!("invalid `{}`: {}", entry.key, shown(&value.to_string()));
-            let help = "`temperature` ranges from 0 to 2, `topP` from 0 to 1; `maxTokens` is a whole number of at least 1";
-            findings.error("bad_value", entry.value.span, message, Some(help.into()));
+            let help =
+                "`temperature` ranges from 0 to 2, `topP` from 0 to 1; `maxTokens` is a whole number of at least 1";
+            diagnostics.error("bad_value", entry.value.span, message, Some(help.into()));
         }
         agent.params.insert(entry.key.to_string(), value.to_serde());
     }
@@ -215,26 +221,26 @@ fn read_params(tree: &Tree, agent: &mut AgentDefinition, findings: &mut Findings
 
 /// Reads the schema under `output: { schema: … }`. It must describe an object, because the object's members become
 /// arguments.
-pub(crate) fn read_output<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<&'t Tree> {
-    let output = map(tree, "output", findings)?;
-    known(entries(output, "`output`", findings), &["schema"], findings);
+pub(crate) fn read_output<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<&'t Tree> {
+    let output = map(tree, "output", diagnostics)?;
+    known(entries(output, "`output`", diagnostics), &["schema"], diagnostics);
     let Some(schema) = output.member("schema") else {
         let help = Some("write `output: { schema: { type: object, properties: { … } } }`".into());
-        findings.error("missing_key", output.span, "`output` has no `schema`", help);
+        diagnostics.error("missing_key", output.span, "`output` has no `schema`", help);
         return None;
     };
-    let schema = map(output, "schema", findings).filter(|_| matches!(schema.kind, Kind::Map(_)))?;
-    check_object(schema, "the output of a step", findings);
+    let schema = map(output, "schema", diagnostics).filter(|_| matches!(schema.kind, Kind::Map(_)))?;
+    check_object(schema, "the output of a step", diagnostics);
     Some(schema)
 }
 
 /// Checks that a schema describes an object.
-pub(crate) fn check_object(schema: &Tree, what: &str, findings: &mut Findings<'_>) {
+pub(crate) fn check_object(schema: &Tree, what: &str, diagnostics: &mut Diagnostics<'_>) {
     if let Some(kind) = schema.member("type").filter(|kind| kind.text() != Some("object")) {
         let message = format!("{what} must be an object, because its members become arguments");
-        findings.error("bad_schema", kind.span, message, Some("write `type: object` and `properties`".into()));
+        diagnostics.error("bad_schema", kind.span, message, Some("write `type: object` and `properties`".into()));
     }
-    fit::check_schema(schema, "the schema", findings);
+    schema_check::check_schema(schema, "the schema", diagnostics);
 }
 
 /// Converts a definition to the value that nodes receive.

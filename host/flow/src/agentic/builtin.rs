@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_agents_are_sound() {
+    fn built_in_agents_are_valid() {
         assert!(names().any(|name| name == DEFAULT));
         for name in names() {
             let checked = agent::agent(&source(name).unwrap());

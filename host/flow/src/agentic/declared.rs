@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    agentic::{argument::Argument, cast::Cast, read::RawSteps},
-    diagnostic::{Findings, similar},
+    agentic::{argument::Argument, read::RawSteps, step_agent::StepAgent},
+    diagnostic::{Diagnostics, similar},
     fields::shown,
     limits,
     yaml::{Kind, Span, Tree},
@@ -12,8 +12,8 @@ use crate::{
 
 /// Warns of arguments that neither `args` nor an output schema declares, if a similar name is declared. An argument
 /// without a similar name may come from the caller, so it is not reported.
-pub(crate) fn warn(flow: &RawSteps<'_>, cast: &[Cast], findings: &mut Findings<'_>) {
-    let declared = declared(flow, cast);
+pub(crate) fn warn(flow: &RawSteps<'_>, agents: &[StepAgent], diagnostics: &mut Diagnostics<'_>) {
+    let declared = declared(flow, agents);
     let mut tried: BTreeMap<String, Option<&str>> = BTreeMap::new();
     let mut tell = |argument: &Argument, span: Span| {
         let Some(key) = argument.key().filter(|key| !declared.contains(*key)) else { return };
@@ -26,7 +26,7 @@ pub(crate) fn warn(flow: &RawSteps<'_>, cast: &[Cast], findings: &mut Findings<'
         }
         let Some(meant) = tried[key] else { return };
         let message = format!("no schema declares the argument `{}`", shown(key));
-        findings.warning("unknown_argument", span, message, Some(format!("did you mean `{}`?", shown(meant))));
+        diagnostics.warning("unknown_argument", span, message, Some(format!("did you mean `{}`?", shown(meant))));
     };
     for step in &flow.steps {
         step.prompt.arguments().for_each(|argument| tell(argument, step.prompt_span));
@@ -39,14 +39,14 @@ pub(crate) fn warn(flow: &RawSteps<'_>, cast: &[Cast], findings: &mut Findings<'
 }
 
 /// Returns the names that the schemas of the arguments and of the outputs declare.
-fn declared(flow: &RawSteps<'_>, cast: &[Cast]) -> BTreeSet<String> {
+fn declared(flow: &RawSteps<'_>, agents: &[StepAgent]) -> BTreeSet<String> {
     let mut names = BTreeSet::from(["prompt".to_owned()]);
     let schemas = flow.steps.iter().map(|step| step.output).chain([flow.args]).flatten();
     for properties in schemas.filter_map(|schema| schema.member("properties")) {
         names.extend(keys(properties));
     }
-    let inherited = flow.steps.iter().zip(cast).filter(|(step, _)| step.output.is_none());
-    for agent in inherited.filter_map(|(_, cast)| cast.definition.as_ref()) {
+    let inherited = flow.steps.iter().zip(agents).filter(|(step, _)| step.output.is_none());
+    for agent in inherited.filter_map(|(_, agents)| agents.definition.as_ref()) {
         let properties = agent.output.as_ref().and_then(|schema| schema.get("properties")?.as_object());
         names.extend(properties.into_iter().flat_map(|properties| properties.keys().cloned()));
     }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::{
     agentic::name::{is_kebab_case, of_file, rename},
-    diagnostic::{Diagnostic, Place, Severity},
+    diagnostic::{Diagnostic, Location, Severity},
 };
 
 /// The scope of a folder. A project wins over the user's home.
@@ -30,7 +30,7 @@ pub struct Folder {
 
 /// The kind of files to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// Flows: `*.yaml`, `*.yml`, `*.json`.
     Flows,
     /// Agents: `*.md`.
@@ -67,7 +67,7 @@ pub const AGENT_FOLDERS: [Folder; 6] = [
 
 /// A file in one of the searched folders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedFile {
     /// Scope of the file's folder.
     pub level: Level,
     /// Path as messages show it.
@@ -76,7 +76,7 @@ pub struct Listed {
 
 /// A discovered flow or agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DiscoveredFile {
     /// The file's name without its extension.
     pub id: String,
     /// Scope of the file's folder.
@@ -91,18 +91,18 @@ pub struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
     /// The files by id.
-    pub entries: BTreeMap<String, Entry>,
+    pub entries: BTreeMap<String, DiscoveredFile>,
     /// Files with invalid names, and files of one scope that have the same name.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Finds flows or agents in a listing. The listing follows the order of the folders; project files win over global
 /// ones, then earlier files over later ones.
-pub fn discover(kind: Kind, listing: &[Listed]) -> Discovery {
+pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
     let mut found = Discovery::default();
     let mut listing: Vec<_> = listing.iter().filter(|file| is_meant(kind, &file.path)).collect();
     listing.sort_by_key(|file| file.level);
-    for Listed { level, path } in listing {
+    for ListedFile { level, path } in listing {
         let id = of_file(path);
         if !is_kebab_case(id) {
             found.diagnostics.push(bad_name(path, id));
@@ -110,7 +110,7 @@ pub fn discover(kind: Kind, listing: &[Listed]) -> Discovery {
         }
         match found.entries.get_mut(id) {
             None => {
-                let entry = Entry { id: id.to_owned(), level: *level, path: path.clone(), hides: Vec::new() };
+                let entry = DiscoveredFile { id: id.to_owned(), level: *level, path: path.clone(), hides: Vec::new() };
                 found.entries.insert(id.to_owned(), entry);
             }
             Some(entry) => {
@@ -125,18 +125,18 @@ pub fn discover(kind: Kind, listing: &[Listed]) -> Discovery {
 }
 
 /// Returns true if the file has the right extension. Test case files (`*.test.yaml`) do not count.
-fn is_meant(kind: Kind, path: &str) -> bool {
+fn is_meant(kind: FileKind, path: &str) -> bool {
     let endings: &[&str] = match kind {
-        Kind::Flows => &["yaml", "yml", "json"],
-        Kind::Agents => &["md"],
+        FileKind::Flows => &["yaml", "yml", "json"],
+        FileKind::Agents => &["md"],
     };
     let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let Some((stem, ending)) = file.rsplit_once('.') else { return false };
     endings.contains(&ending) && !stem.is_empty() && !stem.starts_with('.') && !stem.ends_with(".test")
 }
 
-fn start_of(path: &str) -> Place {
-    Place { file: path.to_owned(), line: 1, column: 1, len: 1 }
+fn start_of(path: &str) -> Location {
+    Location { file: path.to_owned(), line: 1, column: 1, len: 1 }
 }
 
 fn bad_name(path: &str, id: &str) -> Diagnostic {
@@ -144,28 +144,28 @@ fn bad_name(path: &str, id: &str) -> Diagnostic {
     Diagnostic::error("bad_file_name", "", start_of(path), &message, Some(&rename(path)))
 }
 
-fn hidden(path: &str, by: &Entry) -> Diagnostic {
+fn hidden(path: &str, by: &DiscoveredFile) -> Diagnostic {
     let message = format!("`{}` hides this file, which has the same name", by.path);
-    let mut finding = Diagnostic::error("hidden_file", "", start_of(path), &message, Some("rename one of them"));
-    finding.severity = Severity::Warning;
-    finding
+    let mut diagnostic = Diagnostic::error("hidden_file", "", start_of(path), &message, Some("rename one of them"));
+    diagnostic.severity = Severity::Warning;
+    diagnostic
 }
 
 /// Caches a listing of flows or agents. The first lookup lists the folders.
-pub struct Registry<L> {
-    kind: Kind,
+pub struct DiscoveryCache<L> {
+    kind: FileKind,
     lister: L,
     known: Mutex<Option<Arc<Discovery>>>,
 }
 
-impl<L: Fn() -> Vec<Listed>> Registry<L> {
+impl<L: Fn() -> Vec<ListedFile>> DiscoveryCache<L> {
     /// Creates a cache. `lister` lists the files in the order of the folders.
-    pub fn new(kind: Kind, lister: L) -> Registry<L> {
-        Registry { kind, lister, known: Mutex::new(None) }
+    pub fn new(kind: FileKind, lister: L) -> DiscoveryCache<L> {
+        DiscoveryCache { kind, lister, known: Mutex::new(None) }
     }
 
     /// Returns the entry with this id.
-    pub fn get(&self, id: &str) -> Option<Entry> {
+    pub fn get(&self, id: &str) -> Option<DiscoveredFile> {
         self.list().entries.get(id).cloned()
     }
 
@@ -189,15 +189,15 @@ mod tests {
 
     use super::*;
 
-    fn listed(level: Level, path: &str) -> Listed {
-        Listed { level, path: path.to_owned() }
+    fn listed(level: Level, path: &str) -> ListedFile {
+        ListedFile { level, path: path.to_owned() }
     }
 
     #[test]
-    fn the_project_wins_and_then_the_first() {
+    fn project_files_win_over_global_ones() {
         use Level::{Global, Project};
         let found = discover(
-            Kind::Flows,
+            FileKind::Flows,
             &[
                 listed(Global, "home/a.yaml"),
                 listed(Project, ".flowcell/flows/a.yaml"),
@@ -213,7 +213,8 @@ mod tests {
         let entry = &found.entries["a"];
         assert_eq!((entry.level, &*entry.path), (Project, ".flowcell/flows/a.yaml"));
         assert_eq!(entry.hides, [".agents/flows/a.json", "home/a.yaml"]);
-        let codes: Vec<_> = found.diagnostics.iter().map(|finding| (finding.code, &*finding.place.file)).collect();
+        let codes: Vec<_> =
+            found.diagnostics.iter().map(|diagnostic| (diagnostic.code, &*diagnostic.location.file)).collect();
         assert_eq!(codes, [("hidden_file", ".agents/flows/a.json"), ("bad_file_name", ".agents/flows/My_Flow.yml")]);
         assert!(found.diagnostics[1].help.as_ref().unwrap().contains("`my-flow`"));
     }
@@ -226,9 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_lists_once_until_it_is_told_to_forget() {
+    fn a_listing_is_cached_until_invalidated() {
         let times = Cell::new(0);
-        let registry = Registry::new(Kind::Agents, || {
+        let registry = DiscoveryCache::new(FileKind::Agents, || {
             times.set(times.get() + 1);
             vec![listed(Level::Global, "agents/one.md")]
         });

@@ -7,12 +7,12 @@ use flowcell_contract::{BuiltIn, Catalog, Json, Lookup, TypeRef};
 use crate::{
     agentic::{
         agent::AgentDefinition,
-        cast::Cast,
-        check::{Link, Links, Way},
         label::{self, FlowLabel, PostponedRule, SessionLabel, StepLabel},
+        links::{Link, LinkKind, Links},
+        origin::{Origin, args_of, whole},
         permission::{Action, Permission},
         read::{RawRule, RawStep, RawSteps},
-        values::{Origin, given_by, whole},
+        step_agent::StepAgent,
     },
     graph::{FlowPolicy, Jitter, Join, NodePolicy, On, Retry, RetryOn},
     limits::STEP_TIMEOUT_MS,
@@ -31,11 +31,11 @@ const CLOSING: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 const GRANTED: [BuiltIn; 2] = [BuiltIn::Model, BuiltIn::Tools];
 
 /// The inputs of the generation.
-pub(crate) struct Writer<'a> {
+pub(crate) struct Generator<'a> {
     pub(crate) name: &'a str,
     pub(crate) flow: &'a RawSteps<'a>,
     pub(crate) links: &'a Links,
-    pub(crate) cast: &'a [Cast],
+    pub(crate) agents: &'a [StepAgent],
     /// The steps that a run starts with. They do not run a second time.
     pub(crate) begin: &'a [usize],
     /// True if the run starts as the flow defines it, false if it starts with postponed steps.
@@ -46,36 +46,36 @@ pub(crate) struct Writer<'a> {
 }
 
 /// Nodes and edges, ready to be lowered.
-pub(crate) struct Written<'a> {
-    writer: Writer<'a>,
+pub(crate) struct Generated<'a> {
+    generator: Generator<'a>,
     /// Schema of the arguments.
     args: Option<Tree>,
-    nodes: Vec<WrittenNode>,
-    edges: Vec<WrittenEdge<'a>>,
+    nodes: Vec<GeneratedNode>,
+    edges: Vec<GeneratedEdge<'a>>,
 }
 
-struct WrittenNode {
+struct GeneratedNode {
     step: usize,
     input: Tree,
     config: Tree,
     grants: Tree,
 }
 
-struct WrittenEdge<'a> {
+struct GeneratedEdge<'a> {
     link: &'a Link,
     when: Option<Tree>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> Generator<'a> {
     /// Generates nodes for the steps that a run can reach.
-    pub(crate) fn write(self) -> Written<'a> {
+    pub(crate) fn generate(self) -> Generated<'a> {
         let reached = self.links.reached(self.begin, false);
         let edges = self.links.all.iter().filter(|link| self.fires(link, &reached));
-        let edges = edges.map(|link| WrittenEdge { link, when: self.when(link) }).collect();
+        let edges = edges.map(|link| GeneratedEdge { link, when: self.when(link) }).collect();
         let steps = (0..self.flow.steps.len()).filter(|step| reached.contains(step));
         let nodes = steps.map(|step| self.node(step, &reached)).collect();
         let args = self.flow.args.filter(|_| self.at_first).map(with_prompt);
-        Written { writer: self, args, nodes, edges }
+        Generated { generator: self, args, nodes, edges }
     }
 
     /// Returns true if a link can fire. Links to a first step and from a step to itself never do.
@@ -86,10 +86,10 @@ impl<'a> Writer<'a> {
     fn when(&self, link: &Link) -> Option<Tree> {
         let step = &self.flow.steps[link.from];
         let rule = rule(step, link)?;
-        Some(literal::text(rule.when.as_ref()?.expression(&given_by(&step.id)), rule.span))
+        Some(literal::text(rule.when.as_ref()?.expression(&args_of(&step.id)), rule.span))
     }
 
-    fn node(&self, index: usize, reached: &HashSet<usize>) -> WrittenNode {
+    fn node(&self, index: usize, reached: &HashSet<usize>) -> GeneratedNode {
         let step = &self.flow.steps[index];
         let span = step.id_span;
         let origin = self.origin(index, reached);
@@ -99,7 +99,7 @@ impl<'a> Writer<'a> {
         let mut input = vec![("prompt", prompt), ("args", text(args))];
         input.extend(origin.previous().map(|previous| ("previous", text(previous))));
         input.extend(origin.from().map(|from| ("from", text(from))));
-        WrittenNode {
+        GeneratedNode {
             step: index,
             input: literal::map(span, input),
             config: literal::tree(&self.config(index), span),
@@ -114,22 +114,25 @@ impl<'a> Writer<'a> {
                 false => Origin::Left(self.flow.steps[index].id.clone()),
             };
         }
-        let ways = || self.links.to(index).filter(|link| self.fires(link, reached)).map(|link| link.way);
-        Origin::Edges { success: ways().any(|way| way != Way::Fallback), error: ways().any(|way| way == Way::Fallback) }
+        let ways = || self.links.to(index).filter(|link| self.fires(link, reached)).map(|link| link.kind);
+        Origin::Edges {
+            success: ways().any(|kind| kind != LinkKind::Fallback),
+            error: ways().any(|kind| kind == LinkKind::Fallback),
+        }
     }
 
     /// Returns the node's config. Agents of a flow run unattended, so every tool call that the definition does not deny
     /// is allowed.
     fn config(&self, index: usize) -> Json {
-        let cast = &self.cast[index];
-        let mut config = vec![("agent", Json::from(cast.name.as_str()))];
-        if let Some(agent) = &cast.definition {
+        let step_agent = &self.agents[index];
+        let mut config = vec![("agent", Json::from(step_agent.name.as_str()))];
+        if let Some(agent) = &step_agent.definition {
             config.extend(of_definition(agent));
         }
         let own = self.flow.steps[index].output.map(Tree::json);
-        let inherited = cast.definition.as_ref().and_then(|agent| agent.output.clone()).map(Json::from);
+        let inherited = step_agent.definition.as_ref().and_then(|agent| agent.output.clone()).map(Json::from);
         config.extend(own.or(inherited).map(|schema| ("output", Json::object([("schema", schema)]))));
-        config.push(("session", label::write(&self.session(index))));
+        config.push(("session", label::to_json(&self.session(index))));
         Json::object(config)
     }
 
@@ -138,7 +141,7 @@ impl<'a> Writer<'a> {
         let Lookup::Found(kind) = self.catalog.lookup(&TypeRef::parse(NODE_TYPE)) else {
             return Json::object::<&str>([]);
         };
-        let definition = self.cast[index].definition.as_deref();
+        let definition = self.agents[index].definition.as_deref();
         let grant = |capability: BuiltIn| match capability {
             BuiltIn::Model => definition.and_then(|agent| agent.model.clone()).map_or(every(), |model| texts(&[model])),
             _ => texts(definition.map(|agent| agent.tools.as_slice()).unwrap_or_default()),
@@ -149,7 +152,8 @@ impl<'a> Writer<'a> {
 
     fn session(&self, index: usize) -> SessionLabel {
         let step = &self.flow.steps[index];
-        let same = |link: &&Link| step.fork && link.from != index && self.cast[link.from].name == self.cast[index].name;
+        let same =
+            |link: &&Link| step.fork && link.from != index && self.agents[link.from].name == self.agents[index].name;
         let same = self.links.to(index).filter(same);
         let mut same_agent: Vec<_> = same.map(|link| self.flow.steps[link.from].id.clone()).collect();
         same_agent.dedup();
@@ -170,7 +174,7 @@ impl<'a> Writer<'a> {
                 .links
                 .all
                 .iter()
-                .filter(|link| link.way == Way::Fallback)
+                .filter(|link| link.kind == LinkKind::Fallback)
                 .map(|link| id(&link.from))
                 .collect(),
             prefix: self.prefix.map(str::to_owned),
@@ -186,17 +190,17 @@ impl<'a> Writer<'a> {
         });
         StepLabel {
             step: step.id.clone(),
-            agent: self.cast[index].name.clone(),
+            agent: self.agents[index].name.clone(),
             session: self.session(index),
             postponed: postponed.collect(),
         }
     }
 }
 
-impl Written<'_> {
+impl Generated<'_> {
     /// Returns the flow in the graph dialect.
     pub(crate) fn flow(&self) -> RawFlow<'_> {
-        let Writer { name, flow, .. } = &self.writer;
+        let Generator { name, flow, .. } = &self.generator;
         RawFlow {
             name: (*name).to_owned(),
             version: None,
@@ -214,8 +218,8 @@ impl Written<'_> {
         }
     }
 
-    fn raw_node<'s>(&'s self, node: &'s WrittenNode) -> RawNode<'s> {
-        let step = &self.writer.flow.steps[node.step];
+    fn raw_node<'s>(&'s self, node: &'s GeneratedNode) -> RawNode<'s> {
+        let step = &self.generator.flow.steps[node.step];
         RawNode {
             id: step.id.clone(),
             id_span: step.id_span,
@@ -235,14 +239,14 @@ impl Written<'_> {
         }
     }
 
-    fn raw_edge<'s>(&'s self, edge: &'s WrittenEdge<'_>) -> RawEdge<'s> {
-        let steps = &self.writer.flow.steps;
+    fn raw_edge<'s>(&'s self, edge: &'s GeneratedEdge<'_>) -> RawEdge<'s> {
+        let steps = &self.generator.flow.steps;
         let (from, to) = (&steps[edge.link.from], &steps[edge.link.to]);
         let end = |step: &RawStep<'_>, span: Span| (step.id.clone(), span);
         RawEdge {
             from: end(from, edge.link.span),
             to: end(to, edge.link.span),
-            on: if edge.link.way == Way::Fallback { On::Error } else { On::Success },
+            on: if edge.link.kind == LinkKind::Fallback { On::Error } else { On::Success },
             when: edge.when.as_ref(),
             span: edge.link.span,
         }
@@ -250,8 +254,8 @@ impl Written<'_> {
 
     /// Returns the label of the graph, and the labels of the nodes in their order.
     pub(crate) fn labels(&self) -> (FlowLabel, impl Iterator<Item = StepLabel>) {
-        let steps = self.nodes.iter().map(|node| self.writer.step_label(node.step));
-        (self.writer.flow_label(), steps)
+        let steps = self.nodes.iter().map(|node| self.generator.step_label(node.step));
+        (self.generator.flow_label(), steps)
     }
 }
 
@@ -277,9 +281,9 @@ fn with_prompt(schema: &Tree) -> Tree {
 }
 
 fn rule<'s>(step: &'s RawStep<'_>, link: &Link) -> Option<&'s RawRule> {
-    match link.way {
-        Way::Rule(index) => step.rules.get(index),
-        Way::Fallback => None,
+    match link.kind {
+        LinkKind::Rule(index) => step.rules.get(index),
+        LinkKind::Fallback => None,
     }
 }
 
@@ -320,7 +324,7 @@ fn of_definition(agent: &AgentDefinition) -> Vec<(&'static str, Json)> {
 fn permissions(rules: &[Permission]) -> Json {
     let answered = |rule: &Permission| {
         let action = if rule.action == Action::Deny { Action::Deny } else { Action::Allow };
-        label::write(&Permission { action, ..rule.clone() })
+        label::to_json(&Permission { action, ..rule.clone() })
     };
     Json::object([("default", Json::from("allow")), ("rules", Json::array(rules.iter().map(answered)))])
 }

@@ -98,7 +98,7 @@ pub struct Postponed {
 }
 
 /// Returns the input of a run that starts with postponed steps. `args` are the arguments of the original run.
-pub fn input_of(args: &Json, left: &[Postponed]) -> Json {
+pub fn resume_input(args: &Json, left: &[Postponed]) -> Json {
     let step = |left: &Postponed| {
         let texts = [("previous", &left.previous), ("from", &left.from)];
         let texts = texts.map(|(key, text)| (key, Json::from(text.as_str())));
@@ -108,7 +108,7 @@ pub fn input_of(args: &Json, left: &[Postponed]) -> Json {
 }
 
 /// Returns an agent node's output as text: the structured output as JSON if present, otherwise the result.
-pub fn text_of(output: &Json) -> String {
+pub fn output_text(output: &Json) -> String {
     let structured = output.get("structuredOutput").filter(|structured| !structured.is_null());
     match structured.or_else(|| output.get("result")) {
         Some(Json::String(text)) => text.to_string(),
@@ -129,7 +129,7 @@ pub fn state_key(prefix: &str, flow: &str, step: &str) -> String {
 
 /// Creates the record of a postponed or restarted step. `before` is the preceding step: its id, its output as text, and
 /// whether it failed.
-pub fn left_by(step: &str, args: Json, before: Option<(&str, &str, bool)>) -> Postponed {
+pub fn postponed_step(step: &str, args: Json, before: Option<(&str, &str, bool)>) -> Postponed {
     let (from, output, failed) = before.unwrap_or_default();
     let previous = if failed { format!("{FAILED_BEFORE}{output}") } else { output.to_owned() };
     Postponed { step: step.to_owned(), args, previous, from: from.to_owned() }
@@ -158,7 +158,7 @@ pub fn postponed(label: &StepLabel, output: &Json) -> Vec<Postponed> {
     let mut left: Vec<Postponed> = Vec::new();
     for rule in label.postponed.iter().filter(holds) {
         if left.iter().all(|other| other.step != rule.then) {
-            let (args, previous, from) = (args.clone(), text_of(output), label.step.clone());
+            let (args, previous, from) = (args.clone(), output_text(output), label.step.clone());
             left.push(Postponed { step: rule.then.clone(), args, previous, from });
         }
     }
@@ -166,7 +166,7 @@ pub fn postponed(label: &StepLabel, output: &Json) -> Vec<Postponed> {
 }
 
 /// Serializes a label.
-pub(crate) fn write<T: Serialize>(label: &T) -> Json {
+pub(crate) fn to_json<T: Serialize>(label: &T) -> Json {
     serde_json::to_value(label).map(Json::from).unwrap_or_default()
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     agentic::read::RawSteps,
-    diagnostic::{Findings, did_you_mean},
+    diagnostic::{Diagnostics, did_you_mean},
     fields::shown,
     limits, shape,
     yaml::Span,
@@ -12,7 +12,7 @@ use crate::{
 
 /// The part of a step that a link comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum LinkKind {
     /// The rule with this index.
     Rule(usize),
     Fallback,
@@ -22,7 +22,7 @@ pub(crate) enum Way {
 pub(crate) struct Link {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    pub(crate) way: Way,
+    pub(crate) kind: LinkKind,
     pub(crate) postponed: bool,
     /// The position of the target's id in the text.
     pub(crate) span: Span,
@@ -40,33 +40,40 @@ pub(crate) struct Links {
 
 impl Links {
     /// Finds the targets of all rules and fallbacks. Reports duplicate ids and unknown targets.
-    pub(crate) fn new(flow: &RawSteps<'_>, findings: &mut Findings<'_>) -> Links {
-        let by_id = shape::by_id(flow.steps.iter().map(|step| (step.id.as_str(), step.id_span)), findings);
+    pub(crate) fn new(flow: &RawSteps<'_>, diagnostics: &mut Diagnostics<'_>) -> Links {
+        let by_id = shape::by_id(flow.steps.iter().map(|step| (step.id.as_str(), step.id_span)), diagnostics);
         let none = vec![Vec::new(); flow.steps.len()];
         let mut links = Links { by_id, all: Vec::new(), from: none.clone(), to: none };
         for (from, step) in flow.steps.iter().enumerate() {
             for (index, rule) in step.rules.iter().enumerate() {
-                links.add(from, &rule.then, Way::Rule(index), rule.postpone, findings);
+                links.add(from, &rule.then, LinkKind::Rule(index), rule.postpone, diagnostics);
             }
             if let Some(to) = &step.fallback.to {
-                links.add(from, to, Way::Fallback, false, findings);
+                links.add(from, to, LinkKind::Fallback, false, diagnostics);
             }
         }
         links
     }
 
-    fn add(&mut self, from: usize, named: &(String, Span), way: Way, postponed: bool, findings: &mut Findings<'_>) {
+    fn add(
+        &mut self,
+        from: usize,
+        named: &(String, Span),
+        kind: LinkKind,
+        postponed: bool,
+        diagnostics: &mut Diagnostics<'_>,
+    ) {
         let (id, span) = named;
         match self.find(id) {
             Some(to) => {
                 self.from[from].push(self.all.len());
                 self.to[to].push(self.all.len());
-                self.all.push(Link { from, to, way, postponed, span: *span });
+                self.all.push(Link { from, to, kind, postponed, span: *span });
             }
             None if id.is_empty() => {}
             None => {
-                let help = if findings.is_full() { None } else { self.meant(id) };
-                findings.error("unknown_step", *span, format!("unknown step `{}`", shown(id)), help);
+                let help = if diagnostics.is_full() { None } else { self.suggest(id) };
+                diagnostics.error("unknown_step", *span, format!("unknown step `{}`", shown(id)), help);
             }
         }
     }
@@ -77,7 +84,7 @@ impl Links {
     }
 
     /// Suggests the id of an existing step in place of an unknown id.
-    pub(crate) fn meant(&self, id: &str) -> Option<String> {
+    pub(crate) fn suggest(&self, id: &str) -> Option<String> {
         let ids = self.by_id.keys().map(String::as_str).take(limits::SIMILAR_NAMES);
         did_you_mean(id, ids).or_else(|| Some("name the id of a step".into()))
     }
@@ -103,32 +110,32 @@ impl Links {
     }
 
     /// Warns of links and steps that are valid but probably mistakes.
-    pub(crate) fn warn(&self, flow: &RawSteps<'_>, findings: &mut Findings<'_>) {
+    pub(crate) fn warn(&self, flow: &RawSteps<'_>, diagnostics: &mut Diagnostics<'_>) {
         let id = |step: usize| shown(&flow.steps[step].id);
         // An unknown target already has an error; its step would look unreachable.
         let reached =
-            if findings.has_errors() { HashSet::from_iter(0..flow.steps.len()) } else { self.reached(&[0], true) };
+            if diagnostics.has_errors() { HashSet::from_iter(0..flow.steps.len()) } else { self.reached(&[0], true) };
         for (index, step) in flow.steps.iter().enumerate().filter(|(index, _)| !reached.contains(index)) {
             let message = format!("no rule leads to `{}`, so it never runs", id(index));
             let help = format!("add a rule `{{ then: {} }}` to another step, or move this step to the top", id(index));
-            findings.warning("unreachable_step", step.id_span, message, Some(help));
+            diagnostics.warning("unreachable_step", step.id_span, message, Some(help));
         }
         for link in self.all.iter().filter(|link| !link.postponed && (link.to == 0 || link.to == link.from)) {
             let message = format!("`{}` has already run at this point, and a step runs only once", id(link.to));
-            let help = match link.way {
-                Way::Fallback if link.to == link.from => "use `retry` to run the same step again",
+            let help = match link.kind {
+                LinkKind::Fallback if link.to == link.from => "use `retry` to run the same step again",
                 _ => "remove it, or add another step that repeats the work",
             };
-            findings.warning("runs_once", link.span, message, Some(help.into()));
+            diagnostics.warning("runs_once", link.span, message, Some(help.into()));
         }
         let mut first: HashMap<usize, usize> = HashMap::new();
         let mut told = HashSet::new();
-        for link in self.all.iter().filter(|link| matches!(link.way, Way::Rule(_)) && link.to != 0) {
+        for link in self.all.iter().filter(|link| matches!(link.kind, LinkKind::Rule(_)) && link.to != 0) {
             let other = *first.entry(link.to).or_insert(link.from);
             if other != link.from && link.from != link.to && other != link.to && told.insert(link.to) {
                 let message = format!("`{}` and `{}` both lead to `{}`", id(other), id(link.from), id(link.to));
                 let help = "the first one to arrive runs it with its own arguments; the other is ignored";
-                findings.warning("convergence", link.span, message, Some(help.into()));
+                diagnostics.warning("convergence", link.span, message, Some(help.into()));
             }
         }
     }

@@ -39,7 +39,10 @@ pub(crate) fn of_file(path: &str) -> &str {
 pub(crate) fn rename(path: &str) -> String {
     match kebab_case(of_file(path)) {
         Some(name) => format!("rename the file: its name without the extension must be `{name}`"),
-        None => "rename the file: use lowercase letters, digits and single dashes, at most 64 characters, such as `my-flow`".into(),
+        None => {
+            "rename the file: use lowercase letters, digits and single dashes, at most 64 characters, such as `my-flow`"
+                .into()
+        }
     }
 }
 

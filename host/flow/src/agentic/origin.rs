@@ -54,7 +54,7 @@ impl Origin {
 }
 
 /// Returns the expression with which an edge reads the arguments that a step passes on.
-pub(crate) fn given_by(step: &str) -> String {
+pub(crate) fn args_of(step: &str) -> String {
     format!("nodes[{}].args", quoted(step))
 }
 

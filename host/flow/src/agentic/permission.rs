@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    diagnostic::{Findings, did_you_mean},
+    diagnostic::{Diagnostics, did_you_mean},
     fields::{not_a_map, shown},
     yaml::{Entry, Kind, Tree},
 };
@@ -35,7 +35,7 @@ pub enum Action {
 const ACTIONS: [(&str, Action); 3] = [("allow", Action::Allow), ("ask", Action::Ask), ("deny", Action::Deny)];
 
 /// Matches a whole text against a pattern in which `*` stands for any text. The time is proportional to both lengths.
-pub fn fits(pattern: &str, text: &str) -> bool {
+pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
     let Some(last) = parts.next_back() else { return rest.is_empty() };
@@ -51,41 +51,41 @@ pub fn fits(pattern: &str, text: &str) -> bool {
 /// Returns the decision of the rules about a call; `None` if no rule matches.
 pub fn decide(rules: &[Permission], tool: &str, args: &str) -> Option<Action> {
     let fitting =
-        |rule: &&Permission| fits(&rule.tool, tool) && rule.args.as_deref().is_none_or(|pattern| fits(pattern, args));
+        |rule: &&Permission| matches_pattern(&rule.tool, tool) && rule.args.as_deref().is_none_or(|pattern| matches_pattern(pattern, args));
     rules.iter().rev().find(fitting).map(|rule| rule.action)
 }
 
 /// Reads `permissions`: one action for all tools, or a map from tools to an action or to a map from argument patterns
 /// to actions.
-pub(crate) fn read(tree: Option<&Tree>, findings: &mut Findings<'_>) -> Vec<Permission> {
+pub(crate) fn read(tree: Option<&Tree>, diagnostics: &mut Diagnostics<'_>) -> Vec<Permission> {
     let Some(tree) = tree else { return Vec::new() };
     let mut rules = Vec::new();
     match &tree.kind {
-        Kind::Map(tools) => tools.iter().for_each(|tool| read_tool(tool, &mut rules, findings)),
+        Kind::Map(tools) => tools.iter().for_each(|tool| read_tool(tool, &mut rules, diagnostics)),
         Kind::Scalar(_) if tree.text().is_some() => {
             let all = |action| Permission { tool: "*".into(), args: None, action };
-            rules.extend(read_action(tree, findings).map(all));
+            rules.extend(read_action(tree, diagnostics).map(all));
         }
-        _ => not_a_map(tree, "`permissions`", findings),
+        _ => not_a_map(tree, "`permissions`", diagnostics),
     }
     rules
 }
 
-fn read_tool(entry: &Entry, rules: &mut Vec<Permission>, findings: &mut Findings<'_>) {
+fn read_tool(entry: &Entry, rules: &mut Vec<Permission>, diagnostics: &mut Diagnostics<'_>) {
     let tool = entry.key.to_string();
     match &entry.value.kind {
         Kind::Map(patterns) => {
             for pattern in patterns {
                 let args = Some(pattern.key.to_string());
                 let rule = |action| Permission { tool: tool.clone(), args: args.clone(), action };
-                rules.extend(read_action(&pattern.value, findings).map(rule));
+                rules.extend(read_action(&pattern.value, diagnostics).map(rule));
             }
         }
-        _ => rules.extend(read_action(&entry.value, findings).map(|action| Permission { tool, args: None, action })),
+        _ => rules.extend(read_action(&entry.value, diagnostics).map(|action| Permission { tool, args: None, action })),
     }
 }
 
-fn read_action(tree: &Tree, findings: &mut Findings<'_>) -> Option<Action> {
+fn read_action(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Action> {
     let written = tree.text().unwrap_or_default();
     let found = ACTIONS.iter().find(|(name, _)| *name == written).map(|(_, action)| *action);
     if found.is_none() {
@@ -95,7 +95,7 @@ fn read_action(tree: &Tree, findings: &mut Findings<'_>) -> Option<Action> {
             Some(text) => format!("`{}` is not a permission", shown(text)),
             None => format!("a permission must be `allow`, `ask` or `deny`, not {}", tree.type_name()),
         };
-        findings.error("bad_permission", tree.span, message, help);
+        diagnostics.error("bad_permission", tree.span, message, help);
     }
     found
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_anything() {
+    fn stars_match_any_text() {
         let cases = [
             ("bash", "bash", true),
             ("bash", "bashed", false),
@@ -122,12 +122,12 @@ mod tests {
             ("", "x", false),
         ];
         for (pattern, text, expected) in cases {
-            assert_eq!(fits(pattern, text), expected, "{pattern} and {text}");
+            assert_eq!(matches_pattern(pattern, text), expected, "{pattern} and {text}");
         }
     }
 
     #[test]
-    fn the_last_rule_that_fits_decides() {
+    fn the_last_matching_rule_decides() {
         let rule = |tool: &str, args: Option<&str>, action| Permission {
             tool: tool.into(),
             args: args.map(str::to_owned),

@@ -5,7 +5,7 @@ use flowcell_expr::Condition;
 
 use crate::{
     agentic::argument::{Argument, WRITTEN, quoted},
-    diagnostic::Findings,
+    diagnostic::Diagnostics,
     fields::shown,
     yaml::Tree,
 };
@@ -25,39 +25,39 @@ enum Test {
 }
 
 /// An error message and a help text.
-type Refusal = (String, String);
+type PredicateError = (String, String);
 
 impl Predicate {
     /// Reads the text of `if`.
-    pub(crate) fn read(tree: &Tree, findings: &mut Findings<'_>) -> Option<Predicate> {
+    pub(crate) fn read(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Predicate> {
         let Some(written) = tree.text() else {
             let message = format!("`if` must be a text, not {}", tree.type_name());
             let help = "write `if: ${args.key} == value`; a rule without `if` always applies";
-            findings.error("wrong_type", tree.span, message, Some(help.into()));
+            diagnostics.error("wrong_type", tree.span, message, Some(help.into()));
             return None;
         };
         match Predicate::parse(written) {
             Ok(predicate) => {
-                predicate.warn_of_quotes(tree, findings);
+                predicate.warn_of_quotes(tree, diagnostics);
                 Some(predicate)
             }
             Err((message, help)) => {
-                findings.error("bad_predicate", tree.span, message, Some(help));
+                diagnostics.error("bad_predicate", tree.span, message, Some(help));
                 None
             }
         }
     }
 
     /// Parses a predicate.
-    pub(crate) fn parse(written: &str) -> Result<Predicate, Refusal> {
-        let (inside, rest) = written
-            .trim()
-            .strip_prefix("${")
-            .and_then(|rest| rest.split_once('}'))
-            .ok_or_else(|| refusal("a predicate must begin with `${args.key}`", "write `${args.key} == value`"))?;
+    pub(crate) fn parse(written: &str) -> Result<Predicate, PredicateError> {
+        let (inside, rest) =
+            written.trim().strip_prefix("${").and_then(|rest| rest.split_once('}')).ok_or_else(|| {
+                predicate_error("a predicate must begin with `${args.key}`", "write `${args.key} == value`")
+            })?;
         let argument = Argument::parse(inside).filter(|argument| !argument.is_all());
-        let argument = argument
-            .ok_or_else(|| (format!("`${{{}}}` does not select a single argument", shown(inside)), WRITTEN.to_owned()))?;
+        let argument = argument.ok_or_else(|| {
+            (format!("`${{{}}}` does not select a single argument", shown(inside)), WRITTEN.to_owned())
+        })?;
         let rest = rest.trim();
         let sign: String = rest.chars().take_while(|sign| "=!~<>&|".contains(*sign)).collect();
         let value = rest[sign.len()..].trim();
@@ -67,13 +67,16 @@ impl Predicate {
             return Err((format!("`{}` contains a second `${{`", shown(value)), help.into()));
         }
         if value.is_empty() && !sign.is_empty() {
-            return Err(refusal("the predicate has no value to compare with", "write the value after the operator, without quotes"));
+            return Err(predicate_error(
+                "the predicate has no value to compare with",
+                "write the value after the operator, without quotes",
+            ));
         }
         let test = match &*sign {
             "==" => Test::Equals(value.to_owned()),
             "!=" => Test::Differs(value.to_owned()),
             "=~" => Test::Matches(pattern(value)?),
-            sign => return Err(unknown_sign(sign)),
+            sign => return Err(unknown_operator(sign)),
         };
         Ok(Predicate { argument, test })
     }
@@ -96,26 +99,26 @@ impl Predicate {
     }
 
     /// Warns of quotes and of `&&` and `||`: the right side is plain text, so they would be part of the value.
-    fn warn_of_quotes(&self, tree: &Tree, findings: &mut Findings<'_>) {
+    fn warn_of_quotes(&self, tree: &Tree, diagnostics: &mut Diagnostics<'_>) {
         let (Test::Equals(text) | Test::Differs(text)) = &self.test else { return };
         if let Some(sign) = [" && ", " || "].into_iter().find(|sign| text.contains(sign)) {
             let message = format!("`{}` is compared literally, including `{}`", shown(text), sign.trim());
             let help = "a rule compares one argument with plain text; use two steps";
-            findings.warning("joined_value", tree.span, message, Some(help.into()));
+            diagnostics.warning("joined_value", tree.span, message, Some(help.into()));
         }
         let inside = ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
         if let Some(inside) = inside {
             let message = format!("`{}` is compared literally, including the quotes", shown(text));
-            findings.warning("quoted_value", tree.span, message, Some(format!("write `{}`", shown(inside))));
+            diagnostics.warning("quoted_value", tree.span, message, Some(format!("write `{}`", shown(inside))));
         }
     }
 }
 
-fn refusal(message: &str, help: &str) -> Refusal {
+fn predicate_error(message: &str, help: &str) -> PredicateError {
     (message.to_owned(), help.to_owned())
 }
 
-fn unknown_sign(sign: &str) -> Refusal {
+fn unknown_operator(sign: &str) -> PredicateError {
     let help = match sign {
         "=" | "===" => "write `==`",
         "!" | "<>" | "!==" => "write `!=`",
@@ -124,16 +127,16 @@ fn unknown_sign(sign: &str) -> Refusal {
         _ => "write `==`, `!=` or `=~` after `${args.key}`",
     };
     match sign {
-        "" => refusal("the predicate has no operator", help),
+        "" => predicate_error("the predicate has no operator", help),
         sign => (format!("unknown operator `{}`", shown(sign)), help.to_owned()),
     }
 }
 
 /// Returns the pattern between the slashes, if it is valid.
-fn pattern(value: &str) -> Result<String, Refusal> {
+fn pattern(value: &str) -> Result<String, PredicateError> {
     let inside = value.strip_prefix('/').filter(|rest| !rest.is_empty());
     let Some((pattern, flags)) = inside.and_then(|rest| rest.rsplit_once('/')) else {
-        return Err(refusal("a pattern must be between slashes", "write `${args.key} =~ /pattern/`"));
+        return Err(predicate_error("a pattern must be between slashes", "write `${args.key} =~ /pattern/`"));
     };
     if !flags.is_empty() {
         let help = format!("write flags inside the pattern: `/(?{})…/`", shown(flags));

@@ -7,9 +7,9 @@ use crate::{
         predicate::Predicate,
         template::Template,
     },
-    diagnostic::Findings,
+    diagnostic::Diagnostics,
     fields::{entries, flag, known, known_or, list, map, present, required, shown, text, whole},
-    habits,
+    key_hints,
     limits::{MAX_ATTEMPTS, MAX_TIMEOUT_MS},
     yaml::{Entry, Kind, Span, Tree},
 };
@@ -86,23 +86,23 @@ pub(crate) fn is_agentic(tree: &Tree) -> bool {
 }
 
 /// Reads a flow.
-pub(crate) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawSteps<'t> {
-    known(entries(tree, "a flow", findings), &TOP, findings);
-    let mut member = |key| text(tree, key, findings).map(|(text, _)| text);
+pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> RawSteps<'t> {
+    known(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
+    let mut member = |key| text(tree, key, diagnostics).map(|(text, _)| text);
     let (title, description) = (member("name"), member("description"));
-    let disabled = flag(tree, "disabled", findings).unwrap_or_default();
+    let disabled = flag(tree, "disabled", diagnostics).unwrap_or_default();
     let head = tree.member("flow").unwrap_or(tree);
-    known_or(entries(head, "`flow`", findings), &FLOW, at_the_top, findings);
-    let args = map(head, "args", findings);
+    known_or(entries(head, "`flow`", diagnostics), &FLOW, at_the_top, diagnostics);
+    let args = map(head, "args", diagnostics);
     if let Some(args) = args {
-        agent::check_object(args, "`args`", findings);
+        agent::check_object(args, "`args`", diagnostics);
     }
-    let written = list(head, "steps", findings);
+    let written = list(head, "steps", diagnostics);
     if let (Some(steps), true) = (head.member("steps"), written.is_empty()) {
         let help = "write `steps:` and a list of `{ id, prompt }`";
-        findings.error("no_steps", steps.span, "the flow has no steps", Some(help.into()));
+        diagnostics.error("no_steps", steps.span, "the flow has no steps", Some(help.into()));
     }
-    let steps = written.iter().filter_map(|step| read_step(step, findings)).collect();
+    let steps = written.iter().filter_map(|step| read_step(step, diagnostics)).collect();
     RawSteps { title, description, disabled, args, steps, head: head.span }
 }
 
@@ -111,76 +111,78 @@ fn at_the_top(entry: &Entry) -> Option<String> {
     TOP.contains(&&*entry.key).then(|| format!("write `{}` beside `flow`, not in it", entry.key))
 }
 
-fn read_step<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawStep<'t>> {
+fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawStep<'t>> {
     if !matches!(tree.kind, Kind::Map(_)) {
         let message = format!("a step must be a map, not {}", tree.type_name());
-        findings.error("wrong_type", tree.span, message, Some("write `{ id: …, prompt: … }`".into()));
+        diagnostics.error("wrong_type", tree.span, message, Some("write `{ id: …, prompt: … }`".into()));
         return None;
     }
-    known_or(entries(tree, "a step", findings), &STEP, |entry| habits::renamed(entry, &RENAMED), findings);
-    let (id, id_span) = required(tree, "id", "step", findings);
+    known_or(entries(tree, "a step", diagnostics), &STEP, |entry| key_hints::renamed(entry, &RENAMED), diagnostics);
+    let (id, id_span) = required(tree, "id", "step", diagnostics);
     if !id.is_empty() {
-        check_id(&id, id_span, findings);
+        check_id(&id, id_span, diagnostics);
     }
-    let (_, prompt_span) = present(tree, "prompt", "step", findings);
+    let (_, prompt_span) = present(tree, "prompt", "step", diagnostics);
     let prompt = tree.member("prompt").filter(|prompt| prompt.text().is_some());
-    let prompt = prompt.map(|prompt| Template::read(prompt, findings));
+    let prompt = prompt.map(|prompt| Template::read(prompt, diagnostics));
     if prompt.as_ref().is_some_and(Template::is_blank) {
         let help = "describe the agent's task, for example `prompt: ${args.prompt}`";
-        findings.error("empty_prompt", prompt_span, "the prompt is empty", Some(help.into()));
+        diagnostics.error("empty_prompt", prompt_span, "the prompt is empty", Some(help.into()));
     }
-    let session = map(tree, "session", findings);
+    let session = map(tree, "session", diagnostics);
     if let Some(session) = session {
-        known(entries(session, "`session`", findings), &["fork"], findings);
+        known(entries(session, "`session`", diagnostics), &["fork"], diagnostics);
     }
     Some(RawStep {
         id,
         id_span,
-        agent: text(tree, "agent", findings),
-        fork: session.and_then(|session| flag(session, "fork", findings)).unwrap_or_default(),
+        agent: text(tree, "agent", diagnostics),
+        fork: session.and_then(|session| flag(session, "fork", diagnostics)).unwrap_or_default(),
         prompt: prompt.unwrap_or_default(),
         prompt_span,
-        output: agent::read_output(tree, findings),
-        rules: list(tree, "rules", findings).iter().filter_map(|rule| read_rule(rule, findings)).collect(),
-        fallback: map(tree, "fallback", findings).map(|tree| read_fallback(tree, findings)).unwrap_or_default(),
+        output: agent::read_output(tree, diagnostics),
+        rules: list(tree, "rules", diagnostics).iter().filter_map(|rule| read_rule(rule, diagnostics)).collect(),
+        fallback: map(tree, "fallback", diagnostics).map(|tree| read_fallback(tree, diagnostics)).unwrap_or_default(),
     })
 }
 
-fn check_id(id: &str, span: Span, findings: &mut Findings<'_>) {
+fn check_id(id: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
     if is_kebab_case(id) {
         return;
     }
     let help = match kebab_case(id) {
         Some(meant) => format!("write `{meant}`"),
-        None => "use lowercase letters, digits and single dashes, at most 64 characters, such as `pick-workflow`".into(),
+        None => {
+            "use lowercase letters, digits and single dashes, at most 64 characters, such as `pick-workflow`".into()
+        }
     };
-    findings.error("bad_id", span, format!("`{}` is not a valid step id", shown(id)), Some(help));
+    diagnostics.error("bad_id", span, format!("`{}` is not a valid step id", shown(id)), Some(help));
 }
 
-fn read_rule(tree: &Tree, findings: &mut Findings<'_>) -> Option<RawRule> {
+fn read_rule(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawRule> {
     if !matches!(tree.kind, Kind::Map(_)) {
         let message = format!("a rule must be a map, not {}", tree.type_name());
-        findings.error("wrong_type", tree.span, message, Some("write `{ if: …, then: … }`".into()));
+        diagnostics.error("wrong_type", tree.span, message, Some("write `{ if: …, then: … }`".into()));
         return None;
     }
-    known(entries(tree, "a rule", findings), &RULE, findings);
+    known(entries(tree, "a rule", diagnostics), &RULE, diagnostics);
     let condition = tree.member("if");
     Some(RawRule {
-        when: condition.and_then(|tree| Predicate::read(tree, findings)),
+        when: condition.and_then(|tree| Predicate::read(tree, diagnostics)),
         written: condition.and_then(|tree| Some((tree.text()?.to_owned(), tree.span))),
-        then: required(tree, "then", "rule", findings),
-        postpone: flag(tree, "postpone", findings).unwrap_or_default(),
+        then: required(tree, "then", "rule", diagnostics),
+        postpone: flag(tree, "postpone", diagnostics).unwrap_or_default(),
         span: tree.span,
     })
 }
 
-fn read_fallback(tree: &Tree, findings: &mut Findings<'_>) -> Fallback {
-    known(entries(tree, "`fallback`", findings), &FALLBACK, findings);
-    let retry = whole(tree, "retry", (0, MAX_ATTEMPTS - 1), findings).unwrap_or_default();
-    let delay = whole(tree, "delay", (0, MAX_TIMEOUT_MS / 1_000), findings).unwrap_or_default();
+fn read_fallback(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Fallback {
+    known(entries(tree, "`fallback`", diagnostics), &FALLBACK, diagnostics);
+    let retry = whole(tree, "retry", (0, MAX_ATTEMPTS - 1), diagnostics).unwrap_or_default();
+    let delay = whole(tree, "delay", (0, MAX_TIMEOUT_MS / 1_000), diagnostics).unwrap_or_default();
     if retry > 10 && delay == 0 {
         let message = format!("{retry} retries without a delay between them");
-        findings.error("bad_policy", tree.span, message, Some("add `delay: 10`, in seconds".into()));
+        diagnostics.error("bad_policy", tree.span, message, Some("add `delay: 10`, in seconds".into()));
     }
-    Fallback { retry: retry as u32, delay_ms: delay * 1_000, to: text(tree, "to", findings) }
+    Fallback { retry: retry as u32, delay_ms: delay * 1_000, to: text(tree, "to", diagnostics) }
 }

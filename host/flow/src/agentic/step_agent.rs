@@ -3,20 +3,20 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    Files,
+    CheckContext,
     agentic::{
         agent::{self, AgentDefinition},
         builtin,
         name::is_kebab_case,
         read::RawSteps,
     },
-    diagnostic::{Findings, Severity, did_you_mean},
+    diagnostic::{Diagnostics, Severity, did_you_mean},
     fields::shown,
 };
 
 /// The agent of a step.
 #[derive(Clone)]
-pub(crate) struct Cast {
+pub(crate) struct StepAgent {
     pub(crate) name: String,
     /// `None` if the agent is not known at check time; the node looks it up when it runs.
     pub(crate) definition: Option<Arc<AgentDefinition>>,
@@ -24,76 +24,80 @@ pub(crate) struct Cast {
 
 /// The reason why a flow cannot use an agent, with a help text.
 #[derive(Clone)]
-struct Trouble {
+struct AgentError {
     severity: Severity,
     message: String,
     help: String,
 }
 
-type Found = Result<Option<Arc<AgentDefinition>>, Trouble>;
+type Found = Result<Option<Arc<AgentDefinition>>, AgentError>;
 
 /// Finds the agent of each step. An unknown agent is only a warning, because the machine that runs the flow may have
 /// it.
-pub(crate) fn cast(flow: &RawSteps<'_>, files: &dyn Files, findings: &mut Findings<'_>) -> Vec<Cast> {
+pub(crate) fn find_agents(
+    flow: &RawSteps<'_>,
+    context: &dyn CheckContext,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Vec<StepAgent> {
     let mut known: HashMap<String, Found> = HashMap::new();
-    let mut cast = Vec::new();
+    let mut agents = Vec::new();
     for step in &flow.steps {
         let (name, span) = match &step.agent {
             Some((name, span)) => (name.clone(), *span),
             None => (builtin::DEFAULT.to_owned(), step.id_span),
         };
-        let found = known.entry(name.clone()).or_insert_with(|| find(&name, files)).clone();
-        let definition = found.unwrap_or_else(|Trouble { severity, message, help }| {
+        let found = known.entry(name.clone()).or_insert_with(|| find(&name, context)).clone();
+        let definition = found.unwrap_or_else(|AgentError { severity, message, help }| {
             match severity {
-                Severity::Error => findings.error("bad_agent", span, message, Some(help)),
-                Severity::Warning => findings.warning("unknown_agent", span, message, Some(help)),
+                Severity::Error => diagnostics.error("bad_agent", span, message, Some(help)),
+                Severity::Warning => diagnostics.warning("unknown_agent", span, message, Some(help)),
             }
             None
         });
-        cast.push(Cast { name, definition });
+        agents.push(StepAgent { name, definition });
     }
-    cast
+    agents
 }
 
-fn find(name: &str, files: &dyn Files) -> Found {
+fn find(name: &str, context: &dyn CheckContext) -> Found {
     // The name becomes a file name, so only kebab-case is allowed.
     if !is_kebab_case(name) {
         let message = format!("`{}` is not a valid agent name", shown(name));
         let help = "write the agent's file name without its extension: lowercase letters, digits and single dashes";
-        return Err(Trouble { severity: Severity::Error, message, help: help.into() });
+        return Err(AgentError { severity: Severity::Error, message, help: help.into() });
     }
-    let Some(source) = files.agent(name).or_else(|| builtin::source(name)) else {
-        return match files.agents() {
+    let Some(source) = context.agent(name).or_else(|| builtin::source(name)) else {
+        return match context.agents() {
             Some(names) if !names.iter().any(|known| known == name) => Err(unknown(name, &names)),
             _ => Ok(None),
         };
     };
-    let checked = agent::agent_by(&source, files.rules());
-    let trouble = |severity, message, help: &str| Trouble { severity, message, help: help.to_owned() };
+    let checked = agent::agent_in_mode(&source, context.mode());
+    let error = |severity, message, help: &str| AgentError { severity, message, help: help.to_owned() };
     match checked.agent {
         Some(agent) if agent.disabled => {
             let message = format!("the agent `{}` is disabled in {}", shown(name), source.name);
-            Err(trouble(Severity::Error, message, "choose another agent, or remove `disabled` from its file"))
+            Err(error(Severity::Error, message, "choose another agent, or remove `disabled` from its file"))
         }
         Some(agent) => Ok(Some(Arc::new(agent))),
         None => {
-            let first = checked.diagnostics.iter().find(|finding| finding.severity == Severity::Error);
-            let place = first.map_or(1, |finding| finding.place.line);
-            let cause = first.map_or("its file cannot be read", |finding| &finding.message);
+            let first = checked.diagnostics.iter().find(|diagnostic| diagnostic.severity == Severity::Error);
+            let place = first.map_or(1, |diagnostic| diagnostic.location.line);
+            let cause = first.map_or("its file cannot be read", |diagnostic| &diagnostic.message);
             let message = format!("the agent `{}` cannot be used: {}:{place}: {cause}", shown(name), source.name);
-            Err(trouble(Severity::Error, message, "fix the agent's file"))
+            Err(error(Severity::Error, message, "fix the agent's file"))
         }
     }
 }
 
-fn unknown(name: &str, names: &[String]) -> Trouble {
+fn unknown(name: &str, names: &[String]) -> AgentError {
     let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
     builtin::names().for_each(|name| known.push(name));
     known.sort_unstable();
     known.dedup();
     let help = did_you_mean(name, known.iter().copied());
     let help = help.unwrap_or_else(|| format!("known agents: {}", shown_list(&known)));
-    Trouble { severity: Severity::Warning, message: format!("unknown agent `{}`", shown(name)), help }
+    AgentError { severity: Severity::Warning, message: format!("unknown agent `{}`", shown(name)), help }
 }
 
 /// Maximum number of agent names in a help text.

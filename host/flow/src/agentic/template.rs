@@ -2,7 +2,7 @@
 
 use crate::{
     agentic::argument::{Argument, WRITTEN, quoted},
-    diagnostic::{Findings, similar},
+    diagnostic::{Diagnostics, similar},
     fields::shown,
     input,
     literal::escaped,
@@ -21,7 +21,7 @@ enum Piece {
 
 impl Template {
     /// Reads a prompt. Other placeholders stay as plain text, with a warning if they look like misspelled arguments.
-    pub(crate) fn read(tree: &Tree, findings: &mut Findings<'_>) -> Template {
+    pub(crate) fn read(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Template {
         let written = tree.text().unwrap_or_default();
         let (mut pieces, mut at) = (Vec::new(), 0);
         let mut plain = String::new();
@@ -37,7 +37,7 @@ impl Template {
                     pieces.push(Piece::Argument(argument));
                 }
                 None => {
-                    tell(tree, inside, open..end, findings);
+                    report(tree, inside, open..end, diagnostics);
                     plain.push_str(&written[open..end]);
                 }
             }
@@ -77,16 +77,26 @@ impl Template {
 }
 
 /// Reports a placeholder that stays plain text but was probably meant as an argument.
-fn tell(tree: &Tree, inside: &str, bytes: std::ops::Range<usize>, findings: &mut Findings<'_>) {
+fn report(tree: &Tree, inside: &str, bytes: std::ops::Range<usize>, diagnostics: &mut Diagnostics<'_>) {
     let word = inside.trim().split(|sign: char| !sign.is_ascii_alphanumeric()).next().unwrap_or_default();
     // Finding the position in a long text is slow, so it is skipped for diagnostics that are not shown.
-    let span = if findings.is_full() { tree.span } else { input::place(tree, "", Some(bytes)) };
+    let span = if diagnostics.is_full() { tree.span } else { input::place(tree, "", Some(bytes)) };
     let written = format!("`${{{}}}`", shown(inside));
     match word {
-        "args" => findings.error("bad_template", span, format!("{written} does not select an argument"), Some(WRITTEN.into())),
+        "args" => diagnostics.error(
+            "bad_template",
+            span,
+            format!("{written} does not select an argument"),
+            Some(WRITTEN.into()),
+        ),
         word if similar(word, ["args"]).is_some() || word.starts_with("args") => {
             let help = "did you mean `${args.…}`?".to_owned();
-            findings.warning("unknown_placeholder", span, format!("{written} is plain text in a prompt"), Some(help));
+            diagnostics.warning(
+                "unknown_placeholder",
+                span,
+                format!("{written} is plain text in a prompt"),
+                Some(help),
+            );
         }
         _ => {}
     }

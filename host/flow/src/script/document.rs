@@ -3,7 +3,7 @@
 use super::ENDING;
 use crate::{
     Source,
-    diagnostic::Findings,
+    diagnostic::Diagnostics,
     fields::{entries, flow_name, known, required},
     yaml::Tree,
 };
@@ -11,15 +11,15 @@ use crate::{
 const TOP: [&str; 2] = ["name", "script"];
 
 /// Returns true if a document has this form.
-pub(crate) fn is_written(tree: &Tree) -> bool {
+pub(crate) fn is_document(tree: &Tree) -> bool {
     let elsewhere = ["flow", "nodes", "steps"].iter().any(|key| tree.member(key).is_some());
     tree.member("script").is_some() && !elsewhere
 }
 
 /// Returns the equivalent script file; `None` if the document has errors.
-pub(crate) fn read(tree: &Tree, findings: &mut Findings<'_>) -> Option<Source> {
-    known(entries(tree, "a flow", findings), &TOP, findings);
-    let name = flow_name(tree, findings);
-    let (text, _) = required(tree, "script", "flow", findings);
-    (!findings.has_errors()).then(|| Source { name: format!("{name}{ENDING}"), text })
+pub(crate) fn read(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Source> {
+    known(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
+    let name = flow_name(tree, diagnostics);
+    let (text, _) = required(tree, "script", "flow", diagnostics);
+    (!diagnostics.has_errors()).then(|| Source { name: format!("{name}{ENDING}"), text })
 }

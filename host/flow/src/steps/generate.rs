@@ -4,11 +4,11 @@ use flowcell_contract::{Catalog, Json, Lookup, Mark, TypeRef};
 
 use super::{
     read::{RawStep, RawSteps},
+    resolver::{Resolver, SavedNames, result_of},
     tool,
-    view::{Saved, View, result_of},
 };
 use crate::{
-    diagnostic::Findings,
+    diagnostic::Diagnostics,
     graph::{FlowPolicy, NodePolicy, On},
     input::OpenMarks,
     literal,
@@ -17,44 +17,44 @@ use crate::{
 };
 
 /// Nodes and edges, ready to be lowered.
-pub(super) struct Written<'a> {
+pub(super) struct Generated<'a> {
     flow: &'a RawSteps<'a>,
     schema: Tree,
-    nodes: Vec<WrittenNode>,
+    nodes: Vec<GeneratedNode>,
     output: Option<Tree>,
 }
 
-struct WrittenNode {
+struct GeneratedNode {
     type_name: String,
     input: Tree,
 }
 
-impl<'a> Written<'a> {
+impl<'a> Generated<'a> {
     /// Generates all nodes. Reports unknown references.
-    pub(super) fn new(flow: &'a RawSteps<'a>, catalog: &Catalog, findings: &mut Findings<'_>) -> Written<'a> {
-        let saved = Saved::new(flow);
+    pub(super) fn new(flow: &'a RawSteps<'a>, catalog: &Catalog, diagnostics: &mut Diagnostics<'_>) -> Generated<'a> {
+        let saved = SavedNames::new(flow);
         let mut nodes = Vec::new();
         for (index, step) in flow.steps.iter().enumerate() {
             let (tool, span) = (&step.tool.0, step.tool.1);
-            let named = (!tool.is_empty()).then(|| tool::type_name(tool, span, catalog, findings)).flatten();
+            let named = (!tool.is_empty()).then(|| tool::type_name(tool, span, catalog, diagnostics)).flatten();
             // An unknown tool has already been reported.
             let type_name = named.unwrap_or_default();
             let marks = marks(&type_name, catalog);
             let marks: OpenMarks<'_> = marks.iter().map(|mark| (mark, mark.path.as_slice())).collect();
-            let view = View { flow, saved: &saved, before: index };
+            let resolver = Resolver { flow, saved: &saved, before: index };
             let input = match step.params {
-                Some(params) => view.value(params, &marks, findings),
+                Some(params) => resolver.value(params, &marks, diagnostics),
                 None => literal::map(step.id_span, []),
             };
-            nodes.push(WrittenNode { type_name, input });
+            nodes.push(GeneratedNode { type_name, input });
         }
-        let view = View { flow, saved: &saved, before: flow.steps.len() };
+        let resolver = Resolver { flow, saved: &saved, before: flow.steps.len() };
         let output = match (flow.output, flow.steps.last()) {
-            (Some(output), _) => Some(view.value(output, &Vec::new(), findings)),
+            (Some(output), _) => Some(resolver.value(output, &Vec::new(), diagnostics)),
             (None, Some(last)) => Some(literal::text(result_of(last), last.id_span)),
             (None, None) => None,
         };
-        Written { flow, schema: schema(flow), nodes, output }
+        Generated { flow, schema: schema(flow), nodes, output }
     }
 
     /// Returns the flow in the graph dialect.
@@ -78,7 +78,7 @@ impl<'a> Written<'a> {
     }
 }
 
-fn raw_node<'s>(step: &'s RawStep<'_>, node: &'s WrittenNode) -> RawNode<'s> {
+fn raw_node<'s>(step: &'s RawStep<'_>, node: &'s GeneratedNode) -> RawNode<'s> {
     RawNode {
         id: step.id.clone(),
         id_span: step.id_span,

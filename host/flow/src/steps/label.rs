@@ -20,7 +20,7 @@ pub struct StepLabel {
 }
 
 /// Returns the label of a step.
-pub(super) fn of(step: &RawStep<'_>) -> Json {
+pub(super) fn from_step(step: &RawStep<'_>) -> Json {
     let members = [("tool", step.tool.0.as_str()), ("saveAs", step.saved_as())];
     Json::object(members.map(|(key, text)| (key, Json::from(text))))
 }

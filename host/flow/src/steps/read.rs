@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::reference::is_word;
 use crate::{
-    diagnostic::Findings,
+    diagnostic::Diagnostics,
     fields::{entries, flow_name, is_flow_name, is_id, known, known_or, list, map, required, shown, text},
-    habits,
+    key_hints,
     yaml::{Kind, Span, Tree},
 };
 
@@ -76,42 +76,42 @@ pub(crate) fn is_steps(tree: &Tree) -> bool {
 }
 
 /// Reads a flow.
-pub(super) fn read<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> RawSteps<'t> {
-    known(entries(tree, "a flow", findings), &TOP, findings);
-    let name = flow_name(tree, findings);
-    let written = list(tree, "steps", findings);
+pub(super) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> RawSteps<'t> {
+    known(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
+    let name = flow_name(tree, diagnostics);
+    let written = list(tree, "steps", diagnostics);
     if let Some(steps) =
         tree.member("steps").filter(|steps| matches!(&steps.kind, Kind::List(items) if items.is_empty()))
     {
         let help = "write `steps:` and a list of `{ id, tool, params }`";
-        findings.error("no_steps", steps.span, "the flow has no steps", Some(help.into()));
+        diagnostics.error("no_steps", steps.span, "the flow has no steps", Some(help.into()));
     }
-    let steps: Vec<_> = written.iter().filter_map(|step| read_step(step, findings)).collect();
-    check_names(&steps, findings);
+    let steps: Vec<_> = written.iter().filter_map(|step| read_step(step, diagnostics)).collect();
+    check_names(&steps, diagnostics);
     RawSteps {
         name,
-        description: text_or_null(tree, "description", findings).map(|(text, _)| text),
-        inputs: read_inputs(tree, findings),
+        description: text_or_null(tree, "description", diagnostics).map(|(text, _)| text),
+        inputs: read_inputs(tree, diagnostics),
         steps,
         output: tree.member("output").filter(|output| !is_null(output)),
         head: tree.span,
     }
 }
 
-fn read_inputs(tree: &Tree, findings: &mut Findings<'_>) -> Vec<String> {
+fn read_inputs(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Vec<String> {
     let mut inputs: Vec<String> = Vec::new();
-    for item in list(tree, "inputs", findings) {
+    for item in list(tree, "inputs", diagnostics) {
         let Some(name) = item.text() else {
             let message = format!("`inputs` must be a list of names, but an item is {}", item.type_name());
-            findings.error("wrong_type", item.span, message, Some("write `inputs: [start_date, end_date]`".into()));
+            diagnostics.error("wrong_type", item.span, message, Some("write `inputs: [start_date, end_date]`".into()));
             continue;
         };
         if !is_word(name) {
             let help = Some("use letters, digits, `_` and `-`, so that `$inputs.…` can refer to it".into());
-            findings.error("bad_name", item.span, format!("`{}` is not a valid input name", shown(name)), help);
+            diagnostics.error("bad_name", item.span, format!("`{}` is not a valid input name", shown(name)), help);
         } else if inputs.iter().any(|known| known == name) {
             let help = Some("remove one of them".into());
-            findings.error("duplicate_input", item.span, format!("the input `{name}` is listed twice"), help);
+            diagnostics.error("duplicate_input", item.span, format!("the input `{name}` is listed twice"), help);
         } else {
             inputs.push(name.to_owned());
         }
@@ -119,51 +119,56 @@ fn read_inputs(tree: &Tree, findings: &mut Findings<'_>) -> Vec<String> {
     inputs
 }
 
-fn read_step<'t>(tree: &'t Tree, findings: &mut Findings<'_>) -> Option<RawStep<'t>> {
+fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawStep<'t>> {
     if !matches!(tree.kind, Kind::Map(_)) {
         let message = format!("a step must be a map, not {}", tree.type_name());
-        findings.error("wrong_type", tree.span, message, Some("write `{ id: …, tool: … }`".into()));
+        diagnostics.error("wrong_type", tree.span, message, Some("write `{ id: …, tool: … }`".into()));
         return None;
     }
-    known_or(entries(tree, "a step", findings), &STEP, |entry| habits::renamed(entry, &RENAMED), findings);
-    let (id, id_span) = required(tree, "id", "step", findings);
+    known_or(entries(tree, "a step", diagnostics), &STEP, |entry| key_hints::renamed(entry, &RENAMED), diagnostics);
+    let (id, id_span) = required(tree, "id", "step", diagnostics);
     if !id.is_empty() && !is_id(&id) {
-        let help = Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
-        findings.error("bad_id", id_span, format!("`{}` is not a valid step id", shown(&id)), help);
+        let help =
+            Some("start with a letter or `_`, then use letters, digits, `_` and `-`, at most 64 characters".into());
+        diagnostics.error("bad_id", id_span, format!("`{}` is not a valid step id", shown(&id)), help);
     }
-    let save_as = text_or_null(tree, "save_as", findings);
+    let save_as = text_or_null(tree, "save_as", diagnostics);
     if let Some((name, span)) = save_as.as_ref().filter(|(name, _)| !is_flow_name(name)) {
         let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());
-        findings.error("bad_name", *span, format!("`{}` is not a valid name for `save_as`", shown(name)), help);
+        diagnostics.error("bad_name", *span, format!("`{}` is not a valid name for `save_as`", shown(name)), help);
     }
     let given = |key: &str| tree.member(key).filter(|member| !is_null(member)).map(|_| key.to_owned());
-    let mut map_of = |key: &str| given(key).and_then(|key| map(tree, &key, findings));
+    let mut map_of = |key: &str| given(key).and_then(|key| map(tree, &key, diagnostics));
     let (params, grants) = (map_of("params"), map_of("grants"));
-    let tool = required(tree, "tool", "step", findings);
+    let tool = required(tree, "tool", "step", diagnostics);
     Some(RawStep { id, id_span, tool, params, grants, save_as })
 }
 
 /// Reports duplicate ids. Warns of a name that is saved again, because the earlier result becomes unavailable.
-fn check_names(steps: &[RawStep<'_>], findings: &mut Findings<'_>) {
+fn check_names(steps: &[RawStep<'_>], diagnostics: &mut Diagnostics<'_>) {
     let (mut ids, mut saved) = (HashSet::new(), HashMap::new());
     for step in steps.iter().filter(|step| !step.id.is_empty()) {
         if !ids.insert(step.id.as_str()) {
             let help = Some("change one of the ids".into());
-            findings.error("duplicate_id", step.id_span, format!("two steps have the id `{}`", shown(&step.id)), help);
+            diagnostics.error(
+                "duplicate_id",
+                step.id_span,
+                format!("two steps have the id `{}`", shown(&step.id)),
+                help,
+            );
         } else if let Some(before) = saved.insert(step.saved_as(), &step.id) {
             let name = shown(step.saved_as());
             let span = step.save_as.as_ref().map_or(step.id_span, |(_, span)| *span);
-            let message =
-                format!("`{}` already saves `$ctx.{name}`; from here on it is this step's result", before);
-            findings.warning("saved_again", span, message, Some("use another name to keep both results".into()));
+            let message = format!("`{}` already saves `$ctx.{name}`; from here on it is this step's result", before);
+            diagnostics.warning("saved_again", span, message, Some("use another name to keep both results".into()));
         }
     }
 }
 
 /// Returns a text member; null counts as missing.
-fn text_or_null(tree: &Tree, key: &str, findings: &mut Findings<'_>) -> Option<(String, Span)> {
+fn text_or_null(tree: &Tree, key: &str, diagnostics: &mut Diagnostics<'_>) -> Option<(String, Span)> {
     tree.member(key).filter(|member| !is_null(member))?;
-    text(tree, key, findings)
+    text(tree, key, diagnostics)
 }
 
 fn is_null(tree: &Tree) -> bool {

@@ -124,7 +124,8 @@ mod tests {
         assert_eq!(found("$input.a"), write("$input.a", "$inputs.a"));
         assert_eq!(found("${ctx.rows.0}!"), write("${ctx.rows.0}", "$ctx.rows.0"));
         assert!(
-            found("Total $inputs.a.").is_some_and(|told| told.starts_with("$inputs.a: a reference must be the whole text"))
+            found("Total $inputs.a.")
+                .is_some_and(|told| told.starts_with("$inputs.a: a reference must be the whole text"))
         );
         for text in ["", "$5", "costs $ctx", "$ctx.", "a $inputs. b", "$ctx..a", "é$"] {
             assert_eq!(found(text), None, "{text}");

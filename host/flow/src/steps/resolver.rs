@@ -9,7 +9,7 @@ use super::{
     reference::{self, Reference, Root},
 };
 use crate::{
-    diagnostic::{Findings, did_you_mean},
+    diagnostic::{Diagnostics, did_you_mean},
     fields::shown,
     input::{OpenMarks, below},
     literal,
@@ -20,15 +20,15 @@ use crate::{
 const NAMES: usize = 1_000;
 
 /// The steps that save each name, in their order.
-pub(super) struct Saved<'a>(HashMap<&'a str, Vec<usize>>);
+pub(super) struct SavedNames<'a>(HashMap<&'a str, Vec<usize>>);
 
-impl<'a> Saved<'a> {
-    pub(super) fn new(flow: &'a RawSteps<'a>) -> Saved<'a> {
+impl<'a> SavedNames<'a> {
+    pub(super) fn new(flow: &'a RawSteps<'a>) -> SavedNames<'a> {
         let mut saved = HashMap::<_, Vec<_>>::new();
         for (index, step) in flow.steps.iter().enumerate() {
             saved.entry(step.saved_as()).or_default().push(index);
         }
-        Saved(saved)
+        SavedNames(saved)
     }
 
     fn by(&self, name: &str) -> &[usize] {
@@ -37,32 +37,32 @@ impl<'a> Saved<'a> {
 }
 
 /// The context in which references are resolved: before a step, or after all steps.
-pub(super) struct View<'a> {
+pub(super) struct Resolver<'a> {
     pub(super) flow: &'a RawSteps<'a>,
-    pub(super) saved: &'a Saved<'a>,
+    pub(super) saved: &'a SavedNames<'a>,
     /// Number of steps before this position.
     pub(super) before: usize,
 }
 
 /// Warns of a text that contains a reference but is not a reference as a whole.
-fn warn_of_literal(text: &str, span: Span, findings: &mut Findings<'_>) {
+fn warn_of_literal(text: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
     let Some((found, help)) = reference::meant(text) else { return };
     let message = format!("`{}` is plain text here, not a reference", shown(found));
-    findings.warning("reference_as_text", span, message, Some(help));
+    diagnostics.warning("reference_as_text", span, message, Some(help));
 }
 
-impl View<'_> {
+impl Resolver<'_> {
     /// Converts a value: references become bindings, everything else is literal.
-    pub(super) fn value(&self, tree: &Tree, marks: &OpenMarks<'_>, findings: &mut Findings<'_>) -> Tree {
+    pub(super) fn value(&self, tree: &Tree, marks: &OpenMarks<'_>, diagnostics: &mut Diagnostics<'_>) -> Tree {
         let is_evaluated = |(mark, rest): &(&Mark, &[_])| {
             rest.is_empty() && matches!(mark.kind, MarkKind::Condition | MarkKind::Template)
         };
         let kind = match &tree.kind {
             Kind::Scalar(Json::String(text)) => match reference::parse(text) {
-                Some(reference) => Kind::Scalar(self.expression(&reference, text, tree.span, findings)),
+                Some(reference) => Kind::Scalar(self.expression(&reference, text, tree.span, diagnostics)),
                 None if marks.iter().any(is_evaluated) => tree.kind.clone(),
                 None => {
-                    warn_of_literal(text, tree.span, findings);
+                    warn_of_literal(text, tree.span, diagnostics);
                     Kind::Scalar(literal::escaped(text).into())
                 }
             },
@@ -70,11 +70,11 @@ impl View<'_> {
             Kind::Scalar(_) => tree.kind.clone(),
             Kind::List(items) => {
                 let marks = below(marks, "*");
-                Kind::List(items.iter().map(|item| self.value(item, &marks, findings)).collect())
+                Kind::List(items.iter().map(|item| self.value(item, &marks, diagnostics)).collect())
             }
             Kind::Map(entries) => {
                 let member = |entry: &Entry| {
-                    let value = self.value(&entry.value, &below(marks, &entry.key), findings);
+                    let value = self.value(&entry.value, &below(marks, &entry.key), diagnostics);
                     Entry { key: entry.key.clone(), key_span: entry.key_span, value }
                 };
                 Kind::Map(entries.iter().map(member).collect())
@@ -84,10 +84,10 @@ impl View<'_> {
     }
 
     /// Returns the binding of a reference. Reports an unknown reference and returns null for it.
-    fn expression(&self, found: &Reference<'_>, text: &str, span: Span, findings: &mut Findings<'_>) -> Json {
+    fn expression(&self, found: &Reference<'_>, text: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> Json {
         let (base, is_there) = match found.root {
-            Root::Inputs => (input_path(found.name), self.input(found.name, span, findings)),
-            Root::Ctx => match self.saved(found.name, span, findings) {
+            Root::Inputs => (input_path(found.name), self.input(found.name, span, diagnostics)),
+            Root::Ctx => match self.saved(found.name, span, diagnostics) {
                 Some(step) => (node_path(step), true),
                 None => return Json::Null,
             },
@@ -101,7 +101,7 @@ impl View<'_> {
     }
 
     /// Returns true if the input is required. Warns of an undeclared input: runs without it will fail.
-    fn input(&self, name: &str, span: Span, findings: &mut Findings<'_>) -> bool {
+    fn input(&self, name: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> bool {
         let inputs = &self.flow.inputs;
         let is_there = inputs.iter().any(|input| input == name);
         if !is_there {
@@ -109,22 +109,22 @@ impl View<'_> {
             let help = did_you_mean(name, inputs.iter().map(String::as_str));
             let help =
                 help.unwrap_or_else(|| format!("add `{}` to `inputs`, so that every run requires it", shown(name)));
-            findings.warning("undeclared_input", span, message, Some(help));
+            diagnostics.warning("undeclared_input", span, message, Some(help));
         }
         is_there
     }
 
     /// Returns the last earlier step that saves this name.
-    fn saved(&self, name: &str, span: Span, findings: &mut Findings<'_>) -> Option<&RawStep<'_>> {
+    fn saved(&self, name: &str, span: Span, diagnostics: &mut Diagnostics<'_>) -> Option<&RawStep<'_>> {
         let by = self.saved.by(name);
         if let Some(last) = by[..by.partition_point(|step| *step < self.before)].last() {
             return self.flow.steps.get(*last);
         }
-        let (message, help) = match findings.is_full() {
+        let (message, help) = match diagnostics.is_full() {
             true => Default::default(),
             false => self.missing(name, by.first().copied()),
         };
-        findings.error("unknown_name", span, message, help);
+        diagnostics.error("unknown_name", span, message, help);
         None
     }
 

@@ -3,7 +3,7 @@
 use flowcell_contract::{Catalog, TypeRef};
 
 use crate::{
-    diagnostic::{Findings, did_you_mean},
+    diagnostic::{Diagnostics, did_you_mean},
     fields::shown,
     types::meant_type,
     yaml::Span,
@@ -11,7 +11,12 @@ use crate::{
 
 /// Returns the full name of a tool's node type: the tool itself, or the type with this short name. Reports an unknown
 /// tool. A type in another version is reported later, by the check of the graph.
-pub(super) fn type_name(tool: &str, span: Span, catalog: &Catalog, findings: &mut Findings<'_>) -> Option<String> {
+pub(super) fn type_name(
+    tool: &str,
+    span: Span,
+    catalog: &Catalog,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<String> {
     let wanted = TypeRef::parse(tool);
     if catalog.names().any(|name| name == &*wanted.name) {
         return Some(tool.to_owned());
@@ -24,13 +29,13 @@ pub(super) fn type_name(tool: &str, span: Span, catalog: &Catalog, findings: &mu
             let help = did_you_mean(&wanted.name, known)
                 .or_else(|| meant_type(&wanted.name, catalog))
                 .or_else(|| Some("`flowcell nodes` lists all tools; `--packs DIR` adds more".into()));
-            findings.error("unknown_tool", span, format!("unknown tool `{}`", shown(&wanted.name)), help);
+            diagnostics.error("unknown_tool", span, format!("unknown tool `{}`", shown(&wanted.name)), help);
             None
         }
         several => {
             let message = format!("several packs have a tool `{}`", shown(&wanted.name));
             let names: Vec<_> = several.iter().map(|name| format!("`{name}`")).collect();
-            findings.error("ambiguous_tool", span, message, Some(format!("write {}", names.join(" or "))));
+            diagnostics.error("ambiguous_tool", span, message, Some(format!("write {}", names.join(" or "))));
             None
         }
     }

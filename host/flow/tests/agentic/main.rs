@@ -15,7 +15,7 @@ use std::{
 };
 
 use flowcell_contract::{Catalog, Json};
-use flowcell_flow::{Checked, Files, Graph, Severity, Source, agentic, draw};
+use flowcell_flow::{CheckContext, Checked, Graph, Severity, Source, agentic, draw};
 use golden::{cases, compare, printed, source};
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn catalog() -> Catalog {
 /// The agents in the test folder.
 struct Agents;
 
-impl Files for Agents {
+impl CheckContext for Agents {
     fn read(&self, _path: &str) -> Result<String, String> {
         Err("file not found".into())
     }
@@ -84,7 +84,7 @@ fn invalid_flows_give_the_expected_diagnostics() {
     for case in cases(&folder("invalid")) {
         let checked = load(&case);
         assert!(!checked.diagnostics.is_empty(), "{} has no diagnostic", case.display());
-        let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+        let errors = checked.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
         assert_eq!(checked.graph.is_none(), errors, "{}", case.display());
         wrong.extend(compare(&case.with_extension("err"), &printed(&checked.diagnostics)));
     }
@@ -110,7 +110,7 @@ fn invalid_agents_give_the_expected_diagnostics() {
     let mut wrong = Vec::new();
     for file in files {
         let agentic::CheckedAgent { agent, diagnostics } = agentic::agent(&source(&file));
-        let errors = diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+        let errors = diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
         assert_eq!(agent.is_none(), errors, "{}", file.display());
         wrong.extend(compare(&file.with_extension("err"), &printed(&diagnostics)));
     }

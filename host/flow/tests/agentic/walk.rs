@@ -146,7 +146,7 @@ fn postponed_steps_run_in_the_next_run() {
     let begin = Begin::At(vec!["announce".into()]);
     let checked = flowcell_flow::load_from(&source(&path), &catalog(), &Agents, &begin.into());
     let graph = checked.graph.unwrap();
-    let input = agentic::input_of(&Json::object::<&str>([]), &left);
+    let input = agentic::resume_input(&Json::object::<&str>([]), &left);
     let told = walk(&graph, &input.to_string(), &[]);
     assert_eq!(ids(&told), ["announce", "archive"]);
     assert_eq!(

@@ -43,5 +43,5 @@ pub(crate) fn compare(golden: &Path, given: &str) -> Option<String> {
 }
 
 pub(crate) fn printed(diagnostics: &[Diagnostic]) -> String {
-    diagnostics.iter().map(|finding| format!("{finding}\n\n")).collect()
+    diagnostics.iter().map(|diagnostic| format!("{diagnostic}\n\n")).collect()
 }

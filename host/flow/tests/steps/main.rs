@@ -13,7 +13,7 @@ use std::{
 };
 
 use flowcell_contract::{Catalog, Json, Manifest};
-use flowcell_flow::{Checked, Diagnostic, Graph, NoFiles, Severity, Source, about, steps::step_label};
+use flowcell_flow::{Checked, Diagnostic, Graph, NoContext, Severity, Source, about, steps::step_label};
 use golden::{cases, compare, printed, source};
 use proptest::prelude::*;
 
@@ -26,11 +26,11 @@ fn catalog() -> Catalog {
 }
 
 fn load(path: &Path) -> Checked {
-    flowcell_flow::load(&source(path), &catalog(), &NoFiles)
+    flowcell_flow::load(&source(path), &catalog(), &NoContext)
 }
 
 fn load_text(text: String) -> Checked {
-    flowcell_flow::load(&Source { name: "flow.json".into(), text }, &catalog(), &NoFiles)
+    flowcell_flow::load(&Source { name: "flow.json".into(), text }, &catalog(), &NoContext)
 }
 
 /// Returns results of all steps by id, and an input.
@@ -68,7 +68,7 @@ fn invalid_flows_give_the_expected_diagnostics() {
     for case in cases(&folder("invalid")) {
         let checked = load(&case);
         assert!(!checked.diagnostics.is_empty(), "{} has no diagnostic", case.display());
-        let errors = checked.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+        let errors = checked.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
         assert_eq!(checked.graph.is_none(), errors, "{}", case.display());
         wrong.extend(compare(&case.with_extension("err"), &printed(&checked.diagnostics)));
     }
@@ -81,9 +81,9 @@ fn valid_flows_give_the_expected_graphs() {
     for case in cases(&folder("valid")) {
         let checked = load(&case);
         // Texts that only contain a reference stay literal, with a warning.
-        let of_text = |finding: &&Diagnostic| finding.code != "reference_as_text";
-        let findings: Vec<_> = checked.diagnostics.iter().filter(of_text).cloned().collect();
-        assert_eq!(printed(&findings), "", "{}", case.display());
+        let of_text = |diagnostic: &&Diagnostic| diagnostic.code != "reference_as_text";
+        let diagnostics: Vec<_> = checked.diagnostics.iter().filter(of_text).cloned().collect();
+        assert_eq!(printed(&diagnostics), "", "{}", case.display());
         wrong.extend(compare(&case.with_extension("txt"), &described(&checked.graph.unwrap())));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -21,7 +21,7 @@ use std::{
 use flowcell_contract::{Json, RunId, Value};
 use flowcell_flow::{
     Begin, Diagnostic, Start,
-    agentic::{FlowLabel, Postponed, flow_label, input_of, left_by, session_id, state_key},
+    agentic::{FlowLabel, Postponed, flow_label, postponed_step, resume_input, session_id, state_key},
 };
 pub use flowcell_runtime::ports::{Session, Sessions, StepState, StepStatus};
 use flowcell_runtime::{
@@ -249,7 +249,7 @@ impl FlowSession {
         let start = Start { begin: Begin::At(steps), prefix: Some(self.prefix.clone()) };
         let (flow, _) = self.host.load_flow_as(&self.path, &start).map_err(SessionError::Left)?;
         let session_id = Some(self.next_run(Some(before))?);
-        Ok(self.host.runner(&flow, RunOptions { session_id, input: input_of(initial, left), ..options })?)
+        Ok(self.host.runner(&flow, RunOptions { session_id, input: resume_input(initial, left), ..options })?)
     }
 
     /// What the run before has left: steps that have failed, unless another took that over, and postponed ones.
@@ -269,7 +269,7 @@ impl FlowSession {
                 let output = before.output.as_deref().unwrap_or_default();
                 (before.step.as_str(), output, before.status == StepStatus::Failed)
             });
-            left_by(&state.step, state.args.clone(), before)
+            postponed_step(&state.step, state.args.clone(), before)
         };
         Ok(states.iter().filter(is_left).map(left).collect())
     }

@@ -4,27 +4,28 @@
 use std::path::{Path, PathBuf};
 
 pub use flowcell_flow::agentic::{
-    AGENT_FOLDERS, Discovery, Entry, FLOW_FOLDERS, Folder, Kind, Level, Listed, Registry, discover,
+    AGENT_FOLDERS, DiscoveredFile, Discovery, DiscoveryCache, FLOW_FOLDERS, FileKind, Folder, Level, ListedFile,
+    discover,
 };
 
 /// Lists the files of one kind.
-pub type Lister = fn() -> Vec<Listed>;
+pub type Lister = fn() -> Vec<ListedFile>;
 
 /// The flows of the agentic dialect, by their names. They are looked for once, and again after
 /// [`invalidate`](Registry::invalidate).
-pub fn flows() -> Registry<Lister> {
-    Registry::new(Kind::Flows, || listing(&FLOW_FOLDERS))
+pub fn flows() -> DiscoveryCache<Lister> {
+    DiscoveryCache::new(FileKind::Flows, || listing(&FLOW_FOLDERS))
 }
 
 /// The agents, by their names; the built-in ones are not among them.
-pub fn agents() -> Registry<Lister> {
-    Registry::new(Kind::Agents, || listing(&AGENT_FOLDERS))
+pub fn agents() -> DiscoveryCache<Lister> {
+    DiscoveryCache::new(FileKind::Agents, || listing(&AGENT_FOLDERS))
 }
 
 /// The agents of the project in a folder, and of the user. An empty path is the current folder.
-pub(crate) fn agents_in(project: &Path) -> Registry<impl Fn() -> Vec<Listed>> {
+pub(crate) fn agents_in(project: &Path) -> DiscoveryCache<impl Fn() -> Vec<ListedFile>> {
     let project = project.to_owned();
-    Registry::new(Kind::Agents, move || listing_in(&project, &AGENT_FOLDERS))
+    DiscoveryCache::new(FileKind::Agents, move || listing_in(&project, &AGENT_FOLDERS))
 }
 
 /// Where the file of the agent of this name is.
@@ -32,12 +33,12 @@ pub(crate) fn agent_file(project: &Path, name: &str) -> Option<PathBuf> {
     Some(PathBuf::from(agents_in(project).get(name)?.path))
 }
 
-fn listing(folders: &[Folder]) -> Vec<Listed> {
+fn listing(folders: &[Folder]) -> Vec<ListedFile> {
     listing_in(Path::new(""), folders)
 }
 
 /// The files in some folders, in their order.
-fn listing_in(project: &Path, folders: &[Folder]) -> Vec<Listed> {
+fn listing_in(project: &Path, folders: &[Folder]) -> Vec<ListedFile> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let mut listing = Vec::new();
     for folder in folders {
@@ -49,7 +50,7 @@ fn listing_in(project: &Path, folders: &[Folder]) -> Vec<Listed> {
         let files = std::fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
         let mut paths: Vec<_> = files.filter(|path| path.is_file()).map(|path| path.display().to_string()).collect();
         paths.sort();
-        listing.extend(paths.into_iter().map(|path| Listed { level: folder.level, path }));
+        listing.extend(paths.into_iter().map(|path| ListedFile { level: folder.level, path }));
     }
     listing
 }

@@ -7,7 +7,7 @@
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use flowcell_contract::Tenant;
-use flowcell_flow::{Files, Rules, Source};
+use flowcell_flow::{CheckContext, CheckMode, Source};
 use parking_lot::Mutex;
 
 use crate::host::{
@@ -40,14 +40,14 @@ struct Known {
 struct Key {
     /// Where it lies; none: nowhere.
     folder: Option<PathBuf>,
-    rules: Rules,
+    rules: CheckMode,
     file: String,
     text: String,
 }
 
 impl Key {
     fn of(source: &Source, folder: &Folder) -> Key {
-        Key { folder: folder.path(), rules: folder.rules(), file: source.name.clone(), text: source.text.clone() }
+        Key { folder: folder.path(), rules: folder.mode(), file: source.name.clone(), text: source.text.clone() }
     }
 }
 

@@ -6,8 +6,8 @@ use std::{
 };
 
 use flowcell_flow::{
-    Files, Rules, Source, Start,
-    outline::{Fault, Outline},
+    CheckContext, CheckMode, Source, Start,
+    outline::{Outline, ScriptError},
 };
 use serde::{Deserialize, Serialize};
 
@@ -73,10 +73,10 @@ impl Content {
     }
 }
 
-impl Files for Content {
+impl CheckContext for Content {
     /// What a run has pinned was accepted before.
-    fn rules(&self) -> Rules {
-        Rules::Kept
+    fn mode(&self) -> CheckMode {
+        CheckMode::Stored
     }
 
     fn read(&self, path: &str) -> Result<String, String> {
@@ -99,7 +99,7 @@ impl Files for Content {
         self.services.clone().filter(|_| capability == SERVICES)
     }
 
-    fn outline(&self, _: &Source) -> Result<Outline, Fault> {
-        self.outline.clone().ok_or_else(|| Fault { message: "it was not pinned".into(), place: None })
+    fn outline(&self, _: &Source) -> Result<Outline, ScriptError> {
+        self.outline.clone().ok_or_else(|| ScriptError { message: "it was not pinned".into(), location: None })
     }
 }

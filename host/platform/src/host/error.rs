@@ -4,7 +4,7 @@ use std::{fmt, io, path::PathBuf};
 
 use flowcell_contract::{Tenant, code};
 use flowcell_engine::{PackError, Refusal};
-use flowcell_flow::{Diagnostic, Place, Severity, Source};
+use flowcell_flow::{Diagnostic, Location, Severity, Source};
 use flowcell_runtime::{OpenError, server::OpenServerError, sqlite::OpenStoreError};
 use flowcell_schema::TooCostly;
 
@@ -62,7 +62,7 @@ pub enum Error {
 
 impl Error {
     /// The error as a finding in the flow that names the pack.
-    pub(crate) fn at(&self, source: &Source, place: Place) -> Diagnostic {
+    pub(crate) fn at(&self, source: &Source, place: Location) -> Diagnostic {
         let cause = std::error::Error::source(self).map(|cause| format!(": {cause}"));
         let help = matches!(self, Error::Read { .. }).then_some("paths of packs are relative to the flow's file");
         let message = format!("{self}{}", cause.unwrap_or_default());

@@ -9,7 +9,7 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir};
 use flowcell_contract::{Tenant, places::TENANTS_FOLDER};
-use flowcell_flow::{Files, Rules, Source};
+use flowcell_flow::{CheckContext, CheckMode, Source};
 
 use crate::host::agentic;
 
@@ -31,7 +31,7 @@ pub struct Folder {
     /// It is a tenant's library.
     library: bool,
     /// The rules for flows in it.
-    rules: Rules,
+    rules: CheckMode,
 }
 
 impl Folder {
@@ -47,12 +47,12 @@ impl Folder {
 
     /// A folder of a project.
     pub(crate) fn at(path: PathBuf, project: PathBuf, library: bool) -> Folder {
-        Folder { path, project, nowhere: false, library, rules: Rules::New }
+        Folder { path, project, nowhere: false, library, rules: CheckMode::New }
     }
 
     /// The folder of a flow that lies in none, such as one that came over the network: it reads nothing of this machine.
     pub fn nowhere() -> Folder {
-        Folder { path: PathBuf::new(), project: PathBuf::new(), nowhere: true, library: false, rules: Rules::New }
+        Folder { path: PathBuf::new(), project: PathBuf::new(), nowhere: true, library: false, rules: CheckMode::New }
     }
 
     /// The folder of the project; empty for the current folder.
@@ -66,7 +66,7 @@ impl Folder {
     }
 
     /// Sets the rules for flows in the folder.
-    pub(crate) fn with_rules(self, rules: Rules) -> Folder {
+    pub(crate) fn with_mode(self, rules: CheckMode) -> Folder {
         Folder { rules, ..self }
     }
 
@@ -137,8 +137,8 @@ pub(crate) fn limited(file: impl Read) -> io::Result<String> {
     Ok(text)
 }
 
-impl Files for Folder {
-    fn rules(&self) -> Rules {
+impl CheckContext for Folder {
+    fn mode(&self) -> CheckMode {
         self.rules
     }
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use flowcell_flow::{Files, Source, graph::Graph};
+use flowcell_flow::{CheckContext, Source, graph::Graph};
 use flowcell_services::pattern;
 use serde::{Deserialize, Serialize};
 

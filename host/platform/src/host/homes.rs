@@ -7,7 +7,7 @@ use std::{
 };
 
 use flowcell_contract::{Failure, Tenant, code};
-use flowcell_flow::{Rules, agentic::flow_label};
+use flowcell_flow::{CheckMode, agentic::flow_label};
 use flowcell_runtime::ports::Pin;
 use parking_lot::Mutex;
 
@@ -116,14 +116,14 @@ impl Host {
         let library = self.library.as_ref().map(|all| library_of(all, &self.tenant));
         if let Some(place) = &content.home {
             return Home {
-                folder: Arc::new(place.open(library).with_rules(Rules::Kept)),
+                folder: Arc::new(place.open(library).with_mode(CheckMode::Stored)),
                 flows: content.called.clone(),
             };
         }
         let folder = library.map_or_else(|| self.current_folder(), Folder::library);
         let texts = content.flows.iter();
         let flows = texts.map(|(name, (file, text))| (name.clone(), Callee::Text(file.clone(), text.clone())));
-        Home { folder: Arc::new(folder.with_rules(Rules::Kept)), flows: flows.collect() }
+        Home { folder: Arc::new(folder.with_mode(CheckMode::Stored)), flows: flows.collect() }
     }
 
     /// A home for what belongs to no run.
@@ -134,7 +134,7 @@ impl Host {
     /// The current folder is that of the user who started the process, and of no other tenant.
     fn current_folder(&self) -> Folder {
         if self.tenant == Tenant::local() { Folder::of(Path::new("")) } else { Folder::nowhere() }
-            .with_rules(Rules::Kept)
+            .with_mode(CheckMode::Stored)
     }
 
     /// Loads a flow that a run calls: as it was pinned, or, under a computed name, as it is in the run's folder now. One that was

@@ -12,7 +12,7 @@ use flowcell_contract::{
 use flowcell_engine::Engine;
 use flowcell_flow::{
     Source,
-    outline::{Fault, Outline},
+    outline::{Outline, ScriptError},
 };
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ impl Inspector {
     }
 
     /// What a script says of itself.
-    pub(crate) fn outline(&self, script: &Source) -> Result<Outline, Fault> {
+    pub(crate) fn outline(&self, script: &Source) -> Result<Outline, ScriptError> {
         let attempt =
             self.attempt(script).ok_or_else(|| fault("the pack `script` is not there, which reads scripts"))?;
         match self.run(attempt) {
@@ -123,12 +123,12 @@ impl Calls for Nothing {
     }
 }
 
-fn fault(message: impl Into<String>) -> Fault {
-    Fault { message: message.into(), place: None }
+fn fault(message: impl Into<String>) -> ScriptError {
+    ScriptError { message: message.into(), location: None }
 }
 
 /// A failure of the pack's, whose message ends with the place that its details have too.
-fn explain(failure: Failure, name: &str) -> Fault {
+fn explain(failure: Failure, name: &str) -> ScriptError {
     let details = failure.details.unwrap_or_default();
     let number = |key: &str| usize::try_from(details.get(key)?.as_u64()?).ok();
     let place = number("line").zip(number("column"));
@@ -139,5 +139,5 @@ fn explain(failure: Failure, name: &str) -> Fault {
         );
     }
     let message = failure.message.strip_suffix(shown.as_str()).unwrap_or(&failure.message);
-    Fault { message: message.to_owned(), place }
+    ScriptError { message: message.to_owned(), location: place }
 }

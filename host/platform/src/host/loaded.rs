@@ -127,9 +127,9 @@ fn in_part(schema: &Value) -> Value {
 /// Logs the newer rules that a kept flow breaks, with the line of each.
 pub(super) fn log_kept(tenant: &Tenant, diagnostics: &[Diagnostic]) {
     let kept = |finding: &&Diagnostic| finding.new_rule && finding.severity == Severity::Warning;
-    for Diagnostic { code, place, message, help, .. } in diagnostics.iter().filter(kept) {
+    for Diagnostic { code, location, message, help, .. } in diagnostics.iter().filter(kept) {
         let help = help.as_deref().unwrap_or_default();
-        tracing::warn!(tenant = tenant.as_str(), code, "{}:{}: {message}: {help}", place.file, place.line);
+        tracing::warn!(tenant = tenant.as_str(), code, "{}:{}: {message}: {help}", location.file, location.line);
     }
 }
 

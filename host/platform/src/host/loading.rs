@@ -10,7 +10,7 @@ use std::{
 
 use flowcell_contract::{BuiltIn, Catalog, Digest, SECRETS, Tenant};
 use flowcell_engine::{Engine, Pack};
-use flowcell_flow::{Diagnostic, PackRef, Place, Source, Start};
+use flowcell_flow::{Diagnostic, Location, PackRef, Source, Start};
 
 use super::{Host, KnownPack, homes::Homes};
 use crate::{
@@ -85,7 +85,7 @@ impl Host {
         let checked = flowcell_flow::load_from(source, &catalog, &reading, start);
         let graph = checked.graph.filter(|_| sound);
         diagnostics.extend(checked.diagnostics);
-        diagnostics.sort_by_key(|finding| (finding.place.line, finding.place.column));
+        diagnostics.sort_by_key(|finding| (finding.location.line, finding.location.column));
         log_kept(&self.tenant, &diagnostics);
         let flow = graph.map(|graph| {
             let content = Arc::new(reading.content(source, &graph, start));
@@ -128,7 +128,7 @@ impl Host {
         }
         let mut catalog = Catalog::clone(&self.shared.catalog);
         let mut findings = Vec::new();
-        for PackRef { path, place } in named {
+        for PackRef { path, location: place } in named {
             // The files of this machine are those of whoever started the process, and of no other tenant.
             if folder.is_nowhere() || self.tenant != Tenant::local() {
                 findings.push(Error::NoFolder.at(source, place.clone()));
@@ -155,7 +155,7 @@ impl Host {
 }
 
 /// Reports a pack that the operator does not let the tenant bring.
-pub(super) fn pack_denied(source: &Source, place: Place, digest: &str) -> Diagnostic {
+pub(super) fn pack_denied(source: &Source, place: Location, digest: &str) -> Diagnostic {
     let message = format!("the operator does not let this tenant bring the pack {digest}");
     Diagnostic::error("pack_denied", &source.text, place, &message, None)
 }

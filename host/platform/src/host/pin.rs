@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use flowcell_contract::{BlobRef, Catalog, Digest, Failure, RunId, code};
-use flowcell_flow::{Checked, Diagnostic, Files, Severity, graph::Graph};
+use flowcell_flow::{CheckContext, Checked, Diagnostic, Severity, graph::Graph};
 use flowcell_runtime::{Pinned, ports::Pin};
 
 use super::{Host, KnownPack, loading::register};
@@ -96,7 +96,7 @@ impl Host {
     }
 
     /// Checks a flow from its content, with the packs that were pinned. What the check asks is answered by `files`.
-    pub(super) fn check_asking(&self, content: &Content, files: &dyn Files) -> Result<Checked, Failure> {
+    pub(super) fn check_asking(&self, content: &Content, files: &dyn CheckContext) -> Result<Checked, Failure> {
         let mut catalog = Catalog::default();
         for (digest, blob) in &content.packs {
             let digest = Digest(digest.as_str().into());

@@ -9,9 +9,9 @@ use std::{
 
 use flowcell_contract::{Json, Tenant};
 use flowcell_flow::{
-    Files, Reach, Rules, Source, Start,
+    CheckContext, CheckMode, Reach, Source, Start,
     graph::Graph,
-    outline::{Fault, Outline},
+    outline::{Outline, ScriptError},
 };
 use flowcell_services::egress::OriginGrants;
 
@@ -104,9 +104,9 @@ impl Reading {
     }
 }
 
-impl Files for Reading {
-    fn rules(&self) -> Rules {
-        self.around.folder.rules()
+impl CheckContext for Reading {
+    fn mode(&self) -> CheckMode {
+        self.around.folder.mode()
     }
 
     fn read(&self, path: &str) -> Result<String, String> {
@@ -165,13 +165,13 @@ impl Files for Reading {
         self.ask(move |around| around.granting.policy.most_granted(&capability))
     }
 
-    fn outline(&self, script: &Source) -> Result<Outline, Fault> {
+    fn outline(&self, script: &Source) -> Result<Outline, ScriptError> {
         let outline = self.inspector.outline(script)?;
         *self.outline.borrow_mut() = Some(outline.clone());
         Ok(outline)
     }
 
-    fn check_script(&self, script: &Source) -> Result<(), Fault> {
+    fn check_script(&self, script: &Source) -> Result<(), ScriptError> {
         self.inspector.outline(script).map(drop)
     }
 

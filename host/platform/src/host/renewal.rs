@@ -4,9 +4,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::{Digest, Json};
 use flowcell_flow::{
-    Diagnostic, Files, Rules, Severity, Source,
+    CheckContext, CheckMode, Diagnostic, Severity, Source,
     graph::Graph,
-    outline::{Fault, Outline},
+    outline::{Outline, ScriptError},
 };
 use flowcell_runtime::{OpenError, Pinned, ports::Pin};
 
@@ -79,7 +79,7 @@ impl Host {
                 || self.shared.catalog.types().any(|node| node.pack.as_ref().is_some_and(of_catalog))
         };
         let brought = content.packs.keys().filter(|digest| !offered(digest) && !self.policy.allows_pack(digest));
-        brought.map(|digest| pack_denied(&source, first.place.clone(), digest)).collect()
+        brought.map(|digest| pack_denied(&source, first.location.clone(), digest)).collect()
     }
 }
 
@@ -89,9 +89,9 @@ struct Renewed<'a> {
     policy: &'a Policy,
 }
 
-impl Files for Renewed<'_> {
-    fn rules(&self) -> Rules {
-        self.content.rules()
+impl CheckContext for Renewed<'_> {
+    fn mode(&self) -> CheckMode {
+        self.content.mode()
     }
 
     fn read(&self, path: &str) -> Result<String, String> {
@@ -118,7 +118,7 @@ impl Files for Renewed<'_> {
         self.content.most_granted(capability)
     }
 
-    fn outline(&self, script: &Source) -> Result<Outline, Fault> {
+    fn outline(&self, script: &Source) -> Result<Outline, ScriptError> {
         self.content.outline(script)
     }
 }
@@ -143,7 +143,7 @@ mod tests {
         {
             let host = host.clone().within(Arc::new(Policy { packs, ..Policy::default() }));
             let denied = host.denied_packs(&content);
-            assert_eq!(denied.iter().map(|found| (found.code, found.place.line)).collect::<Vec<_>>(), expected);
+            assert_eq!(denied.iter().map(|found| (found.code, found.location.line)).collect::<Vec<_>>(), expected);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use flowcell_contract::Json;
 use flowcell_flow::{
-    agentic::{FlowLabel, StepLabel, flow_label, postponed, session_id, step_label, text_of},
+    agentic::{FlowLabel, StepLabel, flow_label, output_text, postponed, session_id, step_label},
     graph::{Graph, NodeIx},
 };
 use flowcell_runtime::{
@@ -92,7 +92,7 @@ impl Steps {
     fn succeeded(&self, task: TaskKey, output: &Json) -> Vec<Change> {
         let Some(label) = self.step(task) else { return Vec::new() };
         let is_struct_output = output.get("structuredOutput").is_some_and(|structured| !structured.is_null());
-        let mut changes = vec![self.ends(&label.step, StepStatus::Completed, text_of(output), is_struct_output)];
+        let mut changes = vec![self.ends(&label.step, StepStatus::Completed, output_text(output), is_struct_output)];
         for left in postponed(label, output).into_iter().filter(|left| !self.begun.contains(&left.step)) {
             changes.push(self.session(&left.step, Some(&label.step)));
             changes.push(self.begins(&left.step, StepStatus::Postponed, left.args));

@@ -6,7 +6,7 @@ use flowcell_contract::{
     Attempt, Call, Calls, Catalog, Digest, Failure, Json, Manifest, NodeRunner, Pause, Question, Step, StepResult,
     Tenant, Value, Wake,
 };
-use flowcell_flow::{NoFiles, Source, graph::Graph};
+use flowcell_flow::{NoContext, Source, graph::Graph};
 use flowcell_runtime::{Flows, NoFlows, Pinned, RunOptions, ports::Pin};
 use futures_util::future::BoxFuture;
 
@@ -63,7 +63,7 @@ pub(crate) fn graph(nodes: &str) -> Arc<Graph> {
     let mut catalog = Catalog::default();
     catalog.add(Manifest::parse(MANIFEST).unwrap(), &Digest("00".into()));
     let text = format!("flow: {{ name: f, input: {{ a: 1 }} }}\nnodes:\n{nodes}\nedges: []\n");
-    let checked = flowcell_flow::load(&Source { name: "f.yaml".into(), text }, &catalog, &NoFiles);
+    let checked = flowcell_flow::load(&Source { name: "f.yaml".into(), text }, &catalog, &NoContext);
     Arc::new(checked.graph.unwrap_or_else(|| panic!("{:?}", checked.diagnostics)))
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use flowcell_flow::{
-    Diagnostic, Files, Rules, Source,
+    CheckContext, CheckMode, Diagnostic, Source,
     triggers::{Cause, Trigger, trigger, triggers},
 };
 
@@ -49,13 +49,13 @@ impl Live {
 
 /// What is asked about triggers alone, beside calendars.
 struct Calendar<'a> {
-    rules: Rules,
+    rules: CheckMode,
     /// Where a new trigger is bound; for one that is bound already, what it names is not asked for.
     binding: Option<(&'a Host, &'a FlowLibrary)>,
 }
 
-impl Files for Calendar<'_> {
-    fn rules(&self) -> Rules {
+impl CheckContext for Calendar<'_> {
+    fn mode(&self) -> CheckMode {
         self.rules
     }
 
@@ -84,7 +84,7 @@ impl Files for Calendar<'_> {
     }
 }
 
-const KEPT: Calendar<'static> = Calendar { rules: Rules::Kept, binding: None };
+const KEPT: Calendar<'static> = Calendar { rules: CheckMode::Stored, binding: None };
 
 /// Reads a trigger that is bound to a flow.
 pub(super) fn read_bound(bound: &serde_json::Value) -> Result<Trigger, Vec<Diagnostic>> {
@@ -97,7 +97,7 @@ pub(super) fn read_new(
     host: &Host,
     library: &FlowLibrary,
 ) -> Result<Trigger, Vec<Diagnostic>> {
-    let asked = Calendar { rules: Rules::Keeping, binding: Some((host, library)) };
+    let asked = Calendar { rules: CheckMode::Adding, binding: Some((host, library)) };
     trigger(&Source { name: "trigger".into(), text: new.to_string() }, &asked)
 }
 
