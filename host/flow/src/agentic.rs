@@ -95,7 +95,7 @@ pub(crate) struct AgenticInput<'a> {
 /// Checks an agentic flow and builds its graph. The graph is valid only if the check reported no error.
 pub(crate) fn lower(tree: &Tree, input: &AgenticInput<'_>, diagnostics: &mut Diagnostics<'_>) -> Option<Graph> {
     let flow = read::read(tree, diagnostics);
-    let name = name::of_file(input.file);
+    let name = name::file_stem(input.file);
     if !is_kebab_case(name) {
         let start = Span { line: 1, column: 1, len: 1, start: 0 };
         let message =

@@ -141,7 +141,7 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
-    /// Returns the rules that this check applies.
+    /// Returns the mode of this check.
     pub(crate) fn mode(&self) -> CheckMode {
         self.mode
     }

@@ -37,12 +37,12 @@ fn is_null(tree: &Tree) -> bool {
 }
 
 /// Reports unknown keys.
-pub(crate) fn known(entries: &[Entry], allowed: &[&str], diagnostics: &mut Diagnostics<'_>) {
-    known_or(entries, allowed, |_| None, diagnostics);
+pub(crate) fn check_keys(entries: &[Entry], allowed: &[&str], diagnostics: &mut Diagnostics<'_>) {
+    check_keys_or(entries, allowed, |_| None, diagnostics);
 }
 
 /// Reports unknown keys. `meant` returns the help text for some of them.
-pub(crate) fn known_or(
+pub(crate) fn check_keys_or(
     entries: &[Entry],
     allowed: &[&str],
     meant: impl Fn(&Entry) -> Option<String>,
@@ -143,7 +143,7 @@ pub(crate) fn list<'t>(tree: &'t Tree, key: &str, diagnostics: &mut Diagnostics<
 }
 
 /// Returns a whole-number member within bounds; reports any other value.
-pub(crate) fn whole(
+pub(crate) fn whole_number(
     tree: &Tree,
     key: &str,
     (least, most): (u64, u64),
@@ -153,7 +153,7 @@ pub(crate) fn whole(
     let number = value.json().as_u64().filter(|number| (least..=most).contains(number));
     if number.is_none() {
         let message = format!("`{key}` must be a whole number from {least} to {most}");
-        let help = value.text().and_then(|text| numbers::meant(key, text));
+        let help = value.text().and_then(|text| numbers::suggest(key, text));
         let help = help.unwrap_or_else(|| format!("remove `{key}` to use its default"));
         diagnostics.error("bad_policy", value.span, message, Some(help));
     }

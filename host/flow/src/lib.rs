@@ -89,7 +89,7 @@ pub struct Source {
 
 /// Gives the checker access to the files and settings that a flow refers to. The crate itself reads no files.
 pub trait CheckContext {
-    /// Returns the rules to apply. Default: all rules.
+    /// Returns the mode of the check. Default: [`CheckMode::New`], which applies all rules.
     fn mode(&self) -> CheckMode {
         CheckMode::New
     }

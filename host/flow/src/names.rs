@@ -311,7 +311,7 @@ impl NameResolver<'_> {
     }
 
     /// Suggests a replacement for a name of another tool.
-    fn meant(&self, root: &str) -> Option<String> {
+    fn suggest(&self, root: &str) -> Option<String> {
         let is_given = match self.known_input {
             KnownInput::Unknown => false,
             KnownInput::Schema(schema) => schema.get("properties").is_some_and(|known| known.get(root).is_some()),
@@ -354,7 +354,7 @@ impl NameResolver<'_> {
             };
             let ids = self.shape.by_id.keys().map(String::as_str).filter(|id| Some(*id) != own);
             let ids = ids.chain(["flow", "nodes", "inbound", "inbounds"]);
-            let help = self.meant(id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| match alone {
+            let help = self.suggest(id).or_else(|| did_you_mean(id, ids)).unwrap_or_else(|| match alone {
                 true if NOTHING.contains(&id) => {
                     "write `is defined` or `is none` after a value to test it, or `null` for the null value".to_owned()
                 }

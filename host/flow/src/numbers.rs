@@ -21,7 +21,7 @@ const UNITS: [(&str, f64); 16] = [
 ];
 
 /// Suggests a value for a text under a key that requires a number: `10000` for `10s` if the key takes milliseconds.
-pub(crate) fn meant(key: &str, text: &str) -> Option<String> {
+pub(crate) fn suggest(key: &str, text: &str) -> Option<String> {
     let text = text.trim();
     if is_number(text) {
         return Some(format!("write `{key}: {text}`, without quotes"));
@@ -73,7 +73,7 @@ mod tests {
             ("ms", "infs", None),
         ];
         for (key, text, expected) in cases {
-            assert_eq!(meant(key, text).as_deref(), expected, "{key}: {text}");
+            assert_eq!(suggest(key, text).as_deref(), expected, "{key}: {text}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     diagnostic::Diagnostics,
-    fields::{entries, flag, known, known_or, whole},
+    fields::{check_keys, check_keys_or, entries, flag, whole_number},
     graph::{FlowPolicy, Jitter, NodePolicy, Retry, RetryOn},
     key_hints,
     limits::{MAX_ATTEMPTS, MAX_CONCURRENCY, MAX_TIMEOUT_MS},
@@ -11,12 +11,12 @@ use crate::{
 
 /// Reads `flow.policy`.
 pub(crate) fn read_flow(tree: &Tree, policy: &mut FlowPolicy, diagnostics: &mut Diagnostics<'_>) {
-    known(entries(tree, "a policy", diagnostics), &["failFast", "totalTimeoutMs", "maxConcurrency"], diagnostics);
+    check_keys(entries(tree, "a policy", diagnostics), &["failFast", "totalTimeoutMs", "maxConcurrency"], diagnostics);
     if let Some(fail_fast) = flag(tree, "failFast", diagnostics) {
         policy.fail_fast = fail_fast;
     }
-    policy.total_timeout_ms = whole(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), diagnostics);
-    if let Some(concurrency) = whole(tree, "maxConcurrency", (1, MAX_CONCURRENCY), diagnostics) {
+    policy.total_timeout_ms = whole_number(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), diagnostics);
+    if let Some(concurrency) = whole_number(tree, "maxConcurrency", (1, MAX_CONCURRENCY), diagnostics) {
         policy.max_concurrency = concurrency as u32;
     }
 }
@@ -24,11 +24,11 @@ pub(crate) fn read_flow(tree: &Tree, policy: &mut FlowPolicy, diagnostics: &mut 
 /// Reads `policy` of a node.
 pub(crate) fn read_node(tree: &Tree, policy: &mut NodePolicy, diagnostics: &mut Diagnostics<'_>) {
     let allowed = ["timeoutMs", "totalTimeoutMs", "retry", "continueOnError"];
-    known_or(entries(tree, "a policy", diagnostics), &allowed, key_hints::for_policy, diagnostics);
-    if let Some(timeout) = whole(tree, "timeoutMs", (1, MAX_TIMEOUT_MS), diagnostics) {
+    check_keys_or(entries(tree, "a policy", diagnostics), &allowed, key_hints::for_policy, diagnostics);
+    if let Some(timeout) = whole_number(tree, "timeoutMs", (1, MAX_TIMEOUT_MS), diagnostics) {
         policy.timeout_ms = timeout;
     }
-    policy.total_timeout_ms = whole(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), diagnostics);
+    policy.total_timeout_ms = whole_number(tree, "totalTimeoutMs", (1, MAX_TIMEOUT_MS), diagnostics);
     if let Some(continues) = flag(tree, "continueOnError", diagnostics) {
         policy.continue_on_error = continues;
     }
@@ -43,14 +43,14 @@ fn read_retry(tree: &Tree, retry: &mut Retry, diagnostics: &mut Diagnostics<'_>)
         return diagnostics.error("wrong_type", tree.span, "`retry` must be a map, not a number", help);
     }
     let allowed = ["maxAttempts", "backoffMs", "factor", "maxBackoffMs", "jitter", "on"];
-    known(entries(tree, "`retry`", diagnostics), &allowed, diagnostics);
-    if let Some(attempts) = whole(tree, "maxAttempts", (1, MAX_ATTEMPTS), diagnostics) {
+    check_keys(entries(tree, "`retry`", diagnostics), &allowed, diagnostics);
+    if let Some(attempts) = whole_number(tree, "maxAttempts", (1, MAX_ATTEMPTS), diagnostics) {
         retry.max_attempts = attempts as u32;
     }
-    if let Some(backoff) = whole(tree, "backoffMs", (0, MAX_TIMEOUT_MS), diagnostics) {
+    if let Some(backoff) = whole_number(tree, "backoffMs", (0, MAX_TIMEOUT_MS), diagnostics) {
         retry.backoff_ms = backoff;
     }
-    if let Some(cap) = whole(tree, "maxBackoffMs", (0, MAX_TIMEOUT_MS), diagnostics) {
+    if let Some(cap) = whole_number(tree, "maxBackoffMs", (0, MAX_TIMEOUT_MS), diagnostics) {
         retry.max_backoff_ms = cap;
     }
     if let Some(factor) = tree.member("factor") {

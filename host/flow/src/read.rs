@@ -4,7 +4,7 @@ use flowcell_contract::Json;
 
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
-    fields::{entries, flag, is_flow_name, is_id, known, known_or, list, map, required, shown, text},
+    fields::{check_keys, check_keys_or, entries, flag, is_flow_name, is_id, list, map, required, shown, text},
     flow_keys::MisplacedKeys,
     graph::{FlowPolicy, Join, NodePolicy, On},
     key_hints, policy,
@@ -109,7 +109,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
     let misplaced = MisplacedKeys::find(top);
     misplaced.report(diagnostics);
     let allowed: Vec<_> = TOP.into_iter().chain(misplaced.keys()).collect();
-    known(top, &allowed, diagnostics);
+    check_keys(top, &allowed, diagnostics);
     match tree.member("flow") {
         Some(head) => read_head(head, &mut flow, diagnostics),
         None if misplaced.flow.is_some() => {}
@@ -130,7 +130,7 @@ pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Raw
 
 fn read_head<'t>(head: &'t Tree, flow: &mut RawFlow<'t>, diagnostics: &mut Diagnostics<'_>) {
     flow.head = head.span;
-    known(entries(head, "`flow`", diagnostics), &FLOW, diagnostics);
+    check_keys(entries(head, "`flow`", diagnostics), &FLOW, diagnostics);
     if !matches!(head.kind, Kind::Map(_)) {
         return;
     }
@@ -182,7 +182,7 @@ fn read_node<'t>(tree: &'t Tree, inside: Option<usize>, flow: &mut RawFlow<'t>, 
         let message = format!("a node must be a map, not {}", tree.type_name());
         return diagnostics.error("wrong_type", tree.span, message, Some("write `{ id: …, type: … }`".into()));
     }
-    known_or(entries(tree, "a node", diagnostics), &NODE, |entry| key_hints::for_node(tree, entry), diagnostics);
+    check_keys_or(entries(tree, "a node", diagnostics), &NODE, |entry| key_hints::for_node(tree, entry), diagnostics);
     let (id, id_span) = required(tree, "id", "node", diagnostics);
     if !id.is_empty() {
         check_id(&id, id_span, diagnostics);
@@ -219,7 +219,7 @@ fn read_node<'t>(tree: &'t Tree, inside: Option<usize>, flow: &mut RawFlow<'t>, 
     let inline = matches!(node.body, RawBody::Inline);
     flow.nodes.push(node);
     if let Some(body) = body.filter(|_| inline) {
-        known(entries(body, "a body", diagnostics), &["nodes", "edges"], diagnostics);
+        check_keys(entries(body, "a body", diagnostics), &["nodes", "edges"], diagnostics);
         read_graph(body, Some(flow.nodes.len() - 1), flow, diagnostics);
     }
 }
@@ -259,7 +259,7 @@ fn read_edge<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
         diagnostics.error("wrong_type", tree.span, message, Some("write `{ from: …, to: … }`".into()));
         return None;
     }
-    known(entries(tree, "an edge", diagnostics), &EDGE, diagnostics);
+    check_keys(entries(tree, "an edge", diagnostics), &EDGE, diagnostics);
     let from = required(tree, "from", "edge", diagnostics);
     let to = required(tree, "to", "edge", diagnostics);
     let on = match text(tree, "on", diagnostics) {

@@ -269,7 +269,7 @@ fn report(
 fn number_for(error: &ValidationError<'_>, at: &Tree, pointer: &str, schema: &serde_json::Value) -> Option<String> {
     let wanted = schema.pointer(error.schema_path().as_str()).filter(|_| error.kind().keyword() == "type")?;
     let (_, key) = pointer.rsplit_once('/')?;
-    matches!(wanted.as_str(), Some("integer" | "number")).then(|| numbers::meant(key, at.text()?))?
+    matches!(wanted.as_str(), Some("integer" | "number")).then(|| numbers::suggest(key, at.text()?))?
 }
 
 fn parent(pointer: &str) -> String {

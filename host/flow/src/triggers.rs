@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{
     CheckContext, CheckMode, Source,
     diagnostic::{Diagnostic, Diagnostics, did_you_mean},
-    fields::{entries, is_flow_name, is_id, known, map, required, shown, text},
+    fields::{check_keys, entries, is_flow_name, is_id, map, required, shown, text},
     limits::{SIGNING_KEYS, TRIGGERS},
     yaml::{self, Kind, Span, Tree},
 };
@@ -187,7 +187,7 @@ fn read_one(
         );
         return None;
     }
-    known(entries(tree, "a trigger", diagnostics), &KEYS, diagnostics);
+    check_keys(entries(tree, "a trigger", diagnostics), &KEYS, diagnostics);
     let (id, span) = required(tree, "id", "trigger", diagnostics);
     if !id.is_empty() && !is_id(&id) {
         let help =
@@ -275,7 +275,7 @@ fn missing(
 }
 
 fn read_webhook(tree: &Tree, context: &dyn CheckContext, diagnostics: &mut Diagnostics<'_>) -> Option<Cause> {
-    known(entries(tree, "`webhook`", diagnostics), &["secret"], diagnostics);
+    check_keys(entries(tree, "`webhook`", diagnostics), &["secret"], diagnostics);
     let Some(secret) = tree.member("secret") else {
         let help = Some("write `webhook: { secret: NAME }`; senders sign their posts with this secret".into());
         diagnostics.error("missing_key", tree.span, "the webhook has no `secret`", help);
@@ -316,7 +316,7 @@ fn read_event(
     context: &dyn CheckContext,
     diagnostics: &mut Diagnostics<'_>,
 ) -> Option<Cause> {
-    known(entries(tree, "`event`", diagnostics), &["flow", "status"], diagnostics);
+    check_keys(entries(tree, "`event`", diagnostics), &["flow", "status"], diagnostics);
     let (flow, span) = required(tree, "flow", "event", diagnostics);
     if !flow.is_empty() && !is_flow_name(&flow) {
         let help = Some("use letters, digits, `_` and `-`, at most 64 characters".into());

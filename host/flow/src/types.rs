@@ -35,7 +35,7 @@ pub(crate) fn node_type(
             None
         }
         Lookup::Unknown => {
-            let help = meant_type(&wanted.name, catalog)
+            let help = suggest_type(&wanted.name, catalog)
                 .or_else(|| key_hints::for_type(&wanted.name))
                 .or_else(|| did_you_mean(&wanted.name, catalog.names()))
                 .or_else(|| Some("`flowcell nodes` lists all types; `flow.packs` and `--packs DIR` add more".into()));
@@ -47,7 +47,7 @@ pub(crate) fn node_type(
 }
 
 /// Returns "did you mean …?" for a name without its pack, ignoring case and separators: `noop`, `If`, `for-each`.
-pub(crate) fn meant_type(wanted: &str, catalog: &Catalog) -> Option<String> {
+pub(crate) fn suggest_type(wanted: &str, catalog: &Catalog) -> Option<String> {
     let letters = |name: &str| name.to_lowercase().replace(['-', '_'], "");
     let wanted = letters(wanted);
     let is_meant = |name: &&str| name.rsplit('.').next().is_some_and(|last| letters(last) == wanted);

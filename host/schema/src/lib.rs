@@ -137,7 +137,7 @@ impl Schema {
         if !matches!(done, Err(TooCostly::Visits)) || budget != Budget::FULL {
             return done;
         }
-        let visits = tree::size(value).saturating_mul(VISITS_PER_PART);
+        let visits = tree::visits(value).saturating_mul(VISITS_PER_PART);
         if visits <= VISITS { done } else { meter::within(Budget { visits, ..budget }, self.key_positions, &check) }
     }
 }

@@ -25,22 +25,22 @@ pub(crate) struct Tree;
 type Members = IndexMap<Arc<str>, Json>;
 
 /// Returns the number of visits for one access to each part of a value.
-pub(crate) fn size(value: &Json) -> u64 {
+pub(crate) fn visits(value: &Json) -> u64 {
     match value {
-        Json::String(text) => of_text(text),
-        Json::Array(items) => items.iter().map(size).sum::<u64>() + 1,
-        Json::Object(members) => members.iter().map(|(key, member)| of_text(key) + size(member)).sum::<u64>() + 1,
+        Json::String(text) => text_visits(text),
+        Json::Array(items) => items.iter().map(visits).sum::<u64>() + 1,
+        Json::Object(members) => members.iter().map(|(key, member)| text_visits(key) + visits(member)).sum::<u64>() + 1,
         _ => 1,
     }
 }
 
-fn of_text(text: &str) -> u64 {
+fn text_visits(text: &str) -> u64 {
     1 + text.len() as u64 / BYTES
 }
 
 /// Copies a whole value, for `const`, `enum` and `uniqueItems`.
 fn copy(value: &Json) -> Value {
-    meter::spend(size(value).saturating_mul(2));
+    meter::spend(visits(value).saturating_mul(2));
     value.to_serde()
 }
 
@@ -89,7 +89,7 @@ impl jsonschema::json::Json for Tree {
     }
 
     fn with_string_node<T>(buffer: &mut Json, string: &str, f: impl FnOnce(&Json) -> T) -> T {
-        meter::spend(of_text(string));
+        meter::spend(text_visits(string));
         *buffer = Json::from(string);
         f(buffer)
     }
@@ -112,7 +112,7 @@ impl<'a> Node<'a, Tree> for &'a Json {
 
     fn as_string(&self) -> Option<Cow<'a, str>> {
         let text = self.as_str();
-        meter::spend(text.map_or(1, of_text));
+        meter::spend(text.map_or(1, text_visits));
         text.map(Cow::Borrowed)
     }
 

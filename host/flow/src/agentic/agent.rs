@@ -11,7 +11,7 @@ use crate::{
         permission::{self, Permission},
     },
     diagnostic::{Diagnostic, Diagnostics, did_you_mean},
-    fields::{entries, flag, known, known_or, list, map, shown, text, whole},
+    fields::{check_keys, check_keys_or, entries, flag, list, map, shown, text, whole_number},
     key_hints, schema_check, syntax_errors,
     yaml::{self, Kind, Span, Tree},
 };
@@ -107,7 +107,7 @@ pub fn agent(source: &Source) -> CheckedAgent {
 pub(crate) fn agent_in_mode(source: &Source, mode: CheckMode) -> CheckedAgent {
     let mut diagnostics = Diagnostics::new(&source.name, &source.text, mode);
     let start = Span { line: 1, column: 1, len: 1, start: 0 };
-    let id = name::of_file(&source.name);
+    let id = name::file_stem(&source.name);
     if !is_kebab_case(id) {
         let message = format!("`{}` is not a valid agent name", shown(id));
         diagnostics.error("bad_file_name", start, message, Some(name::rename(&source.name)));
@@ -160,7 +160,7 @@ fn read(tree: &Tree, agent: &mut AgentDefinition, diagnostics: &mut Diagnostics<
     if matches!(&tree.kind, Kind::Scalar(json) if json.is_null()) {
         return;
     }
-    known_or(
+    check_keys_or(
         entries(tree, "the front matter", diagnostics),
         &KEYS,
         |entry| key_hints::renamed(entry, &RENAMED),
@@ -180,8 +180,8 @@ fn read(tree: &Tree, agent: &mut AgentDefinition, diagnostics: &mut Diagnostics<
         diagnostics.error("bad_value", value.span, format!("invalid `mode`: `{}`", shown(&mode)), help);
     }
     agent.disabled = flag(tree, "disabled", diagnostics).unwrap_or_default();
-    agent.max_turns = whole(tree, "maxTurns", TURNS, diagnostics);
-    agent.max_model_calls = whole(tree, "maxModelCalls", TURNS, diagnostics);
+    agent.max_turns = whole_number(tree, "maxTurns", TURNS, diagnostics);
+    agent.max_model_calls = whole_number(tree, "maxModelCalls", TURNS, diagnostics);
     agent.tools = tools(tree, diagnostics);
     agent.permissions = permission::read(tree.member("permissions"), diagnostics);
     agent.output = read_output(tree, diagnostics).map(|schema| schema.json().to_serde());
@@ -200,7 +200,7 @@ fn tools(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Vec<String> {
 fn read_params(tree: &Tree, agent: &mut AgentDefinition, diagnostics: &mut Diagnostics<'_>) {
     let Some(params) = map(tree, "params", diagnostics) else { return };
     let entries = entries(params, "`params`", diagnostics);
-    known(entries, &PARAMS, diagnostics);
+    check_keys(entries, &PARAMS, diagnostics);
     for entry in entries {
         let value = entry.value.json();
         let sound = match &*entry.key {
@@ -223,7 +223,7 @@ fn read_params(tree: &Tree, agent: &mut AgentDefinition, diagnostics: &mut Diagn
 /// arguments.
 pub(crate) fn read_output<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<&'t Tree> {
     let output = map(tree, "output", diagnostics)?;
-    known(entries(output, "`output`", diagnostics), &["schema"], diagnostics);
+    check_keys(entries(output, "`output`", diagnostics), &["schema"], diagnostics);
     let Some(schema) = output.member("schema") else {
         let help = Some("write `output: { schema: { type: object, properties: { … } } }`".into());
         diagnostics.error("missing_key", output.span, "`output` has no `schema`", help);

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 
 use crate::{
-    agentic::name::{is_kebab_case, of_file, rename},
+    agentic::name::{file_stem, is_kebab_case, rename},
     diagnostic::{Diagnostic, Location, Severity},
 };
 
@@ -103,7 +103,7 @@ pub fn discover(kind: FileKind, listing: &[ListedFile]) -> Discovery {
     let mut listing: Vec<_> = listing.iter().filter(|file| is_meant(kind, &file.path)).collect();
     listing.sort_by_key(|file| file.level);
     for ListedFile { level, path } in listing {
-        let id = of_file(path);
+        let id = file_stem(path);
         if !is_kebab_case(id) {
             found.diagnostics.push(bad_name(path, id));
             continue;

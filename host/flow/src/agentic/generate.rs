@@ -9,7 +9,7 @@ use crate::{
         agent::AgentDefinition,
         label::{self, FlowLabel, PostponedRule, SessionLabel, StepLabel},
         links::{Link, LinkKind, Links},
-        origin::{Origin, args_of, whole},
+        origin::{Origin, args_of, whole_binding},
         permission::{Action, Permission},
         read::{RawRule, RawStep, RawSteps},
         step_agent::StepAgent,
@@ -94,7 +94,7 @@ impl<'a> Generator<'a> {
         let span = step.id_span;
         let origin = self.origin(index, reached);
         let args = origin.args(self.at_first);
-        let text = |expression: String| literal::text(whole(&expression), span);
+        let text = |expression: String| literal::text(whole_binding(&expression), span);
         let prompt = literal::text(step.prompt.binding(&args), step.prompt_span);
         let mut input = vec![("prompt", prompt), ("args", text(args))];
         input.extend(origin.previous().map(|previous| ("previous", text(previous))));
@@ -127,7 +127,7 @@ impl<'a> Generator<'a> {
         let step_agent = &self.agents[index];
         let mut config = vec![("agent", Json::from(step_agent.name.as_str()))];
         if let Some(agent) = &step_agent.definition {
-            config.extend(of_definition(agent));
+            config.extend(definition_config(agent));
         }
         let own = self.flow.steps[index].output.map(Tree::json);
         let inherited = step_agent.definition.as_ref().and_then(|agent| agent.output.clone()).map(Json::from);
@@ -299,7 +299,7 @@ fn policy(step: &RawStep<'_>) -> NodePolicy {
     NodePolicy { timeout_ms: STEP_TIMEOUT_MS, retry, ..NodePolicy::default() }
 }
 
-fn of_definition(agent: &AgentDefinition) -> Vec<(&'static str, Json)> {
+fn definition_config(agent: &AgentDefinition) -> Vec<(&'static str, Json)> {
     let number = |key, number: Option<u64>| number.map(|number| (key, Json::from(number)));
     let text = |key, text: &Option<String>| text.as_deref().map(|text| (key, Json::from(text)));
     let mut config = vec![("system", Json::from(agent.system.as_str())), ("tools", texts(&agent.tools))];

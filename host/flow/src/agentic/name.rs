@@ -30,14 +30,14 @@ pub(crate) fn kebab_case(text: &str) -> Option<String> {
 }
 
 /// Returns a file's name without folders and extension.
-pub(crate) fn of_file(path: &str) -> &str {
+pub(crate) fn file_stem(path: &str) -> &str {
     let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
     file.rsplit_once('.').map_or(file, |(stem, _)| stem)
 }
 
 /// Returns the help text for a file with an invalid name.
 pub(crate) fn rename(path: &str) -> String {
-    match kebab_case(of_file(path)) {
+    match kebab_case(file_stem(path)) {
         Some(name) => format!("rename the file: its name without the extension must be `{name}`"),
         None => {
             "rename the file: use lowercase letters, digits and single dashes, at most 64 characters, such as `my-flow`"
@@ -68,7 +68,7 @@ mod tests {
             assert_eq!(kebab_case(text).as_deref(), meant, "{text}");
         }
         assert!(!is_kebab_case(&"a".repeat(65)));
-        assert_eq!(of_file("/a.b/c.d/my-flow.yaml"), "my-flow");
-        assert_eq!(of_file("my-flow"), "my-flow");
+        assert_eq!(file_stem("/a.b/c.d/my-flow.yaml"), "my-flow");
+        assert_eq!(file_stem("my-flow"), "my-flow");
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn args_of(step: &str) -> String {
 }
 
 /// Wraps an expression in a binding.
-pub(crate) fn whole(expression: &str) -> String {
+pub(crate) fn whole_binding(expression: &str) -> String {
     format!("{{{{ {expression} }}}}")
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn given(expression: &str, roots: &str) -> Json {
-        let binding = Binding::compile(&whole(expression).into()).unwrap();
+        let binding = Binding::compile(&whole_binding(expression).into()).unwrap();
         binding.render(&Json::parse(roots).unwrap()).unwrap()
     }
 

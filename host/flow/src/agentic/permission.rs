@@ -50,8 +50,9 @@ pub fn matches_pattern(pattern: &str, text: &str) -> bool {
 
 /// Returns the decision of the rules about a call; `None` if no rule matches.
 pub fn decide(rules: &[Permission], tool: &str, args: &str) -> Option<Action> {
-    let fitting =
-        |rule: &&Permission| matches_pattern(&rule.tool, tool) && rule.args.as_deref().is_none_or(|pattern| matches_pattern(pattern, args));
+    let fitting = |rule: &&Permission| {
+        matches_pattern(&rule.tool, tool) && rule.args.as_deref().is_none_or(|pattern| matches_pattern(pattern, args))
+    };
     rules.iter().rev().find(fitting).map(|rule| rule.action)
 }
 

@@ -8,7 +8,7 @@ use crate::{
         template::Template,
     },
     diagnostic::Diagnostics,
-    fields::{entries, flag, known, known_or, list, map, present, required, shown, text, whole},
+    fields::{check_keys, check_keys_or, entries, flag, list, map, present, required, shown, text, whole_number},
     key_hints,
     limits::{MAX_ATTEMPTS, MAX_TIMEOUT_MS},
     yaml::{Entry, Kind, Span, Tree},
@@ -87,12 +87,12 @@ pub(crate) fn is_agentic(tree: &Tree) -> bool {
 
 /// Reads a flow.
 pub(crate) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> RawSteps<'t> {
-    known(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
+    check_keys(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
     let mut member = |key| text(tree, key, diagnostics).map(|(text, _)| text);
     let (title, description) = (member("name"), member("description"));
     let disabled = flag(tree, "disabled", diagnostics).unwrap_or_default();
     let head = tree.member("flow").unwrap_or(tree);
-    known_or(entries(head, "`flow`", diagnostics), &FLOW, at_the_top, diagnostics);
+    check_keys_or(entries(head, "`flow`", diagnostics), &FLOW, at_the_top, diagnostics);
     let args = map(head, "args", diagnostics);
     if let Some(args) = args {
         agent::check_object(args, "`args`", diagnostics);
@@ -117,7 +117,12 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
         diagnostics.error("wrong_type", tree.span, message, Some("write `{ id: …, prompt: … }`".into()));
         return None;
     }
-    known_or(entries(tree, "a step", diagnostics), &STEP, |entry| key_hints::renamed(entry, &RENAMED), diagnostics);
+    check_keys_or(
+        entries(tree, "a step", diagnostics),
+        &STEP,
+        |entry| key_hints::renamed(entry, &RENAMED),
+        diagnostics,
+    );
     let (id, id_span) = required(tree, "id", "step", diagnostics);
     if !id.is_empty() {
         check_id(&id, id_span, diagnostics);
@@ -131,7 +136,7 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
     }
     let session = map(tree, "session", diagnostics);
     if let Some(session) = session {
-        known(entries(session, "`session`", diagnostics), &["fork"], diagnostics);
+        check_keys(entries(session, "`session`", diagnostics), &["fork"], diagnostics);
     }
     Some(RawStep {
         id,
@@ -165,7 +170,7 @@ fn read_rule(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawRule> 
         diagnostics.error("wrong_type", tree.span, message, Some("write `{ if: …, then: … }`".into()));
         return None;
     }
-    known(entries(tree, "a rule", diagnostics), &RULE, diagnostics);
+    check_keys(entries(tree, "a rule", diagnostics), &RULE, diagnostics);
     let condition = tree.member("if");
     Some(RawRule {
         when: condition.and_then(|tree| Predicate::read(tree, diagnostics)),
@@ -177,9 +182,9 @@ fn read_rule(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<RawRule> 
 }
 
 fn read_fallback(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Fallback {
-    known(entries(tree, "`fallback`", diagnostics), &FALLBACK, diagnostics);
-    let retry = whole(tree, "retry", (0, MAX_ATTEMPTS - 1), diagnostics).unwrap_or_default();
-    let delay = whole(tree, "delay", (0, MAX_TIMEOUT_MS / 1_000), diagnostics).unwrap_or_default();
+    check_keys(entries(tree, "`fallback`", diagnostics), &FALLBACK, diagnostics);
+    let retry = whole_number(tree, "retry", (0, MAX_ATTEMPTS - 1), diagnostics).unwrap_or_default();
+    let delay = whole_number(tree, "delay", (0, MAX_TIMEOUT_MS / 1_000), diagnostics).unwrap_or_default();
     if retry > 10 && delay == 0 {
         let message = format!("{retry} retries without a delay between them");
         diagnostics.error("bad_policy", tree.span, message, Some("add `delay: 10`, in seconds".into()));

@@ -4,7 +4,7 @@ use super::ENDING;
 use crate::{
     Source,
     diagnostic::Diagnostics,
-    fields::{entries, flow_name, known, required},
+    fields::{check_keys, entries, flow_name, required},
     yaml::Tree,
 };
 
@@ -18,7 +18,7 @@ pub(crate) fn is_document(tree: &Tree) -> bool {
 
 /// Returns the equivalent script file; `None` if the document has errors.
 pub(crate) fn read(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Source> {
-    known(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
+    check_keys(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
     let name = flow_name(tree, diagnostics);
     let (text, _) = required(tree, "script", "flow", diagnostics);
     (!diagnostics.has_errors()).then(|| Source { name: format!("{name}{ENDING}"), text })

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::reference::is_word;
 use crate::{
     diagnostic::Diagnostics,
-    fields::{entries, flow_name, is_flow_name, is_id, known, known_or, list, map, required, shown, text},
+    fields::{check_keys, check_keys_or, entries, flow_name, is_flow_name, is_id, list, map, required, shown, text},
     key_hints,
     yaml::{Kind, Span, Tree},
 };
@@ -77,7 +77,7 @@ pub(crate) fn is_steps(tree: &Tree) -> bool {
 
 /// Reads a flow.
 pub(super) fn read<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> RawSteps<'t> {
-    known(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
+    check_keys(entries(tree, "a flow", diagnostics), &TOP, diagnostics);
     let name = flow_name(tree, diagnostics);
     let written = list(tree, "steps", diagnostics);
     if let Some(steps) =
@@ -125,7 +125,12 @@ fn read_step<'t>(tree: &'t Tree, diagnostics: &mut Diagnostics<'_>) -> Option<Ra
         diagnostics.error("wrong_type", tree.span, message, Some("write `{ id: …, tool: … }`".into()));
         return None;
     }
-    known_or(entries(tree, "a step", diagnostics), &STEP, |entry| key_hints::renamed(entry, &RENAMED), diagnostics);
+    check_keys_or(
+        entries(tree, "a step", diagnostics),
+        &STEP,
+        |entry| key_hints::renamed(entry, &RENAMED),
+        diagnostics,
+    );
     let (id, id_span) = required(tree, "id", "step", diagnostics);
     if !id.is_empty() && !is_id(&id) {
         let help =

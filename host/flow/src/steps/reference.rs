@@ -42,7 +42,7 @@ const OTHERS: [(&str, &str); 8] = [
 ];
 
 /// Finds a probable reference inside a literal text. Returns it with a help text.
-pub(super) fn meant(text: &str) -> Option<(&str, String)> {
+pub(super) fn suggest(text: &str) -> Option<(&str, String)> {
     let word = |from: usize| {
         let rest = &text[from..];
         let end = rest.char_indices().skip(1).find(|(_, c)| !(c.is_alphanumeric() || "_-.{}".contains(*c)));
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn references_inside_a_text_get_a_suggestion() {
-        let found = |text| meant(text).map(|(found, help)| format!("{found}: {help}"));
+        let found = |text| suggest(text).map(|(found, help)| format!("{found}: {help}"));
         let write = |found: &str, name: &str| Some(format!("{found}: write `{name}`, as the whole text"));
         assert_eq!(found("$input.a"), write("$input.a", "$inputs.a"));
         assert_eq!(found("${ctx.rows.0}!"), write("${ctx.rows.0}", "$ctx.rows.0"));

@@ -46,7 +46,7 @@ pub(super) struct Resolver<'a> {
 
 /// Warns of a text that contains a reference but is not a reference as a whole.
 fn warn_of_literal(text: &str, span: Span, diagnostics: &mut Diagnostics<'_>) {
-    let Some((found, help)) = reference::meant(text) else { return };
+    let Some((found, help)) = reference::suggest(text) else { return };
     let message = format!("`{}` is plain text here, not a reference", shown(found));
     diagnostics.warning("reference_as_text", span, message, Some(help));
 }
@@ -94,10 +94,10 @@ impl Resolver<'_> {
         };
         let path = base + &found.subscripts();
         if is_there && found.path.is_empty() {
-            return whole(&path).into();
+            return whole_binding(&path).into();
         }
         // A null at the path is a valid value. A missing value fails with the reference as the flow writes it.
-        whole(&format!("{path} | required(\"{text}\", true)")).into()
+        whole_binding(&format!("{path} | required(\"{text}\", true)")).into()
     }
 
     /// Returns true if the input is required. Warns of an undeclared input: runs without it will fail.
@@ -153,7 +153,7 @@ impl Resolver<'_> {
 
 /// Returns the binding of a step's whole result.
 pub(super) fn result_of(step: &RawStep<'_>) -> String {
-    whole(&node_path(step))
+    whole_binding(&node_path(step))
 }
 
 fn node_path(step: &RawStep<'_>) -> String {
@@ -164,6 +164,6 @@ fn input_path(name: &str) -> String {
     format!("flow.input[\"{name}\"]")
 }
 
-fn whole(expression: &str) -> String {
+fn whole_binding(expression: &str) -> String {
     format!("{{{{ {expression} }}}}")
 }

@@ -5,7 +5,7 @@ use flowcell_contract::{Catalog, TypeRef};
 use crate::{
     diagnostic::{Diagnostics, did_you_mean},
     fields::shown,
-    types::meant_type,
+    types::suggest_type,
     yaml::Span,
 };
 
@@ -27,7 +27,7 @@ pub(super) fn type_name(
         [] => {
             let known = catalog.names().chain(catalog.short_names());
             let help = did_you_mean(&wanted.name, known)
-                .or_else(|| meant_type(&wanted.name, catalog))
+                .or_else(|| suggest_type(&wanted.name, catalog))
                 .or_else(|| Some("`flowcell nodes` lists all tools; `--packs DIR` adds more".into()));
             diagnostics.error("unknown_tool", span, format!("unknown tool `{}`", shown(&wanted.name)), help);
             None

@@ -154,7 +154,7 @@ const ELSEWHERE: [(&str, &str); 22] = [
 ];
 
 /// Returns the filter for the name of a filter, or for its name in another language.
-pub(super) fn filter_meant(name: &str) -> Option<&'static str> {
+pub(super) fn find_filter(name: &str) -> Option<&'static str> {
     let plain = name.replace('_', "").to_ascii_lowercase();
     let elsewhere = || ELSEWHERE.into_iter().find(|(other, _)| *other == plain).map(|(_, filter)| filter);
     filters().find(|filter| *filter == name).or_else(elsewhere)

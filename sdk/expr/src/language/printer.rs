@@ -365,7 +365,7 @@ impl<'s> Printer<'s> {
         let mut error = ExprError::new(format!("unknown {what} `{name}`"));
         error.hint = match (what, name) {
             ("test", "null") => Some("write `is none`, or `is not none`".to_owned()),
-            ("filter", name) if let Some(meant) = names::filter_meant(name) => Some(format!("did you mean `{meant}`?")),
+            ("filter", name) if let Some(meant) = names::find_filter(name) => Some(format!("did you mean `{meant}`?")),
             _ => did_you_mean(name, known.clone()).or_else(|| Some(all_names(what, known))),
         };
         self.errors.push(error.at(self.at + place.start..self.at + place.end));
@@ -479,7 +479,7 @@ fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> ExprError {
         _ => ("", None),
     };
     let error = ExprError::new("expressions cannot call functions");
-    let Some(filter) = names::filter_meant(name) else {
+    let Some(filter) = names::find_filter(name) else {
         return error.hint("use a filter: `value | name`; use `script.run` for other computations");
     };
     let path = operand.and_then(|operand| static_path(operand)).map(|(path, _)| short(&path.to_string()));
