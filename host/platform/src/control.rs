@@ -18,7 +18,7 @@ use std::{
 };
 
 use flowcell_contract::{Json, RunId};
-use flowcell_runtime::{Closed, HubError, OpenError, QuestionRef, Request, RunOptions, fact::Resolution};
+use flowcell_runtime::{Closed, HubError, OpenError, QuestionRef, RunCommand, RunOptions};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -45,67 +45,6 @@ const AGAIN: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Ask {
-    /// Say something to a run.
-    Send {
-        /// Which run.
-        run: RunId,
-        /// What.
-        content: Json,
-    },
-    /// Write to an agent run.
-    Write {
-        /// Which run.
-        run: RunId,
-        /// The agent run's id, or the address of its node.
-        to: String,
-        /// What the message is recognised by if it is sent twice.
-        #[serde(default)]
-        id: Option<String>,
-        /// What.
-        content: Json,
-    },
-    /// Ask an agent run to finish.
-    CloseAgent {
-        /// Which run.
-        run: RunId,
-        /// The agent run's id, or the address of its node.
-        to: String,
-    },
-    /// Answer a gate.
-    Reply {
-        /// Which run.
-        run: RunId,
-        /// The address of the gate.
-        gate: String,
-        /// `{ "content", "choice"? }`.
-        answer: Json,
-        /// The question that it is for.
-        #[serde(default)]
-        question: QuestionRef,
-    },
-    /// Send a named event.
-    Emit {
-        /// Which run.
-        run: RunId,
-        /// Its name.
-        name: String,
-        /// What it brings.
-        payload: Json,
-    },
-    /// Decide how a blocked task goes on.
-    Resolve {
-        /// Which run.
-        run: RunId,
-        /// The address of the task.
-        task: String,
-        /// What was decided.
-        resolution: Resolution,
-    },
-    /// Cancel a run.
-    Cancel {
-        /// Which run.
-        run: RunId,
-    },
     /// Tell a run's events from the first, and what is live, until the run ends or whoever asks has gone.
     Watch {
         /// Which run.
@@ -177,6 +116,15 @@ pub enum Ask {
         /// What.
         operation: Operation,
     },
+    /// Give a run a command, whose verb and members stand beside the run.
+    #[serde(untagged)]
+    Command {
+        /// The run.
+        run: RunId,
+        /// The command.
+        #[serde(flatten)]
+        command: RunCommand,
+    },
 }
 
 /// What is answered.
@@ -206,51 +154,11 @@ impl Ask {
     /// The run that it is about; none if a new one is to begin.
     pub fn run(&self) -> Option<&RunId> {
         match self {
-            Ask::Send { run, .. }
-            | Ask::Write { run, .. }
-            | Ask::CloseAgent { run, .. }
-            | Ask::Reply { run, .. }
-            | Ask::Emit { run, .. }
-            | Ask::Resolve { run, .. }
-            | Ask::Watch { run }
-            | Ask::Resume { run, .. }
-            | Ask::Cancel { run } => Some(run),
+            Ask::Command { run, .. } | Ask::Watch { run } | Ask::Resume { run, .. } => Some(run),
             Ask::Retry { new, .. } => new.as_ref(),
             Ask::Start { run, .. } => run.as_ref(),
             Ask::Flow { .. } | Ask::Operate { .. } => None,
         }
-    }
-
-    /// Asks something of a run.
-    pub fn of(run: RunId, request: Request) -> Ask {
-        match request {
-            Request::Send(content) => Ask::Send { run, content: content.json().clone() },
-            Request::Write { to, message, value } => Ask::Write { run, to, id: message, content: value.json().clone() },
-            Request::CloseAgent { to } => Ask::CloseAgent { run, to },
-            Request::Reply { gate, answer, question } => Ask::Reply { run, gate, answer, question },
-            Request::Emit { name, payload } => Ask::Emit { run, name, payload: payload.json().clone() },
-            Request::Resolve { task, resolution } => Ask::Resolve { run, task, resolution },
-            Request::Cancel => Ask::Cancel { run },
-        }
-    }
-
-    /// The run, and what is asked of it; itself if it is about no run, or one is to begin or to be watched.
-    pub fn request(self) -> Result<(RunId, Request), Ask> {
-        Ok(match self {
-            Ask::Send { run, content } => (run, Request::Send(content.into())),
-            Ask::Write { run, to, id, content } => (run, Request::Write { to, message: id, value: content.into() }),
-            Ask::CloseAgent { run, to } => (run, Request::CloseAgent { to }),
-            Ask::Reply { run, gate, answer, question } => (run, Request::Reply { gate, answer, question }),
-            Ask::Emit { run, name, payload } => (run, Request::Emit { name, payload: payload.into() }),
-            Ask::Resolve { run, task, resolution } => (run, Request::Resolve { task, resolution }),
-            Ask::Cancel { run } => (run, Request::Cancel),
-            Ask::Start { .. }
-            | Ask::Flow { .. }
-            | Ask::Resume { .. }
-            | Ask::Retry { .. }
-            | Ask::Watch { .. }
-            | Ask::Operate { .. } => return Err(self),
-        })
     }
 }
 
@@ -321,16 +229,16 @@ fn tell(stream: &UnixStream, told: &Told) {
 }
 
 async fn answer(host: &Host, owner: &dyn Driver, reach: &Reach, ask: Ask) -> Told {
-    match ask.request() {
-        Ok((run, request)) => match host.ask(&run, request).await {
+    match ask {
+        Ask::Command { run, command } => match host.ask(&run, command).await {
             Ok(()) => Told::Done { run },
             Err(error) => refused(error.code(), &error),
         },
-        Err(Ask::Operate { operation }) => match Tenants::of(host).operate(&operation) {
+        Ask::Operate { operation } => match Tenants::of(host).operate(&operation) {
             Ok(result) => Told::Operated { result },
             Err(error) => refused(error.code(), &error),
         },
-        Err(start) => begin::begin(host, owner, reach, start).await,
+        start => begin::begin(host, owner, reach, start).await,
     }
 }
 
@@ -361,16 +269,16 @@ impl AskError {
 }
 
 impl Host {
-    /// Asks something of a run: of whoever drives it in this process, or else it is recorded for whoever drives it next.
-    pub async fn ask(&self, run: &RunId, mut request: Request) -> Result<(), AskError> {
+    /// Gives a run a command: by its hub if this process drives it. Else the command is recorded for its next driver.
+    pub async fn ask(&self, run: &RunId, mut command: RunCommand) -> Result<(), AskError> {
         let driven = || self.hubs().get(self.tenant(), run);
         let until = Instant::now() + OPENING;
         loop {
             if let Some(hub) = driven() {
-                match hub.request(request.clone()).await {
+                match hub.request(command.clone()).await {
                     // A run that is put away at this moment has not heard it; one that has ended says so when it is opened.
                     Err(HubError::RunEnded) if Instant::now() < until => {
-                        self.name_question(run, &mut request)?;
+                        self.name_question(run, &mut command)?;
                         tokio::time::sleep(AGAIN).await;
                         continue;
                     }
@@ -378,17 +286,17 @@ impl Host {
                 }
             }
             match self.resume(run, RunOptions::default()) {
-                Ok(runner) => return Ok(runner.ask(request).await?),
+                Ok(runner) => return Ok(runner.ask(command).await?),
                 Err(StartError::Open(OpenError::Driven(_))) if driven().is_some() => {}
                 // Another process drives it.
                 Err(StartError::Open(OpenError::Driven(_))) if let Some(store) = self.shared() => {
-                    self.name_question(run, &mut request)?;
-                    let outcome = store.ask(self.tenant(), run, &store.new_message(), &request).await;
+                    self.name_question(run, &mut command)?;
+                    let outcome = store.ask(self.tenant(), run, &store.new_message(), &command).await;
                     return Ok(outcome.map_err(|error| StartError::Open(OpenError::Store(error)))??);
                 }
                 // Somebody in this process has it open at this moment, and drives it in the next, or lets it go.
                 Err(StartError::Open(OpenError::Driven(_))) if Instant::now() < until => {
-                    self.name_question(run, &mut request)?;
+                    self.name_question(run, &mut command)?;
                     tokio::time::sleep(AGAIN).await
                 }
                 Err(error) => return Err(error.into()),
@@ -398,8 +306,8 @@ impl Host {
 
     /// Names the question that is open now in an answer that names none. An answer that is taken in later must not count
     /// for a question that nobody had asked by now.
-    fn name_question(&self, run: &RunId, request: &mut Request) -> Result<(), AskError> {
-        let Request::Reply { gate, question, .. } = request else { return Ok(()) };
+    fn name_question(&self, run: &RunId, command: &mut RunCommand) -> Result<(), AskError> {
+        let RunCommand::Reply { gate, question, .. } = command else { return Ok(()) };
         if question.digest.is_none() {
             let open = waiting::question(self, run, gate)?;
             let open = open.map(|open| QuestionRef::of_json(&Json::from(open)));
@@ -421,6 +329,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_command_stands_beside_its_run() {
+        let table = [
+            (r#"{"verb":"cancel","run":"r","later":1}"#, RunCommand::Cancel),
+            (r#"{"verb":"send","run":"r","content":"x"}"#, RunCommand::Send { content: Json::from("x").into() }),
+            (
+                r#"{"verb":"reply","run":"r","gate":"g","answer":{"content":"yes"},"question":{"attempt":2}}"#,
+                RunCommand::reply("g", Json::from("yes"), QuestionRef { attempt: Some(2), digest: None }),
+            ),
+        ];
+        for (line, expected) in table {
+            let ask: Ask = serde_json::from_str(line).unwrap();
+            let written: Ask = serde_json::from_str(&serde_json::to_string(&ask).unwrap()).unwrap();
+            for ask in [ask, written] {
+                let Ask::Command { run, command } = ask else { panic!("{line}: {ask:?}") };
+                assert_eq!((run.as_str(), command), ("r", expected.clone()), "{line}");
+            }
+        }
+        let others = [r#"{"verb":"watch","run":"r"}"#, r#"{"verb":"resume","run":"r"}"#];
+        assert!(others.iter().all(|line| !matches!(serde_json::from_str(line), Ok(Ask::Command { .. }) | Err(_))));
+    }
+
+    #[test]
     fn w2_an_answer_that_has_to_wait_names_the_question_that_is_open_now() {
         let host = Host::builder().build().unwrap();
         let text = "flow: { name: asks }\n\
@@ -431,9 +361,9 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         assert_eq!(runtime.block_on(runner.run()).status, RunStatus::Parked);
         let reply = |gate: &str, question: QuestionRef| {
-            let mut request = Request::Reply { gate: gate.into(), answer: Json::Null, question };
-            host.name_question(&"r".into(), &mut request).map(|()| match request {
-                Request::Reply { question, .. } => question,
+            let mut command = RunCommand::reply(gate, Json::Null, question);
+            host.name_question(&"r".into(), &mut command).map(|()| match command {
+                RunCommand::Reply { question, .. } => question,
                 other => panic!("{other:?}"),
             })
         };

@@ -73,7 +73,7 @@ pub use flowcell_flow::schema::{agentic as agentic_schema, steps as steps_schema
 pub use flowcell_flow::{Diagnostic, Severity, Source, draw, graph, outline, schema, script};
 pub use flowcell_runtime::{
     Channel, Closed, Event, FlowRunner, Hub, HubError, LiveEvent, NoStart, OpenError, PolicyOverride, QuestionRef,
-    Repeat, Request, RunError, RunOptions, RunResult, RunStatus, Waiting,
+    Repeat, RunCommand, RunError, RunOptions, RunResult, RunStatus, Waiting,
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
     rows::{self, Runs},

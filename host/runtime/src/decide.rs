@@ -18,9 +18,9 @@ use flowcell_contract::{Failure, Json, Question, StepResult, Value};
 
 use crate::{
     call_log::Reply,
-    fact::{AgentFact, CallRecord, CancelReason, Fact, Note, Observed, Resolution, ScopeId, TaskKey, Write},
+    command::{HubError, RunCommand},
+    fact::{AgentFact, CallRecord, CancelReason, Fact, Note, Observed, ScopeId, TaskKey, Write},
     outstanding::Timer,
-    question::{Closed, QuestionRef},
     state::{Phase, RunState},
 };
 
@@ -67,22 +67,6 @@ pub enum Input {
     },
     /// A timer is due.
     Due(Timer),
-    /// A person answered a question.
-    Reply {
-        /// The address of the task that asked.
-        gate: String,
-        /// `{ "content", "choice"? }`.
-        answer: Json,
-        /// The question that it is for.
-        question: QuestionRef,
-    },
-    /// A named event came.
-    Emit {
-        /// Its name.
-        name: String,
-        /// What it brings.
-        payload: Value,
-    },
     /// A child run ended.
     ChildEnded {
         /// The task that called it.
@@ -91,11 +75,6 @@ pub enum Input {
         attempt: u32,
         /// Its outputs.
         result: Result<Value, Failure>,
-    },
-    /// Somebody said something to the run.
-    Send {
-        /// What.
-        content: Value,
     },
     /// A task tells something besides its outcome.
     Note {
@@ -130,20 +109,6 @@ pub enum Input {
         task: TaskKey,
         /// Which attempt, after how many resumes.
         attempt: (u32, u32),
-    },
-    /// Somebody writes to an agent run.
-    Write {
-        /// Its id, or the address of its task.
-        to: String,
-        /// What the message is recognised by.
-        message: Option<String>,
-        /// What it says.
-        value: Value,
-    },
-    /// Somebody asks an agent run to finish.
-    CloseAgent {
-        /// Its id, or the address of its task.
-        to: String,
     },
     /// A running attempt begins a call that leaves the host.
     Call {
@@ -185,42 +150,8 @@ pub enum Input {
         /// What is different.
         message: Box<str>,
     },
-    /// A person has decided how a blocked task goes on.
-    Resolve {
-        /// The address of the task.
-        task: String,
-        /// What was decided.
-        resolution: Resolution,
-    },
-    /// The run is to end.
-    Cancel,
-}
-
-/// Why something that came in was refused. Nothing happened then.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// No such question is open.
-    GateClosed(Closed),
-    /// The answer is not among what the question allows.
-    AnswerRefused(String),
-    /// No such task is blocked.
-    NotBlocked,
-    /// No such agent run is open, or nobody may write to it.
-    AgentNotActive,
-    /// The agent run's inbox is full.
-    InboxFull,
-    /// What was sent is larger than it may be.
-    TooLarge,
-    /// Too many named events are kept already.
-    TooManyEvents,
-    /// The run has ended.
-    RunEnded,
-}
-
-impl From<Closed> for Refusal {
-    fn from(closed: Closed) -> Refusal {
-        Refusal::GateClosed(closed)
-    }
+    /// A command to the run.
+    Command(RunCommand),
 }
 
 /// A source of random numbers, owned by whoever calls.
@@ -229,8 +160,8 @@ pub trait Entropy {
     fn draw(&mut self) -> u64;
 }
 
-/// Decides what happens now, applies it to the state and returns it.
-pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn Entropy) -> Result<Vec<Fact>, Refusal> {
+/// Decides what happens now, applies it to the state and returns it. Nothing happens if the input is refused.
+pub fn decide(state: &mut RunState, input: Input, now: u64, entropy: &mut dyn Entropy) -> Result<Vec<Fact>, HubError> {
     let mut decider =
         Decider { state, now, entropy, facts: Vec::new(), ended: VecDeque::new(), check: VecDeque::new() };
     // Nothing begins before it is durable that the run was resumed.

@@ -50,9 +50,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     calls::CallSite,
-    decide::{Entropy as _, Input, Refusal, decide},
+    command::{HubError, RunCommand},
+    decide::{Entropy as _, Input, decide},
     fact::{TaskKey, Write},
-    hub::{Channel, Command, Hub, HubError, Request},
+    hub::{Channel, Command, Hub},
     limits::{COMMAND_QUEUE, MAX_RUN_BYTES, READ_UNITS},
     outstanding::Timer,
     ports::{Entry, Journal, Pin, Record, StageError, Staged, StoreError, Unit},
@@ -302,11 +303,11 @@ impl Driver {
     }
 
     /// Records what somebody outside asks for, without running anything.
-    pub(crate) async fn note(&mut self, request: Request, delivered: Option<u64>) -> Result<(), HubError> {
+    pub(crate) async fn note(&mut self, command: RunCommand, delivered: Option<u64>) -> Result<(), HubError> {
         self.stand_still();
         let (answer, answered) = oneshot::channel();
         self.outbox.delivered = delivered;
-        self.request(request, answer);
+        self.request(command, answer);
         self.outbox.delivered = None;
         self.leave().await;
         if self.is_refused() {
@@ -368,7 +369,7 @@ impl Driver {
     }
 
     /// Decides, records, performs.
-    fn bring(&mut self, input: Input) -> Result<(), Refusal> {
+    fn bring(&mut self, input: Input) -> Result<(), HubError> {
         let now = self.clock.now();
         if let Some(budget) = &self.world.budget {
             self.state.max_bytes = MAX_RUN_BYTES.min(self.state.bytes.saturating_add(budget.left()));

@@ -10,27 +10,25 @@ use std::{
 
 use flowcell_contract::{Failure, Json, Outgoing, RunId, Tenant, Value};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     call_log::Reply,
-    decide::{Input, Refusal},
+    command::{HubError, RunCommand},
+    decide::Input,
     event::{Event, LiveEvent},
     fact::{CallRecord, Resolution, TaskKey},
-    limits::{
-        COMMAND_QUEUE, MAX_INBOX_BYTES, MAX_KEPT_EVENT_BYTES, MAX_KEPT_EVENTS, MAX_MESSAGE_ID_BYTES, MAX_REQUEST_BYTES,
-    },
+    limits::COMMAND_QUEUE,
     live::Place,
-    question::{Closed, QuestionRef},
+    question::QuestionRef,
     result::{Rest, RunResult},
 };
 
 /// Something for the driver to bring to the deciders.
 pub(crate) enum Command {
-    Request(Request, oneshot::Sender<Result<(), HubError>>),
+    Run(RunCommand, oneshot::Sender<Result<(), HubError>>),
     /// A message of the store's inbox, by its number: it is taken in once, however often it is delivered.
-    Deliver(u64, Request, oneshot::Sender<Result<(), HubError>>),
+    Deliver(u64, RunCommand, oneshot::Sender<Result<(), HubError>>),
     /// Something for the deciders.
     Bring(Box<Input>),
     /// An attempt makes a call that leaves the host.
@@ -92,101 +90,6 @@ pub(crate) enum Command {
     },
 }
 
-/// What somebody outside asks of a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Request {
-    /// Say something to it.
-    Send(Value),
-    /// Answer a question.
-    Reply {
-        /// The address of the node that asks.
-        gate: String,
-        /// `{ "content", "choice"? }`.
-        answer: Json,
-        /// The question that it is for. Without a name it is for the one that is open when the run takes it in.
-        #[serde(default)]
-        question: QuestionRef,
-    },
-    /// Send a named event.
-    Emit {
-        /// Its name.
-        name: String,
-        /// What it brings.
-        payload: Value,
-    },
-    /// Decide how a blocked task goes on.
-    Resolve {
-        /// The address of the task.
-        task: String,
-        /// What was decided.
-        resolution: Resolution,
-    },
-    /// Write to an agent run of it.
-    Write {
-        /// Its id, or the address of its task; below a child `review/…`.
-        to: String,
-        /// What the message is recognised by if it is sent twice.
-        message: Option<String>,
-        /// A text, or an object with a member `content`.
-        value: Value,
-    },
-    /// Ask an agent run to finish.
-    CloseAgent {
-        /// Its id, or the address of its task; below a child `review/…`.
-        to: String,
-    },
-    /// Cancel it.
-    Cancel,
-}
-
-impl Request {
-    /// Whether it is larger than what may be sent at a time: its names and texts together, and the id of a message.
-    pub(crate) fn is_too_large(&self) -> bool {
-        if let Request::Write { message: Some(id), .. } = self
-            && id.len() > MAX_MESSAGE_ID_BYTES
-        {
-            return true;
-        }
-        let bytes = match self {
-            Request::Send(value) => value.text().len(),
-            Request::Emit { name, payload } => name.len() + payload.text().len(),
-            Request::Write { to, message, value } => {
-                to.len() + message.as_ref().map_or(0, String::len) + value.text().len()
-            }
-            Request::Reply { gate, answer, question: _ } => gate.len() + answer.to_text().len(),
-            Request::Resolve { task, resolution } => task.len() + resolution.bytes(),
-            Request::CloseAgent { to } => to.len(),
-            Request::Cancel => 0,
-        };
-        bytes > MAX_REQUEST_BYTES
-    }
-
-    /// If it is meant for a child: the task that called the child, and what to ask of it.
-    pub(crate) fn below(&self) -> Option<(String, Request)> {
-        let mut request = self.clone();
-        let (Request::Reply { gate: address, .. }
-        | Request::Resolve { task: address, .. }
-        | Request::Write { to: address, .. }
-        | Request::CloseAgent { to: address }) = &mut request
-        else {
-            return None;
-        };
-        let (task, inner) = address.split_once('/')?;
-        let task = task.to_owned();
-        *address = inner.to_owned();
-        Some((task, request))
-    }
-
-    /// Why it is refused if nobody is there whom it is meant for.
-    pub(crate) fn unmet(&self) -> HubError {
-        match self {
-            Request::Resolve { .. } => HubError::NotBlocked,
-            Request::Write { .. } | Request::CloseAgent { .. } => HubError::AgentNotActive,
-            _ => HubError::NotOpen(Closed::NoNode),
-        }
-    }
-}
-
 /// A front end of a run. Its methods are called in order and must be quick; a panic or an error in them is not the
 /// run's.
 pub trait Channel: Send + Sync {
@@ -243,125 +146,16 @@ impl Drop for Entered {
     }
 }
 
-/// Why a command was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HubError {
-    /// `start_session` was not called.
-    SessionNotStarted,
-    /// The run has ended.
-    RunEnded,
-    /// No such question is open. A process of an older version does not give the reason.
-    GateClosed,
-    /// No such question is open, for this reason.
-    NotOpen(Closed),
-    /// The answer is not among what the question allows, and the gate stays open.
-    AnswerRefused(String),
-    /// No such task is blocked.
-    NotBlocked,
-    /// No such agent run is open, or nobody may write to it.
-    AgentNotActive,
-    /// The agent run's inbox is full.
-    InboxFull,
-    /// What was sent is larger than it may be.
-    TooLarge,
-    /// Too many named events are kept already.
-    TooManyEvents,
-}
-
-impl HubError {
-    /// A stable code.
-    pub fn code(&self) -> &'static str {
-        match self {
-            HubError::SessionNotStarted => "session_not_started",
-            HubError::RunEnded => "run_not_active",
-            HubError::GateClosed | HubError::NotOpen(_) => "gate_closed",
-            HubError::AnswerRefused(_) => "answer_refused",
-            HubError::NotBlocked => "not_blocked",
-            HubError::AgentNotActive => "run_not_active",
-            HubError::InboxFull => "inbox_full",
-            HubError::TooLarge => "too_large",
-            HubError::TooManyEvents => "too_many_events",
-        }
-    }
-}
-
-impl HubError {
-    /// Reads what another process has refused: the code, and the text that this displays.
-    pub fn parse(code: &str, text: &str) -> HubError {
-        let all = [
-            HubError::SessionNotStarted,
-            HubError::GateClosed,
-            HubError::NotBlocked,
-            HubError::InboxFull,
-            HubError::TooLarge,
-            HubError::TooManyEvents,
-        ];
-        match all.into_iter().find(|error| error.code() == code) {
-            Some(error) => error,
-            None if code == HubError::RunEnded.code() => HubError::RunEnded,
-            None => HubError::AnswerRefused(text.strip_prefix(&format!("{code}: ")).unwrap_or(text).to_owned()),
-        }
-    }
-
-    /// What is wrong, without the code.
-    pub fn message(&self) -> String {
-        match self {
-            HubError::SessionNotStarted => "the session was not started: `start_session` comes first".into(),
-            HubError::RunEnded => "the run has ended".into(),
-            HubError::GateClosed => "no question is open at this address".into(),
-            HubError::NotOpen(closed) => closed.message(),
-            HubError::AnswerRefused(why) => why.clone(),
-            HubError::NotBlocked => "no task at this address waits for a decision".into(),
-            HubError::AgentNotActive => "no agent run of this id or node is open".into(),
-            HubError::InboxFull => format!(
-                "the inbox of the agent run is full: as many messages wait as it takes, or {MAX_INBOX_BYTES} bytes of \
-                 JSON text for all agent runs of the task; send this one again later"
-            ),
-            HubError::TooLarge => format!(
-                "at most {MAX_REQUEST_BYTES} bytes of JSON text may be sent at a time, and the id of a message has at most \
-                 {MAX_MESSAGE_ID_BYTES} bytes"
-            ),
-            HubError::TooManyEvents => format!(
-                "the run keeps as many named events for later waits as it may: {MAX_KEPT_EVENTS}, or \
-                 {MAX_KEPT_EVENT_BYTES} bytes of JSON text; send this one again after a node has waited for some"
-            ),
-        }
-    }
-}
-
-impl std::fmt::Display for HubError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}: {}", self.code(), self.message())
-    }
-}
-
-impl std::error::Error for HubError {}
-
-impl From<Refusal> for HubError {
-    fn from(refusal: Refusal) -> HubError {
-        match refusal {
-            Refusal::GateClosed(closed) => HubError::NotOpen(closed),
-            Refusal::AnswerRefused(why) => HubError::AnswerRefused(why),
-            Refusal::TooLarge => HubError::TooLarge,
-            Refusal::NotBlocked => HubError::NotBlocked,
-            Refusal::AgentNotActive => HubError::AgentNotActive,
-            Refusal::InboxFull => HubError::InboxFull,
-            Refusal::TooManyEvents => HubError::TooManyEvents,
-            Refusal::RunEnded => HubError::RunEnded,
-        }
-    }
-}
-
 impl Hub {
     pub(crate) fn new(run_id: RunId, commands: mpsc::Sender<Command>) -> Hub {
         Hub { run_id, commands, session: Arc::default() }
     }
 
-    /// Makes the hub of a run that another process drives. The future hands each request to `ask`; it ends when all hubs are
+    /// Makes the hub of a run that another process drives. The future hands each command to `ask`; it ends when all hubs are
     /// gone, or when the run is to be left alone.
     pub fn remote<F: Future<Output = Result<(), HubError>>>(
         run_id: RunId,
-        ask: impl Fn(Request) -> F,
+        ask: impl Fn(RunCommand) -> F,
     ) -> (Hub, impl Future<Output = ()>) {
         let (sender, mut commands) = mpsc::channel(COMMAND_QUEUE);
         let hub = Hub::new(run_id, sender);
@@ -370,7 +164,7 @@ impl Hub {
             while let Some(command) = commands.recv().await {
                 match command {
                     // Whoever asked may be gone.
-                    Command::Request(request, answer) => _ = answer.send(ask(request).await),
+                    Command::Run(command, answer) => _ = answer.send(ask(command).await),
                     Command::Settle(answer) => _ = answer.send(Ok(())),
                     Command::Stop => return,
                     _ => {}
@@ -392,7 +186,7 @@ impl Hub {
 
     /// Says something to the run (`session:message`).
     pub async fn send(&self, content: Json) -> Result<(), HubError> {
-        self.request(Request::Send(Value::from(content))).await
+        self.request(RunCommand::Send { content: Value::from(content) }).await
     }
 
     /// Answers a question, by the address of the node that asks: `approve`, `process[3].approve`, and in a child run
@@ -403,24 +197,24 @@ impl Hub {
 
     /// Answers one certain question: if another one is open at the address, the answer is refused.
     pub async fn reply_to(&self, gate: &str, answer: Json, question: QuestionRef) -> Result<(), HubError> {
-        self.request(Request::Reply { gate: gate.to_owned(), answer, question }).await
+        self.request(RunCommand::Reply { gate: gate.to_owned(), answer, question }).await
     }
 
     /// Sends a named event: it wakes whoever waits for it, or is kept for a wait that comes later.
     pub async fn emit(&self, name: &str, payload: Json) -> Result<(), HubError> {
-        self.request(Request::Emit { name: name.to_owned(), payload: Value::from(payload) }).await
+        self.request(RunCommand::Emit { name: name.to_owned(), payload: Value::from(payload) }).await
     }
 
     /// Decides how a blocked task goes on, by its address.
     pub async fn resolve(&self, task: &str, resolution: Resolution) -> Result<(), HubError> {
-        self.request(Request::Resolve { task: task.to_owned(), resolution }).await
+        self.request(RunCommand::Resolve { task: task.to_owned(), resolution }).await
     }
 
     /// Writes to an agent run, by its id. It is accepted once it is on stable storage; a message with an id that the agent
     /// run has had is accepted and not handed over again. In a child run `review/agent-…`.
     pub async fn send_to_run(&self, agent_run: &str, message: Option<&str>, content: Json) -> Result<(), HubError> {
         let (to, message) = (agent_run.to_owned(), message.map(str::to_owned));
-        self.request(Request::Write { to, message, value: Value::from(content) }).await
+        self.request(RunCommand::Write { to, message, value: Value::from(content) }).await
     }
 
     /// Writes to the latest agent run of a node that is open, by the address of the node.
@@ -430,12 +224,12 @@ impl Hub {
 
     /// Asks an agent run to finish.
     pub async fn close_run(&self, agent_run: &str) -> Result<(), HubError> {
-        self.request(Request::CloseAgent { to: agent_run.to_owned() }).await
+        self.request(RunCommand::CloseAgent { to: agent_run.to_owned() }).await
     }
 
     /// Cancels the run.
     pub async fn abort(&self) -> Result<(), HubError> {
-        self.request(Request::Cancel).await
+        self.request(RunCommand::Cancel).await
     }
 
     /// Stops driving the run in good order, as its process is to end: calls that have left are waited for, for a while, and
@@ -445,24 +239,24 @@ impl Hub {
         let _ = self.commands.send(Command::Stop).await;
     }
 
-    /// Asks something of the run.
-    pub async fn request(&self, request: Request) -> Result<(), HubError> {
+    /// Gives the run a command.
+    pub async fn request(&self, command: RunCommand) -> Result<(), HubError> {
         if !self.session.load(Ordering::Acquire) {
             return Err(HubError::SessionNotStarted);
         }
-        if request.is_too_large() {
+        if command.is_too_large() {
             return Err(HubError::TooLarge);
         }
         let (answer, answered) = oneshot::channel();
-        let sent = self.commands.send(Command::Request(request, answer)).await;
+        let sent = self.commands.send(Command::Run(command, answer)).await;
         sent.map_err(|_| HubError::RunEnded)?;
         answered.await.unwrap_or(Err(HubError::RunEnded))
     }
 
     /// Hands on a message of the store's inbox, by its number.
-    pub(crate) async fn deliver(&self, message: u64, request: Request) -> Result<(), HubError> {
+    pub(crate) async fn deliver(&self, message: u64, command: RunCommand) -> Result<(), HubError> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.commands.send(Command::Deliver(message, request, answer)).await;
+        let sent = self.commands.send(Command::Deliver(message, command, answer)).await;
         sent.map_err(|_| HubError::RunEnded)?;
         answered.await.unwrap_or(Err(HubError::RunEnded))
     }

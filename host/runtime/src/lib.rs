@@ -10,7 +10,8 @@
 //! | [`ports`] | the doors of the driver |
 //! | [`memory`], [`sqlite`], [`server`] | what stands behind them: gone with the process, in a file, or shared by processes |
 //! | [`rows`] | what stores that keep rows have in common |
-//! | [`hub`], [`publish`], [`event`] | commands in, events out |
+//! | [`command`], [`hub`] | commands in |
+//! | [`publish`], [`event`] | events out |
 //! | [`question`] | which question an answer is for |
 //! | [`inputs`] | the inputs of attempts |
 //! | [`paging`] | pages of lists |
@@ -25,6 +26,7 @@ mod apply;
 mod call_log;
 mod calls;
 mod capture;
+pub mod command;
 pub mod decide;
 mod driver;
 pub mod event;
@@ -53,9 +55,10 @@ mod tests;
 mod timing;
 pub mod world;
 
+pub use command::{HubError, RunCommand};
 pub use driver::each_unit;
 pub use event::{Event, LiveEvent};
-pub use hub::{Channel, Hub, HubError, Hubs, Request};
+pub use hub::{Channel, Hub, Hubs};
 pub use live::LiveRuns;
 pub use question::{Closed, QuestionRef};
 pub use result::{RunError, RunResult, RunStatus, Waiting};

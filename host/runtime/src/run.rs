@@ -18,10 +18,11 @@ pub use again::Repeat;
 use again::given;
 
 use crate::{
+    command::{HubError, RunCommand},
     driver::{Begin, Driver, Identity, each_unit, merge},
     event::Event,
     fact::{RunEnd, Write},
-    hub::{Channel, Hub, HubError, Request},
+    hub::{Channel, Hub},
     limits::MAX_DEPTH,
     live::Starting,
     ports::{Change, Lease, Pin, Record, StoreError},
@@ -353,22 +354,22 @@ impl FlowRunner {
         if self.driver.is_refused() { Err(OpenError::Driven(self.identity.run_id)) } else { Ok(()) }
     }
 
-    /// Asks something of a run that nobody drives. It is recorded, and whoever drives the run next acts on it.
-    pub async fn ask(self, request: Request) -> Result<(), HubError> {
-        self.ask_as(request, None).await
+    /// Gives a command to a run that nobody drives. It is recorded, and whoever drives the run next acts on it.
+    pub async fn ask(self, command: RunCommand) -> Result<(), HubError> {
+        self.ask_as(command, None).await
     }
 
-    /// Asks what a message of the store's inbox says, by its number.
-    pub(crate) async fn ask_as(mut self, request: Request, message: Option<u64>) -> Result<(), HubError> {
-        let Some((task, request)) = request.below() else {
-            let noted = self.driver.note(request, message).await;
+    /// Gives the command of a message of the store's inbox, by its number.
+    pub(crate) async fn ask_as(mut self, command: RunCommand, message: Option<u64>) -> Result<(), HubError> {
+        let Some((task, command)) = command.below() else {
+            let noted = self.driver.note(command, message).await;
             end(self.what_is_left(), self.world.clone()).await;
             return noted;
         };
-        let child = self.driver.child_of(&task).ok_or_else(|| request.unmet())?;
+        let child = self.driver.child_of(&task).ok_or_else(|| command.unmet())?;
         let child = FlowRunner::resume(self.world.clone(), child, RunOptions::default());
-        let child = child.map_err(|_| request.unmet())?;
-        Box::pin(child.ask_as(request, message)).await?;
+        let child = child.map_err(|_| command.unmet())?;
+        Box::pin(child.ask_as(command, message)).await?;
         self.driver.call_attention().await;
         Ok(())
     }
@@ -480,7 +481,7 @@ fn end(runs: Vec<RunId>, world: Arc<World>) -> BoxFuture<'static, ()> {
             let options = || RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };
             // Whoever drives a run ends it; one that has ended meanwhile needs no cancelling.
             let Ok(runner) = FlowRunner::resume(world.clone(), run.clone(), options()) else { continue };
-            let _ = runner.ask(Request::Cancel).await;
+            let _ = runner.ask(RunCommand::Cancel).await;
             if let Ok(runner) = FlowRunner::resume(world.clone(), run, options()) {
                 runner.run().await;
             }

@@ -5,6 +5,7 @@
 mod bounds;
 mod children;
 mod clocks;
+mod commands;
 mod crashes;
 mod disk;
 mod driving;

@@ -17,7 +17,7 @@ mod tree;
 use std::ops::ControlFlow;
 
 use clap::Subcommand;
-use flowcell::{Host, RunId, control::Ask};
+use flowcell::{Host, RunCommand, RunId, control::Ask};
 
 pub(super) use self::{
     answer::{AnswerArgs, answer},
@@ -76,19 +76,18 @@ fn each_event(
     host.each_event(run, from, visit).map_err(Problem::from)
 }
 
-/// Tells a run what somebody asks of it. Nothing of it runs here.
-fn record(store: &StoreArgs, ask: Ask, terminal: Terminal) -> Result<Exit, Problem> {
+/// Gives a run a command. Nothing of the run happens here.
+fn record(store: &StoreArgs, run: RunId, command: RunCommand, terminal: Terminal) -> Result<Exit, Problem> {
     let said = match Owner::of(durable(store)?, &PackArgs::default())? {
         Owner::Here(host) => {
-            let Ok((run, request)) = ask.request() else { return Err(Problem::internal("this is no question")) };
-            block_on(host.ask(&run, request))?.map_err(|error| refused(error.code(), &error.to_string(), &run))?;
+            block_on(host.ask(&run, command))?.map_err(|error| refused(error.code(), &error.to_string(), &run))?;
             format!(
                 "recorded; `flowcell drive` or `flowcell runs resume {run}`, with the options that the run was begun with, goes \
                  on with it"
             )
         }
         Owner::Other(folder) => {
-            let run = ask_owner(folder, &ask)?;
+            let run = ask_owner(folder, &Ask::Command { run, command })?;
             format!("told to the process that owns the store, which has the run `{run}`")
         }
     };

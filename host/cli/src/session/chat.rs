@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-use flowcell::{Channel, Event, FlowRunner, Hub, HubError, Json, LiveEvent, Request, RunResult, RunStatus};
+use flowcell::{Channel, Event, FlowRunner, Hub, HubError, Json, LiveEvent, RunCommand, RunResult, RunStatus};
 use futures_util::future::{BoxFuture, OptionFuture};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -31,7 +31,7 @@ use crate::{problem::Problem, terminal::Terminal};
 type Asking = BoxFuture<'static, Result<(), String>>;
 
 /// One who asks something of the run.
-type Ask = dyn Fn(Request) -> Asking + Send + Sync;
+type Ask = dyn Fn(RunCommand) -> Asking + Send + Sync;
 
 /// One who says, once nothing will be typed any more, whether that is the end of the conversation.
 type Nobody = dyn Fn() -> BoxFuture<'static, bool> + Send + Sync;
@@ -162,7 +162,7 @@ impl Chat {
     }
 
     /// What a line asks of the run; none if it asks nothing.
-    fn request(&self, typed: Typed) -> Option<Request> {
+    fn request(&self, typed: Typed) -> Option<RunCommand> {
         let mut state = self.state.lock();
         let conversation = &mut state.conversation;
         let asked = match typed {
@@ -174,10 +174,10 @@ impl Chat {
                 Err(why) => Shown::Trouble(why),
             }),
             Typed::Unknown(line) => Err(Shown::Trouble(format!("`{line}` is no command; /help shows them"))),
-            Typed::Abort => Ok(Request::Cancel),
+            Typed::Abort => Ok(RunCommand::Cancel),
             Typed::Close(name) => {
                 let to = conversation.target(name.as_deref()).map_err(Shown::Trouble);
-                to.map(|to| Request::CloseAgent { to })
+                to.map(|to| RunCommand::CloseAgent { to })
             }
             Typed::Text(text) if self.interactive && conversation.is_late(Instant::now()) => Err(Shown::Trouble(
                 format!("the line `{text}` was typed for a question that has closed, and is not used"),
@@ -190,10 +190,10 @@ impl Chat {
 
 impl Conversation {
     /// Whom a text is meant for: the oldest question that is open, or an agent.
-    fn meant(&mut self, text: &str) -> Result<Request, String> {
+    fn meant(&mut self, text: &str) -> Result<RunCommand, String> {
         if self.questions.is_empty() {
             let to = self.target(None)?;
-            return Ok(Request::Write { to, message: None, value: Json::from(text).into() });
+            return Ok(RunCommand::Write { to, message: None, value: Json::from(text).into() });
         }
         let asked = self.questions.first().cloned().ok_or("nothing is asked")?;
         let admitted = asked.question.allow_text;
@@ -206,7 +206,7 @@ impl Conversation {
             ));
         }
         self.questions.remove(0);
-        Ok(Request::Reply { gate: asked.address, answer: answers::answer(&chosen), question: asked.asked })
+        Ok(RunCommand::reply(asked.address, answers::answer(&chosen), asked.asked))
     }
 }
 

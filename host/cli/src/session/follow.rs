@@ -9,8 +9,8 @@ use std::{
 };
 
 use flowcell::{
-    BlockReason, Channel, Event, Host, Hub, HubError, Json, LiveEvent, QuestionRef, Request, RunEnd, RunError, RunId,
-    RunOptions, RunResult, RunStatus, Waiting,
+    BlockReason, Channel, Event, Host, Hub, HubError, Json, LiveEvent, QuestionRef, RunCommand, RunEnd, RunError,
+    RunId, RunOptions, RunResult, RunStatus, Waiting,
     control::{self, Ask, Events, Told},
     waiting,
 };
@@ -228,8 +228,8 @@ impl<'a> Follower<'a> {
         started.map_err(|error| Problem::internal("the events cannot be read").because(&error))?;
         let folder = self.folder.to_owned();
         let of = self.run.clone();
-        let ask = move |request: Request| {
-            let (folder, asked) = (folder.clone(), Ask::of(of.clone(), request));
+        let ask = move |command: RunCommand| {
+            let (folder, asked) = (folder.clone(), Ask::Command { run: of.clone(), command });
             async move {
                 let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;
                 match told {

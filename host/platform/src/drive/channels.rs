@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`JsonLines`] | every event as a line of JSON, when it happens |
 //! | [`WebhookChannel`] | events in order, many in a body: `{ "v": 1, "runId", "events": [...] }` |
-//! | [`ProgramChannel`] | events as lines of JSON; what it writes are the hub's verbs, see [`Verb`] |
+//! | [`ProgramChannel`] | events as lines of JSON; its lines are commands, see [`verb`] |
 //!
 //! All of them also get what is live, such as text while a model writes it: such an event has no `seq`, and is not told again.
 //!
@@ -27,12 +27,7 @@ mod webhook;
 use std::{sync::Arc, time::Duration};
 
 pub(crate) use self::outbox::Outbox;
-pub use self::{
-    file::JsonLines,
-    program::ProgramChannel,
-    verb::{Verb, VerbError},
-    webhook::WebhookChannel,
-};
+pub use self::{file::JsonLines, program::ProgramChannel, verb::VerbError, webhook::WebhookChannel};
 
 #[cfg(doc)]
 use crate::Channel;

@@ -25,7 +25,7 @@ use flowcell_flow::{
 };
 pub use flowcell_runtime::ports::{Session, Sessions, StepState, StepStatus};
 use flowcell_runtime::{
-    FlowRunner, OpenError, Request, RunOptions,
+    FlowRunner, OpenError, RunCommand, RunOptions,
     fact::Write,
     ports::{Change, StoreError},
 };
@@ -215,7 +215,7 @@ impl FlowSession {
 
     async fn cancel(&self, run: &RunId) -> Result<(), SessionError> {
         // A run that has ended meanwhile needs no cancelling.
-        let _ = self.host.resume(run, RunOptions::default())?.ask(Request::Cancel).await;
+        let _ = self.host.resume(run, RunOptions::default())?.ask(RunCommand::Cancel).await;
         let options = RunOptions { by_hand: true, without_events: true, ..RunOptions::default() };
         self.host.resume(run, options)?.run().await;
         Ok(())

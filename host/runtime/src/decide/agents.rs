@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use flowcell_contract::{BuiltIn, Failure, Value, code};
 
-use super::{Decider, Refusal};
+use super::Decider;
 use crate::{
     agents::Letter,
     call_log::Reply,
+    command::HubError,
     fact::{AgentFact, CallRecord, Fact, Observed, TaskKey},
     limits::{MAX_INBOX_BYTES, MAX_INBOX_MESSAGES},
 };
@@ -115,29 +116,29 @@ impl Decider<'_> {
     }
 
     /// Somebody writes to an agent run, which is given by its id or by the address of its task.
-    pub(super) fn write_to(&mut self, to: &str, message: Option<String>, value: Value) -> Result<(), Refusal> {
-        let (task, id) = self.agent_run(to).ok_or(Refusal::AgentNotActive)?;
+    pub(super) fn write_to(&mut self, to: &str, message: Option<String>, value: Value) -> Result<(), HubError> {
+        let (task, id) = self.agent_run(to).ok_or(HubError::AgentNotActive)?;
         let agents = self.state.task(task).agents.as_ref();
         let Some((run, agents)) = agents.and_then(|agents| Some((agents.open(&id)?, agents))) else {
-            return Err(Refusal::AgentNotActive);
+            return Err(HubError::AgentNotActive);
         };
         let message: Arc<str> = message.map_or_else(|| format!("m-{}", self.state.events).into(), Into::into);
         if run.knows(&message) {
             return Ok(());
         }
-        let capacity = run.capacity.filter(|_| !run.closing).ok_or(Refusal::AgentNotActive)?;
+        let capacity = run.capacity.filter(|_| !run.closing).ok_or(HubError::AgentNotActive)?;
         let capacity = u64::from(capacity).min(MAX_INBOX_MESSAGES);
         let fits = agents.waiting_bytes() + value.text().len() <= MAX_INBOX_BYTES;
         if agents.waiting(&id).count() as u64 >= capacity || !fits {
-            return Err(Refusal::InboxFull);
+            return Err(HubError::InboxFull);
         }
         self.tell(task, AgentFact::Written { id, message, value });
         Ok(())
     }
 
     /// Somebody asks an agent run to finish.
-    pub(super) fn close_agent(&mut self, to: &str) -> Result<(), Refusal> {
-        let (task, id) = self.agent_run(to).ok_or(Refusal::AgentNotActive)?;
+    pub(super) fn close_agent(&mut self, to: &str) -> Result<(), HubError> {
+        let (task, id) = self.agent_run(to).ok_or(HubError::AgentNotActive)?;
         let agents = self.state.task(task).agents.as_ref();
         if agents.and_then(|agents| agents.open(&id)).is_some_and(|run| !run.closing) {
             self.tell(task, AgentFact::Closing { id });

@@ -3,8 +3,9 @@
 use flowcell_contract::{Failure, Json, Pause, Step, StepResult, Value, Wake, code};
 use flowcell_flow::graph::{Jitter, NodeIx, Retry, RetryOn};
 
-use super::{Decider, Input, Refusal, check_answer};
+use super::{Decider, Input, check_answer};
 use crate::{
+    command::{HubError, RunCommand},
     fact::{CancelReason, Fact, ParkReason, ScopeId, TaskKey, Write},
     limits::{MAX_KEPT_EVENT_BYTES, MAX_KEPT_EVENTS},
     outstanding::Timer,
@@ -13,9 +14,9 @@ use crate::{
 };
 
 impl Decider<'_> {
-    pub(super) fn arrive(&mut self, input: Input) -> Result<(), Refusal> {
+    pub(super) fn arrive(&mut self, input: Input) -> Result<(), HubError> {
         if self.state.end.is_some() {
-            return Err(Refusal::RunEnded);
+            return Err(HubError::RunEnded);
         }
         match input {
             Input::Start { input, seed } => self.start(input, seed),
@@ -34,7 +35,6 @@ impl Decider<'_> {
             Input::CallAgain { task, attempt, ordinal } => self.call_again(task, attempt, ordinal),
             Input::CallEnded { task, attempt, ordinal, reply } => self.call_ended(task, (attempt, ordinal), reply),
             Input::Diverged { task, attempt, message } => self.diverged(task, attempt, message),
-            Input::Resolve { task, resolution } => return self.resolve(&task, resolution),
             Input::Answered { task, attempt, result, writes, heard } => {
                 if self.state.is_running(task, attempt) {
                     self.apply_messages(task, &heard);
@@ -42,10 +42,7 @@ impl Decider<'_> {
                 }
             }
             Input::Due(timer) => self.due(&timer),
-            Input::Reply { gate, answer, question } => return self.reply(&gate, &answer, &question),
-            Input::Emit { name, payload } => return self.named_event(name, payload),
             Input::ChildEnded { task, attempt, result } => self.child_ended(task, attempt, result),
-            Input::Send { content } => self.emit(Fact::MessageSent { content }),
             Input::Note { task, note } => {
                 if self.state.find(task).is_some() {
                     self.emit(Fact::Noted { task, note: Box::new(note) });
@@ -54,9 +51,20 @@ impl Decider<'_> {
             Input::Told { task, attempt, told, before } => self.marked(task, attempt, told, before),
             Input::Waits { task, attempt, due } => self.waits(task, attempt, due),
             Input::Waited { task, attempt } => self.waited(task, attempt),
-            Input::Write { to, message, value } => return self.write_to(&to, message, value),
-            Input::CloseAgent { to } => return self.close_agent(&to),
-            Input::Cancel => self.cancel(CancelReason::Requested),
+            Input::Command(command) => return self.command(command),
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, command: RunCommand) -> Result<(), HubError> {
+        match command {
+            RunCommand::Send { content } => self.emit(Fact::MessageSent { content }),
+            RunCommand::Reply { gate, answer, question } => return self.reply(&gate, &answer, &question),
+            RunCommand::Emit { name, payload } => return self.named_event(name, payload),
+            RunCommand::Resolve { task, resolution } => return self.resolve(&task, resolution),
+            RunCommand::Write { to, message, value } => return self.write_to(&to, message, value),
+            RunCommand::CloseAgent { to } => return self.close_agent(&to),
+            RunCommand::Cancel => self.cancel(CancelReason::Requested),
         }
         Ok(())
     }
@@ -173,7 +181,7 @@ impl Decider<'_> {
         }
     }
 
-    fn reply(&mut self, gate: &str, answer: &Json, named: &QuestionRef) -> Result<(), Refusal> {
+    fn reply(&mut self, gate: &str, answer: &Json, named: &QuestionRef) -> Result<(), HubError> {
         if let Some((task, ordinal)) = gate.rsplit_once('#') {
             return self.reply_to_call(task, ordinal, answer, named);
         }
@@ -182,7 +190,7 @@ impl Decider<'_> {
             return Err(self.state.closed(key, None, named).into());
         };
         named.check(&asked)?;
-        let answer = check_answer(question, answer).map_err(Refusal::AnswerRefused)?;
+        let answer = check_answer(question, answer).map_err(HubError::AnswerRefused)?;
         let QuestionRef { attempt, digest } = asked;
         self.emit(Fact::Replied { task: key, answer: answer.clone(), attempt, digest });
         self.wake(key, index as u32, Ok(Value::from(answer)));
@@ -190,7 +198,7 @@ impl Decider<'_> {
     }
 
     /// A named event wakes every task that waits for it; if there is none, it is kept.
-    fn named_event(&mut self, name: String, payload: Value) -> Result<(), Refusal> {
+    fn named_event(&mut self, name: String, payload: Value) -> Result<(), HubError> {
         let waits = |key: &TaskKey| {
             let rest = self.state.task(*key).rest.as_ref()?;
             let until = &rest.pause.as_ref()?.until;
@@ -202,7 +210,7 @@ impl Decider<'_> {
             let kept: usize = self.state.kept.iter().map(|(name, payload)| bytes(name, payload)).sum();
             let fits = kept + bytes(&name, &payload) <= MAX_KEPT_EVENT_BYTES;
             if self.state.kept.len() >= MAX_KEPT_EVENTS || !fits {
-                return Err(Refusal::TooManyEvents);
+                return Err(HubError::TooManyEvents);
             }
             self.emit(Fact::EventKept { name: name.into(), payload });
             return Ok(());

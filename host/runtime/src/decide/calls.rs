@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use flowcell_contract::{BuiltIn, Effect, Failure, Json, code};
 
-use super::{Decider, Refusal, check_answer};
+use super::{Decider, check_answer};
 use crate::{
     call_log::{self, ALLOW, Reply, permission},
+    command::HubError,
     fact::{BlockReason, CallRecord, Fact, Resolution, TaskKey},
     question::{Closed, QuestionRef},
     state::Phase,
@@ -19,9 +20,9 @@ impl Decider<'_> {
         attempt: (u32, u32),
         call: Box<CallRecord>,
         reply: Option<Reply>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), HubError> {
         if !self.state.is_running(task, attempt) {
-            return Err(Refusal::RunEnded);
+            return Err(HubError::RunEnded);
         }
         let ordinal = call.ordinal;
         let record = call.clone();
@@ -77,7 +78,7 @@ impl Decider<'_> {
         ordinal: &str,
         answer: &Json,
         named: &QuestionRef,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), HubError> {
         let key = self.state.task_at(task).ok_or(Closed::NoNode)?;
         let number =
             ordinal.parse::<u32>().ok().filter(|number| number.to_string() == ordinal).ok_or(Closed::NoCall)?;
@@ -85,7 +86,7 @@ impl Decider<'_> {
             return Err(self.state.closed(key, Some(number), named).into());
         };
         named.check(&asked)?;
-        let answer = check_answer(&permission(String::new()), answer).map_err(Refusal::AnswerRefused)?;
+        let answer = check_answer(&permission(String::new()), answer).map_err(HubError::AnswerRefused)?;
         let allowed = answer.get("choice").and_then(Json::as_str) == Some(ALLOW);
         self.decide_call(key, call, allowed, Some(answer));
         Ok(())
@@ -182,13 +183,13 @@ impl Decider<'_> {
         }
     }
 
-    pub(super) fn resolve(&mut self, task: &str, resolution: Resolution) -> Result<(), Refusal> {
+    pub(super) fn resolve(&mut self, task: &str, resolution: Resolution) -> Result<(), HubError> {
         let blocked = self.state.task_at(task).filter(|key| self.state.task(*key).phase == Phase::Blocked);
-        let key = blocked.ok_or(Refusal::NotBlocked)?;
+        let key = blocked.ok_or(HubError::NotBlocked)?;
         let reason = self.state.task(key).blocked.as_ref().map(|blocked| &blocked.0);
         if let (Some(BlockReason::Nondeterministic { .. }), Resolution::Reply(_)) = (reason, &resolution) {
             let why = "no call of this task waits for a reply; repeat it, or give its output, or let it fail";
-            return Err(Refusal::AnswerRefused(why.into()));
+            return Err(HubError::AnswerRefused(why.into()));
         }
         let call = match reason {
             Some(BlockReason::Ambiguous { attempt, ordinal, .. }) => Some((*attempt, *ordinal)),

@@ -6,8 +6,9 @@ use tokio::sync::oneshot;
 
 use super::{Driver, each_unit, trail::Deferred};
 use crate::{
+    command::{HubError, RunCommand},
     decide::Input,
-    hub::{Channel, Command, HubError, Request},
+    hub::{Channel, Command},
     publish::Projector,
 };
 
@@ -26,8 +27,8 @@ impl Driver {
             }
             Command::Waits { task, attempt, due, heard } => self.waits(task, attempt, due, heard),
             Command::Live { task, kind, members } => self.tell_live(task, kind, &members),
-            Command::Request(request, answer) => self.request(request, answer),
-            Command::Deliver(message, request, answer) => self.deliver(message, request, answer),
+            Command::Run(command, answer) => self.request(command, answer),
+            Command::Deliver(message, command, answer) => self.deliver(message, command, answer),
             Command::Attach { channel, to_child } => self.attach(&channel, to_child),
             Command::Unattended => self.parks = true,
             Command::Settle(answer) => {
@@ -44,43 +45,34 @@ impl Driver {
     }
 
     /// Takes in a message of the store's inbox.
-    pub(super) fn deliver(&mut self, message: u64, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
+    pub(super) fn deliver(&mut self, message: u64, command: RunCommand, answer: oneshot::Sender<Result<(), HubError>>) {
         self.outbox.delivered = Some(message);
-        self.request(request, answer);
+        self.request(command, answer);
         self.outbox.delivered = None;
     }
 
-    pub(super) fn request(&mut self, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
-        if request.is_too_large() {
+    pub(super) fn request(&mut self, command: RunCommand, answer: oneshot::Sender<Result<(), HubError>>) {
+        if command.is_too_large() {
             let _ = answer.send(Err(HubError::TooLarge));
             return;
         }
-        if let Some((task, inner)) = request.below() {
+        if let Some((task, inner)) = command.below() {
             return self.pass_on(&task, inner, answer);
         }
-        let input = match request {
-            Request::Send(content) => Input::Send { content },
-            Request::Reply { gate, answer, question } => Input::Reply { gate, answer, question },
-            Request::Resolve { task, resolution } => Input::Resolve { task, resolution },
-            Request::Emit { name, payload } => Input::Emit { name, payload },
-            Request::Write { to, message, value } => Input::Write { to, message, value },
-            Request::CloseAgent { to } => Input::CloseAgent { to },
-            Request::Cancel => Input::Cancel,
-        };
-        let outcome = self.bring(input).map_err(HubError::from);
+        let outcome = self.bring(Input::Command(command));
         self.outbox.acknowledge(answer, outcome);
         self.catch_up();
     }
 
-    /// Hands a request on to the child that it is meant for.
-    pub(super) fn pass_on(&mut self, task: &str, request: Request, answer: oneshot::Sender<Result<(), HubError>>) {
+    /// Hands a command on to the child that it is meant for.
+    pub(super) fn pass_on(&mut self, task: &str, command: RunCommand, answer: oneshot::Sender<Result<(), HubError>>) {
         let child = self.state.task_at(task).and_then(|key| self.children.wake(key));
         let delivered = self.outbox.delivered;
         tokio::spawn(async move {
             let outcome = match (child, delivered) {
-                (Some(child), Some(message)) => child.deliver(message, request).await,
-                (Some(child), None) => child.request(request).await,
-                (None, _) => Err(request.unmet()),
+                (Some(child), Some(message)) => child.deliver(message, command).await,
+                (Some(child), None) => child.request(command).await,
+                (None, _) => Err(command.unmet()),
             };
             let _ = answer.send(outcome);
         });

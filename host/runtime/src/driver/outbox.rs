@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 use super::trail::{self, Deferred, Trail};
 use crate::{
     capture,
+    command::HubError,
     event::{Event, LiveEvent},
-    hub::{Channel, HubError},
+    hub::Channel,
     live::Starting,
     ports::{Change, Durable, Projection, Record, Staged, Standing, Unit},
     publish::Projector,

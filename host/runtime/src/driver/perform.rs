@@ -17,10 +17,11 @@ use crate::{
     agents::Letter,
     call_log::Reply,
     calls::{AttemptCalls, Attempting},
+    command::RunCommand,
     decide::Input,
     event::LiveEvent,
     fact::{AgentFact, CallRecord, Fact, ScopeId, TaskKey, Write},
-    hub::{Command, Request},
+    hub::Command,
     limits::EVICT_MS,
     outstanding::Timer,
     ports::{StageError, Unit},
@@ -173,7 +174,7 @@ impl Driver {
         let Some(answer) = self.answers.get(&address).or_else(|| self.answers.get(id)).cloned() else { return };
         let question = self.state.gate(key).map(|(_, _, asked)| asked).unwrap_or_default();
         let (told, _) = tokio::sync::oneshot::channel();
-        self.notes_to_self.push_back(Command::Request(Request::Reply { gate: address, answer, question }, told));
+        self.notes_to_self.push_back(Command::Run(RunCommand::Reply { gate: address, answer, question }, told));
     }
 
     /// Uses an answer that was given before an agent asked whether a call may leave. It counts for the first attempt.
@@ -186,7 +187,7 @@ impl Driver {
         let Some(answer) = self.answers.get(&gate).or_else(|| self.answers.get(&of_node)).cloned() else { return };
         let (told, _) = tokio::sync::oneshot::channel();
         let question = QuestionRef::default();
-        self.notes_to_self.push_back(Command::Request(Request::Reply { gate, answer, question }, told));
+        self.notes_to_self.push_back(Command::Run(RunCommand::Reply { gate, answer, question }, told));
     }
 
     /// An attempt has answered.

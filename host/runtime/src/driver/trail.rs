@@ -13,8 +13,8 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::calls::CallKey;
 use crate::{
+    command::HubError,
     fact::{Fact, ParkReason, RunEnd},
-    hub::HubError,
     ports::{Durable, Standing, Unit},
     result::RunStatus,
     sabotage,

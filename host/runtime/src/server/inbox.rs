@@ -22,7 +22,7 @@ use super::{
     writer,
 };
 use crate::{
-    hub::{HubError, Request},
+    command::{HubError, RunCommand, Stored},
     limits::{INBOX_PATIENCE_MS, INBOX_POLL_MS},
     ports::StoreError,
     run::{FlowRunner, OpenError, RunOptions},
@@ -41,7 +41,7 @@ struct Waiting {
     number: u64,
     tenant: Tenant,
     run: RunId,
-    request: Request,
+    command: RunCommand,
     /// This process drives the run.
     mine: bool,
 }
@@ -60,9 +60,9 @@ impl ServerStore {
         tenant: &Tenant,
         run: &RunId,
         message: &str,
-        request: &Request,
+        command: &RunCommand,
     ) -> Result<Outcome, StoreError> {
-        let body = text(request).map_err(StoreError::from)?;
+        let body = text(&Stored(command.clone())).map_err(StoreError::from)?;
         let (tenant, run, message) = (tenant.clone(), run.clone(), message.to_owned());
         let answer = self.door.begin(async move |shared: &Arc<Shared>| {
             let began = Instant::now();
@@ -132,13 +132,13 @@ impl Deliverer {
 /// Hands a message to whoever drives the run in this process, or records it in the run if nobody does.
 async fn hand_over(world: &Weak<World>, door: &Door, message: Waiting) {
     let Some(world) = world.upgrade() else { return };
-    let Waiting { number, tenant, run, request, mine } = message;
+    let Waiting { number, tenant, run, command, mine } = message;
     let outcome = match world.hubs.get(&tenant, &run) {
-        Some(hub) => hub.deliver(number, request).await,
+        Some(hub) => hub.deliver(number, command).await,
         // It is about to be driven, or not to be any more.
         None if mine => return,
         None => match FlowRunner::resume(world.clone(), run, RunOptions::default()) {
-            Ok(runner) => runner.ask_as(request, Some(number)).await,
+            Ok(runner) => runner.ask_as(command, Some(number)).await,
             Err(OpenError::Unknown(_)) => Err(HubError::RunEnded),
             Err(_) => return,
         },
@@ -207,7 +207,7 @@ async fn waiting(link: &mut Link, owner: i64) -> Result<Vec<Waiting>, Trouble> {
             number: row.number(0)?,
             tenant: Tenant::from(row.text(1)?.as_str()),
             run: RunId::from(row.text(2)?),
-            request: serde_json::from_str(&row.text(3)?).map_err(unwritable)?,
+            command: serde_json::from_str::<Stored>(&row.text(3)?).map_err(unwritable)?.0,
             mine: row.maybe_number(4)? == Some(owner as u64),
         });
     }

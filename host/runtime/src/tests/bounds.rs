@@ -10,8 +10,8 @@ use super::{
     graphs::{Plan, lower},
 };
 use crate::{
-    FlowRunner, MemoryBudget, Pinned, Request, RunOptions, RunStatus,
-    decide::{Input, Refusal, decide},
+    FlowRunner, HubError, MemoryBudget, Pinned, RunCommand, RunOptions, RunStatus,
+    decide::{Input, decide},
     fact::{AgentFact, TaskKey},
     limits::{MAX_INBOX_BYTES, MAX_KEPT_EVENT_BYTES, MAX_MESSAGE_ID_BYTES, MAX_REQUEST_BYTES},
     outstanding::Outstanding,
@@ -34,7 +34,7 @@ fn runs_of_a_world_with_a_budget_end_when_it_is_used_up() {
 }
 
 /// A run with one attempt that runs, and what comes of more input to it.
-fn begun() -> (RunState, TaskKey, impl FnMut(&mut RunState, Input) -> Result<(), Refusal>) {
+fn begun() -> (RunState, TaskKey, impl FnMut(&mut RunState, Input) -> Result<(), HubError>) {
     let scripted = lower(&chain(vec![Plan::Hang]), FlowPolicy::default());
     let mut state = RunState::new(Arc::new(scripted.graph), FlowPolicy::default());
     let mut dice = super::readiness::Counter(1);
@@ -55,15 +55,15 @@ fn large() -> Value {
 #[test]
 fn named_events_are_kept_by_number_and_by_bytes() {
     let (mut state, _, mut bring) = begun();
-    let mut emit = |payload: Value| bring(&mut state, Input::Emit { name: "e".into(), payload });
+    let mut emit = |payload: Value| bring(&mut state, Input::Command(RunCommand::Emit { name: "e".into(), payload }));
     let kept = (0..100).take_while(|_| emit(large()).is_ok()).count();
     assert_eq!(kept, MAX_KEPT_EVENT_BYTES / (MAX_REQUEST_BYTES));
-    assert_eq!(emit(large()), Err(Refusal::TooManyEvents));
+    assert_eq!(emit(large()), Err(HubError::TooManyEvents));
 }
 
 #[test]
 fn the_id_of_a_message_is_bounded() {
-    let write = |id: usize| Request::Write { to: "a".into(), message: Some("x".repeat(id)), value: Value::null() };
+    let write = |id: usize| RunCommand::Write { to: "a".into(), message: Some("x".repeat(id)), value: Value::null() };
     assert!(!write(MAX_MESSAGE_ID_BYTES).is_too_large());
     assert!(write(MAX_MESSAGE_ID_BYTES + 1).is_too_large());
 }
@@ -76,9 +76,11 @@ fn an_inbox_is_full_by_number_and_by_bytes() {
         let told = AgentFact::Opened { mark, id: id.into(), about };
         bring(&mut state, Input::Told { task, attempt: (1, 0), told, before: Box::default() }).unwrap();
     }
-    let mut write = |to: &str, value: Value| bring(&mut state, Input::Write { to: to.into(), message: None, value });
+    let mut write = |to: &str, value: Value| {
+        bring(&mut state, Input::Command(RunCommand::Write { to: to.into(), message: None, value }))
+    };
     let taken = (0..100).take_while(|index| write(["one", "two"][index % 2], large()).is_ok()).count();
     assert_eq!(taken, MAX_INBOX_BYTES / MAX_REQUEST_BYTES, "the agent runs of a task share it");
-    assert_eq!(write("one", large()), Err(Refusal::InboxFull));
+    assert_eq!(write("one", large()), Err(HubError::InboxFull));
     assert!(write("two", Value::null()).is_ok(), "a small one fits");
 }

@@ -21,7 +21,7 @@ use super::{
     reference::{self, End},
 };
 use crate::{
-    Channel, Event, FlowRunner, Flows, NoFlows, Pinned, Request, RunOptions, RunResult, RunStatus, Waiting, World,
+    Channel, Event, FlowRunner, Flows, NoFlows, Pinned, RunCommand, RunOptions, RunResult, RunStatus, Waiting, World,
     decide::Entropy,
     fact::{BlockReason, Fact, Resolution},
     inputs::{InputDigest, Visited, each_attempt},
@@ -172,7 +172,7 @@ impl Story {
             };
             self.disk.power(u64::MAX);
             let runner = FlowRunner::resume(self.world(), "run-1".into(), RunOptions::default()).unwrap();
-            let asked = runner.ask(Request::Resolve { task: address.clone(), resolution });
+            let asked = runner.ask(RunCommand::Resolve { task: address.clone(), resolution });
             self.powered(asked).unwrap().unwrap();
         }
     }
@@ -183,10 +183,10 @@ impl Story {
             let requests = match waiting {
                 Waiting::Answer { address, asked, .. } => {
                     let answer = Json::object([("content", Json::from("allow"))]);
-                    vec![Request::Reply { gate: address.clone(), answer, question: asked.clone() }]
+                    vec![RunCommand::Reply { gate: address.clone(), answer, question: asked.clone() }]
                 }
                 Waiting::Message { address, agent_run } => {
-                    let write = |to: &str, message: &str| Request::Write {
+                    let write = |to: &str, message: &str| RunCommand::Write {
                         to: to.to_owned(),
                         message: Some(message.to_owned()),
                         value: Value::from(Json::from(message)),

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     call_log::permission,
-    decide::{Input, Refusal, decide},
+    command::{HubError, RunCommand, Stored},
+    decide::{Input, decide},
     fact::{Asked, CallDigest, CallRecord, Fact, ScopeId, TaskKey},
-    hub::{HubError, Request},
     ports::Unit,
     publish::Projector,
     question::{Closed, QuestionRef},
@@ -39,7 +39,7 @@ impl Run {
         run
     }
 
-    fn bring(&mut self, input: Input) -> Result<Vec<Fact>, Refusal> {
+    fn bring(&mut self, input: Input) -> Result<Vec<Fact>, HubError> {
         let facts = decide(&mut self.state, input, 1, &mut Counter(1))?;
         self.facts.extend(facts.iter().cloned());
         Ok(facts)
@@ -83,9 +83,9 @@ impl Run {
         self.state.permission(TASK, 3).unwrap().1
     }
 
-    fn reply(&mut self, gate: &str, choice: &str, question: &QuestionRef) -> Result<Vec<Fact>, Refusal> {
+    fn reply(&mut self, gate: &str, choice: &str, question: &QuestionRef) -> Result<Vec<Fact>, HubError> {
         let answer = Json::object([("content", Json::from(choice))]);
-        self.bring(Input::Reply { gate: gate.into(), answer, question: question.clone() })
+        self.bring(Input::Command(RunCommand::reply(gate, answer, question.clone())))
     }
 
     /// The question of the latest event that has one.
@@ -101,9 +101,9 @@ fn only_digest(question: &QuestionRef) -> QuestionRef {
     QuestionRef { attempt: None, ..question.clone() }
 }
 
-fn refused(outcome: Result<Vec<Fact>, Refusal>) -> Closed {
+fn refused(outcome: Result<Vec<Fact>, HubError>) -> Closed {
     match outcome {
-        Err(Refusal::GateClosed(closed)) => closed,
+        Err(HubError::NotOpen(closed)) => closed,
         other => panic!("{other:?}"),
     }
 }
@@ -182,12 +182,12 @@ fn a_refusal_says_why() {
         assert_eq!(refused(run.reply(wrong, "allow", &any)), Closed::NoCall, "{wrong}");
     }
     run.asks((1, 0));
-    assert!(matches!(run.reply("n0", "perhaps", &any), Err(Refusal::AnswerRefused(_))));
+    assert!(matches!(run.reply("n0", "perhaps", &any), Err(HubError::AnswerRefused(_))));
     run.reply("n0", "yes", &any).unwrap();
     run.answers((1, 1), Ok(Step::Pause(Pause { until: vec![Wake::Event("go".into())], state: Value::null() })));
     assert_eq!(refused(run.reply("n0", "yes", &any)), Closed::NotAsked);
     for closed in [Closed::Answered, Closed::Expired, Closed::Ended, Closed::OtherAttempt { named: 1, current: 2 }] {
-        let error = HubError::from(Refusal::from(closed.clone()));
+        let error = HubError::from(closed.clone());
         assert_eq!((error.code(), error.message()), ("gate_closed", closed.message()));
     }
 }
@@ -204,8 +204,8 @@ fn answers_without_attempt_and_digest_are_read() {
     }
     let asked: Asked = serde_json::from_str(r#"{"prompt":"May it?","expires":5}"#).unwrap();
     assert_eq!(asked.arguments, None);
-    let request: Request = serde_json::from_str(r#"{"Reply":{"gate":"a","answer":null}}"#).unwrap();
-    assert!(matches!(request, Request::Reply { question, .. } if question.is_empty()));
+    let Stored(command) = serde_json::from_str(r#"{"Reply":{"gate":"a","answer":null}}"#).unwrap();
+    assert!(matches!(command, RunCommand::Reply { question, .. } if question.is_empty()));
     let refused: HubError = serde_json::from_str("\"GateClosed\"").unwrap();
     assert_eq!(refused.code(), "gate_closed");
     assert_eq!(permission("x".into()).choices.len(), 2);

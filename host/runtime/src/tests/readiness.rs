@@ -12,6 +12,7 @@ use super::{
     reference::{self, End},
 };
 use crate::{
+    command::RunCommand,
     decide::{Entropy, Input, decide},
     fact::{Fact, RunEnd, ScopeId, TaskKey},
     outstanding::Outstanding,
@@ -230,7 +231,7 @@ proptest! {
             bench.answer(task, attempt, resumes);
         }
         if bench.state.end().is_none() {
-            bench.bring(Input::Cancel);
+            bench.bring(Input::Command(RunCommand::Cancel));
             let cancelled = matches!(bench.state.end(), Some(RunEnd::Cancelled { .. }));
             prop_assert!(cancelled);
         }

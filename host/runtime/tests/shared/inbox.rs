@@ -4,7 +4,7 @@ use std::{sync::Arc, thread};
 
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
-    FlowRunner, Pinned, QuestionRef, Request, RunOptions, RunStatus, fact::Fact, ports::Pin, server::Options,
+    FlowRunner, Pinned, QuestionRef, RunCommand, RunOptions, RunStatus, fact::Fact, ports::Pin, server::Options,
 };
 
 use super::{
@@ -32,16 +32,16 @@ fn said(store: &Store) -> usize {
     units.iter().flat_map(|unit| &unit.facts).filter(|fact| matches!(fact, Fact::MessageSent { .. })).count()
 }
 
-fn hello() -> Request {
-    Request::Send(Value::from(Json::from("hello")))
+fn hello() -> RunCommand {
+    RunCommand::Send { content: Value::from(Json::from("hello")) }
 }
 
-fn answer() -> Request {
+fn answer() -> RunCommand {
     reply_to("ask", Json::object([("content", Json::from("yes"))]))
 }
 
-fn reply_to(gate: &str, answer: Json) -> Request {
-    Request::Reply { gate: gate.into(), answer, question: QuestionRef::default() }
+fn reply_to(gate: &str, answer: Json) -> RunCommand {
+    RunCommand::Reply { gate: gate.into(), answer, question: QuestionRef::default() }
 }
 
 /// R18: the same message, and the same answer, from everywhere.
@@ -58,7 +58,7 @@ pub(crate) fn a_message_that_is_sent_a_hundred_times_is_taken_in_once(place: &Pl
         block_on(runner.run())
     });
     wait_for("the run", || stores[1].journal.find(&tenant(), &"r".into()).unwrap());
-    let send = |index: usize, message: &'static str, request: Request| {
+    let send = |index: usize, message: &'static str, request: RunCommand| {
         let store = stores[1 + index % 3].clone();
         thread::spawn(move || {
             let server = store.server.as_ref().unwrap();

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
-    FlowRunner, Pinned, Request, RunStatus,
+    FlowRunner, Pinned, RunCommand, RunStatus,
     fact::Write,
     ports::{Change, Durable, Entry, Journal, Leases, Pin, Sessions, StateStore},
     server::{Options, ServerStore},
@@ -114,7 +114,7 @@ pub(crate) fn a_driver_that_is_refused_says_that_the_run_goes_on(place: &Place) 
     let lost = prepare();
     place.execute("", "UPDATE flowcell_runs SET epoch = epoch + 1");
     let asked = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    assert!(asked.block_on(lost.ask(Request::Cancel)).is_err());
+    assert!(asked.block_on(lost.ask(RunCommand::Cancel)).is_err());
     assert_eq!(block_on(prepare()).status, RunStatus::Succeeded);
 }
 

@@ -9,6 +9,7 @@ use axum::{
     response::Response,
 };
 use flowcell_contract::RunId;
+use flowcell_runtime::RunCommand;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -20,10 +21,7 @@ use super::{
     intake::{Asked, Place, known_id},
     steer,
 };
-use flowcell_platform::channels::{
-    Verb,
-    verb::{answer, read},
-};
+use flowcell_platform::channels::verb::{answer, read};
 
 /// Bytes of a message: what may be sent to a run, with room for what stands around it.
 pub(crate) const MESSAGE_BYTES: usize = 1024 * 1024 + 4096;
@@ -99,14 +97,14 @@ fn text(text: String) -> Message {
 
 /// Does what a message says, if the caller may.
 async fn obey(request: &Request, run: &RunId, line: &[u8]) -> String {
-    let (id, verb) = read(line);
-    let outcome = match verb {
+    let (id, command) = read(line);
+    let outcome = match command {
         Err(error) => Err((error.code(), error.to_string())),
-        Ok(verb) => {
-            let done = match needs(&verb) {
+        Ok(command) => {
+            let done = match needs(&command) {
                 _ if !request.is_known() => Err(Refused::Unknown.into()),
                 scope if !request.caller.scopes.has(scope) => Err(Fault::forbidden(scope)),
-                _ => steer::tell(request, run, verb.request()).await,
+                _ => steer::tell(request, run, command).await,
             };
             done.map_err(|fault| (fault.code(), fault.message().to_owned()))
         }
@@ -114,9 +112,9 @@ async fn obey(request: &Request, run: &RunId, line: &[u8]) -> String {
     answer(id, outcome.err()).to_string()
 }
 
-fn needs(verb: &Verb) -> Scope {
-    match verb {
-        Verb::Reply { .. } => Scope::GateDecide,
+fn needs(command: &RunCommand) -> Scope {
+    match command {
+        RunCommand::Reply { .. } => Scope::GateDecide,
         _ => Scope::RunControl,
     }
 }

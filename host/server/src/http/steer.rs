@@ -1,8 +1,8 @@
-//! Steering runs: the hub's verbs, and going on with runs.
+//! Steering runs: commands, and going on with runs.
 
 use axum::{Json, response::Response};
 use flowcell_contract::{Json as Value, NodeId, RunId};
-use flowcell_runtime::{self as runtime, OpenError, QuestionRef, Repeat, RunOptions, fact::Resolution};
+use flowcell_runtime::{HubError, OpenError, QuestionRef, Repeat, RunCommand, RunOptions, fact::Resolution};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -14,7 +14,7 @@ use super::{
     runs::{RunView, view},
     start,
 };
-use flowcell_platform::{StartError, channels::verb::whole};
+use flowcell_platform::StartError;
 
 /// Something that a run was told; it is on stable storage.
 #[derive(Serialize, ToSchema)]
@@ -84,19 +84,57 @@ pub(crate) enum Decision {
     Fail(String),
 }
 
+impl Message {
+    fn command(self) -> RunCommand {
+        RunCommand::Send { content: self.content.into() }
+    }
+}
+
+impl Letter {
+    fn command(self, to: String) -> RunCommand {
+        RunCommand::Write { to, message: self.message_id, value: self.content.into() }
+    }
+}
+
+impl Answer {
+    fn command(self, gate: String) -> RunCommand {
+        let question = QuestionRef { attempt: self.attempt, digest: self.digest.map(Into::into) };
+        RunCommand::reply(gate, self.answer, question)
+    }
+}
+
+impl Emitted {
+    fn command(self, name: String) -> RunCommand {
+        RunCommand::Emit { name, payload: self.payload.into() }
+    }
+}
+
+/// Reads a body as a decision.
+fn resolution(body: serde_json::Map<String, serde_json::Value>) -> Result<Resolution, Fault> {
+    let one = || Fault::bad_request("the body has exactly one of `repeat: true`, `reply`, `output` and `fail: WHY`");
+    let decision = (body.len() == 1).then(|| serde_json::from_value(serde_json::Value::Object(body)).ok()).flatten();
+    match decision.ok_or_else(one)? {
+        Decision::Repeat(true) => Ok(Resolution::Repeat),
+        Decision::Repeat(false) => Err(one()),
+        Decision::Reply(reply) => Ok(Resolution::Reply(reply.into())),
+        Decision::Output(output) => Ok(Resolution::Output(output.into())),
+        Decision::Fail(why) => Ok(Resolution::Fail(why.into())),
+    }
+}
+
 /// Nothing that needs saying.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// Tells a run something, and lets it be driven if it can move now.
-pub(crate) async fn tell(request: &Request, run: &RunId, asks: runtime::Request) -> Result<(), Fault> {
+/// Gives a run a command, and lets it be driven if it can move now.
+pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) -> Result<(), Fault> {
     request.row(run)?;
-    let decided = match &asks {
-        runtime::Request::Reply { gate, .. } => Some(format!("{run}/{gate}")),
+    let decided = match &command {
+        RunCommand::Reply { gate, .. } => Some(format!("{run}/{gate}")),
         _ => None,
     };
-    request.host.ask(run, asks).await?;
+    request.host.ask(run, command).await?;
     request.app.moved.notify_one();
     match decided {
         Some(subject) => request.note("gate.reply", subject).await,
@@ -104,9 +142,9 @@ pub(crate) async fn tell(request: &Request, run: &RunId, asks: runtime::Request)
     }
 }
 
-async fn told(request: &Request, id: &str, asks: runtime::Request) -> Result<Json<Told>, Fault> {
+async fn told(request: &Request, id: &str, command: RunCommand) -> Result<Json<Told>, Fault> {
     let run = known_id(id)?;
-    tell(request, &run, asks).await?;
+    tell(request, &run, command).await?;
     Ok(Json(Told { run_id: run.to_string(), accepted: true }))
 }
 
@@ -118,7 +156,7 @@ pub(crate) async fn send(
     Place(id): Place<String>,
     Body(body): Body<Message>,
 ) -> Result<Json<Told>, Fault> {
-    told(&request, &id, runtime::Request::Send(body.content.into())).await
+    told(&request, &id, body.command()).await
 }
 
 /// Write to the latest open agent run of a node, by the node's address
@@ -130,7 +168,7 @@ pub(crate) async fn send_to_node(
     Place((id, to)): Place<(String, String)>,
     Body(body): Body<Letter>,
 ) -> Result<Json<Told>, Fault> {
-    told(&request, &id, body.to(to)).await
+    told(&request, &id, body.command(to)).await
 }
 
 /// Write to an agent run
@@ -142,13 +180,7 @@ pub(crate) async fn send_to_agent(
     Place((id, to)): Place<(String, String)>,
     Body(body): Body<Letter>,
 ) -> Result<Json<Told>, Fault> {
-    told(&request, &id, body.to(to)).await
-}
-
-impl Letter {
-    fn to(self, to: String) -> runtime::Request {
-        runtime::Request::Write { to, message: self.message_id, value: self.content.into() }
-    }
+    told(&request, &id, body.command(to)).await
 }
 
 /// Ask an agent run to finish
@@ -161,7 +193,7 @@ pub(crate) async fn close_agent(
     Place((id, to)): Place<(String, String)>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Told>, Fault> {
-    told(&request, &id, runtime::Request::CloseAgent { to }).await
+    told(&request, &id, RunCommand::CloseAgent { to }).await
 }
 
 /// Answer a gate, by its address
@@ -173,8 +205,7 @@ pub(crate) async fn reply(
     Place((id, gate)): Place<(String, String)>,
     Body(body): Body<Answer>,
 ) -> Result<Json<Told>, Fault> {
-    let question = QuestionRef { attempt: body.attempt, digest: body.digest.map(Into::into) };
-    told(&request, &id, runtime::Request::Reply { gate, answer: whole(body.answer), question }).await
+    told(&request, &id, body.command(gate)).await
 }
 
 /// Send a named event: it wakes whoever waits for it, or is kept for a wait that comes later
@@ -186,7 +217,7 @@ pub(crate) async fn emit(
     Place((id, name)): Place<(String, String)>,
     Body(body): Body<Emitted>,
 ) -> Result<Json<Told>, Fault> {
-    told(&request, &id, runtime::Request::Emit { name, payload: body.payload.into() }).await
+    told(&request, &id, body.command(name)).await
 }
 
 /// Decide how a blocked task goes on, by its address
@@ -198,16 +229,7 @@ pub(crate) async fn resolve(
     Place((id, task)): Place<(String, String)>,
     Body(body): Body<serde_json::Map<String, serde_json::Value>>,
 ) -> Result<Json<Told>, Fault> {
-    let one = || Fault::bad_request("the body has exactly one of `repeat: true`, `reply`, `output` and `fail: WHY`");
-    let decision = (body.len() == 1).then(|| serde_json::from_value(serde_json::Value::Object(body)).ok()).flatten();
-    let resolution = match decision.ok_or_else(one)? {
-        Decision::Repeat(true) => Resolution::Repeat,
-        Decision::Repeat(false) => return Err(one()),
-        Decision::Reply(reply) => Resolution::Reply(reply.into()),
-        Decision::Output(output) => Resolution::Output(output.into()),
-        Decision::Fail(why) => Resolution::Fail(why.into()),
-    };
-    told(&request, &id, runtime::Request::Resolve { task, resolution }).await
+    told(&request, &id, RunCommand::Resolve { task, resolution: resolution(body)? }).await
 }
 
 /// Cancel a run
@@ -219,7 +241,7 @@ pub(crate) async fn cancel(
     Place(id): Place<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Told>, Fault> {
-    told(&request, &id, runtime::Request::Cancel).await
+    told(&request, &id, RunCommand::Cancel).await
 }
 
 /// The hub's word for the same as `cancel`
@@ -231,7 +253,7 @@ pub(crate) async fn abort(
     Place(id): Place<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Result<Json<Told>, Fault> {
-    told(&request, &id, runtime::Request::Cancel).await
+    told(&request, &id, RunCommand::Cancel).await
 }
 
 /// Go on with a run that is parked, also with one that was given up after its process had died again and again
@@ -252,7 +274,7 @@ pub(crate) async fn resume(
     let found = run.clone();
     let prepared = request.clone().reading(move |request| Ok(request.host.resume(&found, options))).await?;
     match prepared {
-        Ok(runner) if runner.ended().is_some() => Err(runtime::HubError::RunEnded.into()),
+        Ok(runner) if runner.ended().is_some() => Err(HubError::RunEnded.into()),
         Ok(runner) => start::enter(&request, runner, false).await.map(drop),
         // It goes on already.
         Err(StartError::Open(OpenError::Driven(_))) => Ok(()),
@@ -322,4 +344,37 @@ pub(crate) async fn retry(
         request.note("gate.keep", format!("{run} {}", runner.run_id())).await?;
     }
     start::started(&request, runner, wait).await
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_body_is_the_same_command_as_the_verb_of_a_front_end() {
+        let bodies = [
+            (
+                from_value::<Message>(json!({ "content": "x" })).unwrap().command(),
+                json!({ "verb": "send", "content": "x" }),
+            ),
+            (
+                from_value::<Letter>(json!({ "content": "x", "messageId": "m" })).unwrap().command("a".into()),
+                json!({ "verb": "sendTo", "node": "a", "content": "x", "messageId": "m" }),
+            ),
+            (
+                from_value::<Answer>(json!({ "answer": "yes", "attempt": 2, "digest": "d" }))
+                    .unwrap()
+                    .command("g".into()),
+                json!({ "verb": "reply", "gate": "g", "answer": "yes", "attempt": 2, "digest": "d" }),
+            ),
+            (from_value::<Emitted>(json!({})).unwrap().command("e".into()), json!({ "verb": "emit", "name": "e" })),
+        ];
+        for (command, verb) in bodies {
+            assert_eq!(command, from_value(verb).unwrap());
+        }
+    }
 }

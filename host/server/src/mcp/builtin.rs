@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Json, RunId};
-use flowcell_runtime::QuestionRef;
+use flowcell_runtime::{QuestionRef, RunCommand};
 use rmcp::{
     RoleServer,
     model::{CallToolResult, JsonObject, Tool, ToolAnnotations},
@@ -258,7 +258,8 @@ impl Builtin {
             AnswerGate => {
                 let Answer { run_id, gate, answer, attempt, digest } = parse(arguments)?;
                 let question = QuestionRef { attempt, digest: digest.map(Into::into) };
-                call::answer_gate(&request, known_id(&run_id)?, gate, (answer, question), context).await
+                call::answer_gate(&request, known_id(&run_id)?, RunCommand::reply(gate, answer, question), context)
+                    .await
             }
             _ => self.tell(request, arguments).await.map(outcome::of_value),
         }
@@ -291,7 +292,7 @@ impl Builtin {
             }
             CancelRun => {
                 let run = known_id(&parse::<OfRun>(arguments)?.run_id)?;
-                steer::tell(&request, &run, flowcell_runtime::Request::Cancel).await?;
+                steer::tell(&request, &run, RunCommand::Cancel).await?;
                 Ok(json!({ "runId": run.as_str(), "accepted": true }))
             }
             RunFlow | AnswerGate => Err(Fault::internal("a tool that waits for a run was told to be done at once")),

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use flowcell_contract::{Json, RunId};
-use flowcell_runtime::QuestionRef;
+use flowcell_runtime::RunCommand;
 use futures_util::{FutureExt, future::BoxFuture};
 use rmcp::{
     RoleServer,
@@ -71,12 +71,9 @@ pub(super) async fn start(
 pub(super) async fn answer_gate(
     request: &Request,
     run: RunId,
-    gate: String,
-    (answer, question): (Json, QuestionRef),
+    reply: RunCommand,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResult, Fault> {
-    let reply =
-        flowcell_runtime::Request::Reply { gate, answer: flowcell_platform::channels::verb::whole(answer), question };
     if !request.caller.scopes.has(Scope::RunRead) {
         steer::tell(request, &run, reply).await?;
         return Ok(outcome::of_value(json!({ "runId": run.as_str(), "accepted": true })));
@@ -183,11 +180,7 @@ impl<'a> Call<'a> {
             self.vain.insert(gate.address, TRIES);
             return Ok(());
         };
-        let reply = flowcell_runtime::Request::Reply {
-            gate: gate.address.clone(),
-            answer: flowcell_platform::channels::verb::whole(answer),
-            question: gate.question.clone(),
-        };
+        let reply = RunCommand::reply(gate.address.as_str(), answer, gate.question.clone());
         match steer::tell(self.request, &self.run, reply).await {
             Ok(()) => {
                 self.parked = false;

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::RunId;
+use flowcell_runtime::RunCommand;
 use parking_lot::Mutex;
 use rmcp::model::RequestId;
 
@@ -25,7 +26,7 @@ pub(super) async fn cancel(request: &Request, run: &RunId) {
         return;
     }
     // One that has ended meanwhile needs no cancelling.
-    if let Err(fault) = steer::tell(request, run, flowcell_runtime::Request::Cancel).await {
+    if let Err(fault) = steer::tell(request, run, RunCommand::Cancel).await {
         tracing::debug!("a call that was taken back goes on: {}", fault.message());
     }
 }

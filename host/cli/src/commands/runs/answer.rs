@@ -1,7 +1,7 @@
 //! `flowcell answer`: an answer to an open question, or the question itself with everything that it is about.
 
 use clap::Args;
-use flowcell::{QuestionRef, RunId, control::Ask, waiting};
+use flowcell::{QuestionRef, RunCommand, RunId, waiting};
 
 use super::record;
 use crate::{
@@ -42,13 +42,11 @@ pub(in crate::commands) fn answer(args: &AnswerArgs, terminal: Terminal) -> Resu
     let (run, gate) = (args.run.clone(), args.gate.clone());
     let Some(value) = &args.value else { return show_question(&args.store, &run, &gate) };
     let question = QuestionRef { attempt: args.attempt, digest: args.digest.as_deref().map(Into::into) };
-    let answer = answers::answer(value);
-    record(&args.store, Ask::Reply { run, gate, answer, question }, terminal).map_err(
-        |problem| match PackArgs::default().reading_host(&args.store) {
-            Ok(host) => answers::with_open(problem, &host, &args.run),
-            Err(_) => problem,
-        },
-    )
+    let reply = RunCommand::reply(gate, answers::answer(value), question);
+    record(&args.store, run, reply, terminal).map_err(|problem| match PackArgs::default().reading_host(&args.store) {
+        Ok(host) => answers::with_open(problem, &host, &args.run),
+        Err(_) => problem,
+    })
 }
 
 /// Prints an open question with everything that it is about.

@@ -1,7 +1,7 @@
 //! `flowcell runs cancel`.
 
 use clap::Args;
-use flowcell::{RunId, control::Ask};
+use flowcell::{RunCommand, RunId};
 
 use super::record;
 use crate::{
@@ -22,5 +22,5 @@ pub(crate) struct CancelArgs {
 }
 
 pub(super) fn execute(args: CancelArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    record(&args.store, Ask::Cancel { run: args.run }, terminal)
+    record(&args.store, args.run, RunCommand::Cancel, terminal)
 }

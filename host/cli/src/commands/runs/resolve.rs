@@ -1,7 +1,7 @@
 //! `flowcell runs resolve`: deciding what became of a call.
 
 use clap::Args;
-use flowcell::{Json, Resolution, RunId, contract::Value, control::Ask};
+use flowcell::{Json, Resolution, RunCommand, RunId, contract::Value};
 
 use super::record;
 use crate::{
@@ -60,5 +60,5 @@ impl Decision {
 
 pub(super) fn execute(args: ResolveArgs, terminal: Terminal) -> Result<Exit, Problem> {
     let resolution = args.decision.resolution()?;
-    record(&args.store, Ask::Resolve { run: args.run, task: args.task, resolution }, terminal)
+    record(&args.store, args.run, RunCommand::Resolve { task: args.task, resolution }, terminal)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use flowcell::{
-    Closed, FlowRunner, Host, HubError, Json, QuestionRef, Request, RunId, RunOptions, StartError,
+    Closed, FlowRunner, Host, HubError, Json, QuestionRef, RunCommand, RunId, RunOptions, StartError,
     control::{Ask, AskError},
 };
 
@@ -52,11 +52,9 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Prob
             recorded.check_open(&run, &args.answers)?;
             recorded.check(&run, &args.answers)?;
             let flow = reading.graph_of_run(&run)?.name.to_string();
-            let reply = |(gate, value): &(String, String)| Ask::Reply {
+            let reply = |(gate, value): &(String, String)| Ask::Command {
                 run: run.clone(),
-                gate: gate.clone(),
-                answer: answers::answer(value),
-                question: QuestionRef::default(),
+                command: RunCommand::reply(gate, answers::answer(value), QuestionRef::default()),
             };
             let before = args.answers.iter().map(reply).collect();
             let handed = HandOver { before, ask: Ask::Resume { run, reach }, flow, prints: None };
@@ -75,9 +73,8 @@ pub(super) fn execute(args: ResumeArgs, terminal: Terminal) -> Result<Exit, Prob
 fn answer_open(host: &Host, args: &ResumeArgs, terminal: Terminal) -> Result<Vec<(String, String)>, Problem> {
     let mut later = Vec::new();
     for (gate, value) in &args.answers {
-        let (answer, question) = (answers::answer(value), QuestionRef::default());
-        let request = Request::Reply { gate: gate.clone(), answer, question };
-        match block_on(host.ask(&args.run, request))? {
+        let reply = RunCommand::reply(gate, answers::answer(value), QuestionRef::default());
+        match block_on(host.ask(&args.run, reply))? {
             Ok(()) if args.quiet => {}
             Ok(()) => terminal.say(&terminal.paint().faint(&format!("answered `{gate}`"))),
             Err(AskError::Refused(

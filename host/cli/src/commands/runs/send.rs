@@ -1,7 +1,7 @@
 //! `flowcell send` and `flowcell emit`: messages and events for a run.
 
 use clap::Args;
-use flowcell::{Json, RunId, control::Ask};
+use flowcell::{Json, RunCommand, RunId};
 
 use super::record;
 use crate::{
@@ -49,19 +49,18 @@ pub(crate) struct SendArgs {
 }
 
 pub(crate) fn emit(args: &EmitArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let (run, name) = (args.run.clone(), args.name.clone());
-    record(&args.store, Ask::Emit { run, name, payload: json_or_text(&args.payload) }, terminal)
+    let emit = RunCommand::Emit { name: args.name.clone(), payload: json_or_text(&args.payload).into() };
+    record(&args.store, args.run.clone(), emit, terminal)
 }
 
 pub(crate) fn send(args: &SendArgs, terminal: Terminal) -> Result<Exit, Problem> {
-    let run = args.run.clone();
-    let content = json_or_text(args.content.as_deref().unwrap_or_default());
-    let ask = match &args.to {
-        Some(to) if args.close => Ask::CloseAgent { run, to: to.clone() },
-        Some(to) => Ask::Write { run, to: to.clone(), id: args.id.clone(), content },
-        None => Ask::Send { run, content },
+    let content = json_or_text(args.content.as_deref().unwrap_or_default()).into();
+    let command = match &args.to {
+        Some(to) if args.close => RunCommand::CloseAgent { to: to.clone() },
+        Some(to) => RunCommand::Write { to: to.clone(), message: args.id.clone(), value: content },
+        None => RunCommand::Send { content },
     };
-    record(&args.store, ask, terminal)
+    record(&args.store, args.run.clone(), command, terminal)
 }
 
 fn json_or_text(text: &str) -> Json {

@@ -41,8 +41,8 @@ pub(crate) fn talk(folder: &Path, run: &RunId, terminal: Terminal) -> Result<Exi
     let started = thread::Builder::new().name("events".into()).spawn(listen);
     started.map_err(|error| Problem::internal("the events cannot be read").because(&error))?;
     let (folder, run) = (folder.to_owned(), run.clone());
-    let ask = move |request| -> Asking {
-        let (folder, asked) = (folder.clone(), Ask::of(run.clone(), request));
+    let ask = move |command| -> Asking {
+        let (folder, asked) = (folder.clone(), Ask::Command { run: run.clone(), command });
         Box::pin(async move {
             let told = tokio::task::spawn_blocking(move || control::ask_owner(&folder, &asked)).await;
             match told.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {

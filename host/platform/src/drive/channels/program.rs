@@ -36,7 +36,7 @@ const AT_ONCE: (usize, usize) = (100, 64 * 1024);
 /// A program of the operator's, for one run.
 ///
 /// It reads a line `{ "type": "channel:start", "runId" }`, the events, and at last `{ "type": "channel:complete", "status" }`;
-/// then its input ends. What it writes are [verbs](super::Verb), each of which is answered by a line `channel:answer`. It has
+/// then its input ends. What it writes are [verbs](super::verb), each of which is answered by a line `channel:answer`. It has
 /// [`GRACE`] after the end of the run, and is killed then, with all that it has started.
 pub struct ProgramChannel {
     outbox: Arc<Outbox>,

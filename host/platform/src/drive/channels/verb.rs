@@ -1,68 +1,23 @@
-//! What a front end may ask of a run, one JSON object a line.
+//! Commands of front ends: one JSON object a line, such as `{ "verb": "reply", "gate": "approve", "answer": "yes" }`.
 
 use flowcell_contract::{JSON_VALUES, Json};
-use flowcell_runtime::{Hub, HubError, QuestionRef, Request};
-use serde::Deserialize;
+use flowcell_runtime::{Hub, HubError, RunCommand};
 use serde_json::{Value, json};
 
 /// Bytes of a line with a verb: what may be sent to a run, with room for what stands around it.
 pub(super) const MAX_VERB: usize = 1024 * 1024 + 4096;
 
-/// A verb of the hub's, such as `{ "verb": "reply", "gate": "approve", "answer": "yes" }`. A member `id` may stand beside, and
-/// is repeated in the answer.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub enum Verb {
-    /// Says something to the run.
-    Send {
-        /// What.
-        content: Json,
-    },
-    /// Writes to the latest open agent run of a node.
-    SendTo {
-        /// The address of the node.
-        node: String,
-        /// What.
-        content: Json,
-        /// What the message is recognised by if it is sent twice.
-        message_id: Option<String>,
-    },
-    /// Writes to an agent run.
-    SendToRun {
-        /// Its id.
-        agent_run_id: String,
-        /// What.
-        content: Json,
-        /// What the message is recognised by if it is sent twice.
-        message_id: Option<String>,
-    },
-    /// Answers a question, or whether a tool may be called.
-    Reply {
-        /// The address of the gate.
-        gate: String,
-        /// A text, or `{ "content", "choice"? }`.
-        answer: Json,
-        /// The attempt that asked, as the question names it.
-        attempt: Option<u32>,
-        /// The digest of the question, as the question names it.
-        digest: Option<Box<str>>,
-    },
-    /// Sends a named event.
-    Emit {
-        /// Its name.
-        name: String,
-        /// What it brings.
-        #[serde(default)]
-        payload: Json,
-    },
-    /// Asks an agent run to finish.
-    CloseRun {
-        /// Its id, or the address of its node.
-        agent_run_id: String,
-    },
-    /// Cancels the run.
-    Abort {},
-}
+/// The verbs of front ends, each with the members that it must have and those that it may have. A member `id` may stand
+/// beside, and is repeated in the answer.
+const VERBS: [(&str, &[&str], &[&str]); 7] = [
+    ("send", &["content"], &[]),
+    ("sendTo", &["node", "content"], &["messageId"]),
+    ("sendToRun", &["agentRunId", "content"], &["messageId"]),
+    ("reply", &["gate", "answer"], &["attempt", "digest"]),
+    ("emit", &["name"], &["payload"]),
+    ("closeRun", &["agentRunId"], &[]),
+    ("abort", &[], &[]),
+];
 
 /// Why nothing came of a line.
 #[derive(Debug, thiserror::Error)]
@@ -85,36 +40,12 @@ impl VerbError {
     }
 }
 
-impl Verb {
-    /// What it asks of a run.
-    pub fn request(self) -> Request {
-        match self {
-            Verb::Send { content } => Request::Send(content.into()),
-            Verb::SendTo { node: to, content, message_id: message }
-            | Verb::SendToRun { agent_run_id: to, content, message_id: message } => {
-                Request::Write { to, message, value: content.into() }
-            }
-            Verb::Reply { gate, answer, attempt, digest } => {
-                Request::Reply { gate, answer: whole(answer), question: QuestionRef { attempt, digest } }
-            }
-            Verb::Emit { name, payload } => Request::Emit { name, payload: payload.into() },
-            Verb::CloseRun { agent_run_id: to } => Request::CloseAgent { to },
-            Verb::Abort {} => Request::Cancel,
-        }
-    }
-}
-
-/// A text is the whole of an answer.
-pub fn whole(answer: Json) -> Json {
-    if answer.as_str().is_some() { Json::object([("content", answer)]) } else { answer }
-}
-
 /// Does what a line says. Answers what is to be told about that: `{ "type": "channel:answer", "id"?, "ok": true }`, or with
 /// `ok` false and an `error`.
 pub(super) async fn obey(line: &[u8], hub: &Hub) -> Value {
-    let (id, verb) = read(line);
-    let outcome = match verb {
-        Ok(verb) => hub.request(verb.request()).await.map_err(VerbError::from),
+    let (id, command) = read(line);
+    let outcome = match command {
+        Ok(command) => hub.request(command).await.map_err(VerbError::from),
         Err(error) => Err(error),
     };
     let refused = outcome.as_ref().err();
@@ -138,8 +69,8 @@ pub fn answer(id: Option<Value>, error: Option<(&str, String)>) -> Value {
     answer
 }
 
-/// Reads a verb, and the id that stands beside it.
-pub fn read(line: &[u8]) -> (Option<Value>, Result<Verb, VerbError>) {
+/// Reads a line as a command, and the id that stands beside it.
+pub fn read(line: &[u8]) -> (Option<Value>, Result<RunCommand, VerbError>) {
     let unreadable = |why: &dyn std::fmt::Display| {
         let form = "a verb is one JSON object on one line, such as {\"verb\":\"reply\",\"gate\":\"approve\",\"answer\":\"yes\"}";
         VerbError::Unreadable(format!("{form}: {why}"))
@@ -154,50 +85,64 @@ pub fn read(line: &[u8]) -> (Option<Value>, Result<Verb, VerbError>) {
         Err(error) => return (None, Err(unreadable(&error))),
     };
     let id = value.as_object_mut().and_then(|members| members.remove("id"));
-    (id, serde_json::from_value(value).map_err(|error| unreadable(&error)))
+    let command = check(&value).and_then(|()| serde_json::from_value(value).map_err(|error| error.to_string()));
+    (id, command.map_err(|why| unreadable(&why)))
+}
+
+/// Checks that a line has a verb of front ends, and the members of that verb alone.
+fn check(line: &Value) -> Result<(), String> {
+    let verb = line.get("verb").and_then(Value::as_str).ok_or("missing field `verb`")?;
+    let (_, required, optional) = VERBS.iter().find(|(known, ..)| *known == verb).ok_or_else(|| {
+        let known: Vec<_> = VERBS.iter().map(|(known, ..)| format!("`{known}`")).collect();
+        format!("unknown variant `{verb}`, expected one of {}", known.join(", "))
+    })?;
+    let given = || line.as_object().into_iter().flat_map(|members| members.keys().map(String::as_str));
+    let is_known = |key: &str| key == "verb" || required.contains(&key) || optional.contains(&key);
+    if let Some(unknown) = given().find(|key| !is_known(key)) {
+        return Err(format!("unknown field `{unknown}`"));
+    }
+    match required.iter().find(|key| line.get(**key).is_none()) {
+        Some(missing) => Err(format!("missing field `{missing}`")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use flowcell_runtime::QuestionRef;
+
     use super::*;
 
     #[test]
     fn every_verb_has_one_form() {
         let content = || Json::from("x");
-        let (node, name, gate) = ("a".to_owned(), "e".to_owned(), "g".to_owned());
-        let agent_run_id = "agent-1".to_owned();
+        let write = |to: &str, message: Option<&str>| RunCommand::Write {
+            to: to.into(),
+            message: message.map(Into::into),
+            value: content().into(),
+        };
+        let reply = |question| RunCommand::reply("g", content(), question);
         let table = [
-            (json!({ "verb": "send", "content": "x" }), Verb::Send { content: content() }),
-            (
-                json!({ "verb": "sendTo", "node": "a", "content": "x" }),
-                Verb::SendTo { node, content: content(), message_id: None },
-            ),
+            (json!({ "verb": "send", "content": "x" }), RunCommand::Send { content: content().into() }),
+            (json!({ "verb": "sendTo", "node": "a", "content": "x" }), write("a", None)),
             (
                 json!({ "verb": "sendToRun", "agentRunId": "agent-1", "content": "x", "messageId": "m" }),
-                Verb::SendToRun {
-                    agent_run_id: agent_run_id.clone(),
-                    content: content(),
-                    message_id: Some("m".into()),
-                },
+                write("agent-1", Some("m")),
             ),
-            (
-                json!({ "verb": "reply", "gate": "g", "answer": "x" }),
-                Verb::Reply { gate: gate.clone(), answer: content(), attempt: None, digest: None },
-            ),
+            (json!({ "verb": "reply", "gate": "g", "answer": "x" }), reply(QuestionRef::default())),
             (
                 json!({ "verb": "reply", "gate": "g", "answer": "x", "attempt": 2, "digest": "d" }),
-                Verb::Reply { gate, answer: content(), attempt: Some(2), digest: Some("d".into()) },
+                reply(QuestionRef { attempt: Some(2), digest: Some("d".into()) }),
             ),
-            (json!({ "verb": "emit", "name": "e" }), Verb::Emit { name, payload: Json::Null }),
-            (json!({ "verb": "closeRun", "agentRunId": "agent-1" }), Verb::CloseRun { agent_run_id }),
-            (json!({ "verb": "abort" }), Verb::Abort {}),
+            (json!({ "verb": "emit", "name": "e" }), RunCommand::Emit { name: "e".into(), payload: Json::Null.into() }),
+            (json!({ "verb": "closeRun", "agentRunId": "agent-1" }), RunCommand::CloseAgent { to: "agent-1".into() }),
+            (json!({ "verb": "abort" }), RunCommand::Cancel),
         ];
-        for (mut line, verb) in table {
+        for (mut line, command) in table {
             line["id"] = json!(7);
             let (id, read) = read(line.to_string().as_bytes());
-            assert_eq!((id, read.unwrap()), (Some(json!(7)), verb), "{line}");
+            assert_eq!((id, read.unwrap()), (Some(json!(7)), command), "{line}");
         }
-        assert_eq!(whole(Json::from("yes")).to_text(), r#"{"content":"yes"}"#);
     }
 
     #[test]
@@ -205,9 +150,12 @@ mod tests {
         let table = [
             ("hello", "expected"),
             ("[]", "verb"),
-            (r#"{"verb":"shout"}"#, "unknown variant `shout`"),
+            (r#"{"verb":"shout"}"#, "unknown variant `shout`, expected one of `send`, `sendTo`"),
             (r#"{"verb":"send"}"#, "missing field `content`"),
+            (r#"{"verb":"sendTo","to":"a","content":"x"}"#, "unknown field `to`"),
+            (r#"{"verb":"sendTo","content":"x"}"#, "missing field `node`"),
             (r#"{"verb":"abort","why":"x"}"#, "unknown field `why`"),
+            (r#"{"verb":"resolve","task":"a","resolution":"repeat"}"#, "unknown variant `resolve`"),
         ];
         for (line, sentence) in table {
             let error = read(line.as_bytes()).1.unwrap_err();

@@ -1,0 +1,283 @@
+//! Commands to a run, and the reasons to refuse them.
+//!
+//! One enum serves every way in. Its own names are those of the control socket; front ends, the HTTP interface and MCP
+//! tools use the aliases. [`Stored`] is the form in the inbox of a shared store.
+
+use flowcell_contract::{Json, Value};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{
+    fact::Resolution,
+    limits::{MAX_INBOX_BYTES, MAX_KEPT_EVENT_BYTES, MAX_KEPT_EVENTS, MAX_MESSAGE_ID_BYTES, MAX_REQUEST_BYTES},
+    question::{Closed, QuestionRef},
+};
+
+/// A command to a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum RunCommand {
+    /// Sends a message to the run.
+    Send {
+        /// The message.
+        content: Value,
+    },
+    /// Answers a question.
+    #[serde(deserialize_with = "reply")]
+    Reply {
+        /// The address of the node that asks.
+        gate: String,
+        /// `{ "content", "choice"? }`.
+        answer: Json,
+        /// The question that it is for. Without a name it is for the one that is open when the run takes it in.
+        question: QuestionRef,
+    },
+    /// Sends a named event.
+    Emit {
+        /// Its name.
+        name: String,
+        /// The value that it brings.
+        #[serde(default)]
+        payload: Value,
+    },
+    /// Decides how a blocked task goes on.
+    Resolve {
+        /// The address of the task.
+        task: String,
+        /// The decision.
+        resolution: Resolution,
+    },
+    /// Writes to an agent run.
+    #[serde(alias = "sendTo", alias = "sendToRun")]
+    Write {
+        /// Its id, or the address of its task; below a child `review/…`.
+        #[serde(alias = "node", alias = "agentRunId")]
+        to: String,
+        /// Identifies a message that is sent twice.
+        #[serde(default, rename = "id", alias = "messageId")]
+        message: Option<String>,
+        /// A text, or an object with a member `content`.
+        #[serde(rename = "content")]
+        value: Value,
+    },
+    /// Asks an agent run to finish.
+    #[serde(alias = "closeRun")]
+    CloseAgent {
+        /// Its id, or the address of its task; below a child `review/…`.
+        #[serde(alias = "agentRunId")]
+        to: String,
+    },
+    /// Cancels the run.
+    #[serde(alias = "abort")]
+    Cancel,
+}
+
+impl RunCommand {
+    /// An answer to a question. A text is the `content` of the answer.
+    pub fn reply(gate: impl Into<String>, answer: Json, question: QuestionRef) -> RunCommand {
+        RunCommand::Reply { gate: gate.into(), answer: whole(answer), question }
+    }
+
+    /// Whether it is larger than one command may be: its names and texts together, and the id of a message.
+    pub(crate) fn is_too_large(&self) -> bool {
+        if let RunCommand::Write { message: Some(id), .. } = self
+            && id.len() > MAX_MESSAGE_ID_BYTES
+        {
+            return true;
+        }
+        let bytes = match self {
+            RunCommand::Send { content } => content.text().len(),
+            RunCommand::Emit { name, payload } => name.len() + payload.text().len(),
+            RunCommand::Write { to, message, value } => {
+                to.len() + message.as_ref().map_or(0, String::len) + value.text().len()
+            }
+            RunCommand::Reply { gate, answer, question: _ } => gate.len() + answer.to_text().len(),
+            RunCommand::Resolve { task, resolution } => task.len() + resolution.bytes(),
+            RunCommand::CloseAgent { to } => to.len(),
+            RunCommand::Cancel => 0,
+        };
+        bytes > MAX_REQUEST_BYTES
+    }
+
+    /// Returns the task that called the child, and the command to the child, if the command is for a child.
+    pub(crate) fn below(&self) -> Option<(String, RunCommand)> {
+        let mut command = self.clone();
+        let (RunCommand::Reply { gate: address, .. }
+        | RunCommand::Resolve { task: address, .. }
+        | RunCommand::Write { to: address, .. }
+        | RunCommand::CloseAgent { to: address }) = &mut command
+        else {
+            return None;
+        };
+        let (task, inner) = address.split_once('/')?;
+        let task = task.to_owned();
+        *address = inner.to_owned();
+        Some((task, command))
+    }
+
+    /// Returns the refusal of a command whose address leads to no child.
+    pub(crate) fn unmet(&self) -> HubError {
+        match self {
+            RunCommand::Resolve { .. } => HubError::NotBlocked,
+            RunCommand::Write { .. } | RunCommand::CloseAgent { .. } => HubError::AgentNotActive,
+            _ => HubError::NotOpen(Closed::NoNode),
+        }
+    }
+}
+
+/// Reads the members of a reply. The control socket names the question in `question`; the other ways have `attempt` and
+/// `digest` beside the answer.
+fn reply<'de, D: Deserializer<'de>>(from: D) -> Result<(String, Json, QuestionRef), D::Error> {
+    #[derive(Deserialize)]
+    struct Members {
+        gate: String,
+        answer: Json,
+        #[serde(default)]
+        question: QuestionRef,
+        attempt: Option<u32>,
+        digest: Option<Box<str>>,
+    }
+    let Members { gate, answer, question, attempt, digest } = Members::deserialize(from)?;
+    let question = QuestionRef { attempt: question.attempt.or(attempt), digest: question.digest.or(digest) };
+    Ok((gate, whole(answer), question))
+}
+
+/// Makes a text the `content` of an answer.
+fn whole(answer: Json) -> Json {
+    if answer.as_str().is_some() { Json::object([("content", answer)]) } else { answer }
+}
+
+/// A command in the inbox of a shared store.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Stored(#[serde(with = "StoredCommand")] pub(crate) RunCommand);
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "RunCommand")]
+enum StoredCommand {
+    #[serde(serialize_with = "Serialize::serialize", deserialize_with = "Deserialize::deserialize")]
+    Send {
+        content: Value,
+    },
+    Reply {
+        gate: String,
+        answer: Json,
+        #[serde(default)]
+        question: QuestionRef,
+    },
+    Emit {
+        name: String,
+        payload: Value,
+    },
+    Resolve {
+        task: String,
+        resolution: Resolution,
+    },
+    Write {
+        to: String,
+        message: Option<String>,
+        value: Value,
+    },
+    CloseAgent {
+        to: String,
+    },
+    Cancel,
+}
+
+/// Why a command was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HubError {
+    /// `start_session` was not called.
+    SessionNotStarted,
+    /// The run has ended.
+    RunEnded,
+    /// No such question is open. A process of an older version does not give the reason.
+    GateClosed,
+    /// No such question is open, for this reason.
+    NotOpen(Closed),
+    /// The answer is not among what the question allows, and the gate stays open.
+    AnswerRefused(String),
+    /// No such task is blocked.
+    NotBlocked,
+    /// No such agent run is open, or nobody may write to it.
+    AgentNotActive,
+    /// The agent run's inbox is full.
+    InboxFull,
+    /// What was sent is larger than it may be.
+    TooLarge,
+    /// Too many named events are kept already.
+    TooManyEvents,
+}
+
+impl HubError {
+    /// A stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            HubError::SessionNotStarted => "session_not_started",
+            HubError::RunEnded => "run_not_active",
+            HubError::GateClosed | HubError::NotOpen(_) => "gate_closed",
+            HubError::AnswerRefused(_) => "answer_refused",
+            HubError::NotBlocked => "not_blocked",
+            HubError::AgentNotActive => "run_not_active",
+            HubError::InboxFull => "inbox_full",
+            HubError::TooLarge => "too_large",
+            HubError::TooManyEvents => "too_many_events",
+        }
+    }
+}
+
+impl HubError {
+    /// Reads what another process has refused: the code, and the text that this displays.
+    pub fn parse(code: &str, text: &str) -> HubError {
+        let all = [
+            HubError::SessionNotStarted,
+            HubError::GateClosed,
+            HubError::NotBlocked,
+            HubError::InboxFull,
+            HubError::TooLarge,
+            HubError::TooManyEvents,
+        ];
+        match all.into_iter().find(|error| error.code() == code) {
+            Some(error) => error,
+            None if code == HubError::RunEnded.code() => HubError::RunEnded,
+            None => HubError::AnswerRefused(text.strip_prefix(&format!("{code}: ")).unwrap_or(text).to_owned()),
+        }
+    }
+
+    /// What is wrong, without the code.
+    pub fn message(&self) -> String {
+        match self {
+            HubError::SessionNotStarted => "the session was not started: `start_session` comes first".into(),
+            HubError::RunEnded => "the run has ended".into(),
+            HubError::GateClosed => "no question is open at this address".into(),
+            HubError::NotOpen(closed) => closed.message(),
+            HubError::AnswerRefused(why) => why.clone(),
+            HubError::NotBlocked => "no task at this address waits for a decision".into(),
+            HubError::AgentNotActive => "no agent run of this id or node is open".into(),
+            HubError::InboxFull => format!(
+                "the inbox of the agent run is full: as many messages wait as it takes, or {MAX_INBOX_BYTES} bytes of \
+                 JSON text for all agent runs of the task; send this one again later"
+            ),
+            HubError::TooLarge => format!(
+                "at most {MAX_REQUEST_BYTES} bytes of JSON text may be sent at a time, and the id of a message has at most \
+                 {MAX_MESSAGE_ID_BYTES} bytes"
+            ),
+            HubError::TooManyEvents => format!(
+                "the run keeps as many named events for later waits as it may: {MAX_KEPT_EVENTS}, or \
+                 {MAX_KEPT_EVENT_BYTES} bytes of JSON text; send this one again after a node has waited for some"
+            ),
+        }
+    }
+}
+
+impl std::fmt::Display for HubError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}: {}", self.code(), self.message())
+    }
+}
+
+impl std::error::Error for HubError {}
+
+impl From<Closed> for HubError {
+    fn from(closed: Closed) -> HubError {
+        HubError::NotOpen(closed)
+    }
+}
