@@ -47,7 +47,7 @@ use self::{
 pub use flowcell_platform::identity;
 use flowcell_platform::{
     Error, Host, StartError,
-    driving::{Attendant, Drive, Entrance},
+    driving::{Arrivals, Attendant, Drive, Entrance},
     identity::Identify,
     triggers::{Owners, Triggers, ends::Ended},
     usage::{SETTLES, Usage},
@@ -124,7 +124,8 @@ impl Server {
         let address = listener.local_addr().map_err(cannot)?;
         host.start_telemetry()?;
         let audiences = Arc::<Audiences>::default();
-        let households = Arc::new(Households::new(host.clone(), identity, flows));
+        let arrivals = Arrivals::open();
+        let households = Arc::new(Households::new(host.clone(), identity, flows, arrivals.entrance()));
         let triggers = Arc::new(Triggers::new(households.clone()));
         triggers.open().await;
         let attendant = Driven {
@@ -134,8 +135,8 @@ impl Server {
             worlds: Mutex::default(),
         };
         attendant.listen_for(&households.identity.tenants())?;
-        let drive = Drive::told_by(host, Arc::new(attendant), households.moved.clone());
-        let app = Arc::new(App::new(households, triggers, drive.entrance(), audiences, &limits));
+        let drive = Drive::with_arrivals(host, Arc::new(attendant), arrivals);
+        let app = Arc::new(App::new(households, triggers, audiences, &limits));
         let names = Names::new(address.port(), address.ip().is_loopback(), &names);
         let router = router(&app, names);
         Ok(Server { listener, address, router, limits, proxies: Proxies::new(&proxies), app, drive })
@@ -146,14 +147,9 @@ impl Server {
         self.address
     }
 
-    /// Where runs come in that other terminals hand over.
+    /// The entrance for runs, also for those that other terminals hand over.
     pub fn entrance(&self) -> Entrance {
         self.drive.entrance()
-    }
-
-    /// Is told when a run that nobody drives may be able to move.
-    pub fn moved(&self) -> Arc<tokio::sync::Notify> {
-        self.drive.moved()
     }
 
     /// Serves and drives until `stop` is ready. Then new runs are turned away, those that are driven are put down where they

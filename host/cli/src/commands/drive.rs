@@ -65,8 +65,8 @@ pub(crate) fn execute(args: &DriveArgs, terminal: Terminal) -> Result<Exit, Prob
     );
     let said = match place {
         Place::Folder(folder) => {
-            let owner = Driven { entrance: drive.entrance(), moved: drive.moved() };
-            listen(&host, folder, Arc::new(owner), args.packs.reach(), terminal);
+            let owner = Arc::new(Driven(drive.entrance()));
+            listen(&host, folder, owner, args.packs.reach(), terminal);
             format!("driving the runs in {}", folder.display())
         }
         _ => "driving the runs of the shared store".to_owned(),

@@ -39,9 +39,9 @@ pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, Proble
         let stop = async move { _ = signals.next().await };
         let own = host.clone();
         let reach = args.packs.reach();
-        let begun = move |moved, entrance| {
+        let begun = move |entrance| {
             if let Place::Folder(folder) = place {
-                listen(&own, folder, std::sync::Arc::new(Driven { entrance, moved }), reach, terminal);
+                listen(&own, folder, std::sync::Arc::new(Driven(entrance)), reach, terminal);
             }
         };
         Ok::<_, Problem>(mcp::serve(host, args.flows.clone(), begun, stop).await)

@@ -86,8 +86,8 @@ pub(crate) fn execute(args: &ServeArgs, terminal: Terminal) -> Result<Exit, Prob
             Signals::listen().map_err(|error| Problem::internal("cannot listen to signals").because(&error))?;
         let server = Server::bind(host.clone(), settings).await.map_err(refused)?;
         if let Place::Folder(folder) = place {
-            let owner = Driven { entrance: server.entrance(), moved: server.moved() };
-            listen(&host, folder, Arc::new(owner), args.packs.reach(), terminal);
+            let owner = Arc::new(Driven(server.entrance()));
+            listen(&host, folder, owner, args.packs.reach(), terminal);
         }
         terminal.say(&format!("listening on http://{}", server.address()));
         until_stopped(server, &mut signals, terminal).await

@@ -124,6 +124,19 @@ fn h7_what_comes_again_starts_nothing_again() {
     assert_eq!(body["outputs"]["say"]["value"]["messageId"], "m1");
 }
 
+#[test]
+fn a_run_of_a_post_begins_with_the_runner_that_was_opened_for_it() {
+    let served = served();
+    let (now, body) = (now(), "{}");
+    let run = post(&served, PATH, &signed("m1", now, body), body).json()["runId"].as_str().unwrap().to_owned();
+    assert_eq!(json_of(&served, &run)["status"], "succeeded");
+    let events = served.get(&format!("/v1/runs/{run}/events")).json();
+    let kinds: Vec<_> = events["events"].as_array().unwrap().iter().map(|event| event["type"].clone()).collect();
+    assert!(kinds.iter().any(|kind| kind == "harness:complete"), "{kinds:?}");
+    // Each time that a run is opened from its journal and driven, it tells that it was resumed.
+    assert!(kinds.iter().all(|kind| kind != "harness:resumed"), "{kinds:?}");
+}
+
 /// What came of a run, once it has ended: whoever asks for its events is answered until then.
 fn json_of(served: &Served, run: &str) -> serde_json::Value {
     let stream = crate::client::connect(served.address);

@@ -7,10 +7,12 @@ use std::{
 };
 
 use flowcell::{
-    FlowLibrary, Host, RunId, RunOptions, RunResult,
+    FlowLibrary, FlowRunner, Host, RunId, RunOptions, RunResult,
     contract::Tenant,
+    driving::AdmitError,
     triggers::{Owners, Triggers},
 };
+use futures_util::future::BoxFuture;
 
 /// The tenant `local`, and its flows.
 pub(crate) struct Household {
@@ -31,7 +33,9 @@ impl Owners for Household {
         FlowLibrary::open(&self.flows)
     }
 
-    fn moved(&self) {}
+    fn admit(&self, _: Tenant, runner: FlowRunner) -> BoxFuture<'_, Result<(), AdmitError>> {
+        Box::pin(async move { Ok(runner.accept().await?) })
+    }
 }
 
 /// Writes a flow into the folder of the flows below this one.

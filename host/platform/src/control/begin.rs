@@ -7,7 +7,7 @@ use std::{
 };
 
 use flowcell_contract::{NodeId, RunId, Tenant};
-use flowcell_runtime::{FlowRunner, OpenError, PolicyOverride, Repeat, RunOptions, RunStatus};
+use flowcell_runtime::{FlowRunner, OpenError, PolicyOverride, Repeat, RunOptions, RunStatus, ports::StoreError};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
@@ -16,7 +16,7 @@ use crate::{
     Host, LoadError, StartError,
     control::Reach,
     drive::{
-        driving::{Entered, Entrance},
+        driving::{AdmitError, Begun, Entrance, Overflow, PATIENCE},
         sessions::{Opened, SessionError},
     },
     host::blocking::blocking,
@@ -27,33 +27,22 @@ pub trait Driver: Send + Sync {
     /// A run that nobody drives may be able to move.
     fn moved(&self);
 
-    /// Drives a run that was handed over and is on stable storage. A refusal says why it is not driven.
-    fn drive(&self, runner: FlowRunner) -> BoxFuture<'static, Result<(), String>>;
+    /// Admits a run that was handed over, and returns once it is on stable storage. A caller who follows it has it driven at
+    /// once, or refused.
+    fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>>;
 }
 
-/// A drive that takes in what is handed over, and is told when something moves.
-pub struct Driven {
-    /// Where runs come in.
-    pub entrance: Entrance,
-    /// What wakes the drive.
-    pub moved: Arc<tokio::sync::Notify>,
-}
+/// A drive that admits the runs that are handed over.
+pub struct Driven(pub Entrance);
 
 impl Driver for Driven {
     fn moved(&self) {
-        self.moved.notify_one();
+        self.0.moved().notify_one();
     }
 
-    fn drive(&self, runner: FlowRunner) -> BoxFuture<'static, Result<(), String>> {
-        let entrance = self.entrance.clone();
-        Box::pin(async move {
-            match entrance.enter(Tenant::local(), runner).await {
-                Ok(Entered::Begun | Entered::Driven | Entered::Waits(_)) => Ok(()),
-                Ok(Entered::Full) => Err("too many runs wait for their turn already".into()),
-                Ok(Entered::Closed) => Err("the process is about to end".into()),
-                Err(error) => Err(error.to_string()),
-            }
-        })
+    fn admit(&self, runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>> {
+        let (entrance, overflow) = (self.0.clone(), if follows { Overflow::Refuse } else { Overflow::Store });
+        Box::pin(async move { entrance.admit(Tenant::local(), runner, overflow).await.map(drop) })
     }
 }
 
@@ -71,7 +60,7 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: A
         let why = format!("the process that owns the store cannot run this: {}", lacking.join(", "));
         return refused("option_lacking", &why);
     }
-    let driven = !matches!(&ask, Ask::Start { follow: false, .. });
+    let follows = !matches!(&ask, Ask::Start { follow: false, .. });
     let prepared = match ask {
         Ask::Flow { .. } => prepare_session(host, ask).await,
         _ => prepare(host, ask),
@@ -81,27 +70,13 @@ pub(super) async fn begin(host: &Host, owner: &dyn Driver, reach: &Reach, ask: A
         Err(told) => return *told,
     };
     let run = runner.run_id().clone();
-    if runner.ended().is_some() {
+    // A run that is there already goes on only for a caller who follows it.
+    if runner.ended().is_some() || !(follows || runner.is_new()) {
         return Told::Done { run };
     }
-    // What was told to be accepted outlives this process.
-    let new = runner.is_new() || !driven;
-    let runner = match new {
-        true => match runner.accept().await {
-            Ok(()) => driven.then(|| host.resume(&run, options())),
-            Err(error) => return refused("not_accepted", &error),
-        },
-        false => Some(Ok(runner)),
-    };
-    let begun = match runner {
-        // Whoever looks for work has found it already, or finds it later.
-        None | Some(Err(StartError::Open(OpenError::Driven(_)))) => Ok(()),
-        Some(Ok(runner)) => owner.drive(runner).await,
-        Some(Err(error)) => Err(error.to_string()),
-    };
-    match begun {
+    match owner.admit(runner, follows).await {
         Ok(()) => Told::Done { run },
-        Err(why) => refused("not_accepted", &why),
+        Err(error) => refused("not_accepted", &error),
     }
 }
 
@@ -116,14 +91,15 @@ fn prepare(host: &Host, ask: Ask) -> Result<FlowRunner, Box<Told>> {
         Box::new(refused(code, &error))
     };
     match ask {
-        Ask::Start { flow, input, run, total_timeout_ms, answers, .. } => {
+        Ask::Start { flow, input, run, total_timeout_ms, answers, follow, .. } => {
             let flow = blocking(|| host.load_flow(&flow)).map_err(|error| match error {
                 LoadError::Host(_) => Box::new(refused("flow_not_found", &error)),
                 LoadError::Invalid(_) => Box::new(refused("invalid_flow", &error)),
             })?;
             let policy = PolicyOverride { total_timeout_ms, ..PolicyOverride::default() };
             let answers = answers.into_iter().collect();
-            let options = RunOptions { session_id: run, input, policy, answers, ..options() };
+            let patience = (!follow).then_some(PATIENCE);
+            let options = RunOptions { session_id: run, input, policy, answers, patience, ..options() };
             host.runner(&flow, options).map_err(not_accepted)
         }
         Ask::Resume { run, .. } => {
@@ -194,14 +170,15 @@ impl Guests {
     }
 
     /// Drives a run on a thread of its own, until it ends or rests.
-    fn begin(&self, runner: FlowRunner) -> Result<(), String> {
+    fn begin(&self, runner: FlowRunner) -> Result<(), AdmitError> {
+        let failed = |error: std::io::Error| OpenError::Store(StoreError(error.to_string().into()));
         let mut state = self.runs.lock();
         if state.closed {
-            return Err("the process is about to end".into());
+            return Err(AdmitError::Closed);
         }
         let run = runner.run_id().clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
+        let runtime = runtime.map_err(failed)?;
         runner.start_session();
         let drive = move || {
             let ended = runtime.block_on(runner.run());
@@ -209,7 +186,7 @@ impl Guests {
             !matches!(ended.status, RunStatus::Parked | RunStatus::NeedsAttention)
         };
         let thread = thread::Builder::new().name("guest".into()).spawn(drive);
-        state.threads.insert(run, Some(thread.map_err(|error| error.to_string())?));
+        state.threads.insert(run, Some(thread.map_err(failed)?));
         Ok(())
     }
 }
@@ -236,8 +213,15 @@ impl Driver for Guests {
         }
     }
 
-    fn drive(&self, runner: FlowRunner) -> BoxFuture<'static, Result<(), String>> {
-        let begun = self.begin(runner);
-        Box::pin(std::future::ready(begun))
+    fn admit(&self, mut runner: FlowRunner, follows: bool) -> BoxFuture<'static, Result<(), AdmitError>> {
+        if !follows {
+            return Box::pin(async move { Ok(runner.accept().await?) });
+        }
+        let begun = Begun::watch(&mut runner);
+        let entered = self.begin(runner);
+        Box::pin(async move {
+            entered?;
+            begun.stored().await
+        })
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! | room | what it is |
 //! |---|---|
-//! | [`entrance`] | where new runs come in |
+//! | [`entrance`] | the admission of runs |
 //! | trial | whether a run that is tried alone moves on |
 
 pub mod entrance;
@@ -30,9 +30,10 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-pub use self::entrance::{Entered, Entrance};
+pub(crate) use self::entrance::Begun;
+pub use self::entrance::{Admission, AdmitError, Entrance, Overflow};
 use self::{
-    entrance::{ARRIVALS, Arrival},
+    entrance::{ARRIVALS, Arrival, Entered},
     trial::Trial,
 };
 use crate::{Host, StartError};
@@ -42,7 +43,7 @@ pub const DRIVEN: usize = 128;
 /// Runs that are taken in while others are driven, and wait for their turn; no tenant has more than it leaves to others.
 pub const WAITING: usize = 2_048;
 /// A driven run that only timers move on is put away if none is due within this time.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two looks for what other processes have left to do.
 const LOOK: Duration = Duration::from_millis(200);
 /// A driver whom nobody tells anything looks as seldom as this.
@@ -73,6 +74,25 @@ pub trait Attendant: Send + Sync {
 
     /// A run that should move cannot be opened.
     fn refused(&self, _error: StartError) {}
+}
+
+/// The queue behind an entrance, for the drive that is to empty it.
+pub struct Arrivals {
+    entrance: Entrance,
+    queue: mpsc::Receiver<Arrival>,
+}
+
+impl Arrivals {
+    /// Opens an empty queue.
+    pub fn open() -> Arrivals {
+        let (sender, queue) = mpsc::channel(ARRIVALS);
+        Arrivals { entrance: Entrance::new(sender, Arc::default()), queue }
+    }
+
+    /// Its entrance.
+    pub fn entrance(&self) -> Entrance {
+        self.entrance.clone()
+    }
 }
 
 /// Drives runs, for as long as somebody waits for it.
@@ -120,12 +140,12 @@ struct Held {
 impl Drive {
     /// A drive of the runs in a host's store.
     pub fn new(host: Host, attendant: Arc<dyn Attendant>) -> Drive {
-        Drive::told_by(host, attendant, Arc::default())
+        Drive::with_arrivals(host, attendant, Arrivals::open())
     }
 
-    /// The same, with what tells it that a run may be able to move.
-    pub fn told_by(host: Host, attendant: Arc<dyn Attendant>, moved: Arc<Notify>) -> Drive {
-        let (sender, arrivals) = mpsc::channel(ARRIVALS);
+    /// A drive of the runs in a host's store and of those that arrive at an entrance.
+    pub fn with_arrivals(host: Host, attendant: Arc<dyn Attendant>, arrivals: Arrivals) -> Drive {
+        let Arrivals { entrance, queue } = arrivals;
         Drive {
             host,
             attendant,
@@ -136,21 +156,16 @@ impl Drive {
             held: VecDeque::new(),
             trial: None,
             lonely: None,
-            entrance: Entrance::new(sender, moved.clone()),
-            moved,
-            arrivals,
+            moved: entrance.moved().clone(),
+            entrance,
+            arrivals: queue,
             stale: true,
             more: false,
             next_look: 0,
         }
     }
 
-    /// Is told when a run that nobody drives may be able to move.
-    pub fn moved(&self) -> Arc<Notify> {
-        self.moved.clone()
-    }
-
-    /// Where new runs come in.
+    /// The entrance for runs.
     pub fn entrance(&self) -> Entrance {
         self.entrance.clone()
     }
@@ -189,6 +204,8 @@ impl Drive {
     /// Stops driving in good order: every run is put down where it is, and new ones are turned away.
     pub async fn stop(&mut self) {
         self.arrivals.close();
+        // Those who wait for admission are told that there is none.
+        while self.arrivals.try_recv().is_ok() {}
         self.held.clear();
         let hubs = std::mem::take(&mut self.hubs);
         hubs.into_values().for_each(|hub| _ = tokio::spawn(async move { hub.stop().await }));
@@ -324,7 +341,7 @@ impl Drive {
         } else if self.entrance.wait(key) {
             Entered::Waits(Box::new(runner))
         } else {
-            Entered::Full
+            Entered::Full(Box::new(runner))
         };
         // Whoever asked may be gone.
         let _ = answer.send(entered);

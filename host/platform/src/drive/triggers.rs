@@ -37,8 +37,8 @@ pub mod times;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use flowcell_contract::{RunId, Tenant};
-use flowcell_runtime::ports::StoreError;
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use flowcell_runtime::{FlowRunner, ports::StoreError};
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc},
@@ -51,7 +51,7 @@ use self::{
     live::Live,
     rate::Rate,
 };
-use crate::{FlowLibrary, Host};
+use crate::{FlowLibrary, Host, drive::driving::AdmitError};
 
 /// Time between two looks at folders and the registry.
 pub const LOOK: Duration = Duration::from_secs(5);
@@ -69,8 +69,8 @@ pub trait Owners: Send + Sync {
     /// The flows of a tenant.
     fn library(&self, tenant: &Tenant) -> FlowLibrary;
 
-    /// A run is there that nobody drives yet.
-    fn moved(&self);
+    /// Admits a run, and returns once it is on stable storage.
+    fn admit(&self, tenant: Tenant, runner: FlowRunner) -> BoxFuture<'_, Result<(), AdmitError>>;
 
     /// Whether new runs are turned away.
     fn is_draining(&self) -> bool {

@@ -12,7 +12,7 @@ use flowcell_contract::{RunId, Tenant};
 use flowcell_engine::{Place, Room};
 use flowcell_runtime::rows::Runs;
 use serde_json::Value;
-use tokio::sync::{Mutex, MutexGuard, Notify, watch};
+use tokio::sync::{Mutex, MutexGuard, watch};
 
 use super::{
     failures::Failures,
@@ -42,8 +42,6 @@ pub(crate) struct App {
     households: Arc<Households>,
     pub(crate) triggers: Arc<Triggers>,
     pub(crate) entrance: Entrance,
-    /// Is told when a run that nobody drives may be able to move.
-    pub(crate) moved: Arc<Notify>,
     pub(crate) audiences: Arc<Audiences>,
     pub(crate) subscribers: Room,
     pub(crate) heartbeat: Duration,
@@ -65,17 +63,15 @@ impl App {
     pub(crate) fn new(
         households: Arc<Households>,
         triggers: Arc<Triggers>,
-        entrance: Entrance,
         audiences: Arc<Audiences>,
         limits: &Limits,
     ) -> App {
         App {
             host: households.host.clone(),
             identity: households.identity.clone(),
-            moved: households.moved.clone(),
+            entrance: households.entrance.clone(),
             households,
             triggers,
-            entrance,
             audiences,
             subscribers: Room::new(limits.subscribers),
             heartbeat: limits.heartbeat,

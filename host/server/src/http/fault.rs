@@ -15,7 +15,9 @@ use utoipa::ToSchema;
 
 use super::identity::{Refused, Scope};
 use flowcell_platform::{
-    AskError, LibraryError, LoadError, QuotaError, StartError, shape,
+    AskError, LibraryError, LoadError, QuotaError, StartError,
+    driving::AdmitError,
+    shape,
     triggers::{
         LookError,
         hook::HookError,
@@ -266,6 +268,17 @@ impl From<TriggerError> for Fault {
     }
 }
 
+impl From<AdmitError> for Fault {
+    fn from(error: AdmitError) -> Fault {
+        match error {
+            AdmitError::Full => Fault::busy("too_many_runs", error),
+            AdmitError::Closed => Fault::draining(),
+            AdmitError::Undriven => Fault::internal(error),
+            AdmitError::Open(error) => StartError::from(error).into(),
+        }
+    }
+}
+
 impl From<HookError> for Fault {
     fn from(error: HookError) -> Fault {
         match error {
@@ -273,6 +286,7 @@ impl From<HookError> for Fault {
             HookError::OtherBody => Fault::new(StatusCode::CONFLICT, "webhook_conflict", error),
             HookError::Body(_) => Fault::bad_request(error),
             HookError::Draining => Fault::draining(),
+            HookError::Later(Problem::Admit(error)) => error.into(),
             HookError::Later(Problem::Quota(error)) => StartError::Quota(error).into(),
             HookError::Later(error) => Fault::unavailable(error),
             HookError::Never(Problem::Start(error)) => error.into(),

@@ -9,10 +9,15 @@ use std::{
 };
 
 use flowcell_contract::Tenant;
-use tokio::sync::Notify;
+use flowcell_runtime::FlowRunner;
+use futures_util::future::BoxFuture;
 
 use super::identity::Identify;
-use flowcell_platform::{FlowLibrary, Host, triggers::Owners};
+use flowcell_platform::{
+    FlowLibrary, Host,
+    driving::{AdmitError, Entrance, Overflow},
+    triggers::Owners,
+};
 
 /// The tenants of a server.
 pub(crate) struct Households {
@@ -20,14 +25,14 @@ pub(crate) struct Households {
     pub(crate) identity: Arc<dyn Identify>,
     /// The flows of `local`; those of other tenants are below it.
     pub(crate) flows: PathBuf,
-    /// Is told when a run that nobody drives may be able to move.
-    pub(crate) moved: Arc<Notify>,
+    /// The entrance of all runs.
+    pub(crate) entrance: Entrance,
     pub(crate) draining: AtomicBool,
 }
 
 impl Households {
-    pub(crate) fn new(host: Host, identity: Arc<dyn Identify>, flows: PathBuf) -> Households {
-        Households { host, identity, flows, moved: Arc::default(), draining: AtomicBool::new(false) }
+    pub(crate) fn new(host: Host, identity: Arc<dyn Identify>, flows: PathBuf, entrance: Entrance) -> Households {
+        Households { host, identity, flows, entrance, draining: AtomicBool::new(false) }
     }
 
     /// Where the flows of a tenant are.
@@ -50,8 +55,9 @@ impl Owners for Households {
         FlowLibrary::of_tenant(&self.flows, tenant)
     }
 
-    fn moved(&self) {
-        self.moved.notify_one();
+    fn admit(&self, tenant: Tenant, runner: FlowRunner) -> BoxFuture<'_, Result<(), AdmitError>> {
+        // A trigger is not told to come back later.
+        Box::pin(async move { self.entrance.admit(tenant, runner, Overflow::Store).await.map(drop) })
     }
 
     fn is_draining(&self) -> bool {

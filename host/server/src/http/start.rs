@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use flowcell_contract::RunId;
-use flowcell_runtime::{Channel, Event, FlowRunner, OpenError, RunOptions, RunResult, RunStatus};
+use flowcell_runtime::{Channel, Event, FlowRunner, RunOptions, RunResult, RunStatus};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -24,7 +24,10 @@ use super::{
     library,
     runs::{RunView, view},
 };
-use flowcell_platform::{CheckedFlow, LoadedFlow, StartError, driving::Entered};
+use flowcell_platform::{
+    CheckedFlow, LoadedFlow, StartError,
+    driving::{Admission, Overflow},
+};
 
 /// How long somebody waits for a run at most; whoever wants to wait longer asks again.
 pub(crate) const WAIT: Duration = Duration::from_secs(60);
@@ -197,22 +200,19 @@ pub(crate) async fn started(request: &Request, runner: FlowRunner, wait: bool) -
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(view)).into_response())
 }
 
-/// Brings a run in. Answers what came of it, if somebody waits for that and it begins at once.
+/// Admits a run. Answers what came of it, if somebody waits for that and it begins at once.
 pub(crate) async fn enter(request: &Request, mut runner: FlowRunner, wait: bool) -> Result<Option<RunResult>, Fault> {
-    let run = runner.run_id().clone();
-    let (begun, ended) = Witness::attach(&mut runner);
-    match request.app.entrance.enter(request.tenant().clone(), runner).await.map_err(StartError::from)? {
-        Entered::Begun => {}
-        Entered::Driven | Entered::Waits(_) => return Ok(None),
-        Entered::Full => return Err(Fault::busy("too_many_runs", "too many runs wait for their turn already")),
-        Entered::Closed => return Err(Fault::draining()),
+    let (witness, ended) = Witness::new();
+    if wait {
+        runner.attach(Arc::new(witness));
     }
-    if wait && let Ok(Ok(result)) = tokio::time::timeout(WAIT, ended).await {
-        return Ok(Some(result));
+    let until = tokio::time::Instant::now() + WAIT;
+    let admission = request.app.entrance.admit(request.tenant().clone(), runner, Overflow::Refuse).await?;
+    if !wait || admission == Admission::Waits {
+        return Ok(None);
     }
-    // A run that another process has taken ends without an event.
-    begun.await.map_err(|_| StartError::from(OpenError::Driven(run)))?;
-    Ok(None)
+    // One that takes longer is told of as it stands then.
+    Ok(tokio::time::timeout_at(until, ended).await.ok().and_then(Result::ok))
 }
 
 /// Waits for a run that exists, and tells how it stands then.
@@ -226,7 +226,7 @@ pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, Fau
         }
         match hub {
             Some(hub) => {
-                let (witness, _, ended) = Witness::new();
+                let (witness, ended) = Witness::new();
                 // A run that has ended meanwhile is seen at the next look.
                 if hub.attach(Arc::new(witness)).await.is_ok() {
                     let _ = tokio::time::timeout_at(until, ended).await;
@@ -237,38 +237,23 @@ pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, Fau
     }
 }
 
-/// Sees a run begin and end.
-struct Witness {
-    begun: Mutex<Option<oneshot::Sender<()>>>,
-    ended: Mutex<Option<oneshot::Sender<RunResult>>>,
-}
+/// Sees a run end.
+struct Witness(Mutex<Option<oneshot::Sender<RunResult>>>);
 
 impl Witness {
-    fn new() -> (Witness, oneshot::Receiver<()>, oneshot::Receiver<RunResult>) {
-        let ((begun, sees_begin), (ended, sees_end)) = (oneshot::channel(), oneshot::channel());
-        (Witness { begun: Mutex::new(Some(begun)), ended: Mutex::new(Some(ended)) }, sees_begin, sees_end)
-    }
-
-    fn attach(runner: &mut FlowRunner) -> (oneshot::Receiver<()>, oneshot::Receiver<RunResult>) {
-        let (witness, begun, ended) = Witness::new();
-        runner.attach(Arc::new(witness));
-        (begun, ended)
+    fn new() -> (Witness, oneshot::Receiver<RunResult>) {
+        let (ended, sees_end) = oneshot::channel();
+        (Witness(Mutex::new(Some(ended))), sees_end)
     }
 }
 
 impl Channel for Witness {
-    fn on_event(&self, _event: &Event) {
-        // An event is told once the journal holds it. Whoever waited may be gone.
-        let begun = self.begun.lock().take();
-        begun.map(|begun| begun.send(()));
-    }
+    fn on_event(&self, _event: &Event) {}
 
     fn on_complete(&self, result: &RunResult) {
-        let begun = self.begun.lock().take();
-        let ended = self.ended.lock().take();
+        let ended = self.0.lock().take();
         // One that another process has taken is not this one's to tell of.
         if result.status != RunStatus::Running {
-            begun.map(|begun| begun.send(()));
             ended.map(|ended| ended.send(result.clone()));
         }
     }

@@ -135,7 +135,7 @@ pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) ->
         _ => None,
     };
     request.host.ask(run, command).await?;
-    request.app.moved.notify_one();
+    request.app.entrance.moved().notify_one();
     match decided {
         Some(subject) => request.note("gate.reply", subject).await,
         None => Ok(()),

@@ -6,7 +6,6 @@ use flowcell_contract::Tenant;
 use flowcell_runtime::{FlowRunner, RunResult, ports::StoreError};
 use futures_util::future::BoxFuture;
 use rmcp::{serve_server, transport::stdio};
-use tokio::sync::Notify;
 
 use super::{changes::Changes, desk::Desk};
 use crate::http::{
@@ -18,7 +17,7 @@ use crate::http::{
 };
 use flowcell_platform::{
     Host, StartError,
-    driving::{Attendant, Drive, Entrance},
+    driving::{Arrivals, Attendant, Drive, Entrance},
     triggers::Triggers,
 };
 
@@ -37,22 +36,23 @@ pub enum PipeError {
 }
 
 /// Serves the client, and drives every run that can move, until the client has gone or `stop` is ready. What is driven then
-/// is put down where it is. `begun` is told of what wakes the drive.
+/// is put down where it is. `begun` is told of the entrance for runs.
 pub async fn serve(
     host: Host,
     flows: PathBuf,
-    begun: impl FnOnce(Arc<Notify>, Entrance),
+    begun: impl FnOnce(Entrance),
     stop: impl Future<Output = ()>,
 ) -> Result<(), PipeError> {
     let audiences = Arc::<Audiences>::default();
     let host = host.serving(flows.clone());
     let _world = host.serve()?;
-    let households = Arc::new(Households::new(host.clone(), Arc::new(Local), flows));
-    let mut drive = Drive::told_by(host, Arc::new(Driven(audiences.clone())), households.moved.clone());
+    let arrivals = Arrivals::open();
+    let households = Arc::new(Households::new(host.clone(), Arc::new(Local), flows, arrivals.entrance()));
+    let mut drive = Drive::with_arrivals(host, Arc::new(Driven(audiences.clone())), arrivals);
     // Nothing starts by itself here, but what is changed about triggers is told to them all the same.
     let triggers = Arc::new(Triggers::new(households.clone()));
-    let app = Arc::new(App::new(households, triggers, drive.entrance(), audiences, &Limits::default()));
-    begun(drive.moved(), drive.entrance());
+    let app = Arc::new(App::new(households, triggers, audiences, &Limits::default()));
+    begun(drive.entrance());
     let mut client = tokio::spawn(talk(app.clone()));
     let mut stop = std::pin::pin!(stop);
     let served = loop {

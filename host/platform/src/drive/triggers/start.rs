@@ -10,7 +10,11 @@ use super::{
     live::Live,
     rate::{CHAINED_A_SECOND, CHAINED_AT_ONCE},
 };
-use crate::{FlowLibrary, Host, LibraryError, StartError, operate::quota::QuotaError};
+use crate::{
+    FlowLibrary, Host, LibraryError, StartError,
+    drive::driving::{AdmitError, PATIENCE},
+    operate::quota::QuotaError,
+};
 
 /// What has become of a start.
 #[derive(Debug)]
@@ -37,6 +41,9 @@ pub enum Problem {
     /// The run cannot begin.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The run is not admitted now.
+    #[error(transparent)]
+    Admit(#[from] AdmitError),
     /// The ends of triggered runs have started as many runs as they may for now.
     #[error(
         "the ends of runs that triggers have started may start {CHAINED_AT_ONCE} runs of a tenant at once and \
@@ -79,6 +86,7 @@ pub(super) async fn start(owners: &dyn Owners, host: &Host, live: &Live, start: 
         input,
         request: start.request,
         without_events: true,
+        patience: Some(PATIENCE),
         ..RunOptions::default()
     };
     let prepared = tokio::task::spawn_blocking(move || prepare(&blocking, &library, &flow, options)).await;
@@ -87,12 +95,10 @@ pub(super) async fn start(owners: &dyn Owners, host: &Host, live: &Live, start: 
         Ok(Err(outcome)) => return outcome,
         Err(error) => return Outcome::Later(Problem::Store(error.to_string())),
     };
-    match runner.accept().await {
-        Ok(()) => {
-            owners.moved();
-            Outcome::Started(run)
-        }
-        Err(error) => told(run, error.into()),
+    match owners.admit(host.tenant().clone(), runner).await {
+        Ok(()) => Outcome::Started(run),
+        Err(AdmitError::Open(error)) => told(run, error.into()),
+        Err(error) => Outcome::Later(error.into()),
     }
 }
 
