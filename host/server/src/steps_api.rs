@@ -113,12 +113,16 @@ pub(super) struct RunFlow {
 /// Create a flow
 #[utoipa::path(post, path = "/api/create_flow", tag = "spec6", request_body = CreateFlow,
     responses((status = 201, body = Envelope), (status = "default", body = Envelope)))]
-pub(super) async fn create_flow(Flows(flows): Flows, Sent(body): Sent) -> Result<Response, Refusal> {
+pub(super) async fn create_flow(
+    request: app::Request,
+    Flows(flows): Flows,
+    Sent(body): Sent,
+) -> Result<Response, Refusal> {
     let flow = body.get("flow").filter(|flow| flow.as_object().is_some());
     let flow = flow.ok_or_else(|| bad_request("the body has no object `flow`: send { \"flow\": { … } }"))?;
-    // Checking compiles nothing, and writing is one small file.
     let text = serde_json::to_string_pretty(flow).map_err(|error| Refusal::internal(&error))? + "\n";
-    let created = offload(move || flows.create_flow(&text)).await?;
+    let created = request.computing(move |_| Ok(flows.create_flow(&text))).await;
+    let created = created.map_err(|fault| not_entered(&fault))?;
     created.map_err(|error| match error {
         LibraryError::Folder { .. } => Refusal::internal(&error),
         LibraryError::Exists(_) => Refusal::new(StatusCode::CONFLICT, "CREATE_FLOW_FAILED", error.to_string()),
@@ -144,15 +148,12 @@ pub(super) async fn run_flow(
     if request.app.is_draining() {
         return Err(not_entered(&Fault::draining()));
     }
-    let turn = request.app.checks.take(request.tenant(), 1).await;
     let (prepares, of) = (flows.clone(), name.clone());
-    let prepared = offload(move || {
+    let prepared = request.clone().computing(move |_| {
         let options = RunOptions { without_events: true, ..RunOptions::default() };
-        let prepared = prepares.prepare(&of, inputs, options);
-        drop(turn);
-        prepared
+        Ok(prepares.prepare(&of, inputs, options))
     });
-    let runner = prepared.await?.map_err(not_run)?;
+    let runner = prepared.await.map_err(|fault| not_entered(&fault))?.map_err(not_run)?;
     // A caller who goes away does not end the run, and its steps are logged.
     let run = tokio::spawn(driven(request, flows, name, runner));
     run.await.map_err(|error| Refusal::internal(&error))?
@@ -183,7 +184,7 @@ async fn driven(
     };
     // The log follows a run only in the drive that it began with.
     if !began.0.load(Ordering::Acquire) {
-        offload(move || flows.log_missing(&name, graph, &run)).await?.map_err(not_run)?;
+        offload(&request, move || flows.log_missing(&name, graph, &run)).await?.map_err(not_run)?;
     }
     view_of(&view)
 }
@@ -247,12 +248,12 @@ fn view_of(run: &RunView) -> Result<Response, Refusal> {
 /// List the flows
 #[utoipa::path(get, path = "/api/flows", tag = "spec6",
     responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
-pub(super) async fn list_flows(Flows(flows): Flows) -> Result<Response, Refusal> {
+pub(super) async fn list_flows(request: app::Request, Flows(flows): Flows) -> Result<Response, Refusal> {
     let list = move || {
         let mut filling = Filling::new(BY_BYTES);
         flows.library().page(None, |entry| filling.take(page::size(entry)))
     };
-    let (listed, more) = offload(list).await?.map_err(|error| refusal_of(error.into()))?;
+    let (listed, more) = offload(&request, list).await?.map_err(|error| refusal_of(error.into()))?;
     if more {
         let why =
             format!("the list of flows has more than {} MiB: read it by page at `GET /v1/flows`", PAGE_BYTES >> 20);
@@ -264,8 +265,13 @@ pub(super) async fn list_flows(Flows(flows): Flows) -> Result<Response, Refusal>
 /// Show a flow
 #[utoipa::path(get, path = "/api/flow/{name}", tag = "spec6", params(("name" = String, Path)),
     responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
-pub(super) async fn describe_flow(Flows(flows): Flows, Path(name): Path<String>) -> Result<Response, Refusal> {
-    let flow = offload(move || flows.describe_flow(&name)).await?.map_err(|error| refusal_of(error.into()))?;
+pub(super) async fn describe_flow(
+    request: app::Request,
+    Flows(flows): Flows,
+    Path(name): Path<String>,
+) -> Result<Response, Refusal> {
+    let flow =
+        offload(&request, move || flows.describe_flow(&name)).await?.map_err(|error| refusal_of(error.into()))?;
     Ok(success(StatusCode::OK, "flow", &flow))
 }
 
@@ -274,6 +280,7 @@ pub(super) async fn describe_flow(Flows(flows): Flows, Path(name): Path<String>)
     params(("name" = String, Path), ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000)),
     responses((status = 200, body = Envelope), (status = "default", body = Envelope)))]
 pub(super) async fn flow_runs(
+    request: app::Request,
     Flows(flows): Flows,
     Path(name): Path<String>,
     Query(query): Query<HashMap<String, String>>,
@@ -281,13 +288,16 @@ pub(super) async fn flow_runs(
     let limit = query.get("limit").map_or(Ok(LINES), |limit| limit.parse());
     let limit = limit.ok().filter(|limit| (1..=FLOW_RUNS).contains(limit));
     let limit = limit.ok_or_else(|| bad_request(&format!("`limit` is a whole number from 1 to {FLOW_RUNS}")))?;
-    let runs = offload(move || flows.get_flow_runs(&name, limit)).await?.map_err(refusal_of)?;
+    let runs = offload(&request, move || flows.get_flow_runs(&name, limit)).await?.map_err(refusal_of)?;
     Ok(success(StatusCode::OK, "runs", &runs))
 }
 
-/// Does what reads and writes files where it holds nobody up.
-async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Refusal::internal(&error))
+/// Does what reads and writes files where it holds nobody up. The request keeps its place until that is done.
+async fn offload<T: Send + 'static>(
+    request: &app::Request,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    request.clone().blocking(move |_| Ok(work())).await.map_err(|fault| not_entered(&fault))
 }
 
 fn bad_request(message: &str) -> Refusal {
