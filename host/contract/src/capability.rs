@@ -111,6 +111,8 @@ pub struct Outgoing {
     pub progress: Progress,
     /// The call as [`Capability::admit`] has read it; nothing if this call was not admitted by itself.
     pub prepared: Prepared,
+    /// Times that this very call was under way when its process ended: each of them may have had an effect.
+    pub lost: u32,
 }
 
 /// Tells whoever watches a run what is not recorded, such as text while a model writes it. Dropped if nobody watches, and

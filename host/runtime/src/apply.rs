@@ -167,8 +167,12 @@ impl RunState {
         }
         self.deaths.tried += u32::from(alone);
         self.deaths.alone = alone && busy;
-        let tasks = self.scopes.values_mut().flat_map(|scope| &mut scope.tasks);
-        tasks.filter(|task| task.phase == Phase::Running && !task.idle).for_each(|task| task.since = ts);
+        for task in self.scopes.values_mut().flat_map(|scope| &mut scope.tasks) {
+            if task.phase == Phase::Running && !task.idle {
+                task.since = ts;
+            }
+            task.calls.iter_mut().for_each(|calls| calls.lose());
+        }
     }
 
     fn run_ended(&mut self, end: &RunEnd) {

@@ -73,6 +73,8 @@ struct Open {
     /// What was asked before it could leave.
     prompt: Option<Box<str>>,
     way: Way,
+    /// Times that it was under way when its process ended.
+    lost: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +128,7 @@ impl CallLog {
             agent: call.agent.clone(),
             prompt: call.ask.as_ref().map(|ask| ask.prompt.as_str().into()),
             way: call.ask.as_ref().map_or(Way::Out, |ask| Way::Asked(ask.expires)),
+            lost: 0,
         };
         self.open.insert((attempt, call.ordinal), open);
     }
@@ -147,6 +150,17 @@ impl CallLog {
         if attempt == current {
             self.ended.push(Ended { ordinal, ts, reply: reply.clone() });
         }
+    }
+
+    /// The process ended that made the calls. Those that must not be made twice are asked about instead.
+    pub(crate) fn lose(&mut self) {
+        let lost = self.open.values_mut().filter(|open| open.way == Way::Out && open.effect != Effect::Once);
+        lost.for_each(|open| open.lost += 1);
+    }
+
+    /// Times that an open call was under way when its process ended.
+    pub(crate) fn lost(&self, call: (u32, u32)) -> u32 {
+        self.open.get(&call).map_or(0, |open| open.lost)
     }
 
     /// A person says that a call has not happened. The attempt that made it makes it again.

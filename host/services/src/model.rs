@@ -26,7 +26,8 @@
 //! `usage` counts all attempts together: `input` has the tokens of the cache in it, `output` those of thoughts. What a
 //! provider did not say is guessed, four bytes a token, and `estimated` is true. `costUsd` comes from the provider (basis
 //! `managed`) or from the prices of its profile (`list`); without both the basis is `unknown`. A provider is not believed that
-//! says more than 1,000,000 USD, or 0 for a model that has a price.
+//! says more than 1,000,000 USD, or 0 for a model that has a price. A turn that was under way when its process ended is asked
+//! again; its `usage` counts the request of the lost one, too, as a guess.
 //!
 //! Members that a provider does not know are left out if they are hints (`seed`); `stop` is refused where it is not known.
 //! Blocks of type `raw`, and `raw` beside a block, go back to the provider that wrote them, and are left out for others.
@@ -84,6 +85,7 @@ pub use self::{
     script::{Entry, ScriptedCall, ScriptedError, ScriptedUsage},
 };
 use self::{
+    price::Usage,
     providers::Provider,
     request::{Block, Request},
     shape::{instead, wrong},
@@ -210,6 +212,12 @@ impl RequestedTurn {
         let images = request.blocks().filter(|block| matches!(block, Block::Image(_))).count() as u64;
         let attempts = if outgoing.effect == Effect::Once { 1.0 } else { f64::from(profile.max_retries) + 1.0 };
         Some(price.most(outgoing.call.args.text().len() as u64, images, output) * attempts)
+    }
+
+    /// Returns the part of the turn's bill that is for turns lost with their process before it, in USD.
+    pub fn lost_usd(&self, outgoing: &Outgoing) -> f64 {
+        let usage = Usage::unanswered(outgoing.call.args.text().len(), outgoing.lost);
+        self.profile().price_of(&self.model).map_or(0.0, |price| price.of(&usage))
     }
 }
 

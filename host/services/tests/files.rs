@@ -102,7 +102,7 @@ impl Kit {
         assert_eq!(admission.effect, Effect::Idempotent);
         let (caller, key) = (self.caller.clone(), "00ff".into());
         let (effect, prepared) = (admission.effect, admission.prepared);
-        let outgoing = Outgoing { caller, call, effect, key, progress: Progress::default(), prepared };
+        let outgoing = Outgoing { caller, call, effect, key, progress: Progress::default(), prepared, lost: 0 };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let reply = runtime.block_on(self.files.perform(outgoing))?;
         Ok(serde_json::from_str(reply.text()).unwrap())

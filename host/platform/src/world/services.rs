@@ -36,7 +36,7 @@ const SERVICE_NOT_FOUND: &str = "service_not_found";
 const SHOWN_CHARS: usize = 500;
 
 /// Images of a service.
-const PICTURES: Paid = Paid { needs: "the service needs `usdPerImage`", cost: Images::cost };
+const PICTURES: Paid = Paid { needs: "the service needs `usdPerImage`", cost: Images::cost, reserved_before: 0.0 };
 
 /// The services that flows may call.
 #[derive(Clone)]

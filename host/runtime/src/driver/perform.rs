@@ -311,13 +311,14 @@ impl Driver {
     }
 
     /// A repeated attempt is back at a call that has no recorded end: it is made again, unless it is still under way.
-    pub(super) fn call_again(&mut self, key: CallKey, outgoing: Box<Outgoing>) {
+    pub(super) fn call_again(&mut self, key: CallKey, mut outgoing: Box<Outgoing>) {
         if !self.calls.leaves(key) {
             let (task, attempt, ordinal) = key;
             let _ = self.bring(Input::CallAgain { task, attempt, ordinal });
             // What an attempt asks for that was withdrawn meanwhile does not leave.
             let running = |task: &&Task| task.phase == Phase::Running && task.attempt == attempt;
             let Some(found) = self.state.find(task).filter(running) else { return };
+            outgoing.lost = found.calls.as_ref().map_or(0, |calls| calls.lost((attempt, ordinal)));
             if under_way(found, key) {
                 self.let_leave(key, outgoing);
             } else if found.calls.iter().any(|calls| calls.asked().any(|(call, ..)| call == (attempt, ordinal))) {

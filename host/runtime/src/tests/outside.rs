@@ -63,6 +63,16 @@ impl Outside {
                 })
                 .then_some("a call was made again whose reply is recorded"),
         };
+        let left = begun.map_or(facts.len(), |(at, begun, number)| {
+            let decided = facts[at..].iter().rposition(
+                |fact| matches!(fact, Fact::CallDecided { task, ordinal, .. } if (*task, *ordinal) == (begun, number)),
+            );
+            at + decided.unwrap_or_default()
+        });
+        let resumes = facts[left..].iter().filter(|fact| matches!(fact, Fact::RunResumed { .. })).count();
+        let lost = if outgoing.effect == Effect::Once { 0 } else { resumes };
+        let miscounted = (outgoing.lost as usize != lost).then_some("a call does not know how often it was lost");
+        let wrong = wrong.into_iter().chain(miscounted);
         self.wrong.lock().unwrap().extend(wrong.map(|wrong| format!("{wrong}: {outgoing:?}")));
     }
 }

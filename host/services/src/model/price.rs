@@ -91,6 +91,12 @@ pub(super) fn estimated_tokens(bytes: usize) -> u64 {
 }
 
 impl Usage {
+    /// What attempts at a request of this many bytes used that broke off so early that nothing of the reply is known.
+    pub(super) fn unanswered(bytes: usize, attempts: u32) -> Usage {
+        let input = estimated_tokens(bytes).saturating_mul(attempts.into());
+        Usage { input, estimated: true, ..Usage::default() }
+    }
+
     fn plus(self, other: Usage) -> Usage {
         Usage {
             input: self.input.saturating_add(other.input),

@@ -11,7 +11,7 @@ use futures_util::future::{Either, select};
 use super::{
     clock::{Clock, Wait},
     dialect::{Asked, Assembly, Pictures},
-    price::{Bill, Usage, estimated_tokens},
+    price::{Bill, Spent, Usage, estimated_tokens},
     profile::Dialect,
     providers::Provider,
     reply::{Blocks, Outcome},
@@ -101,7 +101,7 @@ impl Turn {
         let within = self.provider.profile.timeout();
         let mut state = State {
             telling: Telling::new(self.outgoing.progress.clone(), self.clock.clone()),
-            bill: Bill::default(),
+            bill: self.lost(),
             attempts: 0,
             body: Bytes::new(),
             progress: Progress::Unsent,
@@ -122,6 +122,17 @@ impl Turn {
                 Err(self.told(&state, self.once(&state, Trouble::new(code::MODEL_TIMEOUT, message).failure)))
             }
         }
+    }
+
+    /// The bill of turns that ended with their process. Where no price is known, they count no money.
+    fn lost(&self) -> Bill {
+        let mut bill = Bill::default();
+        if self.outgoing.lost > 0 {
+            let usage = Usage::unanswered(self.outgoing.call.args.text().len(), self.outgoing.lost);
+            let price = self.provider.profile.price_of(&self.model);
+            bill.add(Spent { usage, cost_usd: price.is_none().then_some(0.0) });
+        }
+        bill
     }
 
     async fn attempts(&self, state: &mut State) -> Result<Outcome, Failure> {

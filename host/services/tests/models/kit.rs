@@ -94,6 +94,7 @@ pub(crate) struct Kit {
     pub(crate) told: Told,
     pub(crate) on_tell: OnTell,
     pub(crate) effect: Option<Effect>,
+    lost: u32,
 }
 
 impl Kit {
@@ -136,6 +137,7 @@ impl Kit {
             told: Told::default(),
             on_tell: Arc::new(|_| {}),
             effect: None,
+            lost: 0,
         }
     }
 
@@ -147,6 +149,11 @@ impl Kit {
 
     pub(crate) fn once(self) -> Kit {
         Kit { effect: Some(Effect::Once), ..self }
+    }
+
+    /// Turns that were lost with their process so often.
+    pub(crate) fn lost(self, lost: u32) -> Kit {
+        Kit { lost, ..self }
     }
 
     pub(crate) fn admit(&self, request: &serde_json::Value) -> Result<Admission, Failure> {
@@ -169,7 +176,7 @@ impl Kit {
         });
         let effect = self.effect.unwrap_or(admission.effect);
         let (caller, key, prepared) = (self.caller.clone(), "k3y-abc".into(), admission.prepared);
-        let outgoing = Outgoing { caller, call, effect, key, progress, prepared };
+        let outgoing = Outgoing { caller, call, effect, key, progress, prepared, lost: self.lost };
         Ok(self.model.perform(outgoing).await?.json().to_serde())
     }
 
@@ -177,7 +184,7 @@ impl Kit {
     pub(crate) fn most(&self, request: &serde_json::Value, effect: Effect) -> f64 {
         let (caller, key, prepared) = (self.caller.clone(), "k3y-abc".into(), Prepared::default());
         let progress = Progress::default();
-        let mut outgoing = Outgoing { caller, call: call(request), effect, key, progress, prepared };
+        let mut outgoing = Outgoing { caller, call: call(request), effect, key, progress, prepared, lost: 0 };
         self.model.turn(&mut outgoing).unwrap().most_it_costs(&outgoing).unwrap()
     }
 

@@ -105,6 +105,32 @@ async fn broken_attempts_are_counted_too() {
     }
 }
 
+/// W11. A turn that ended with its process is an attempt that broke off: its request is counted, as a guess.
+#[tokio::test]
+async fn turns_that_were_lost_are_counted_too() {
+    let request = json!({ "messages": [{ "role": "user", "content": "hello" }] });
+    let sent = (request.to_string().len() as u64).div_ceil(4);
+    for dialect in DIALECTS {
+        let whole = json!({ "reply": { "text": "x" }, "usage": { "fresh": 100, "output": 10 }, "repeat": true });
+        for (profile, dollars) in [(prices(), Some(0.00045)), (json!({}), None)] {
+            let fake = playing(json!([whole])).await;
+            let once = Kit::before(&fake, dialect, profile.clone()).generate(&request).await.unwrap();
+            let kit = Kit::before(&fake, dialect, profile).lost(2);
+            let usage = kit.generate(&request).await.unwrap()["usage"].clone();
+            assert_eq!((&once["usage"]["input"], &usage["input"]), (&json!(100), &json!(100 + 2 * sent)), "{dialect}");
+            assert_eq!((&usage["output"], &usage["estimated"]), (&json!(10), &json!(true)), "{dialect}");
+            let lost = (2 * sent) as f64 * 3.0 / 1e6;
+            let cost = usage.get("costUsd").and_then(Value::as_f64);
+            let expected = dollars.map(|dollars| dollars + lost);
+            assert!(cost.is_some() == expected.is_some(), "{dialect}: {usage}");
+            assert!((cost.unwrap_or(0.0) - expected.unwrap_or(0.0)).abs() < 1e-9, "{dialect}: {usage}");
+        }
+    }
+    let fake = playing(json!([{ "reply": { "text": "x" }, "usage": { "cost": 0.0125 } }])).await;
+    let usage = Kit::before(&fake, "chat", json!({})).lost(1).ask("hi").await.unwrap()["usage"].clone();
+    assert_eq!(usage["costUsd"], 0.0125, "the cost that is known is told: {usage}");
+}
+
 #[tokio::test]
 async fn a_provider_that_says_what_it_cost_is_believed() {
     let usage = json!({ "cost": 0.0125 });

@@ -97,6 +97,7 @@ impl World {
             key,
             progress: Progress::default(),
             prepared: Prepared::default(),
+            lost: 0,
         }
     }
 }

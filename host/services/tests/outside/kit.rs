@@ -133,6 +133,7 @@ impl Kit {
                 key: "key-1".into(),
                 progress: Progress::default(),
                 prepared: admission.prepared,
+                lost: 0,
             })
             .await
     }

@@ -117,7 +117,8 @@ impl Capability for CountedModels {
             let server = Server { name: &name, places, within, code: flowcell_services::code::MODEL_OVERLOADED };
             let _place = usage.place(&tenant, server).await?;
             let most = || Ok(turn.most_it_costs(&outgoing));
-            let reply = usage.pay(&tenant, &TURN, most, models.perform(outgoing.clone())).await;
+            let paid = Paid { reserved_before: turn.lost_usd(&outgoing), ..TURN };
+            let reply = usage.pay(&tenant, &paid, most, models.perform(outgoing.clone())).await;
             usage.0.metrics.turn(&reply);
             reply
         })
@@ -130,10 +131,13 @@ pub(crate) struct Paid {
     pub(crate) needs: &'static str,
     /// What it has cost, in USD, as far as that is known.
     pub(crate) cost: fn(&Result<Value, Failure>) -> f64,
+    /// What of it a reservation was made for by a process that ended before the bill, in USD. That one stays.
+    pub(crate) reserved_before: f64,
 }
 
 /// A turn of a model.
-const TURN: Paid = Paid { needs: "the profile of the model needs `prices` and `maxTokens`", cost };
+const TURN: Paid =
+    Paid { needs: "the profile of the model needs `prices` and `maxTokens`", cost, reserved_before: 0.0 };
 
 /// What a turn has cost, or the attempts that came to nothing.
 fn cost(reply: &Result<Value, Failure>) -> f64 {
@@ -171,6 +175,8 @@ impl Usage {
         self.0.metrics.spent(tenant, cost);
         if let Some(reserved) = reserved {
             // What could not be corrected stays with the tenant until the day is over.
+            let before = if reserved.is_some() { what.reserved_before } else { 0.0 };
+            let cost = (cost - before).max(0.0);
             self.at_the_store(tenant, move |usage, tenant| usage.correct(tenant, reserved, cost)).await??;
         }
         ended
@@ -214,5 +220,80 @@ impl Usage {
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use std::{collections::HashMap, path::Path};
+
+    use flowcell_contract::{Effect, Grants, NodeId, Progress};
+    use flowcell_runtime::memory::MemoryBlobs;
+    use flowcell_services::{
+        client::Client,
+        egress::{Egress, EgressPolicy},
+        model::Providers,
+    };
+
+    use super::*;
+    use crate::{Host, operate::policy::PerDay, tenants::Tenants};
+
+    const PROVIDERS: &str = "
+profiles:
+  p:
+    dialect: simulated
+    model: m
+    maxTokens: 4
+    maxRetries: 0
+    prices: [{ model: m, input: 1000000, output: 1000000 }]
+    script: [{ text: done, usage: { input: 10, output: 3 } }]
+";
+
+    fn turn(tenant: &str, lost: u32) -> Outgoing {
+        let request = r#"{"messages":[{"role":"user","content":"hello"}],"provider":"p"}"#;
+        let args = Value::parse(request.to_owned()).unwrap();
+        let grants = Grants([("model".to_owned(), Json::array([Json::from("*")]))].into_iter().collect());
+        let caller = Caller {
+            tenant: tenant.into(),
+            run_id: RunId::from("r"),
+            pin: "flow".into(),
+            node_id: NodeId::from("ask"),
+            node_type: "agent.run".into(),
+            grants: Arc::new(grants),
+            effect: Effect::AtLeastOnce,
+            config: Value::null(),
+        };
+        let call = Call { interface: "model".into(), function: "generate".into(), args };
+        let progress = Progress::default();
+        Outgoing { caller, call, effect: Effect::AtLeastOnce, key: "key".into(), progress, prepared: Prepared::default(), lost }
+    }
+
+    /// The reservation for a turn that was lost with its process stays, and its tokens are not paid beside it.
+    #[tokio::test]
+    async fn t5_a_turn_that_was_lost_is_paid_by_its_reservation() {
+        let host = Host::builder().build().unwrap();
+        let tenants = Tenants::of(&host);
+        for name in ["limited", "free"] {
+            tenants.create(name).unwrap();
+        }
+        let per_day = PerDay { model_usd: Some(1_000.0), ..PerDay::default() };
+        tenants.set_policy("limited", &Policy { per_day, ..Policy::default() }).unwrap();
+        let usage = host.usage().clone();
+        usage.begin();
+        let client = Client::new(Egress::new(EgressPolicy::default()).unwrap());
+        let providers = Providers::parse(PROVIDERS, Path::new("")).unwrap();
+        let models = ModelCapability::new(&client, Arc::new(MemoryBlobs::default()), providers);
+        let models = CountedModels { models, usage: usage.clone() };
+        let [mut told, mut paid] = [HashMap::new(), HashMap::new()];
+        for tenant in ["limited", "free"] {
+            let reply = models.perform(turn(tenant, 2)).await;
+            told.insert(tenant, cost(&reply));
+            usage.settle().unwrap();
+            paid.insert(tenant, usage.of_today(&tenant.into()).unwrap().model_usd);
+        }
+        assert!(told["limited"] > 40.0 && told["limited"] == told["free"], "the bill has all three turns: {told:?}");
+        assert_eq!((paid["limited"], paid["free"]), (13.0, told["free"]));
     }
 }
