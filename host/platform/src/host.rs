@@ -34,7 +34,7 @@ use std::{
     time::Duration,
 };
 
-use flowcell_contract::{Capability, Catalog, Digest, Failure, Json, RunId, Tenant, Value};
+use flowcell_contract::{Capability, Catalog, Digest, Failure, Json, RunId, Tenant, Value, code};
 use flowcell_engine::{Engine, Room};
 use flowcell_flow::{agentic::flow_label, graph::Graph};
 use flowcell_runtime::{
@@ -133,6 +133,9 @@ struct Shared {
     checked: CheckedFlows,
     /// For inputs that are checked against schemas.
     inputs: Room,
+    /// For expressions that do much, and for the runs that wait with such.
+    expressions: Room,
+    waiting_expressions: Room,
     /// Packs for runs to pin.
     packs: Mutex<HashMap<Digest, KnownPack>>,
 }
@@ -220,6 +223,16 @@ impl Host {
             Some(_) => computing(inputs, engine, &self.tenant, work),
             None => work(),
         }
+    }
+
+    /// Evaluates expressions when it is the tenant's turn, and fails if too many of the tenant's runs wait for that.
+    pub(crate) fn computing_expressions(&self, work: &mut dyn FnMut()) -> Result<(), Failure> {
+        let Shared { expressions, waiting_expressions, engine, .. } = &*self.shared;
+        let waits = waiting_expressions.try_take(&self.tenant, 1);
+        let busy = "too many runs of the tenant evaluate costly expressions at the same time";
+        let _waits = waits.ok_or_else(|| Failure::new(code::LIMIT_EXCEEDED, busy))?;
+        computing(expressions, engine, &self.tenant, work);
+        Ok(())
     }
 
     /// Does work at the tenant's cost.

@@ -9,6 +9,7 @@ use flowcell_flow::graph::{Bound, EdgeIx, Graph, Reference};
 use crate::{
     fact::{ScopeId, TaskKey},
     state::{Captured, EdgeState, Phase, RunState},
+    turn::evaluate,
 };
 
 /// Looks up everything that a task's input and config name, as it is now.
@@ -42,7 +43,7 @@ pub(crate) fn render(state: &RunState, key: TaskKey) -> Result<(Json, Json), Fai
     let one = |bound: &Bound<Binding>, values: &[Option<Json>], field: &str| {
         let roots = Named { graph: &state.graph, references: &bound.references, values };
         let place = |error: &ExprError| format!("{field} of `{}`{}", node.id, error.pointer);
-        bound.expr.render(&roots).map_err(|error| failed(code::BINDING_ERROR, &place(&error), &error))
+        evaluate(|| bound.expr.render(&roots)).map_err(|error| failed(code::BINDING_ERROR, &place(&error), &error))
     };
     let input = one(&node.input, captured.map_or(&[], |captured| &captured.input), "input")?;
     let config = one(&node.config, captured.map_or(&[], |captured| &captured.config), "config")?;
@@ -60,7 +61,8 @@ fn failed(code: &str, place: &str, error: &ExprError) -> Failure {
 pub(crate) fn render_members(state: &RunState, key: TaskKey) -> Json {
     let input = &state.graph.node(key.node).input;
     let values = state.task(key).captured.as_deref().map_or(&[][..], |captured| &captured.input);
-    input.expr.render_members(&Named { graph: &state.graph, references: &input.references, values })
+    let roots = Named { graph: &state.graph, references: &input.references, values };
+    evaluate(|| Ok(input.expr.render_members(&roots))).unwrap_or_default()
 }
 
 /// Evaluates a condition as seen from a task, whose edges `inbound` means; `place` is where the condition stands.
@@ -73,7 +75,7 @@ pub(crate) fn holds(
     let viewpoint = Viewpoint { state, scope: task.scope, task: Some(task) };
     let roots = Live { viewpoint, references: &condition.references };
     let place = |error: &ExprError| format!("{place}{}", error.pointer);
-    condition.expr.evaluate(&roots).map_err(|error| failed(code::CONDITION_ERROR, &place(&error), &error))
+    evaluate(|| condition.expr.evaluate(&roots)).map_err(|error| failed(code::CONDITION_ERROR, &place(&error), &error))
 }
 
 /// Renders a binding as seen from a scope.
@@ -82,7 +84,7 @@ pub(crate) fn render_in(state: &RunState, scope: ScopeId, binding: &Bound<Bindin
     let owner = state.graph.body(state.scope(scope).body).owner;
     let what = owner.map_or("outputs".to_owned(), |owner| format!("bodyOutput of `{}`", state.graph.node(owner).id));
     let place = |error: &ExprError| format!("{what}{}", error.pointer);
-    let value = binding.expr.render(&roots);
+    let value = evaluate(|| binding.expr.render(&roots));
     let value = value.map_err(|error| failed(code::BINDING_ERROR, &place(&error), &error))?;
     fits(value, "what the output names")
 }

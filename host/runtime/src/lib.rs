@@ -19,6 +19,7 @@
 //! | [`live`] | places for the runs that a process drives, and for those below them |
 //! | [`world`] | what runs share |
 //! | [`run`], [`result`] | starting runs, and what they give |
+//! | turn | expressions that take long |
 //! | sabotage | ways to break the promise, for tests that must notice |
 
 mod agents;
@@ -53,6 +54,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod turn;
 pub mod world;
 
 pub use command::{HubError, RunCommand};

@@ -37,6 +37,13 @@ pub const CALL_GRACE_MS: u64 = 10_000;
 pub const MAX_RUN_EVENTS: u64 = 5_000_000;
 /// Bytes, about, of the events of a run as JSON text; one that has more is ended as `run_too_large`.
 pub const MAX_RUN_BYTES: u64 = 1 << 30;
+/// What expressions may do in one turn of a driver before they wait for their tenant's turn to compute, in the unit of
+/// [`flowcell_expr::limits::WORK`].
+pub const TURN_WORK: u64 = 4 << 20;
+/// What the expressions of one place of a flow may do together: of a node's input, its config, a condition, the outputs.
+pub const PLACE_WORK: u64 = 64 * flowcell_expr::limits::WORK as u64;
+/// What all expressions may do that are evaluated between two waits of a driver.
+pub const STEP_WORK: u64 = 512 * flowcell_expr::limits::WORK as u64;
 /// Bytes, as JSON text, of an answer, an event or a message that somebody outside sends.
 pub const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// Bytes of the id by which a message to an agent run is recognised.

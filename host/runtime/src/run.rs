@@ -28,6 +28,7 @@ use crate::{
     ports::{Change, Lease, Pin, Record, StoreError},
     publish::Projector,
     result::{RunError, RunResult, RunStatus, Waiting},
+    turn::in_turns,
     world::{Pinned, World, random},
 };
 
@@ -350,7 +351,7 @@ impl FlowRunner {
     /// process has taken in a run with this id meanwhile.
     pub async fn accept(mut self) -> Result<(), OpenError> {
         let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
-        self.driver.accept(begin).await;
+        in_turns(self.world.computing(), self.driver.accept(begin)).await;
         if self.driver.is_refused() { Err(OpenError::Driven(self.identity.run_id)) } else { Ok(()) }
     }
 
@@ -362,7 +363,7 @@ impl FlowRunner {
     /// Gives the command of a message of the store's inbox, by its number.
     pub(crate) async fn ask_as(mut self, command: RunCommand, message: Option<u64>) -> Result<(), HubError> {
         let Some((task, command)) = command.below() else {
-            let noted = self.driver.note(command, message).await;
+            let noted = in_turns(self.world.computing(), self.driver.note(command, message)).await;
             end(self.what_is_left(), self.world.clone()).await;
             return noted;
         };
@@ -407,7 +408,7 @@ impl FlowRunner {
             channel.on_start(&self.hub);
         }
         let begin = std::mem::replace(&mut self.begin, Begin::Again { by_hand: false });
-        self.driver.drive(begin, !self.wait_for_answers).await;
+        in_turns(self.world.computing(), self.driver.drive(begin, !self.wait_for_answers)).await;
         self.driver.leave().await;
         end(self.what_is_left(), self.world.clone()).await;
         let mut result = self.result(flow);

@@ -16,6 +16,7 @@ use crate::{
     live::LiveRuns,
     memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryState, SystemTimers},
     ports::{CacheStore, Journal, Leases, NoProjections, Pin, Projections, StateStore, Timers},
+    turn::Compute,
 };
 
 /// A checked flow, and what it is found by again.
@@ -35,6 +36,13 @@ pub trait Flows: Send + Sync {
 
     /// Checks the whole input of a run of this flow.
     fn check_input(&self, _flow: &Graph, _input: &Json) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Does work that computes for long, such as costly expressions of a flow. It fails without having done it where too much of
+    /// that goes on already.
+    fn compute(&self, work: &mut dyn FnMut()) -> Result<(), Failure> {
+        work();
         Ok(())
     }
 
@@ -140,6 +148,12 @@ impl World {
             live: Arc::default(),
             budget: None,
         }
+    }
+
+    /// Where costly expressions of its runs are evaluated.
+    pub(crate) fn computing(&self) -> Compute {
+        let flows = self.flows.clone();
+        Arc::new(move |work| flows.compute(work))
     }
 }
 

@@ -11,6 +11,7 @@
 //! assert_eq!(binding.render(&roots).unwrap(), Json::from("Hello ADA!"));
 //! ```
 
+mod allowance;
 mod binding;
 mod captured;
 mod condition;
@@ -29,6 +30,7 @@ mod roots;
 mod statements;
 mod suggest;
 
+pub use allowance::{Metered, metered};
 pub use binding::Binding;
 pub use captured::{Captured, CapturedKind};
 pub use condition::Condition;

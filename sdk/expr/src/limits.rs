@@ -18,6 +18,9 @@ pub const WORK: usize = 16 << 20;
 /// The work of processing one list item, in units of [`WORK`].
 pub const ITEM_WORK: usize = 16;
 
+/// Work of every evaluation at least, in units of [`WORK`], when several share an allowance.
+pub const EVALUATION_WORK: u64 = 1_024;
+
 /// Maximum size in bytes of a text that an expression or a template creates. Existing texts may be longer.
 pub const TEXT_BYTES: usize = 1 << 20;
 

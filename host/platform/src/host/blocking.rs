@@ -12,6 +12,11 @@ use tokio::{
 /// Inputs checked at a time against schemas of flows; no tenant has more than it leaves to others.
 pub(crate) const INPUTS: u64 = 8;
 
+/// Runs that evaluate costly expressions at a time; no tenant has more than it leaves to others.
+pub(crate) const EXPRESSIONS: u64 = 8;
+/// Runs that do that or wait for it. Each holds a thread, and the runtime needs some for others.
+pub(crate) const WAITING_EXPRESSIONS: u64 = 256;
+
 /// The runtime of this thread, if it has other threads for its other tasks.
 fn runtime() -> Option<Handle> {
     Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)

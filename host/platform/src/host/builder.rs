@@ -35,7 +35,13 @@ use super::{
 };
 use crate::{
     cache,
-    host::{blocking::INPUTS, catalog, error::Error, folder::Folder, home::Home},
+    host::{
+        blocking::{EXPRESSIONS, INPUTS, WAITING_EXPRESSIONS},
+        catalog,
+        error::Error,
+        folder::Folder,
+        home::Home,
+    },
     observe::{
         metrics::Metrics,
         observed::{Observer, Observers, log::Log},
@@ -291,6 +297,8 @@ impl HostBuilder {
             shared,
             checked: CheckedFlows::default(),
             inputs: Room::new(INPUTS),
+            expressions: Room::new(EXPRESSIONS),
+            waiting_expressions: Room::new(WAITING_EXPRESSIONS),
             packs: Mutex::new(packs),
         });
         Ok(Host { shared, tenant: Tenant::local(), policy: Arc::default(), simulate, library: None })

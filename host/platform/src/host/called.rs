@@ -145,6 +145,10 @@ impl Flows for Library {
         checked.map_err(|error| Failure::new(error.code(), error.to_string()))
     }
 
+    fn compute(&self, work: &mut dyn FnMut()) -> Result<(), Failure> {
+        self.host.computing_expressions(work)
+    }
+
     fn pinned(&self, pin: &Pin) -> Result<Arc<Graph>, Failure> {
         let mut pinned = self.pinned.lock();
         if let Some(graph) = pinned.get(pin) {

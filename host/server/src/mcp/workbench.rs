@@ -64,7 +64,7 @@ pub(super) async fn test(request: &Request, asked: Test) -> Result<Value, Fault>
 /// Tells what a flow takes, gives and reaches, without running it.
 pub(super) async fn inspect(request: &Request, asked: OfFlow) -> Result<Value, Fault> {
     let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
-    Ok(described(&flow))
+    request.clone().computing(move |_| Ok(described(&flow))).await
 }
 
 /// What a flow is; a script also with what it says of itself.

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod bodies;
+mod expressions;
 mod flows;
 mod household;
 mod listeners;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::term::{Operand, Predicate, Term, Test};
 use crate::{
+    allowance,
     error::ExprError,
     file::{misused, not_usable},
     json::Json,
@@ -52,6 +53,9 @@ impl<'a> Evaluation<'a> {
     fn evaluate_test(&self, test: &Test) -> Result<bool, ExprError> {
         let (pointer, place) = &test.place;
         let placed = |error: ExprError| error.at(place.clone()).under(pointer);
+        if !allowance::take(limits::EVALUATION_WORK) {
+            return Err(placed(ExprError::new(allowance::EXHAUSTED)));
+        }
         let value = match test.var.read(self.roots).map_err(placed)? {
             Some(value) => value,
             None if self.roots.is_strict() && !test.predicate.tests_missing() => {
@@ -65,10 +69,12 @@ impl<'a> Evaluation<'a> {
             Predicate::Exists => Ok(!value.is_null()),
             Predicate::Equals(operand) => with(operand, self.roots, |other| {
                 self.comparable(test, operand, &value, other)?;
+                compare(&value).and_then(|()| compare(other)).map_err(placed)?;
                 Ok(value == *other)
             }),
             Predicate::In(operand) => with(operand, self.roots, |list| {
                 self.comparable(test, operand, &value, list)?;
+                compare(list).map_err(placed)?;
                 if let Json::Array(items) = list {
                     for item in items.iter() {
                         self.comparable(test, operand, &value, item)?;
@@ -121,8 +127,16 @@ impl<'a> Evaluation<'a> {
         if self.searched.get() > limits::SEARCHES * limits::SEARCH_WORK {
             return Err("the condition searches too much text".to_owned());
         }
+        if !allowance::take((pattern.cost(text) / limits::SEARCH_PER_WORK) as u64) {
+            return Err(allowance::EXHAUSTED.to_owned());
+        }
         pattern.search(text)
     }
+}
+
+/// Counts the work of comparing every part of a value.
+fn compare(value: &Json) -> Result<(), ExprError> {
+    if allowance::take_for(value) { Ok(()) } else { Err(ExprError::new(allowance::EXHAUSTED)) }
 }
 
 /// Returns true if a text contains another text, or an object a key. Lists are searched by the caller.

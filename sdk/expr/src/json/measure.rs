@@ -33,6 +33,19 @@ impl Json {
         Ok(most - left)
     }
 
+    /// Returns the work of reading every part of this value, in units of [`limits::WORK`], up to `most`.
+    pub(crate) fn work(&self, most: u64) -> u64 {
+        let item = limits::ITEM_WORK as u64;
+        let parts = |left: u64, part: &Json| left + part.work(most.saturating_sub(left));
+        match self {
+            _ if most == 0 => 0,
+            Json::Null | Json::Bool(_) | Json::Number(_) => item,
+            Json::String(text) => (text.len() as u64).max(item),
+            Json::Array(items) => items.iter().fold(item, parts),
+            Json::Object(members) => members.values().fold(item * members.len().max(1) as u64, parts),
+        }
+    }
+
     /// Subtracts the size of this value from `left`. The error is true if the value is nested too deeply.
     fn take(&self, left: &mut u64, depth: usize) -> Result<(), bool> {
         if depth > limits::JSON_DEPTH {

@@ -2,7 +2,7 @@
 
 use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
 
-use crate::limits;
+use crate::{allowance, limits};
 
 /// Bytes and items that the filters of this evaluation have processed.
 struct WorkDone(usize);
@@ -14,7 +14,10 @@ pub(super) fn charge(state: &mut State<'_, '_>, amount: usize) -> Result<(), Err
     if spent.0 > limits::WORK {
         return Err(Error::new(ErrorKind::OutOfFuel, "the expression does too much work"));
     }
-    Ok(())
+    match allowance::take(amount as u64) {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::OutOfFuel, allowance::EXHAUSTED)),
+    }
 }
 
 /// Returns the cost of processing these values once.

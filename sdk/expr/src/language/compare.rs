@@ -1,7 +1,7 @@
 //! `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` and `not in`, as filters, tests and chains.
 
 use minijinja::{
-    Environment, Error, State, Value,
+    Environment, Error, ErrorKind, State, Value,
     value::{Rest, ValueKind},
 };
 
@@ -11,7 +11,7 @@ use super::{
     operands::{invalid, is_null, kind, missing},
     values::{file_misuse, from_value, is_file},
 };
-use crate::{file::not_usable, json::Json, order::order};
+use crate::{allowance, file::not_usable, json::Json, order::order};
 
 /// The comparison tests, by operator.
 const TESTS: [(&str, &[&str]); 7] = [
@@ -78,7 +78,20 @@ fn holds(state: &mut State<'_, '_>, sign: &str, left: &Value, right: &Value) -> 
 fn equal(left: &Value, right: &Value) -> Result<bool, Error> {
     match (left.as_str(), right.as_str()) {
         (Some(left), Some(right)) => Ok(left == right),
-        _ => Ok(json(left)? == json(right)?),
+        _ => {
+            let (left, right) = (json(left)?, json(right)?);
+            look_at(&left)?;
+            look_at(&right)?;
+            Ok(left == right)
+        }
+    }
+}
+
+/// Counts that every part of a value is looked at.
+fn look_at(value: &Json) -> Result<(), Error> {
+    match allowance::take_for(value) {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::OutOfFuel, allowance::EXHAUSTED)),
     }
 }
 
@@ -89,12 +102,21 @@ fn contains(container: &Value, item: &Value) -> Result<bool, Error> {
         ValueKind::String => Ok(container.as_str().unwrap_or_default().contains(text()?)),
         ValueKind::Map => Ok(!container.get_attr(text()?)?.is_undefined()),
         ValueKind::Seq | ValueKind::Iterable => {
+            let wanted = json(item)?;
             for other in container.try_iter()?.checked() {
                 let other = other?;
                 if is_file(&other) && !is_null(item) {
                     return Err(file_misuse(not_usable("in")));
                 }
-                if equal(item, &other)? {
+                let found = match (item.as_str(), other.as_str()) {
+                    (Some(item), Some(other)) => item == other,
+                    _ => {
+                        let other = json(&other)?;
+                        look_at(&other)?;
+                        other == wanted
+                    }
+                };
+                if found {
                     return Ok(true);
                 }
             }

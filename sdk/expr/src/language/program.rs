@@ -16,9 +16,11 @@ use super::{
     values::{FileMisuse, Scope, from_value, root_to_value},
 };
 use crate::{
+    allowance,
     error::ExprError,
     file,
     json::Json,
+    limits,
     path::{Path, short},
     roots::Roots,
 };
@@ -134,6 +136,9 @@ impl Read {
 
 impl Program {
     fn run(&self, roots: &dyn Roots) -> Result<Value, ExprError> {
+        if !allowance::take(limits::EVALUATION_WORK) {
+            return Err(ExprError::new(allowance::EXHAUSTED).at(self.place.clone()));
+        }
         let named = self.roots.iter().filter_map(|name| Some((name.clone(), root_to_value(name, &roots.root(name)?))));
         let strict = roots.is_strict().then(|| (names::STRICT.into(), Value::from(true)));
         let scope = Value::from_object(Scope(named.chain(strict).collect()));
@@ -212,6 +217,7 @@ fn is_true(value: &Json) -> bool {
 
 fn sentence(error: &Error) -> String {
     match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, Some(allowance::EXHAUSTED)) => allowance::EXHAUSTED.to_owned(),
         (ErrorKind::OutOfFuel, _) => "the expression does too much work".to_owned(),
         (_, Some(detail)) => detail.to_owned(),
         (kind, None) => kind.to_string(),

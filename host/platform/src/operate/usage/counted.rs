@@ -229,7 +229,7 @@ mod tests {
 
     use std::{collections::HashMap, path::Path};
 
-    use flowcell_contract::{Effect, Grants, NodeId, Progress};
+    use flowcell_contract::{Effect, Grants, NodeId, Prepared, Progress};
     use flowcell_runtime::memory::MemoryBlobs;
     use flowcell_services::{
         client::Client,
