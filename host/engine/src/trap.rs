@@ -1,18 +1,19 @@
-//! What it means that a guest stopped before it answered. The last words are what it wrote to standard error.
+//! Failures from the errors that end a guest before it answers. Its last words are its output to standard error.
 
 use flowcell_contract::{Failure, code};
-use wasmtime::{OutOfMemory, PoolConcurrencyLimitError, Trap, WasmBacktrace};
+use rustix::io::Errno;
+use wasmtime::{OutOfMemory, PoolConcurrencyLimitError, Trap, WasmBacktrace, component::ResourceTableError};
 use wasmtime_wasi::I32Exit;
 
 use crate::{failure::Stop, limits::Limits};
 
-/// What ended a guest while it was being started.
+/// Describes an error that ended a guest during its start.
 pub(crate) fn from_start(error: &wasmtime::Error, last_words: Option<String>) -> Failure {
     let unlinked = || Failure::new(code::BAD_PACK, format!("the pack cannot be instantiated: {error:#}"));
     guest_stopped(error, last_words).or_else(|| from_shortage(error)).unwrap_or_else(unlinked)
 }
 
-/// The machine had not what a sandbox takes; none: it had.
+/// Describes an error that comes from a lack of memory or files. Returns `None` for other errors.
 pub(crate) fn from_shortage(error: &wasmtime::Error) -> Option<Failure> {
     let pool = error.downcast_ref::<PoolConcurrencyLimitError>().is_some();
     let memory = error.downcast_ref::<OutOfMemory>().is_some();
@@ -26,7 +27,7 @@ pub(crate) fn from_shortage(error: &wasmtime::Error) -> Option<Failure> {
     Some(Failure::retryable(code::HOST_SHORTAGE, message))
 }
 
-/// The failure of an answer with more bytes than an output may have. How many it has cannot be told: it was not read.
+/// The failure of an answer with more bytes than an output may have. It does not give the size: the answer was not read.
 pub(crate) fn too_large(limit: usize) -> Failure {
     let message = format!(
         "the node's answer is larger than {limit} bytes; answer with less, such as one page at a time, or keep the \
@@ -35,7 +36,7 @@ pub(crate) fn too_large(limit: usize) -> Failure {
     Failure::new(code::OUTPUT_TOO_LARGE, message)
 }
 
-/// What ended a guest before it answered, or made its answer unreadable.
+/// Describes an error that ended a guest before it answered, or that made its answer unreadable.
 pub(crate) fn from_run(error: &wasmtime::Error, last_words: Option<String>, limits: &Limits) -> Failure {
     guest_stopped(error, last_words).unwrap_or_else(|| {
         if is_out_of_room(error) {
@@ -45,7 +46,7 @@ pub(crate) fn from_run(error: &wasmtime::Error, last_words: Option<String>, limi
     })
 }
 
-/// Why the guest's code stopped; none if it was not running.
+/// Describes an error that stopped the guest's code. Returns `None` if that code was not running.
 fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<Failure> {
     if let Some(Stop(failure)) = error.downcast_ref::<Stop>() {
         return Some(failure.clone());
@@ -75,22 +76,30 @@ fn guest_stopped(error: &wasmtime::Error, last_words: Option<String>) -> Option<
     Some(trapped(&error.root_cause().to_string(), last_words))
 }
 
-// wasmtime keeps the types of these errors to itself, so they are known by their texts.
-
+/// Returns whether the operating system refused a request, such as one for memory.
 fn is_from_system(error: &wasmtime::Error) -> bool {
-    format!("{error:#}").contains("(os error ")
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        cause.is::<Errno>() || io.is_some_and(|io| io.raw_os_error().is_some())
+    })
 }
 
+/// Returns whether one call carried more than a call may.
 fn is_out_of_room(error: &wasmtime::Error) -> bool {
+    // The type of this error is private to wasmtime, so only its text tells it apart.
     format!("{error:#}").contains("fuel allocated for hostcalls has been exhausted")
 }
 
+/// Returns whether the guest has used up its handles, or the host its table of resources.
 fn is_out_of_handles(error: &wasmtime::Error) -> bool {
-    let text = format!("{error:#}");
-    text.contains("handle limit exceeded") || text.contains("resource table has no free keys")
+    let is_full = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full))
+    };
+    // The limit of handles is a plain message in wasmtime, so only its text tells it apart.
+    error.chain().any(is_full) || format!("{error:#}").contains("handle limit exceeded")
 }
 
-/// A trap, with what the guest wrote to standard error before it: there a panic leaves its message.
+/// The failure of a trap, with the guest's last words: a panic writes its message there.
 fn trapped(cause: &str, last_words: Option<String>) -> Failure {
     let cause = cause.trim_start_matches("wasm trap: ");
     let message = match last_words {
@@ -98,4 +107,22 @@ fn trapped(cause: &str, last_words: Option<String>) -> Failure {
         None => format!("the node trapped: {cause}"),
     };
     Failure::new(code::TRAP, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_apart_by_type() {
+        let memory = wasmtime::Error::from(Errno::NOMEM).context("cannot make a memory");
+        let files = wasmtime::Error::from(std::io::Error::from_raw_os_error(24));
+        assert!(is_from_system(&memory) && is_from_system(&files));
+        let quoted = wasmtime::format_err!("the guest wrote: no such file (os error 2)");
+        let other = wasmtime::Error::from(std::io::Error::other("the stream is closed"));
+        assert!(!is_from_system(&quoted) && !is_from_system(&other));
+        let table = |error: ResourceTableError| wasmtime::Error::from(error).context("cannot keep a resource");
+        assert!(is_out_of_handles(&table(ResourceTableError::Full)));
+        assert!(!is_out_of_handles(&table(ResourceTableError::NotPresent)));
+    }
 }
