@@ -209,6 +209,24 @@ fn crates() -> Vec<PathBuf> {
     folders
 }
 
+/// The modules of every store, in the order of the documentation.
+const OUTLINE: [&str; 8] = ["units", "runs", "state", "blobs", "inbox", "documents", "sessions", "sweep"];
+
+#[test]
+fn all_stores_have_the_outline_of_their_ports() {
+    for store in ["ports", "memory", "sqlite", "sql"] {
+        let room = root().join("host/runtime/src").join(store);
+        let text = fs::read_to_string(room.with_extension("rs")).unwrap();
+        for name in OUTLINE {
+            assert!(room.join(format!("{name}.rs")).is_file(), "{store} has no `{name}.rs`");
+            assert!(text.contains(&format!("\nmod {name};")), "{store} does not declare `{name}`");
+        }
+        let rows: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("//! | `")).collect();
+        let listed = rows.iter().filter_map(|row| row.split('`').next()).filter(|name| OUTLINE.contains(name));
+        assert!(listed.eq(OUTLINE), "{store} documents its modules in another order");
+    }
+}
+
 /// The ids of a cell of the README's table: `N3 to N10, N14`.
 fn ids(cell: &str) -> Vec<String> {
     let one = |range: &str| {

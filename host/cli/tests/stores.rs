@@ -11,7 +11,7 @@ mod servers;
 
 use std::{fs, path::Path};
 
-use flowcell_runtime::server::Dialect;
+use flowcell_runtime::sql::Dialect;
 use kit::{done, events, flowcell, said, told};
 use serde_json::Value;
 use servers::Server;

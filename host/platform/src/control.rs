@@ -18,7 +18,7 @@ use std::{
 };
 
 use flowcell_contract::{Json, RunId};
-use flowcell_runtime::{Closed, HubError, OpenError, QuestionRef, RunCommand, RunOptions};
+use flowcell_runtime::{Closed, HubError, OpenError, QuestionRef, RunCommand, RunOptions, remote};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -289,9 +289,10 @@ impl Host {
                 Ok(runner) => return Ok(runner.ask(command).await?),
                 Err(StartError::Open(OpenError::Driven(_))) if driven().is_some() => {}
                 // Another process drives it.
-                Err(StartError::Open(OpenError::Driven(_))) if let Some(store) = self.shared() => {
+                Err(StartError::Open(OpenError::Driven(_))) if self.inbox().is_shared() => {
                     self.name_question(run, &mut command)?;
-                    let outcome = store.ask(self.tenant(), run, &store.new_message(), &command).await;
+                    let id = remote::new_message_id();
+                    let outcome = remote::ask(self.inbox(), self.tenant(), run, &id, &command).await;
                     return Ok(outcome.map_err(|error| StartError::Open(OpenError::Store(error)))??);
                 }
                 // Somebody in this process has it open at this moment, and drives it in the next, or lets it go.

@@ -14,7 +14,7 @@ pub mod operation;
 use std::sync::Arc;
 
 use flowcell_contract::{BlobRef, Blobs, Json, Tenant, Value, text::has_deceptive};
-use flowcell_runtime::ports::Registry;
+use flowcell_runtime::ports::DocumentStore;
 use serde::{Deserialize, Serialize};
 
 pub use self::kind::{ending, media_type};
@@ -256,8 +256,8 @@ impl Files<'_> {
     }
 
     fn documents(&self) -> Documents<'_> {
-        let registry: &dyn Registry = self.host.registry();
-        Documents { registry, tenant: self.host.tenant() }
+        let documents: &dyn DocumentStore = self.host.documents();
+        Documents { store: documents, tenant: self.host.tenant() }
     }
 }
 

@@ -42,9 +42,11 @@ use flowcell_runtime::{
     fact::{Fact, RunEnd},
     limits::READ_UNITS,
     memory::MemoryBlobs,
-    ports::{Blobs, CacheStore, Journal, Leases, Record, Registry, Sessions, StateStore, StoreError, Timers},
-    rows::Runs,
-    server::ServerStore,
+    ports::{
+        Blobs, CacheStore, DocumentStore, Inbox, Journal, Leases, Record, Runs, Sessions, StateStore, StoreError,
+        Sweep, Timers,
+    },
+    sql::SharedStore,
     sqlite::SqliteStore,
 };
 use flowcell_services::{
@@ -104,7 +106,9 @@ struct Shared {
     cache: Arc<dyn CacheStore>,
     blobs: Arc<dyn Blobs>,
     sessions: Arc<dyn Sessions>,
-    registry: Arc<dyn Registry>,
+    documents: Arc<dyn DocumentStore>,
+    inbox: Arc<dyn Inbox>,
+    sweep: Arc<dyn Sweep>,
     metrics: Metrics,
     telemetry: Option<Telemetry>,
     observers: Observers,
@@ -129,7 +133,7 @@ struct Shared {
     /// The store, if this process owns one.
     store: Option<Arc<SqliteStore>>,
     /// Its share of a store, if it is one of several processes.
-    shared: Option<Arc<ServerStore>>,
+    shared: Option<Arc<SharedStore>>,
     checked: CheckedFlows,
     /// For inputs that are checked against schemas.
     inputs: Room,
@@ -336,7 +340,7 @@ impl Host {
     }
 
     /// Its share of a store, if this process is one of several.
-    pub fn shared(&self) -> Option<&ServerStore> {
+    pub fn shared(&self) -> Option<&SharedStore> {
         self.shared.shared.as_deref()
     }
 
@@ -393,9 +397,14 @@ impl Host {
         }
     }
 
-    /// What operators keep beside the runs.
-    pub(crate) fn registry(&self) -> &dyn Registry {
-        &*self.shared.registry
+    /// The documents of operators.
+    pub(crate) fn documents(&self) -> &dyn DocumentStore {
+        &*self.shared.documents
+    }
+
+    /// The inbox of the store.
+    pub(crate) fn inbox(&self) -> &dyn Inbox {
+        &*self.shared.inbox
     }
 
     /// The secrets that the store keeps for tenants.

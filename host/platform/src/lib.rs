@@ -76,9 +76,10 @@ pub use flowcell_runtime::{
     Repeat, RunCommand, RunError, RunOptions, RunResult, RunStatus, Waiting,
     export::ExportError,
     fact::{BlockReason, Resolution, RunEnd, Write},
-    rows::{self, Runs},
-    server::{Offer, OpenServerError, Options, ServerStore},
-    sqlite::{Filter, OpenStoreError, Reader, RunRow, SqliteStore, Swept, stop_process},
+    ports::{Filter, RunRow, Runs, Swept},
+    rows,
+    sql::{Offer, OpenSharedStoreError, Options, SharedStore},
+    sqlite::{OpenStoreError, Reader, SqliteStore, stop_process},
 };
 pub use flowcell_services::{
     distribution,

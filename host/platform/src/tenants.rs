@@ -8,7 +8,7 @@
 //! | [`policy`] | what a tenant may do, and how much |
 //! | [`operation`] | what operators ask for, from whichever process |
 //!
-//! All of it is in the registry of the store, so that every process on a shared store knows the same.
+//! All of it is in the documents of the store, so that every process on a shared store knows the same.
 
 pub mod audit;
 pub mod callers;
@@ -19,7 +19,7 @@ pub mod token;
 use std::{collections::HashMap, sync::Arc};
 
 use flowcell_contract::Tenant;
-use flowcell_runtime::ports::{Registry, StoreError};
+use flowcell_runtime::ports::{DocumentStore, StoreError};
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -245,15 +245,15 @@ impl Tenants {
         outcome: Outcome,
     ) -> Result<(), TenantError> {
         let act = Act { actor: actor.into(), action: action.into(), subject: subject.into(), outcome };
-        Ok(crate::operate::audit::append(self.registry(), &Tenant::from(tenant), self.host.now(), &act)?)
+        Ok(crate::operate::audit::append(self.document_store(), &Tenant::from(tenant), self.host.now(), &act)?)
     }
 
-    fn registry(&self) -> &dyn Registry {
-        self.host.registry()
+    fn document_store(&self) -> &dyn DocumentStore {
+        self.host.documents()
     }
 
     fn documents(&self) -> Documents<'_> {
-        Documents { registry: self.registry(), tenant: self.host.tenant() }
+        Documents { store: self.document_store(), tenant: self.host.tenant() }
     }
 
     fn get<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<(T, u64)>, TenantError> {
@@ -289,7 +289,7 @@ impl Identify for Tenants {
             return Err(self.refused(&known.tenant, id));
         }
         let tenant = Tenant::from(known.tenant.as_str());
-        let policy = Policy::of(self.registry(), &tenant).map_err(|_| Refused::Unavailable)?;
+        let policy = Policy::of(self.document_store(), &tenant).map_err(|_| Refused::Unavailable)?;
         let token = Some(Arc::from(id));
         Ok(Caller { tenant, scopes: known.scopes(), token, policy: Arc::new(policy) })
     }
@@ -307,7 +307,7 @@ impl Identify for Tenants {
     }
 
     fn policy(&self, tenant: &Tenant) -> Result<Policy, Refused> {
-        Policy::of(self.registry(), tenant).map_err(|_| Refused::Unavailable)
+        Policy::of(self.document_store(), tenant).map_err(|_| Refused::Unavailable)
     }
 
     fn tenants(&self) -> Vec<Tenant> {

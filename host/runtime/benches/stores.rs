@@ -26,7 +26,7 @@ use flowcell_flow::{NoContext, Source, graph::Graph};
 use flowcell_runtime::{
     FlowRunner, NoFlows, Pinned, RunOptions, RunStatus, World,
     ports::Pin,
-    server::{Dialect, Options, ServerStore},
+    sql::{Dialect, Options, SharedStore},
     sqlite::{SqliteStore, stop_process},
 };
 use futures_util::future::{self, BoxFuture};
@@ -108,7 +108,7 @@ fn world(put: impl FnOnce(&mut World)) -> Arc<World> {
 }
 
 fn in_server(url: &str) -> Arc<World> {
-    let store = Arc::new(ServerStore::open(url, Options::default()).unwrap());
+    let store = Arc::new(SharedStore::open(url, Options::default()).unwrap());
     world(|world| {
         world.journal = store.clone();
         world.state = store.clone();

@@ -25,7 +25,7 @@ pub(crate) struct Agents {
     /// Those that are open, or were at the last checkpoint.
     pub(crate) runs: Vec<AgentRun>,
     /// What was written to them, in order, unless it was applied before the last checkpoint.
-    pub(crate) letters: Vec<Letter>,
+    pub(crate) inbox: Vec<InboxMessage>,
 }
 
 /// One agent run.
@@ -44,7 +44,7 @@ pub(crate) struct AgentRun {
 
 /// Something that was written to an agent run.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Letter {
+pub(crate) struct InboxMessage {
     pub(crate) run: Arc<str>,
     /// What it is recognised by; none: nobody writes any more.
     pub(crate) id: Option<Arc<str>>,
@@ -75,13 +75,13 @@ impl Agents {
 
     /// Messages to an agent run that were not applied.
     pub(crate) fn waiting<'a>(&'a self, run: &'a str) -> impl Iterator<Item = &'a Arc<str>> {
-        let letters = self.letters.iter().filter(move |letter| *letter.run == *run && !letter.applied);
-        letters.filter_map(|letter| letter.id.as_ref())
+        let inbox = self.inbox.iter().filter(move |entry| *entry.run == *run && !entry.applied);
+        inbox.filter_map(|entry| entry.id.as_ref())
     }
 
     /// The bytes of all messages that were not applied, as JSON text.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.letters.iter().filter(|letter| !letter.applied).map(|letter| letter.value.text().len()).sum()
+        self.inbox.iter().filter(|entry| !entry.applied).map(|entry| entry.value.text().len()).sum()
     }
 
     /// The attempt goes on from here, with another instance.
@@ -89,7 +89,7 @@ impl Agents {
         self.marks_before = self.marks;
         self.opened_before = self.opened;
         self.runs.retain(AgentRun::is_open);
-        self.letters.retain(|letter| !letter.applied);
+        self.inbox.retain(|entry| !entry.applied);
     }
 
     pub(crate) fn apply(&mut self, fact: &AgentFact) {
@@ -119,15 +119,15 @@ impl Agents {
                     run.seen.push(message.clone());
                 });
                 let (run, id) = (id.clone(), Some(message.clone()));
-                self.letters.push(Letter { run, id, value: value.clone(), applied: false });
+                self.inbox.push(InboxMessage { run, id, value: value.clone(), applied: false });
             }
             AgentFact::Closing { id } => {
                 self.each_of(id, |run| run.closing = true);
-                self.letters.push(Letter { run: id.clone(), id: None, value: Value::null(), applied: false });
+                self.inbox.push(InboxMessage { run: id.clone(), id: None, value: Value::null(), applied: false });
             }
             AgentFact::Applied { id, message } => {
-                let meant = |letter: &&mut Letter| letter.run == *id && letter.id == *message;
-                self.letters.iter_mut().filter(meant).for_each(|letter| letter.applied = true);
+                let meant = |entry: &&mut InboxMessage| entry.run == *id && entry.id == *message;
+                self.inbox.iter_mut().filter(meant).for_each(|entry| entry.applied = true);
             }
             AgentFact::Spoke { .. }
             | AgentFact::Used { .. }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    agents::{Agents, Letter},
+    agents::{Agents, InboxMessage},
     call_log::{self, CallLog, Reply},
     decide::Input,
     fact::{Asked, CallDigest, CallRecord, ForAgent, Observed, TaskKey, Write},
@@ -58,7 +58,7 @@ pub(crate) struct Attempting {
 
 /// What a wait finds.
 enum Next {
-    Letter,
+    InboxMessage,
     /// The end of this call.
     Ended(u32),
 }
@@ -101,10 +101,10 @@ impl AttemptCalls {
     }
 
     /// Something was written to an agent run of this attempt, and the journal knows it.
-    pub(crate) fn receive(&self, letter: Letter) {
+    pub(crate) fn receive(&self, entry: InboxMessage) {
         let mut progress = self.progress.lock();
         progress.hear();
-        progress.letters.push_back(letter);
+        progress.inbox.push_back(entry);
         drop(progress);
         self.arrived.notify_waiters();
     }
@@ -300,10 +300,10 @@ impl AttemptCalls {
             return match told {
                 Ok(Observed::Delivered(ordinal)) => self.deliver(ordinal),
                 Ok(Observed::Message(id)) => {
-                    self.hand_over(|letter| letter.id.as_ref() == Some(&id)).map(|(_, arrival)| arrival)
+                    self.hand_over(|entry| entry.id.as_ref() == Some(&id)).map(|(_, arrival)| arrival)
                 }
                 Ok(Observed::Closing(run)) => {
-                    self.hand_over(|letter| letter.id.is_none() && letter.run == run).map(|(_, arrival)| arrival)
+                    self.hand_over(|entry| entry.id.is_none() && entry.run == run).map(|(_, arrival)| arrival)
                 }
                 Ok(Observed::TimedOut(at)) => {
                     self.progress.lock().pass(at);
@@ -316,7 +316,7 @@ impl AttemptCalls {
         let until = timeout_ms.map(|ms| self.site.timers.now().saturating_add(u64::from(ms)));
         let until = until.map(|due| self.progress.lock().wait_until.take().unwrap_or(due));
         let there = move |progress: &Progress| match progress.next_ended() {
-            _ if progress.has_letter() => Some(Some(Next::Letter)),
+            _ if progress.has_message() => Some(Some(Next::InboxMessage)),
             Some(ordinal) => Some(Some(Next::Ended(ordinal))),
             None if until.is_none() && !progress.may_arrive() => Some(None),
             None => None,
@@ -340,9 +340,9 @@ impl AttemptCalls {
                 self.progress.lock().since.push(Observed::Delivered(ordinal));
                 self.deliver(ordinal)
             }
-            Next::Letter => {
+            Next::InboxMessage => {
                 let open: Vec<_> = self.progress.lock().agents.iter().map(|(open, _)| open.clone()).collect();
-                let (observed, arrival) = self.hand_over(|letter| open.contains(&letter.run))?;
+                let (observed, arrival) = self.hand_over(|entry| open.contains(&entry.run))?;
                 self.progress.lock().since.push(observed);
                 Some(arrival)
             }
@@ -350,8 +350,8 @@ impl AttemptCalls {
     }
 
     /// Hands over what was written to an agent run.
-    fn hand_over(&self, meant: impl Fn(&Letter) -> bool) -> Option<(Observed, Arrival)> {
-        let Letter { run: agent_run, id, value, .. } = self.progress.lock().take_letter(meant)?;
+    fn hand_over(&self, meant: impl Fn(&InboxMessage) -> bool) -> Option<(Observed, Arrival)> {
+        let InboxMessage { run: agent_run, id, value, .. } = self.progress.lock().take_message(meant)?;
         Some(match id {
             Some(id) => (Observed::Message(id.clone()), Arrival::Message { agent_run, id, value }),
             None => (Observed::Closing(agent_run.clone()), Arrival::Closing { agent_run }),

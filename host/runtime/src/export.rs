@@ -14,9 +14,8 @@ use crate::{
     each_unit,
     inputs::{AttemptInput, Visited, each_attempt},
     limits::EXPORTED_INPUT_BYTES,
-    ports::{Record, StoreError},
+    ports::{Record, Runs, StoreError},
     publish::Projector,
-    rows::Runs,
     world::Flows,
 };
 

@@ -7,9 +7,10 @@
 //! | [`decide`](mod@decide) | what happens now, given the state and something that came in |
 //! | [`outstanding`] | what the world still owes the run |
 //! | driver | performs what was decided and brings back what comes of it |
-//! | [`ports`] | the doors of the driver |
-//! | [`memory`], [`sqlite`], [`server`] | what stands behind them: gone with the process, in a file, or shared by processes |
-//! | [`rows`] | what stores that keep rows have in common |
+//! | [`ports`] | the traits through which a driver uses a store and the clock |
+//! | [`memory`], [`sqlite`], [`sql`] | the stores: in memory, in a file, and on a server that processes share |
+//! | [`rows`] | the common part of the stores that keep rows |
+//! | [`remote`] | commands to runs that another process drives |
 //! | [`command`], [`hub`] | commands in |
 //! | [`publish`], [`event`] | events out |
 //! | [`question`] | which question an answer is for |
@@ -44,11 +45,12 @@ pub mod paging;
 pub mod ports;
 pub mod publish;
 pub mod question;
+pub mod remote;
 pub mod result;
 pub mod rows;
 pub mod run;
 mod sabotage;
-pub mod server;
+pub mod sql;
 pub mod sqlite;
 mod state;
 #[cfg(test)]

@@ -1,35 +1,42 @@
-//! The embedded store: one SQLite file, one owner, one writer.
+//! The embedded store: one SQLite file with one owner and one writer.
 //!
-//! | room | what it is |
+//! | module | content |
 //! |---|---|
-//! | `schema` | the tables, and how an older file becomes a newer one |
-//! | `queue` | what waits for the writer |
-//! | `writer` | what writes: it commits as soon as it is idle, all that is queued |
-//! | `places` | where the units of a run are |
-//! | `stored` | rows as they were written: whether they are whole, and what they say |
-//! | `epoch` | whether the database was brought back from an older copy |
-//! | `registry` | what operators keep beside the runs |
-//! | `sessions` | sessions and the states of steps, written with the facts that they follow from |
-//! | `sweep` | blobs that nothing names any more |
-//! | `whole` | the store as a whole, to be looked through and copied |
-//! | `reader` | everything that is read, always of the durable prefix |
+//! | `units` | the journals of runs |
+//! | `runs` | the rows of runs, and lists of them |
+//! | `state` | state of flows |
+//! | `blobs` | blobs, and the large values that rows refer to |
+//! | `inbox` | none: one process drives all runs |
+//! | `documents` | the documents of operators |
+//! | `sessions` | sessions and the states of steps |
+//! | `sweep` | the removal of runs, and of blobs that nothing names |
+//! | `copy_and_check` | checks of the whole store, and copies |
+//! | `epoch` | the detection of a database that was restored from an older copy |
+//! | `places` | the index of units by run |
+//! | `private` | files that only their owner may use |
+//! | `queue`, `writer` | the items for the writer, and the writer |
+//! | `reader` | the connection that reads |
+//! | `schema` | the tables, and upgrades of older files |
 //!
-//! The writer takes entries in the order of the appends and a commit is all or nothing, so that what is durable is a
-//! prefix of what was appended, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit
-//! fails, nobody can say what the disk holds: the process stops, and the next one reads what is there.
+//! The writer takes entries in the order of the appends, and a commit is all or nothing. So the durable part is a prefix of
+//! the appends, over all runs together. `synchronous=FULL` makes a commit wait for the disk. When a commit fails, the content
+//! of the disk is unknown: the process stops, and the next one reads the file.
 
+mod blobs;
+mod copy_and_check;
+mod documents;
 mod epoch;
+mod inbox;
 mod places;
 mod private;
 mod queue;
 mod reader;
-mod registry;
-mod row;
+mod runs;
 mod schema;
 mod sessions;
-mod stored;
+mod state;
 mod sweep;
-mod whole;
+mod units;
 mod writer;
 
 use std::{
@@ -39,28 +46,22 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use flowcell_contract::{BlobRef, Failure, RunId, Tenant, Value, places::STORE_FILE as FILE};
+use flowcell_contract::{Tenant, Value, places::STORE_FILE as FILE};
 use parking_lot::Mutex;
 
-use crate::rows::cut;
-pub use crate::rows::{Filter, RunRow, Swept};
-use crate::{
-    fact::Write,
-    memory::{blob_ref, number},
-    ports::{Blobs, Entry, Journal, Record, StageError, Staged, StateStore, StoreError, Unit},
-};
+use crate::ports::StoreError;
+use documents::Remembered;
 use epoch::Epoch;
 use queue::{Item, Queue};
 pub use reader::Reader;
-use reader::Unread;
-use registry::Remembered;
+use state::StateKey;
 use sweep::Recent;
 use writer::Writer;
 
-/// The name of the file that its owner holds locked.
+/// The file that the owner keeps locked.
 const LOCK: &str = "owner.lock";
 
 /// Why a store cannot be opened.
@@ -71,20 +72,20 @@ pub enum OpenStoreError {
     Owned {
         /// The store's folder.
         path: PathBuf,
-        /// What the owner wrote about itself.
+        /// The text that the owner wrote about itself.
         owner: String,
     },
     /// There is no store.
     #[error("there is no store in {}", .0.display())]
     Missing(PathBuf),
-    /// A later version of Flowcell wrote it.
+    /// A later version of Flowcell wrote the store.
     #[error("the store {} has version {found}, and this Flowcell reads up to {known}", .path.display())]
     Newer {
         /// The store's folder.
         path: PathBuf,
-        /// The version that it has.
+        /// The version of the store.
         found: u32,
-        /// The latest that is known.
+        /// The latest known version.
         known: u32,
     },
     /// The folder or a file in it cannot be used.
@@ -92,15 +93,15 @@ pub enum OpenStoreError {
     Unusable {
         /// The store's folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: String,
     },
 }
 
-/// What happens when a commit fails, or the database cannot be read while a run goes on.
+/// The reaction to a failed commit, or to a database that cannot be read while a run is driven.
 pub type OnFailure = fn(&StoreError);
 
-/// The store, owned by this process.
+/// A store that this process owns.
 pub struct SqliteStore {
     queue: Arc<Queue>,
     reader: Reader,
@@ -109,13 +110,11 @@ pub struct SqliteStore {
     writer: Arc<Mutex<Writer>>,
     writing: Option<JoinHandle<()>>,
     on_failure: OnFailure,
-    /// Held locked until the store is dropped.
+    /// The file that stays locked until the store is dropped.
     _owner: File,
 }
 
-type StateKey = (Tenant, String, String);
-
-/// What this process sees though it is not durable yet, and what it may name.
+/// The values that this process sees before they are durable, and the blobs that it may name.
 #[derive(Default)]
 struct Visible {
     state: HashMap<StateKey, (Value, u64)>,
@@ -123,7 +122,7 @@ struct Visible {
     recent: Recent,
 }
 
-/// Tells what happened and ends the process: what is on disk is not known any more.
+/// Prints the error and ends the process, as the content of the disk is unknown.
 pub fn stop_process(error: &StoreError) {
     eprintln!("flowcell: the store fails, and nothing is acknowledged any more: {error}");
     std::process::exit(STOPPED);
@@ -133,7 +132,7 @@ pub fn stop_process(error: &StoreError) {
 pub const STOPPED: i32 = 74;
 
 impl SqliteStore {
-    /// Opens the store in a folder, which is made if it is missing, and becomes its owner.
+    /// Opens the store in a folder as its owner. Creates the folder and the store if they are missing.
     pub fn open(folder: &Path, on_failure: OnFailure) -> Result<SqliteStore, OpenStoreError> {
         let unusable = |error: &dyn std::fmt::Display| OpenStoreError::Unusable {
             path: folder.to_owned(),
@@ -142,7 +141,7 @@ impl SqliteStore {
         private::make_folder(folder).map_err(|error| unusable(&error))?;
         let owner = own(folder)?;
         let file = folder.join(FILE);
-        // The files that SQLite puts beside it have the same mode.
+        // SQLite gives the files beside it the same mode.
         private::make_file(&file).map_err(|error| unusable(&error))?;
         let mut connection = schema::connect(&file).map_err(|error| unusable(&error))?;
         let found = schema::migrate(&mut connection).map_err(|error| unusable(&error))?;
@@ -170,57 +169,41 @@ impl SqliteStore {
         })
     }
 
-    /// Writes nothing any more that nobody waits for, so that a process that is killed loses all that it may lose. For
-    /// tests: what is held back is held in memory.
+    /// Keeps entries in memory until a driver waits for them, so that a killed process loses all that it may lose. For
+    /// tests.
     pub fn hold_back(&self) {
         self.queue.hold_back();
     }
 
-    /// Removes the facts of a run that is over, and of the runs below it. Its id is not used again.
-    pub fn forget(&self, tenant: &Tenant, run: &RunId) {
-        self.queue.push(Item::Forget { tenant: tenant.clone(), run: run.clone() });
-    }
-
-    /// Removes the blobs that nothing names: neither a run that is kept, nor state, nor another blob that is named. Those
-    /// that this process has put in the last [`SPARED_MS`](crate::limits::SPARED_MS) are spared, as it may be about to
-    /// name them. Waits until it is done; what was forgotten before counts as gone.
-    pub fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
-        let (told, answer) = mpsc::channel();
-        self.queue.push(Item::Sweep { tenant: tenant.clone(), told });
-        self.queue.force();
-        answer.recv().map_err(|_| StoreError("the store is not written any more".into()))
-    }
-
-    /// Waits until everything that was handed over before is durable.
+    /// Waits until all earlier calls are durable.
     pub fn settle(&self) -> Result<(), StoreError> {
         let (told, answer) = mpsc::channel();
         self.queue.push(Item::Settle(told));
-        self.queue.force();
         answer.recv().map_err(|_| StoreError("the store is not written any more".into()))
     }
 
-    /// How many commits there were. Everything that one commit makes durable has waited for the disk together.
+    /// The number of commits. All entries of one commit wait for the disk together.
     pub fn commits(&self) -> u64 {
         self.queue.commits()
     }
 
-    /// Has every commit take so much longer, as on a slower disk: to measure what a run waits for.
+    /// Makes every commit last longer by this duration, as on a slower disk. For measurements.
     pub fn slow_down(&self, each: Duration) {
         self.queue.slow_down(each);
     }
 
-    /// How many runs were parked when it was opened, since the database was brought back from an older copy.
+    /// The number of runs that were parked at the opening, as the database was restored from an older copy.
     pub fn restored(&self) -> usize {
         self.writer.lock().epoch.held
     }
 
-    /// What is durable.
+    /// The reader of the durable prefix.
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
 }
 
-/// Locks the owner's file, and says in it who the owner is.
+/// Locks the owner's file, and writes the owner into it.
 fn own(folder: &Path) -> Result<File, OpenStoreError> {
     let path = folder.join(LOCK);
     let unusable =
@@ -242,112 +225,11 @@ fn own(folder: &Path) -> Result<File, OpenStoreError> {
 }
 
 impl Drop for SqliteStore {
-    /// Writes what is queued.
+    /// Writes the queued items.
     fn drop(&mut self) {
         self.queue.close();
         if let Some(writing) = self.writing.take() {
             let _ = writing.join();
-        }
-    }
-}
-
-impl Journal for SqliteStore {
-    fn append(&self, entry: Entry) {
-        self.queue.push(Item::Entry(entry));
-    }
-
-    fn force(&self) {
-        self.queue.force();
-    }
-
-    fn force_here(&self) {
-        match self.writer.try_lock() {
-            Some(mut writer) => writer.write(),
-            // Somebody writes, and looks for more afterwards.
-            None => self.queue.force(),
-        }
-    }
-
-    fn left_below(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
-        self.reader.left_below(tenant, run)
-    }
-
-    fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
-        self.reader.children(tenant, run)
-    }
-
-    fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
-        self.reader.find(tenant, run)
-    }
-
-    fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
-        self.reader.units(tenant, run, from, limit)
-    }
-}
-
-impl StateStore for SqliteStore {
-    fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
-        self.seen(&self.visible.lock(), tenant, flow, key)
-    }
-
-    fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
-        let mut visible = self.visible.lock();
-        let stored = |key: &str| Ok(self.seen(&visible, tenant, flow, key)?.map_or(0, |(_, version)| version));
-        let staged = number(flow, writes, stored)?;
-        for (write, version) in &staged.writes {
-            let key = (tenant.clone(), flow.to_string(), write.key.clone());
-            visible.state.insert(key, (write.value.clone(), *version));
-        }
-        Ok(staged)
-    }
-}
-
-impl SqliteStore {
-    fn seen(
-        &self,
-        visible: &Visible,
-        tenant: &Tenant,
-        flow: &str,
-        key: &str,
-    ) -> Result<Option<(Value, u64)>, StoreError> {
-        match visible.state.get(&(tenant.clone(), flow.to_owned(), key.to_owned())) {
-            Some(found) => Ok(Some(found.clone())),
-            None => self.reader.state(tenant, flow, key).map_err(|unread| match unread {
-                Unread::Value(error) => error,
-                // What happened is on a disk that cannot be read: no run may go on, or fail, as if it were known.
-                Unread::Database(error) => {
-                    let error = StoreError(format!("it cannot be read: {error}").into());
-                    (self.on_failure)(&error);
-                    error
-                }
-            }),
-        }
-    }
-}
-
-impl SqliteStore {
-    /// Keeps bytes of which the caller knows the SHA-256, in hexadecimal.
-    pub fn keep(&self, tenant: &Tenant, hash: &Arc<str>, bytes: Arc<[u8]>, mime: &str) {
-        let mut visible = self.visible.lock();
-        visible.recent.add(Instant::now(), tenant, hash);
-        visible.blobs.insert((tenant.clone(), hash.clone()), bytes.clone());
-        drop(visible);
-        self.queue.push(Item::Blob { tenant: tenant.clone(), hash: hash.clone(), bytes, mime: mime.into() });
-    }
-}
-
-impl Blobs for SqliteStore {
-    fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
-        let blob = blob_ref(&bytes, mime);
-        self.keep(tenant, &blob.file_id, bytes, mime);
-        blob
-    }
-
-    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
-        let visible = self.visible.lock().blobs.get(&(tenant.clone(), blob.file_id.clone())).cloned();
-        match visible {
-            Some(bytes) => Ok(Some(bytes)),
-            None => Ok(self.reader.blob(tenant, &blob.file_id)?),
         }
     }
 }

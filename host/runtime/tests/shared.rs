@@ -28,15 +28,15 @@ mod zombie;
 
 use std::time::{Duration, Instant};
 
-use flowcell_runtime::server::Dialect;
+use flowcell_runtime::sql::Dialect;
 
 use place::Place;
 
 /// Runs each test on each server.
 macro_rules! on_both {
     ($($room:ident :: $test:ident)*) => {
-        mod mysql { $(#[test] fn $test() { crate::on(flowcell_runtime::server::Dialect::MySql, crate::$room::$test); })* }
-        mod postgres { $(#[test] fn $test() { crate::on(flowcell_runtime::server::Dialect::Postgres, crate::$room::$test); })* }
+        mod mysql { $(#[test] fn $test() { crate::on(flowcell_runtime::sql::Dialect::MySql, crate::$room::$test); })* }
+        mod postgres { $(#[test] fn $test() { crate::on(flowcell_runtime::sql::Dialect::Postgres, crate::$room::$test); })* }
     };
 }
 

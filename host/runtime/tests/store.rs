@@ -31,8 +31,8 @@ use flowcell_contract::{Json, RunId};
 use flowcell_flow::graph::Graph;
 use flowcell_runtime::{
     FlowRunner, OpenError, Pinned, RunOptions, RunResult, RunStatus, World,
-    ports::{Journal, Pin, StateStore, Timers, Unit},
-    sqlite::{Filter, OpenStoreError, Reader, SqliteStore, stop_process},
+    ports::{Filter, Journal, Pin, Runs, StateStore, Timers, Unit},
+    sqlite::{OpenStoreError, Reader, SqliteStore, stop_process},
 };
 use futures_util::future::BoxFuture;
 
@@ -79,7 +79,7 @@ fn run(store: &Arc<SqliteStore>, nodes: &str, options: RunOptions) -> RunResult 
 }
 
 fn everything(reader: &Reader, run: &str) -> Vec<Arc<Unit>> {
-    reader.units(&tenant(), &run.into(), 0, usize::MAX >> 1).unwrap()
+    reader.read(&tenant(), &run.into(), 0, usize::MAX >> 1).unwrap()
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn r6_damage_is_noticed_and_harms_no_other_run() {
             };
             put(&damaged);
             let reader = Reader::open(folder.path()).unwrap();
-            let told = reader.units(&tenant(), &"a".into(), 0, 1_000).unwrap_err().to_string();
+            let told = reader.read(&tenant(), &"a".into(), 0, 1_000).unwrap_err().to_string();
             assert!(told.starts_with("the journal of run `a` is damaged"), "{told}");
             assert_eq!(everything(&reader, "b"), whole);
             put(body);
@@ -187,12 +187,12 @@ fn a_journal_that_has_lost_its_end_is_noticed() {
         connection.execute("DELETE FROM units WHERE run = 1 AND first_seq >= ?", [lost.first_seq]).unwrap();
         let reader = Reader::open(folder.path()).unwrap();
         for (from, limit) in [(0, 1_000), (0, kept + 1), (lost.first_seq, 1), (end, 1)] {
-            let told = reader.units(&tenant(), &"a".into(), from, limit).unwrap_err().to_string();
+            let told = reader.read(&tenant(), &"a".into(), from, limit).unwrap_err().to_string();
             let here = lost.first_seq;
             let why = format!("what it had from event {here} on is missing");
             assert_eq!(told, format!("the journal of run `a` is damaged: {why}"));
         }
-        assert_eq!(reader.units(&tenant(), &"a".into(), 0, kept).unwrap(), whole[..kept]);
+        assert_eq!(reader.read(&tenant(), &"a".into(), 0, kept).unwrap(), whole[..kept]);
         let store = open(folder.path());
         let told = prepare(&store, ASKS, options("a")).err().unwrap().to_string();
         assert!(told.starts_with("the journal of run `a` is damaged"), "{told}");
@@ -202,7 +202,7 @@ fn a_journal_that_has_lost_its_end_is_noticed() {
     store.append(large::entry("a", Unit { first_seq: end, ..more }));
     drop(store);
     let reader = Reader::open(folder.path()).unwrap();
-    let told = reader.units(&tenant(), &"a".into(), 0, 1_000).unwrap_err().to_string();
+    let told = reader.read(&tenant(), &"a".into(), 0, 1_000).unwrap_err().to_string();
     assert!(told.starts_with("the journal of run `a` is damaged: there is nothing between"), "{told}");
     assert_eq!(run(&open(folder.path()), ASKS, answered("b")).status, RunStatus::Succeeded);
 }

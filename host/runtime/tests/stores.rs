@@ -11,13 +11,13 @@ mod copies;
 mod damage;
 #[path = "stores/differential.rs"]
 mod differential;
+#[path = "stores/documents.rs"]
+mod documents;
 mod flows;
 #[path = "stores/many.rs"]
 mod many;
 #[path = "stores/place.rs"]
 mod place;
-#[path = "stores/registry.rs"]
-mod registry;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "stores/servers.rs"]
 mod servers;
@@ -35,8 +35,8 @@ macro_rules! everywhere {
     ($($room:ident :: $test:ident)*) => {
         mod memory { $(#[test] fn $test() { crate::$room::$test(&crate::place::Place::Memory); })* }
         mod sqlite { $(#[test] fn $test() { crate::$room::$test(&crate::place::Place::sqlite()); })* }
-        mod mysql { $(#[test] fn $test() { crate::on_server(flowcell_runtime::server::Dialect::MySql, crate::$room::$test); })* }
-        mod postgres { $(#[test] fn $test() { crate::on_server(flowcell_runtime::server::Dialect::Postgres, crate::$room::$test); })* }
+        mod mysql { $(#[test] fn $test() { crate::on_server(flowcell_runtime::sql::Dialect::MySql, crate::$room::$test); })* }
+        mod postgres { $(#[test] fn $test() { crate::on_server(flowcell_runtime::sql::Dialect::Postgres, crate::$room::$test); })* }
     };
 }
 
@@ -55,10 +55,10 @@ everywhere! {
     suite::work_is_what_is_active_or_due
     suite::a_forgotten_run_leaves_a_tombstone
     suite::what_is_named_in_whatever_way_stays
-    registry::what_is_registered_is_found_in_the_order_of_its_keys
-    registry::of_several_who_have_seen_the_same_one_wins
-    registry::whoever_has_written_reads_that_whatever_others_read_meanwhile
-    registry::what_is_registered_is_there_for_the_next_process
+    documents::documents_are_listed_in_the_order_of_their_keys
+    documents::of_several_writers_that_expect_the_same_version_one_succeeds
+    documents::a_writer_reads_its_write_beside_other_readers
+    documents::documents_outlive_their_process
     sessions::rows_are_written_with_their_unit
     sessions::states_go_with_their_sessions
     sessions::rows_are_there_for_the_next_process
@@ -68,7 +68,7 @@ everywhere! {
     damage::large_values_that_are_damaged_are_told
 }
 
-fn on_server(dialect: flowcell_runtime::server::Dialect, test: fn(&place::Place)) {
+fn on_server(dialect: flowcell_runtime::sql::Dialect, test: fn(&place::Place)) {
     if let Some(place) = place::Place::server(dialect) {
         test(&place);
     }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell::{Filter, Host, Reader, RunOptions, RunStatus, contract::Tenant};
+use flowcell::{Filter, Host, Reader, RunOptions, RunStatus, Runs, contract::Tenant};
 use futures_util::{StreamExt, stream};
 
 use super::{ROUNDS, flowcell, load, median, medians, memory_of, ms, runtime, scaled, timed};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 use flowcell::{
-    Options, ServerStore, SqliteStore,
-    rows::whole::{Whole, check, copy},
+    Options, SharedStore, SqliteStore,
+    rows::copy_and_check::{Whole, check, copy},
     stop_process,
 };
 
@@ -86,7 +86,7 @@ pub(super) fn execute(command: &StoreCommand, terminal: Terminal) -> Result<Exit
 fn open(place: Place<'_>) -> Result<Box<dyn Whole>, Problem> {
     Ok(match place {
         Place::Folder(folder) => Box::new(SqliteStore::open(folder, stop_process).map_err(flowcell::Error::Store)?),
-        Place::Server(url) => Box::new(ServerStore::open(url, Options::default()).map_err(flowcell::Error::Server)?),
+        Place::Server(url) => Box::new(SharedStore::open(url, Options::default()).map_err(flowcell::Error::Server)?),
         Place::Memory => return Err(Problem::wrong("a store in memory has nothing to look after")),
     })
 }

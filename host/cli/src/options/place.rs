@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use flowcell::{HostBuilder, Options, Reader, Runs, ServerStore};
+use flowcell::{HostBuilder, Options, Reader, Runs, SharedStore};
 
 use crate::problem::Problem;
 
@@ -83,7 +83,7 @@ impl StoreArgs {
     pub(crate) fn reader(&self) -> Result<Box<dyn Runs>, Problem> {
         match self.place()? {
             Place::Server(url) => {
-                let store = ServerStore::open(url, Options::default()).map_err(flowcell::Error::Server)?;
+                let store = SharedStore::open(url, Options::default()).map_err(flowcell::Error::Server)?;
                 Ok(Box::new(store))
             }
             _ => Ok(Box::new(self.beside()?)),

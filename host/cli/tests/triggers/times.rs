@@ -1,6 +1,6 @@
 //! Times: each starts its flow once, whoever looks, and however often.
 
-use flowcell_runtime::server::Dialect;
+use flowcell_runtime::sql::Dialect;
 use serde_json::json;
 
 use crate::{

@@ -21,9 +21,7 @@ use std::{
 
 use flowcell_contract::{RunId, Tenant};
 use flowcell_engine::{Place, Room};
-use flowcell_runtime::{
-    FlowRunner, Hub, OpenError, RunOptions, RunResult, RunStatus, ports::StoreError, server::Offer,
-};
+use flowcell_runtime::{FlowRunner, Hub, OpenError, RunOptions, RunResult, RunStatus, ports::StoreError, sql::Offer};
 use futures_util::future::BoxFuture;
 use tokio::{
     sync::{Notify, mpsc},

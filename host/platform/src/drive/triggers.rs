@@ -3,7 +3,7 @@
 //! | room | what it is |
 //! |---|---|
 //! | [`live`] | the triggers of a tenant: those of its flows, and those that were bound to them |
-//! | [`record`] | what the registry has of them: bindings, and how far each has come |
+//! | [`record`] | what the document store has of them: bindings, and how far each has come |
 //! | [`start`] | one start: its run's id and input |
 //! | [`times`] | times that are due |
 //! | [`ends`] | runs that have ended |
@@ -17,7 +17,7 @@
 //! store and across processes, and an id is never used again, not even after its run was removed. So whatever is looked at
 //! again, after a crash or by another process, leads to the same id.
 //!
-//! **Why nothing is left out.** How far a trigger has come is a mark in the registry. It is moved only after the runs that
+//! **Why nothing is left out.** How far a trigger has come is a mark in the document store. It is moved only after the runs that
 //! it passes are on stable storage. A process that dies before that leaves the mark where it was, and whoever looks next
 //! sees the same again. A post is answered after its run is on stable storage; whoever gets no answer posts again.
 //!
@@ -53,7 +53,7 @@ use self::{
 };
 use crate::{FlowLibrary, Host, drive::driving::AdmitError};
 
-/// Time between two looks at folders and the registry.
+/// Time between two looks at folders and the document store.
 pub const LOOK: Duration = Duration::from_secs(5);
 /// Runs that have ended in this process and wait to be looked at; more are found in the store.
 const ENDS: usize = 1_024;

@@ -251,15 +251,15 @@ impl HostBuilder {
         let (catalog, packs) = self.read_packs(&engine)?;
         let keys = std::mem::take(&mut self.secret_keys);
         let keeping = if keys.is_empty() { self.place.keeping() } else { Keeping::Given(keys) };
-        let Stores { journal, state, blobs, leases, cache, sessions, registry, store, shared } =
+        let Stores { journal, state, blobs, leases, cache, sessions, documents, inbox, sweep, store, shared } =
             Stores::open(std::mem::take(&mut self.place))?;
         let timers: Arc<dyn Timers> = Arc::new(SystemTimers::default());
         let metrics = Metrics::default();
         let live = Arc::<LiveRuns>::default();
-        let usage = Usage::new(engine.clone(), live.clone(), registry.clone(), timers.clone(), metrics.clone());
+        let usage = Usage::new(engine.clone(), live.clone(), documents.clone(), timers.clone(), metrics.clone());
         let journal: Arc<dyn Journal> = Arc::new(CountedJournal { journal, usage: usage.clone() });
         let blobs: Arc<dyn Blobs> = Arc::new(CountedBlobs { blobs, usage: usage.clone() });
-        let vault = Arc::new(Vault::new(registry.clone(), timers.clone(), keeping));
+        let vault = Arc::new(Vault::new(documents.clone(), timers.clone(), keeping));
         let resolver = Arc::new(SharedResolver::default());
         let egress = Egress::new(std::mem::take(&mut self.egress)).map_err(refused)?.resolved_by(resolver);
         let (telemetry, observers) = self.observers(&egress, &metrics)?;
@@ -277,7 +277,9 @@ impl HostBuilder {
             cache,
             blobs,
             sessions,
-            registry,
+            documents,
+            inbox,
+            sweep,
             metrics,
             telemetry,
             observers,

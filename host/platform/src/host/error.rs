@@ -5,7 +5,7 @@ use std::{fmt, io, path::PathBuf};
 use flowcell_contract::{Tenant, code};
 use flowcell_engine::{PackError, Refusal};
 use flowcell_flow::{Diagnostic, Location, Severity, Source};
-use flowcell_runtime::{OpenError, server::OpenServerError, sqlite::OpenStoreError};
+use flowcell_runtime::{OpenError, sql::OpenSharedStoreError, sqlite::OpenStoreError};
 use flowcell_schema::TooCostly;
 
 use crate::{operate::quota::QuotaError, packs::InstallError};
@@ -43,7 +43,7 @@ pub enum Error {
     Store(OpenStoreError),
     /// The shared store cannot be opened.
     #[error("cannot use the shared store: {0}")]
-    Server(OpenServerError),
+    Server(OpenSharedStoreError),
     /// Nothing can be told to the operator's collector.
     #[error("cannot tell a collector what happens")]
     Telemetry(#[source] Box<dyn std::error::Error + Send + Sync>),

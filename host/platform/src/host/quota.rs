@@ -35,7 +35,7 @@ impl Host {
 
     /// Refuses the runs of a tenant that is disabled. What a run calls that is driven already comes to its end with it.
     pub(crate) fn check_enabled(&self, runner: &FlowRunner) -> Result<(), StartError> {
-        if !runner.is_below() && record::is_disabled(self.registry(), self.tenant()).map_err(OpenError::Store)? {
+        if !runner.is_below() && record::is_disabled(self.documents(), self.tenant()).map_err(OpenError::Store)? {
             return Err(StartError::TenantDisabled(self.tenant().clone()));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What keeps runs: memory, a folder that this process owns, or a server that it shares.
+//! The stores of runs: memory, a folder that this process owns, or a server that it shares.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,33 +6,33 @@ use std::{
 };
 
 use flowcell_runtime::{
-    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryRegistry, MemoryState},
-    ports::{Blobs, CacheStore, Journal, Leases, Registry, Sessions, StateStore},
-    server::{Options, ServerStore},
+    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryDocuments, MemoryJournal, MemoryState},
+    ports::{Blobs, CacheStore, DocumentStore, Inbox, Journal, Leases, Sessions, StateStore, Sweep},
+    sql::{Options, SharedStore},
     sqlite::{Reader, SqliteStore, stop_process},
 };
 
 use crate::{host::error::Error, operate::vault::Keeping};
 
-/// A test mode: what nobody waits for is not written, so that killing the process loses all that may be lost.
+/// A test mode: entries stay in memory until a driver waits for them, so that a killed process loses all that it may lose.
 const HOLD_BACK: &str = "FLOWCELL_TEST_HOLD_BACK";
 
-/// Where runs are kept.
+/// The place of the store.
 #[derive(Default)]
 pub(super) enum Where {
-    /// They are gone with the process.
+    /// In memory, until the process ends.
     #[default]
     Memory,
     /// In a folder that this process owns.
     Folder(PathBuf),
-    /// In a store that another process may own; nothing can be run.
+    /// In a store that another process may own; this process only reads it.
     Beside(Arc<Reader>),
-    /// On a server, beside other processes.
+    /// On a server that other processes use too.
     Server(String),
 }
 
 impl Where {
-    /// Where the key of the secrets is if nobody gives one.
+    /// The place of the key for secrets if none is given.
     pub(super) fn keeping(&self) -> Keeping {
         match self {
             Where::Memory => Keeping::Memory,
@@ -42,7 +42,7 @@ impl Where {
     }
 }
 
-/// What keeps runs.
+/// The ports of a store.
 pub(super) struct Stores {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) state: Arc<dyn StateStore>,
@@ -50,9 +50,11 @@ pub(super) struct Stores {
     pub(super) leases: Arc<dyn Leases>,
     pub(super) cache: Arc<dyn CacheStore>,
     pub(super) sessions: Arc<dyn Sessions>,
-    pub(super) registry: Arc<dyn Registry>,
+    pub(super) documents: Arc<dyn DocumentStore>,
+    pub(super) inbox: Arc<dyn Inbox>,
+    pub(super) sweep: Arc<dyn Sweep>,
     pub(super) store: Option<Arc<SqliteStore>>,
-    pub(super) shared: Option<Arc<ServerStore>>,
+    pub(super) shared: Option<Arc<SharedStore>>,
 }
 
 impl Stores {
@@ -60,8 +62,10 @@ impl Stores {
         let journal = Arc::new(MemoryJournal::default());
         let memory = Stores {
             journal: journal.clone(),
-            sessions: journal,
-            registry: Arc::new(MemoryRegistry::default()),
+            sessions: journal.clone(),
+            inbox: journal.clone(),
+            sweep: journal,
+            documents: Arc::new(MemoryDocuments::default()),
             state: Arc::new(MemoryState::default()),
             blobs: Arc::new(MemoryBlobs::default()),
             leases: Arc::new(LocalLeases::default()),
@@ -72,12 +76,12 @@ impl Stores {
         Ok(match place {
             Where::Memory => memory,
             Where::Beside(reader) => {
-                let (journal, sessions, registry) = (reader.clone(), reader.clone(), reader.clone());
-                Stores { journal, sessions, registry, blobs: Arc::new(MemoryBlobs::over(reader)), ..memory }
+                let (journal, sessions, documents) = (reader.clone(), reader.clone(), reader.clone());
+                Stores { journal, sessions, documents, blobs: Arc::new(MemoryBlobs::over(reader)), ..memory }
             }
             Where::Folder(folder) => Stores::embedded(&folder, memory)?,
             Where::Server(url) => {
-                let store = Arc::new(ServerStore::open(&url, Options::default()).map_err(Error::Server)?);
+                let store = Arc::new(SharedStore::open(&url, Options::default()).map_err(Error::Server)?);
                 Stores {
                     journal: store.clone(),
                     state: store.clone(),
@@ -85,7 +89,9 @@ impl Stores {
                     leases: store.clone(),
                     cache: store.clone(),
                     sessions: store.clone(),
-                    registry: store.clone(),
+                    documents: store.clone(),
+                    inbox: store.clone(),
+                    sweep: store.clone(),
                     store: None,
                     shared: Some(store),
                 }
@@ -99,7 +105,7 @@ impl Stores {
             store.hold_back();
         }
         let (journal, state, blobs, sessions) = (store.clone(), store.clone(), store.clone(), store.clone());
-        let registry = store.clone();
-        Ok(Stores { journal, state, blobs, sessions, registry, store: Some(store), ..memory })
+        let (documents, inbox, sweep) = (store.clone(), store.clone(), store.clone());
+        Ok(Stores { journal, state, blobs, sessions, documents, inbox, sweep, store: Some(store), ..memory })
     }
 }

@@ -4,7 +4,7 @@ use flowcell_contract::RunId;
 use flowcell_runtime::{
     OpenError,
     inputs::{TaskInputs, Window},
-    rows::Runs,
+    ports::Runs,
 };
 
 use super::Host;

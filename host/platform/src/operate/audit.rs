@@ -3,7 +3,7 @@
 //! whoever has noted an earlier head.
 
 use flowcell_contract::Tenant;
-use flowcell_runtime::ports::Registry;
+use flowcell_runtime::ports::DocumentStore;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -100,8 +100,8 @@ pub(crate) fn key(seq: u64) -> String {
 }
 
 /// Appends an entry. It is on stable storage when this returns.
-pub(crate) fn append(registry: &dyn Registry, tenant: &Tenant, ts: u64, act: &Act) -> Result<(), DocumentError> {
-    let log = Documents { registry, tenant };
+pub(crate) fn append(documents: &dyn DocumentStore, tenant: &Tenant, ts: u64, act: &Act) -> Result<(), DocumentError> {
+    let log = Documents { store: documents, tenant };
     for _ in 0..TRIES {
         let entry = AuditEntry::after(log.last(AUDIT)?.as_ref(), ts, act);
         if log.put(AUDIT, &key(entry.seq), Some(&entry), 0)? {

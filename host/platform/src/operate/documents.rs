@@ -1,7 +1,7 @@
-//! Documents: what the registry keeps for a tenant, as types.
+//! Documents: what the document store keeps for a tenant, as types.
 
 use flowcell_contract::{Json, Tenant};
-use flowcell_runtime::ports::{Registered, Registry, StoreError};
+use flowcell_runtime::ports::{Document, DocumentStore, StoreError};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Documents that are read at a time.
@@ -33,27 +33,27 @@ impl From<DocumentError> for StoreError {
 
 /// The documents of a tenant.
 pub(crate) struct Documents<'a> {
-    pub(crate) registry: &'a dyn Registry,
+    pub(crate) store: &'a dyn DocumentStore,
     pub(crate) tenant: &'a Tenant,
 }
 
 impl Documents<'_> {
     /// One of a kind, with its version.
     pub(crate) fn get<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<(T, u64)>, DocumentError> {
-        let found = self.registry.registered(self.tenant, kind, key)?;
+        let found = self.store.get(self.tenant, kind, key)?;
         found.map(|found| Ok((read(&found)?, found.version))).transpose()
     }
 
     /// The last one of a kind.
     pub(crate) fn last<T: DeserializeOwned>(&self, kind: &str) -> Result<Option<T>, DocumentError> {
-        self.registry.last_registered(self.tenant, kind)?.as_ref().map(read).transpose()
+        self.store.last(self.tenant, kind)?.as_ref().map(read).transpose()
     }
 
     /// All of a kind, in the order of their keys.
     pub(crate) fn all<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<(String, T)>, DocumentError> {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {
-            let page = self.registry.registered_after(self.tenant, kind, &after, PAGE)?;
+            let page = self.store.list(self.tenant, kind, &after, PAGE)?;
             let Some(last) = page.last() else { return Ok(all) };
             after = last.key.clone();
             for found in page {
@@ -72,16 +72,16 @@ impl Documents<'_> {
         seen: u64,
     ) -> Result<bool, DocumentError> {
         let json = document.map(|document| to_json(key, document)).transpose()?;
-        Ok(self.registry.register(self.tenant, kind, key, json.as_ref(), seen)?)
+        Ok(self.store.write(self.tenant, kind, key, json.as_ref(), seen)?)
     }
 }
 
 /// What something registered says.
-pub(crate) fn read<T: DeserializeOwned>(found: &Registered) -> Result<T, DocumentError> {
+pub(crate) fn read<T: DeserializeOwned>(found: &Document) -> Result<T, DocumentError> {
     serde_json::from_str(&found.value.to_text()).map_err(|error| damaged(&found.key, &error))
 }
 
-/// Something as the registry keeps it.
+/// Something as the document store keeps it.
 pub(crate) fn to_json<T: Serialize>(key: &str, document: &T) -> Result<Json, DocumentError> {
     let text = serde_json::to_string(document).map_err(|error| damaged(key, &error))?;
     Json::restore(&text).map_err(|error| damaged(key, &error))

@@ -7,7 +7,7 @@ use flowcell_contract::{GrantShape, Json, Tenant, similar};
 use flowcell_engine::Engine;
 use flowcell_runtime::{
     LiveRuns,
-    ports::{Registry, StoreError},
+    ports::{DocumentStore, StoreError},
 };
 use flowcell_services::{egress::OriginGrants, pattern};
 use serde::{Deserialize, Serialize};
@@ -69,9 +69,9 @@ pub(crate) const OPERATORS: &str = "";
 pub(crate) const POLICY: &str = "policy";
 
 impl Policy {
-    /// What is registered of a tenant.
-    pub(crate) fn of(registry: &dyn Registry, tenant: &Tenant) -> Result<Policy, StoreError> {
-        let found = Documents { registry, tenant: &Tenant::from(OPERATORS) }.get(POLICY, tenant.as_str())?;
+    /// The document of a tenant.
+    pub(crate) fn of(documents: &dyn DocumentStore, tenant: &Tenant) -> Result<Policy, StoreError> {
+        let found = Documents { store: documents, tenant: &Tenant::from(OPERATORS) }.get(POLICY, tenant.as_str())?;
         Ok(found.map(|(policy, _)| policy).unwrap_or_default())
     }
 

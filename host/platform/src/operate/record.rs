@@ -1,7 +1,7 @@
 //! The record of a tenant.
 
 use flowcell_contract::Tenant;
-use flowcell_runtime::ports::{Registry, StoreError};
+use flowcell_runtime::ports::{DocumentStore, StoreError};
 use serde::{Deserialize, Serialize};
 
 use super::{documents::Documents, policy::OPERATORS};
@@ -19,8 +19,8 @@ pub(crate) struct TenantRecord {
 }
 
 /// Whether operators have disabled a tenant.
-pub(crate) fn is_disabled(registry: &dyn Registry, tenant: &Tenant) -> Result<bool, StoreError> {
-    let documents = Documents { registry, tenant: &Tenant::from(OPERATORS) };
+pub(crate) fn is_disabled(documents: &dyn DocumentStore, tenant: &Tenant) -> Result<bool, StoreError> {
+    let documents = Documents { store: documents, tenant: &Tenant::from(OPERATORS) };
     let record = documents.get::<TenantRecord>(TENANT, tenant.as_str())?;
     Ok(record.is_some_and(|(record, _)| record.disabled))
 }

@@ -5,7 +5,7 @@
 //! | [`counted`] | the doors of a run at which things are counted, and closed to whoever has used up what it may |
 //! | [`shares`] | places at servers that tenants share |
 //!
-//! What happens is counted in memory. [`Usage::settle`] adds it, about once a second, to what the registry has of the day, and
+//! What happens is counted in memory. [`Usage::settle`] adds it, about once a second, to what the document store has of the day, and
 //! reads there what others have added and what the operator allows: so processes that share a store know within a second or
 //! two what the others count. What a model or an image may cost is added before it is asked for, and corrected when the bill
 //! is there; a process that dies in between leaves the day with what that would have cost at most. A day is one of UTC.
@@ -26,7 +26,7 @@ use flowcell_contract::Tenant;
 use flowcell_engine::Engine;
 use flowcell_runtime::{
     LiveRuns,
-    ports::{Registry, StoreError, Timers},
+    ports::{DocumentStore, StoreError, Timers},
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,7 @@ struct Shared {
     counts: AtomicBool,
     engine: Engine,
     live: Arc<LiveRuns>,
-    registry: Arc<dyn Registry>,
+    documents: Arc<dyn DocumentStore>,
     timers: Arc<dyn Timers>,
     metrics: Metrics,
     tenants: Mutex<HashMap<Tenant, Counted>>,
@@ -81,7 +81,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Counted {
-    /// What the registry does not know yet.
+    /// What the document store does not know yet.
     fresh: Used,
     /// What it had of this day, when it was asked last.
     known: Used,
@@ -93,7 +93,7 @@ impl Usage {
     pub(crate) fn new(
         engine: Engine,
         live: Arc<LiveRuns>,
-        registry: Arc<dyn Registry>,
+        documents: Arc<dyn DocumentStore>,
         timers: Arc<dyn Timers>,
         metrics: Metrics,
     ) -> Usage {
@@ -102,7 +102,7 @@ impl Usage {
             counts,
             engine,
             live,
-            registry,
+            documents,
             timers,
             metrics,
             tenants: Mutex::default(),
@@ -142,7 +142,7 @@ impl Usage {
         }
     }
 
-    /// What the registry has of this day.
+    /// What the document store has of this day.
     pub fn of_today(&self, tenant: &Tenant) -> Result<Used, StoreError> {
         Ok(self.read(tenant, self.today().0)?.0)
     }
@@ -167,7 +167,7 @@ impl Usage {
 
     fn settle_one(&self, tenant: &Tenant) -> Result<(), StoreError> {
         let (today, _) = self.today();
-        let policy = Policy::of(&*self.0.registry, tenant)?;
+        let policy = Policy::of(&*self.0.documents, tenant)?;
         policy.bound(&self.0.engine, &self.0.live, tenant);
         // Taken out first: somebody else may settle at the same time.
         let fresh = self.0.tenants.lock().get_mut(tenant).map(|counted| std::mem::take(&mut counted.fresh));
@@ -186,13 +186,13 @@ impl Usage {
         Ok(())
     }
 
-    /// Adds to what the registry has of a day.
+    /// Adds to what the document store has of a day.
     fn add(&self, tenant: &Tenant, day: u64, more: &Used) -> Result<Used, StoreError> {
         let sum = self.change(tenant, day, |used| Ok::<_, QuotaError>(used.plus(more)));
         sum.map_err(|error| StoreError(error.to_string().into()))
     }
 
-    /// Changes what the registry has of a day.
+    /// Changes what the document store has of a day.
     fn change(
         &self,
         tenant: &Tenant,
@@ -214,7 +214,7 @@ impl Usage {
     }
 
     fn documents<'a>(&'a self, tenant: &'a Tenant) -> Documents<'a> {
-        Documents { registry: &*self.0.registry, tenant }
+        Documents { store: &*self.0.documents, tenant }
     }
 
     /// The day, and the seconds until it is over.

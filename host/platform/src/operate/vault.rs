@@ -23,7 +23,7 @@ mod serving;
 use std::{collections::HashSet, fmt, sync::Arc};
 
 use flowcell_contract::{Json, Tenant};
-use flowcell_runtime::ports::{Registry, Timers};
+use flowcell_runtime::ports::{DocumentStore, Timers};
 use flowcell_services::{
     egress::OriginGrants,
     secrets::{WEBHOOK, check_name},
@@ -69,7 +69,7 @@ const DATA_KEY: &str = "secret.key";
 
 /// Secrets of tenants.
 pub struct Vault {
-    registry: Arc<dyn Registry>,
+    documents: Arc<dyn DocumentStore>,
     timers: Arc<dyn Timers>,
     keeping: Keeping,
     /// The operator's keys, once they were needed. The first one encrypts.
@@ -145,8 +145,8 @@ impl Kept {
 }
 
 impl Vault {
-    pub(crate) fn new(registry: Arc<dyn Registry>, timers: Arc<dyn Timers>, keeping: Keeping) -> Vault {
-        Vault { registry, timers, keeping, keys: RwLock::default(), noted: Mutex::default() }
+    pub(crate) fn new(documents: Arc<dyn DocumentStore>, timers: Arc<dyn Timers>, keeping: Keeping) -> Vault {
+        Vault { documents, timers, keeping, keys: RwLock::default(), noted: Mutex::default() }
     }
 
     /// Sets a secret, which may be sent to these origins. The audit log has by whom.
@@ -235,11 +235,11 @@ impl Vault {
         outcome: Outcome,
     ) -> Result<(), VaultError> {
         let act = Act { actor: actor.to_owned(), action: action.to_owned(), subject: subject.to_owned(), outcome };
-        Ok(audit::append(&*self.registry, tenant, self.timers.now(), &act)?)
+        Ok(audit::append(&*self.documents, tenant, self.timers.now(), &act)?)
     }
 
     fn documents<'a>(&'a self, tenant: &'a Tenant) -> Documents<'a> {
-        Documents { registry: &*self.registry, tenant }
+        Documents { store: &*self.documents, tenant }
     }
 
     fn kept(&self, tenant: &Tenant, name: &str) -> Result<Option<(Kept, u64)>, VaultError> {
@@ -253,7 +253,7 @@ impl Vault {
     /// The data key with which a tenant's secrets are encrypted from now on.
     fn current_key(&self, tenant: &Tenant) -> Result<(String, KeyBytes), VaultError> {
         for _ in 0..TRIES {
-            let last = self.registry.last_registered(tenant, DATA_KEY).map_err(doc)?.map(|last| last.key);
+            let last = self.documents.last(tenant, DATA_KEY).map_err(doc)?.map(|last| last.key);
             let next = match &last {
                 None => 1,
                 Some(last) => match self.data_key(tenant, last) {

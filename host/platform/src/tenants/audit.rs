@@ -27,7 +27,7 @@ impl Tenants {
     /// The entries of a tenant after one, at most `limit`.
     pub fn audit(&self, tenant: &str, after: u64, limit: usize) -> Result<Vec<AuditEntry>, TenantError> {
         let tenant = Tenant::from(tenant);
-        let found = self.registry().registered_after(&tenant, AUDIT, &audit::key(after), limit)?;
+        let found = self.document_store().list(&tenant, AUDIT, &audit::key(after), limit)?;
         Ok(found.iter().map(read).collect::<Result<_, _>>()?)
     }
 

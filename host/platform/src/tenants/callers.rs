@@ -40,7 +40,7 @@ impl Callers {
 
     /// Looks whether there is a tenant.
     fn look(&self) -> Result<bool, TenantError> {
-        let is_there = !self.tenants.registry().registered_after(self.tenants.host.tenant(), TENANT, "", 1)?.is_empty();
+        let is_there = !self.tenants.document_store().list(self.tenants.host.tenant(), TENANT, "", 1)?.is_empty();
         if is_there {
             self.tenants.host.usage().begin();
             self.asks_for_tokens.store(true, Ordering::Release);

@@ -18,7 +18,7 @@ impl Tenants {
     /// What a tenant may do.
     pub fn policy(&self, tenant: &str) -> Result<Policy, TenantError> {
         self.tenant(tenant)?;
-        Ok(Policy::of(self.registry(), &Tenant::from(tenant))?)
+        Ok(Policy::of(self.document_store(), &Tenant::from(tenant))?)
     }
 
     /// What a tenant has used up today.

@@ -9,7 +9,7 @@ use crate::operate::identity::{Scope, Scopes};
 /// What every token begins with, so that it is recognised where it should not be.
 const PREFIX: &str = "fct_";
 
-/// What is registered of a token.
+/// The document of a token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Token {

@@ -8,7 +8,7 @@ use std::{
 use flowcell_contract::Effect;
 
 use crate::{
-    agents::{Agents, Letter},
+    agents::{Agents, InboxMessage},
     call_log::{CallLog, Ended, LogStep, Reply},
     fact::{CallDigest, Observed, Write},
     limits::MAX_OPEN_CALLS,
@@ -41,7 +41,7 @@ pub(super) struct Progress {
     /// Its open agent runs, and whether somebody may write to them.
     pub(super) agents: Vec<(Arc<str>, bool)>,
     /// What was written to them and was not handed over.
-    pub(super) letters: VecDeque<Letter>,
+    pub(super) inbox: VecDeque<InboxMessage>,
     /// When the wait is over that the attempt was in when it was dropped.
     pub(super) wait_until: Option<u64>,
     /// How much has arrived.
@@ -80,7 +80,7 @@ impl Progress {
             marks: 0,
             opened: 0,
             agents: Vec::new(),
-            letters: VecDeque::new(),
+            inbox: VecDeque::new(),
             wait_until: None,
             heard: 0,
             blocked: false,
@@ -89,7 +89,7 @@ impl Progress {
         if let Some(agents) = agents {
             let open = agents.runs.iter().filter(|run| run.was_open(agents.marks_before));
             progress.agents = open.map(|run| (run.id.clone(), run.capacity.is_some())).collect();
-            progress.letters = agents.letters.iter().cloned().collect();
+            progress.inbox = agents.inbox.iter().cloned().collect();
             (progress.marks, progress.opened) = (agents.marks_before, agents.opened_before);
         }
         if let Some(log) = log {
@@ -181,15 +181,15 @@ impl Progress {
         self.marks
     }
 
-    /// The first letter to an open agent run, or the one that was handed over before.
-    pub(super) fn take_letter(&mut self, meant: impl Fn(&Letter) -> bool) -> Option<Letter> {
-        let at = self.letters.iter().position(meant)?;
-        self.letters.remove(at)
+    /// Takes the first message that meets a condition.
+    pub(super) fn take_message(&mut self, meant: impl Fn(&InboxMessage) -> bool) -> Option<InboxMessage> {
+        let at = self.inbox.iter().position(meant)?;
+        self.inbox.remove(at)
     }
 
-    /// Whether a letter to an open agent run is there.
-    pub(super) fn has_letter(&self) -> bool {
-        self.letters.iter().any(|letter| self.is_open(&letter.run))
+    /// Returns whether a message to an open agent run waits.
+    pub(super) fn has_message(&self) -> bool {
+        self.inbox.iter().any(|entry| self.is_open(&entry.run))
     }
 
     pub(super) fn is_open(&self, run: &str) -> bool {
@@ -202,7 +202,7 @@ impl Progress {
     pub(super) fn waits_for_people(&self, ready: impl Fn(&Progress) -> bool) -> Option<u64> {
         let people = !self.asking.is_empty() || self.agents.iter().any(|(_, inbox)| *inbox);
         let nothing_else = self.under_way.iter().all(|ordinal| self.asking.contains(ordinal));
-        let waits = people && nothing_else && !self.has_letter() && self.steps.is_empty() && !ready(self);
+        let waits = people && nothing_else && !self.has_message() && self.steps.is_empty() && !ready(self);
         waits.then_some(self.heard)
     }
 

@@ -6,7 +6,7 @@ use flowcell_contract::{BuiltIn, Failure, Value, code};
 
 use super::Decider;
 use crate::{
-    agents::Letter,
+    agents::InboxMessage,
     call_log::Reply,
     command::HubError,
     fact::{AgentFact, CallRecord, Fact, Observed, TaskKey},
@@ -46,13 +46,13 @@ impl Decider<'_> {
     pub(super) fn apply_messages(&mut self, task: TaskKey, before: &[Observed]) {
         for observed in before {
             let agents = self.state.task(task).agents.as_ref();
-            let mut letters = agents.iter().flat_map(|agents| &agents.letters).filter(|letter| !letter.applied);
+            let mut inbox = agents.iter().flat_map(|agents| &agents.inbox).filter(|entry| !entry.applied);
             let meant = match observed {
-                Observed::Message(message) => letters.find(|letter| letter.id.as_ref() == Some(message)),
-                Observed::Closing(run) => letters.find(|letter| letter.id.is_none() && letter.run == *run),
+                Observed::Message(message) => inbox.find(|entry| entry.id.as_ref() == Some(message)),
+                Observed::Closing(run) => inbox.find(|entry| entry.id.is_none() && entry.run == *run),
                 _ => None,
             };
-            if let Some(Letter { run, id, .. }) = meant {
+            if let Some(InboxMessage { run, id, .. }) = meant {
                 let (id, message) = (run.clone(), id.clone());
                 self.tell(task, AgentFact::Applied { id, message });
             }

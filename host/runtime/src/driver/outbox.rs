@@ -12,7 +12,7 @@ use crate::{
     event::{Event, LiveEvent},
     hub::Channel,
     live::Starting,
-    ports::{Change, Durable, Projection, Record, Staged, Standing, Unit},
+    ports::{Change, Durable, Projection, Record, Staged, StoredStatus, Unit},
     publish::Projector,
     state::RunState,
 };
@@ -48,7 +48,7 @@ pub(super) struct Beside {
     pub(super) record: Option<Record>,
     pub(super) writes: Option<Staged>,
     pub(super) rows: Vec<Change>,
-    pub(super) standing: Option<Standing>,
+    pub(super) standing: Option<StoredStatus>,
     pub(super) force: bool,
     pub(super) durable: Arc<Durable>,
     pub(super) delivered: Option<u64>,
@@ -85,8 +85,8 @@ impl Outbox {
         self.next_seq = unit.next_seq();
         // Whatever happens to a parked run makes it one that somebody should drive.
         let standing = unit.facts.iter().rev().find_map(trail::standing);
-        let standing = standing.or(self.parked.then_some(Standing::Active));
-        self.parked = matches!(standing, Some(Standing::Parked { .. }));
+        let standing = standing.or(self.parked.then_some(StoredStatus::Active));
+        self.parked = matches!(standing, Some(StoredStatus::Parked { .. }));
         let mut rows = std::mem::take(&mut self.rows);
         if let Some(projection) = &mut self.projection {
             rows.extend(projection.project(unit, &|task| capture::render_members(state, task)));
@@ -113,7 +113,7 @@ impl Outbox {
             projection.project(unit, &|_| Json::Null);
         }
         if let Some(standing) = unit.facts.iter().rev().find_map(trail::standing) {
-            self.parked = matches!(standing, Standing::Parked { .. });
+            self.parked = matches!(standing, StoredStatus::Parked { .. });
         }
     }
 

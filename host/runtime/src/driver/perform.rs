@@ -14,7 +14,7 @@ use super::{
     conflict, mix,
 };
 use crate::{
-    agents::Letter,
+    agents::InboxMessage,
     call_log::Reply,
     calls::{AttemptCalls, Attempting},
     command::RunCommand,
@@ -249,17 +249,19 @@ impl Driver {
         }
     }
 
-    /// Hands a letter to the attempt that it is for.
+    /// Hands a message to its attempt.
     fn hand_letter(&mut self, task: TaskKey, told: &AgentFact) {
-        let letter = match told {
+        let entry = match told {
             AgentFact::Written { id, message, value } => {
-                Letter { run: id.clone(), id: Some(message.clone()), value: value.clone(), applied: false }
+                InboxMessage { run: id.clone(), id: Some(message.clone()), value: value.clone(), applied: false }
             }
-            AgentFact::Closing { id } => Letter { run: id.clone(), id: None, value: Value::null(), applied: false },
+            AgentFact::Closing { id } => {
+                InboxMessage { run: id.clone(), id: None, value: Value::null(), applied: false }
+            }
             _ => return,
         };
         match self.attempts.calls_of(task) {
-            Some(calls) => calls.receive(letter),
+            Some(calls) => calls.receive(entry),
             None => self.rouse(task),
         }
         self.add_timers(task);

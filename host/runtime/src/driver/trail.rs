@@ -15,7 +15,7 @@ use super::calls::CallKey;
 use crate::{
     command::HubError,
     fact::{Fact, ParkReason, RunEnd},
-    ports::{Durable, Standing, Unit},
+    ports::{Durable, StoredStatus, Unit},
     result::RunStatus,
     sabotage,
 };
@@ -121,14 +121,14 @@ pub(super) fn is_waited_for(fact: &Fact, top: bool) -> bool {
 }
 
 /// How a run stands after a fact, if the fact changes it.
-pub(super) fn standing(fact: &Fact) -> Option<Standing> {
+pub(super) fn standing(fact: &Fact) -> Option<StoredStatus> {
     match fact {
-        Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(Standing::Active),
+        Fact::RunStarted { .. } | Fact::RunResumed { .. } => Some(StoredStatus::Active),
         Fact::RunParked { due, reason } => {
             let needs_attention = !matches!(reason, ParkReason::Waiting);
-            Some(Standing::Parked { due: *due, needs_attention })
+            Some(StoredStatus::Parked { due: *due, needs_attention })
         }
-        Fact::RunEnded { end } => Some(Standing::Ended(match **end {
+        Fact::RunEnded { end } => Some(StoredStatus::Ended(match **end {
             RunEnd::Succeeded { .. } => RunStatus::Succeeded,
             RunEnd::Failed { .. } => RunStatus::Failed,
             RunEnd::Cancelled { .. } => RunStatus::Cancelled,

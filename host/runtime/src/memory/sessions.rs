@@ -17,7 +17,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Changes what an entry changes.
+    /// Applies the changes of an entry.
     pub(super) fn apply(&mut self, entry: &Entry) {
         entry.rows.iter().for_each(|change| self.change(&entry.tenant, &entry.run, entry.unit.ts, change));
     }

@@ -1,4 +1,4 @@
-//! Timers by the clocks of this machine.
+//! Timers that use the clocks of this machine.
 
 use std::{
     sync::Arc,
@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use crate::{limits::CLOCK_LOOK_MS, ports::Timers};
 
-/// Shows the later one of two times: the wall clock, and the wall clock of the start moved on by the monotonic one. So a
-/// clock that is set back delays no timer, and one that is set ahead wakes those that are due by then. The monotonic clock
-/// stands still while the machine is suspended, and the wall clock does not.
+/// A clock that shows the later of two times: the wall clock, and the wall clock of the start plus the monotonic time since
+/// then. So setting the wall clock back delays no timer, and setting it ahead wakes the timers that are due by then. The
+/// monotonic clock stops while the machine is suspended, and the wall clock does not.
 #[derive(Clone)]
 pub struct SystemTimers {
     started: Instant,
@@ -28,7 +28,7 @@ impl Default for SystemTimers {
 }
 
 impl SystemTimers {
-    /// Timers with another wall clock, in milliseconds since 1970.
+    /// Creates timers with another wall clock, in milliseconds since 1970.
     pub fn with_wall_clock(wall: Arc<dyn Fn() -> u64 + Send + Sync>) -> SystemTimers {
         SystemTimers { started: Instant::now(), started_ms: wall(), wall }
     }

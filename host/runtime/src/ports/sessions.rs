@@ -1,5 +1,5 @@
-//! Sessions and the states of steps: rows beside the journal, which are written together with the facts that they follow
-//! from, and so are never apart from them. What follows from which fact is known to whoever understands the flow's labels.
+//! Sessions and the states of steps: rows beside the journal. A store writes them together with the facts that cause them,
+//! so the two always agree. A [`Projection`] derives the rows from the facts and the flow's labels.
 
 use std::sync::Arc;
 
@@ -10,46 +10,46 @@ use serde::{Deserialize, Serialize};
 use super::{StoreError, Unit};
 use crate::fact::TaskKey;
 
-/// A session: what one step of a flow goes on with, run after run.
+/// The session of one step of a flow, which continues run after run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// The session of the step before; none: it is the root of a tree.
+    /// The session of the step before; the root of a tree has none.
     pub parent: Option<String>,
     /// The root of its tree.
     pub root: String,
-    /// What people call it.
+    /// The title for people.
     pub title: String,
     /// The run that wrote to it last.
     pub run: RunId,
-    /// When it was made, in milliseconds since 1970.
+    /// The time of its creation, in milliseconds since 1970.
     pub created: u64,
-    /// When it was written to last.
+    /// The time of the last write.
     pub updated: u64,
 }
 
-/// How a step stands.
+/// The status of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepStatus {
-    /// It has begun.
+    /// It has started.
     Running,
     /// It has an output.
     Completed,
-    /// Its last try has failed.
+    /// Its last attempt has failed.
     Failed,
     /// It is left to the next run.
     Postponed,
 }
 
 impl StepStatus {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [StepStatus; 4] =
         [StepStatus::Running, StepStatus::Completed, StepStatus::Failed, StepStatus::Postponed];
 
-    /// Its name in tables.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             StepStatus::Running => "running",
@@ -59,13 +59,13 @@ impl StepStatus {
         }
     }
 
-    /// The one of this name.
+    /// Finds the status with this name.
     pub fn named(name: &str) -> Option<StepStatus> {
         StepStatus::ALL.into_iter().find(|status| status.name() == name)
     }
 }
 
-/// How the step of a session stands.
+/// The state of a session's step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepState {
@@ -77,47 +77,47 @@ pub struct StepState {
     pub flow: String,
     /// The step.
     pub step: String,
-    /// How it stands.
+    /// The status.
     pub status: StepStatus,
-    /// The arguments that it was given.
+    /// The arguments.
     pub args: Json,
-    /// What came of it, as text; of a failed step why.
+    /// The output as text, or the reason of a failure.
     pub output: Option<String>,
     /// Whether the output is JSON that was checked against a schema.
     pub is_struct_output: bool,
-    /// When the step first began, in milliseconds since 1970.
+    /// The time of the step's first start, in milliseconds since 1970.
     pub created: u64,
-    /// When it last changed.
+    /// The time of the last change.
     pub updated: u64,
 }
 
-/// A change of the rows. The run and the time are those of the unit that it goes with.
+/// A change of the rows. Its run and time are those of the unit that carries it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// The sessions of a tree are removed, and with them the states of their steps.
+    /// Removes the sessions of a tree and the states of their steps.
     Clear {
         /// The tree's root.
         root: String,
     },
-    /// The states of a tree are removed; its sessions stay.
+    /// Removes the states of a tree and keeps its sessions.
     Renew {
         /// The tree's root.
         root: String,
     },
-    /// A session is made, or one that is there is the run's from now on.
+    /// Creates a session, or assigns an existing one to the run.
     Session {
-        /// Its id.
+        /// The id.
         id: String,
         /// The session of the step before.
         parent: Option<String>,
         /// The tree's root.
         root: String,
-        /// What people call it.
+        /// The title for people.
         title: String,
     },
-    /// A step has begun, or is left to the next run.
+    /// Starts a step, or postpones it to the next run.
     Begun {
-        /// Its session, which is there.
+        /// Its session, which exists.
         session: String,
         /// The tree's root.
         root: String,
@@ -125,51 +125,51 @@ pub enum Change {
         flow: String,
         /// The step.
         step: String,
-        /// How it stands.
+        /// The status.
         status: StepStatus,
-        /// The arguments that it is given.
+        /// The arguments.
         args: Json,
     },
-    /// A step that has begun ended.
+    /// Ends a step that has started.
     Ended {
         /// Its session.
         session: String,
-        /// How it stands.
+        /// The status.
         status: StepStatus,
-        /// What came of it.
+        /// The output.
         output: String,
         /// Whether that is JSON that was checked against a schema.
         is_struct_output: bool,
     },
 }
 
-/// What the rows say, always of what is durable.
+/// Reads sessions and states. It shows the durable prefix.
 pub trait Sessions: Send + Sync {
-    /// The session with this id.
+    /// Returns the session with this id.
     fn session(&self, tenant: &Tenant, id: &str) -> Result<Option<Session>, StoreError>;
 
-    /// The sessions of a tree, the oldest first.
+    /// Lists the sessions of a tree, the oldest first.
     fn sessions(&self, tenant: &Tenant, root: &str) -> Result<Vec<Session>, StoreError>;
 
-    /// The states of a tree's steps, the oldest first.
+    /// Lists the states of a tree's steps, the oldest first.
     fn states(&self, tenant: &Tenant, root: &str) -> Result<Vec<StepState>, StoreError>;
 }
 
-/// Follows one run, and says which rows change with its facts.
+/// Derives changes of rows from the facts of one run.
 pub trait Projection: Send {
-    /// The changes that follow from a unit. It sees every unit of the run once, in order: what was written before the
-    /// run was resumed, too, whose changes are there already. `input` is what a running task was given, as far as it can
-    /// be computed; of tasks of earlier units `null`.
+    /// Derives the changes from a unit. The caller passes every unit of the run once, in order; the store has the changes
+    /// of units that are older than the last resumption already. `input` returns the input of a running task as far as it
+    /// can be computed, and `null` for tasks of earlier units.
     fn project(&mut self, unit: &Unit, input: &dyn Fn(TaskKey) -> Json) -> Vec<Change>;
 }
 
-/// Knows for which flows there are rows.
+/// Selects the flows that have rows.
 pub trait Projections: Send + Sync {
-    /// What follows a run of this flow; none: it has no rows.
+    /// Returns the projection of a run of this flow. Returns `None` if the flow has no rows.
     fn of(&self, graph: &Arc<Graph>) -> Option<Box<dyn Projection>>;
 }
 
-/// No flow has rows.
+/// The selection of no flow.
 pub struct NoProjections;
 
 impl Projections for NoProjections {

@@ -1,4 +1,4 @@
-//! Large values: cut out of the text of a row, kept once by their content, and put back where they were.
+//! Large values: cut out of the text of a row, kept once by their content, and put back in place.
 //!
 //! Values that a row repeats are written once in it: a pass that ends hands its value to its owner in the same row. See
 //! [`Repeat`].
@@ -21,13 +21,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     limits::{INLINE_BYTES, REPEATED_BYTES},
-    memory::blob_ref,
+    ports::blob_ref,
 };
 
 /// The hash of a content, and the content.
 type Blob = (Arc<str>, String);
 
-/// What stands in a text where something was cut out.
+/// The placeholder of a cut value.
 const HOLE: &str = "null";
 
 /// The list of facts, each fact, and its members stand around a value: `[{"TaskSucceeded":{"output":…}}]`.
@@ -35,14 +35,14 @@ const LEVELS_OF_FACTS: usize = 3;
 /// Levels below those of facts that are searched for repeated values, so that deep values cost no more than flat ones.
 const LEVELS_OF_REPEATS: usize = 16;
 
-/// What is written of a text.
+/// The row of a text whose large values are in blobs.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Pieces {
-    /// What stays in the row.
+pub(crate) struct ExternalizedRow {
+    /// The text that stays in the row.
     pub(crate) text: String,
-    /// What was cut out of it and where, as JSON; none: nothing was.
+    /// The positions of the cut values, as JSON, if there are any.
     pub(crate) cuts: Option<String>,
-    /// What was cut out, each once.
+    /// The cut values, each once.
     pub(crate) blobs: Vec<Blob>,
 }
 
@@ -83,13 +83,13 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-impl Pieces {
+impl ExternalizedRow {
     /// Cuts a list of facts, of which only members of facts leave the row.
-    pub(crate) fn of_facts(text: String) -> Result<Pieces, serde_json::Error> {
+    pub(crate) fn of_facts(text: String) -> Result<ExternalizedRow, serde_json::Error> {
         let (text, cuts, blobs) = cut(text, LEVELS_OF_FACTS);
         let repeats = find_repeats(&text, &cuts);
         if repeats.is_empty() {
-            return Pieces::new(text, cuts, blobs);
+            return ExternalizedRow::new(text, cuts, blobs);
         }
         let mut left = String::with_capacity(text.len());
         let mut end = 0;
@@ -102,18 +102,18 @@ impl Pieces {
         });
         let missing = Missing::Both { repeats: repeats.collect(), cuts };
         left.push_str(&text[end..]);
-        Ok(Pieces { text: left, cuts: Some(serde_json::to_string(&missing)?), blobs })
+        Ok(ExternalizedRow { text: left, cuts: Some(serde_json::to_string(&missing)?), blobs })
     }
 
     /// Cuts a text of JSON without spaces, which may be cut as a whole.
-    pub(crate) fn of_value(text: String) -> Result<Pieces, serde_json::Error> {
+    pub(crate) fn of_value(text: String) -> Result<ExternalizedRow, serde_json::Error> {
         let (text, cuts, blobs) = cut(text, 0);
-        Pieces::new(text, cuts, blobs)
+        ExternalizedRow::new(text, cuts, blobs)
     }
 
-    fn new(text: String, cuts: Vec<Cut>, blobs: Vec<Blob>) -> Result<Pieces, serde_json::Error> {
+    fn new(text: String, cuts: Vec<Cut>, blobs: Vec<Blob>) -> Result<ExternalizedRow, serde_json::Error> {
         let cuts = if cuts.is_empty() { None } else { Some(serde_json::to_string(&Missing::Cuts(cuts))?) };
-        Ok(Pieces { text, cuts, blobs })
+        Ok(ExternalizedRow { text, cuts, blobs })
     }
 }
 
@@ -348,7 +348,7 @@ mod tests {
     /// Writes a row and reads it. Returns the length of its text and the length of its list of cuts.
     fn round_trip(facts: &Value) -> (usize, usize) {
         let text = serde_json::to_string(facts).unwrap();
-        let pieces = Pieces::of_facts(text.clone()).unwrap();
+        let pieces = ExternalizedRow::of_facts(text.clone()).unwrap();
         let cuts = pieces.cuts.clone().unwrap_or_else(|| "[]".to_owned());
         let blobs: HashMap<_, _> = pieces.blobs.into_iter().collect();
         let blob = |hash: &str| Ok(Arc::from(blobs.get(hash).unwrap().as_str()));
@@ -387,7 +387,7 @@ mod tests {
     fn deep_values_cost_no_more_than_flat_ones() {
         let deep = format!("{}1{}", "[".repeat(30_000), "]".repeat(30_000));
         let facts = format!(r#"[{{"F":{{"a":{deep},"b":{deep}}}}}]"#);
-        let pieces = Pieces::of_facts(facts.clone()).unwrap();
+        let pieces = ExternalizedRow::of_facts(facts.clone()).unwrap();
         assert!(pieces.text.len() < facts.len() / 2 + 100);
         let whole = fill(&pieces.text, &pieces.cuts.unwrap(), |_| Err("no blob".into())).unwrap();
         assert!(whole == facts);

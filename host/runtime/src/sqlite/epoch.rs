@@ -1,8 +1,7 @@
-//! Whether the database is older than its folder: somebody has brought it back from a copy, and its runs have done more than
-//! it says.
+//! The epoch: the detection of a database that was restored from an older copy, and whose runs have done more than it says.
 //!
 //! A number counts up while the store is written. It is in the database and, written after that, in a file beside it. So a
-//! database with a smaller number than the file is one that was copied before. What a crash leaves is a file that is behind.
+//! database with a smaller number than the file is an older copy. After a crash the file may be behind, which is harmless.
 
 use std::{
     fs,
@@ -13,32 +12,31 @@ use std::{
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::{
-    cut::Pieces,
     places, private,
-    row::{Row, text, unwritable},
+    units::{Row, text, unwritable},
 };
 use crate::{
     fact::{Fact, ParkReason},
     ports::MARK,
+    rows::cut::ExternalizedRow,
 };
 
 /// The file beside the database.
 const FILE: &str = "epoch";
-/// While the store is written, the number counts up so often: a copy that is older is told from what came after it.
+/// The interval at which the number counts up while the store is written: older copies are detected.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// The number, and when it counts up.
+/// The number, and the time at which it counts up.
 pub(super) struct Epoch {
     number: u64,
     file: PathBuf,
     due: Option<Instant>,
-    /// Runs that were parked because the database was brought back.
+    /// The number of runs that were parked, as the database was restored.
     pub(super) held: usize,
 }
 
 impl Epoch {
-    /// Looks whether the database was brought back from a copy. The runs of one that was are parked, and triggers forget how far
-    /// they had come.
+    /// Checks whether the database was restored from an older copy. If so, parks its runs, and resets the progress of triggers.
     pub(super) fn open(connection: &mut Connection, folder: &Path) -> Result<Epoch, rusqlite::Error> {
         let number: u64 = connection.query_row("SELECT number FROM epoch", [], |row| row.get(0))?;
         let file = folder.join(FILE);
@@ -56,7 +54,7 @@ impl Epoch {
         Ok(epoch)
     }
 
-    /// Counts up with what is being written, if it is time. Answers whether it did.
+    /// Counts up within a commit, if it is time. Returns whether it did.
     pub(super) fn pass(&mut self, connection: &Connection) -> Result<bool, rusqlite::Error> {
         let is_due = self.due.is_none_or(|due| Instant::now() >= due);
         if is_due {
@@ -74,23 +72,23 @@ impl Epoch {
     pub(super) fn counted(&mut self) {
         self.number += 1;
         self.due = Some(Instant::now() + EVERY);
-        // Without it an older copy is not noticed; nothing else depends on it.
+        // Without the file an older copy goes undetected; nothing else depends on it.
         if let Err(error) = private::write(&self.file, &format!("{}\n", self.number)) {
             tracing::warn!("cannot write {}: {error}", self.file.display());
         }
     }
 
-    /// The database was copied: what is written from now on is told from the copy.
+    /// Notes a copy of the database: the next write counts up.
     pub(super) fn copied(&mut self) {
         self.due = None;
     }
 }
 
-/// Parks every run that somebody outside has started and that is not over. Answers how many.
+/// Parks every live top run. Returns their number.
 fn hold(transaction: &Transaction<'_>) -> Result<usize, rusqlite::Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let body = text(&[Fact::RunParked { due: None, reason: ParkReason::Restored }])?;
-    let body = Pieces::of_facts(body).map_err(unwritable)?;
+    let body = ExternalizedRow::of_facts(body).map_err(unwritable)?;
     let mut select =
         transaction.prepare("SELECT tenant, run, id FROM runs WHERE depth = 0 AND standing IN ('active', 'parked')")?;
     let found =

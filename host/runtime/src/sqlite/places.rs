@@ -1,28 +1,28 @@
-//! Where the units of a run are.
+//! The index of units by run.
 //!
-//! Units lie in the order in which they were committed, those of all runs together, so that a commit writes few pages. To note
-//! with each where it is would cost as many pages as the commit has runs, so it is noted for [`AT_A_TIME`]. The few that
-//! are not noted yet are the last of the table, and are looked through.
+//! The table of units has the order of the commits, over all runs, so that a commit writes few pages. Indexing each unit at
+//! once would cost as many pages as the commit has runs, so the store indexes [`AT_A_TIME`] units together. Units that are
+//! not indexed yet are the last of the table, and a reader scans them.
 //!
-//! A journal that has lost its end is told by what is noted, and by the run's row once the run has parked or is over. Of a run
-//! that is active nobody can tell whether units that were not noted yet are missing.
+//! A journal without its end is detected by the index, and by the run's row once the run has parked or ended. For an active
+//! run, missing units that were not indexed go undetected.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::rows::Place;
 
-/// How many units are noted at a time.
+/// The number of units that are indexed together.
 pub(super) const AT_A_TIME: i64 = 128;
 
-/// A unit that is not noted yet.
+/// A unit that is not indexed yet.
 pub(super) struct Late {
     pub(super) place: i64,
     pub(super) first_seq: u64,
-    /// Where the journal goes on after it.
+    /// The position after it.
     after: Place,
 }
 
-/// A unit was appended. Notes it and others, if it is time.
+/// Indexes the last units if it is time, after a unit was appended.
 pub(super) fn appended(connection: &Connection, place: i64) -> Result<(), rusqlite::Error> {
     if place % AT_A_TIME != 0 {
         return Ok(());
@@ -40,12 +40,12 @@ pub(super) fn remove(connection: &Connection, run: i64) -> Result<(), rusqlite::
     for sql in [noted, late, "DELETE FROM places WHERE run = ?"] {
         connection.prepare_cached(sql)?.execute([run])?;
     }
-    // The place of the last unit is used again: whoever has it then is not noted yet.
+    // A new unit may get the place of the last one, and is not indexed yet.
     let sql = "UPDATE noted SET upto = last FROM (SELECT coalesce(max(place), 0) AS last FROM units) WHERE upto > last";
     connection.prepare_cached(sql)?.execute(()).map(drop)
 }
 
-/// The units of a run that are not noted yet, in order.
+/// Returns the units of a run that are not indexed yet, in order.
 pub(super) fn late(connection: &Connection, run: i64) -> Result<Vec<Late>, rusqlite::Error> {
     let sql = "SELECT first_seq + facts, checksum, place, first_seq FROM units
         WHERE place > (SELECT upto FROM noted) AND run = ? ORDER BY place";
@@ -53,7 +53,7 @@ pub(super) fn late(connection: &Connection, run: i64) -> Result<Vec<Late>, rusql
     connection.prepare_cached(sql)?.query_map([run], found)?.collect()
 }
 
-/// Where a run's journal goes on after its last unit, of which none may be there.
+/// Returns the position after the last unit of a run. Returns `None` if it has no units.
 pub(super) fn end(connection: &Connection, run: i64) -> Result<Option<Place>, rusqlite::Error> {
     match late(connection, run)?.last() {
         Some(last) => Ok(Some(last.after)),
@@ -61,7 +61,7 @@ pub(super) fn end(connection: &Connection, run: i64) -> Result<Option<Place>, ru
     }
 }
 
-/// The place in a journal before the unit that holds a fact.
+/// Returns the position before the unit that holds a fact.
 pub(super) fn before(connection: &Connection, run: i64, late: &[Late], fact: u64) -> Result<Place, rusqlite::Error> {
     match late.iter().rev().find(|late| late.after.next_seq <= fact) {
         Some(late) => Ok(late.after),
@@ -69,9 +69,9 @@ pub(super) fn before(connection: &Connection, run: i64, late: &[Late], fact: u64
     }
 }
 
-/// Where a run's journal goes on after the last of the noted units that end before a fact.
+/// Returns the position after the last indexed unit of a run that ends before a fact.
 fn last_noted(connection: &Connection, run: i64, fact: u64) -> Result<Option<Place>, rusqlite::Error> {
-    // A unit has a fact: the question for the first one is for the tree, which else would be gone through from its end.
+    // Bounded by `first_seq < ?` so that SQLite seeks instead of scanning from the end.
     let sql = "SELECT units.first_seq + facts, checksum FROM places CROSS JOIN units USING (place)
         WHERE places.run = ?1 AND places.first_seq < ?2 AND units.first_seq + facts <= ?2
         ORDER BY places.first_seq DESC LIMIT 1";

@@ -1,4 +1,4 @@
-//! Files and folders that only their owner may use.
+//! Files and folders with access for their owner alone.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,7 +13,7 @@ const FILE_MODE: u32 = 0o600;
 #[cfg(unix)]
 const FOLDER_MODE: u32 = 0o700;
 
-/// Makes a folder that is missing. One that is there keeps its mode: its owner may share it on purpose.
+/// Creates a folder. An existing one keeps its mode, as its owner may share it on purpose.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -30,7 +30,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes an empty file. One that is there stays as it is.
+/// Creates an empty file. An existing one stays unchanged.
 pub(super) fn make_file(file: &Path) -> io::Result<()> {
     match options().write(true).create_new(true).open(file) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
@@ -38,13 +38,12 @@ pub(super) fn make_file(file: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces the content of a file, which is made if it is missing.
+/// Replaces the content of a file, or creates it.
 pub(super) fn write(file: &Path, text: &str) -> io::Result<()> {
     options().write(true).create(true).truncate(true).open(file)?.write_all(text.as_bytes())
 }
 
-/// Opens a file to be locked, which is made if it is missing. Whoever may open a file may lock it, so a file that others
-/// may open is closed to them.
+/// Opens or creates a file for a lock. Every user who may open a file may lock it, so this removes the access of others.
 pub(super) fn open_lock(file: &Path) -> io::Result<File> {
     let file = options().read(true).write(true).create(true).truncate(false).open(file)?;
     #[cfg(unix)]

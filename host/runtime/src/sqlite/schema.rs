@@ -1,4 +1,4 @@
-//! The tables, and how an older file becomes a newer one.
+//! The tables, and upgrades of older files.
 
 use std::path::Path;
 
@@ -227,7 +227,7 @@ pub(super) fn connect(file: &Path) -> Result<Connection, rusqlite::Error> {
     Ok(connection)
 }
 
-/// Opens the file for somebody who only reads.
+/// Opens the file for reading only.
 pub(super) fn connect_read_only(file: &Path) -> Result<Connection, rusqlite::Error> {
     let connection =
         Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use super::{Reader, SqliteStore};
 use crate::ports::{Change, Entry, Session, Sessions, StepState, StepStatus, StoreError};
 
-/// Changes the rows that an entry changes.
+/// Writes the changes of an entry.
 pub(super) fn write(connection: &Connection, entry: &Entry) -> Result<(), rusqlite::Error> {
     let (tenant, run, now) = (entry.tenant.as_str(), entry.run.as_str(), entry.unit.ts);
     entry.rows.iter().try_for_each(|change| write_change(connection, tenant, run, now, change))
@@ -53,7 +53,7 @@ fn write_change(
     done.map(drop)
 }
 
-/// The columns that a session is read from.
+/// The columns of a session.
 pub(super) const SESSION: &str =
     "id, parent_session_id, root_session_id, title, run, created_at, updated_at, tenant FROM sessions";
 
@@ -69,7 +69,7 @@ pub(super) fn session(row: &Row<'_>) -> Result<Session, rusqlite::Error> {
     })
 }
 
-/// The columns that a state is read from.
+/// The columns of a state.
 pub(super) const STATE: &str = "session_id, root_session_id, flow_id, step_id, status, args, output, is_struct_output,
     created_at, updated_at, tenant FROM flow_states";
 
@@ -94,7 +94,7 @@ pub(super) fn state(row: &Row<'_>) -> Result<StepState, rusqlite::Error> {
     })
 }
 
-/// Takes over a session from another store.
+/// Inserts a session of another store.
 pub(super) fn take_session(connection: &Connection, tenant: &Tenant, session: &Session) -> Result<(), StoreError> {
     let sql =
         "INSERT INTO sessions (tenant, id, parent_session_id, root_session_id, title, run, created_at, updated_at)
@@ -104,7 +104,7 @@ pub(super) fn take_session(connection: &Connection, tenant: &Tenant, session: &S
     Ok(connection.prepare_cached(sql)?.execute(values).map(drop)?)
 }
 
-/// Takes over a state from another store, after its session.
+/// Inserts a state of another store, after its session.
 pub(super) fn take_state(connection: &Connection, tenant: &Tenant, state: &StepState) -> Result<(), StoreError> {
     let sql = "INSERT INTO flow_states (tenant, session_id, root_session_id, flow_id, step_id, status, args, output,
         is_struct_output, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";

@@ -1,33 +1,66 @@
-//! Blobs that nothing names any more.
+//! The sweep: the removal of runs, and of blobs that nothing names.
 //!
-//! Everything that is kept is looked through for hashes: rows of runs, state and files, and blobs that are named themselves. So a
-//! blob stays whoever names it, and in whatever way: as a large value of a row, as what a run has pinned, as a file in a
-//! value. There is no count of references that a crash could leave wrong, and what a crash leaves behind goes with the next
-//! sweep. It is done by the writer between two commits, so that nothing is written meanwhile.
+//! A sweep searches all stored texts for hashes: rows of runs, state and files, and the blobs that they name. So a blob stays
+//! in whatever way a text names it: as a large value of a row, as a pin of a run, as a file in a value. There are no
+//! reference counts that a crash could leave wrong, and the next sweep removes the leftovers of a crash. The writer sweeps
+//! between two commits, so that no text changes meanwhile.
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
-use flowcell_contract::Tenant;
+use flowcell_contract::{RunId, Tenant};
 use rusqlite::{Connection, params, types::ValueRef};
 
-pub(super) use crate::rows::Swept;
-use crate::{limits::SPARED_MS, rows::hashes};
+use super::{SqliteStore, places, queue::Item};
+use crate::{
+    limits::SPARED_MS,
+    ports::{StoreError, Sweep, Swept, hashes},
+};
 
-/// Texts of a tenant that may name blobs.
+impl Sweep for SqliteStore {
+    fn forget(&self, tenant: &Tenant, run: &RunId) {
+        self.queue.push(Item::Forget { tenant: tenant.clone(), run: run.clone() });
+    }
+
+    /// Spares the blobs that this process has put in the last [`SPARED_MS`], as it may be about to name them.
+    fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
+        let (told, answer) = mpsc::channel();
+        self.queue.push(Item::Sweep { tenant: tenant.clone(), told });
+        answer.recv().map_err(|_| StoreError("the store is not written any more".into()))
+    }
+}
+
+/// Removes the units of a run and of the runs below it. The row of the run itself stays as a tombstone, so that its id is
+/// not used again.
+pub(super) fn forget(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<(), rusqlite::Error> {
+    let below = "WITH RECURSIVE below (run) AS (VALUES (?2)
+        UNION SELECT runs.run FROM runs JOIN below ON runs.parent = below.run WHERE runs.tenant = ?1)";
+    let run = params![tenant.as_str(), run.as_str()];
+    let mut select = connection.prepare(&format!("{below} SELECT id FROM runs WHERE tenant = ?1 AND run IN below"))?;
+    for id in select.query_map(run, |row| row.get(0))? {
+        places::remove(connection, id?)?;
+    }
+    let children = "DELETE FROM runs WHERE tenant = ?1 AND run IN below AND run <> ?2";
+    connection.execute(&format!("{below} {children}"), run)?;
+    let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL, next_seq = 0
+        WHERE tenant = ?1 AND run = ?2";
+    connection.execute(tombstone, run).map(drop)
+}
+
+/// The texts of a tenant that may name blobs.
 const TEXTS: [&str; 5] = [
     "SELECT record FROM runs WHERE tenant = ?",
     "SELECT body, cuts FROM units JOIN runs ON runs.id = units.run WHERE runs.tenant = ?",
     "SELECT value, cuts FROM state WHERE tenant = ?",
     "SELECT args, output FROM flow_states WHERE tenant = ?",
-    // Files that somebody has put.
+    // Uploaded files.
     "SELECT value FROM registry WHERE tenant = ? AND kind = 'file'",
 ];
 
-/// Removes the blobs of a tenant that nothing names, but not those that are spared.
+/// Removes the blobs of a tenant that no text names, except the spared ones.
 pub(super) fn sweep(
     connection: &Connection,
     tenant: &Tenant,
@@ -48,13 +81,13 @@ pub(super) fn sweep(
     Ok(Swept { blobs: unnamed.len() as u64, bytes: unnamed.values().sum() })
 }
 
-/// All blobs of a tenant, and how large they are.
+/// The blobs of a tenant with their sizes.
 fn sizes(connection: &Connection, tenant: &Tenant) -> Result<HashMap<String, u64>, rusqlite::Error> {
     let mut select = connection.prepare("SELECT hash, length(bytes) FROM blobs WHERE tenant = ?")?;
     select.query_map([tenant.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// Looks for hashes in rows, and moves those that it finds from the unnamed to the named.
+/// Searches rows for hashes, and moves each one that it finds from the unnamed to the named.
 fn look_through(
     connection: &Connection,
     sql: &str,
@@ -75,12 +108,11 @@ fn look_through(
     Ok(())
 }
 
-/// Blobs that somebody in this process may be about to name: those that it has put not long ago. What nobody has named by
-/// the end of the process is not going to be.
+/// The blobs that this process has put a short time ago, and may be about to name.
 pub(super) struct Recent {
     since: Instant,
     latest: HashSet<(Tenant, Arc<str>)>,
-    /// Those that were put in the time before.
+    /// The blobs of the period before.
     before: HashSet<(Tenant, Arc<str>)>,
 }
 
@@ -91,13 +123,13 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// A blob is put now.
+    /// Notes a blob that is put now.
     pub(super) fn add(&mut self, now: Instant, tenant: &Tenant, hash: &Arc<str>) {
         self.age(now);
         self.latest.insert((tenant.clone(), hash.clone()));
     }
 
-    /// Forgets what was put long ago: more than [`SPARED_MS`] for certain, and soon after twice that time.
+    /// Forgets blobs that were put longer ago than [`SPARED_MS`], at the latest soon after twice that time.
     pub(super) fn age(&mut self, now: Instant) {
         let (passed, spared) = (now.saturating_duration_since(self.since), Duration::from_millis(SPARED_MS));
         if passed > spared {
@@ -109,7 +141,7 @@ impl Recent {
         }
     }
 
-    /// Whether a blob was put not long ago.
+    /// Returns whether a blob was put a short time ago.
     pub(super) fn has(&self, tenant: &Tenant, hash: &str) -> bool {
         let key = (tenant.clone(), Arc::from(hash));
         self.latest.contains(&key) || self.before.contains(&key)
@@ -121,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_is_recent_for_a_while() {
+    fn a_blob_is_recent_for_a_while() {
         let (tenant, began) = (Tenant::local(), Instant::now());
         let mut recent = Recent::default();
         let time = |count: u32| began + (Duration::from_millis(SPARED_MS) + Duration::from_secs(60)) * count;

@@ -1,4 +1,4 @@
-//! What writes: one at a time, in order. A thread of its own, or whoever waits for it and has nothing else to do.
+//! The writer of the store. It runs on its own thread, or on the thread of a driver that waits for a commit.
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
@@ -8,23 +8,19 @@ use rusqlite::{Connection, params};
 
 use super::{
     OnFailure, Visible,
-    cut::Pieces,
+    blobs::keep,
     epoch::Epoch,
-    places,
     queue::{Item, Queue},
-    row::{OpenUnit, Row, keep, keep_blobs, text, unwritable},
-    sessions,
-    sweep::{Swept, sweep},
+    sessions, state,
+    sweep::{forget, sweep},
+    units::{OpenUnit, Row, text},
 };
-use crate::{
-    ports::{Entry, Staged, StoreError},
-    rows::describe,
-};
+use crate::ports::{Entry, StoreError, Swept};
 
-/// Runs whose rows the writer remembers.
+/// The number of runs whose rows the writer remembers.
 const REMEMBERED: usize = 10_000;
 
-/// Items for which there is room between two commits.
+/// The number of items for which the list keeps its capacity between two commits.
 const ROOM: usize = 1_000;
 
 pub(super) struct Writer {
@@ -33,20 +29,20 @@ pub(super) struct Writer {
     visible: Arc<Mutex<Visible>>,
     on_failure: OnFailure,
     rows: Rows,
-    /// What was written last, empty: as much room as the next will need.
+    /// The empty list of the last commit, whose capacity the next one uses.
     written: Vec<Item>,
     pub(super) epoch: Epoch,
 }
 
-/// The runs that were written to.
+/// The runs that the writer has appended to.
 #[derive(Default)]
 struct Rows {
     of: HashMap<RunKey, Kept>,
-    /// Those that have an open unit, in order.
+    /// The runs that have an open unit, in order.
     open: Vec<RunKey>,
 }
 
-/// What the writer remembers of a run.
+/// A run that the writer remembers.
 struct Kept {
     row: Row,
     open: Option<OpenUnit>,
@@ -70,7 +66,7 @@ impl Writer {
         }
     }
 
-    /// Writes all that is queued.
+    /// Writes all queued items.
     pub(super) fn write(&mut self) {
         let mut items = self.queue.take(std::mem::take(&mut self.written));
         if items.is_empty() {
@@ -78,7 +74,7 @@ impl Writer {
         }
         match self.commit(&items) {
             Ok(swept) => self.tell(&items, swept),
-            // A second try could succeed without the first one's pages being there.
+            // A second attempt could succeed although pages of the first one are lost.
             Err(error) => {
                 self.queue.abandon();
                 (self.on_failure)(&StoreError(error.to_string().into()));
@@ -89,19 +85,19 @@ impl Writer {
         self.written = items;
     }
 
-    /// Writes all, or nothing. Answers what was swept, in order.
+    /// Writes all items, or none. Returns the results of sweeps, in order.
     fn commit(&mut self, items: &[Item]) -> Result<Vec<Swept>, rusqlite::Error> {
         if self.rows.of.len() > REMEMBERED {
             self.rows.of.clear();
         }
-        // Kept prepared like all others: to read these anew for each commit takes longer than to append a unit.
+        // Prepared like all other statements: parsing these for each commit takes longer than appending a unit.
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute(())?;
         let written = self.write_items(items).and_then(|written| {
             self.connection.prepare_cached("COMMIT")?.execute(())?;
             Ok(written)
         });
         if written.is_err() {
-            // Where SQLite has done so already, it refuses.
+            // It fails if SQLite has rolled back already.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         let (swept, counts) = written?;
@@ -112,7 +108,7 @@ impl Writer {
         Ok(swept)
     }
 
-    /// Writes within a transaction. Answers what was swept, and whether the epoch counts.
+    /// Writes within a transaction. Returns the results of sweeps, and whether the epoch counts.
     fn write_items(&mut self, items: &[Item]) -> Result<(Vec<Swept>, bool), rusqlite::Error> {
         let connection = &self.connection;
         let mut swept = Vec::new();
@@ -123,7 +119,7 @@ impl Writer {
             match item {
                 Item::Sweep { tenant, .. } => {
                     self.visible.lock().recent.age(Instant::now());
-                    // What is put meanwhile is written after this.
+                    // Blobs that are put meanwhile are written after this.
                     let spared = |hash: &str| self.visible.lock().recent.has(tenant, hash);
                     swept.push(sweep(connection, tenant, spared)?);
                 }
@@ -137,7 +133,7 @@ impl Writer {
         Ok((swept, self.epoch.pass(connection)?))
     }
 
-    /// What is durable needs no other place any more, and whoever waits for it goes on.
+    /// Reports that the items are durable, and drops their copies in memory.
     fn tell(&self, items: &[Item], swept: Vec<Swept>) {
         let mut visible = self.visible.lock();
         for item in items {
@@ -160,7 +156,7 @@ impl Writer {
         for item in items {
             match item {
                 Item::Entry(entry) => entry.durable.advance(entry.unit.next_seq()),
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 Item::Sweep { told, .. } => _ = swept.next().map(|swept| told.send(swept)),
                 Item::Settle(told) => _ = told.send(()),
                 Item::Blob { .. } | Item::Forget { .. } => {}
@@ -197,15 +193,15 @@ impl Rows {
             }
         };
         if let Some(standing) = entry.standing {
-            let (name, due, attention) = describe(standing);
+            let (name, due, attention) = standing.columns();
             let sql = "UPDATE runs SET standing = ?, due = ?, attention = ?, updated = ?, next_seq = ? WHERE id = ?";
             connection.prepare_cached(sql)?.execute(params![name, due, attention, unit.ts, unit.next_seq(), id])?;
         }
         sessions::write(connection, entry)?;
-        entry.writes.iter().try_for_each(|staged| write_state(connection, &entry.tenant, staged))
+        entry.writes.iter().try_for_each(|staged| state::write(connection, &entry.tenant, staged))
     }
 
-    /// Writes the units that are open.
+    /// Writes the open units.
     fn close(&mut self, connection: &Connection) -> Result<(), rusqlite::Error> {
         for key in self.open.drain(..) {
             if let Some(kept) = self.of.get_mut(&key)
@@ -218,19 +214,7 @@ impl Rows {
     }
 }
 
-fn write_state(connection: &Connection, tenant: &Tenant, staged: &Staged) -> Result<(), rusqlite::Error> {
-    for (write, version) in &staged.writes {
-        let value = Pieces::of_value(text(&write.value)?).map_err(unwritable)?;
-        keep_blobs(connection, tenant, &value)?;
-        let sql = "INSERT INTO state (tenant, flow, key, value, cuts, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-            ON CONFLICT DO UPDATE SET value = ?4, cuts = ?5, version = ?6";
-        let values = params![tenant.as_str(), &*staged.flow, write.key, value.text, value.cuts, version];
-        connection.prepare_cached(sql)?.execute(values)?;
-    }
-    Ok(())
-}
-
-/// Finds the row of a run, or makes it with the run's first unit.
+/// Finds the row of a run, or inserts it with the run's first unit.
 fn row(connection: &Connection, entry: &Entry) -> Result<Row, rusqlite::Error> {
     let (tenant, run) = (entry.tenant.as_str(), entry.run.as_str());
     if let Some(record) = &entry.record {
@@ -243,21 +227,4 @@ fn row(connection: &Connection, entry: &Entry) -> Result<Row, rusqlite::Error> {
         return Ok(Row { id: connection.last_insert_rowid(), tail: 0 });
     }
     Row::find(connection, tenant, run)
-}
-
-/// Removes the facts of a run and of the runs below it. Of the run itself a tombstone is left, so that its id is not used
-/// again.
-fn forget(connection: &Connection, tenant: &Tenant, run: &RunId) -> Result<(), rusqlite::Error> {
-    let below = "WITH RECURSIVE below (run) AS (VALUES (?2)
-        UNION SELECT runs.run FROM runs JOIN below ON runs.parent = below.run WHERE runs.tenant = ?1)";
-    let run = params![tenant.as_str(), run.as_str()];
-    let mut select = connection.prepare(&format!("{below} SELECT id FROM runs WHERE tenant = ?1 AND run IN below"))?;
-    for id in select.query_map(run, |row| row.get(0))? {
-        places::remove(connection, id?)?;
-    }
-    let children = "DELETE FROM runs WHERE tenant = ?1 AND run IN below AND run <> ?2";
-    connection.execute(&format!("{below} {children}"), run)?;
-    let tombstone = "UPDATE runs SET standing = 'removed', record = '', due = NULL, next_seq = 0
-        WHERE tenant = ?1 AND run = ?2";
-    connection.execute(tombstone, run).map(drop)
 }

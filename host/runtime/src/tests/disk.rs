@@ -12,7 +12,6 @@ use super::readiness::Counter;
 use crate::{
     decide::Entropy,
     fact::Write,
-    memory::number,
     ports::{Entry, Journal, Record, StageError, Staged, StateStore, StoreError, Unit},
 };
 
@@ -174,7 +173,8 @@ impl StateStore for Disk {
     fn stage(&self, _: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
         let mut disk = self.lock();
         let place = |key: &str| (flow.to_string(), key.to_owned());
-        let staged = number(flow, writes, |key| Ok(disk.state.get(&place(key)).map_or(0, |(_, version)| *version)))?;
+        let staged =
+            Staged::number(flow, writes, |key| Ok(disk.state.get(&place(key)).map_or(0, |(_, version)| *version)))?;
         for (write, version) in &staged.writes {
             disk.state.insert(place(&write.key), (write.value.clone(), *version));
         }

@@ -7,7 +7,7 @@ use std::{
 
 use flowcell_runtime::{
     ports::{Durable, Entry, Journal, Leases},
-    server::{Dialect, Options, ServerStore},
+    sql::{Dialect, Options, SharedStore},
 };
 
 use super::{
@@ -25,7 +25,7 @@ fn server(place: &Place) -> (&'static Server, &str) {
 }
 
 /// Appends a unit, and waits until it is durable. Nothing of it may be refused.
-fn write(store: &ServerStore, seq: u64, durable: &Arc<Durable>) {
+fn write(store: &SharedStore, seq: u64, durable: &Arc<Durable>) {
     store.append(Entry { force: true, durable: durable.clone(), ..entry("r", unit(seq)) });
     wait_for("the end of a write", || {
         assert!(!durable.is_refused(), "unit {seq} is refused");
@@ -37,7 +37,7 @@ fn write(store: &ServerStore, seq: u64, durable: &Arc<Durable>) {
 pub(crate) fn a_commit_whose_end_nobody_knows_is_done_once(place: &Place) {
     let (server, database) = server(place);
     let proxy = Proxy::to(server.port);
-    let store = ServerStore::open(&server.url_by(proxy.port, database), Options::default()).unwrap();
+    let store = SharedStore::open(&server.url_by(proxy.port, database), Options::default()).unwrap();
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
     for seq in 0..60 {
         match seq % 3 {
@@ -78,7 +78,7 @@ fn end_connections(server: &Server, database: &str) {
 /// R16: a server that restarts, fails over or ends sessions; PostgreSQL also takes nothing for a while.
 pub(crate) fn connections_that_are_ended_cost_nothing(place: &Place) {
     let (server, database) = server(place);
-    let store = ServerStore::open(&server.url(database), Options::default()).unwrap();
+    let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
     for seq in 0..20 {
         end_connections(server, database);
@@ -104,7 +104,7 @@ pub(crate) fn connections_that_are_ended_cost_nothing(place: &Place) {
 /// R16: locks of others.
 pub(crate) fn rows_that_somebody_else_has_locked_are_waited_for(place: &Place) {
     let (server, database) = server(place);
-    let store = ServerStore::open(&server.url(database), Options::default()).unwrap();
+    let store = SharedStore::open(&server.url(database), Options::default()).unwrap();
     let (_lease, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::default());
     write(&store, 0, &durable);
     server.locking(database, "SELECT id FROM flowcell_runs FOR UPDATE", || {
@@ -122,8 +122,8 @@ pub(crate) fn who_is_cut_off_stops_before_others_begin_and_goes_on_afterwards(pl
     let proxy = Proxy::to(server.port);
     let lease = Duration::from_millis(3_000);
     let options = Options { lease, patience: Duration::from_millis(500), ..Options::default() };
-    let store = ServerStore::open(&server.url_by(proxy.port, database), options).unwrap();
-    let other = ServerStore::open(&server.url(database), Options::default()).unwrap();
+    let store = SharedStore::open(&server.url_by(proxy.port, database), options).unwrap();
+    let other = SharedStore::open(&server.url(database), Options::default()).unwrap();
     let (held, durable) = (store.claim(&tenant(), &"r".into()).unwrap(), Arc::<Durable>::default());
     write(&store, 0, &durable);
     proxy.does(Does::Hole);

@@ -4,7 +4,7 @@ use std::{sync::Arc, thread};
 
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
-    FlowRunner, Pinned, QuestionRef, RunCommand, RunOptions, RunStatus, fact::Fact, ports::Pin, server::Options,
+    FlowRunner, Pinned, QuestionRef, RunCommand, RunOptions, RunStatus, fact::Fact, ports::Pin, remote::ask, sql::Options,
 };
 
 use super::{
@@ -62,7 +62,7 @@ pub(crate) fn a_message_that_is_sent_a_hundred_times_is_taken_in_once(place: &Pl
         let store = stores[1 + index % 3].clone();
         thread::spawn(move || {
             let server = store.server.as_ref().unwrap();
-            block_on(server.ask(&tenant(), &"r".into(), message, &request)).unwrap()
+            block_on(ask(&**server, &tenant(), &"r".into(), message, &request)).unwrap()
         })
     };
     let sent: Vec<_> = (0..100).map(|index| send(index, "m", hello())).collect();
@@ -83,7 +83,7 @@ pub(crate) fn a_run_that_nobody_drives_takes_messages_in_too(place: &Place) {
     let world = one.world(ASKS);
     one.server.as_ref().unwrap().serve(&world).unwrap();
     let server = two.server.as_ref().unwrap();
-    assert_eq!(block_on(server.ask(&tenant(), &"r".into(), "m", &answer())).unwrap(), Ok(()));
+    assert_eq!(block_on(ask(&**server, &tenant(), &"r".into(), "m", &answer())).unwrap(), Ok(()));
     let found = wait_for("the run", || two.server.as_ref().unwrap().work(&tenant(), 0, 1).unwrap().pop());
     let runner = runner(&two, options("r"));
     drop(found);

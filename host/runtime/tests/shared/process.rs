@@ -9,7 +9,7 @@ use std::{
 
 use flowcell_runtime::{
     ports::{Durable, Entry, Journal, Lease, Leases},
-    server::{Options, ServerStore},
+    sql::{Options, SharedStore},
 };
 
 use super::{
@@ -77,7 +77,7 @@ fn what_the_other_process_does() {
     let lease = Duration::from_millis(std::env::var(LEASE).unwrap().parse().unwrap());
     let unfenced = std::env::var_os(UNFENCED).is_some();
     let options = Options { lease, unfenced, on_failure: |_| println!("=> failed"), ..Options::default() };
-    let store = ServerStore::open(&url, options).unwrap();
+    let store = SharedStore::open(&url, options).unwrap();
     let mut claimed: Vec<(String, Lease, Arc<Durable>)> = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line.unwrap();

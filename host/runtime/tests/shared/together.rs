@@ -12,8 +12,8 @@ use std::{
 use flowcell_runtime::{
     FlowRunner, OpenError, Pinned,
     fact::Fact,
-    ports::{Pin, Standing},
-    server::Options,
+    ports::{Pin, StoredStatus},
+    sql::Options,
 };
 
 use super::{
@@ -56,9 +56,9 @@ pub(crate) fn of_many_that_begin_the_same_run_one_does(place: &Place) {
 pub(crate) fn work_is_shared_out_once(place: &Place) {
     let stores: Vec<_> = (0..4).map(|_| open(place)).collect();
     for run in 0..40 {
-        stores[0].append(standing(&format!("r{run}"), unit(0), Standing::Active));
+        stores[0].append(standing(&format!("r{run}"), unit(0), StoredStatus::Active));
     }
-    let parked = Standing::Parked { due: Some(7), needs_attention: false };
+    let parked = StoredStatus::Parked { due: Some(7), needs_attention: false };
     stores[0].append(standing("due", unit(0), parked));
     stores[0].settle();
     stores[0].let_go();
@@ -97,7 +97,7 @@ pub(crate) fn work_is_shared_out_once(place: &Place) {
 /// Its processes may have died because of another run.
 pub(crate) fn r25_a_run_that_was_claimed_in_vain_is_offered_again(place: &Place) {
     let store = open(place);
-    store.append(standing("r", unit(0), Standing::Active));
+    store.append(standing("r", unit(0), StoredStatus::Active));
     store.settle();
     store.let_go();
     store.settle();
@@ -121,7 +121,7 @@ pub(crate) fn events_are_read_in_any_process(place: &Place) {
         seen
     });
     for seq in 0..200 {
-        one.append(standing("r", unit(seq), Standing::Active));
+        one.append(standing("r", unit(seq), StoredStatus::Active));
         if seq % 10 == 0 {
             one.journal.force();
         }

@@ -7,7 +7,7 @@ use flowcell_runtime::{
     FlowRunner, Pinned, RunCommand, RunStatus,
     fact::Write,
     ports::{Change, Durable, Entry, Journal, Leases, Pin, Sessions, StateStore},
-    server::{Options, ServerStore},
+    sql::{Options, SharedStore},
 };
 
 use super::{
@@ -25,12 +25,12 @@ fn url(place: &Place) -> String {
     server.url(database)
 }
 
-fn open(place: &Place) -> Arc<ServerStore> {
-    Arc::new(ServerStore::open(&url(place), Options { lease: LEASE, ..Options::default() }).unwrap())
+fn open(place: &Place) -> Arc<SharedStore> {
+    Arc::new(SharedStore::open(&url(place), Options { lease: LEASE, ..Options::default() }).unwrap())
 }
 
 /// Appends a unit, and waits for what becomes of it. Answers whether it is durable.
-fn write(store: &ServerStore, run: &str, seq: u64, durable: &Arc<Durable>) -> bool {
+fn write(store: &SharedStore, run: &str, seq: u64, durable: &Arc<Durable>) -> bool {
     let until = unit(seq).next_seq();
     store.append(Entry { force: true, durable: durable.clone(), ..entry(run, unit(seq)) });
     let done = || (durable.next_seq() >= until || durable.is_refused()).then(|| !durable.is_refused());
@@ -137,7 +137,7 @@ pub(crate) fn a_run_of_somebody_who_died_is_taken_over(place: &Place) {
 /// it has not written.
 pub(crate) fn what_was_seen_and_never_written_takes_its_readers_with_it(place: &Place) {
     let (one, two) = (open(place), open(place));
-    let set = |store: &ServerStore, run: &str, value: u64, durable: &Arc<Durable>| {
+    let set = |store: &SharedStore, run: &str, value: u64, durable: &Arc<Durable>| {
         let write = Write { key: "k".into(), value: Value::from(Json::from(value)), expected: None };
         let writes = Some(store.stage(&tenant(), &"f".into(), vec![write]).unwrap());
         let (id, title) = (run.to_owned(), String::new());

@@ -5,7 +5,7 @@ use flowcell_runtime::{
     Flows, NoFlows, RunOptions,
     export::{ExportError, export},
     limits::INLINE_BYTES,
-    ports::{Entry, Journal, Record},
+    ports::{Entry, Journal, Record, Sweep},
     sqlite::Reader,
 };
 

@@ -169,7 +169,7 @@ fn a_large_value_that_is_damaged_or_gone_is_told_with_its_place() {
     let hash: String = connection.query_row("SELECT hash FROM blobs", [], |row| row.get(0)).unwrap();
     let told = || {
         let reader = Reader::open(folder.path()).unwrap();
-        reader.units(&tenant(), &"r".into(), 0, 1_000).unwrap_err().to_string()
+        reader.read(&tenant(), &"r".into(), 0, 1_000).unwrap_err().to_string()
     };
     let whole: Vec<u8> = connection.query_row("SELECT bytes FROM blobs", [], |row| row.get(0)).unwrap();
     let put = |bytes: &[u8]| assert_eq!(connection.execute("UPDATE blobs SET bytes = ?", [bytes]).unwrap(), 1);

@@ -4,8 +4,8 @@ use std::{fs, io::Write, path::Path};
 
 use flowcell_runtime::{
     RunStatus,
-    ports::StateStore,
-    sqlite::{Filter, OpenStoreError, Reader, SqliteStore, stop_process},
+    ports::{Filter, Journal, Runs, StateStore, Sweep},
+    sqlite::{OpenStoreError, Reader, SqliteStore, stop_process},
 };
 
 use super::{ASKS, COUNTS, answered, database, everything, open, options, run, tenant};
@@ -55,16 +55,16 @@ fn r24_a_store_of_version_1_is_upgraded_and_its_runs_go_on() {
     for run in ["r", "e"] {
         assert!(!everything(&before, run).is_empty());
         assert_eq!(everything(store.reader(), run), everything(&before, run));
-        assert!(store.reader().units(&tenant(), &run.into(), 1_000, 1).unwrap().is_empty());
+        assert!(store.reader().read(&tenant(), &run.into(), 1_000, 1).unwrap().is_empty());
     }
     assert_eq!(store.get(&tenant(), "f", "count").unwrap().unwrap().1, 3);
     assert!(store.reader().find(&tenant(), &"gone".into()).unwrap_err().to_string().contains("was removed"));
     assert_eq!(run(&store, ASKS, answered("r")).status, RunStatus::Succeeded);
-    assert_eq!(store.reader().units(&tenant(), &"gone".into(), 0, 100).unwrap(), []);
+    assert_eq!(store.reader().read(&tenant(), &"gone".into(), 0, 100).unwrap(), []);
     drop(store);
     let damaged = "UPDATE units SET body = replace(body, 'RunStarted', 'RunStartet') WHERE first_seq = 0";
     assert_eq!(database(old.path()).execute(damaged, []).unwrap(), 2);
-    let told = Reader::open(old.path()).unwrap().units(&tenant(), &"e".into(), 0, 100).unwrap_err().to_string();
+    let told = Reader::open(old.path()).unwrap().read(&tenant(), &"e".into(), 0, 100).unwrap_err().to_string();
     assert_eq!(told, "the journal of run `e` is damaged: the checksum at event 0 is wrong");
 }
 

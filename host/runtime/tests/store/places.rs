@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowcell_contract::Json;
 use flowcell_runtime::{
-    ports::{Journal, Unit},
+    ports::{Journal, Runs, Sweep, Unit},
     sqlite::Reader,
 };
 
@@ -41,7 +41,7 @@ fn units_are_found_wherever_they_are_and_whatever_was_removed() {
             assert_eq!(everything(reader, "a"), shared(&units[..all]), "{before}");
             assert_eq!(everything(reader, "b"), shared(&units[..AFTER]), "{before}");
             for from in [0, 1, 126, 127, 128, 129, before, all - 2, all].map(|from| from.min(all)) {
-                let page = reader.units(&tenant(), &"a".into(), from as u64, 3).unwrap();
+                let page = reader.read(&tenant(), &"a".into(), from as u64, 3).unwrap();
                 assert_eq!(page, shared(&units[from..(from + 3).min(all)]), "{before}, from {from}");
             }
             assert_eq!(reader.run(&tenant(), &"a".into()).unwrap().unwrap().1, all as u64);

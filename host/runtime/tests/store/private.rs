@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use flowcell_runtime::ports::Journal;
+
 use super::{COUNTS, open, options, run};
 
 /// The modes of a folder and of what is in it that let others in.
@@ -30,7 +32,7 @@ fn a_store_and_its_copies_are_its_owners_alone() {
     assert_eq!(open_to_others(&copy), []);
     assert!(store.back_up(&copy).is_err(), "a copy is not written over");
     let copied = open(&copy);
-    assert_eq!(copied.reader().units(&super::tenant(), &"r".into(), 0, 1).unwrap().len(), 1);
+    assert_eq!(copied.reader().read(&super::tenant(), &"r".into(), 0, 1).unwrap().len(), 1);
 }
 
 #[test]

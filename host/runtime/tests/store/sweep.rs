@@ -6,8 +6,8 @@ use flowcell_contract::{BlobRef, Blobs, Json, Tenant, Value};
 use flowcell_runtime::{
     fact::Write,
     limits::INLINE_BYTES,
-    ports::{Entry, Journal, Pin, Record, StateStore},
-    sqlite::{SqliteStore, Swept},
+    ports::{Entry, Journal, Pin, Record, StateStore, Sweep, Swept},
+    sqlite::SqliteStore,
 };
 
 use super::{

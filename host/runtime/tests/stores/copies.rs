@@ -4,12 +4,9 @@ use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
     fact::Write,
     limits::INLINE_BYTES,
-    ports::{Entry, MARK, Record, Standing, StepStatus},
-    rows::{
-        Filter,
-        whole::{Amount, Whole, check, copy},
-    },
-    server::Dialect,
+    ports::{Entry, Filter, MARK, Record, StepStatus, StoredStatus},
+    rows::copy_and_check::{Amount, Whole, check, copy},
+    sql::Dialect,
     sqlite::{SqliteStore, stop_process},
 };
 
@@ -27,7 +24,7 @@ fn filled(place: &Place) -> Store {
     let large = Json::array([text(INLINE_BYTES), text(INLINE_BYTES + 1), Json::from("ü\u{0}")]);
     let units = outputs((0..20_u64).map(Json::from).chain([large.clone()]));
     units.iter().for_each(|unit| store.append(entry("r", unit.clone())));
-    store.append(standing("r", unit(21), Standing::Parked { due: Some(9), needs_attention: true }));
+    store.append(standing("r", unit(21), StoredStatus::Parked { due: Some(9), needs_attention: true }));
     let below = Record { parent: Some("r".into()), depth: 1, ..record("r") };
     store.append(Entry { record: Some(below), ..entry("r.child", unit(0)) });
     store.append(entry("gone", unit(0)));
@@ -35,8 +32,8 @@ fn filled(place: &Place) -> Store {
         vec![session("a", None), session("b", Some("a")), begun("b", StepStatus::Postponed, Json::from("ü\u{0}"))];
     store.append(Entry { rows, ..entry("t", unit(0)) });
     let write = |key: &str, value| Write { key: key.into(), value: Value::from(value), expected: None };
-    store.registry.register(&tenant(), "token", "é\u{0}", Some(&large), 0).unwrap();
-    store.registry.register(&tenant(), "token", "é\u{0}", Some(&Json::from("ü\u{0}")), 1).unwrap();
+    store.documents.write(&tenant(), "token", "é\u{0}", Some(&large), 0).unwrap();
+    store.documents.write(&tenant(), "token", "é\u{0}", Some(&Json::from("ü\u{0}")), 1).unwrap();
     let writes = vec![write("k", Json::Null), write("k", large), write("é\u{0} ", Json::from(1_u64))];
     let staged = store.state.stage(&tenant(), &"f".into(), writes).unwrap();
     store.append(Entry { writes: Some(staged), ..entry("s", unit(0)) });
@@ -69,7 +66,7 @@ fn told(store: &Store) -> Vec<String> {
     told.push(format!("{:?}", store.runs().runs(&tenant(), &Filter { limit: 9, ..Filter::default() }).unwrap()));
     told.push(format!("{:?}", store.sessions.sessions(&tenant(), ROOT).unwrap()));
     told.push(format!("{:?}", store.sessions.states(&tenant(), ROOT).unwrap()));
-    told.push(format!("{:?}", store.registry.registered_after(&tenant(), "token", "", 9).unwrap()));
+    told.push(format!("{:?}", store.documents.list(&tenant(), "token", "", 9).unwrap()));
     for key in ["k", "é\u{0} "] {
         let found = store.state.get(&tenant(), "f", key).unwrap();
         told.push(format!("{:?}", found.map(|(value, version)| (value.text().to_owned(), version))));
@@ -145,9 +142,9 @@ fn t11_a_copy_that_is_brought_back_knows_not_how_far_triggers_had_come() {
     let place = Place::sqlite();
     let store = filled(&place);
     let marks =
-        |store: &Store| [MARK, "token"].map(|kind| store.registry.registered(&tenant(), kind, "k").unwrap().is_some());
+        |store: &Store| [MARK, "token"].map(|kind| store.documents.get(&tenant(), kind, "k").unwrap().is_some());
     for kind in [MARK, "token"] {
-        assert!(store.registry.register(&tenant(), kind, "k", Some(&Json::Null), 0).unwrap());
+        assert!(store.documents.write(&tenant(), kind, "k", Some(&Json::Null), 0).unwrap());
     }
     let saved = tempfile::tempdir().unwrap();
     store.sqlite.as_ref().unwrap().back_up(saved.path()).unwrap();
@@ -164,7 +161,7 @@ fn t11_a_copy_that_is_brought_back_knows_not_how_far_triggers_had_come() {
     let store = place.open();
     assert_eq!(marks(&store), [false, true]);
     assert!(check(whole(&store)).unwrap().damage.is_empty());
-    assert!(store.registry.register(&tenant(), MARK, "k", Some(&Json::Null), 0).unwrap());
+    assert!(store.documents.write(&tenant(), MARK, "k", Some(&Json::Null), 0).unwrap());
     drop(store);
     assert_eq!(marks(&place.open()), [true, true]);
 }

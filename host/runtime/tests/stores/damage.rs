@@ -1,7 +1,7 @@
 //! What every store makes of damage.
 
 use flowcell_contract::Json;
-use flowcell_runtime::{limits::INLINE_BYTES, server::Dialect};
+use flowcell_runtime::{limits::INLINE_BYTES, sql::Dialect};
 
 use super::{
     flows::{ASKS, COUNTS, options, tenant},

@@ -7,9 +7,8 @@ use flowcell_runtime::{
     RunStatus,
     fact::Write,
     limits::INLINE_BYTES,
-    ports::{Entry, Record, StageError, Staged, Standing, Unit},
-    rows::Filter,
-    server::Dialect,
+    ports::{Entry, Filter, Record, StageError, Staged, StoredStatus, Unit},
+    sql::Dialect,
 };
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 
@@ -31,7 +30,7 @@ enum Operation {
     Append {
         run: usize,
         sizes: Vec<usize>,
-        standing: Option<Standing>,
+        standing: Option<StoredStatus>,
     },
     /// Writes state with a unit of a run, if a version is as it is expected to be.
     Write {
@@ -55,11 +54,11 @@ enum Operation {
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let size = prop_oneof![4 => 0_usize..50, 1 => INLINE_BYTES - 3..INLINE_BYTES + 3];
     let standing = prop_oneof![
-        Just(Standing::Active),
+        Just(StoredStatus::Active),
         (prop::option::of(0_u64..100), any::<bool>())
-            .prop_map(|(due, needs_attention)| Standing::Parked { due, needs_attention }),
+            .prop_map(|(due, needs_attention)| StoredStatus::Parked { due, needs_attention }),
         prop::sample::select(vec![RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled])
-            .prop_map(Standing::Ended),
+            .prop_map(StoredStatus::Ended),
     ];
     let key = (0..KEYS.len(), 0_u64..9, prop::option::of(0_u64..4));
     let operation = prop_oneof![
@@ -93,7 +92,7 @@ impl Subject {
         self.store.as_ref().unwrap()
     }
 
-    fn append(&mut self, run: usize, facts: Unit, standing: Option<Standing>, writes: Option<Staged>) {
+    fn append(&mut self, run: usize, facts: Unit, standing: Option<StoredStatus>, writes: Option<Staged>) {
         // The child is there only after its parent.
         if run == 1 && !self.ends.contains_key(&0) {
             self.append(0, outputs([Json::Null]).remove(0), None, None);

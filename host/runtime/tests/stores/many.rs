@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_runtime::{ports::Standing, rows::Filter};
+use flowcell_runtime::ports::{Filter, StoredStatus};
 
 use super::{
     differential::scale,
@@ -27,8 +27,8 @@ fn r27_a_hundred_thousand_runs_that_wait_are_found_piece_by_piece() {
     let store = place.open();
     let runs = RUNS * scale().max(1);
     for run in 0..runs {
-        let parked = Standing::Parked { due: Some(u64::from(run)), needs_attention: false };
-        let waits = if run % 11 == 0 { parked } else { Standing::Active };
+        let parked = StoredStatus::Parked { due: Some(u64::from(run)), needs_attention: false };
+        let waits = if run % 11 == 0 { parked } else { StoredStatus::Active };
         store.append(standing(&format!("r{run}"), unit(0), waits));
     }
     store.settle();

@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use flowcell_contract::{RunId, Tenant};
+use flowcell_contract::RunId;
 use flowcell_runtime::{
     World,
-    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryJournal, MemoryRegistry, MemoryState},
-    ports::{Blobs, CacheStore, Entry, Journal, Lease, Leases, Registry, Sessions, StateStore, StoreError},
-    rows::{Runs, Swept},
-    server::{Dialect, Options, ServerStore},
+    memory::{LocalLeases, MemoryBlobs, MemoryCache, MemoryDocuments, MemoryJournal, MemoryState},
+    ports::{
+        Blobs, CacheStore, DocumentStore, Entry, Journal, Lease, Leases, Runs, Sessions, StateStore, StoreError, Sweep,
+        Swept,
+    },
+    sql::{Dialect, Options, SharedStore},
     sqlite::{SqliteStore, stop_process},
 };
 
@@ -32,9 +34,10 @@ pub(crate) struct Store {
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) sessions: Arc<dyn Sessions>,
-    pub(crate) registry: Arc<dyn Registry>,
+    pub(crate) documents: Arc<dyn DocumentStore>,
+    sweep: Arc<dyn Sweep>,
     pub(crate) sqlite: Option<Arc<SqliteStore>>,
-    pub(crate) server: Option<Arc<ServerStore>>,
+    pub(crate) server: Option<Arc<SharedStore>>,
     /// Claims of runs that are written to directly.
     claimed: Mutex<Vec<(RunId, Lease)>>,
 }
@@ -65,7 +68,8 @@ impl Place {
                 let journal = Arc::new(MemoryJournal::default());
                 Store {
                     sessions: journal.clone(),
-                    registry: Arc::new(MemoryRegistry::default()),
+                    sweep: journal.clone(),
+                    documents: Arc::new(MemoryDocuments::default()),
                     journal,
                     state: Arc::new(MemoryState::default()),
                     cache: Arc::new(MemoryCache::default()),
@@ -85,14 +89,15 @@ impl Place {
                     blobs: store.clone(),
                     leases: Arc::new(LocalLeases::default()),
                     sessions: store.clone(),
-                    registry: store.clone(),
+                    documents: store.clone(),
+                    sweep: store.clone(),
                     sqlite: Some(store),
                     server: None,
                     claimed: Mutex::default(),
                 }
             }
             Place::Server(server, database) => {
-                let store = Arc::new(ServerStore::open(&server.url(database), options).unwrap());
+                let store = Arc::new(SharedStore::open(&server.url(database), options).unwrap());
                 Store {
                     journal: store.clone(),
                     state: store.clone(),
@@ -100,7 +105,8 @@ impl Place {
                     blobs: store.clone(),
                     leases: store.clone(),
                     sessions: store.clone(),
-                    registry: store.clone(),
+                    documents: store.clone(),
+                    sweep: store.clone(),
                     sqlite: None,
                     server: Some(store),
                     claimed: Mutex::default(),
@@ -158,7 +164,7 @@ impl Store {
     /// Waits until what was written is durable.
     pub(crate) fn settle(&self) {
         match (&self.sqlite, &self.server) {
-            (Some(store), _) => drop(store.sweep(&Tenant::from("nobody")).unwrap()),
+            (Some(store), _) => store.settle().unwrap(),
             (_, Some(store)) => store.settle().unwrap(),
             _ => {}
         }
@@ -173,18 +179,10 @@ impl Store {
     }
 
     pub(crate) fn forget(&self, run: &str) {
-        match (&self.sqlite, &self.server) {
-            (Some(store), _) => store.forget(&tenant(), &run.into()),
-            (_, Some(store)) => store.forget(&tenant(), &run.into()),
-            _ => {}
-        }
+        self.sweep.forget(&tenant(), &run.into());
     }
 
     pub(crate) fn sweep(&self) -> Result<Swept, StoreError> {
-        match (&self.sqlite, &self.server) {
-            (Some(store), _) => store.sweep(&tenant()),
-            (_, Some(store)) => store.sweep(&tenant()),
-            _ => Ok(Swept::default()),
-        }
+        self.sweep.sweep(&tenant())
     }
 }

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell_runtime::server::Dialect;
+use flowcell_runtime::sql::Dialect;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 /// A server that runs.

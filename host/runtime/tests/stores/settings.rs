@@ -1,6 +1,6 @@
 //! Servers that are set so that they could lose something, and stores of later versions, are refused.
 
-use flowcell_runtime::server::{Dialect, OpenServerError, Options, ServerStore};
+use flowcell_runtime::sql::{Dialect, OpenSharedStoreError, Options, SharedStore};
 
 use super::servers::server;
 
@@ -10,7 +10,7 @@ fn a_mysql_that_does_not_wait_for_the_disk_is_refused() {
     let database = server.database();
     let refused = |setting: &str, wrong: &str, right: &str| {
         server.execute(&database, &[&format!("SET GLOBAL {setting} = {wrong}")]);
-        let refused = ServerStore::open(&server.url(&database), Options::default()).err();
+        let refused = SharedStore::open(&server.url(&database), Options::default()).err();
         server.execute(&database, &[&format!("SET GLOBAL {setting} = {right}")]);
         refused.unwrap().to_string()
     };
@@ -19,7 +19,7 @@ fn a_mysql_that_does_not_wait_for_the_disk_is_refused() {
     assert!(told.contains("a power failure could lose") && told.ends_with(fix), "{told}");
     let told = refused("max_allowed_packet", "16777216", "67108864");
     assert!(told.ends_with("SET GLOBAL max_allowed_packet = 67108864"), "{told}");
-    assert!(ServerStore::open(&server.url(&database), Options::default()).is_ok());
+    assert!(SharedStore::open(&server.url(&database), Options::default()).is_ok());
 }
 
 #[test]
@@ -27,10 +27,10 @@ fn a_postgres_that_does_not_wait_for_the_disk_is_refused() {
     let Some(server) = server(Dialect::Postgres) else { return };
     let database = server.database();
     server.execute(&database, &[&format!("ALTER DATABASE {database} SET synchronous_commit = off")]);
-    let told = ServerStore::open(&server.url(&database), Options::default()).err().unwrap().to_string();
+    let told = SharedStore::open(&server.url(&database), Options::default()).err().unwrap().to_string();
     assert!(told.ends_with("ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()"), "{told}");
     server.execute(&database, &[&format!("ALTER DATABASE {database} SET synchronous_commit = on")]);
-    assert!(ServerStore::open(&server.url(&database), Options::default()).is_ok());
+    assert!(SharedStore::open(&server.url(&database), Options::default()).is_ok());
 }
 
 #[test]
@@ -38,15 +38,15 @@ fn a_store_of_a_later_version_is_refused_and_so_is_no_server() {
     for dialect in [Dialect::MySql, Dialect::Postgres] {
         let Some(server) = server(dialect) else { continue };
         let database = server.database();
-        drop(ServerStore::open(&server.url(&database), Options::default()).unwrap());
-        drop(ServerStore::open(&server.url(&database), Options::default()).unwrap());
+        drop(SharedStore::open(&server.url(&database), Options::default()).unwrap());
+        drop(SharedStore::open(&server.url(&database), Options::default()).unwrap());
         let once = "SELECT count(*) - max(version) FROM flowcell_version";
         assert_eq!(server.number(&database, once), 0, "each migration is done once");
         server.execute(&database, &["INSERT INTO flowcell_version (version) VALUES (1000)"]);
-        let refused = ServerStore::open(&server.url(&database), Options::default()).err();
-        assert!(matches!(refused, Some(OpenServerError::Newer { found: 1_000, .. })));
+        let refused = SharedStore::open(&server.url(&database), Options::default()).err();
+        assert!(matches!(refused, Some(OpenSharedStoreError::Newer { found: 1_000, .. })));
         let patience = std::time::Duration::from_millis(200);
-        let nobody = ServerStore::open(&server.url_by(1, &database), Options { patience, ..Options::default() });
-        assert!(matches!(nobody, Err(OpenServerError::Unreachable(_))));
+        let nobody = SharedStore::open(&server.url_by(1, &database), Options { patience, ..Options::default() });
+        assert!(matches!(nobody, Err(OpenSharedStoreError::Unreachable(_))));
     }
 }

@@ -7,8 +7,7 @@ use flowcell_runtime::{
     FlowRunner, OpenError, Pinned, RunOptions, RunResult, RunStatus,
     fact::Write,
     limits::{INLINE_BYTES, READ_BYTES},
-    ports::{Entry, Pin, Record, StageError, Standing},
-    rows::Filter,
+    ports::{Entry, Filter, Pin, Record, StageError, StoredStatus},
 };
 
 use super::{
@@ -193,23 +192,23 @@ pub(crate) fn the_cache_forgets_in_time(place: &Place) {
     assert_eq!(store.cache.get(&tenant(), "a", 100), Some(value("3")));
 }
 
-const WAITS: Standing = Standing::Parked { due: None, needs_attention: false };
-const ATTENTION: Standing = Standing::Parked { due: None, needs_attention: true };
+const WAITS: StoredStatus = StoredStatus::Parked { due: None, needs_attention: false };
+const ATTENTION: StoredStatus = StoredStatus::Parked { due: None, needs_attention: true };
 
-fn due(due: u64) -> Standing {
-    Standing::Parked { due: Some(due), needs_attention: false }
+fn due(due: u64) -> StoredStatus {
+    StoredStatus::Parked { due: Some(due), needs_attention: false }
 }
 
 /// A run of each standing.
 fn all_standings(store: &Store) {
     let standings = [
-        ("active", Standing::Active),
+        ("active", StoredStatus::Active),
         ("parked", WAITS),
         ("needs_attention", ATTENTION),
         ("due", due(50)),
-        ("succeeded", Standing::Ended(RunStatus::Succeeded)),
-        ("failed", Standing::Ended(RunStatus::Failed)),
-        ("cancelled", Standing::Ended(RunStatus::Cancelled)),
+        ("succeeded", StoredStatus::Ended(RunStatus::Succeeded)),
+        ("failed", StoredStatus::Ended(RunStatus::Failed)),
+        ("cancelled", StoredStatus::Ended(RunStatus::Cancelled)),
     ];
     for (at, (run, how)) in (10..).zip(standings) {
         let first = flowcell_runtime::ports::Unit { ts: at, ..unit(0) };
@@ -281,9 +280,6 @@ pub(crate) fn work_is_what_is_active_or_due(place: &Place) {
 }
 
 pub(crate) fn a_forgotten_run_leaves_a_tombstone(place: &Place) {
-    if !place.lasts() {
-        return;
-    }
     let store = place.open();
     run(&store, COUNTS, options("r"));
     let below = Record { parent: Some("r".into()), depth: 1, ..record("r") };
@@ -301,7 +297,9 @@ pub(crate) fn a_forgotten_run_leaves_a_tombstone(place: &Place) {
     assert!(everything(&*store.journal, "r.child").is_empty());
     assert_eq!(store.journal.find(&tenant(), &"r.child".into()).unwrap(), None);
     assert_eq!(everything(&*store.journal, "other").len(), 1);
-    assert_eq!(store.runs().runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).unwrap().len(), 1);
+    if place.lasts() {
+        assert_eq!(store.runs().runs(&tenant(), &Filter { limit: 10, ..Filter::default() }).unwrap().len(), 1);
+    }
 }
 
 pub(crate) fn what_is_named_in_whatever_way_stays(place: &Place) {

@@ -6,7 +6,7 @@ use flowcell_contract::{Json, Value};
 use flowcell_flow::graph::{FlowPolicy, NodeIx};
 use flowcell_runtime::{
     fact::{Fact, ScopeId, TaskKey},
-    ports::{Durable, Entry, Journal, Pin, Record, Standing, Unit},
+    ports::{Durable, Entry, Journal, Pin, Record, StoredStatus, Unit},
 };
 
 use super::flows::tenant;
@@ -45,7 +45,7 @@ pub(crate) fn entry(run: &str, unit: Unit) -> Entry {
 }
 
 /// The same, after which the run stands so.
-pub(crate) fn standing(run: &str, unit: Unit, standing: Standing) -> Entry {
+pub(crate) fn standing(run: &str, unit: Unit, standing: StoredStatus) -> Entry {
     Entry { standing: Some(standing), ..entry(run, unit) }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use axum::{extract::FromRequestParts, http::request::Parts};
 use flowcell_contract::{RunId, Tenant};
 use flowcell_engine::{Place, Room};
-use flowcell_runtime::rows::Runs;
+use flowcell_runtime::ports::Runs;
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, watch};
 

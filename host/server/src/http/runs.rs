@@ -6,7 +6,7 @@ use flowcell_runtime::{
     RunError, RunResult, RunStatus, Waiting,
     fact::RunEnd,
     paging::{Most, PAGE_BYTES},
-    rows::{Filter, RunRow},
+    ports::{Filter, RunRow},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

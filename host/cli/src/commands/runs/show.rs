@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use clap::Args;
 use flowcell::{
-    RunId, RunRow,
+    RunId, RunRow, Runs,
     tree::{Tree, Twig, is_zero},
     waiting,
 };

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use flowcell_contract::{Json, RunId, Tenant};
 use flowcell_flow::triggers::Cause;
-use flowcell_runtime::{OpenError, fact::RunEnd, rows::RunRow};
+use flowcell_runtime::{OpenError, fact::RunEnd, ports::RunRow};
 
 use super::{
     LookError, Triggers,

@@ -1,4 +1,4 @@
-//! What people do with triggers: see them, bind them to flows, turn them off and on, and ask for a start. Done on the registry
+//! What people do with triggers: see them, bind them to flows, turn them off and on, and ask for a start. Done on the document store
 //! of the store, by whichever process; a server sees it at its next look.
 
 use flowcell_contract::{RunId, Tenant};

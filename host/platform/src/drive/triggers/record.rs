@@ -1,4 +1,4 @@
-//! What the registry has of triggers, by flow and id: whether one is on, what was bound to a flow beside its file, starts that
+//! What the document store has of triggers, by flow and id: whether one is on, what was bound to a flow beside its file, starts that
 //! somebody asked for, and how far each has come.
 
 use flowcell_runtime::ports::{MARK, StoreError};
@@ -115,7 +115,7 @@ impl Records<'_> {
     }
 
     fn documents(&self) -> Documents<'_> {
-        Documents { registry: self.0.registry(), tenant: self.0.tenant() }
+        Documents { store: self.0.documents(), tenant: self.0.tenant() }
     }
 }
 

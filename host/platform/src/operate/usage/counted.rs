@@ -196,7 +196,7 @@ impl Usage {
     /// Takes what something costs at most, if the operator limits what the tenant spends. Nothing is left to chance then: what
     /// has a price that nobody knows is not done.
     fn reserve(&self, tenant: &Tenant, most: Result<f64, QuotaError>) -> Result<Option<Reserved>, QuotaError> {
-        let policy = Policy::of(&*self.0.registry, tenant)?;
+        let policy = Policy::of(&*self.0.documents, tenant)?;
         let Some(limit) = policy.per_day.model_usd else { return Ok(None) };
         let usd = most?;
         let (day, seconds) = self.today();

@@ -1,0 +1,40 @@
+//! Blobs in memory.
+
+use std::{collections::HashMap, sync::Arc};
+
+use flowcell_contract::{BlobRef, Failure, Tenant};
+use parking_lot::Mutex;
+
+use crate::ports::{Blobs, blob_ref};
+
+type BlobKey = (Tenant, Arc<str>);
+
+/// Blobs in memory, optionally above a store that is only read.
+#[derive(Default)]
+pub struct MemoryBlobs {
+    blobs: Mutex<HashMap<BlobKey, Arc<[u8]>>>,
+    under: Option<Arc<dyn Blobs>>,
+}
+
+impl MemoryBlobs {
+    /// Creates a store that keeps new blobs in memory and reads the others from `under`.
+    pub fn over(under: Arc<dyn Blobs>) -> MemoryBlobs {
+        MemoryBlobs { under: Some(under), ..MemoryBlobs::default() }
+    }
+}
+
+impl Blobs for MemoryBlobs {
+    fn put(&self, tenant: &Tenant, bytes: Arc<[u8]>, mime: &str) -> BlobRef {
+        let blob = blob_ref(&bytes, mime);
+        self.blobs.lock().insert((tenant.clone(), blob.file_id.clone()), bytes);
+        blob
+    }
+
+    fn get(&self, tenant: &Tenant, blob: &BlobRef) -> Result<Option<Arc<[u8]>>, Failure> {
+        let own = self.blobs.lock().get(&(tenant.clone(), blob.file_id.clone())).cloned();
+        match (own, &self.under) {
+            (None, Some(under)) => under.get(tenant, blob),
+            (own, _) => Ok(own),
+        }
+    }
+}

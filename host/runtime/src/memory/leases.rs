@@ -1,0 +1,27 @@
+//! Leases in memory.
+
+use std::{collections::HashSet, sync::Arc};
+
+use flowcell_contract::{RunId, Tenant};
+use parking_lot::Mutex;
+
+use crate::ports::{Lease, Leases};
+
+/// The claims of the drivers in one process.
+#[derive(Clone, Default)]
+pub struct LocalLeases {
+    claimed: Arc<Mutex<HashSet<(Tenant, RunId)>>>,
+}
+
+impl Leases for LocalLeases {
+    fn claim(&self, tenant: &Tenant, run: &RunId) -> Option<Lease> {
+        let key = (tenant.clone(), run.clone());
+        if !self.claimed.lock().insert(key.clone()) {
+            return None;
+        }
+        let claimed = self.claimed.clone();
+        Some(Lease::new(move || {
+            claimed.lock().remove(&key);
+        }))
+    }
+}

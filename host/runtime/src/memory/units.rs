@@ -1,0 +1,44 @@
+//! The journal in memory.
+
+use std::sync::Arc;
+
+use flowcell_contract::{RunId, Tenant};
+use parking_lot::Mutex;
+
+use super::{runs::RunTable, sessions::Tables};
+use crate::ports::{Entry, Journal, Record, StoreError, Unit};
+
+/// A journal in memory, with the rows beside it. Entries count as durable at once, and end with the process.
+#[derive(Default)]
+pub struct MemoryJournal {
+    pub(super) runs: Mutex<RunTable>,
+    pub(super) tables: Mutex<Tables>,
+}
+
+impl Journal for MemoryJournal {
+    fn append(&self, entry: Entry) {
+        let (durable, next_seq) = (entry.durable.clone(), entry.unit.next_seq());
+        let mut runs = self.runs.lock();
+        self.tables.lock().apply(&entry);
+        runs.append(entry);
+        drop(runs);
+        durable.advance(next_seq);
+    }
+
+    fn force(&self) {}
+
+    fn children_of(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        Ok(self.runs.lock().children(tenant, run))
+    }
+
+    fn find(&self, tenant: &Tenant, run: &RunId) -> Result<Option<Record>, StoreError> {
+        self.runs.lock().record(tenant, run)
+    }
+
+    fn read(&self, tenant: &Tenant, run: &RunId, from: u64, limit: usize) -> Result<Vec<Arc<Unit>>, StoreError> {
+        let runs = self.runs.lock();
+        let units = runs.units(tenant, run);
+        let first = units.partition_point(|unit| unit.next_seq() <= from);
+        Ok(units[first..].iter().take(limit).cloned().collect())
+    }
+}

@@ -1,0 +1,12 @@
+//! The cache: values that a store may forget at any time.
+
+use flowcell_contract::{Tenant, Value};
+
+/// Values that the store may forget at any time, per tenant.
+pub trait CacheStore: Send + Sync {
+    /// Returns a value that has not expired at `now`.
+    fn get(&self, tenant: &Tenant, key: &str, now: u64) -> Option<Value>;
+
+    /// Keeps a value, until `expires` if that is given.
+    fn set(&self, tenant: &Tenant, key: &str, value: Value, expires: Option<u64>);
+}

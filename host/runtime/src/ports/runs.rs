@@ -1,0 +1,103 @@
+//! Runs: their stored status, and lists of them.
+
+use flowcell_contract::{RunId, Tenant};
+use serde::Serialize;
+
+use super::{Journal, StoreError};
+use crate::result::RunStatus;
+
+/// The status of a run in the store, for lists and for processes that look for work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredStatus {
+    /// A process drives it, or should.
+    Active,
+    /// It waits.
+    Parked {
+        /// The time of its next timer, in milliseconds since 1970; none: only an answer or an event moves it on.
+        due: Option<u64>,
+        /// Whether a person has to decide something.
+        needs_attention: bool,
+    },
+    /// It has ended.
+    Ended(RunStatus),
+}
+
+impl StoredStatus {
+    /// The columns of a status: its name, the time of the next timer, and whether a person has to decide something.
+    pub(crate) fn columns(self) -> (&'static str, Option<u64>, bool) {
+        match self {
+            StoredStatus::Parked { due, needs_attention } => ("parked", due, needs_attention),
+            StoredStatus::Ended(RunStatus::Succeeded) => ("succeeded", None, false),
+            StoredStatus::Ended(RunStatus::Failed) => ("failed", None, false),
+            StoredStatus::Ended(RunStatus::Cancelled) => ("cancelled", None, false),
+            StoredStatus::Active | StoredStatus::Ended(_) => ("active", None, false),
+        }
+    }
+}
+
+/// One run in a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRow {
+    /// The run.
+    pub run_id: RunId,
+    /// The name of its flow.
+    pub flow: String,
+    /// `active`, `parked`, `needs_attention`, `succeeded`, `failed` or `cancelled`.
+    pub status: String,
+    /// The time of its start, in milliseconds since 1970.
+    pub created: u64,
+    /// The time of the last change of its status.
+    pub updated: u64,
+    /// The time of its next timer, if it is parked and has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due: Option<u64>,
+}
+
+/// The selection of runs for a list.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Selects the runs of this flow.
+    pub flow: Option<String>,
+    /// Selects the runs with this status.
+    pub status: Option<String>,
+    /// Selects the runs that follow this one in the list.
+    pub after: Option<RunId>,
+    /// The maximum number of runs. The latest come first.
+    pub limit: usize,
+}
+
+/// Lists of the runs in a store. They show the durable prefix. A method fails if the store does not answer.
+pub trait Runs: Journal {
+    /// Returns the row of a run, and the number of its next event.
+    fn run(&self, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, StoreError>;
+
+    /// Returns the runs that a run has called, in the order of their start.
+    fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError>;
+
+    /// Lists top runs, the latest first.
+    fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError>;
+
+    /// Counts the top runs that have not ended, up to `most`.
+    fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError>;
+
+    /// Lists at most `limit` top runs that have ended at `since` or later, in the order of their ends, after a run of an
+    /// earlier page.
+    fn ended(
+        &self,
+        tenant: &Tenant,
+        since: u64,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, StoreError>;
+
+    /// Lists the runs that ended before a time or are not among the `keep` that ended last.
+    fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError>;
+
+    /// Lists at most `limit` runs that a process should drive: active ones without a driver, and parked ones with a
+    /// timer that is due at `now`.
+    fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError>;
+
+    /// Returns the time of the next timer of a parked run.
+    fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError>;
+}

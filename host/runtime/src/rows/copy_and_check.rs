@@ -1,0 +1,349 @@
+//! Checks of whole stores, and copies from one kind of store to another.
+
+use std::sync::Arc;
+
+use flowcell_contract::{BlobRef, RunId, Tenant, Value};
+use serde::Serialize;
+
+use crate::{
+    limits::READ_UNITS,
+    ports::{Blobs, Document, Journal, Session, StateStore, StepState, StoreError, Unit, blob_ref},
+};
+
+/// The number of rows of one read.
+const PAGE: usize = 500;
+/// The approximate size of the blobs of one write, in bytes.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// The stored row of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptRun {
+    /// The row's number. Rows have the order in which the runs began.
+    pub number: i64,
+    /// The tenant.
+    pub tenant: Tenant,
+    /// The run.
+    pub run: RunId,
+    /// The flow.
+    pub flow: String,
+    /// The number of runs above this one.
+    pub depth: u32,
+    /// The run that called this one.
+    pub parent: Option<RunId>,
+    /// The metadata as JSON; empty if the run was removed.
+    pub record: String,
+    /// `active`, `parked`, `succeeded`, `failed`, `cancelled` or `removed`.
+    pub standing: String,
+    /// The time of its next timer.
+    pub due: Option<u64>,
+    /// Whether a person has to decide something.
+    pub attention: bool,
+    /// The time of its start, in milliseconds since 1970.
+    pub created: u64,
+    /// The time of the last change of its status.
+    pub updated: u64,
+}
+
+/// The stored value of a flow's state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptState {
+    /// The tenant.
+    pub tenant: Tenant,
+    /// The flow.
+    pub flow: String,
+    /// The key.
+    pub key: String,
+    /// The value.
+    pub value: Value,
+    /// The version.
+    pub version: u64,
+}
+
+/// The row of a blob without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeptBlob {
+    /// The tenant.
+    pub tenant: Tenant,
+    /// The SHA-256, in hexadecimal.
+    pub hash: String,
+    /// The media type.
+    pub mime: String,
+}
+
+/// A row that one store takes over from another.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kept {
+    /// A run, before its units and after its parent.
+    Run(KeptRun),
+    /// The next units of a run, in order.
+    Units(Tenant, RunId, Vec<Arc<Unit>>),
+    /// A value of a flow's state.
+    State(KeptState),
+    /// A session.
+    Session(Tenant, Session),
+    /// The state of a step, after its session.
+    Step(Tenant, StepState),
+    /// A document, with its kind.
+    Document(Tenant, String, Document),
+    /// A blob.
+    Blob(KeptBlob, Arc<[u8]>),
+}
+
+/// A store that can be checked and copied as a whole.
+pub trait Whole: Journal + Blobs + StateStore {
+    /// Lists at most `limit` runs after a number, with those that were removed.
+    fn kept_runs(&self, after: i64, limit: usize) -> Result<Vec<KeptRun>, StoreError>;
+
+    /// Lists tenant, flow and key of at most `limit` values of state after these, in their order.
+    fn kept_keys(
+        &self,
+        after: &(Tenant, String, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, String, String)>, StoreError>;
+
+    /// Lists at most `limit` blobs after one, in the order of tenants and hashes.
+    fn kept_blobs(&self, after: &KeptBlob, limit: usize) -> Result<Vec<KeptBlob>, StoreError>;
+
+    /// Lists at most `limit` sessions after one, in the order of tenants and ids.
+    fn kept_sessions(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, Session)>, StoreError>;
+
+    /// Lists at most `limit` states of steps after that of a session, in the order of tenants and sessions.
+    fn kept_steps(&self, after: &(Tenant, String), limit: usize) -> Result<Vec<(Tenant, StepState)>, StoreError>;
+
+    /// Lists at most `limit` documents after one, in the order of tenants, kinds and keys.
+    fn kept_documents(
+        &self,
+        after: &(Tenant, String, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, String, Document)>, StoreError>;
+
+    /// Returns whether another process may write to the store now.
+    fn is_in_use(&self) -> Result<bool, StoreError>;
+
+    /// Inserts rows of another store, all or none. They are on stable storage when this returns.
+    fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError>;
+}
+
+/// The amount of data in a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Amount {
+    /// Runs, those below others and those that were removed included.
+    pub runs: u64,
+    /// Units of their journals.
+    pub units: u64,
+    /// Values of state.
+    pub values: u64,
+    /// Blobs.
+    pub blobs: u64,
+    /// Sessions of steps.
+    pub sessions: u64,
+    /// States of steps.
+    pub steps: u64,
+    /// Documents of operators.
+    pub registered: u64,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// The checked amount.
+    pub amount: Amount,
+    /// A sentence for each damage.
+    pub damage: Vec<String>,
+}
+
+/// Checks everything in a store. Fails only if the store does not answer.
+pub fn check(store: &dyn Whole) -> Result<Checked, StoreError> {
+    let mut checked = Checked::default();
+    each_run(store, |run| {
+        checked.amount.runs += 1;
+        if run.standing == "removed" {
+            return Ok(());
+        }
+        let found = store.find(&run.tenant, &run.run).map(drop);
+        let read = found.and_then(|()| {
+            each_page(store, &run, |page| {
+                checked.amount.units += page.len() as u64;
+                Ok(())
+            })
+        });
+        checked.damage.extend(read.err().map(|error| error.to_string()));
+        Ok(())
+    })?;
+    each_key(store, |(tenant, flow, key)| {
+        checked.amount.values += 1;
+        checked.damage.extend(StateStore::get(store, tenant, flow, key).err().map(|error| error.to_string()));
+        Ok(())
+    })?;
+    each_blob(store, |blob| {
+        checked.amount.blobs += 1;
+        let whole = bytes(store, blob)?.is_some_and(|bytes| *blob_ref(&bytes, "").file_id == *blob.hash);
+        checked.damage.extend((!whole).then(|| format!("the blob {} has another content", blob.hash)));
+        Ok(())
+    })?;
+    each_session(store, |_, _| {
+        checked.amount.sessions += 1;
+        Ok(())
+    })?;
+    let looked = each_step(store, |_, _| {
+        checked.amount.steps += 1;
+        Ok(())
+    });
+    checked.damage.extend(looked.err().map(|error| format!("the states of steps: {error}")));
+    let looked = each_document(store, |_, _, _| {
+        checked.amount.registered += 1;
+        Ok(())
+    });
+    checked.damage.extend(looked.err().map(|error| format!("the registry: {error}")));
+    Ok(checked)
+}
+
+/// Copies everything from one store to an empty one. Fails while another process may write to either. After a failure the
+/// target keeps the rows so far, and the copy has to start again with an empty store.
+pub fn copy(from: &dyn Whole, to: &dyn Whole) -> Result<Amount, StoreError> {
+    for store in [from, to] {
+        if store.is_in_use()? {
+            return Err(StoreError("another process uses the store: end it first".into()));
+        }
+    }
+    let nothing = KeptBlob { tenant: Tenant::from(""), hash: String::new(), mime: String::new() };
+    if !to.kept_runs(0, 1)?.is_empty() || !to.kept_blobs(&nothing, 1)?.is_empty() {
+        return Err(StoreError("the store that is copied to is not empty".into()));
+    }
+    let mut amount = Amount::default();
+    copy_blobs(from, to, &mut amount)?;
+    each_run(from, |run| {
+        amount.runs += 1;
+        to.take_over(vec![Kept::Run(run.clone())])?;
+        each_page(from, &run, |page| {
+            amount.units += page.len() as u64;
+            to.take_over(vec![Kept::Units(run.tenant.clone(), run.run.clone(), page)])
+        })
+    })?;
+    each_key(from, |(tenant, flow, key)| {
+        amount.values += 1;
+        let Some((value, version)) = StateStore::get(from, tenant, flow, key)? else { return Ok(()) };
+        let (tenant, flow, key) = (tenant.clone(), flow.clone(), key.clone());
+        to.take_over(vec![Kept::State(KeptState { tenant, flow, key, value, version })])
+    })?;
+    each_session(from, |tenant, session| {
+        amount.sessions += 1;
+        to.take_over(vec![Kept::Session(tenant, session)])
+    })?;
+    each_step(from, |tenant, step| {
+        amount.steps += 1;
+        to.take_over(vec![Kept::Step(tenant, step)])
+    })?;
+    each_document(from, |tenant, kind, document| {
+        amount.registered += 1;
+        to.take_over(vec![Kept::Document(tenant, kind, document)])
+    })?;
+    Ok(amount)
+}
+
+fn copy_blobs(from: &dyn Whole, to: &dyn Whole, amount: &mut Amount) -> Result<(), StoreError> {
+    let (mut batch, mut size) = (Vec::new(), 0);
+    each_blob(from, |blob| {
+        let Some(bytes) = bytes(from, blob)? else { return Ok(()) };
+        amount.blobs += 1;
+        size += bytes.len();
+        batch.push(Kept::Blob(blob.clone(), bytes));
+        if size > BATCH_BYTES {
+            size = 0;
+            to.take_over(std::mem::take(&mut batch))?;
+        }
+        Ok(())
+    })?;
+    if batch.is_empty() { Ok(()) } else { to.take_over(batch) }
+}
+
+fn bytes(store: &dyn Whole, blob: &KeptBlob) -> Result<Option<Arc<[u8]>>, StoreError> {
+    let named = BlobRef { file_id: blob.hash.as_str().into(), size: 0, mime: blob.mime.as_str().into() };
+    Blobs::get(store, &blob.tenant, &named).map_err(|failure| StoreError(failure.message.to_string().into()))
+}
+
+fn each_run(store: &dyn Whole, mut visit: impl FnMut(KeptRun) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    let mut after = 0;
+    loop {
+        let page = store.kept_runs(after, PAGE)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.number;
+        page.into_iter().try_for_each(&mut visit)?;
+    }
+}
+
+fn each_page(
+    store: &dyn Whole,
+    run: &KeptRun,
+    mut visit: impl FnMut(Vec<Arc<Unit>>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut from = 0;
+    loop {
+        let page = store.read(&run.tenant, &run.run, from, READ_UNITS)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        from = last.next_seq();
+        visit(page)?;
+    }
+}
+
+fn each_key(
+    store: &dyn Whole,
+    mut visit: impl FnMut(&(Tenant, String, String)) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut after = (Tenant::from(""), String::new(), String::new());
+    loop {
+        let page = store.kept_keys(&after, PAGE)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.clone();
+        page.iter().try_for_each(&mut visit)?;
+    }
+}
+
+fn each_blob(store: &dyn Whole, mut visit: impl FnMut(&KeptBlob) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    let mut after = KeptBlob { tenant: Tenant::from(""), hash: String::new(), mime: String::new() };
+    loop {
+        let page = store.kept_blobs(&after, PAGE)?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.clone();
+        page.iter().try_for_each(&mut visit)?;
+    }
+}
+
+fn each_session(
+    store: &dyn Whole,
+    mut visit: impl FnMut(Tenant, Session) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut after = (Tenant::from(""), String::new());
+    loop {
+        let page = store.kept_sessions(&after, PAGE)?;
+        let Some((tenant, last)) = page.last() else { return Ok(()) };
+        after = (tenant.clone(), last.id.clone());
+        page.into_iter().try_for_each(|(tenant, session)| visit(tenant, session))?;
+    }
+}
+
+fn each_step(
+    store: &dyn Whole,
+    mut visit: impl FnMut(Tenant, StepState) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut after = (Tenant::from(""), String::new());
+    loop {
+        let page = store.kept_steps(&after, PAGE)?;
+        let Some((tenant, last)) = page.last() else { return Ok(()) };
+        after = (tenant.clone(), last.session.clone());
+        page.into_iter().try_for_each(|(tenant, step)| visit(tenant, step))?;
+    }
+}
+
+fn each_document(
+    store: &dyn Whole,
+    mut visit: impl FnMut(Tenant, String, Document) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut after = (Tenant::from(""), String::new(), String::new());
+    loop {
+        let page = store.kept_documents(&after, PAGE)?;
+        let Some((tenant, kind, last)) = page.last() else { return Ok(()) };
+        after = (tenant.clone(), kind.clone(), last.key.clone());
+        page.into_iter().try_for_each(|(tenant, kind, document)| visit(tenant, kind, document))?;
+    }
+}

@@ -1,0 +1,277 @@
+//! The shared store: a MySQL, MariaDB or PostgreSQL server, and any number of processes.
+//!
+//! | module | content |
+//! |---|---|
+//! | `units` | the journals of runs |
+//! | `runs` | lists of runs |
+//! | `state` | state of flows |
+//! | `blobs` | blobs, and the large values that rows refer to |
+//! | `inbox` | messages to runs that another process drives |
+//! | `documents` | the documents of operators |
+//! | `sessions` | sessions and the states of steps |
+//! | `sweep` | the removal of runs, and of blobs that nothing names |
+//! | `cache` | the cache |
+//! | `claims`, `leases`, `work` | the runs that this process may write to, and how it claims them |
+//! | `connection`, `sql_error`, `values` | statements, rows, and the meaning of errors |
+//! | `copy_and_check` | checks of the whole store, and copies |
+//! | `dialect` | the differences between the servers |
+//! | `heartbeat` | the lease of this process |
+//! | `options` | the options of a process |
+//! | `queue`, `writer` | the items for the writer, and the task that writes |
+//! | `commit`, `side_writes` | one commit: units, and the writes beside them |
+//! | `schema`, `settings` | the tables, and the checks of the server's settings |
+//! | `worker` | the way to the thread that talks to the server |
+//!
+//! Each process writes in the order of its appends, and a commit is all or nothing, as in the embedded store. A process
+//! writes only to runs that no other process has taken: every commit locks the rows of its runs, and compares the epochs of
+//! its claims. A commit writes state if the versions are the expected ones; if not, the runs of that flow continue from the
+//! durable state, as after a crash. While the server is away, the writer repeats commits; after a lost connection it first
+//! checks whether the commit has happened. When a commit fails for another reason, the process stops.
+//!
+//! One thread, the store's, talks to the server. Readers wait for that thread.
+
+mod blobs;
+mod cache;
+mod claims;
+mod commit;
+mod connection;
+mod copy_and_check;
+mod dialect;
+mod documents;
+mod heartbeat;
+mod inbox;
+mod leases;
+mod options;
+mod queue;
+mod runs;
+mod schema;
+mod sessions;
+mod settings;
+mod side_writes;
+mod sql_error;
+mod state;
+mod sweep;
+mod units;
+mod values;
+mod work;
+mod worker;
+mod writer;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use flowcell_contract::{Tenant, Value};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::{sync::mpsc as jobs, task::LocalSet};
+
+use crate::{
+    limits::SERVER_PATIENCE_MS,
+    ports::{Entry, StoreError},
+};
+use claims::Claims;
+use connection::Connections;
+pub use dialect::Dialect;
+pub use leases::Offer;
+pub use options::Options;
+use queue::{Queue, Turn};
+use sql_error::SqlError;
+use worker::{Job, Worker};
+
+/// Why a shared store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenSharedStoreError {
+    /// The server does not answer, or refuses this process.
+    #[error("the server cannot be reached: {0}")]
+    Unreachable(String),
+    /// The server lacks what the store needs.
+    #[error("{name} {found} is too old: the store needs {least} or later")]
+    TooOld {
+        /// The name of the server.
+        name: &'static str,
+        /// Its version.
+        found: String,
+        /// The first sufficient version.
+        least: String,
+    },
+    /// A setting of the server breaks a promise of the store.
+    #[error("`{setting}` is `{found}`: {why}; set it with: {fix}")]
+    Unsafe {
+        /// The setting.
+        setting: &'static str,
+        /// Its value.
+        found: String,
+        /// The consequence.
+        why: &'static str,
+        /// The statement or setting that mends it.
+        fix: String,
+    },
+    /// A later version of Flowcell wrote the store.
+    #[error("the store has version {found}, and this Flowcell reads up to {known}")]
+    Newer {
+        /// The version of the store.
+        found: u64,
+        /// The latest known version.
+        known: u64,
+    },
+}
+
+impl From<SqlError> for OpenSharedStoreError {
+    fn from(error: SqlError) -> OpenSharedStoreError {
+        OpenSharedStoreError::Unreachable(error.to_string())
+    }
+}
+
+/// The data that the tasks of a store share.
+struct Shared {
+    connections: Connections,
+    claims: Claims,
+    queue: Queue,
+    visible: Mutex<Visible>,
+    /// Held by a task that may find the lease expired, until this process is an owner again. So a second task that finds the
+    /// same does not lose the claims made since.
+    entering: tokio::sync::Mutex<()>,
+    options: Options,
+}
+
+impl Shared {
+    fn visible(&self) -> MutexGuard<'_, Visible> {
+        self.visible.lock()
+    }
+
+    /// Drops the staged state of a flow that was not written, and gives up the runs that may have read it. Returns whether
+    /// there were any.
+    fn distrust(&self, tenant: &Tenant, flow: &str) -> bool {
+        self.visible().state.retain(|(whose, of, _), _| whose != tenant || **of != *flow);
+        self.claims.lose_flow(tenant, flow)
+    }
+}
+
+type StateKey = (Tenant, Arc<str>, String);
+
+/// The values that this process sees before they are durable.
+#[derive(Default)]
+struct Visible {
+    state: HashMap<StateKey, (Value, u64)>,
+    blobs: HashMap<(Tenant, Arc<str>), Arc<[u8]>>,
+    cache: HashMap<(Tenant, String), (Value, Option<u64>)>,
+}
+
+impl Visible {
+    /// Drops the staged state of an entry that is durable or was refused.
+    fn settle(&mut self, entry: &Entry, written: bool) {
+        let Some(staged) = &entry.writes else { return };
+        for (write, version) in &staged.writes {
+            let key = (entry.tenant.clone(), staged.flow.clone(), write.key.clone());
+            // A later write of the same key is not durable yet. After a refused write it never will be.
+            if !written || self.state.get(&key).is_some_and(|(_, latest)| latest == version) {
+                self.state.remove(&key);
+            }
+        }
+    }
+}
+
+/// A store on a server, as one process uses it.
+pub struct SharedStore {
+    worker: Worker,
+    shared: Arc<Shared>,
+    /// Held while state is staged, so that the versions stay the same meanwhile.
+    staging: Mutex<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SharedStore {
+    /// Opens the store at a URL, `mysql://…`, `mariadb://…` or `postgres://…`. Creates missing tables. Refuses servers that
+    /// are too old, or whose settings could lose acknowledged data.
+    pub fn open(url: &str, options: Options) -> Result<SharedStore, OpenSharedStoreError> {
+        let (opened, answer) = mpsc::channel();
+        let (jobs, taken) = jobs::unbounded_channel();
+        let url = url.to_owned();
+        let failed = |error: std::io::Error| OpenSharedStoreError::Unreachable(error.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let work = move || {
+            LocalSet::new().block_on(&runtime, async move {
+                match prepare(&url, options).await {
+                    Err(error) => _ = opened.send(Err(error)),
+                    Ok(shared) => {
+                        let _ = opened.send(Ok(shared.clone()));
+                        attend(shared, taken).await;
+                    }
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("flowcell-store".into()).spawn(work).map_err(failed)?;
+        let gone = |_| OpenSharedStoreError::Unreachable("the store's thread ended".into());
+        let shared = answer.recv().map_err(gone)??;
+        let worker = Worker::new(jobs, shared.clone());
+        Ok(SharedStore { worker, shared, staging: Mutex::new(()), thread: Some(thread) })
+    }
+
+    /// The number of commits. All entries of one commit wait for the server together.
+    pub fn commits(&self) -> u64 {
+        self.shared.queue.commits()
+    }
+
+    /// Waits until all earlier calls are durable or refused.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        self.worker.turn(Turn::Settle)
+    }
+}
+
+/// Checks the server, creates missing tables, and becomes an owner.
+async fn prepare(url: &str, options: Options) -> Result<Arc<Shared>, OpenSharedStoreError> {
+    let connections = Connections::new(url, options.patience)?;
+    // The creation of tables may take longer than any later statement.
+    let mut connection = connections.acquire(options.patience.max(Duration::from_millis(SERVER_PATIENCE_MS))).await?;
+    settings::check(&mut connection).await?;
+    schema::migrate(&mut connection).await?;
+    let asked = Instant::now();
+    let owner = heartbeat::enter(&mut connection, &options.name, options.lease.as_millis() as u64).await?;
+    drop(connection);
+    let claims = Claims::new(owner, asked, options.unfenced);
+    Ok(Arc::new(Shared {
+        connections,
+        claims,
+        queue: Queue::default(),
+        visible: Mutex::default(),
+        entering: Default::default(),
+        options,
+    }))
+}
+
+/// Runs the store's thread until the store is dropped.
+async fn attend(shared: Arc<Shared>, mut taken: jobs::UnboundedReceiver<Job>) {
+    tokio::task::spawn_local(heartbeat::beat(shared.clone()));
+    let writer = tokio::task::spawn_local(writer::Writer::new(shared.clone()).run());
+    let answering = shared.clone();
+    let answers = tokio::task::spawn_local(async move {
+        while let Some(job) = taken.recv().await {
+            tokio::task::spawn_local(job(answering.clone()));
+        }
+    });
+    let _ = writer.await;
+    if shared.queue.is_closed() {
+        // Otherwise other processes take the runs when the lease ends.
+        if let Ok(mut connection) = shared.connections.acquire(shared.options.patience).await {
+            let _ = heartbeat::leave(&mut connection, shared.claims.owner()).await;
+        }
+        shared.connections.close().await;
+    } else {
+        // The writer has failed, and reads continue.
+        let _ = answers.await;
+    }
+}
+
+impl Drop for SharedStore {
+    /// Writes the queued items.
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        self.worker.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

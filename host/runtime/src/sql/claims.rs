@@ -1,0 +1,218 @@
+//! The claims of this process: the trees of runs that it may write to.
+//!
+//! A process claims a run and all runs below it together, by the row of the top run. A claim has an epoch, and its writes
+//! succeed only while the row has that epoch. A tree that another process has taken is lost: its drivers stop, and a driver
+//! continues only after a new claim.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use flowcell_contract::{RunId, Tenant};
+use parking_lot::Mutex;
+
+use crate::ports::{Durable, Record};
+
+/// A run.
+pub(super) type Key = (Tenant, RunId);
+
+/// The claims of this process.
+pub(super) struct Claims {
+    held: Mutex<Held>,
+    /// Whether it writes to lost trees. For tests that must notice.
+    unfenced: bool,
+}
+
+struct Held {
+    /// The row of this process among the owners.
+    owner: i64,
+    /// The time at which the last renewal was requested.
+    renewed: Instant,
+    trees: HashMap<Key, Tree>,
+    /// The top run of every known run.
+    tops: HashMap<Key, Key>,
+    /// The runs with a driver in this process.
+    driven: HashSet<Key>,
+}
+
+/// A top run, and the runs below it.
+struct Tree {
+    epoch: i64,
+    /// The row of the top run; a new run has none yet.
+    row: Option<i64>,
+    lost: bool,
+    /// The number of leases.
+    leases: usize,
+    /// The flows of its runs.
+    flows: HashSet<Arc<str>>,
+    /// The drivers to stop when it is lost.
+    drivers: Vec<Weak<Durable>>,
+}
+
+/// A lease of a tree.
+#[derive(Clone, Debug)]
+pub(super) struct Grant {
+    pub(super) top: Key,
+    pub(super) epoch: i64,
+}
+
+/// The condition of a write.
+#[derive(Clone, Debug)]
+pub(super) struct Fence {
+    pub(super) top: Key,
+    pub(super) row: Option<i64>,
+    pub(super) epoch: i64,
+}
+
+impl Claims {
+    pub(super) fn new(owner: i64, renewed: Instant, unfenced: bool) -> Claims {
+        let (trees, tops, driven) = (HashMap::new(), HashMap::new(), HashSet::new());
+        Claims { held: Mutex::new(Held { owner, renewed, trees, tops, driven }), unfenced }
+    }
+
+    /// Returns whether writes to lost trees are refused.
+    pub(super) fn fences(&self) -> bool {
+        !self.unfenced
+    }
+
+    pub(super) fn owner(&self) -> i64 {
+        self.held.lock().owner
+    }
+
+    /// Notes a renewal of the lease that was requested at this time.
+    pub(super) fn renewed(&self, owner: i64, asked: Instant) {
+        let mut held = self.held.lock();
+        held.owner = owner;
+        held.renewed = asked;
+    }
+
+    /// The time since the last renewal.
+    pub(super) fn age(&self) -> Duration {
+        self.held.lock().renewed.elapsed()
+    }
+
+    /// Notes a driver of a run. Returns `false` if this process has one already.
+    pub(super) fn drive(&self, run: &Key) -> bool {
+        self.held.lock().driven.insert(run.clone())
+    }
+
+    /// Notes that the driver of a run has stopped.
+    pub(super) fn stop(&self, run: &Key) {
+        self.held.lock().driven.remove(run);
+    }
+
+    /// Takes one more lease of a claimed tree. Returns `None` if it is not claimed, or about to be released.
+    pub(super) fn join(&self, run: &Key, top: &Key) -> Option<Grant> {
+        let mut held = self.held.lock();
+        let tree = held.trees.get_mut(top).filter(|tree| tree.leases > 0 && !tree.lost)?;
+        tree.leases += 1;
+        let epoch = tree.epoch;
+        held.tops.insert(run.clone(), top.clone());
+        Some(Grant { top: top.clone(), epoch })
+    }
+
+    /// The top run of a run, as far as it is known.
+    pub(super) fn top(&self, run: &Key) -> Key {
+        self.held.lock().tops.get(run).unwrap_or(run).clone()
+    }
+
+    /// Notes the claim of a tree for one of its runs, with one lease.
+    pub(super) fn claimed(&self, run: &Key, top: &Key, row: Option<i64>, epoch: i64, flow: Option<Arc<str>>) {
+        let mut held = self.held.lock();
+        let flows = flow.into_iter().collect();
+        held.tops.insert(run.clone(), top.clone());
+        held.trees.insert(top.clone(), Tree { epoch, row, lost: false, leases: 1, flows, drivers: Vec::new() });
+    }
+
+    /// Notes the end of a lease. Returns `true` if it was the last, so that the tree has to be released.
+    pub(super) fn leave(&self, grant: &Grant) -> bool {
+        let mut held = self.held.lock();
+        let tree = held.trees.get_mut(&grant.top).filter(|tree| tree.epoch == grant.epoch);
+        let Some(tree) = tree else { return false };
+        tree.leases = tree.leases.saturating_sub(1);
+        tree.leases == 0
+    }
+
+    /// Notes the release of a tree.
+    pub(super) fn released(&self, grant: &Grant) {
+        let mut held = self.held.lock();
+        if held.trees.get(&grant.top).is_some_and(|tree| tree.epoch == grant.epoch && tree.leases == 0) {
+            held.trees.remove(&grant.top);
+            held.tops.retain(|_, other| *other != grant.top);
+        }
+    }
+
+    /// Notes the flow and the parent of a run.
+    pub(super) fn note(&self, run: &Key, record: &Record) {
+        let mut held = self.held.lock();
+        let top = match &record.parent {
+            None => run.clone(),
+            Some(parent) => {
+                let parent = (run.0.clone(), parent.clone());
+                held.tops.get(&parent).unwrap_or(&parent).clone()
+            }
+        };
+        if let Some(tree) = held.trees.get_mut(&top) {
+            tree.flows.insert(record.flow.clone());
+            held.tops.insert(run.clone(), top);
+        }
+    }
+
+    /// Returns the condition of a write to a run. Returns `None` if the run is lost.
+    pub(super) fn fence(&self, run: &Key, driver: &Arc<Durable>) -> Option<Fence> {
+        let mut held = self.held.lock();
+        let top = held.tops.get(run).unwrap_or(run).clone();
+        let tree = held.trees.get_mut(&top).filter(|tree| !tree.lost)?;
+        if !tree.drivers.iter().any(|known| known.as_ptr() == Arc::as_ptr(driver)) {
+            tree.drivers.retain(|known| known.strong_count() > 0);
+            tree.drivers.push(Arc::downgrade(driver));
+        }
+        Some(Fence { top, row: tree.row, epoch: tree.epoch })
+    }
+
+    /// Notes the row of a new run.
+    pub(super) fn has_row(&self, top: &Key, row: i64) {
+        if let Some(tree) = self.held.lock().trees.get_mut(top) {
+            tree.row = Some(row);
+        }
+    }
+
+    /// The row of a tree that this lease holds.
+    pub(super) fn row(&self, grant: &Grant) -> Option<i64> {
+        let held = self.held.lock();
+        held.trees.get(&grant.top).filter(|tree| tree.epoch == grant.epoch)?.row
+    }
+
+    /// Gives up a tree.
+    pub(super) fn lose(&self, top: &Key) {
+        self.lose_those(|key, _| key == top);
+    }
+
+    /// Gives up everything.
+    pub(super) fn lose_all(&self) {
+        self.lose_those(|_, _| true);
+    }
+
+    /// Gives up the trees with runs of a flow, as they may have read state that was not written. Returns whether there were
+    /// any.
+    pub(super) fn lose_flow(&self, tenant: &Tenant, flow: &str) -> bool {
+        self.lose_those(|key, flows| key.0 == *tenant && flows.contains(flow))
+    }
+
+    fn lose_those(&self, which: impl Fn(&Key, &HashSet<Arc<str>>) -> bool) -> bool {
+        let mut any = false;
+        if self.unfenced {
+            return false;
+        }
+        for (key, tree) in &mut self.held.lock().trees {
+            if !tree.lost && which(key, &tree.flows) {
+                (tree.lost, any) = (true, true);
+                tracing::warn!(run = %key.1, "another process may drive the run now: this process stops driving it");
+                tree.drivers.drain(..).filter_map(|driver| driver.upgrade()).for_each(|driver| driver.refuse());
+            }
+        }
+        any
+    }
+}

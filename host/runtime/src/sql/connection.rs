@@ -1,0 +1,244 @@
+//! Connections to a server.
+
+use std::time::Duration;
+
+use sqlx::{
+    AssertSqlSafe, Executor, MySql, Postgres,
+    mysql::{MySqlConnectOptions, MySqlPoolOptions},
+    pool::PoolConnection,
+    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+};
+
+use super::{
+    dialect::Dialect,
+    values::{bind_my, bind_pg, size},
+};
+pub(super) use super::{
+    sql_error::SqlError,
+    values::{Arg, Row, args, placeholders},
+};
+use crate::{
+    limits::{SERVER_CONNECTIONS, STATEMENT_BYTES},
+    ports::StoreError,
+};
+
+/// The result of a read: an error of the statement, or else the value or its damage.
+pub(super) type Answer<T> = Result<Result<T, StoreError>, SqlError>;
+
+/// Connections to one server.
+#[derive(Clone)]
+pub(super) enum Connections {
+    My(sqlx::Pool<MySql>),
+    Pg(sqlx::Pool<Postgres>),
+}
+
+impl Connections {
+    /// Creates connections to a URL. They open when they are needed, and fail after `patience`.
+    pub(super) fn new(url: &str, patience: Duration) -> Result<Connections, SqlError> {
+        let wrong = |error: sqlx::Error| SqlError::Lasting(error.to_string());
+        if url.starts_with("mysql:") || url.starts_with("mariadb:") {
+            let options: MySqlConnectOptions = url.parse().map_err(wrong)?;
+            let pool = MySqlPoolOptions::new().max_connections(SERVER_CONNECTIONS).acquire_timeout(patience);
+            let pool = pool.test_before_acquire(false).after_connect(|connection, _| {
+                Box::pin(async move {
+                    let version: String = sqlx::query_scalar("SELECT version()").fetch_one(&mut *connection).await?;
+                    for statement in Dialect::MySql.session(version.contains("MariaDB")) {
+                        (&mut *connection).execute(*statement).await?;
+                    }
+                    Ok(())
+                })
+            });
+            return Ok(Connections::My(pool.connect_lazy_with(options)));
+        }
+        let options: PgConnectOptions = url.parse().map_err(wrong)?;
+        let pool = PgPoolOptions::new().max_connections(SERVER_CONNECTIONS).acquire_timeout(patience);
+        let pool = pool.test_before_acquire(false).after_connect(|connection, _| {
+            Box::pin(async move {
+                for statement in Dialect::Postgres.session(false) {
+                    (&mut *connection).execute(*statement).await?;
+                }
+                Ok(())
+            })
+        });
+        Ok(Connections::Pg(pool.connect_lazy_with(options.application_name("flowcell"))))
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        match self {
+            Connections::My(_) => Dialect::MySql,
+            Connections::Pg(_) => Dialect::Postgres,
+        }
+    }
+
+    /// Takes a connection. A dead one fails at its first statement.
+    pub(super) async fn acquire(&self, patience: Duration) -> Result<Connection, SqlError> {
+        let dialect = self.dialect();
+        let wire = match self {
+            Connections::My(pool) => {
+                Wire::My(pool.acquire().await.map_err(|error| SqlError::from_sqlx(dialect, error))?)
+            }
+            Connections::Pg(pool) => {
+                Wire::Pg(pool.acquire().await.map_err(|error| SqlError::from_sqlx(dialect, error))?)
+            }
+        };
+        Ok(Connection { wire: Some(wire), dialect, patience })
+    }
+
+    /// Listens to a channel of PostgreSQL. Returns `None` for other servers.
+    pub(super) async fn listen(&self, channel: &str) -> Option<PgListener> {
+        let Connections::Pg(pool) = self else { return None };
+        let mut listener = PgListener::connect_with(pool).await.ok()?;
+        listener.listen(channel).await.ok()?;
+        Some(listener)
+    }
+
+    pub(super) async fn close(&self) {
+        match self {
+            Connections::My(pool) => pool.close().await,
+            Connections::Pg(pool) => pool.close().await,
+        }
+    }
+}
+
+enum Wire {
+    My(PoolConnection<MySql>),
+    Pg(PoolConnection<Postgres>),
+}
+
+/// One connection. It is closed after an error that leaves it in an unknown state.
+pub(super) struct Connection {
+    wire: Option<Wire>,
+    dialect: Dialect,
+    patience: Duration,
+}
+
+impl Connection {
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Returns whether it can be used again.
+    pub(super) fn is_open(&self) -> bool {
+        self.wire.is_some()
+    }
+
+    /// Executes a statement. Returns the number of affected rows.
+    pub(super) async fn run(&mut self, statement: &str, args: Vec<Arg>) -> Result<u64, SqlError> {
+        let sql = AssertSqlSafe(self.dialect.sql(statement));
+        self.attempt(async |wire| match wire {
+            Wire::My(wire) => Ok(bind_my(sqlx::query(sql), args).execute(&mut **wire).await?.rows_affected()),
+            Wire::Pg(wire) => Ok(bind_pg(sqlx::query(sql), args).execute(&mut **wire).await?.rows_affected()),
+        })
+        .await
+    }
+
+    /// Reads rows.
+    pub(super) async fn rows(&mut self, statement: &str, args: Vec<Arg>) -> Result<Vec<Row>, SqlError> {
+        let sql = AssertSqlSafe(self.dialect.sql(statement));
+        self.attempt(async |wire| match wire {
+            Wire::My(wire) => {
+                let rows = bind_my(sqlx::query(sql), args).fetch_all(&mut **wire).await?;
+                Ok(rows.into_iter().map(Row::My).collect())
+            }
+            Wire::Pg(wire) => {
+                let rows = bind_pg(sqlx::query(sql), args).fetch_all(&mut **wire).await?;
+                Ok(rows.into_iter().map(Row::Pg).collect())
+            }
+        })
+        .await
+    }
+
+    /// Reads the first row, if there is one.
+    pub(super) async fn row(&mut self, statement: &str, args: Vec<Arg>) -> Result<Option<Row>, SqlError> {
+        Ok(self.rows(statement, args).await?.into_iter().next())
+    }
+
+    /// Executes a statement that cannot be prepared.
+    pub(super) async fn plain(&mut self, statement: &str) -> Result<(), SqlError> {
+        let sql = AssertSqlSafe(self.dialect.sql(statement));
+        self.attempt(async |wire| match wire {
+            Wire::My(wire) => (&mut **wire).execute(sqlx::raw_sql(sql)).await.map(drop),
+            Wire::Pg(wire) => (&mut **wire).execute(sqlx::raw_sql(sql)).await.map(drop),
+        })
+        .await
+    }
+
+    /// Inserts rows, several with each statement.
+    pub(super) async fn insert(&mut self, into: &str, mut rows: Vec<Vec<Arg>>, after: &str) -> Result<(), SqlError> {
+        while !rows.is_empty() {
+            // Few different statements, so that they stay prepared.
+            let mut count = 1;
+            let mut bytes = size(&rows[0]);
+            while count * 2 <= rows.len().min(ROWS) {
+                bytes += rows[count..count * 2].iter().map(|row| size(row)).sum::<usize>();
+                if bytes > STATEMENT_BYTES {
+                    break;
+                }
+                count *= 2;
+            }
+            let rest = rows.split_off(count);
+            let row = format!("({})", placeholders(rows[0].len()));
+            let values = vec![row; count].join(", ");
+            let sql = format!("INSERT INTO {into} VALUES {values}{after}");
+            self.run(&sql, std::mem::replace(&mut rows, rest).into_iter().flatten().collect()).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins a transaction that reads the present data, regardless of concurrent writes.
+    pub(super) async fn snapshot(&mut self) -> Result<(), SqlError> {
+        match self.dialect {
+            Dialect::Postgres => self.plain("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await,
+            Dialect::MySql => {
+                self.plain("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
+                self.plain("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY").await
+            }
+        }
+    }
+
+    /// Reads the server's clock, in milliseconds since 1970.
+    pub(super) async fn now(&mut self) -> Result<i64, SqlError> {
+        self.row("SELECT {now}", args![]).await?.map_or(Ok(0), |row| row.int(0))
+    }
+
+    pub(super) async fn begin(&mut self) -> Result<(), SqlError> {
+        self.plain("BEGIN").await
+    }
+
+    /// Commits the transaction. If the connection is lost meanwhile, it may have happened or not.
+    pub(super) async fn commit(&mut self) -> Result<(), SqlError> {
+        self.plain("COMMIT").await
+    }
+
+    /// Rolls the transaction back. The server does so itself if the connection is gone.
+    pub(super) async fn roll_back(&mut self) {
+        if self.wire.is_some() {
+            let _ = self.plain("ROLLBACK").await;
+        }
+    }
+
+    async fn attempt<T>(&mut self, work: impl AsyncFnOnce(&mut Wire) -> Result<T, sqlx::Error>) -> Result<T, SqlError> {
+        let (dialect, patience) = (self.dialect, self.patience);
+        let Some(wire) = &mut self.wire else { return Err(SqlError::Lost("the connection is closed".into())) };
+        let outcome = match tokio::time::timeout(patience, work(wire)).await {
+            Ok(outcome) => outcome.map_err(|error| SqlError::from_sqlx(dialect, error)),
+            Err(_) => Err(SqlError::Lost(format!("the server did not answer within {patience:?}"))),
+        };
+        if matches!(outcome, Err(SqlError::Lost(_))) {
+            self.discard();
+        }
+        outcome
+    }
+
+    /// Closes the connection.
+    pub(super) fn discard(&mut self) {
+        match self.wire.take() {
+            Some(Wire::My(wire)) => drop(wire.detach()),
+            Some(Wire::Pg(wire)) => drop(wire.detach()),
+            None => {}
+        }
+    }
+}
+
+/// The maximum number of rows of one insertion.
+const ROWS: usize = 64;

@@ -1,0 +1,87 @@
+//! The lease of this process: its start, renewal and end.
+
+use std::{sync::Arc, time::Instant};
+
+use super::{
+    Shared,
+    connection::{Connection, SqlError, args},
+    sweep,
+};
+
+/// The time after which the row of a dead owner is removed, in milliseconds.
+const FORGOTTEN_MS: u64 = 24 * 3_600 * 1_000;
+
+/// Makes this process an owner for the time of a lease. Returns its row.
+pub(super) async fn enter(connection: &mut Connection, name: &str, lease_ms: u64) -> Result<i64, SqlError> {
+    let dead = "DELETE FROM flowcell_owners WHERE until < {now} - ?";
+    connection.run(dead, args![FORGOTTEN_MS]).await?;
+    let sql = "INSERT INTO flowcell_owners (name, until) VALUES (?, {now} + ?)";
+    connection.run(sql, args![name, lease_ms]).await?;
+    let sql = connection.dialect().pick("SELECT last_insert_id()", "SELECT lastval()");
+    connection.row(sql, args![]).await?.map_or(Err(SqlError::Again), |row| row.int(0))
+}
+
+/// Renews the lease repeatedly. A process that could not renew it for too long stops its drivers, and one whose lease has
+/// ended becomes a new owner.
+pub(super) async fn beat(shared: Arc<Shared>) {
+    let options = &shared.options;
+    loop {
+        tokio::time::sleep(options.renew()).await;
+        if shared.queue.is_closed() {
+            return;
+        }
+        if shared.claims.age() > options.give_up() {
+            shared.claims.lose_all();
+        }
+        let left = options.give_up().saturating_sub(shared.claims.age()).max(options.renew());
+        match tokio::time::timeout(left, renew(&shared)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("the lease could not be renewed: {error}"),
+            Err(_) => tracing::warn!("the lease could not be renewed: the server does not answer"),
+        }
+        if shared.claims.age() > options.give_up() {
+            shared.claims.lose_all();
+        }
+    }
+}
+
+async fn renew(shared: &Shared) -> Result<(), SqlError> {
+    let options = &shared.options;
+    let lease = options.lease.as_millis() as u64;
+    let mut connection = shared.connections.acquire(options.patience).await?;
+    let _entering = shared.entering.lock().await;
+    let (asked, owner) = (Instant::now(), shared.claims.owner());
+    let sql = "UPDATE flowcell_owners SET until = {now} + ? WHERE id = ? AND until > {now}";
+    if connection.run(sql, args![lease, owner]).await? == 1 {
+        shared.claims.renewed(owner, asked);
+        return sweep::old_messages(&mut connection).await;
+    }
+    begin_again(shared, &mut connection).await
+}
+
+/// Ensures that the next claim has a whole lease, also in a process that was suspended.
+pub(super) async fn ensure(shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
+    let is_held = || shared.claims.age() <= shared.options.give_up();
+    if is_held() {
+        return Ok(());
+    }
+    let _entering = shared.entering.lock().await;
+    if is_held() {
+        return Ok(());
+    }
+    begin_again(shared, connection).await
+}
+
+/// Makes this process a new owner. Other processes may have taken its runs, so it stops all drivers.
+async fn begin_again(shared: &Shared, connection: &mut Connection) -> Result<(), SqlError> {
+    shared.claims.lose_all();
+    let asked = Instant::now();
+    let owner = enter(connection, &shared.options.name, shared.options.lease.as_millis() as u64).await?;
+    shared.claims.renewed(owner, asked);
+    Ok(())
+}
+
+/// Releases all runs of this process at once.
+pub(super) async fn leave(connection: &mut Connection, owner: i64) -> Result<(), SqlError> {
+    connection.run("DELETE FROM flowcell_owners WHERE id = ?", args![owner]).await.map(drop)
+}

@@ -1,0 +1,222 @@
+//! The inbox: messages to runs that another process drives.
+//!
+//! The sender chooses the id of a message, and the store keeps a message with the same id once for a run. The process that
+//! drives the run delivers it. The delivery is recorded in the same commit as the unit that it causes, so that a crash
+//! neither loses the message nor delivers it twice.
+
+use std::{
+    cell::RefCell,
+    collections::HashSet,
+    rc::Rc,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use flowcell_contract::{RunId, Tenant};
+use futures_util::future::BoxFuture;
+use tokio::task::LocalSet;
+
+use super::{
+    Shared, SharedStore,
+    connection::{Connection, SqlError, args},
+    values::{hash, text, unwritable},
+    worker::Worker,
+    writer,
+};
+use crate::{
+    command::{HubError, RunCommand, Stored},
+    limits::{INBOX_PATIENCE_MS, INBOX_POLL_MS},
+    ports::{Inbox, Message, StoreError},
+    run::{FlowRunner, OpenError, RunOptions},
+    world::World,
+};
+
+/// The channel by which PostgreSQL announces messages.
+const CHANNEL: &str = "flowcell_inbox";
+/// The number of messages of one read.
+const PAGE: u64 = 64;
+/// The outcome of a message.
+type Outcome = Result<(), HubError>;
+
+/// A message without an outcome.
+struct Waiting {
+    number: u64,
+    tenant: Tenant,
+    run: RunId,
+    command: RunCommand,
+    /// Whether this process drives the run.
+    mine: bool,
+}
+
+impl Inbox for SharedStore {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn send(&self, tenant: &Tenant, run: &RunId, message: Message) -> BoxFuture<'static, Result<String, StoreError>> {
+        let (tenant, run) = (tenant.clone(), run.clone());
+        let answer = self.worker.begin(async move |shared: &Arc<Shared>| {
+            let began = Instant::now();
+            writer::read(shared, async |connection| post(connection, &tenant, &run, &message).await).await?;
+            let look = async |connection: &mut Connection| outcome(connection, &tenant, &run, &message.id).await;
+            loop {
+                if let Some(outcome) = writer::read(shared, look).await? {
+                    return Ok(outcome);
+                }
+                if began.elapsed() > Duration::from_millis(INBOX_PATIENCE_MS) {
+                    return Err(SqlError::Passing("the message is kept, and no process has taken it in yet".into()));
+                }
+                tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS / 4)).await;
+            }
+        });
+        Box::pin(async move { Ok(answer.await.map_err(|_| StoreError("the store is closed".into()))??) })
+    }
+}
+
+impl SharedStore {
+    /// Delivers messages of other processes to the runs of this one, and records those to runs without a driver, as long as
+    /// the world exists.
+    pub fn serve(&self, world: &Arc<World>) -> Result<(), StoreError> {
+        let failed = |error: std::io::Error| StoreError(error.to_string().into());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let deliverer = Deliverer { world: Arc::downgrade(world), worker: self.worker.clone(), under_way: Rc::default };
+        let thread = std::thread::Builder::new().name("flowcell-inbox".into());
+        let serving = move || LocalSet::new().block_on(&runtime, deliverer.run());
+        thread.spawn(serving).map(drop).map_err(failed)
+    }
+}
+
+/// The task that delivers messages.
+struct Deliverer {
+    world: Weak<World>,
+    worker: Worker,
+    /// Creates the set of messages under delivery, in the thread that owns it.
+    under_way: fn() -> Rc<RefCell<HashSet<u64>>>,
+}
+
+impl Deliverer {
+    async fn run(self) {
+        let under_way = (self.under_way)();
+        let shared = self.worker.shared().clone();
+        let mut listener = shared.connections.listen(CHANNEL).await;
+        while !shared.queue.is_closed() && self.world.strong_count() > 0 {
+            let owner = shared.claims.owner();
+            // After an error the next round reads the messages.
+            let found = self.worker.read(async move |connection| waiting(connection, owner).await).unwrap_or_default();
+            for message in found {
+                if under_way.borrow_mut().insert(message.number) {
+                    let (world, worker, under_way) = (self.world.clone(), self.worker.clone(), under_way.clone());
+                    tokio::task::spawn_local(async move {
+                        let number = message.number;
+                        hand_over(&world, &worker, message).await;
+                        under_way.borrow_mut().remove(&number);
+                    });
+                }
+            }
+            let poll = tokio::time::sleep(Duration::from_millis(INBOX_POLL_MS));
+            match &mut listener {
+                None => poll.await,
+                Some(told) => tokio::select! { () = poll => {}, _ = told.recv() => {} },
+            }
+        }
+    }
+}
+
+/// Delivers a message to the driver of the run in this process, or records it in a run without a driver.
+async fn hand_over(world: &Weak<World>, worker: &Worker, message: Waiting) {
+    let Some(world) = world.upgrade() else { return };
+    let Waiting { number, tenant, run, command, mine } = message;
+    let outcome = match world.hubs.get(&tenant, &run) {
+        Some(hub) => hub.deliver(number, command).await,
+        // The driver is about to start or to stop.
+        None if mine => return,
+        None => match FlowRunner::resume(world.clone(), run, RunOptions::default()) {
+            Ok(runner) => runner.ask_as(command, Some(number)).await,
+            Err(OpenError::Unknown(_)) => Err(HubError::RunEnded),
+            Err(_) => return,
+        },
+    };
+    // The commit of the unit records an accepted message. A run that seems to have ended may have been lost to another
+    // process, which then delivers the message.
+    if matches!(outcome, Ok(()) | Err(HubError::RunEnded)) {
+        return;
+    }
+    let Ok(told) = text(&outcome) else { return };
+    let told = worker.read(async move |connection| {
+        let sql = "UPDATE flowcell_inbox SET outcome = ? WHERE id = ? AND outcome IS NULL";
+        connection.run(sql, args![told.clone(), number]).await
+    });
+    if let Err(error) = told {
+        tracing::warn!("the outcome of a message could not be recorded: {error}");
+    }
+}
+
+/// Keeps a message, once.
+async fn post(connection: &mut Connection, tenant: &Tenant, run: &RunId, message: &Message) -> Result<(), SqlError> {
+    let Message { id, request } = message;
+    let sql = "SELECT id FROM flowcell_inbox WHERE tenant = ? AND hash = ? AND message = ?";
+    if connection.row(sql, args![tenant.as_str(), hash(run.as_str()), id.as_str()]).await?.is_some() {
+        return Ok(());
+    }
+    let now = connection.now().await?;
+    let row = args![tenant.as_str(), hash(run.as_str()), run.as_str(), id.as_str(), request.as_str(), now];
+    let after = connection.dialect().or_leave("tenant, hash, message");
+    connection.insert("flowcell_inbox (tenant, hash, run, message, body, put_at)", vec![row], &after).await?;
+    if let Some(tell) = connection.dialect().pick(None, Some("SELECT pg_notify('flowcell_inbox', '')")) {
+        connection.rows(tell, args![]).await?;
+    }
+    Ok(())
+}
+
+/// Reads the outcome of a message, as JSON. Returns `None` if it has none yet.
+async fn outcome(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    run: &RunId,
+    message: &str,
+) -> Result<Option<String>, SqlError> {
+    if let Some(outcome) = recorded(connection, tenant, run, message).await? {
+        return Ok(Some(outcome));
+    }
+    let sql = "SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ? AND standing IN ('active', 'parked')";
+    if connection.row(sql, args![tenant.as_str(), hash(run.as_str())]).await?.is_some() {
+        return Ok(None);
+    }
+    // The run may have ended with this message since the first read.
+    if let Some(outcome) = recorded(connection, tenant, run, message).await? {
+        return Ok(Some(outcome));
+    }
+    text(&Outcome::Err(HubError::RunEnded)).map(Some)
+}
+
+/// Reads the recorded outcome of a message.
+async fn recorded(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    run: &RunId,
+    message: &str,
+) -> Result<Option<String>, SqlError> {
+    let sql = "SELECT outcome FROM flowcell_inbox WHERE tenant = ? AND hash = ? AND message = ?";
+    let row = connection.row(sql, args![tenant.as_str(), hash(run.as_str()), message]).await?;
+    Ok(row.map(|row| row.maybe_text(0)).transpose()?.flatten())
+}
+
+/// Reads messages to runs that this process drives, or that have no driver.
+async fn waiting(connection: &mut Connection, owner: i64) -> Result<Vec<Waiting>, SqlError> {
+    let sql = "SELECT i.id, i.tenant, i.run, i.body, r.owner FROM flowcell_inbox i
+        JOIN flowcell_runs r ON r.tenant = i.tenant AND r.hash = i.hash
+        WHERE i.outcome IS NULL AND r.standing IN ('active', 'parked')
+            AND (r.owner IS NULL OR r.owner = ? OR r.owner NOT IN (SELECT id FROM flowcell_owners WHERE until > {now}))
+        ORDER BY i.id LIMIT ?";
+    let mut found = Vec::new();
+    for row in connection.rows(sql, args![owner, PAGE]).await? {
+        found.push(Waiting {
+            number: row.number(0)?,
+            tenant: Tenant::from(row.text(1)?.as_str()),
+            run: RunId::from(row.text(2)?),
+            command: serde_json::from_str::<Stored>(&row.text(3)?).map_err(unwritable)?.0,
+            mine: row.maybe_number(4)? == Some(owner as u64),
+        });
+    }
+    Ok(found)
+}

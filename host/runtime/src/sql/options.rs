@@ -1,0 +1,52 @@
+//! The options of a process.
+
+use std::time::Duration;
+
+use crate::{
+    limits::{GIVE_UP_MS, LEASE_MS, RENEW_MS, SERVER_PATIENCE_MS, SPARED_MS},
+    ports::StoreError,
+};
+
+/// The options of a process.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The name of the process in the table of owners.
+    pub name: String,
+    /// The time for which a silent process keeps its runs, by the server's clock. It renews the lease after a third of that
+    /// time, and stops its drivers after two thirds.
+    pub lease: Duration,
+    /// The maximum time for an answer of the server.
+    pub patience: Duration,
+    /// The time for which a sweep spares a new blob.
+    pub spared: Duration,
+    /// The reaction to a commit that fails finally.
+    pub on_failure: fn(&StoreError),
+    /// Whether it writes to runs that another process may have taken. Only for tests that must notice.
+    #[doc(hidden)]
+    pub unfenced: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            name: format!("process {}", std::process::id()),
+            lease: Duration::from_millis(LEASE_MS),
+            patience: Duration::from_millis(SERVER_PATIENCE_MS),
+            spared: Duration::from_millis(SPARED_MS),
+            on_failure: crate::sqlite::stop_process,
+            unfenced: false,
+        }
+    }
+}
+
+impl Options {
+    /// The time after which the lease is renewed.
+    pub(super) fn renew(&self) -> Duration {
+        self.lease.mul_f64(RENEW_MS as f64 / LEASE_MS as f64)
+    }
+
+    /// The time without a renewal after which all drivers stop.
+    pub(super) fn give_up(&self) -> Duration {
+        self.lease.mul_f64(GIVE_UP_MS as f64 / LEASE_MS as f64)
+    }
+}

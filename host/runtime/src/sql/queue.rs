@@ -1,0 +1,64 @@
+//! Items that wait for the writer.
+
+use std::sync::{Arc, mpsc::Sender};
+
+use flowcell_contract::{RunId, Tenant, Value};
+
+use super::claims::{Grant, Key};
+use crate::{
+    ports::{Entry, StoreError, Swept},
+    rows::flush::{FlushQueue, Queued},
+};
+
+pub(super) type Queue = FlushQueue<Item>;
+
+/// An item for the writer.
+#[expect(clippy::large_enum_variant, reason = "nearly all are entries, and a box would cost each an allocation")]
+pub(super) enum Item {
+    Entry(Entry),
+    /// Removes the units of a run and of the runs below it.
+    Forget {
+        tenant: Tenant,
+        run: RunId,
+    },
+    Blob {
+        tenant: Tenant,
+        hash: Arc<str>,
+        bytes: Arc<[u8]>,
+        mime: Box<str>,
+    },
+    Cache {
+        tenant: Tenant,
+        key: String,
+        value: Value,
+        expires: Option<u64>,
+    },
+    /// Releases a tree that this process does not drive any more.
+    Release(Grant),
+    Turn(Turn),
+}
+
+/// Work between two commits, which has to see all items before it.
+pub(super) enum Turn {
+    /// Claims a run.
+    Claim(Key, Sender<Result<Option<Grant>, StoreError>>),
+    /// Claims runs that no process drives.
+    Work { tenant: Tenant, now: u64, limit: usize, told: Sender<Result<Vec<(Key, Grant)>, StoreError>> },
+    /// Removes the blobs that nothing names.
+    Sweep(Tenant, Sender<Result<Swept, StoreError>>),
+    /// Reports that all items before it are written.
+    Settle(Sender<Result<(), StoreError>>),
+}
+
+impl Queued for Item {
+    fn facts(&self) -> usize {
+        if let Item::Entry(entry) = self { entry.unit.facts.len() } else { 0 }
+    }
+
+    fn is_awaited(&self) -> bool {
+        match self {
+            Item::Entry(entry) => entry.force,
+            item => matches!(item, Item::Turn(_)),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Runs: lists of them.
+
+use flowcell_contract::{RunId, Tenant};
+
+use super::{
+    SharedStore,
+    connection::{Arg, Connection, Row, SqlError, args},
+    values::hash,
+};
+use crate::ports::{Filter, RunRow, Runs, StoreError};
+
+/// The columns of a row in a list.
+const RUN_COLUMNS: &str =
+    "run, flow, CASE WHEN standing = 'parked' AND attention = 1 THEN 'needs_attention' ELSE standing END,
+    created, updated, due";
+
+fn run_row(row: &Row) -> Result<RunRow, SqlError> {
+    Ok(RunRow {
+        run_id: RunId::from(row.text(0)?),
+        flow: row.text(1)?,
+        status: row.text(2)?,
+        created: row.number(3)?,
+        updated: row.number(4)?,
+        due: row.maybe_number(5)?,
+    })
+}
+
+async fn find(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, SqlError> {
+    let sql = format!("SELECT {RUN_COLUMNS}, next_seq FROM flowcell_runs WHERE tenant = ? AND hash = ?");
+    let row = connection.row(&sql, args![tenant.as_str(), hash(run.as_str())]).await?;
+    row.map(|row| Ok((run_row(&row)?, row.number(6)?))).transpose()
+}
+
+async fn children(connection: &mut Connection, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, SqlError> {
+    let sql =
+        "SELECT run FROM flowcell_runs WHERE parent = (SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ?)
+        ORDER BY id";
+    ids(connection, sql, args![tenant.as_str(), hash(run.as_str())]).await
+}
+
+async fn runs(connection: &mut Connection, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, SqlError> {
+    let mut sql =
+        format!("SELECT {RUN_COLUMNS} FROM flowcell_runs WHERE tenant = ? AND depth = 0 AND standing <> 'removed'");
+    let mut args = args![tenant.as_str()];
+    if let Some(flow) = &filter.flow {
+        sql.push_str(" AND flow = ?");
+        args.push(flow.as_str().into());
+    }
+    match filter.status.as_deref() {
+        None => {}
+        Some("needs_attention") => sql.push_str(" AND standing = 'parked' AND attention = 1"),
+        Some("parked") => sql.push_str(" AND standing = 'parked' AND attention = 0"),
+        Some(status) => {
+            let known = ["active", "succeeded", "failed", "cancelled"].into_iter().find(|known| *known == status);
+            sql.push_str(" AND standing = ?");
+            args.push(Arg::Word(known.unwrap_or("none")));
+        }
+    }
+    if let Some(after) = &filter.after {
+        sql.push_str(" AND (created, id) < (SELECT created, id FROM flowcell_runs WHERE tenant = ? AND run = ?)");
+        args.extend([tenant.as_str().into(), after.as_str().into()]);
+    }
+    sql.push_str(" ORDER BY created DESC, id DESC LIMIT ?");
+    args.push(limit(filter.limit));
+    connection.rows(&sql, args).await?.iter().map(run_row).collect()
+}
+
+async fn live(connection: &mut Connection, tenant: &Tenant, most: u64) -> Result<u64, SqlError> {
+    let sql = "SELECT count(*) FROM (SELECT id FROM flowcell_runs WHERE tenant = ? AND depth = 0
+        AND standing IN ('active', 'parked') LIMIT ?) AS live";
+    connection.row(sql, args![tenant.as_str(), most]).await?.map_or(Ok(0), |row| row.number(0))
+}
+
+async fn ended(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    since: u64,
+    after: Option<&RunId>,
+    most: usize,
+) -> Result<Vec<RunRow>, SqlError> {
+    let mut sql = format!(
+        "SELECT {RUN_COLUMNS} FROM flowcell_runs WHERE tenant = ? AND depth = 0
+        AND standing IN ('succeeded', 'failed', 'cancelled') AND updated >= ?"
+    );
+    let mut args = args![tenant.as_str(), since];
+    if let Some(after) = after {
+        sql.push_str(" AND (updated, id) > (SELECT updated, id FROM flowcell_runs WHERE tenant = ? AND hash = ?)");
+        args.extend([tenant.as_str().into(), hash(after.as_str()).into()]);
+    }
+    sql.push_str(" ORDER BY updated, id LIMIT ?");
+    args.push(limit(most));
+    connection.rows(&sql, args).await?.iter().map(run_row).collect()
+}
+
+async fn removable(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    before: Option<u64>,
+    keep: Option<u64>,
+) -> Result<Vec<RunId>, SqlError> {
+    let sql = "SELECT run FROM (
+            SELECT run, updated, row_number() OVER (ORDER BY updated DESC, id DESC) AS place FROM flowcell_runs
+            WHERE tenant = ? AND depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled')
+        ) AS ended WHERE updated < ? OR place > ? ORDER BY updated";
+    ids(connection, sql, args![tenant.as_str(), before, keep]).await
+}
+
+async fn runnable(connection: &mut Connection, tenant: &Tenant, now: u64, most: usize) -> Result<Vec<RunId>, SqlError> {
+    let free = "tenant = ? AND depth = 0
+        AND (owner IS NULL OR owner NOT IN (SELECT id FROM flowcell_owners WHERE until > {now}))";
+    let active = format!("SELECT run FROM flowcell_runs WHERE {free} AND standing = 'active' ORDER BY id LIMIT ?");
+    let mut runs = ids(connection, &active, args![tenant.as_str(), most as u64]).await?;
+    let due =
+        format!("SELECT run FROM flowcell_runs WHERE {free} AND standing = 'parked' AND due <= ? ORDER BY due LIMIT ?");
+    let left = (most - runs.len()) as u64;
+    runs.extend(ids(connection, &due, args![tenant.as_str(), now, left]).await?);
+    Ok(runs)
+}
+
+async fn next_due(connection: &mut Connection, tenant: &Tenant) -> Result<Option<u64>, SqlError> {
+    let sql = "SELECT min(due) FROM flowcell_runs WHERE tenant = ? AND depth = 0 AND standing = 'parked'";
+    connection.row(sql, args![tenant.as_str()]).await?.map_or(Ok(None), |row| row.maybe_number(0))
+}
+
+fn limit(most: usize) -> Arg {
+    Arg::Int(Some(i64::try_from(most).unwrap_or(i64::MAX)))
+}
+
+/// Reads the ids of runs.
+pub(super) async fn ids(connection: &mut Connection, sql: &str, args: Vec<Arg>) -> Result<Vec<RunId>, SqlError> {
+    connection.rows(sql, args).await?.iter().map(|row| row.text(0).map(RunId::from)).collect()
+}
+
+impl Runs for SharedStore {
+    fn run(&self, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, StoreError> {
+        let (tenant, run) = (tenant.clone(), run.clone());
+        self.worker.read(async move |connection| find(connection, &tenant, &run).await)
+    }
+
+    fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        let (tenant, run) = (tenant.clone(), run.clone());
+        self.worker.read(async move |connection| children(connection, &tenant, &run).await)
+    }
+
+    fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
+        let (tenant, filter) = (tenant.clone(), filter.clone());
+        self.worker.read(async move |connection| runs(connection, &tenant, &filter).await)
+    }
+
+    fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError> {
+        let tenant = tenant.clone();
+        self.worker.read(async move |connection| live(connection, &tenant, most).await)
+    }
+
+    fn ended(
+        &self,
+        tenant: &Tenant,
+        since: u64,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        let (tenant, after) = (tenant.clone(), after.cloned());
+        self.worker.read(async move |connection| ended(connection, &tenant, since, after.as_ref(), limit).await)
+    }
+
+    fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError> {
+        let tenant = tenant.clone();
+        self.worker.read(async move |connection| removable(connection, &tenant, before, keep).await)
+    }
+
+    fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        let tenant = tenant.clone();
+        self.worker.read(async move |connection| runnable(connection, &tenant, now, limit).await)
+    }
+
+    fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError> {
+        let tenant = tenant.clone();
+        self.worker.read(async move |connection| next_due(connection, &tenant).await)
+    }
+}

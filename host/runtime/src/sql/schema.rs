@@ -1,0 +1,200 @@
+//! The tables, and upgrades of older ones.
+
+use super::{
+    OpenSharedStoreError,
+    connection::{Connection, SqlError, args},
+    dialect::Dialect,
+};
+
+/// The version that this program writes: the number of migrations.
+pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
+
+/// Append only: a migration that was released is never changed. A server that ends a transaction with every table that is
+/// made may be left in the middle of one, so that each statement can be done again.
+const MIGRATIONS: [&[&str]; 4] = [FIRST, SESSIONS, REGISTRY, REPEATS];
+
+/// Rows may repeat values (`rows/cut.rs`), and passes name what the pass before gave: older programs read neither.
+const REPEATS: &[&str] = &[];
+
+const FIRST: &[&str] = &[
+    // Processes, each of which drives its runs until this time.
+    "CREATE TABLE IF NOT EXISTS flowcell_owners (id {id}, name {bytes} NOT NULL, until BIGINT NOT NULL) {table}",
+    // `top` is the top run above this one: its owner owns all runs of the tree. `owner` writes
+    // only while `epoch` is the one that it was given. Claims are counted until something is appended.
+    "CREATE TABLE IF NOT EXISTS flowcell_runs (
+        id {id},
+        tenant {name} NOT NULL,
+        hash {hash} NOT NULL,
+        run {bytes} NOT NULL,
+        flow {name} NOT NULL,
+        depth BIGINT NOT NULL,
+        parent BIGINT,
+        top BIGINT,
+        record {bytes} NOT NULL,
+        standing {word} NOT NULL,
+        due BIGINT,
+        attention BIGINT NOT NULL,
+        next_seq BIGINT NOT NULL,
+        tail BIGINT NOT NULL,
+        created BIGINT NOT NULL,
+        updated BIGINT NOT NULL,
+        owner BIGINT,
+        epoch BIGINT NOT NULL,
+        claims BIGINT NOT NULL,
+        CONSTRAINT flowcell_run UNIQUE (tenant, hash)
+    ) {table}",
+    "CREATE INDEX IF NOT EXISTS flowcell_children ON flowcell_runs (parent)",
+    "CREATE INDEX IF NOT EXISTS flowcell_tree ON flowcell_runs (top)",
+    "CREATE INDEX IF NOT EXISTS flowcell_work ON flowcell_runs (tenant, depth, standing, due)",
+    "CREATE INDEX IF NOT EXISTS flowcell_latest ON flowcell_runs (tenant, depth, created)",
+    "CREATE INDEX IF NOT EXISTS flowcell_owned ON flowcell_runs (owner)",
+    // Facts, as many as one decision had. The checksum covers the row and the checksum of the row before.
+    "CREATE TABLE IF NOT EXISTS flowcell_units (
+        run BIGINT NOT NULL,
+        first_seq BIGINT NOT NULL,
+        facts BIGINT NOT NULL,
+        ts BIGINT NOT NULL,
+        body {bytes} NOT NULL,
+        cuts {bytes},
+        checksum BIGINT NOT NULL,
+        PRIMARY KEY (run, first_seq)
+    ) {table}",
+    "CREATE TABLE IF NOT EXISTS flowcell_state (
+        tenant {name} NOT NULL,
+        flow {name} NOT NULL,
+        name {key} NOT NULL,
+        value {bytes} NOT NULL,
+        cuts {bytes},
+        version BIGINT NOT NULL,
+        PRIMARY KEY (tenant, flow, name)
+    ) {table}",
+    "CREATE TABLE IF NOT EXISTS flowcell_blobs (
+        tenant {name} NOT NULL,
+        hash {name} NOT NULL,
+        mime {bytes} NOT NULL,
+        size BIGINT NOT NULL,
+        bytes {bytes} NOT NULL,
+        put_at BIGINT NOT NULL,
+        PRIMARY KEY (tenant, hash)
+    ) {table}",
+    "CREATE TABLE IF NOT EXISTS flowcell_cache (
+        id {id},
+        tenant {name} NOT NULL,
+        name {key} NOT NULL,
+        value {bytes} NOT NULL,
+        expires BIGINT,
+        CONSTRAINT flowcell_cached UNIQUE (tenant, name)
+    ) {table}",
+    // What is asked of runs that another process drives, until it has an outcome.
+    "CREATE TABLE IF NOT EXISTS flowcell_inbox (
+        id {id},
+        tenant {name} NOT NULL,
+        hash {hash} NOT NULL,
+        run {bytes} NOT NULL,
+        message {name} NOT NULL,
+        body {bytes} NOT NULL,
+        outcome {bytes},
+        put_at BIGINT NOT NULL,
+        CONSTRAINT flowcell_message UNIQUE (tenant, hash, message)
+    ) {table}",
+];
+
+const SESSIONS: &[&str] = &[
+    // What steps of flows go on with, run after run: a tree for each flow and prefix, under the first step's. `run` wrote
+    // to it last.
+    "CREATE TABLE IF NOT EXISTS flowcell_sessions (
+        tenant {name} NOT NULL,
+        id {name} NOT NULL,
+        parent_session_id {name},
+        root_session_id {name} NOT NULL,
+        title {bytes} NOT NULL,
+        run {bytes} NOT NULL,
+        created_at BIGINT NOT NULL,
+        updated_at BIGINT NOT NULL,
+        PRIMARY KEY (tenant, id)
+    ) {table}",
+    "CREATE INDEX IF NOT EXISTS flowcell_sessions_root ON flowcell_sessions (tenant, root_session_id)",
+    "CREATE TABLE IF NOT EXISTS flowcell_flow_states (
+        tenant {name} NOT NULL,
+        session_id {name} NOT NULL,
+        root_session_id {name} NOT NULL,
+        flow_id {name} NOT NULL,
+        step_id {name} NOT NULL,
+        status {word} NOT NULL DEFAULT 'running',
+        args {bytes},
+        output {bytes},
+        is_struct_output BIGINT NOT NULL DEFAULT 0,
+        created_at BIGINT NOT NULL,
+        updated_at BIGINT NOT NULL,
+        PRIMARY KEY (tenant, session_id),
+        CONSTRAINT flowcell_state_session FOREIGN KEY (tenant, session_id)
+            REFERENCES flowcell_sessions (tenant, id) ON DELETE CASCADE
+    ) {table}",
+    "CREATE INDEX IF NOT EXISTS flowcell_states_root ON flowcell_flow_states (tenant, root_session_id)",
+    "CREATE INDEX IF NOT EXISTS flowcell_states_flow ON flowcell_flow_states (tenant, flow_id)",
+];
+
+const REGISTRY: &[&str] = &[
+    // What operators keep beside the runs: tenants, tokens, the audit log. The version counts the writes.
+    "CREATE TABLE IF NOT EXISTS flowcell_registry (
+        tenant {name} NOT NULL,
+        kind {name} NOT NULL,
+        name {name} NOT NULL,
+        value {bytes} NOT NULL,
+        version BIGINT NOT NULL,
+        PRIMARY KEY (tenant, kind, name)
+    ) {table}",
+];
+
+/// Reads the version of a database. Returns `None` if it has no store.
+pub(super) async fn version(connection: &mut Connection) -> Result<Option<u64>, SqlError> {
+    let here = connection.dialect().pick("DATABASE()", "current_schema()");
+    let sql = format!(
+        "SELECT count(*) FROM information_schema.tables WHERE table_name = 'flowcell_version' AND table_schema = {here}"
+    );
+    if connection.row(&sql, args![]).await?.map_or(Ok(0), |row| row.int(0))? == 0 {
+        return Ok(None);
+    }
+    let found = connection.row("SELECT max(version) FROM flowcell_version", args![]).await?;
+    found.map(|row| row.number(0)).transpose()
+}
+
+/// Applies the missing migrations. If several processes start together, one does it and the others wait.
+pub(super) async fn migrate(connection: &mut Connection) -> Result<(), OpenSharedStoreError> {
+    let alone =
+        connection.dialect().pick("SELECT GET_LOCK('flowcell migrate', 60)", "SELECT pg_advisory_lock(7165065861)");
+    connection.rows(alone, args![]).await?;
+    let done = migrate_alone(connection).await;
+    let over =
+        connection.dialect().pick("DO RELEASE_LOCK('flowcell migrate')", "SELECT pg_advisory_unlock(7165065861)");
+    connection.plain(over).await?;
+    done
+}
+
+async fn migrate_alone(connection: &mut Connection) -> Result<(), OpenSharedStoreError> {
+    let found = version(connection).await?.unwrap_or(0);
+    if found > VERSION {
+        return Err(OpenSharedStoreError::Newer { found, known: VERSION });
+    }
+    connection.plain("CREATE TABLE IF NOT EXISTS flowcell_version (version BIGINT NOT NULL) {table}").await?;
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
+        for statement in *migration {
+            make(connection, statement).await?;
+        }
+        connection.run("INSERT INTO flowcell_version (version) VALUES (?)", args![index as u64 + 1]).await?;
+    }
+    Ok(())
+}
+
+async fn make(connection: &mut Connection, statement: &str) -> Result<(), SqlError> {
+    let made = connection.plain(statement).await;
+    let index = statement.contains("CREATE INDEX") && connection.dialect() == Dialect::MySql;
+    match made {
+        // MySQL itself has no `IF NOT EXISTS` for indexes; MariaDB and PostgreSQL do.
+        Err(SqlError::Lasting(_)) if index => match connection.plain(&statement.replace("IF NOT EXISTS ", "")).await {
+            Err(SqlError::DuplicateIndex(_)) => Ok(()),
+            made => made,
+        },
+        made => made,
+    }
+}

@@ -1,0 +1,46 @@
+//! The writes of a commit beside units: state, sessions, messages that were taken in, the cache, and removals.
+
+use super::{
+    Shared, cache,
+    connection::{Arg, Connection, SqlError, args, placeholders},
+    queue::Item,
+    sessions, state, sweep,
+};
+use crate::ports::Entry;
+
+/// Writes everything except units and their blobs.
+pub(super) async fn write(
+    shared: &Shared,
+    connection: &mut Connection,
+    entries: &[&Entry],
+    items: &[Item],
+) -> Result<(), SqlError> {
+    state::write(shared, connection, entries).await?;
+    sessions::write(connection, entries).await?;
+    let delivered: Vec<Arg> = entries.iter().filter_map(|entry| entry.delivered.map(Arg::from)).collect();
+    if !delivered.is_empty() {
+        let places = placeholders(delivered.len());
+        let sql = format!("UPDATE flowcell_inbox SET outcome = ? WHERE id IN ({places}) AND outcome IS NULL");
+        connection.run(&sql, args![TAKEN].into_iter().chain(delivered).collect()).await?;
+    }
+    cache::write(connection, items).await?;
+    for item in items {
+        if let Item::Forget { tenant, run } = item {
+            sweep::forget(shared, connection, tenant, run).await?;
+        }
+    }
+    let released: Vec<Arg> = items
+        .iter()
+        .filter_map(|item| if let Item::Release(grant) = item { shared.claims.row(grant) } else { None })
+        .map(Arg::from)
+        .collect();
+    if released.is_empty() {
+        return Ok(());
+    }
+    let sql =
+        format!("UPDATE flowcell_runs SET owner = NULL WHERE owner = ? AND id IN ({})", placeholders(released.len()));
+    connection.run(&sql, args![shared.claims.owner()].into_iter().chain(released).collect()).await.map(drop)
+}
+
+/// The outcome of a message that a run has taken in.
+const TAKEN: &str = "{\"Ok\":null}";

@@ -1,0 +1,81 @@
+//! Errors of statements, by what the caller can do about them.
+
+use sqlx::mysql::MySqlDatabaseError;
+
+use super::dialect::Dialect;
+use crate::ports::StoreError;
+
+/// The number by which MySQL refuses an index whose name exists.
+const INDEX_EXISTS: u16 = 1061;
+
+/// Why a statement failed.
+#[derive(Debug)]
+pub(super) enum SqlError {
+    /// The connection is gone. The statement may have been executed.
+    Lost(String),
+    /// The statement was not executed, and may succeed later.
+    Passing(String),
+    /// The statement was not executed, and cannot succeed.
+    Lasting(String),
+    /// The statement was not executed, as a row with the same key exists.
+    DuplicateRow(String),
+    /// The statement was not executed, as an index with the same name exists.
+    DuplicateIndex(String),
+    /// The statement was not executed, as remembered data is out of date.
+    Again,
+}
+
+impl std::fmt::Display for SqlError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SqlError::Lost(why)
+            | SqlError::Passing(why)
+            | SqlError::Lasting(why)
+            | SqlError::DuplicateRow(why)
+            | SqlError::DuplicateIndex(why) => formatter.write_str(why),
+            SqlError::Again => formatter.write_str("another process has written meanwhile"),
+        }
+    }
+}
+
+impl From<SqlError> for StoreError {
+    fn from(error: SqlError) -> StoreError {
+        StoreError(error.to_string().into())
+    }
+}
+
+impl SqlError {
+    pub(super) fn from_sqlx(dialect: Dialect, error: sqlx::Error) -> SqlError {
+        let text = error.to_string();
+        match error {
+            sqlx::Error::Database(refused) => {
+                // MySQL has its own number beside the class.
+                let number = refused.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number);
+                let code = number.map(|number| number.to_string()).or(refused.code().map(Into::into));
+                let code = code.unwrap_or_default();
+                if dialect.ends_session(&code) {
+                    return SqlError::Lost(text);
+                }
+                if dialect.is_passing(&code) {
+                    return SqlError::Passing(text);
+                }
+                let text = format!("{text} ({code})");
+                match number {
+                    _ if refused.is_unique_violation() => SqlError::DuplicateRow(text),
+                    Some(INDEX_EXISTS) => SqlError::DuplicateIndex(text),
+                    _ => SqlError::Lasting(text),
+                }
+            }
+            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
+                SqlError::Lost(text)
+            }
+            sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => SqlError::Passing(text),
+            _ => SqlError::Lasting(text),
+        }
+    }
+
+    /// Returns whether the same work may succeed later.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, SqlError::Lost(_) | SqlError::Passing(_) | SqlError::Again)
+    }
+}

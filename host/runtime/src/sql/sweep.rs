@@ -1,0 +1,218 @@
+//! The sweep: the removal of runs, and of blobs that nothing names.
+//!
+//! A sweep searches all stored texts for hashes, as in the embedded store. Other processes may be about to name the blobs
+//! that they have put, so it spares recent ones.
+
+use std::collections::HashMap;
+
+use flowcell_contract::{RunId, Tenant};
+
+use super::{
+    Shared, SharedStore,
+    connection::{Arg, Connection, SqlError, args, placeholders},
+    queue::{Item, Turn},
+    values::hash,
+};
+use crate::ports::{StoreError, Sweep, Swept, hashes};
+
+impl Sweep for SharedStore {
+    fn forget(&self, tenant: &Tenant, run: &RunId) {
+        self.shared.queue.push(Item::Forget { tenant: tenant.clone(), run: run.clone() });
+    }
+
+    fn sweep(&self, tenant: &Tenant) -> Result<Swept, StoreError> {
+        self.worker.turn(|told| Turn::Sweep(tenant.clone(), told))
+    }
+}
+
+/// Removes the units of a run and of the runs below it, unless another process drives it. The row of the run itself stays as
+/// a tombstone, so that its id is not used again.
+pub(super) async fn forget(
+    shared: &Shared,
+    connection: &mut Connection,
+    tenant: &Tenant,
+    run: &RunId,
+) -> Result<(), SqlError> {
+    let sql = "SELECT id FROM flowcell_runs WHERE tenant = ? AND hash = ? AND (owner IS NULL OR owner = ?
+        OR owner NOT IN (SELECT id FROM flowcell_owners WHERE until > {now})) FOR UPDATE";
+    let owner = shared.claims.owner();
+    let Some(row) = connection.row(sql, args![tenant.as_str(), hash(run.as_str()), owner]).await? else {
+        return Ok(());
+    };
+    let id = row.int(0)?;
+    let all = connection.rows("SELECT id FROM flowcell_runs WHERE id = ? OR top = ?", args![id, id]).await?;
+    for row in all {
+        connection.run("DELETE FROM flowcell_units WHERE run = ?", args![row.int(0)?]).await?;
+    }
+    connection.run("DELETE FROM flowcell_runs WHERE top = ?", args![id]).await?;
+    let tombstone = "UPDATE flowcell_runs SET standing = 'removed', record = ?, due = NULL, next_seq = 0, tail = 0
+        WHERE id = ?";
+    connection.run(tombstone, args!["", id]).await.map(drop)
+}
+
+/// The time for which the outcome of a message is kept, so that a repeated one is recognised, in milliseconds.
+const KEPT_MS: u64 = 24 * 3_600 * 1_000;
+/// The number of rows of one read.
+const PAGE: u64 = 200;
+/// The number of blobs that one statement removes.
+const REMOVED: usize = 200;
+
+/// Removes the blobs of a tenant that no text names, except the spared ones.
+pub(super) async fn sweep(shared: &Shared, connection: &mut Connection, tenant: &Tenant) -> Result<Swept, SqlError> {
+    let before = connection.now().await? - shared.options.spared.as_millis() as i64;
+    let mut unnamed: HashMap<String, u64> = HashMap::new();
+    let mut named = Vec::new();
+    for row in connection
+        .rows("SELECT hash, size, put_at FROM flowcell_blobs WHERE tenant = ?", args![tenant.as_str()])
+        .await?
+    {
+        let hash = row.text(0)?;
+        if row.int(2)? > before {
+            named.push(hash);
+        } else {
+            unnamed.insert(hash, row.number(1)?);
+        }
+    }
+    look_at_runs(connection, tenant, &mut unnamed, &mut named).await?;
+    look_at_state(connection, tenant, &mut unnamed, &mut named).await?;
+    look_at_steps(connection, tenant, &mut unnamed, &mut named).await?;
+    look_at_files(connection, tenant, &mut unnamed, &mut named).await?;
+    while let Some(hash) = named.pop() {
+        let sql = "SELECT bytes FROM flowcell_blobs WHERE tenant = ? AND hash = ?";
+        if let Some(row) = connection.row(sql, args![tenant.as_str(), hash]).await? {
+            look_at(&row.bytes(0)?, &mut unnamed, &mut named);
+        }
+    }
+    remove(connection, tenant, before, unnamed).await
+}
+
+/// Moves the hashes that a text names from the unnamed to the named.
+fn look_at(text: &[u8], unnamed: &mut HashMap<String, u64>, named: &mut Vec<String>) {
+    named.extend(hashes(text).filter(|hash| unnamed.remove(*hash).is_some()).map(str::to_owned));
+}
+
+async fn look_at_runs(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    unnamed: &mut HashMap<String, u64>,
+    named: &mut Vec<String>,
+) -> Result<(), SqlError> {
+    let mut run = 0;
+    loop {
+        let sql = "SELECT id, record FROM flowcell_runs WHERE tenant = ? AND id > ? ORDER BY id LIMIT 1";
+        let Some(row) = connection.row(sql, args![tenant.as_str(), run]).await?.filter(|_| !unnamed.is_empty()) else {
+            return Ok(());
+        };
+        run = row.int(0)?;
+        look_at(&row.bytes(1)?, unnamed, named);
+        let mut from = -1;
+        loop {
+            let sql = "SELECT first_seq, body, cuts FROM flowcell_units WHERE run = ? AND first_seq > ?
+                ORDER BY first_seq LIMIT ?";
+            let page = connection.rows(sql, args![run, from, PAGE]).await?;
+            let Some(last) = page.last() else { break };
+            from = last.int(0)?;
+            for row in &page {
+                look_at(&row.bytes(1)?, unnamed, named);
+                look_at(row.maybe_text(2)?.unwrap_or_default().as_bytes(), unnamed, named);
+            }
+        }
+    }
+}
+
+async fn look_at_steps(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    unnamed: &mut HashMap<String, u64>,
+    named: &mut Vec<String>,
+) -> Result<(), SqlError> {
+    let mut after = String::new();
+    loop {
+        let sql = "SELECT session_id, args, output FROM flowcell_flow_states WHERE tenant = ? AND session_id > ?
+            ORDER BY session_id LIMIT ?";
+        let page = connection.rows(sql, args![tenant.as_str(), after.as_str(), PAGE]).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.text(0)?;
+        for row in &page {
+            look_at(row.maybe_text(1)?.unwrap_or_default().as_bytes(), unnamed, named);
+            look_at(row.maybe_text(2)?.unwrap_or_default().as_bytes(), unnamed, named);
+        }
+    }
+}
+
+/// Uploaded files.
+async fn look_at_files(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    unnamed: &mut HashMap<String, u64>,
+    named: &mut Vec<String>,
+) -> Result<(), SqlError> {
+    let mut after = String::new();
+    loop {
+        let sql = "SELECT name, value FROM flowcell_registry WHERE tenant = ? AND kind = 'file' AND name > ?
+            ORDER BY name LIMIT ?";
+        let page = connection.rows(sql, args![tenant.as_str(), after.as_str(), PAGE]).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.text(0)?;
+        for row in &page {
+            look_at(row.text(1)?.as_bytes(), unnamed, named);
+        }
+    }
+}
+
+async fn look_at_state(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    unnamed: &mut HashMap<String, u64>,
+    named: &mut Vec<String>,
+) -> Result<(), SqlError> {
+    let mut after = (String::new(), String::new());
+    loop {
+        let sql = "SELECT flow, name, value, cuts FROM flowcell_state WHERE tenant = ? AND (flow > ? OR (flow = ? AND name > ?))
+            ORDER BY flow, name LIMIT ?";
+        let (flow, name) = (after.0.as_str(), after.1.as_str());
+        let page = connection.rows(sql, args![tenant.as_str(), flow, flow, name, PAGE]).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = (last.text(0)?, last.text(1)?);
+        for row in &page {
+            look_at(&row.bytes(2)?, unnamed, named);
+            look_at(row.maybe_text(3)?.unwrap_or_default().as_bytes(), unnamed, named);
+        }
+    }
+}
+
+/// Removes blobs that no process has put meanwhile.
+async fn remove(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    before: i64,
+    unnamed: HashMap<String, u64>,
+) -> Result<Swept, SqlError> {
+    let mut swept = Swept::default();
+    let mut hashes: Vec<(String, u64)> = unnamed.into_iter().collect();
+    hashes.sort();
+    for some in hashes.chunks(REMOVED) {
+        let of = |hash: &str| args![tenant.as_str(), before].into_iter().chain(args![hash]).collect::<Vec<Arg>>();
+        let places = placeholders(some.len());
+        let all =
+            args![tenant.as_str(), before].into_iter().chain(some.iter().map(|(hash, _)| Arg::from(hash.as_str())));
+        let sql = format!(
+            "SELECT hash FROM flowcell_blobs WHERE tenant = ? AND put_at <= ? AND hash IN ({places}) FOR UPDATE"
+        );
+        let still: Vec<String> =
+            connection.rows(&sql, all.collect()).await?.iter().map(|row| row.text(0)).collect::<Result<_, _>>()?;
+        for (hash, size) in some.iter().filter(|(hash, _)| still.contains(hash)) {
+            let sql = "DELETE FROM flowcell_blobs WHERE tenant = ? AND put_at <= ? AND hash = ?";
+            connection.run(sql, of(hash)).await?;
+            swept.blobs += 1;
+            swept.bytes += size;
+        }
+    }
+    Ok(swept)
+}
+
+/// Removes old messages that have an outcome, as their senders do not repeat them any more.
+pub(super) async fn old_messages(connection: &mut Connection) -> Result<(), SqlError> {
+    let old = "DELETE FROM flowcell_inbox WHERE outcome IS NOT NULL AND put_at < {now} - ?";
+    connection.run(old, args![KEPT_MS]).await.map(drop)
+}

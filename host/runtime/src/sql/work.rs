@@ -1,0 +1,97 @@
+//! Claims of one run, and of runs without a driver.
+
+use std::sync::Arc;
+
+use flowcell_contract::{RunId, Tenant};
+
+use super::{
+    Shared,
+    claims::{Grant, Key},
+    connection::{Arg, Connection, Row, SqlError, args, placeholders},
+    values::hash,
+};
+
+/// Selects the owners with a valid lease, by the server's clock.
+const LIVE: &str = "SELECT id FROM flowcell_owners WHERE until > {now}";
+
+/// The columns of a claim.
+const COLUMNS: &str = "id, run, flow, epoch, owner";
+
+/// Claims the tree of a run. Returns `None` if another process drives it.
+pub(super) async fn claim(shared: &Shared, connection: &mut Connection, run: &Key) -> Result<Option<Grant>, SqlError> {
+    let sql = "SELECT id, top FROM flowcell_runs WHERE tenant = ? AND hash = ?";
+    let Some(row) = connection.row(sql, args![run.0.as_str(), hash(run.1.as_str())]).await? else {
+        // The run belongs to the process that writes its first unit.
+        shared.claims.claimed(run, run, None, 1, None);
+        return Ok(Some(Grant { top: run.clone(), epoch: 1 }));
+    };
+    let top = row.maybe_number(1)?.map_or(row.int(0)?, |top| top as i64);
+    let sql = format!("SELECT {COLUMNS} FROM flowcell_runs WHERE id = ? FOR UPDATE");
+    let Some(row) = connection.row(&sql, args![top]).await? else { return Err(SqlError::Again) };
+    let top_run: Key = (run.0.clone(), RunId::from(row.text(1)?));
+    let owner = row.maybe_number(4)?.map(|owner| owner as i64);
+    if owner == Some(shared.claims.owner())
+        && let Some(grant) = shared.claims.join(run, &top_run)
+    {
+        return Ok(Some(grant));
+    }
+    if let Some(owner) = owner.filter(|owner| *owner != shared.claims.owner())
+        && connection.row(&format!("{LIVE} AND id = ?"), args![owner]).await?.is_some()
+    {
+        return Ok(None);
+    }
+    own(shared, connection, &[top]).await?;
+    Ok(Some(note(shared, run, &top_run, &row)?))
+}
+
+/// Claims runs without a driver: active ones, and parked ones with a due timer, the longest waiting first. Skips rows that
+/// other processes are about to claim, without waiting.
+pub(super) async fn take(
+    shared: &Shared,
+    connection: &mut Connection,
+    tenant: &Tenant,
+    now: u64,
+    limit: usize,
+) -> Result<Vec<(Key, Grant)>, SqlError> {
+    let free = format!("tenant = ? AND depth = 0 AND (owner IS NULL OR owner NOT IN ({LIVE}))");
+    let mut found = Vec::new();
+    // In the order of the index, so that no more rows are locked than are taken.
+    for (which, due) in [("standing = 'active' AND due IS NULL", false), ("standing = 'parked' AND due <= ?", true)] {
+        let left = limit.saturating_sub(found.len()) as u64;
+        let sql = format!(
+            "SELECT {COLUMNS} FROM flowcell_runs {{by work}} WHERE {free} AND {which} ORDER BY due, id LIMIT ?
+                FOR UPDATE SKIP LOCKED"
+        );
+        let mut args = args![tenant.as_str()];
+        args.extend(due.then(|| Arg::from(now)));
+        args.push(left.into());
+        if left > 0 {
+            found.extend(connection.rows(&sql, args).await?);
+        }
+    }
+    let ids: Vec<i64> = found.iter().map(|row| row.int(0)).collect::<Result<_, _>>()?;
+    own(shared, connection, &ids).await?;
+    let grant = |row: &Row| {
+        let run: Key = (tenant.clone(), RunId::from(row.text(1)?));
+        Ok((run.clone(), note(shared, &run, &run, row)?))
+    };
+    found.iter().map(grant).collect()
+}
+
+/// Assigns rows to this process, under their next epoch.
+async fn own(shared: &Shared, connection: &mut Connection, ids: &[i64]) -> Result<(), SqlError> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let sql =
+        format!("UPDATE flowcell_runs SET owner = ?, epoch = epoch + 1 WHERE id IN ({})", placeholders(ids.len()));
+    let ids = ids.iter().map(|id| Arg::from(*id));
+    connection.run(&sql, args![shared.claims.owner()].into_iter().chain(ids).collect()).await.map(drop)
+}
+
+/// Remembers a claim. If its transaction fails, the store refuses all writes under it.
+fn note(shared: &Shared, run: &Key, top: &Key, row: &Row) -> Result<Grant, SqlError> {
+    let epoch = row.int(3)? + 1;
+    shared.claims.claimed(run, top, Some(row.int(0)?), epoch, Some(Arc::from(row.text(2)?)));
+    Ok(Grant { top: top.clone(), epoch })
+}

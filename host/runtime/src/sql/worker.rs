@@ -1,0 +1,83 @@
+//! The way to the thread that talks to the server.
+
+use std::sync::{Arc, mpsc};
+
+use futures_util::{FutureExt, future::LocalBoxFuture};
+use tokio::sync::{mpsc as jobs, oneshot};
+
+use super::{
+    Shared,
+    connection::{Answer, Connection, SqlError},
+    queue::{Item, Turn},
+    writer,
+};
+use crate::ports::StoreError;
+
+pub(super) type Job = Box<dyn FnOnce(Arc<Shared>) -> LocalBoxFuture<'static, ()> + Send>;
+
+/// The way to the store's thread.
+#[derive(Clone)]
+pub(super) struct Worker {
+    jobs: jobs::UnboundedSender<Job>,
+    shared: Arc<Shared>,
+}
+
+impl Worker {
+    pub(super) fn new(jobs: jobs::UnboundedSender<Job>, shared: Arc<Shared>) -> Worker {
+        Worker { jobs, shared }
+    }
+
+    /// Ends the queue of jobs.
+    pub(super) fn close(&mut self) {
+        (self.jobs, _) = jobs::unbounded_channel();
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Starts work on the store's thread.
+    pub(super) fn begin<T: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(&Arc<Shared>) -> Result<T, SqlError> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T, SqlError>> {
+        let (told, answer) = oneshot::channel();
+        let job: Job = Box::new(move |shared| {
+            // The caller may have gone.
+            async move { _ = told.send(work(&shared).await) }.boxed_local()
+        });
+        // If the thread has ended, the receiver fails.
+        let _ = self.jobs.send(job);
+        answer
+    }
+
+    /// Reads on the store's thread, and waits for the result.
+    pub(super) fn read<T: Send + 'static>(
+        &self,
+        work: impl AsyncFn(&mut Connection) -> Result<T, SqlError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (told, answer) = mpsc::channel();
+        let job: Job =
+            Box::new(move |shared| async move { _ = told.send(writer::read(&shared, work).await) }.boxed_local());
+        let _ = self.jobs.send(job);
+        Ok(answer.recv().map_err(|_| StoreError("the store is closed".into()))??)
+    }
+
+    /// Reads data that may be damaged.
+    pub(super) fn look<T: Send + 'static>(
+        &self,
+        work: impl AsyncFn(&mut Connection) -> Answer<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.read(work)?
+    }
+
+    /// Does work between two commits, and waits for the result.
+    pub(super) fn turn<T>(
+        &self,
+        turn: impl FnOnce(mpsc::Sender<Result<T, StoreError>>) -> Turn,
+    ) -> Result<T, StoreError> {
+        let (told, answer) = mpsc::channel();
+        self.shared.queue.push(Item::Turn(turn(told)));
+        answer.recv().map_err(|_| StoreError("the store is not written any more".into()))?
+    }
+}

@@ -1,0 +1,240 @@
+//! The task that writes. It commits all due items together.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Shared,
+    commit::{Commit, Rows, learn},
+    connection::{Connection, SqlError},
+    heartbeat,
+    queue::{Item, Turn},
+    sweep, work,
+};
+use crate::ports::{Entry, StoreError};
+
+/// The number of runs whose rows the writer remembers.
+const REMEMBERED: usize = 10_000;
+/// The first and the longest pause between two attempts.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    connection: Option<Connection>,
+    rows: Rows,
+}
+
+impl Writer {
+    pub(super) fn new(shared: Arc<Shared>) -> Writer {
+        Writer { shared, connection: None, rows: Rows::new() }
+    }
+
+    /// Writes until the queue is closed, or a commit fails finally.
+    pub(super) async fn run(mut self) {
+        while self.shared.queue.ready().await {
+            let mut stretch = Vec::new();
+            for item in self.shared.queue.take(Vec::new()) {
+                let Item::Turn(turn) = item else {
+                    stretch.push(item);
+                    continue;
+                };
+                if !self.commit(std::mem::take(&mut stretch)).await {
+                    return;
+                }
+                self.turn(turn).await;
+            }
+            if !self.commit(stretch).await {
+                return;
+            }
+        }
+    }
+
+    /// Writes all items, or none, and reports the result. Returns `false` if the writer has failed finally.
+    async fn commit(&mut self, items: Vec<Item>) -> bool {
+        if items.is_empty() {
+            return true;
+        }
+        if self.rows.len() > REMEMBERED {
+            self.rows.clear();
+        }
+        let (mut in_doubt, mut pause) = (false, PAUSES.0);
+        loop {
+            match self.try_commit(&items, in_doubt).await {
+                Ok(written) => {
+                    self.shared.queue.committed();
+                    learn(&self.shared, &self.rows, &items);
+                    self.tell(&items, &written);
+                    return true;
+                }
+                Err(SqlError::Again) => self.rows.clear(),
+                Err(error) if error.may_pass() => {
+                    // Closing the store does not wait for a server that is gone.
+                    if self.shared.queue.is_closed() && self.shared.claims.age() > self.shared.options.patience {
+                        return self.fail(&error);
+                    }
+                    tracing::warn!("the store is tried again: {error}");
+                    in_doubt |= matches!(error, SqlError::Lost(_));
+                    self.rows.clear();
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+                Err(error) => return self.fail(&error),
+            }
+        }
+    }
+
+    fn fail(&self, error: &SqlError) -> bool {
+        self.shared.queue.abandon();
+        (self.shared.options.on_failure)(&StoreError(error.to_string().into()));
+        false
+    }
+
+    async fn connection(&mut self) -> Result<Connection, SqlError> {
+        match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => self.shared.connections.acquire(self.shared.options.patience).await,
+        }
+    }
+
+    async fn try_commit(&mut self, items: &[Item], in_doubt: bool) -> Result<Vec<bool>, SqlError> {
+        let mut connection = self.connection().await?;
+        let written = self.transact(&mut connection, items, in_doubt).await;
+        if written.is_err() {
+            connection.roll_back().await;
+        }
+        self.connection = connection.is_open().then_some(connection);
+        written
+    }
+
+    async fn transact(
+        &mut self,
+        connection: &mut Connection,
+        items: &[Item],
+        in_doubt: bool,
+    ) -> Result<Vec<bool>, SqlError> {
+        connection.begin().await?;
+        let mut commit = Commit { shared: &self.shared, connection, rows: &mut self.rows, in_doubt };
+        let written = commit.write(items).await?;
+        connection.commit().await?;
+        Ok(written)
+    }
+
+    /// Reports that the items are durable or refused, and drops their copies in memory.
+    fn tell(&self, items: &[Item], written: &[bool]) {
+        let mut visible = self.shared.visible();
+        let mut fates = written.iter();
+        for item in items {
+            match item {
+                Item::Blob { tenant, hash, .. } => _ = visible.blobs.remove(&(tenant.clone(), hash.clone())),
+                Item::Cache { tenant, key, value, expires } => {
+                    let key = (tenant.clone(), key.clone());
+                    if visible.cache.get(&key).is_some_and(|latest| *latest == (value.clone(), *expires)) {
+                        visible.cache.remove(&key);
+                    }
+                }
+                Item::Entry(entry) => visible.settle(entry, fates.next().copied().unwrap_or(false)),
+                Item::Release(grant) => self.shared.claims.released(grant),
+                Item::Forget { .. } | Item::Turn(_) => {}
+            }
+        }
+        drop(visible);
+        let entries = items.iter().filter_map(|item| if let Item::Entry(entry) = item { Some(entry) } else { None });
+        for (entry, written) in entries.zip(written) {
+            match written {
+                true => entry.durable.advance(entry.unit.next_seq()),
+                false => refuse(entry),
+            }
+        }
+    }
+
+    /// Does work between two commits. Repeats it while the server is away.
+    async fn turn(&mut self, turn: Turn) {
+        let shared = self.shared.clone();
+        // The caller may have gone.
+        match turn {
+            Turn::Claim(run, told) => {
+                let claimed = self.retry(async |connection| work::claim(&shared, connection, &run).await).await;
+                _ = told.send(claimed);
+            }
+            Turn::Work { tenant, now, limit, told } => {
+                let found =
+                    self.retry(async |connection| work::take(&shared, connection, &tenant, now, limit).await).await;
+                _ = told.send(found);
+            }
+            Turn::Sweep(tenant, told) => {
+                let swept = self.retry(async |connection| sweep::sweep(&shared, connection, &tenant).await).await;
+                _ = told.send(swept);
+            }
+            Turn::Settle(told) => _ = told.send(Ok(())),
+        }
+        self.rows.clear();
+    }
+
+    /// Does work in a transaction of its own. Repeats it until the patience of the store ends.
+    async fn retry<T>(&mut self, work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>) -> Result<T, StoreError> {
+        let mut pause = PAUSES.0;
+        let began = std::time::Instant::now();
+        loop {
+            let done = match self.connection().await {
+                Err(error) => Err(error),
+                Ok(mut connection) => {
+                    let done = match heartbeat::ensure(&self.shared, &mut connection).await {
+                        Ok(()) => in_transaction(&mut connection, &work).await,
+                        Err(error) => Err(error),
+                    };
+                    self.connection = connection.is_open().then_some(connection);
+                    done
+                }
+            };
+            match done {
+                Ok(done) => return Ok(done),
+                Err(error) if !error.may_pass() || began.elapsed() > self.shared.options.patience => {
+                    return Err(error.into());
+                }
+                Err(_) => tokio::time::sleep(pause).await,
+            }
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+}
+
+async fn in_transaction<T>(
+    connection: &mut Connection,
+    work: &impl AsyncFn(&mut Connection) -> Result<T, SqlError>,
+) -> Result<T, SqlError> {
+    let done = async {
+        connection.begin().await?;
+        let done = work(connection).await?;
+        connection.commit().await?;
+        Ok(done)
+    }
+    .await;
+    if done.is_err() {
+        connection.roll_back().await;
+    }
+    done
+}
+
+fn refuse(entry: &Entry) {
+    entry.durable.refuse();
+}
+
+/// Reads from the server. Repeats the work until the patience of the store ends.
+pub(super) async fn read<T>(
+    shared: &Shared,
+    work: impl AsyncFn(&mut Connection) -> Result<T, SqlError>,
+) -> Result<T, SqlError> {
+    let (began, mut pause) = (std::time::Instant::now(), PAUSES.0);
+    loop {
+        let done = match shared.connections.acquire(shared.options.patience).await {
+            Err(error) => Err(error),
+            Ok(mut connection) => work(&mut connection).await,
+        };
+        match done {
+            Err(error) if error.may_pass() && began.elapsed() < shared.options.patience => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSES.1);
+            }
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The embedded store as the source or the target of a copy, and as the subject of a check.
+
+use std::sync::Arc;
+
+use flowcell_contract::{RunId, Tenant};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use serde::Serialize;
+
+use super::{SqliteStore, blobs::MIME, documents, private, schema, sessions, units::Row as RunRow};
+use crate::{
+    ports::{Document, Session, StepState, StoreError, Unit},
+    rows::{
+        copy_and_check::{Kept, KeptBlob, KeptRun, KeptState, Whole},
+        cut::ExternalizedRow,
+    },
+};
+
+impl Whole for SqliteStore {
+    fn kept_runs(&self, after: i64, limit: usize) -> Result<Vec<KeptRun>, StoreError> {
+        let connection = self.reader.0.lock();
+        let sql = "SELECT id, tenant, run, flow, depth, parent, record, standing, due, attention, created, updated
+            FROM runs WHERE id > ? ORDER BY id LIMIT ?";
+        let mut select = connection.prepare_cached(sql)?;
+        Ok(select.query_map(params![after, limit as u64], run_row)?.collect::<Result<_, _>>()?)
+    }
+
+    fn kept_keys(
+        &self,
+        (tenant, flow, key): &(Tenant, String, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, String, String)>, StoreError> {
+        let connection = self.reader.0.lock();
+        let sql = "SELECT tenant, flow, key FROM state WHERE (tenant, flow, key) > (?, ?, ?)
+            ORDER BY tenant, flow, key LIMIT ?";
+        let mut select = connection.prepare_cached(sql)?;
+        let found = |row: &Row<'_>| Ok((Tenant::from(row.get::<_, String>(0)?.as_str()), row.get(1)?, row.get(2)?));
+        let rows = select.query_map(params![tenant.as_str(), flow, key, limit as u64], found)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn kept_blobs(&self, after: &KeptBlob, limit: usize) -> Result<Vec<KeptBlob>, StoreError> {
+        let connection = self.reader.0.lock();
+        let sql = "SELECT tenant, hash, mime FROM blobs WHERE (tenant, hash) > (?, ?) ORDER BY tenant, hash LIMIT ?";
+        let mut select = connection.prepare_cached(sql)?;
+        let found = |row: &Row<'_>| {
+            let tenant = Tenant::from(row.get::<_, String>(0)?.as_str());
+            Ok(KeptBlob { tenant, hash: row.get(1)?, mime: row.get(2)? })
+        };
+        let rows = select.query_map(params![after.tenant.as_str(), after.hash, limit as u64], found)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn kept_sessions(
+        &self,
+        (tenant, id): &(Tenant, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, Session)>, StoreError> {
+        let connection = self.reader.0.lock();
+        let sql = format!("SELECT {} WHERE (tenant, id) > (?, ?) ORDER BY tenant, id LIMIT ?", sessions::SESSION);
+        let mut select = connection.prepare_cached(&sql)?;
+        let found = |row: &Row<'_>| Ok((tenant_of(row)?, sessions::session(row)?));
+        let rows = select.query_map(params![tenant.as_str(), id, limit as u64], found)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn kept_steps(
+        &self,
+        (tenant, session): &(Tenant, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, StepState)>, StoreError> {
+        let connection = self.reader.0.lock();
+        let sql = format!(
+            "SELECT {} WHERE (tenant, session_id) > (?, ?) ORDER BY tenant, session_id LIMIT ?",
+            sessions::STATE
+        );
+        let mut select = connection.prepare_cached(&sql)?;
+        let found = |row: &Row<'_>| Ok((tenant_of(row)?, sessions::state(row)?));
+        let rows = select.query_map(params![tenant.as_str(), session, limit as u64], found)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn kept_documents(
+        &self,
+        (tenant, kind, key): &(Tenant, String, String),
+        limit: usize,
+    ) -> Result<Vec<(Tenant, String, Document)>, StoreError> {
+        let connection = self.reader.0.lock();
+        let sql = "SELECT key, value, version, tenant, kind FROM registry WHERE (tenant, kind, key) > (?, ?, ?)
+            ORDER BY tenant, kind, key LIMIT ?";
+        let mut select = connection.prepare_cached(sql)?;
+        let found = |row: &Row<'_>| Ok((tenant_of(row)?, row.get("kind")?, documents::document(row)?));
+        let rows = select.query_map(params![tenant.as_str(), kind, key, limit as u64], found)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The process that has opened the store owns it.
+    fn is_in_use(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn take_over(&self, kept: Vec<Kept>) -> Result<(), StoreError> {
+        let path = self.reader.0.lock().path().unwrap_or_default().to_owned();
+        let mut connection = schema::connect(path.as_ref())?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for kept in kept {
+            match kept {
+                Kept::Run(run) => take_run(&transaction, &run)?,
+                Kept::Units(tenant, run, units) => take_units(&transaction, &tenant, &run, &units)?,
+                Kept::State(state) => take_state(&transaction, &state)?,
+                Kept::Session(tenant, session) => sessions::take_session(&transaction, &tenant, &session)?,
+                Kept::Document(tenant, kind, document) => {
+                    documents::take(&transaction, &tenant, &kind, &document)?;
+                }
+                Kept::Step(tenant, step) => sessions::take_state(&transaction, &tenant, &step)?,
+                Kept::Blob(blob, bytes) => {
+                    take_blob(&transaction, blob.tenant.as_str(), &blob.hash, &blob.mime, &bytes)?;
+                }
+            }
+        }
+        transaction.commit()?;
+        self.remembered.forget();
+        Ok(())
+    }
+}
+
+impl SqliteStore {
+    /// Writes a copy of the present store into a folder that has none.
+    pub fn back_up(&self, folder: &std::path::Path) -> Result<(), StoreError> {
+        let unwritable = |error: std::io::Error| StoreError(error.to_string().into());
+        private::make_folder(folder).map_err(unwritable)?;
+        let path = folder.join(super::FILE);
+        let file = path.to_str().ok_or_else(|| StoreError("the folder's name is not Unicode".into()))?;
+        // SQLite accepts an empty file, and refuses any other.
+        private::make_file(&path).map_err(unwritable)?;
+        // A concurrent write may be in the copy or not; later ones count the epoch up.
+        let copied = self.reader.0.lock().execute("VACUUM INTO ?", [file]).map(drop);
+        self.writer.lock().epoch.copied();
+        if copied.is_err() && path.metadata().is_ok_and(|file| file.len() == 0) {
+            let _ = std::fs::remove_file(&path);
+        }
+        Ok(copied?)
+    }
+}
+
+fn tenant_of(row: &Row<'_>) -> Result<Tenant, rusqlite::Error> {
+    Ok(Tenant::from(row.get::<_, String>("tenant")?.as_str()))
+}
+
+fn run_row(row: &Row<'_>) -> Result<KeptRun, rusqlite::Error> {
+    Ok(KeptRun {
+        number: row.get(0)?,
+        tenant: Tenant::from(row.get::<_, String>(1)?.as_str()),
+        run: RunId::from(row.get::<_, String>(2)?),
+        flow: row.get(3)?,
+        depth: row.get(4)?,
+        parent: row.get::<_, Option<String>>(5)?.map(RunId::from),
+        record: row.get(6)?,
+        standing: row.get(7)?,
+        due: row.get(8)?,
+        attention: row.get(9)?,
+        created: row.get(10)?,
+        updated: row.get(11)?,
+    })
+}
+
+fn take_run(transaction: &Transaction<'_>, run: &KeptRun) -> Result<(), StoreError> {
+    let sql = "INSERT INTO runs (tenant, run, flow, depth, parent, record, standing, due, attention, created, updated)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let values = params![
+        run.tenant.as_str(),
+        run.run.as_str(),
+        run.flow,
+        run.depth,
+        run.parent.as_ref().map(RunId::as_str),
+        run.record,
+        run.standing,
+        run.due,
+        run.attention,
+        run.created,
+        run.updated
+    ];
+    Ok(transaction.prepare_cached(sql)?.execute(values).map(drop)?)
+}
+
+fn take_units(
+    transaction: &Transaction<'_>,
+    tenant: &Tenant,
+    run: &RunId,
+    units: &[Arc<Unit>],
+) -> Result<(), StoreError> {
+    let found = RunRow::find(transaction, tenant.as_str(), run.as_str()).optional()?;
+    let Some(mut row) = found else { return Err(StoreError(format!("there is no run `{run}`").into())) };
+    for unit in units {
+        let body = ExternalizedRow::of_facts(text(&unit.facts)?).map_err(unwritable)?;
+        for (hash, text) in &body.blobs {
+            take_blob(transaction, tenant.as_str(), hash, MIME, text.as_bytes())?;
+        }
+        row.append(transaction, unit.first_seq, unit.facts.len() as u64, unit.ts, &body)?;
+    }
+    let next = units.last().map_or(0, |unit| unit.next_seq());
+    let sql = "UPDATE runs SET next_seq = ? WHERE tenant = ? AND run = ?";
+    transaction.prepare_cached(sql)?.execute(params![next, tenant.as_str(), run.as_str()])?;
+    Ok(())
+}
+
+fn take_state(transaction: &Transaction<'_>, state: &KeptState) -> Result<(), StoreError> {
+    let value = ExternalizedRow::of_value(text(&state.value)?).map_err(unwritable)?;
+    for (hash, text) in &value.blobs {
+        take_blob(transaction, state.tenant.as_str(), hash, MIME, text.as_bytes())?;
+    }
+    let sql = "INSERT INTO state (tenant, flow, key, value, cuts, version) VALUES (?, ?, ?, ?, ?, ?)";
+    let values = params![state.tenant.as_str(), state.flow, state.key, value.text, value.cuts, state.version];
+    Ok(transaction.prepare_cached(sql)?.execute(values).map(drop)?)
+}
+
+fn take_blob(connection: &Connection, tenant: &str, hash: &str, mime: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    let sql = "INSERT OR IGNORE INTO blobs (tenant, hash, mime, bytes) VALUES (?, ?, ?, ?)";
+    Ok(connection.prepare_cached(sql)?.execute(params![tenant, hash, mime, bytes]).map(drop)?)
+}
+
+fn text(value: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(unwritable)
+}
+
+fn unwritable(error: serde_json::Error) -> StoreError {
+    StoreError(error.to_string().into())
+}

@@ -1,0 +1,121 @@
+//! Runs: their rows, and lists of them.
+
+use flowcell_contract::{RunId, Tenant};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+
+use super::{Reader, places};
+use crate::ports::{Filter, RunRow, Runs, StoreError};
+
+impl Runs for Reader {
+    fn run(&self, tenant: &Tenant, run: &RunId) -> Result<Option<(RunRow, u64)>, StoreError> {
+        let connection = self.0.lock();
+        let sql = format!("SELECT {RUN_COLUMNS}, id FROM runs WHERE tenant = ? AND run = ?");
+        let mut select = connection.prepare_cached(&sql)?;
+        let found = |row: &Row<'_>| Ok((run_row(row)?, row.get("id")?));
+        let found = select.query_row(params![tenant.as_str(), run.as_str()], found).optional()?;
+        found.map(|(row, id)| Ok((row, places::end(&connection, id)?.map_or(0, |end| end.next_seq)))).transpose()
+    }
+
+    fn children(&self, tenant: &Tenant, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+        let connection = self.0.lock();
+        let sql = "SELECT run FROM runs WHERE tenant = ? AND parent = ? ORDER BY id";
+        ids(&connection, sql, params![tenant.as_str(), run.as_str()])
+    }
+
+    fn runs(&self, tenant: &Tenant, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
+        let connection = self.0.lock();
+        let sql = format!(
+            "SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND depth = 0 AND standing <> 'removed'
+                AND (?2 IS NULL OR flow = ?2) AND (?3 IS NULL OR status = ?3)
+                AND (?4 IS NULL OR (created, id) < (SELECT created, id FROM runs WHERE tenant = ?1 AND run = ?4))
+            ORDER BY created DESC, id DESC LIMIT ?5"
+        );
+        let mut select = connection.prepare_cached(&sql)?;
+        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+        let after = filter.after.as_ref().map(RunId::as_str);
+        let rows = select.query_map(params![tenant.as_str(), filter.flow, filter.status, after, limit], run_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn runnable(&self, tenant: &Tenant, now: u64, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        let connection = self.0.lock();
+        // Two statements, so that each one uses its index and stops at the limit.
+        let active = "SELECT run FROM runs WHERE tenant = ? AND depth = 0 AND standing = 'active' ORDER BY id LIMIT ?";
+        let mut runs = ids(&connection, active, params![tenant.as_str(), limit as u64])?;
+        let due = "SELECT run FROM runs WHERE tenant = ? AND depth = 0 AND standing = 'parked' AND due <= ?
+            ORDER BY due LIMIT ?";
+        runs.extend(ids(&connection, due, params![tenant.as_str(), now, (limit - runs.len()) as u64])?);
+        Ok(runs)
+    }
+
+    fn live(&self, tenant: &Tenant, most: u64) -> Result<u64, StoreError> {
+        let connection = self.0.lock();
+        // Two statements, so that each one uses its index and stops at the limit.
+        let count = |standing: &str, most: u64| -> Result<u64, StoreError> {
+            let sql = format!(
+                "SELECT count(*) FROM (SELECT 1 FROM runs WHERE tenant = ? AND depth = 0 AND standing = '{standing}'
+                LIMIT ?)"
+            );
+            Ok(connection.prepare_cached(&sql)?.query_row(params![tenant.as_str(), most], |row| row.get(0))?)
+        };
+        let active = count("active", most)?;
+        Ok(active + count("parked", most - active)?)
+    }
+
+    fn ended(
+        &self,
+        tenant: &Tenant,
+        since: u64,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        let connection = self.0.lock();
+        let sql = format!(
+            "SELECT {RUN_COLUMNS} FROM runs WHERE tenant = ?1 AND depth = 0
+                AND standing IN ('succeeded', 'failed', 'cancelled') AND updated >= ?2
+                AND (?3 IS NULL OR (updated, id) > (SELECT updated, id FROM runs WHERE tenant = ?1 AND run = ?3))
+            ORDER BY updated, id LIMIT ?4"
+        );
+        let mut select = connection.prepare_cached(&sql)?;
+        let rows =
+            select.query_map(params![tenant.as_str(), since, after.map(RunId::as_str), limit as u64], run_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn removable(&self, tenant: &Tenant, before: Option<u64>, keep: Option<u64>) -> Result<Vec<RunId>, StoreError> {
+        let connection = self.0.lock();
+        let sql = "SELECT run FROM (SELECT run, updated, row_number() OVER (ORDER BY updated DESC, id DESC) AS place
+                FROM runs WHERE tenant = ?1 AND depth = 0 AND standing IN ('succeeded', 'failed', 'cancelled'))
+            WHERE updated < ?2 OR place > ?3 ORDER BY updated";
+        ids(&connection, sql, params![tenant.as_str(), before, keep])
+    }
+
+    fn next_due(&self, tenant: &Tenant) -> Result<Option<u64>, StoreError> {
+        let connection = self.0.lock();
+        let sql =
+            "SELECT min(due) FROM runs WHERE tenant = ? AND depth = 0 AND standing = 'parked' AND due IS NOT NULL";
+        Ok(connection.prepare_cached(sql)?.query_row(params![tenant.as_str()], |row| row.get(0))?)
+    }
+}
+
+/// Reads the ids of runs.
+pub(super) fn ids(connection: &Connection, sql: &str, params: impl Params) -> Result<Vec<RunId>, StoreError> {
+    let mut select = connection.prepare_cached(sql)?;
+    let rows = select.query_map(params, |row| row.get::<_, String>(0))?;
+    rows.map(|row| Ok(RunId::from(row?))).collect()
+}
+
+/// The columns of a row in a list.
+const RUN_COLUMNS: &str =
+    "run, flow, iif(standing = 'parked' AND attention, 'needs_attention', standing) AS status, created, updated, due";
+
+fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    Ok(RunRow {
+        run_id: RunId::from(row.get::<_, String>(0)?),
+        flow: row.get(1)?,
+        status: row.get(2)?,
+        created: row.get(3)?,
+        updated: row.get(4)?,
+        due: row.get(5)?,
+    })
+}

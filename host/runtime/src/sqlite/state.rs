@@ -1,0 +1,107 @@
+//! State of flows.
+
+use std::sync::Arc;
+
+use flowcell_contract::{Tenant, Value};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{
+    Reader, SqliteStore, Visible,
+    blobs::{CutOut, keep_values},
+    units::{text, unwritable},
+};
+use crate::{
+    fact::Write,
+    ports::{StageError, Staged, StateStore, StoreError},
+    rows::cut::ExternalizedRow,
+};
+
+/// Tenant, flow and key.
+pub(super) type StateKey = (Tenant, String, String);
+
+/// Writes the state of an entry.
+pub(super) fn write(connection: &Connection, tenant: &Tenant, staged: &Staged) -> Result<(), rusqlite::Error> {
+    for (write, version) in &staged.writes {
+        let value = ExternalizedRow::of_value(text(&write.value)?).map_err(unwritable)?;
+        keep_values(connection, tenant, &value)?;
+        let sql = "INSERT INTO state (tenant, flow, key, value, cuts, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            ON CONFLICT DO UPDATE SET value = ?4, cuts = ?5, version = ?6";
+        let values = params![tenant.as_str(), &*staged.flow, write.key, value.text, value.cuts, version];
+        connection.prepare_cached(sql)?.execute(values)?;
+    }
+    Ok(())
+}
+
+/// Why a value cannot be read.
+enum ReadError {
+    /// The database cannot be read.
+    Database(rusqlite::Error),
+    /// This value is damaged.
+    Value(StoreError),
+}
+
+impl From<rusqlite::Error> for ReadError {
+    fn from(error: rusqlite::Error) -> ReadError {
+        ReadError::Database(error)
+    }
+}
+
+impl Reader {
+    fn state(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, ReadError> {
+        let mut connection = self.0.lock();
+        let transaction = connection.transaction()?;
+        let sql = "SELECT value, cuts, version FROM state WHERE tenant = ? AND flow = ? AND key = ?";
+        let mut select = transaction.prepare_cached(sql)?;
+        let entry = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?, row.get(2)?));
+        let found = select.query_row(params![tenant.as_str(), flow, key], entry).optional()?;
+        let Some((text, cuts, version)) = found else { return Ok(None) };
+        let damaged = |why| {
+            ReadError::Value(StoreError(format!("the state `{key}` of the flow `{flow}` is damaged: {why}").into()))
+        };
+        let text = CutOut::new(&transaction, tenant).put_back(text, cuts.as_deref()).map_err(damaged)?;
+        let value = Value::restore(text).map_err(|error| damaged(format!("it is not JSON: {error}")))?;
+        Ok(Some((value, version)))
+    }
+}
+
+impl SqliteStore {
+    /// Returns a value as this process sees it: a staged one, or the durable one.
+    fn visible_state(
+        &self,
+        visible: &Visible,
+        tenant: &Tenant,
+        flow: &str,
+        key: &str,
+    ) -> Result<Option<(Value, u64)>, StoreError> {
+        match visible.state.get(&(tenant.clone(), flow.to_owned(), key.to_owned())) {
+            Some(found) => Ok(Some(found.clone())),
+            None => self.reader.state(tenant, flow, key).map_err(|error| match error {
+                ReadError::Value(error) => error,
+                // The facts are on a disk that cannot be read: no run may continue or fail as if they were known.
+                ReadError::Database(error) => {
+                    let error = StoreError(format!("it cannot be read: {error}").into());
+                    (self.on_failure)(&error);
+                    error
+                }
+            }),
+        }
+    }
+}
+
+impl StateStore for SqliteStore {
+    fn get(&self, tenant: &Tenant, flow: &str, key: &str) -> Result<Option<(Value, u64)>, StoreError> {
+        self.visible_state(&self.visible.lock(), tenant, flow, key)
+    }
+
+    fn stage(&self, tenant: &Tenant, flow: &Arc<str>, writes: Vec<Write>) -> Result<Staged, StageError> {
+        let mut visible = self.visible.lock();
+        let version =
+            |key: &str| Ok(self.visible_state(&visible, tenant, flow, key)?.map_or(0, |(_, version)| version));
+        let staged = Staged::number(flow, writes, version)?;
+        for (write, version) in &staged.writes {
+            let key = (tenant.clone(), flow.to_string(), write.key.clone());
+            visible.state.insert(key, (write.value.clone(), *version));
+        }
+        Ok(staged)
+    }
+}
