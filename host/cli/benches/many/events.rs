@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flowcell::{Host, Json, Reader, RunId, RunOptions, RunStatus, contract::Tenant};
+use flowcell::{Host, Json, Reader, RunId, RunOptions, RunStatus, Runs, contract::Tenant};
 
 use super::{flowcell, load, median, memory_of, ms, runtime, scaled};
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use flowcell::{Filter, RunRow, Runs};
+use flowcell::{Filter, RunRow};
 
 use crate::{
     duration,

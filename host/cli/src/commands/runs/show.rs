@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use clap::Args;
 use flowcell::{
-    RunId, RunRow, Runs,
+    RunId, RunRow,
     tree::{Tree, Twig, is_zero},
     waiting,
 };
