@@ -7,6 +7,8 @@
 //! A run that goes on in another process is watched by another watch. What began before is told by its end alone: of an
 //! attempt its type is unknown then, and of a call everything is.
 
+#![cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "only spans read every field"))]
+
 pub(crate) mod log;
 mod open;
 
