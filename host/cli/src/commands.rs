@@ -11,6 +11,7 @@ mod flow;
 mod flows;
 mod given;
 mod graph;
+mod help;
 mod inspect;
 mod mcp;
 mod node;
@@ -40,6 +41,7 @@ use crate::{
 /// Runs flows whose every node is a sandboxed WebAssembly component.
 #[derive(Parser)]
 #[command(name = "flowcell", version, arg_required_else_help = true, args_conflicts_with_subcommands = true)]
+#[command(disable_help_subcommand = true)]
 #[command(after_help = "Exit codes: 0 done, 1 the run failed, 2 the flow or the call is wrong, 3 the run waits for \
                         somebody, 130 interrupted")]
 #[command(mut_args(flow::briefly))]
@@ -124,6 +126,8 @@ enum Command {
     WatchPrograms,
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
+    /// Explain a command or a topic of the manual; `flowcell help topics` lists the topics
+    Help(help::HelpArgs),
 }
 
 /// Why the arguments are not understood.
@@ -206,5 +210,6 @@ pub(crate) fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit,
         Command::Compile => program::compile(),
         Command::WatchPrograms => Ok(program::watch_programs()),
         Command::Completions(args) => completions::execute(&args),
+        Command::Help(args) => help::execute(&args),
     }
 }

@@ -129,7 +129,7 @@ fn check(entry: &Entry, context: &dyn CheckContext, diagnostics: &mut Diagnostic
     for item in items {
         if let Err(why) = context.check_grant(&entry.key, &item.json()) {
             is_right = false;
-            let help = Some("see the capability in the README for valid grants".into());
+            let help = Some("`flowcell help grants` shows the grants of each capability".into());
             diagnostics.error("wrong_grant", item.span, format!("`grants.{}`: {why}", shown(&entry.key)), help);
         }
     }

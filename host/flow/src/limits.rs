@@ -1,4 +1,4 @@
-//! The limits of the language. The README lists them.
+//! The limits of the language. The page `limits` of the manual lists them.
 
 /// Maximum size of a flow's text in bytes.
 pub const DOCUMENT_BYTES: usize = 4 << 20;

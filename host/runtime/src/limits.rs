@@ -1,4 +1,4 @@
-//! The numbers of this crate that bound what a run may use; the README has them in its table.
+//! The numbers of this crate that bound what a run may use; the page `limits` of the manual lists them.
 
 /// Bytes of a key of state or cache.
 pub const MAX_KEY_BYTES: usize = 512;

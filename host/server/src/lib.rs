@@ -11,11 +11,13 @@
 //! | http | what the routes under `/v1` do |
 //! | [`mcp`] | flows as tools of agents, over HTTP and over pipes |
 //! | [`steps_api`] | flows by their names, under `/api` |
+//! | [`manual`] | the pages of the manual |
 //! | document | OpenAPI |
 
 mod document;
 mod guard;
 mod http;
+pub mod manual;
 pub mod mcp;
 pub mod route;
 pub mod steps_api;

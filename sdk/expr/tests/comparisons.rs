@@ -1,5 +1,4 @@
-//! Compares every pair of types in expressions and in conditions. `cases/comparisons.json` is also the table in the
-//! README.
+//! Compares every pair of types in expressions and in conditions. `cases/comparisons.json` is also the table in the manual.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -183,19 +182,19 @@ fn errors_name_the_path() {
 }
 
 #[test]
-fn the_readme_has_the_table() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-    let readme = std::fs::read_to_string(path).unwrap();
+fn manual_has_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../host/server/manual/expressions.md");
+    let page = std::fs::read_to_string(path).unwrap();
     let table = table();
     for row in rows(&table, "rows") {
         let cells = ["a", "b", "equal", "order"].map(|key| text(&row, key));
         let line = format!("| {} |", cells.join(" | "));
-        assert!(readme.contains(&line), "the README lacks: {line}");
+        assert!(page.contains(&line), "expressions.md lacks: {line}");
     }
     for row in rows(&table, "presence") {
         let says = |key: &str| row.get(key).unwrap().to_text();
         let line =
             format!("| {} | {} | {} | {} |", text(&row, "a"), says("is none"), says("is defined"), says("exists"));
-        assert!(readme.contains(&line), "the README lacks: {line}");
+        assert!(page.contains(&line), "expressions.md lacks: {line}");
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn execute(args: &McpArgs, terminal: Terminal) -> Result<Exit, Proble
     match served {
         Ok(()) => Ok(Exit::Good),
         Err(PipeError::Client(why)) => Err(Problem::wrong(format!("standard input is no client of MCP: {why}"))
-            .hint("programs that speak MCP start this command; README.md shows how to tell them")),
+            .hint("programs that speak MCP start this command; `flowcell help mcp` shows their settings")),
         Err(error) => Err(unreadable(&error)),
     }
 }

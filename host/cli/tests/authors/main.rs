@@ -1,4 +1,4 @@
-//! The path of somebody who writes nodes, as the README has it: a project is begun, built, tested and run. Packs in other languages
+//! The path of somebody who writes nodes, as the page `node` of the manual has it: a project is begun, built, tested and run. Packs in other languages
 //! than Rust need their toolchains; without them their tests are skipped, and say so. `FLOWCELL_TEST_TOOLCHAINS=1` makes a missing one
 //! a failure.
 

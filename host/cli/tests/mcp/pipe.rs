@@ -251,6 +251,7 @@ fn whoever_writes_flows_has_tools_for_it() {
         client.ask("resources/read", json!({ "uri": uri }))["contents"][0]["text"].as_str().unwrap().to_owned()
     };
     assert!(read(&mut client, "flowcell://language").contains("# A flow, explained"));
+    assert!(read(&mut client, "flowcell://manual/trigger").starts_with("# "));
     assert!(read(&mut client, "flowcell://nodes/control.if").contains("\"examples\""));
     assert!(read(&mut client, "flowcell://schema/graph").contains("\"properties\""));
     let resources = client.ask("resources/list", json!({}));

@@ -1,4 +1,4 @@
-//! The session with curl in the README, as it is printed there.
+//! The session with curl in the page `serve` of the manual, as it is printed there.
 
 use std::{path::Path, process::Command};
 
@@ -9,10 +9,10 @@ use crate::{
     process::{serve, stop},
 };
 
-/// The block of the README that begins with the first `$`.
+/// The session of the page.
 fn printed() -> String {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, section) = readme.split_once("\n## The server\n").unwrap();
+    let page = std::fs::read_to_string(root().join("host/server/manual/serve.md")).unwrap();
+    let (_, section) = page.split_once("\n## A session\n").unwrap();
     let (_, block) = section.split_once("```sh\n").unwrap();
     block.split_once("```\n").unwrap().0.to_owned()
 }
@@ -51,7 +51,7 @@ fn run(folder: &Path, command: &str) -> String {
 }
 
 #[test]
-fn the_session_in_the_readme_is_what_happens() {
+fn session_in_the_manual_is_what_happens() {
     if Command::new("curl").arg("--version").output().is_err() {
         eprintln!("skipped: there is no program `curl`");
         return;

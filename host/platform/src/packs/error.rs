@@ -138,7 +138,7 @@ impl InstallError {
     pub fn help(&self) -> Option<&'static str> {
         Some(match self {
             InstallError::Document { .. } => {
-                "`flowcell node install` writes locks; the README has what a file of trust looks like"
+                "`flowcell node install` writes locks; `flowcell help packs` shows a file of trust"
             }
             InstallError::Changed { .. } => {
                 "a version never changes: ask whoever publishes it for another one; `flowcell node uninstall` forgets what was installed"

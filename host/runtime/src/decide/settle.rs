@@ -1,4 +1,4 @@
-//! Readiness: edges, joins, skips, and the end of scopes (the rules of readiness in the README).
+//! Readiness: edges, joins, skips, and the end of scopes (the page `readiness` of the manual).
 
 use flowcell_contract::{Failure, Json, code};
 use flowcell_flow::graph::{EdgeIx, Join, NodeIx, On, Outcome};

@@ -1,4 +1,4 @@
-//! The language, its schema and the catalog as documents.
+//! The manual, the schema of flows and the catalog as documents.
 
 use flowcell_contract::{Lookup, NodeType, TypeRef};
 use rmcp::{
@@ -10,18 +10,17 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 
+use crate::manual;
 use flowcell_platform::{Host, shape};
 
-/// The flow language, explained.
+/// The page of the manual about the language, under the name that clients have known since the first version.
 const LANGUAGE: &str = "flowcell://language";
 /// The JSON Schema of flows.
 const SCHEMA: &str = "flowcell://schema/graph";
 /// A node type.
 const NODES: &str = "flowcell://nodes/";
-/// What the language is explained by.
-const README: &str = include_str!("../../../../README.md");
-/// The part of it that is about the language.
-const CHAPTER: &str = "## A flow, explained\n";
+/// A page of the manual.
+const MANUAL: &str = "flowcell://manual/";
 
 const MARKDOWN: &str = "text/markdown";
 const JSON: &str = "application/json";
@@ -35,6 +34,10 @@ pub(super) fn list(host: &Host) -> ListResourcesResult {
         document(LANGUAGE, "language", "How flows are written, with an example", MARKDOWN),
         document(SCHEMA, "schema", "The JSON Schema of flow files", JSON),
     ];
+    all.extend(manual::PAGES.iter().map(|page| {
+        let uri = format!("{MANUAL}{}", page.topic);
+        document(&uri, page.topic, page.title(), MARKDOWN).with_title(page.title())
+    }));
     all.extend(host.catalog().types().map(|node| {
         let uri = format!("{NODES}{}", node.name);
         document(&uri, &node.name, &node.title, JSON).with_title(node.title.clone())
@@ -42,25 +45,37 @@ pub(super) fn list(host: &Host) -> ListResourcesResult {
     ListResourcesResult::with_all_items(all)
 }
 
-/// How documents are named.
+/// The forms of the documents' addresses.
 pub(super) fn templates() -> ListResourceTemplatesResult {
     let nodes = ResourceTemplate::new(format!("{NODES}{{type}}"), "node type")
-        .with_description("A node type: what it does, its schemas, examples and failures")
+        .with_description("A node type: its purpose, schemas, examples and failures")
         .with_mime_type(JSON);
-    ListResourceTemplatesResult::with_all_items(vec![nodes])
+    let pages = ResourceTemplate::new(format!("{MANUAL}{{topic}}"), "manual")
+        .with_description("A page of the manual")
+        .with_mime_type(MARKDOWN);
+    ListResourceTemplatesResult::with_all_items(vec![nodes, pages])
 }
 
 /// One document.
 pub(super) fn read(host: &Host, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let (text, kind) = match uri.strip_prefix(NODES) {
-        Some(name) => (node_type(host, name).map(|node| node.to_string()), JSON),
-        None if uri == LANGUAGE => (Some(language().to_owned()), MARKDOWN),
-        None if uri == SCHEMA => (Some(flowcell_platform::schema().to_string()), JSON),
-        None => (None, JSON),
+    let (text, kind) = if let Some(name) = uri.strip_prefix(NODES) {
+        (node_type(host, name).map(|node| node.to_string()), JSON)
+    } else if let Some(topic) = uri.strip_prefix(MANUAL) {
+        (page(topic), MARKDOWN)
+    } else {
+        match uri {
+            LANGUAGE => (page("language"), MARKDOWN),
+            SCHEMA => (Some(flowcell_platform::schema().to_string()), JSON),
+            _ => (None, JSON),
+        }
     };
     let unknown = || ErrorData::resource_not_found(format!("there is no resource `{uri}`"), None);
     let contents = ResourceContents::text(text.ok_or_else(unknown)?, uri).with_mime_type(kind);
     Ok(ReadResourceResult::new(vec![contents]))
+}
+
+fn page(topic: &str) -> Option<String> {
+    manual::page(topic).map(|page| page.text.to_owned())
 }
 
 /// A node type with its examples and failures, by its name.
@@ -76,26 +91,4 @@ fn documented(node: &NodeType) -> Value {
     object["examples"] = json!(node.examples);
     object["errors"] = json!(node.errors);
     object
-}
-
-/// The chapter of the manual that explains the language.
-fn language() -> &'static str {
-    let from = README.find(CHAPTER).unwrap_or_default();
-    let chapter = &README[from..];
-    match chapter[CHAPTER.len().min(chapter.len())..].find("\n## ") {
-        Some(end) => &chapter[..CHAPTER.len() + end + 1],
-        None => chapter,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_manual_has_a_chapter_about_the_language() {
-        let language = language();
-        assert!(language.starts_with(CHAPTER) && language.contains("```yaml\nflow:"), "{language}");
-        assert_eq!(language.matches("\n## ").count(), 0, "one chapter alone");
-    }
 }

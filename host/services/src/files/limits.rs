@@ -1,6 +1,6 @@
 //! The numbers of the capability `files`.
 
-/// How much files may take. The defaults are those of the README.
+/// How much files may take. The page `limits` of the manual lists the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a file that is read as text.

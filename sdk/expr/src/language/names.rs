@@ -169,3 +169,59 @@ pub(super) fn filters() -> impl Iterator<Item = &'static str> + Clone {
 pub(super) fn tests() -> impl Iterator<Item = &'static str> + Clone {
     BUILTIN_TESTS.iter().copied().chain(OWN_TESTS)
 }
+
+#[cfg(test)]
+mod manual_tests {
+    use crate::{Binding, Json};
+
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../host/server/manual/expressions.md");
+
+    /// The rows of the table below a heading, as their cells.
+    fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
+        let (_, section) = page.split_once(heading).unwrap();
+        let section = section.split("\n## ").next().unwrap().replace("\\|", "\u{0}");
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+        let cells = |row: &str| row.split(" | ").map(|cell| cell.replace('\u{0}', "|")).collect();
+        rows.skip(1).map(cells).collect()
+    }
+
+    /// The names in a cell: its spans of code, without arguments.
+    fn names(cell: &str) -> impl Iterator<Item = &str> {
+        cell.split('`').skip(1).step_by(2).map(|name| name.split('(').next().unwrap_or_default())
+    }
+
+    #[test]
+    fn manual_has_every_filter_and_test() {
+        let page = std::fs::read_to_string(PAGE).unwrap();
+        for (heading, known) in
+            [("\n## Filters\n", super::filters().collect::<Vec<_>>()), ("\n## Tests\n", super::tests().collect())]
+        {
+            let rows = rows(&page, heading);
+            let named: Vec<&str> = rows.iter().flat_map(|row| names(&row[0])).collect();
+            for name in &known {
+                assert!(named.contains(name), "expressions.md has no entry for `{name}` under{heading}");
+            }
+            for name in named {
+                assert!(known.contains(&name), "expressions.md explains `{name}`, which does not exist");
+            }
+        }
+    }
+
+    #[test]
+    fn examples_of_filters_in_the_manual_give_what_is_printed() {
+        let page = std::fs::read_to_string(PAGE).unwrap();
+        let mut count = 0;
+        for row in rows(&page, "\n## Filters\n") {
+            let literal = row[1].trim_matches('`').starts_with(['[', '{', '\'', '-', '0', '1', '2', '3', '4']);
+            let Some(result) = row[2].strip_prefix('`').and_then(|result| result.strip_suffix('`')) else { continue };
+            if !literal {
+                continue;
+            }
+            let value = Binding::expression(row[1].trim_matches('`')).unwrap().render(&Json::Null).unwrap();
+            let wanted = Json::parse(&result.replace('\'', "\"")).unwrap_or_else(|_| Json::from(result));
+            assert_eq!(value.to_text(), wanted.to_text(), "{}", row[1]);
+            count += 1;
+        }
+        assert!(count > 15, "only {count} examples were evaluated");
+    }
+}

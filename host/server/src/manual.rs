@@ -1,0 +1,71 @@
+//! The pages of the manual, compiled into the program. `flowcell help TOPIC` prints a page, and MCP serves it as a resource.
+
+/// The part of the manual that a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Pages for a first day.
+    Start,
+    /// Pages that each solve one task.
+    HowTo,
+    /// Pages to look things up in.
+    Reference,
+    /// Pages that explain a design.
+    Explanation,
+}
+
+impl Group {
+    /// All groups, in the order of the manual.
+    pub const ALL: [Group; 4] = [Group::Start, Group::HowTo, Group::Reference, Group::Explanation];
+
+    /// Returns the heading of the group.
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Start => "Getting started",
+            Group::HowTo => "How-to",
+            Group::Reference => "Reference",
+            Group::Explanation => "Explanation",
+        }
+    }
+}
+
+/// One page of the manual.
+#[derive(Debug)]
+pub struct Page {
+    /// The name by which the page is asked for.
+    pub topic: &'static str,
+    /// The part of the manual that the page belongs to.
+    pub group: Group,
+    /// The page as Markdown. Its first line is its title.
+    pub text: &'static str,
+}
+
+impl Page {
+    /// Returns the title of the page.
+    pub fn title(&self) -> &'static str {
+        self.text.lines().next().unwrap_or_default().trim_start_matches("# ")
+    }
+}
+
+macro_rules! pages {
+    ($($group:ident: $($topic:literal)*;)*) => {
+        &[$($(Page {
+            topic: $topic,
+            group: Group::$group,
+            text: include_str!(concat!("../manual/", $topic, ".md")),
+        },)*)*]
+    };
+}
+
+/// Every page, in the order of the manual.
+pub const PAGES: &[Page] = pages! {
+    Start: "start" "tutorial" "first-agent" "notations";
+    HowTo: "run" "test" "runs" "retry" "loops" "approvals" "http-calls" "secret" "files" "trigger" "agents" "services"
+        "script" "steps" "chat" "channels" "serve" "monitor" "tenant" "processes" "store" "mcp" "node" "packs" "embed";
+    Reference: "language" "expressions" "readiness" "catalog" "cli" "http" "grants" "limits" "errors" "diagnostics";
+    Explanation: "durability" "sandbox" "tenancy" "determinism" "gaps";
+};
+
+/// Returns the page about `topic`.
+pub fn page(topic: &str) -> Option<&'static Page> {
+    PAGES.iter().find(|page| page.topic == topic)
+}
