@@ -11,6 +11,7 @@ mod flow;
 mod flows;
 mod given;
 mod graph;
+mod groups;
 mod help;
 mod inspect;
 mod mcp;
@@ -28,7 +29,7 @@ mod trigger;
 mod validate;
 mod verdicts;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 use crate::{
     log::LogFormat,
@@ -42,7 +43,9 @@ use crate::{
 #[derive(Parser)]
 #[command(name = "flowcell", version, arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 #[command(disable_help_subcommand = true)]
-#[command(after_help = "Exit codes: 0 done, 1 the run failed, 2 the flow or the call is wrong, 3 the run waits for \
+#[command(after_help = "Flows of agents: `flowcell -F NAME -p PROMPT`, see `flowcell help agents`\n\
+                        The manual: `flowcell help topics`\n\
+                        Exit codes: 0 done, 1 the run failed, 2 the flow or the call is wrong, 3 the run waits for \
                         somebody, 130 interrupted")]
 #[command(mut_args(flow::briefly))]
 pub(crate) struct Arguments {
@@ -141,7 +144,7 @@ pub(crate) enum Misunderstood {
 /// What the command line says, with what the environment and the file of settings add.
 pub(crate) fn parse() -> Result<Arguments, Misunderstood> {
     let mut given = flows::arguments();
-    let mut matches = Arguments::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
+    let mut matches = groups::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
     if let Some(("serve", serving)) = matches.subcommand() {
         let config = serve::config::Config::of(serving).map_err(Misunderstood::Config)?;
         if let Some(text) = config.checked() {
@@ -149,7 +152,7 @@ pub(crate) fn parse() -> Result<Arguments, Misunderstood> {
         }
         // Right after the name of the command, which no other argument may precede.
         drop(given.splice(2..2, config.arguments));
-        matches = Arguments::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
+        matches = groups::command().try_get_matches_from(&given).map_err(Misunderstood::Usage)?;
     }
     Arguments::from_arg_matches(&matches).map_err(Misunderstood::Usage)
 }

@@ -29,9 +29,12 @@ use crate::{
 /// Names of flows that a message lists.
 const LISTED: usize = 12;
 
+/// The heading of the arguments of `flowcell --flow`, which the front page leaves out.
+pub(super) const HEADING: &str = "Flows of agents";
+
 /// Arguments of `flowcell --flow`.
 #[derive(Args)]
-#[command(next_help_heading = "Flows of agents")]
+#[command(next_help_heading = HEADING)]
 pub(crate) struct FlowArgs {
     /// Run this flow of agents, found by its name in the project's and the user's folders
     #[arg(short = 'F', long, value_name = "FLOW")]

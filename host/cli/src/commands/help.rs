@@ -1,9 +1,9 @@
 //! `flowcell help`: the help of a command, and the pages of the manual.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use flowcell_server::manual::{self, Group};
 
-use super::Arguments;
+use super::groups;
 use crate::{
     output::put,
     problem::{Exit, Problem},
@@ -38,7 +38,7 @@ pub(crate) fn execute(args: &HelpArgs) -> Result<Exit, Problem> {
 
 /// Returns the help of the command that is reached by these names.
 fn command(names: &[String]) -> Option<String> {
-    let mut top = Arguments::command();
+    let mut top = groups::command();
     top.build();
     let mut command = &mut top;
     for name in names {
@@ -61,7 +61,10 @@ fn topics() -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::commands::Arguments;
 
     const CLI: &str = "cli";
 

@@ -1,0 +1,186 @@
+//! The help of the program: its commands in groups, and an example at the top of each command's help.
+
+use clap::{Command, CommandFactory};
+
+use super::{Arguments, flow};
+
+/// The groups of the front page with their commands.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Run and test flows", &["run", "dev", "test", "validate", "inspect", "graph", "flows", "nodes", "schema"]),
+    ("Look at runs and steer them", &["runs", "answer", "emit", "send", "chat"]),
+    ("Write nodes", &["node"]),
+    (
+        "Operate",
+        &[
+            "serve",
+            "mcp",
+            "drive",
+            "trigger",
+            "store",
+            "tenant",
+            "token",
+            "audit",
+            "secret",
+            "files",
+            "completions",
+            "help",
+        ],
+    ),
+];
+
+/// One example for each command.
+const EXAMPLES: &[&str] = &[
+    "run order.yaml -i amount=200",
+    "dev order.yaml -- -i amount=200",
+    "test order.yaml",
+    "validate order.yaml",
+    "inspect logo.flow.js",
+    "graph order.yaml --format svg",
+    "flows create order.yaml",
+    "flows list",
+    "flows show order --version 1",
+    "flows run order -i amount=200",
+    "flows runs order --limit 5",
+    "flows delete order",
+    "nodes control.foreach",
+    "schema > flow.schema.json",
+    "runs list --status parked",
+    "runs show order-7 pay",
+    "runs events order-7 --from 10",
+    "runs resume order-7 --answer approve=yes",
+    "runs retry order-7 --from pay",
+    "runs resolve order-7 pay --repeat",
+    "runs cancel order-7",
+    "runs export order-7 --out order-7.json",
+    "runs gc --older-than 30d",
+    "answer order-7 approve yes",
+    "emit order-7 paid '{\"amount\": 200}'",
+    "send order-7 'Please hurry' --to assistant",
+    "chat order-7",
+    "node new shop --lang rust",
+    "node build",
+    "node test --only greet",
+    "node run shop.greet -i name=Ada --packs dist",
+    "node inspect dist/shop.wasm",
+    "node install ghcr.io/acme/shop@0.1.0",
+    "node uninstall shop",
+    "node push dist/shop.wasm ghcr.io/acme/shop",
+    "node pull ghcr.io/acme/shop@0.1.0 --out shop.wasm",
+    "node keygen acme.key",
+    "node sign dist/shop.wasm --key file:acme.key",
+    "serve --listen 127.0.0.1:7171",
+    "mcp --flows flows --state .flowcell-mcp",
+    "drive --once",
+    "trigger create order morning --cron '0 7 * * 1-5' --time-zone Europe/Berlin",
+    "trigger list",
+    "trigger show order morning",
+    "trigger enable order morning",
+    "trigger disable order morning",
+    "trigger delete order morning",
+    "trigger fire order morning",
+    "store migrate",
+    "store check",
+    "store copy .flowcell postgres://localhost/flowcell",
+    "store backup backups/monday",
+    "tenant create acme",
+    "tenant list",
+    "tenant policy acme --set acme.yaml",
+    "tenant usage acme",
+    "tenant disable acme",
+    "tenant enable acme",
+    "token create acme --expires 90d",
+    "token list",
+    "token revoke 5be0c1f2",
+    "audit list acme --limit 20",
+    "audit verify acme",
+    "completions bash > flowcell.bash",
+    "help runs show",
+    "secret set api-token --for https://api.example.com < token.txt",
+    "secret list",
+    "secret rm api-token",
+    "secret rotate-key",
+    "files put photo.png",
+    "files get 0f3a… --out photo.png",
+    "files list",
+    "files rm 0f3a…",
+];
+
+/// Returns the program's arguments with the help that people read.
+pub(super) fn command() -> Command {
+    let command = with_examples(Arguments::command(), "");
+    let page = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}Options:\n{{options}}{{after-help}}",
+        listed(&command)
+    );
+    command.help_template(page).mut_args(|arg| {
+        let is_of_agents = arg.get_help_heading() == Some(flow::HEADING);
+        arg.hide(is_of_agents)
+    })
+}
+
+/// Puts an example before the help of each command below this one.
+fn with_examples(command: Command, path: &str) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    let command = names.iter().fold(command, |command, name| {
+        let path = format!("{path}{name} ");
+        command.mut_subcommand(name, |below| with_examples(below, &path))
+    });
+    match example(path) {
+        Some(example) if !command.has_subcommands() => command.before_help(format!("Example: flowcell {example}")),
+        _ => command,
+    }
+}
+
+/// Returns the example of the command with this path, which ends with a space.
+fn example(path: &str) -> Option<&'static str> {
+    EXAMPLES.iter().find(|example| **example == path.trim_end() || example.starts_with(path)).copied()
+}
+
+/// Lists the commands by group, each with the first sentence about it.
+fn listed(command: &Command) -> String {
+    let about = |name: &str| {
+        let below = command.find_subcommand(name);
+        below.and_then(Command::get_about).map(ToString::to_string).unwrap_or_default()
+    };
+    let line = |name: &&str| format!("  {name:<13}{}\n", about(name));
+    let group =
+        |(title, names): &(&str, &[&str])| format!("{title}:\n{}\n", names.iter().map(line).collect::<String>());
+    GROUPS.iter().map(group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls `visit` with the path of every command that people see.
+    fn leaves(command: &Command, path: &str, visit: &mut impl FnMut(&str)) {
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            let path = format!("{path}{} ", below.get_name());
+            if below.has_subcommands() { leaves(below, &path, visit) } else { visit(&path) }
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_every_example_a_command() {
+        let mut paths = Vec::new();
+        leaves(&Arguments::command(), "", &mut |path| paths.push(path.to_owned()));
+        for path in &paths {
+            assert!(example(path).is_some(), "{path}has no example");
+        }
+        for example in EXAMPLES {
+            let is_known = paths.iter().any(|path| example.starts_with(&**path) || *example == path.trim_end());
+            assert!(is_known, "`{example}` is an example of no command");
+        }
+    }
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let command = Arguments::command();
+        let grouped = |name: &str| GROUPS.iter().filter(|(_, names)| names.contains(&name)).count();
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            assert_eq!(grouped(below.get_name()), 1, "{}", below.get_name());
+        }
+        let names: usize = GROUPS.iter().map(|(_, names)| names.len()).sum();
+        assert_eq!(names, command.get_subcommands().filter(|below| !below.is_hide_set()).count());
+    }
+}
