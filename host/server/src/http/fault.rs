@@ -336,3 +336,18 @@ impl From<StartError> for Fault {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// W11. A store that does not answer now is no error of the server.
+    #[test]
+    fn a_start_that_the_store_cannot_take_may_be_tried_again() {
+        let lost = || StoreError("the database is locked".into());
+        for error in [StartError::Open(OpenError::Store(lost())), StartError::Quota(QuotaError::Store(lost()))] {
+            let fault = Fault::from(error);
+            assert_eq!((fault.status(), fault.code()), (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"));
+        }
+    }
+}
