@@ -24,10 +24,20 @@ mod sweep;
 mod timers;
 mod units;
 
+use parking_lot::Mutex;
+
 pub use blobs::MemoryBlobs;
 pub use cache::MemoryCache;
 pub use documents::MemoryDocuments;
 pub use leases::LocalLeases;
+use runs::RunTable;
+use sessions::Tables;
 pub use state::MemoryState;
 pub use timers::SystemTimers;
-pub use units::MemoryJournal;
+
+/// A journal in memory, with the rows beside it. Entries count as durable at once, and end with the process.
+#[derive(Default)]
+pub struct MemoryJournal {
+    runs: Mutex<RunTable>,
+    tables: Mutex<Tables>,
+}

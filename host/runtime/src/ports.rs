@@ -2,14 +2,15 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `units` | the journal |
-//! | `runs` | the status of runs, and lists of them |
+//! | `units` | the units of runs, and the metadata of runs |
+//! | `runs` | lists of runs |
 //! | `state` | values of flows that outlive runs |
 //! | `blobs` | bytes by their content |
 //! | `inbox` | messages to runs that another process drives |
 //! | `documents` | records of operators |
 //! | `sessions` | sessions and the states of steps |
 //! | `sweep` | the removal of runs and blobs |
+//! | `journal`, `status` | the journal of units, and the stored status of a run |
 //! | `cache`, `leases`, `timers` | values that may be forgotten, claims of runs, the clock |
 //!
 //! The stores in [`memory`](crate::memory), [`sqlite`](crate::sqlite) and [`sql`](crate::sql) have the same outline. No
@@ -19,10 +20,12 @@ mod blobs;
 mod cache;
 mod documents;
 mod inbox;
+mod journal;
 mod leases;
 mod runs;
 mod sessions;
 mod state;
+mod status;
 mod sweep;
 mod timers;
 mod units;
@@ -36,14 +39,16 @@ pub(crate) use blobs::blob_ref;
 pub use cache::CacheStore;
 pub use documents::{Document, DocumentStore, MARK};
 pub use inbox::{Inbox, Message};
+pub use journal::{Durable, Entry, Journal};
 pub use leases::{Lease, Leases};
-pub use runs::{Filter, RunRow, Runs, StoredStatus};
+pub use runs::{Filter, RunRow, Runs};
 pub use sessions::{Change, NoProjections, Projection, Projections, Session, Sessions, StepState, StepStatus};
 pub use state::{StageError, Staged, StateStore};
+pub use status::StoredStatus;
 pub(crate) use sweep::hashes;
 pub use sweep::{Sweep, Swept};
 pub use timers::Timers;
-pub use units::{Again, Durable, Entry, Journal, Pin, Record, Unit};
+pub use units::{Again, Pin, Record, Unit};
 
 /// Why a store could not answer.
 #[derive(Clone, Debug, thiserror::Error)]

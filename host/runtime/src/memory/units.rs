@@ -3,17 +3,9 @@
 use std::sync::Arc;
 
 use flowcell_contract::{RunId, Tenant};
-use parking_lot::Mutex;
 
-use super::{runs::RunTable, sessions::Tables};
+use super::MemoryJournal;
 use crate::ports::{Entry, Journal, Record, StoreError, Unit};
-
-/// A journal in memory, with the rows beside it. Entries count as durable at once, and end with the process.
-#[derive(Default)]
-pub struct MemoryJournal {
-    pub(super) runs: Mutex<RunTable>,
-    pub(super) tables: Mutex<Tables>,
-}
 
 impl Journal for MemoryJournal {
     fn append(&self, entry: Entry) {
