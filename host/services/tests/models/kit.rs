@@ -94,7 +94,7 @@ pub(crate) struct Kit {
     pub(crate) told: Told,
     pub(crate) on_tell: OnTell,
     pub(crate) effect: Option<Effect>,
-    lost: u32,
+    pub(crate) lost: u32,
 }
 
 impl Kit {
