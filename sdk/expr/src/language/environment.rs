@@ -98,6 +98,7 @@ fn add_own(environment: &mut Environment<'static>) {
     environment.add_filter(names::LIST, as_list);
     environment.add_filter(names::SLICED, filters::sliced);
     environment.add_filter(names::READ, lookup::read);
+    environment.add_filter(names::KEY, lookup::key);
 }
 
 fn add_tests(environment: &mut Environment<'static>) {

@@ -2,7 +2,7 @@
 
 use std::{error, fmt};
 
-use minijinja::{Error, ErrorKind, State, Value};
+use minijinja::{Error, ErrorKind, State, Value, value::ValueKind};
 
 use super::{
     names,
@@ -38,6 +38,11 @@ pub(super) fn read(
         Some(_) => Err(missing("a value is missing".to_owned(), number)),
         None => Ok(Value::UNDEFINED),
     }
+}
+
+/// Returns a computed key or index. A boolean is neither, so it becomes null, and the lookup gives null.
+pub(super) fn key(value: Value) -> Value {
+    if value.kind() == ValueKind::Bool { Value::from(()) } else { value }
 }
 
 /// In a strict flow, returns an error if an item of a list lacks the attribute of a filter. `default` and the tests for

@@ -111,6 +111,8 @@ pub(super) const OPERATORS: [(&str, &str); 9] = [
 ];
 /// Represents every comparison and chain of comparisons.
 pub(super) const COMPARE: &str = "_cmp";
+/// Guards a computed key or index.
+pub(super) const KEY: &str = "_key";
 /// Guards the operand of a slice.
 pub(super) const SLICED: &str = "_sliced";
 /// Represents `a[b:c]` of a list.

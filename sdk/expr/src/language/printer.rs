@@ -14,7 +14,7 @@ use minijinja::{
 use super::{
     names,
     tokens::too_deep,
-    tree::{first_span, is_lookup, is_null, is_output, static_path},
+    tree::{first_span, is_lookup, is_null, is_output, static_path, static_segment},
 };
 use crate::{
     error::ExprError,
@@ -173,7 +173,7 @@ impl<'s> Printer<'s> {
             }
             Expr::GetItem(item) => {
                 self.operand_for(&item.expr, Precedence::Tight, Use::Entered);
-                self.enclosed('[', &item.subscript_expr, ']');
+                self.subscript(&item.subscript_expr);
             }
             Expr::Slice(slice) => {
                 self.printed.push('(');
@@ -211,6 +211,16 @@ impl<'s> Printer<'s> {
         self.printed.push(open);
         self.deeper(|printer| printer.expression(expr));
         self.printed.push(close);
+    }
+
+    /// Writes a subscript in brackets. A computed one passes a guard, because MiniJinja takes a boolean for a number.
+    fn subscript(&mut self, expr: &Expr<'_>) {
+        if static_segment(expr).is_some() {
+            return self.enclosed('[', expr, ']');
+        }
+        self.printed.push('[');
+        self.deeper(|printer| printer.operand(expr, Precedence::Filtered));
+        let _ = write!(self.printed, "|{}]", names::KEY);
     }
 
     /// Bounds the depth of brackets, including those that this printer adds, because MiniJinja's parser recurses for

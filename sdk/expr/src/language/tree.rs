@@ -50,7 +50,8 @@ pub(super) fn static_path(expr: &Expr<'_>) -> Option<(Path, Range<usize>)> {
     Some((Path::new(root.id, segments.into_iter().rev()), place))
 }
 
-fn static_segment(subscript: &Expr<'_>) -> Option<Segment> {
+/// Returns the path segment of a subscript, unless it is computed.
+pub(super) fn static_segment(subscript: &Expr<'_>) -> Option<Segment> {
     match subscript {
         Expr::Const(key) => match key.value.as_str() {
             Some(key) => Some(Segment::Key(key.into())),
