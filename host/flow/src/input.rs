@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowcell_contract::{Json, Mark, MarkKind, NodeType};
-use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, NoRoots, Path, paths_in_braces, statements};
+use flowcell_expr::{Binding, CapturedKind, Condition, ExprError, NoRoots, Path, Reads, paths_in_braces, statements};
 
 use crate::{
     CheckContext,
@@ -20,13 +20,22 @@ pub(crate) struct Compiled {
 }
 
 /// The paths that one field reads.
+#[derive(Default)]
 pub(crate) struct FieldReads {
     pub(crate) paths: Vec<PathUse>,
+    /// Longer paths that lead into the items of lists. Only their members are checked.
+    pub(crate) item_paths: Vec<PathUse>,
     pub(crate) locals: Locals,
     pub(crate) rebind: bool,
     /// Paths in the braces of other languages, such as `${flow.input.a}`, with their text and position. They are plain
     /// text here.
     pub(crate) braced: Vec<(Path, String, Span)>,
+}
+
+impl FieldReads {
+    fn new(tree: &Tree, Reads { paths, item_paths }: Reads) -> FieldReads {
+        FieldReads { paths: places(tree, paths), item_paths: places(tree, item_paths), ..FieldReads::default() }
+    }
 }
 
 /// A path in a field, with its position.
@@ -152,34 +161,14 @@ pub(crate) fn below<'m>(marks: &OpenMarks<'m>, step: &str) -> OpenMarks<'m> {
 
 fn plain(tree: &Tree, reads: &mut Vec<FieldReads>, diagnostics: &mut Diagnostics<'_>) -> Binding {
     warn_of_statements(tree, diagnostics);
-    let Some(binding) = compiled(tree, CapturedKind::Template, diagnostics, Binding::compile) else {
-        read_valid_parts(tree, reads);
-        return Binding::literal(Json::Null);
-    };
-    let paths = places(tree, binding.path_uses());
-    let braced = braced(tree);
-    if !paths.is_empty() || !braced.is_empty() {
-        reads.push(FieldReads { paths, locals: Locals::default(), rebind: false, braced });
+    let binding = compiled(tree, CapturedKind::Template, diagnostics, Binding::compile);
+    // Names are checked even if another part of the value does not compile.
+    let named = binding.as_ref().map_or_else(|| Binding::reads_of(&tree.json()), Binding::reads);
+    let read = FieldReads { braced: braced(tree), ..FieldReads::new(tree, named) };
+    if !read.paths.is_empty() || !read.braced.is_empty() {
+        reads.push(read);
     }
-    binding
-}
-
-/// Records the paths of the parts that do compile, so that errors in their names are reported at the same time.
-fn read_valid_parts(tree: &Tree, reads: &mut Vec<FieldReads>) {
-    let parts: Vec<&Tree> = match &tree.kind {
-        Kind::Scalar(_) => return,
-        Kind::List(items) => items.iter().collect(),
-        Kind::Map(entries) => entries.iter().map(|entry| &entry.value).collect(),
-    };
-    for part in parts {
-        match Binding::compile(&part.json()) {
-            Ok(binding) => {
-                let paths = places(part, binding.path_uses());
-                reads.push(FieldReads { paths, locals: Locals::default(), rebind: false, braced: braced(part) });
-            }
-            Err(_) => read_valid_parts(part, reads),
-        }
-    }
+    binding.unwrap_or_else(|| Binding::literal(Json::Null))
 }
 
 /// Compiles a value. Earlier versions ignored some text in expressions. Such text violates a new rule; a flow in a
@@ -265,22 +254,29 @@ fn capture(
         warn_of_statements(tree, diagnostics);
     }
     let captured = compiled(tree, kind, diagnostics, |raw| {
-        let found = match kind {
-            CapturedKind::Expr => Condition::compile(raw)?.path_uses(),
-            CapturedKind::Template => Binding::compile(raw)?.path_uses(),
+        let named = match kind {
+            CapturedKind::Expr => Condition::compile(raw)?.reads(),
+            CapturedKind::Template => Binding::compile(raw)?.reads(),
         };
-        Ok((Binding::captured(kind, raw.clone(), &locals.names)?, found))
+        Ok((Binding::captured(kind, raw.clone(), &locals.names)?, named))
     });
-    let Some((binding, found)) = captured else { return Binding::literal(Json::Null) };
+    // Names are checked even if another part of the field does not compile.
+    let (binding, named) = captured.unwrap_or_else(|| {
+        let named = match kind {
+            CapturedKind::Expr => Condition::reads_of(&tree.json()),
+            CapturedKind::Template => Binding::reads_of(&tree.json()),
+        };
+        (Binding::literal(Json::Null), named)
+    });
     let is_question = mark.path.last().is_some_and(|name| &**name == "condition");
     if kind == CapturedKind::Expr
-        && found.is_empty()
+        && named.paths.is_empty()
         && let Ok(condition) = Condition::compile(&tree.json())
     {
         warn_of_constant(tree, &condition, is_question, diagnostics);
     }
     let braced = if kind == CapturedKind::Template { braced(tree) } else { Vec::new() };
-    reads.push(FieldReads { paths: places(tree, found), locals, rebind: mark.rebind, braced });
+    reads.push(FieldReads { locals, rebind: mark.rebind, braced, ..FieldReads::new(tree, named) });
     binding
 }
 
@@ -331,11 +327,11 @@ pub(crate) fn in_place_of_constant(tree: &Tree) -> String {
     }
 }
 
-/// Compiles a `when`.
-pub(crate) fn compile_condition(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> Option<(Condition, FieldReads)> {
-    let condition = compiled(tree, CapturedKind::Expr, diagnostics, Condition::compile)?;
-    let paths = places(tree, condition.path_uses());
-    Some((condition, FieldReads { paths, locals: Locals::default(), rebind: false, braced: Vec::new() }))
+/// Compiles a `when`. Returns its paths even if a part of it does not compile.
+pub(crate) fn compile_condition(tree: &Tree, diagnostics: &mut Diagnostics<'_>) -> (Option<Condition>, FieldReads) {
+    let condition = compiled(tree, CapturedKind::Expr, diagnostics, Condition::compile);
+    let named = condition.as_ref().map_or_else(|| Condition::reads_of(&tree.json()), Condition::reads);
+    (condition, FieldReads::new(tree, named))
 }
 
 fn places(tree: &Tree, found: Vec<flowcell_expr::PathUse>) -> Vec<PathUse> {

@@ -212,10 +212,11 @@ impl<'a> Lowering<'a> {
             None => Bound { expr: Binding::literal(Json::object::<&str>([])), references: Vec::new() },
         };
         let when = raw.when.and_then(|tree| {
-            let (expr, read) = input::compile_condition(tree, diagnostics)?;
+            let (expr, read) = input::compile_condition(tree, diagnostics);
+            let references = NameResolver { own: None, ..view }.resolve(&read, diagnostics);
+            let expr = expr?;
             input::warn_of_constant(tree, &expr, false, diagnostics);
-            let view = NameResolver { own: None, ..view };
-            Some(Bound { expr, references: view.resolve(&read, diagnostics) })
+            Some(Bound { expr, references })
         });
         let kind = kind?;
         self.check_body(index, kind, diagnostics);
@@ -400,12 +401,13 @@ impl<'a> Lowering<'a> {
         for (raw, from, to) in &self.shape.edges {
             let scope = self.shape.scope_of[*from];
             let when = self.flow.edges[*raw].when.and_then(|tree| {
-                let (expr, read) = input::compile_condition(tree, diagnostics)?;
+                let (expr, read) = input::compile_condition(tree, diagnostics);
+                let references = self.view(scope, Visible::Through(*from), true, None).resolve(&read, diagnostics);
+                let expr = expr?;
                 if let Some(constant) = input::constant(tree, &expr) {
                     self.check_constant(tree, constant, *from, diagnostics);
                 }
-                let view = self.view(scope, Visible::Through(*from), true, None);
-                Some(Bound { expr, references: view.resolve(&read, diagnostics) })
+                Some(Bound { expr, references })
             });
             let ix = |node: &usize| NodeIx(*node as u32);
             edges.push(Edge { from: ix(from), to: ix(to), on: self.flow.edges[*raw].on, when, slot: slots[scope] });

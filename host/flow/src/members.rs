@@ -55,6 +55,12 @@ enum Container {
 }
 
 impl MissingMember {
+    /// Returns true if the missing segment is not among the first `known` segments of a path. The checked value is at
+    /// the first `start` segments of the path.
+    pub(crate) fn is_after(&self, known: usize, start: usize) -> bool {
+        start + self.at >= known
+    }
+
     /// Returns the message and the help text of the diagnostic. The checked value is at the first `start` segments of
     /// `path`.
     pub(crate) fn describe(&self, path: &Path, start: usize) -> (String, String) {

@@ -98,7 +98,34 @@ impl NameResolver<'_> {
                 _ => {}
             }
         }
+        self.check_item_paths(read, diagnostics);
         references
+    }
+
+    /// Reports members that no item of a list can have, if they are named after a filter or a computed index.
+    fn check_item_paths(&self, read: &FieldReads, diagnostics: &mut Diagnostics<'_>) {
+        let begins =
+            |long: &Path, path: &Path| long.root() == path.root() && long.segments().starts_with(path.segments());
+        let length = |path: &Path| path.segments().len();
+        let mut checked: Vec<&Path> = Vec::new();
+        for PathUse { path: long, span, is_tested } in &read.item_paths {
+            // A missing member of a shorter path has a diagnostic of its own.
+            let shorter = checked.iter().copied().filter(|path| length(path) < length(long));
+            let paths = read.paths.iter().map(|named| &named.path).chain(shorter);
+            let known = paths.filter(|path| begins(long, path)).map(length).max();
+            let root = long.root();
+            let is_local = read.locals.names.iter().any(|local| &**local == root);
+            if is_local || self.own_or_around(root).is_some() {
+                continue;
+            }
+            let named = (long, known.unwrap_or_default());
+            match (root, long.segments().first()) {
+                ("flow", _) => self.check_input(named, *is_tested, *span, diagnostics),
+                ("nodes", Some(Segment::Key(id))) => self.check_output_of(id, named, 1, *span, diagnostics),
+                (id, _) => self.check_output_of(id, named, 0, *span, diagnostics),
+            }
+            checked.push(long);
+        }
     }
 
     /// Warns of `${flow.input.a}` and `{ node.field }` in a text, because they are not evaluated. Other names in braces
@@ -151,14 +178,14 @@ impl NameResolver<'_> {
                     let message = format!("`{path}` does not exist; `flow` has only the member `input`");
                     diagnostics.error("unknown_name", span, message, Some("write `flow.input.…`".into()));
                 } else {
-                    self.check_input(path, is_tested, span, diagnostics);
+                    self.check_input((path, 0), is_tested, span, diagnostics);
                 }
                 Some(Reference::Flow)
             }
             "nodes" => Some(Reference::Nodes(match member {
                 Some(id) => {
                     let node = self.node(id, false, span, diagnostics)?;
-                    self.check_output(node, (path, 1), span, diagnostics);
+                    self.check_output(node, (path, 0), 1, span, diagnostics);
                     vec![node]
                 }
                 None => self.all_nodes(),
@@ -175,22 +202,31 @@ impl NameResolver<'_> {
             root => self.owner(root, member, span, diagnostics).or_else(|| {
                 let alone = path.segments().is_empty();
                 let node = self.node(root, alone, span, diagnostics)?;
-                self.check_output(node, (path, 0), span, diagnostics);
+                self.check_output(node, (path, 0), 0, span, diagnostics);
                 Some(Reference::Node(node))
             }),
         }
     }
 
     /// Reports a member of `flow.input` that cannot exist. Warns of a member without a default if no expression tests
-    /// for it.
-    fn check_input(&self, path: &Path, is_tested: bool, span: Span, diagnostics: &mut Diagnostics<'_>) {
+    /// for it. Does not report the first `known` segments.
+    fn check_input(
+        &self,
+        (path, known): (&Path, usize),
+        is_tested: bool,
+        span: Span,
+        diagnostics: &mut Diagnostics<'_>,
+    ) {
         let Some(segments) = path.segments().get(1..).filter(|_| !self.flow.of_agents) else { return };
+        let is_new = |absent: &MissingMember| absent.is_after(known, 1);
         match self.known_input {
             KnownInput::Unknown => {}
-            KnownInput::Schema(schema) => report(members::in_schema(schema, segments), (path, 1), span, diagnostics),
+            KnownInput::Schema(schema) => {
+                report(members::in_schema(schema, segments).filter(is_new), (path, 1), span, diagnostics);
+            }
             KnownInput::Defaults(_) if is_tested => {}
             KnownInput::Defaults(defaults) => {
-                if let Some(absent) = members::in_default(defaults, segments) {
+                if let Some(absent) = members::in_default(defaults, segments).filter(is_new) {
                     let (message, help) = absent.describe(path, 1);
                     let message = format!("{message} by default");
                     let help = match help.starts_with("known members") {
@@ -203,10 +239,33 @@ impl NameResolver<'_> {
         }
     }
 
-    /// Reports a member of a node's recorded output that cannot exist. The output is at the first `start` segments.
-    fn check_output(&self, node: NodeIx, (path, start): (&Path, usize), span: Span, diagnostics: &mut Diagnostics<'_>) {
+    /// Reports a member of a node's recorded output that cannot exist. The output is at the first `start` segments. Does
+    /// not report the first `known` segments.
+    fn check_output(
+        &self,
+        node: NodeIx,
+        (path, known): (&Path, usize),
+        start: usize,
+        span: Span,
+        diagnostics: &mut Diagnostics<'_>,
+    ) {
         if let Some(kind) = &self.types[node.0 as usize] {
-            report(members::in_output(kind, &path.segments()[start..]), (path, start), span, diagnostics);
+            let absent = members::in_output(kind, &path.segments()[start..]);
+            report(absent.filter(|absent| absent.is_after(known, start)), (path, start), span, diagnostics);
+        }
+    }
+
+    /// Reports a member that cannot exist in the output of the node with an id, if there is such a node.
+    fn check_output_of(
+        &self,
+        id: &str,
+        path: (&Path, usize),
+        start: usize,
+        span: Span,
+        diagnostics: &mut Diagnostics<'_>,
+    ) {
+        if let Some(node) = self.shape.by_id.get(id) {
+            self.check_output(NodeIx(*node as u32), path, start, span, diagnostics);
         }
     }
 
@@ -250,9 +309,7 @@ impl NameResolver<'_> {
         span: Span,
         diagnostics: &mut Diagnostics<'_>,
     ) -> Option<Reference> {
-        let own = self.own.filter(|own| self.flow.nodes[*own].id == root);
-        let around = self.owners_around().find(|owner| self.flow.nodes[*owner].id == root);
-        if let Some(owner) = own.or(around) {
+        if let Some(owner) = self.own_or_around(root) {
             let variables = &self.owners[owner].variables;
             if let Some(member) = member.filter(|member| {
                 self.owners[owner].is_known && *member != "last" && variables.iter().all(|name| &**name != *member)
@@ -273,6 +330,12 @@ impl NameResolver<'_> {
         let aliased = |owner: &usize| self.owners[*owner].alias.as_deref() == Some(root);
         let owner = self.owners_around().find(aliased)?;
         Some(Reference::Alias(NodeIx(owner as u32), root.into()))
+    }
+
+    /// Returns the owner with this id whose variables are available.
+    fn own_or_around(&self, root: &str) -> Option<usize> {
+        let is_meant = |owner: &usize| self.flow.nodes[*owner].id == root;
+        self.own.filter(is_meant).or_else(|| self.owners_around().find(is_meant))
     }
 
     fn owners_around(&self) -> impl Iterator<Item = usize> + '_ {

@@ -8,7 +8,13 @@ use std::collections::HashSet;
 
 pub use self::node::Binding;
 pub(crate) use self::node::{CapturedField, Node};
-use crate::{error::ExprError, json::Json, path::Path, path_use::PathUse, roots::Roots};
+use crate::{
+    error::ExprError,
+    json::Json,
+    path::Path,
+    path_use::{PathUse, Reads},
+    roots::Roots,
+};
 
 impl Binding {
     /// Compiles a value; every string in it, at any depth, may contain `{{ }}`. Reports all errors at once.
@@ -40,9 +46,19 @@ impl Binding {
 
     /// Returns every path that rendering reads, with its position.
     pub fn path_uses(&self) -> Vec<PathUse> {
-        let mut places = Vec::new();
-        self.collect(&mut String::new(), &mut places);
-        places
+        self.reads().paths
+    }
+
+    /// Returns every path in the value, with its position.
+    pub fn reads(&self) -> Reads {
+        let mut reads = Reads::default();
+        self.collect(&mut String::new(), &mut reads);
+        reads
+    }
+
+    /// Returns the paths in a value that does not compile, from the parts that can be parsed.
+    pub fn reads_of(value: &Json) -> Reads {
+        compile::reads(value)
     }
 
     /// Returns true if no part of the value is computed.

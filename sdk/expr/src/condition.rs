@@ -7,7 +7,13 @@ mod term;
 use std::{collections::HashSet, sync::Arc};
 
 use self::{evaluate::Evaluation, term::Term};
-use crate::{error::ExprError, json::Json, path::Path, path_use::PathUse, roots::Roots};
+use crate::{
+    error::ExprError,
+    json::Json,
+    path::Path,
+    path_use::{PathUse, Reads},
+    roots::Roots,
+};
 
 /// A compiled condition: an operator object, an expression as a text (with or without `{{ }}`), `true` or `false`.
 ///
@@ -37,8 +43,18 @@ impl Condition {
 
     /// Returns every path that the condition reads, with its position.
     pub fn path_uses(&self) -> Vec<PathUse> {
-        let mut places = Vec::new();
-        self.0.collect(&mut places);
-        places
+        self.reads().paths
+    }
+
+    /// Returns every path in the condition, with its position.
+    pub fn reads(&self) -> Reads {
+        let mut reads = Reads::default();
+        self.0.collect(&mut reads);
+        reads
+    }
+
+    /// Returns the paths in a condition that does not compile, from the parts that can be parsed.
+    pub fn reads_of(value: &Json) -> Reads {
+        compile::reads(value)
     }
 }

@@ -9,6 +9,7 @@ mod compare;
 mod decimal;
 mod environment;
 mod filters;
+mod items;
 mod lists;
 mod lookup;
 mod names;
@@ -23,6 +24,6 @@ mod tree;
 mod values;
 
 pub(crate) use program::Expression;
-pub(crate) use scan::{Piece, split, whole};
+pub(crate) use scan::{Piece, pieces, split, whole};
 pub(crate) use text::{TextTooLong, push_json};
 pub(crate) use tokens::ignored;

@@ -37,7 +37,7 @@ pub use condition::Condition;
 pub use error::ExprError;
 pub use json::Json;
 pub use path::{Path, Segment};
-pub use path_use::PathUse;
+pub use path_use::{PathUse, Reads};
 pub use roots::{Chain, NoRoots, Roots, Strict};
 pub use statements::{Statement, paths_in_braces, statements};
 pub use suggest::{did_you_mean, similar};

@@ -24,3 +24,21 @@ impl PathUse {
         PathUse { pointer: format!("{pointer}{}", self.pointer), ..self }
     }
 }
+
+/// The paths in a value or a condition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reads {
+    /// Every path, as far as it is known before evaluation.
+    pub paths: Vec<PathUse>,
+    /// Longer paths that lead into the items of lists: the attribute of a filter, as in `list | sort(attribute='x')`, and
+    /// a member after a filter or a computed index. Index 0 represents any item. Evaluation does not use these paths.
+    pub item_paths: Vec<PathUse>,
+}
+
+impl Reads {
+    /// Appends the paths of a value at a JSON Pointer.
+    pub(crate) fn add_below(&mut self, pointer: &str, other: Reads) {
+        self.paths.extend(other.paths.into_iter().map(|path_use| path_use.below(pointer)));
+        self.item_paths.extend(other.item_paths.into_iter().map(|path_use| path_use.below(pointer)));
+    }
+}

@@ -6,16 +6,26 @@ use super::node::{Binding, Node, Part, within};
 use crate::{
     error::ExprError,
     json::Json,
-    language::{Expression, Piece, split, whole},
+    language::{Expression, Piece, pieces, whole},
     limits,
+    path_use::Reads,
     roots::{NoRoots, Strict},
 };
 
 /// Compiles a value and reports all errors at once.
 pub(super) fn compile(value: &Json) -> Result<Binding, Vec<ExprError>> {
-    let mut compiler = Compiler { errors: Vec::new() };
+    let mut compiler = Compiler::default();
     let binding = compiler.value(value, &mut String::new(), 0);
     if compiler.errors.is_empty() { Ok(binding) } else { Err(compiler.errors) }
+}
+
+/// Returns the paths in a value, including those of parts that do not compile.
+pub(super) fn reads(value: &Json) -> Reads {
+    let mut compiler = Compiler::default();
+    let binding = compiler.value(value, &mut String::new(), 0);
+    let mut reads = compiler.invalid_reads;
+    binding.collect(&mut String::new(), &mut reads);
+    reads
 }
 
 /// Compiles a text as one expression, with or without `{{ }}` around it.
@@ -24,11 +34,15 @@ pub(super) fn expression(source: &str) -> Result<Binding, Vec<ExprError>> {
         Some(inside) => inside,
         None => (source.trim(), source.len() - source.trim_start().len()),
     };
-    Expression::compile(inside, at).map(|expression| Binding(folded(expression)))
+    let compiled = Expression::compile(inside, at).map_err(|invalid| invalid.errors);
+    compiled.map(|expression| Binding(folded(expression)))
 }
 
+#[derive(Default)]
 struct Compiler {
     errors: Vec<ExprError>,
+    /// The paths in the expressions that do not compile.
+    invalid_reads: Reads,
 }
 
 impl Compiler {
@@ -61,13 +75,8 @@ impl Compiler {
     }
 
     fn text(&mut self, text: &Arc<str>, pointer: &str) -> Binding {
-        let pieces = match split(text) {
-            Ok(pieces) => pieces,
-            Err(error) => {
-                self.errors.push(error.under(pointer));
-                return Binding(Node::Literal(Json::Null));
-            }
-        };
+        let (pieces, errors) = pieces(text);
+        self.errors.extend(errors.into_iter().map(|error| error.under(pointer)));
         if let [] | [Piece::Text(_)] = pieces.as_slice() {
             return Binding(Node::Literal(Json::String(text.clone())));
         }
@@ -84,8 +93,9 @@ impl Compiler {
             Piece::Text(text) => Some(Part::Text(text.into())),
             Piece::Expression(source, at) => match Expression::compile(source, at) {
                 Ok(expression) => Some(Part::Expression(expression)),
-                Err(errors) => {
-                    self.errors.extend(errors.into_iter().map(|error| error.under(pointer)));
+                Err(invalid) => {
+                    invalid.collect(pointer, &mut self.invalid_reads);
+                    self.errors.extend(invalid.errors.into_iter().map(|error| error.under(pointer)));
                     None
                 }
             },

@@ -7,7 +7,7 @@ use crate::{
     json::{self, Json},
     language::Expression,
     path::Path,
-    path_use::PathUse,
+    path_use::{PathUse, Reads},
 };
 
 /// A compiled JSON value with `{{ }}` in its strings.
@@ -91,37 +91,33 @@ impl Binding {
         }
     }
 
-    /// Appends every path that is read. `pointer` is the JSON Pointer to this value.
-    pub(crate) fn collect(&self, pointer: &mut String, places: &mut Vec<PathUse>) {
+    /// Appends every path in the value. `pointer` is the JSON Pointer to this value.
+    pub(crate) fn collect(&self, pointer: &mut String, reads: &mut Reads) {
         match &self.0 {
             Node::Literal(_) | Node::Array(_, Some(_)) | Node::Object(_, Some(_)) => {}
-            Node::Whole(expression) => collect_reads(expression, pointer, places),
+            Node::Whole(expression) => expression.collect(pointer, reads),
             Node::Text(parts) => {
                 for part in parts.iter() {
                     if let Part::Expression(expression) = part {
-                        collect_reads(expression, pointer, places);
+                        expression.collect(pointer, reads);
                     }
                 }
             }
             Node::Array(items, None) => {
                 for (index, item) in items.iter().enumerate() {
-                    within(pointer, &index.to_string(), |pointer| item.collect(pointer, places));
+                    within(pointer, &index.to_string(), |pointer| item.collect(pointer, reads));
                 }
             }
             Node::Object(members, None) => {
                 for (key, member) in members.iter() {
-                    within(pointer, key, |pointer| member.collect(pointer, places));
+                    within(pointer, key, |pointer| member.collect(pointer, reads));
                 }
             }
             Node::Captured(field) => {
-                places.extend(field.reads.iter().cloned().map(|read| read.below(pointer)));
+                reads.paths.extend(field.reads.iter().cloned().map(|read| read.below(pointer)));
             }
         }
     }
-}
-
-fn collect_reads(expression: &Expression, pointer: &str, places: &mut Vec<PathUse>) {
-    places.extend(expression.reads().iter().map(|read| read.at(pointer)));
 }
 
 /// Calls `action` with the pointer extended by one token.

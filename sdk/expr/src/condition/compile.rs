@@ -8,6 +8,7 @@ use crate::{
     language::{Expression, whole},
     limits,
     path::{Path, short},
+    path_use::{PathUse, Reads},
     pattern::Pattern,
     suggest::did_you_mean,
 };
@@ -17,17 +18,27 @@ const OPERATORS: [&str; 11] = ["equals", "not", "and", "or", "exists", "in", "gt
 
 /// Compiles a condition and reports all errors at once.
 pub(super) fn compile(value: &Json) -> Result<Term, Vec<ExprError>> {
-    let mut compiler = Compiler { errors: Vec::new(), terms: 0 };
+    let mut compiler = Compiler::default();
     match compiler.term(value, "", 0) {
         Some(term) if compiler.errors.is_empty() => Ok(term),
         _ => Err(compiler.errors),
     }
 }
 
+/// Returns the paths in a condition, including those of parts that do not compile.
+pub(super) fn reads(value: &Json) -> Reads {
+    let mut compiler = Compiler::default();
+    compiler.term(value, "", 0);
+    compiler.reads
+}
+
 /// Compiles a condition. Methods return `None` after they report an error.
+#[derive(Default)]
 struct Compiler {
     errors: Vec<ExprError>,
     terms: usize,
+    /// The paths so far.
+    reads: Reads,
 }
 
 impl Compiler {
@@ -45,7 +56,12 @@ impl Compiler {
                 }
                 _ => match members.keys().find(|key| !OPERATORS.contains(&&***key)) {
                     Some(unknown) => self.report(&child(pointer, unknown), unknown_operator(unknown)),
-                    None => self.report(pointer, one_operator(members)),
+                    None => {
+                        for (operator, body) in members.iter() {
+                            self.operator(operator, body, &child(pointer, operator), depth);
+                        }
+                        self.report(pointer, one_operator(members))
+                    }
                 },
             },
             other => {
@@ -80,9 +96,13 @@ impl Compiler {
             return self.report(pointer, ExprError::new("the condition is empty").at(0..text.len()));
         }
         match Expression::compile(source, at) {
-            Ok(expression) => Some(Term::Expression(expression, pointer.to_owned())),
-            Err(errors) => {
-                for mut error in errors {
+            Ok(expression) => {
+                expression.collect(pointer, &mut self.reads);
+                Some(Term::Expression(expression, pointer.to_owned()))
+            }
+            Err(invalid) => {
+                invalid.collect(pointer, &mut self.reads);
+                for mut error in invalid.errors {
                     if source.contains("{{") {
                         error.hint = Some("a condition is a single expression; remove the inner {{ }}".to_owned());
                     }
@@ -165,7 +185,10 @@ impl Compiler {
             return self.report(pointer, ExprError::new(message).hint(hint));
         };
         let known: Vec<&str> = keys.iter().copied().chain(["var"]).collect();
-        self.only_keys(members, pointer, &known)?;
+        if self.only_keys(members, pointer, &known).is_none() {
+            // The path may have diagnostics of its own.
+            return members.get("var").and_then(|_| self.var(members, pointer, Predicate::Exists)).and(None);
+        }
         let present: Vec<&str> = keys.iter().copied().filter(|key| members.contains_key(*key)).collect();
         let predicate = match present.as_slice() {
             [key] => predicate(self, key, &members[*key], &child(pointer, key)),
@@ -199,6 +222,8 @@ impl Compiler {
         match Path::parse(source) {
             Ok(var) => {
                 let place = (pointer.to_owned(), at..at + source.len());
+                let (pointer, bytes, is_tested) = (place.0.clone(), Some(place.1.clone()), predicate.tests_missing());
+                self.reads.paths.push(PathUse { path: var.clone(), pointer, bytes, is_tested });
                 Some(Term::Test(Box::new(Test { var, place, predicate })))
             }
             Err(error) => self.report(pointer, error.moved(at)),
@@ -207,8 +232,12 @@ impl Compiler {
 
     fn operand(&mut self, _key: &str, value: &Json, pointer: &str) -> Option<Operand> {
         match Binding::compile(value) {
-            Ok(binding) => Some(Operand { binding, pointer: pointer.to_owned() }),
+            Ok(binding) => {
+                self.reads.add_below(pointer, binding.reads());
+                Some(Operand { binding, pointer: pointer.to_owned() })
+            }
             Err(errors) => {
+                self.reads.add_below(pointer, Binding::reads_of(value));
                 self.errors.extend(errors.into_iter().map(|error| error.under(pointer)));
                 None
             }

@@ -2,7 +2,14 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use crate::{binding::Binding, json::Json, language::Expression, path::Path, path_use::PathUse, pattern::Pattern};
+use crate::{
+    binding::Binding,
+    json::Json,
+    language::Expression,
+    path::Path,
+    path_use::{PathUse, Reads},
+    pattern::Pattern,
+};
 
 /// One operator of a condition.
 #[derive(Clone, Debug)]
@@ -99,24 +106,21 @@ impl Order {
 }
 
 impl Term {
-    /// Appends every path that is read.
-    pub(super) fn collect(&self, places: &mut Vec<PathUse>) {
+    /// Appends every path in the condition.
+    pub(super) fn collect(&self, reads: &mut Reads) {
         match self {
             Term::Constant(_) => {}
-            Term::Expression(expression, pointer) => {
-                places.extend(expression.reads().iter().map(|read| read.at(pointer)));
-            }
-            Term::Not(term) => term.collect(places),
-            Term::And(terms) | Term::Or(terms) => terms.iter().for_each(|term| term.collect(places)),
+            Term::Expression(expression, pointer) => expression.collect(pointer, reads),
+            Term::Not(term) => term.collect(reads),
+            Term::And(terms) | Term::Or(terms) => terms.iter().for_each(|term| term.collect(reads)),
             Term::Test(test) => {
                 let (pointer, bytes) = test.place.clone();
                 let is_tested = test.predicate.tests_missing();
-                places.push(PathUse { path: test.var.clone(), pointer, bytes: Some(bytes), is_tested });
+                reads.paths.push(PathUse { path: test.var.clone(), pointer, bytes: Some(bytes), is_tested });
                 if let Predicate::Equals(operand) | Predicate::In(operand) | Predicate::Order(_, operand) =
                     &test.predicate
                 {
-                    let inner = operand.binding.path_uses().into_iter();
-                    places.extend(inner.map(|place| place.below(&operand.pointer)));
+                    reads.add_below(&operand.pointer, operand.binding.reads());
                 }
             }
         }

@@ -7,14 +7,14 @@ use std::{fmt::Write as _, ops::Range};
 
 use minijinja::{
     Value,
-    machinery::ast::{BinOpKind, CallArg, CompareOpKind, Expr, Filter, Test, UnaryOpKind},
+    machinery::ast::{BinOpKind, CallArg, Expr, Filter, Test, UnaryOpKind},
     value::ValueKind,
 };
 
 use super::{
-    names,
+    items, names, syntax_errors,
     tokens::too_deep,
-    tree::{first_span, is_lookup, is_null, is_output, static_path, static_segment},
+    tree::{chain_sign, first_span, is_lookup, is_null, is_output, static_path, static_segment},
 };
 use crate::{
     error::ExprError,
@@ -62,6 +62,8 @@ pub(super) struct Printer<'s> {
     pub(super) printed: String,
     /// The paths that the expression reads, in their order.
     pub(super) reads: Vec<Read>,
+    /// The paths of members of list items.
+    pub(super) item_paths: Vec<Read>,
     /// Lookups without a test. The guards in the canonical form refer to them by index.
     pub(super) lookups: Vec<Lookup>,
     pub(super) errors: Vec<ExprError>,
@@ -93,7 +95,8 @@ impl<'s> Printer<'s> {
     /// Creates a printer for an expression that starts at byte `at` of its text.
     pub(super) fn new(source: &'s str, at: usize) -> Printer<'s> {
         let printed = String::with_capacity(source.len());
-        Printer { source, at, depth: 0, printed, reads: Vec::new(), lookups: Vec::new(), errors: Vec::new() }
+        let (reads, item_paths, lookups, errors) = Default::default();
+        Printer { source, at, depth: 0, printed, reads, item_paths, lookups, errors }
     }
 
     /// Prints a whole expression.
@@ -109,6 +112,11 @@ impl<'s> Printer<'s> {
         }
         if !is_lookup(expr) || usage == Use::Entered {
             return;
+        }
+        if path.is_none()
+            && let Some(path) = items::path_of(expr)
+        {
+            self.item_paths.push(Read { path, place: self.place(expr), is_tested: usage == Use::Tested });
         }
         let is_output = is_output(expr);
         let number = match usage {
@@ -187,7 +195,11 @@ impl<'s> Printer<'s> {
             Expr::Map(map) => self.map(&map.keys, &map.values),
             Expr::Call(call) => {
                 let place = self.place(expr);
-                self.errors.push(not_callable(&call.expr, &call.args).at(place));
+                self.errors.push(syntax_errors::not_callable(&call.expr, &call.args).at(place));
+                if let Expr::GetAttr(method) = &call.expr {
+                    self.deeper(|printer| printer.expression(&method.expr));
+                }
+                self.arguments(&call.args);
             }
         }
     }
@@ -312,6 +324,10 @@ impl<'s> Printer<'s> {
         let is_default = matches!(filter.name, "d" | "default");
         let is_tested = is_default || filter.name == "required";
         self.operand_for(operand, Precedence::Filtered, if is_tested { Use::Tested } else { Use::Needed });
+        if let Some((paths, argument, is_tested)) = items::attributes(filter) {
+            let place = self.place(argument);
+            self.item_paths.extend(paths.into_iter().map(|path| Read { path, place: place.clone(), is_tested }));
+        }
         self.check_name("filter", filter.name, operand, names::filters());
         let _ = write!(self.printed, "|{}", filter.name);
         if filter.name == "required" && filter.args.is_empty() {
@@ -478,33 +494,4 @@ fn all_names(what: &str, known: impl Iterator<Item = &'static str>) -> String {
     let mut names: Vec<_> = known.filter(|name| name.starts_with(|sign: char| sign.is_ascii_alphabetic())).collect();
     names.sort_unstable();
     format!("the {what}s are {}", names.join(", "))
-}
-
-/// Creates the error about a call; `len(x)` and `x.toUpperCase()` must be filters.
-fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> ExprError {
-    let (name, operand) = match (callee, arguments) {
-        (Expr::Var(name), [CallArg::Pos(operand)]) => (name.id, Some(operand)),
-        (Expr::Var(name), _) => (name.id, None),
-        (Expr::GetAttr(attribute), _) => (attribute.name, Some(&attribute.expr)),
-        _ => ("", None),
-    };
-    let error = ExprError::new("expressions cannot call functions");
-    let Some(filter) = names::find_filter(name) else {
-        return error.hint("use a filter: `value | name`; use `script.run` for other computations");
-    };
-    let path = operand.and_then(|operand| static_path(operand)).map(|(path, _)| short(&path.to_string()));
-    error.hint(format!("`{filter}` is a filter: write `{} | {filter}`", path.unwrap_or_else(|| "value".to_owned())))
-}
-
-fn chain_sign(op: CompareOpKind) -> &'static str {
-    match op {
-        CompareOpKind::Eq => "==",
-        CompareOpKind::Ne => "!=",
-        CompareOpKind::Lt => "<",
-        CompareOpKind::Lte => "<=",
-        CompareOpKind::Gt => ">",
-        CompareOpKind::Gte => ">=",
-        CompareOpKind::In => "in",
-        CompareOpKind::NotIn => "not in",
-    }
 }

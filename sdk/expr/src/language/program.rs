@@ -22,6 +22,7 @@ use crate::{
     json::Json,
     limits,
     path::{Path, short},
+    path_use::Reads,
     roots::Roots,
 };
 
@@ -41,16 +42,42 @@ enum Kind {
 struct Program {
     place: Range<usize>,
     reads: Vec<Read>,
+    item_paths: Vec<Read>,
     lookups: Vec<Lookup>,
     roots: Vec<Arc<str>>,
     expression: minijinja::Expression<'static, 'static>,
 }
 
+/// An expression that does not compile.
+#[derive(Debug)]
+pub(crate) struct InvalidExpression {
+    pub(crate) errors: Vec<ExprError>,
+    /// The paths of the expression, if it can be parsed.
+    reads: Vec<Read>,
+    item_paths: Vec<Read>,
+}
+
+impl InvalidExpression {
+    /// Appends the paths of the expression. `pointer` is the JSON Pointer to its text.
+    pub(crate) fn collect(&self, pointer: &str, reads: &mut Reads) {
+        collect((&self.reads, &self.item_paths), pointer, reads);
+    }
+}
+
+fn collect((paths, item_paths): (&[Read], &[Read]), pointer: &str, reads: &mut Reads) {
+    reads.paths.extend(paths.iter().map(|read| read.at(pointer)));
+    reads.item_paths.extend(item_paths.iter().map(|read| read.at(pointer)));
+}
+
 impl Expression {
     /// Compiles an expression that starts at byte `at` of its text.
-    pub(crate) fn compile(source: &str, at: usize) -> Result<Expression, Vec<ExprError>> {
+    pub(crate) fn compile(source: &str, at: usize) -> Result<Expression, InvalidExpression> {
         let place = at..at + source.len();
-        let fail = |error: ExprError| vec![error.moved(at).at(place.clone())];
+        let fail = |error: ExprError| InvalidExpression {
+            errors: vec![error.moved(at).at(place.clone())],
+            reads: Vec::new(),
+            item_paths: Vec::new(),
+        };
         let tokens = tokens::read(source).map_err(fail)?;
         let tree = parse_expr(source).map_err(|error| fail(not_parsed(source, &tokens, &error)))?;
         if let Some((path, place)) = static_path(&tree) {
@@ -62,9 +89,10 @@ impl Expression {
         }
         let mut printer = Printer::new(source, at);
         printer.expression(&tree);
-        let Printer { printed, reads, lookups, errors, .. } = printer;
+        let Printer { printed, reads, item_paths, lookups, errors, .. } = printer;
         if !errors.is_empty() {
-            return Err(errors.into_iter().map(|error| error.at(place.clone())).collect());
+            let errors = errors.into_iter().map(|error| error.at(place.clone())).collect();
+            return Err(InvalidExpression { errors, reads, item_paths });
         }
         if !tokens::is_lexed(&printed) {
             return Err(fail(ExprError::new("the expression cannot be compiled")));
@@ -77,7 +105,7 @@ impl Expression {
                 roots.push(read.path.root().into());
             }
         }
-        Ok(Expression(Kind::Program(Arc::new(Program { place, reads, lookups, roots, expression }))))
+        Ok(Expression(Kind::Program(Arc::new(Program { place, reads, item_paths, lookups, roots, expression }))))
     }
 
     /// Evaluates the expression. A missing value is `null`, or an error if the roots are strict.
@@ -105,6 +133,15 @@ impl Expression {
             Kind::Path(read) => slice::from_ref(read),
             Kind::Program(program) => &program.reads,
         }
+    }
+
+    /// Appends the paths of the expression. `pointer` is the JSON Pointer to its text.
+    pub(crate) fn collect(&self, pointer: &str, reads: &mut Reads) {
+        let item_paths = match &self.0 {
+            Kind::Path(_) => &[][..],
+            Kind::Program(program) => &program.item_paths,
+        };
+        collect((self.reads(), item_paths), pointer, reads);
     }
 
     /// Creates an error about a file value from this expression that is used as if it were its content.

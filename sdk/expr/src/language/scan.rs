@@ -15,21 +15,36 @@ pub(crate) enum Piece<'a> {
 
 /// Splits a text into plain text and expressions.
 pub(crate) fn split(text: &str) -> Result<Vec<Piece<'_>>, ExprError> {
-    let mut pieces = Vec::new();
+    let (pieces, mut errors) = pieces(text);
+    if errors.is_empty() { Ok(pieces) } else { Err(errors.remove(0)) }
+}
+
+/// Splits a text as far as possible and reports every error.
+pub(crate) fn pieces(text: &str) -> (Vec<Piece<'_>>, Vec<ExprError>) {
+    let (mut pieces, mut errors) = (Vec::new(), Vec::new());
     let mut at = 0;
     while let Some(found) = text[at..].find("{{") {
         let open = at + found;
         if open > at {
             pieces.push(Piece::Text(&text[at..open]));
         }
-        let close = end_of_expression(text, open + 2).map_err(|quote| unclosed(text, open, quote))?;
-        pieces.push(expression(text, open + 2..close)?);
+        let close = match end_of_expression(text, open + 2) {
+            Ok(close) => close,
+            Err(quote) => {
+                errors.push(unclosed(text, open, quote));
+                return (pieces, errors);
+            }
+        };
+        match expression(text, open + 2..close) {
+            Ok(piece) => pieces.push(piece),
+            Err(error) => errors.push(error),
+        }
         at = close + 2;
     }
     if at < text.len() {
         pieces.push(Piece::Text(&text[at..]));
     }
-    Ok(pieces)
+    (pieces, errors)
 }
 
 /// Returns the expression of a text that is a single `{{ }}`, with optional white space around it.

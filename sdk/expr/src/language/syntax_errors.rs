@@ -4,10 +4,15 @@ use std::ops::Range;
 
 use minijinja::{
     Error,
-    machinery::{Token, parse_expr},
+    machinery::{
+        Token,
+        ast::{CallArg, Expr},
+        parse_expr,
+    },
 };
 
-use crate::{error::ExprError, quoted::end_of_quoted};
+use super::{names, tree::static_path};
+use crate::{error::ExprError, path::short, quoted::end_of_quoted};
 
 /// Maximum number of tokens in an expression that is searched for its longest valid prefix.
 const MOST_PREFIXES: usize = 100;
@@ -209,4 +214,20 @@ fn unexpected(sign: &str, start: usize) -> ExprError {
 
 fn invalid(problem: String) -> ExprError {
     ExprError::new(format!("the expression is not valid: {problem}"))
+}
+
+/// Creates the error about a call; `len(x)` and `x.toUpperCase()` must be filters.
+pub(super) fn not_callable(callee: &Expr<'_>, arguments: &[CallArg<'_>]) -> ExprError {
+    let (name, operand) = match (callee, arguments) {
+        (Expr::Var(name), [CallArg::Pos(operand)]) => (name.id, Some(operand)),
+        (Expr::Var(name), _) => (name.id, None),
+        (Expr::GetAttr(attribute), _) => (attribute.name, Some(&attribute.expr)),
+        _ => ("", None),
+    };
+    let error = ExprError::new("expressions cannot call functions");
+    let Some(filter) = names::find_filter(name) else {
+        return error.hint("use a filter: `value | name`; use `script.run` for other computations");
+    };
+    let path = operand.and_then(|operand| static_path(operand)).map(|(path, _)| short(&path.to_string()));
+    error.hint(format!("`{filter}` is a filter: write `{} | {filter}`", path.unwrap_or_else(|| "value".to_owned())))
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use minijinja::machinery::ast::{Expr, UnaryOpKind};
+use minijinja::machinery::ast::{CompareOpKind, Expr, UnaryOpKind};
 
 use super::names;
 use crate::path::{Path, Segment};
@@ -93,5 +93,19 @@ pub(super) fn is_null(expr: &Expr<'_>) -> bool {
         Expr::Var(name) => name.id == "null",
         Expr::Const(constant) => constant.value.is_none(),
         _ => false,
+    }
+}
+
+/// Returns the sign of a comparison in a chain.
+pub(super) fn chain_sign(op: CompareOpKind) -> &'static str {
+    match op {
+        CompareOpKind::Eq => "==",
+        CompareOpKind::Ne => "!=",
+        CompareOpKind::Lt => "<",
+        CompareOpKind::Lte => "<=",
+        CompareOpKind::Gt => ">",
+        CompareOpKind::Gte => ">=",
+        CompareOpKind::In => "in",
+        CompareOpKind::NotIn => "not in",
     }
 }

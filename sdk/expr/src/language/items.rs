@@ -1,0 +1,123 @@
+//! The paths of members of list items in an expression. A checker compares them with the schema of the list.
+
+use minijinja::machinery::ast::{CallArg, Expr, Filter};
+
+use super::{
+    names,
+    tree::{is_null, static_path, static_segment},
+};
+use crate::path::{Path, Segment};
+
+/// Filters that return a list of all or some of the items.
+const KEEPING: [&str; 9] =
+    ["list", "reject", "rejectattr", "required", "reverse", "select", "selectattr", "sort", "unique"];
+/// Filters that return one item of a list.
+const CHOOSING: [&str; 4] = ["first", "last", "max", "min"];
+/// The segment of any item.
+const ANY: Segment = Segment::Index(0);
+
+/// A path, and the segments to append to it.
+type Way = (Path, Vec<Segment>);
+
+/// Returns the path of an expression's value, unless the expression computes a new value.
+pub(super) fn path_of(expr: &Expr<'_>) -> Option<Path> {
+    value(expr).map(joined)
+}
+
+/// Returns the attributes that a filter reads from list items: their paths, the argument with their names, and true if an
+/// item may lack them.
+pub(super) fn attributes<'e, 'x>(filter: &'e Filter<'x>) -> Option<(Vec<Path>, &'e Expr<'x>, bool)> {
+    let argument = argument(filter)?;
+    let items = item(filter.expr.as_ref()?)?;
+    let is_tested = filter.args.iter().any(|argument| matches!(argument, CallArg::Kwarg("default", _)))
+        || filter.name.ends_with("attr") && tests_missing(filter.args.get(1..).unwrap_or_default());
+    let names = names_of(argument)?.split(',');
+    let path = |name: &str| joined((items.0.clone(), items.1.iter().cloned().chain(steps(name.trim())).collect()));
+    Some((names.map(path).collect(), argument, is_tested))
+}
+
+/// Returns the argument of a filter that contains the name of an attribute.
+fn argument<'e, 'x>(filter: &'e Filter<'x>) -> Option<&'e Expr<'x>> {
+    let first = || match filter.args.first()? {
+        CallArg::Pos(argument) => Some(argument),
+        _ => None,
+    };
+    let named = || {
+        filter.args.iter().find_map(|argument| match argument {
+            CallArg::Kwarg("attribute", value) => Some(value),
+            _ => None,
+        })
+    };
+    match filter.name {
+        "join" | "map" | "max" | "min" | "sort" | "sum" | "unique" => named(),
+        "groupby" => first().or_else(named),
+        "rejectattr" | "selectattr" => first(),
+        _ => None,
+    }
+}
+
+/// Returns true if the arguments after the attribute are a test for missing values.
+fn tests_missing(test: &[CallArg<'_>]) -> bool {
+    let [CallArg::Pos(Expr::Const(name)), rest @ ..] = test else { return false };
+    let name = name.value.as_str().unwrap_or_default();
+    names::TESTS_OF_MISSING.contains(&name)
+        || names::EQUALITY_TESTS.contains(&name) && matches!(rest, [CallArg::Pos(other)] if is_null(other))
+}
+
+fn names_of<'e>(argument: &'e Expr<'_>) -> Option<&'e str> {
+    match argument {
+        Expr::Const(name) => name.value.as_str(),
+        _ => None,
+    }
+}
+
+/// Returns the segments of an attribute; `a.b` is a member of a member.
+fn steps(attribute: &str) -> impl Iterator<Item = Segment> {
+    attribute.split('.').map(|name| name.parse().map_or_else(|_| Segment::Key(name.into()), Segment::Index))
+}
+
+/// Returns true if a filter returns only items of its operand.
+fn keeps(filter: &Filter<'_>) -> bool {
+    let is_empty = |argument: &CallArg<'_>| matches!(argument, CallArg::Pos(Expr::List(list)) if list.items.is_empty());
+    match filter.name {
+        "d" | "default" => filter.args.iter().all(is_empty),
+        name => KEEPING.contains(&name),
+    }
+}
+
+fn value(expr: &Expr<'_>) -> Option<Way> {
+    if let Some((path, _)) = static_path(expr) {
+        return Some((path, Vec::new()));
+    }
+    match expr {
+        Expr::GetAttr(attribute) => then(value(&attribute.expr)?, Segment::Key(attribute.name.into())),
+        Expr::GetItem(item) => then(value(&item.expr)?, static_segment(&item.subscript_expr).unwrap_or(ANY)),
+        Expr::Slice(slice) => value(&slice.expr),
+        Expr::Filter(filter) if keeps(filter) => value(filter.expr.as_ref()?),
+        Expr::Filter(filter) if CHOOSING.contains(&filter.name) => item(filter.expr.as_ref()?),
+        _ => None,
+    }
+}
+
+/// Returns the path of an item of the expression's list.
+fn item(expr: &Expr<'_>) -> Option<Way> {
+    match expr {
+        Expr::Filter(filter) if filter.name == "map" => {
+            let (path, mut way) = item(filter.expr.as_ref()?)?;
+            way.extend(steps(names_of(argument(filter)?)?));
+            Some((path, way))
+        }
+        Expr::Filter(filter) if keeps(filter) => item(filter.expr.as_ref()?),
+        Expr::Slice(slice) => item(&slice.expr),
+        _ => then(value(expr)?, ANY),
+    }
+}
+
+fn then((path, mut way): Way, step: Segment) -> Option<Way> {
+    way.push(step);
+    Some((path, way))
+}
+
+fn joined((path, way): Way) -> Path {
+    Path::new(path.root(), path.segments().iter().cloned().chain(way))
+}
