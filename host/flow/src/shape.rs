@@ -163,8 +163,12 @@ impl Shape {
             if !ring.iter().any(entered) {
                 let message =
                     format!("{} on a cycle without an edge from outside, so it never starts", lie(flow, ring));
-                let help = Some("add an edge to it from a node outside the cycle".into());
-                diagnostics.error("unreachable", span, message, help);
+                let help = match flow.of_agents {
+                    true => "add an edge to it from a node outside the cycle".to_owned(),
+                    // With such an edge a graph still has the cycle.
+                    false => loop_for(flow, ring),
+                };
+                diagnostics.error("unreachable", span, message, Some(help));
             } else if !flow.of_agents {
                 let message =
                     format!("{} on a cycle of edges; a node runs once, so nothing is repeated", lie(flow, ring));
