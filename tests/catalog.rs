@@ -79,3 +79,42 @@ fn every_type_is_described_with_schemas_examples_and_errors() {
         assert!(failing || node.errors.is_empty(), "{} has errors but no example of one", node.name);
     }
 }
+
+/// `validate` finds a misspelt member of an output only if the schema is closed. The open outputs contain values from a
+/// flow's author, a caller or a server.
+#[test]
+fn outputs_with_known_members_are_closed() {
+    let mut open = BTreeSet::new();
+    for node in manifests().iter().flat_map(|pack| &pack.nodes) {
+        find_open(&node.output, &node.name, &mut open);
+    }
+    let expected: BTreeSet<_> = OPEN.into_iter().map(str::to_owned).collect();
+    assert_eq!(open, expected);
+}
+
+const OPEN: [&str; 12] = [
+    "agent.classify.args",
+    "agent.coder.args",
+    "agent.plan.args",
+    "agent.reviewer.args",
+    "agent.run.args",
+    "agent.summarize.args",
+    "control.subflow.outputs",
+    "data.merge.object",
+    "data.pick.object",
+    "data.set.object",
+    "http.request.headers",
+    "script.run.outputs",
+];
+
+fn find_open(schema: &serde_json::Value, path: &str, open: &mut BTreeSet<String>) {
+    if schema["type"] == "object" && schema["additionalProperties"] != false {
+        open.insert(path.to_owned());
+    }
+    for (name, member) in schema["properties"].as_object().into_iter().flatten() {
+        find_open(member, &format!("{path}.{name}"), open);
+    }
+    if let Some(items) = schema.get("items") {
+        find_open(items, &format!("{path}[]"), open);
+    }
+}
