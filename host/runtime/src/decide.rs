@@ -10,6 +10,7 @@ mod arrive;
 mod calls;
 mod close;
 mod passes;
+mod replies;
 mod settle;
 
 use std::collections::VecDeque;

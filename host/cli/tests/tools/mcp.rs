@@ -75,7 +75,11 @@ fn a_tool_that_may_have_run_is_not_called_again() {
     let output = world.place.run(&WITH_SERVERS);
     assert_eq!(output.status.code(), Some(3), "{}", told(&output));
     assert!(told(&output).contains("runs resolve"), "{}", told(&output));
-    let resolved = world.place.done(&["runs", "resolve", "a", "agent", "--reply", r#"{ "output": "it did" }"#]);
+    let resolve = |reply: &str| world.place.done(&["runs", "resolve", "a", "agent", "--reply", reply]);
+    let refused = resolve(r#"{ "result": "it did" }"#);
+    let form = r#"a reply has no member `result`; write the reply of `tools.start-call` as { "output": … }"#;
+    assert!(!refused.status.success() && told(&refused).contains(form), "{}", told(&refused));
+    let resolved = resolve(r#"{ "output": "it did" }"#);
     assert!(resolved.status.success(), "{}", told(&resolved));
     assert_eq!(world.place.outputs(&WITH_SERVERS)["result"], "done");
     assert_eq!(world.place.events("agent:tool:result")[0]["summary"], "it did");

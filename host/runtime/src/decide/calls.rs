@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowcell_contract::{BuiltIn, Effect, Failure, Json, code};
 
-use super::{Decider, check_answer};
+use super::{Decider, check_answer, replies};
 use crate::{
     call_log::{self, ALLOW, Reply, permission},
     command::HubError,
@@ -190,6 +190,11 @@ impl Decider<'_> {
         if let (Some(BlockReason::Nondeterministic { .. }), Resolution::Reply(_)) = (reason, &resolution) {
             let why = "no call of this task waits for a reply; repeat it, or give its output, or let it fail";
             return Err(HubError::AnswerRefused(why.into()));
+        }
+        if let (Some(BlockReason::Ambiguous { interface, function, .. }), Resolution::Reply(reply)) =
+            (reason, &resolution)
+        {
+            replies::check(interface, function, reply.json()).map_err(HubError::AnswerRefused)?;
         }
         let call = match reason {
             Some(BlockReason::Ambiguous { attempt, ordinal, .. }) => Some((*attempt, *ordinal)),

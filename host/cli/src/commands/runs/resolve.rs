@@ -32,7 +32,8 @@ struct Decision {
     /// The call did not happen: make it again. A task that was not deterministic begins a new attempt
     #[arg(long)]
     repeat: bool,
-    /// The call did happen, and this JSON is its reply
+    /// The call did happen, and this JSON is its reply: `{ "status": 200, "body": { "text": "…" } }` for a request,
+    /// `{ "output": … }` for a tool
     #[arg(long, value_name = "JSON")]
     reply: Option<String>,
     /// The task is done, and this JSON is its output
