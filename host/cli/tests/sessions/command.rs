@@ -98,17 +98,25 @@ fn what_is_wrong_is_told_before_anything_runs() {
 /// `-p` gives every flow of agents a prompt, so closed `args` need not declare it. Other arguments are refused as before.
 #[test]
 fn closed_arguments_let_the_prompt_in() {
-    let project = Project::new();
-    let schema =
+    let closed =
         "{ type: object, additionalProperties: false, required: [issue], properties: { issue: { type: integer } } }";
-    let flow = format!("flow: {{ args: {schema}, steps: [{{ id: only, prompt: 'First: end ${{args.issue}}' }}] }}\n");
-    project.write(".flowcell/flows/closed.yaml", &flow);
-    let output = project.done(&["-F", "closed", "-s", "p", "-q", "-p", "fix it", "-A", "issue=5"]);
-    assert!(output.status.success(), "{}", told(&output));
-    assert_eq!(args_of(&project, "only"), json!({ "prompt": "fix it", "issue": 5 }));
-    let output = project.done(&["-F", "closed", "-s", "q", "-q", "-p", "fix it", "-A", "issue=5", "-A", "other=1"]);
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-    assert!(told(&output).contains("other"), "{}", told(&output));
+    let schemas = [
+        closed.to_owned(),
+        format!("{{ allOf: [{closed}] }}"),
+        format!("{{ $ref: '#/$defs/a~1b', $defs: {{ a/b: {{ $ref: '#/$defs/c' }}, c: {closed} }} }}"),
+    ];
+    for schema in schemas {
+        let project = Project::new();
+        let flow =
+            format!("flow: {{ args: {schema}, steps: [{{ id: only, prompt: 'First: end ${{args.issue}}' }}] }}\n");
+        project.write(".flowcell/flows/closed.yaml", &flow);
+        let output = project.done(&["-F", "closed", "-s", "p", "-q", "-p", "fix it", "-A", "issue=5"]);
+        assert!(output.status.success(), "{schema}: {}", told(&output));
+        assert_eq!(args_of(&project, "only"), json!({ "prompt": "fix it", "issue": 5 }));
+        let output = project.done(&["-F", "closed", "-s", "q", "-q", "-p", "fix it", "-A", "issue=5", "-A", "other=1"]);
+        assert_eq!(output.status.code(), Some(2), "{schema}: {}", told(&output));
+        assert!(told(&output).contains("other"), "{schema}: {}", told(&output));
+    }
 }
 
 #[test]

@@ -261,11 +261,39 @@ impl Generated<'_> {
 
 /// Returns the schema of the arguments with `prompt` added: every agentic flow accepts a prompt, declared or not.
 fn with_prompt(schema: &Tree) -> Tree {
-    let mut schema = schema.clone();
+    let (mut schema, mut references, mut done) = (schema.clone(), Vec::new(), 0);
+    admit_prompt(&mut schema, &mut references);
+    // Definitions may refer to other definitions, and to each other.
+    while let Some(pointer) = references.get(done).cloned() {
+        if !references[..done].contains(&pointer)
+            && let Some(definition) = at(&mut schema, &pointer)
+        {
+            admit_prompt(definition, &mut references);
+        }
+        done += 1;
+    }
+    schema
+}
+
+/// Adds `prompt` to a closed schema and to its subschemas for the same value. Appends the targets of its references to
+/// `references`.
+fn admit_prompt(schema: &mut Tree, references: &mut Vec<String>) {
     let span = schema.span;
-    let Kind::Map(entries) = &mut schema.kind else { return schema };
+    let Kind::Map(entries) = &mut schema.kind else { return };
+    for entry in entries.iter_mut() {
+        match (&*entry.key, &mut entry.value.kind) {
+            ("allOf" | "anyOf" | "oneOf", Kind::List(parts)) => {
+                parts.iter_mut().for_each(|part| admit_prompt(part, references));
+            }
+            ("then" | "else", _) => admit_prompt(&mut entry.value, references),
+            ("$ref", Kind::Scalar(Json::String(target))) => {
+                references.extend(target.strip_prefix('#').map(str::to_owned));
+            }
+            _ => {}
+        }
+    }
     if !entries.iter().any(|entry| CLOSING.contains(&&*entry.key)) {
-        return schema;
+        return;
     }
     let any = || Entry { key: "prompt".into(), key_span: span, value: literal::map(span, []) };
     match entries.iter_mut().find(|entry| &*entry.key == "properties").map(|entry| &mut entry.value.kind) {
@@ -277,7 +305,18 @@ fn with_prompt(schema: &Tree) -> Tree {
             entries.push(Entry { key: "properties".into(), key_span: span, value });
         }
     }
-    schema
+}
+
+/// Returns the part of a schema at a JSON Pointer, or `None` for the whole schema, which is already adapted.
+fn at<'t>(schema: &'t mut Tree, pointer: &str) -> Option<&'t mut Tree> {
+    pointer.strip_prefix('/')?.split('/').try_fold(schema, |at, token| {
+        let key = token.replace("~1", "/").replace("~0", "~");
+        match &mut at.kind {
+            Kind::Map(entries) => entries.iter_mut().find(|entry| *entry.key == key).map(|entry| &mut entry.value),
+            Kind::List(items) => items.get_mut(key.parse::<usize>().ok()?),
+            Kind::Scalar(_) => None,
+        }
+    })
 }
 
 fn rule<'s>(step: &'s RawStep<'_>, link: &Link) -> Option<&'s RawRule> {
