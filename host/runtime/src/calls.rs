@@ -196,8 +196,15 @@ impl AttemptCalls {
         let effect = admission.effect;
         let reply = self.progress.lock().recorded(&key).filter(|_| effect == Effect::Once);
         let progress = self.watched(agent.as_deref());
-        let outgoing =
-            Box::new(Outgoing { caller, call, effect, key: key.clone(), progress, prepared: admission.prepared, lost: 0 });
+        let outgoing = Box::new(Outgoing {
+            caller,
+            call,
+            effect,
+            key: key.clone(),
+            progress,
+            prepared: admission.prepared,
+            lost: 0,
+        });
         let (task, attempt) = (self.attempting.task, self.attempting.number);
         if admission.ask.is_some() {
             self.progress.lock().asking.insert(ordinal);

@@ -4,7 +4,8 @@ use std::{sync::Arc, thread};
 
 use flowcell_contract::{Json, Value};
 use flowcell_runtime::{
-    FlowRunner, Pinned, QuestionRef, RunCommand, RunOptions, RunStatus, fact::Fact, ports::Pin, remote::ask, sql::Options,
+    FlowRunner, Pinned, QuestionRef, RunCommand, RunOptions, RunStatus, fact::Fact, ports::Pin, remote::ask,
+    sql::Options,
 };
 
 use super::{

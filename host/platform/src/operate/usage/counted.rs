@@ -267,7 +267,15 @@ profiles:
         };
         let call = Call { interface: "model".into(), function: "generate".into(), args };
         let progress = Progress::default();
-        Outgoing { caller, call, effect: Effect::AtLeastOnce, key: "key".into(), progress, prepared: Prepared::default(), lost }
+        Outgoing {
+            caller,
+            call,
+            effect: Effect::AtLeastOnce,
+            key: "key".into(),
+            progress,
+            prepared: Prepared::default(),
+            lost,
+        }
     }
 
     /// The reservation for a turn that was lost with its process stays, and its tokens are not paid beside it.
