@@ -24,7 +24,8 @@ const BEGIN: u64 = 2 * YEARS as u64;
 /// A wait below zero would be longer than this.
 const LONGEST: u64 = 1_000 * YEARS as u64;
 
-/// How wrong the clock is, from one look at it to the next; the last is repeated, or all are if it swings.
+/// A clock with an error that changes from one look at it to the next. The last error is repeated. If the clock swings, each
+/// look has one of the errors, in an order without a period: the number of looks of a driver must not matter.
 struct Jumping {
     true_time: VirtualTimers,
     wrong: Vec<i64>,
@@ -36,7 +37,8 @@ impl Timers for Jumping {
     fn now(&self) -> u64 {
         let look = self.looks.fetch_add(1, Ordering::Relaxed);
         let last = self.wrong.len() - 1;
-        let wrong = self.wrong[if self.swings { look % self.wrong.len() } else { look.min(last) }];
+        let scattered = (look as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+        let wrong = self.wrong[if self.swings { scattered as usize % self.wrong.len() } else { look.min(last) }];
         self.true_time.now().saturating_add_signed(wrong)
     }
 
