@@ -1,20 +1,22 @@
-//! Flows as tools over the Model Context Protocol: at `/mcp` for callers of the server, and over the pipes of a process.
+//! Flows as tools over the Model Context Protocol: at `/mcp` for callers of the server, and over standard input and
+//! output.
 //!
-//! Every flow of the tenant's is a tool; a call of it is a durable run. Whoever calls has what their token allows, asked anew
-//! with every request. A tenant has sessions of its own, so the id of another tenant's session is one that does not exist.
+//! Every flow of the tenant is a tool, and a call of it is a durable run. The caller's token is checked with every
+//! request. Each tenant has its own sessions, so the session id of another tenant is unknown.
 //!
-//! | room | what it is |
+//! | room | content |
 //! |---|---|
-//! | desk | what one client may ask |
-//! | tools | the tools that there are, and which of them somebody sees |
-//! | builtin | tools for who writes flows and looks after runs |
+//! | desk | the handler of one client |
+//! | tools | the list of tools that a token may use, and their calls |
+//! | builtin | tools to write flows and to look after runs |
+//! | workbench | the tools that test and inspect a flow |
 //! | arguments | names and arguments of tools |
-//! | calls | calls that clients may take back |
+//! | calls | calls that clients may cancel |
 //! | call | a run as the call of a tool: progress, gates, its end |
-//! | gate | a gate as a question to the client's person |
-//! | outcome | what came of it, as the result of a tool |
-//! | resources | the language, its schema and the catalog as documents |
-//! | changes | telling clients that the flows have changed |
+//! | gate | a gate as a question to the client's user |
+//! | outcome | the end of a call as the result of a tool |
+//! | resources | the manual, the schema of flows and the catalog as documents |
+//! | changes | notices to clients that the flows have changed |
 //! | pipe | one client on standard input and output |
 
 mod arguments;
@@ -55,24 +57,24 @@ use crate::http::{
     intake::{self, BODY_BYTES},
 };
 
-/// Where it is.
+/// The path of the MCP endpoint.
 pub(super) const PATH: &str = "/mcp";
-/// What it takes.
+/// The HTTP methods that the endpoint accepts.
 pub(super) const METHODS: [Method; 3] = [Method::POST, Method::GET, Method::DELETE];
-/// What every client needs: it sees the flows. Each tool needs its own scope beside that.
+/// The scope that every client needs in order to see the flows. Each tool also needs its own scope.
 pub(super) const SCOPE: Scope = Scope::FlowRead;
-/// Sessions of a tenant at a time.
+/// The maximum number of open sessions of a tenant.
 pub(crate) const SESSIONS: usize = 100;
-/// A session in which nothing is said for so long is over.
+/// The time after which an idle session ends.
 pub(crate) const IDLE: Duration = Duration::from_secs(30 * 60);
-/// Time for answers that are under way once the server ends.
+/// The time that answers in progress have when the server ends.
 const LAST: Duration = Duration::from_secs(1);
-/// From this version of the protocol on there are no sessions.
+/// The first version of the protocol without sessions.
 const WITHOUT_SESSIONS: &str = "2026-07-28";
 
 type Service = StreamableHttpService<Desk, LocalSessionManager>;
 
-/// The routes at [`PATH`].
+/// Returns the routes at [`PATH`].
 pub(super) fn routes(app: &Arc<App>) -> MethodRouter<Arc<App>> {
     let doors = Arc::new(Doors::new(app.clone()));
     let speak = move |request: Request| {
@@ -82,14 +84,14 @@ pub(super) fn routes(app: &Arc<App>) -> MethodRouter<Arc<App>> {
     routing::post(speak.clone()).get(speak.clone()).delete(speak)
 }
 
-/// A door for each tenant that has come so far.
+/// The MCP services of all tenants that have connected so far.
 struct Doors {
     app: Arc<App>,
     config: StreamableHttpServerConfig,
     open: Mutex<HashMap<Tenant, Door>>,
 }
 
-/// The sessions of one tenant.
+/// The MCP service of one tenant, with its sessions.
 #[derive(Clone)]
 struct Door {
     service: Service,
@@ -98,7 +100,7 @@ struct Door {
 
 impl Doors {
     fn new(app: Arc<App>) -> Doors {
-        // Who may ask under which name is looked at for all routes alike.
+        // The server's own guard checks `Host` and `Origin` for all routes.
         let config = StreamableHttpServerConfig::default().disable_allowed_hosts().disable_allowed_origins();
         let config = config.with_max_request_body_bytes(BODY_BYTES);
         let (stop, mut ends) = (config.cancellation_token.clone(), app.ends.subscribe());
@@ -147,7 +149,8 @@ impl Door {
     }
 }
 
-/// Whether what has these headers asks for a session, if it asks for anything.
+/// Returns true if a request with these headers starts a session. It has no session id, and its protocol version still
+/// has sessions.
 fn begins_session(headers: &HeaderMap) -> bool {
     let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
     !headers.contains_key("mcp-session-id") && version.is_none_or(|version| version < WITHOUT_SESSIONS)

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use crate::http::fault::Fault;
 
-/// What the names of this program's own tools begin with. A flow with such a name is no tool.
+/// The prefix of the names of the built-in tools. A flow with such a name is not a tool.
 pub(super) const PREFIX: &str = "flowcell_";
 
-/// Reads arguments as a body over HTTP is read.
+/// Parses the arguments of a tool like a JSON body of HTTP. Returns 400 if they do not match.
 pub(super) fn parse<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, Fault> {
-    // Some bodies keep parts of their text as it is.
+    // Some types keep parts of their JSON text unparsed, so the value is converted to text first.
     let read = serde_json::from_str(&arguments.to_string());
     read.map_err(|error| Fault::bad_request(format!("the arguments are not what is asked for: {error}")))
 }
 
-/// The schema of a flow's input, with its defaults: what has one need not be given.
+/// Returns the JSON Schema of a flow's input, with its defaults. Members with a default are optional.
 pub(super) fn input_schema(graph: &Graph) -> JsonObject {
     let declared = graph.input_schema.as_ref().and_then(Value::as_object).cloned();
     let is_declared = declared.is_some();

@@ -1,4 +1,4 @@
-//! Tools for who writes flows and looks after runs. Each does what a route does, and needs the scope of that route.
+//! Tools to write flows and to look after runs. Each does the same as a route, and needs the scope of that route.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::http::{
 };
 use flowcell_platform::inputs::{PAGE_BYTES, Window};
 
-/// A tool of this program's own.
+/// A built-in tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Builtin {
     ListNodeTypes,
@@ -55,7 +55,7 @@ use Builtin::{
     ListNodeTypes, ListRuns, RunFlow, TestFlow, ValidateFlow,
 };
 
-/// Its name after the prefix, what it needs, and what it does.
+/// The name of each tool after the prefix, the scope that it needs, and its description.
 const ALL: [(Builtin, &str, Scope, &str); 14] = [
     (ListNodeTypes, "list_node_types", Scope::FlowRead, "Lists the node types that flows are made of."),
     (
@@ -108,7 +108,7 @@ const ALL: [(Builtin, &str, Scope, &str); 14] = [
     (CancelRun, "cancel_run", Scope::RunControl, "Cancels a run."),
 ];
 
-/// The name of something, and perhaps its version.
+/// The name of an object, with an optional version.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
@@ -151,7 +151,7 @@ struct Answer {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// The tools that somebody with these scopes sees.
+/// Returns the tools that a token with these scopes may use.
 pub(super) fn tools(scopes: Scopes) -> Vec<Tool> {
     let seen = ALL.iter().filter(|(_, _, scope, _)| scopes.has(*scope));
     seen.map(|(builtin, name, _, description)| {
@@ -162,7 +162,7 @@ pub(super) fn tools(scopes: Scopes) -> Vec<Tool> {
 }
 
 impl Builtin {
-    /// The tool of a name, without the prefix.
+    /// Returns the tool with a name, which is given without the prefix.
     pub(super) fn named(name: &str) -> Option<Builtin> {
         ALL.iter().find(|(_, known, ..)| *known == name).map(|(builtin, ..)| *builtin)
     }
@@ -176,7 +176,7 @@ impl Builtin {
         ToolAnnotations::new().read_only(!changes).destructive(self == CancelRun).open_world(self == RunFlow)
     }
 
-    /// What it takes.
+    /// Returns the JSON Schema of the tool's arguments.
     fn schema(self) -> JsonObject {
         let (properties, required) = self.members();
         let schema = [
@@ -188,7 +188,7 @@ impl Builtin {
         schema.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    /// The members of what it takes, and those that must be there.
+    /// Returns the properties of the arguments, and the names of the required ones.
     fn members(self) -> (Value, &'static [&'static str]) {
         let run = || text("The id of the run");
         match self {
@@ -242,7 +242,7 @@ impl Builtin {
         }
     }
 
-    /// Does it, if the caller may.
+    /// Calls the tool. Returns 403 if the caller does not have its scope.
     pub(super) async fn call(
         self,
         request: Request,
@@ -265,7 +265,7 @@ impl Builtin {
         }
     }
 
-    /// Those that are done at once.
+    /// Calls one of the tools that do not wait for a run.
     async fn tell(self, request: Request, arguments: Value) -> Result<Value, Fault> {
         match self {
             ListNodeTypes => parse::<Nothing>(arguments).map(|_| node_types(&request)),
@@ -304,7 +304,7 @@ fn text(what: &str) -> Value {
     json!({ "type": "string", "description": what })
 }
 
-/// A flow that is named, in a version, or a whole one.
+/// Returns the schemas of a flow by its name or as a whole, and of its version.
 fn either() -> (Value, Value) {
     (
         flow("The name of a flow, or a whole one: an object, or its text. A script is { name, script }"),
@@ -316,7 +316,7 @@ fn flow(what: &str) -> Value {
     json!({ "type": ["string", "object"], "description": what })
 }
 
-/// Which runs somebody wants to see.
+/// Returns the schemas of the filter for a list of runs.
 fn page() -> Value {
     let standings = ["running", "parked", "needs_attention", "succeeded", "failed", "cancelled"];
     json!({
@@ -345,12 +345,12 @@ fn node_types(request: &Request) -> Value {
 async fn node_type(request: Request, asked: OfType) -> Result<Value, Fault> {
     match resources::node_type(&request.host, &asked.r#type) {
         Some(node) => Ok(node),
-        // It says why there is none.
+        // The route returns the error for an unknown type.
         None => Ok(catalog::show(request, Place(asked.r#type)).await?.0),
     }
 }
 
-/// A flow with its text, and the schema of its input if it can run.
+/// Returns a flow with its text. If it can run, the description and the schema of its input are added.
 async fn describe(request: Request, asked: Named) -> Result<Value, Fault> {
     let Named { name, version } = asked;
     request
@@ -367,7 +367,7 @@ async fn describe(request: Request, asked: Named) -> Result<Value, Fault> {
         .await
 }
 
-/// A run with what it waits for.
+/// Returns a run. If it has not ended, its open waits are added.
 async fn show(request: Request, run: RunId) -> Result<Value, Fault> {
     let mut view = written(runs::view(request.clone(), run.clone()).await?)?;
     if ["parked", "needs_attention", "running"].iter().any(|status| view["status"] == *status) {

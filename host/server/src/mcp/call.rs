@@ -1,4 +1,4 @@
-//! A run as the call of a tool: progress while it goes on, its gates as questions, and its end.
+//! A run as the call of a tool. The client gets progress notices, the questions of its gates, and its result.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -29,22 +29,22 @@ use crate::http::{
     steer,
 };
 
-/// A call waits for its run at most so long; the run goes on.
+/// The longest time that a call waits for its run. After that the run continues without it.
 pub(crate) const CALL: Duration = Duration::from_secs(10 * 60);
-/// A person is asked so often, if the answers are none for the gate.
+/// The maximum number of refused answers per gate. After that the call does not ask the user about it again.
 const TRIES: u32 = 3;
 
 type Asking = BoxFuture<'static, (Gate, Option<Json>)>;
 
-/// One who waits for a run.
+/// A call that waits for a run.
 pub(super) struct Call<'a> {
     request: &'a Request,
     context: &'a RequestContext<RoleServer>,
     run: RunId,
-    /// The nodes of the flow itself, if they are known, and how many have ended.
+    /// The number of nodes in the flow's root body, if it is known.
     nodes: Option<usize>,
     ended: usize,
-    /// How often each gate was asked about in vain.
+    /// The number of failed questions for each gate, by its address.
     vain: HashMap<String, u32>,
     parked: bool,
 }
@@ -67,7 +67,7 @@ pub(super) async fn start(
     Call::new(request, context, run, nodes).follow(watching).await
 }
 
-/// Answers a gate and, if the caller may see the run, waits for it.
+/// Answers a gate. If the caller may see the run, the call then waits for the run.
 pub(super) async fn answer_gate(
     request: &Request,
     run: RunId,
@@ -79,7 +79,7 @@ pub(super) async fn answer_gate(
         return Ok(outcome::of_value(json!({ "runId": run.as_str(), "accepted": true })));
     }
     let (_, next) = request.row(&run)?;
-    // Whoever watches before the answer is there misses nothing that follows from it.
+    // The subscription starts before the answer is sent, so that no event is missed.
     let watching = Watching::begin(request.clone(), run.clone(), next).await?;
     steer::tell(request, &run, reply).await?;
     Call::new(request, context, run, None).follow(watching).await
@@ -95,7 +95,7 @@ impl<'a> Call<'a> {
         Call { request, context, run, nodes, ended: 0, vain: HashMap::new(), parked: false }
     }
 
-    /// Waits until the run has ended, or rests and nobody here can move it.
+    /// Waits until the run has ended, or is parked and this client cannot continue it.
     async fn follow(mut self, mut watching: Watching) -> Result<CallToolResult, Fault> {
         let asks = gate::may_ask(self.context) && self.request.caller.scopes.has(Scope::GateDecide);
         let until = Instant::now() + self.patience();
@@ -112,7 +112,7 @@ impl<'a> Call<'a> {
                     self.take(gate, answer).await?;
                 }
                 () = tokio::time::sleep_until(until) => break,
-                // Whoever asked has gone. A call that was taken back is cancelled elsewhere.
+                // The client has disconnected. If it has cancelled the call, `on_cancelled` cancels the run.
                 () = self.context.ct.cancelled() => break,
             }
             if asking.is_some() {
@@ -128,12 +128,12 @@ impl<'a> Call<'a> {
         self.outcome().await
     }
 
-    /// Requests without a session are answered like those that wait elsewhere.
+    /// Returns the longest time to wait. Requests without a session wait no longer than those over HTTP.
     fn patience(&self) -> Duration {
         if self.context.meta.protocol_version().is_some() { WAIT } else { CALL }
     }
 
-    /// Takes an event in. Answers whether there may be something to ask, or nothing more to wait for.
+    /// Processes an event. Returns true if a gate may be open now, or if the run may rest.
     async fn hear(&mut self, told: &Told) -> bool {
         match &*told.kind {
             "harness:parked" => self.parked = true,
@@ -149,7 +149,7 @@ impl<'a> Call<'a> {
         self.parked
     }
 
-    /// Tells of a node of the flow itself that has ended, if the client wants to know.
+    /// Sends a progress notice when a node of the root body has ended, if the client has asked for them.
     async fn progress(&mut self, told: &Told) {
         let Some(progress_token) = self.context.meta.get_progress_token() else { return };
         let event: Value = serde_json::from_slice(&told.text).unwrap_or_default();
@@ -159,7 +159,7 @@ impl<'a> Call<'a> {
         let mut progress = ProgressNotificationParam::new(progress_token, self.ended as f64);
         progress.total = self.nodes.map(|nodes| nodes as f64);
         progress.message = Some(format!("{node} {what}"));
-        // A client that has gone is noticed elsewhere.
+        // A disconnected client is detected elsewhere.
         let _ = self.context.peer.notify_progress(progress).await;
     }
 
@@ -168,13 +168,13 @@ impl<'a> Call<'a> {
         self.request.clone().reading(move |request| request.waiting(&run)).await
     }
 
-    /// A gate that nobody here has been asked about.
+    /// Returns the first open gate that has fewer than [`TRIES`] failed questions.
     fn next_gate(&self, open: &[Value]) -> Option<Gate> {
         let fresh = |gate: &Gate| self.vain.get(&gate.address).is_none_or(|tries| *tries < TRIES);
         open.iter().filter_map(Gate::of).find(fresh)
     }
 
-    /// Hands an answer to its gate. Whoever declines is not asked again.
+    /// Sends an answer to its gate. A user who declines is not asked again.
     async fn take(&mut self, gate: Gate, answer: Option<Json>) -> Result<(), Fault> {
         let Some(answer) = answer else {
             self.vain.insert(gate.address, TRIES);
@@ -187,14 +187,14 @@ impl<'a> Call<'a> {
                 self.vain.remove(&gate.address);
             }
             Err(fault) if fault.code() == "answer_refused" => *self.vain.entry(gate.address).or_default() += 1,
-            // Somebody else has answered, or it was too late.
+            // Another caller has answered already, or the answer is too late.
             Err(fault) if fault.code() == "gate_closed" => {}
             Err(fault) => return Err(fault),
         }
         Ok(())
     }
 
-    /// Whether a run that is parked will not move before somebody has to do something, or for longer than anybody waits.
+    /// Returns true if a parked run cannot continue without a command, or only after the call's time has ended.
     async fn rests(&self, open: &[Value], until: Instant) -> Result<bool, Fault> {
         let run = self.run.clone();
         let (row, _) = self.request.clone().blocking(move |request| request.row(&run)).await?;
@@ -202,7 +202,7 @@ impl<'a> Call<'a> {
         Ok(match (&*row.status, row.due) {
             ("needs_attention", _) => true,
             ("parked", Some(due)) => due > self.request.host.now() + left,
-            // An answer that has just come is still to be taken in.
+            // Without open waits, a new answer was sent and is not processed yet.
             ("parked", None) => !open.is_empty(),
             _ => false,
         })

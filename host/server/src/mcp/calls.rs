@@ -1,4 +1,4 @@
-//! Calls of tools that clients may take back.
+//! Calls of tools that clients may cancel.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,23 +9,23 @@ use rmcp::model::RequestId;
 
 use crate::http::{app::Request, identity::Scope, steer};
 
-/// The calls that are under way or being taken back, each with its run once that has begun.
+/// The calls in progress, including those being cancelled. Each has its run once that has started.
 #[derive(Clone, Default)]
 pub(super) struct Calls(pub(super) Arc<Mutex<HashMap<RequestId, Option<RunId>>>>);
 
 impl Calls {
-    /// A call has its run. False: the client has taken the call back meanwhile.
+    /// Records the run of a call. Returns false if the client has cancelled the call in the meantime.
     pub(super) fn runs(&self, call: &RequestId, run: &RunId) -> bool {
         self.0.lock().get_mut(call).map(|known| *known = Some(run.clone())).is_some()
     }
 }
 
-/// Cancels the run of a call that was taken back, if whoever calls may do that. Else it goes on.
+/// Cancels the run of a cancelled call if the caller has the scope `run:control`. Otherwise the run continues.
 pub(super) async fn cancel(request: &Request, run: &RunId) {
     if !request.caller.scopes.has(Scope::RunControl) {
         return;
     }
-    // One that has ended meanwhile needs no cancelling.
+    // A run that has ended in the meantime does not need to be cancelled.
     if let Err(fault) = steer::tell(request, run, RunCommand::Cancel).await {
         tracing::debug!("a call that was taken back goes on: {}", fault.message());
     }

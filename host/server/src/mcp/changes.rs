@@ -1,4 +1,5 @@
-//! Telling clients that the flows have changed. Flows are files that anybody may edit, so they are looked at again and again.
+//! Notices to clients that the flows have changed. Flows are files that other programs may edit, so the server polls
+//! them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,15 +10,15 @@ use tokio::sync::watch;
 use crate::http::{app::App, connection::over};
 use flowcell_platform::FlowLibrary;
 
-/// Time between two looks.
+/// The interval between two checks.
 pub(crate) const LOOK: Duration = Duration::from_secs(2);
 
-/// How the flows of a tenant are, as something that changes with them.
+/// The state of a tenant's flows, as a stamp that changes with them.
 #[derive(Clone)]
 pub(super) struct Changes(watch::Receiver<u64>);
 
 impl Changes {
-    /// Looks at the flows of a tenant as long as somebody wants to know, and the server has not ended.
+    /// Checks the flows of a tenant regularly, until no client listens any more or the server ends.
     pub(super) fn follow(app: &Arc<App>, tenant: &Tenant) -> Changes {
         let library = FlowLibrary::open(app.flows_of(tenant));
         let (tell, told) = watch::channel(stamp(&library));
@@ -30,7 +31,7 @@ impl Changes {
                     () = over(&mut ends) => return,
                 }
                 let look = library.clone();
-                // A look that broke has seen nothing new.
+                // A check that has panicked reports no change.
                 let Ok(seen) = tokio::task::spawn_blocking(move || stamp(&look)).await else { continue };
                 tell.send_if_modified(|known| std::mem::replace(known, seen) != seen);
             }
@@ -38,12 +39,12 @@ impl Changes {
         Changes(told)
     }
 
-    /// Waits for the next change; false: there is none any more.
+    /// Waits for the next change. Returns false if the checks have ended.
     pub(super) async fn next(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }
 
-    /// Tells a client of every change, until it has gone.
+    /// Notifies a client of every change, until it disconnects.
     pub(super) async fn tell(mut self, peer: Peer<RoleServer>) {
         self.0.mark_unchanged();
         while self.next().await {
@@ -54,7 +55,7 @@ impl Changes {
     }
 }
 
-/// A folder that cannot be read has no flows to offer.
+/// Returns the current stamp of the flows. An unreadable folder counts as an empty one.
 fn stamp(library: &FlowLibrary) -> u64 {
     library.stamp().unwrap_or_default()
 }

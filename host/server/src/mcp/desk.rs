@@ -1,4 +1,4 @@
-//! What one client may ask.
+//! The handler of one client.
 
 use std::sync::Arc;
 
@@ -25,16 +25,16 @@ use crate::http::{
     identity::Caller,
 };
 
-/// What a client is told at the beginning.
+/// The instructions that a client gets when it connects.
 const INSTRUCTIONS: &str = "Each flow is a tool; calling it starts a durable run and answers with its outputs. A result \
      whose status is `parked` names the gates that wait: answer one with `flowcell_answer_gate`. To write a flow, read \
      `flowcell://language`, look node types up with `flowcell_list_node_types` and `flowcell_describe_node_type`, check with \
      `flowcell_validate_flow` until there are no findings, and keep it with `flowcell_create_flow`.";
 
-/// Answers one client.
+/// Answers the requests of one client.
 pub(super) struct Desk {
     app: Arc<App>,
-    /// Who calls, if it is always the same one; else every request says so.
+    /// The fixed caller of a local client. Over HTTP it is `None`, and each request brings its own caller.
     caller: Option<Caller>,
     changes: Changes,
     calls: Calls,
@@ -45,7 +45,7 @@ impl Desk {
         Desk { app, caller, changes, calls: Calls::default() }
     }
 
-    /// Who asks, with what their token allows at this moment.
+    /// Returns a request with the caller and the caller's current permissions.
     fn request(&self, extensions: &Extensions) -> Result<Request, ErrorData> {
         let shown = || extensions.get::<Parts>()?.extensions.get::<Caller>().cloned();
         let caller = self.caller.clone().or_else(shown);
@@ -87,7 +87,7 @@ impl ServerHandler for Desk {
         let id = context.id.clone();
         self.calls.0.lock().insert(id.clone(), None);
         let answer = tools::call(request, asked, &context, &self.calls).await;
-        // The call of a client that takes it back ends before `on_cancelled` hears of that, and is looked up there.
+        // A cancelled call ends before `on_cancelled` runs. Its entry stays, since `on_cancelled` looks it up.
         if !context.ct.is_cancelled() {
             self.calls.0.lock().remove(&id);
         }

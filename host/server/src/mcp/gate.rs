@@ -1,4 +1,4 @@
-//! A gate as a question to the client's person, and the answer as one to the gate.
+//! Questions of gates to the client's user, and the user's answers.
 
 use flowcell_contract::Json;
 use flowcell_runtime::QuestionRef;
@@ -9,14 +9,14 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 
-/// From this version of the protocol on a server asks nothing by itself.
+/// The first version of the protocol that does not let servers ask the user.
 const WITHOUT_QUESTIONS: &str = "2026-07-28";
 
-/// A gate that is open.
+/// An open gate.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Gate {
     pub(super) address: String,
-    /// What its answer names.
+    /// The reference to the question, which the answer repeats.
     pub(super) question: QuestionRef,
     prompt: String,
     choices: Vec<String>,
@@ -24,7 +24,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// The gate of something that a run waits for, if it is one.
+    /// Parses an entry of the open waits. Returns `None` if it is not a gate.
     pub(super) fn of(waits: &Value) -> Option<Gate> {
         if waits["kind"] != "gate" {
             return None;
@@ -42,7 +42,7 @@ impl Gate {
         })
     }
 
-    /// What the person fills in: a choice, a text, or one of both.
+    /// Returns the schema of the form: a choice, a text, or either of them.
     fn form(&self) -> Value {
         let choice = json!({ "type": "string", "title": "Answer", "enum": self.choices });
         let text = json!({ "type": "string", "title": "Answer" });
@@ -54,7 +54,7 @@ impl Gate {
         json!({ "type": "object", "properties": properties, "required": required })
     }
 
-    /// Asks the client's person. None: there is no answer, and the gate stays open.
+    /// Asks the client's user. Returns no answer if the user declines or the client fails. Then the gate stays open.
     pub(super) async fn ask(self, peer: Peer<RoleServer>) -> (Gate, Option<Json>) {
         let Ok(requested_schema) = serde_json::from_value(self.form()) else { return (self, None) };
         let message = if self.prompt.is_empty() { self.address.clone() } else { self.prompt.clone() };
@@ -67,13 +67,13 @@ impl Gate {
     }
 }
 
-/// What was filled in: a text wins over a choice.
+/// Returns the answer in a completed form. A text takes precedence over a choice.
 fn answer(content: Value) -> Option<Json> {
     let filled = |key: &str| content[key].as_str().filter(|text| !text.is_empty()).map(Json::from);
     filled("text").or_else(|| filled("choice"))
 }
 
-/// Whether the client has a person whom one can ask in the middle of a call.
+/// Returns true if the client can ask its user during a call.
 pub(super) fn may_ask(context: &RequestContext<RoleServer>) -> bool {
     let asks = context.protocol_version().is_some_and(|version| version.as_str() < WITHOUT_QUESTIONS);
     let elicitation = context.client_capabilities().and_then(|client| client.elicitation);

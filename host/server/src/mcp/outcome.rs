@@ -1,4 +1,4 @@
-//! What came of a call, as the result of a tool.
+//! The end of a call as the result of a tool.
 
 use rmcp::{
     ErrorData,
@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 
 use crate::http::fault::Fault;
 
-/// What a result says of its run beside its content.
+/// Keys of the result's metadata, for the id and the status of the run.
 const RUN_ID: &str = "flowcell/runId";
 const STATUS: &str = "flowcell/status";
 
-/// A failure that is no tool's.
+/// Converts an error that does not belong to a tool, such as an unknown tool.
 pub(super) fn error(fault: &Fault) -> ErrorData {
     ErrorData::invalid_params(fault.message().to_owned(), Some(serde_json::json!({ "code": fault.code() })))
 }
 
-/// A plain answer.
+/// Returns a structured result.
 pub(super) fn of_value(value: Value) -> CallToolResult {
     CallToolResult::structured(value)
 }
 
-/// A call that was not done.
+/// Returns the result of a call that has failed.
 pub(super) fn of_fault(fault: &Fault) -> CallToolResult {
     let mut error = json!({ "code": fault.code(), "message": fault.message() });
     if let Some(details) = fault.details() {
@@ -31,7 +31,8 @@ pub(super) fn of_fault(fault: &Fault) -> CallToolResult {
     failed(error)
 }
 
-/// A run that has ended or rests: `run` as the interface over HTTP shows it, and what it waits for.
+/// Returns the result for a run that has ended or is parked. `run` has the format of the HTTP API, and `waiting` lists
+/// its open waits.
 pub(super) fn of_run(run: &Value, waiting: Vec<Value>) -> CallToolResult {
     let status = run["status"].as_str().unwrap_or_default();
     let result = match status {
@@ -45,7 +46,7 @@ pub(super) fn of_run(run: &Value, waiting: Vec<Value>) -> CallToolResult {
     result.with_meta(Some(MetaObject(meta)))
 }
 
-/// Outputs as structure and as text; one that is a text is that text.
+/// Returns outputs both as structure and as text. A string is its own text.
 fn succeeded(outputs: &Value) -> CallToolResult {
     let text = outputs.as_str().map_or_else(|| outputs.to_string(), str::to_owned);
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
@@ -63,7 +64,7 @@ fn failed(error: Value) -> CallToolResult {
     result
 }
 
-/// A run that is not over: what it waits for, and what to do about it.
+/// Returns the result for a run that has not ended: its open waits, and the tool to call next.
 fn resting(run: &Value, status: &str, waiting: Vec<Value>) -> CallToolResult {
     let id = run["runId"].as_str().unwrap_or_default();
     let gates: Vec<_> = waiting.iter().filter(|waits| waits["kind"] == "gate").collect();

@@ -1,4 +1,4 @@
-//! One client on standard input and output: the program's own user, who may do everything.
+//! MCP for one client on standard input and output. The client acts for the local user and has all scopes.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -21,22 +21,24 @@ use flowcell_platform::{
     triggers::Triggers,
 };
 
-/// Why a client was not served to its end.
+/// The reason why the service of a client has ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum PipeError {
-    /// Runs cannot be driven.
+    /// The store cannot be read, so no runs can be driven.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Messages of other processes cannot be taken in.
+    /// The server cannot receive the messages of other processes.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The client did not begin as the protocol has it.
+    /// The client has not started with the handshake of MCP.
     #[error("the client on standard input does not speak MCP: {0}")]
     Client(String),
 }
 
-/// Serves the client, and drives every run that can move, until the client has gone or `stop` is ready. What is driven then
-/// is put down where it is. `begun` is told of the entrance for runs.
+/// Serves the client and drives every run that can move, until the client disconnects or `stop` is ready.
+///
+/// Then it stops driving the runs, which another driver can continue. `begun` receives the entrance for runs before the
+/// client is served. Returns an error if the store cannot be read or the client does not speak MCP.
 pub async fn serve(
     host: Host,
     flows: PathBuf,
@@ -49,7 +51,7 @@ pub async fn serve(
     let arrivals = Arrivals::open();
     let households = Arc::new(Households::new(host.clone(), Arc::new(Local), flows, arrivals.entrance()));
     let mut drive = Drive::with_arrivals(host, Arc::new(Driven(audiences.clone())), arrivals);
-    // Nothing starts by itself here, but what is changed about triggers is told to them all the same.
+    // This process starts no triggers by itself, but changes of triggers still have to be recorded.
     let triggers = Arc::new(Triggers::new(households.clone()));
     let app = Arc::new(App::new(households, triggers, audiences, &Limits::default()));
     begun(drive.entrance());
@@ -76,12 +78,12 @@ async fn talk(app: Arc<App>) -> Result<(), PipeError> {
     let caller = Caller { tenant: Tenant::local(), scopes: Scopes::all(), token: None, policy: Arc::default() };
     let desk = Desk::new(app, Some(caller), changes);
     let client = serve_server(desk, stdio()).await.map_err(|error| PipeError::Client(error.to_string()))?;
-    // However it ended, it is over.
+    // An error here only means that the client is gone.
     let _ = client.waiting().await;
     Ok(())
 }
 
-/// Lets those who watch runs hear them.
+/// Connects the runs that this process drives to their subscribers.
 struct Driven(Arc<Audiences>);
 
 impl Attendant for Driven {

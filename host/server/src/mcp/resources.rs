@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 use crate::manual;
 use flowcell_platform::{Host, shape};
 
-/// The page of the manual about the language, under the name that clients have known since the first version.
+/// The manual page about the language. Clients have known this address since the first version.
 const LANGUAGE: &str = "flowcell://language";
-/// The JSON Schema of flows.
+/// The address of the JSON Schema of flows.
 const SCHEMA: &str = "flowcell://schema/graph";
-/// A node type.
+/// The prefix of the addresses of node types.
 const NODES: &str = "flowcell://nodes/";
-/// A page of the manual.
+/// The prefix of the addresses of manual pages.
 const MANUAL: &str = "flowcell://manual/";
 
 const MARKDOWN: &str = "text/markdown";
 const JSON: &str = "application/json";
 
-/// All documents.
+/// Returns the list of all documents.
 pub(super) fn list(host: &Host) -> ListResourcesResult {
     let document = |uri: &str, name: &str, description: &str, kind: &str| {
         Resource::new(uri, name).with_description(description).with_mime_type(kind)
@@ -45,7 +45,7 @@ pub(super) fn list(host: &Host) -> ListResourcesResult {
     ListResourcesResult::with_all_items(all)
 }
 
-/// The forms of the documents' addresses.
+/// Returns the templates of the documents' addresses.
 pub(super) fn templates() -> ListResourceTemplatesResult {
     let nodes = ResourceTemplate::new(format!("{NODES}{{type}}"), "node type")
         .with_description("A node type: its purpose, schemas, examples and failures")
@@ -56,7 +56,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     ListResourceTemplatesResult::with_all_items(vec![nodes, pages])
 }
 
-/// One document.
+/// Returns one document, or an error if its address is unknown.
 pub(super) fn read(host: &Host, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let (text, kind) = if let Some(name) = uri.strip_prefix(NODES) {
         (node_type(host, name).map(|node| node.to_string()), JSON)
@@ -78,7 +78,7 @@ fn page(topic: &str) -> Option<String> {
     manual::page(topic).map(|page| page.text.to_owned())
 }
 
-/// A node type with its examples and failures, by its name.
+/// Returns a node type with its examples and failures, or `None` if the name is unknown.
 pub(super) fn node_type(host: &Host, name: &str) -> Option<Value> {
     match host.catalog().lookup(&TypeRef::parse(name)) {
         Lookup::Found(node) => Some(documented(&node)),

@@ -1,4 +1,4 @@
-//! The tools that there are, and which of them somebody sees: those that their token lets them use.
+//! The tools that a caller's token may use, and their calls.
 
 use std::sync::Arc;
 
@@ -26,12 +26,13 @@ use crate::http::{
 };
 use flowcell_platform::LoadedFlow;
 
-/// Flows in a page of tools.
+/// The maximum number of flows in a page of tools.
 pub(crate) const PAGE: usize = 200;
-/// What the call of a flow needs.
+/// The scope that the call of a flow needs.
 const CALL: Scope = Scope::RunCreate;
 
-/// A page of tools: this program's own on the first one, then the flows by name. A flow that cannot run is none.
+/// Returns a page of tools. The first page begins with the built-in tools, then the flows follow by name. A flow that
+/// cannot run is left out.
 pub(super) async fn list(request: Request, cursor: Option<String>) -> Result<ListToolsResult, Fault> {
     let scopes = request.caller.scopes;
     let mut tools = if cursor.is_none() { builtin::tools(scopes) } else { Vec::new() };
@@ -44,7 +45,7 @@ pub(super) async fn list(request: Request, cursor: Option<String>) -> Result<Lis
     Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) })
 }
 
-/// The flows after a name, and the last name of the page if there are more.
+/// Returns the tools of the flows after a name. If more flows follow, the last name of the page is added.
 async fn flows(request: Request, after: Option<String>) -> Result<(Vec<Tool>, Option<String>), Fault> {
     let page = request.checking(move |flows, host| {
         let mut names = flows.names()?;
@@ -62,7 +63,8 @@ async fn flows(request: Request, after: Option<String>) -> Result<(Vec<Tool>, Op
     page.await
 }
 
-/// Calls a tool. What goes wrong with it is for the model to read.
+/// Calls a tool. Its errors are part of the result, so that the model can read them. Only an unknown tool is an error
+/// of the protocol.
 pub(super) async fn call(
     request: Request,
     asked: CallToolRequestParams,
@@ -113,7 +115,7 @@ fn of_flow(flow: &LoadedFlow) -> Tool {
     Tool::new(graph.name.to_string(), description, Arc::new(input_schema(graph))).with_annotations(annotations(graph))
 }
 
-/// What a flow may do to the world, as its nodes say.
+/// Returns the hints about a flow's effects, which follow from its nodes and grants.
 fn annotations(graph: &Graph) -> ToolAnnotations {
     let effects = || graph.nodes.iter().map(|node| node.node_type.effect);
     let reaches = graph.nodes.iter().any(|node| !node.grants.0.is_empty() || node.node_type.effect.is_external());

@@ -1,4 +1,4 @@
-//! Tools for who writes flows: what a flow takes, gives and reaches, and what comes of it when nothing leaves the host.
+//! The tools that test and inspect a flow. A test makes no calls to other systems.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -15,13 +15,14 @@ use super::arguments::input_schema;
 use crate::http::{app::Request, fault::Fault, start};
 use flowcell_platform::{LoadedFlow, Script, Simulate, shape};
 
-/// A test that takes longer does not end.
+/// The time limit of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of events and files that a test keeps in memory; one that has more ends as `run_too_large`.
+/// The maximum size of the events and files that a test keeps in memory, in bytes. A larger test ends with
+/// `run_too_large`.
 const TEST_BYTES: u64 = 32 << 20;
 
-/// A flow, by its name or whole.
+/// A flow by its name or as a whole.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfFlow {
@@ -29,7 +30,7 @@ pub(super) struct OfFlow {
     version: Option<u32>,
 }
 
-/// A flow that is to be tested.
+/// A flow to test, with its input.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Test {
@@ -45,11 +46,12 @@ fn services() -> Vec<String> {
     vec!["services".into()]
 }
 
-/// Runs a flow with calls that get stand-ins for answers, and fail where there is none. Time jumps to the next timer, and
-/// nothing is kept.
+/// Runs a flow with stubs for its calls. A call without a stub fails. Timers fire at once, and nothing is stored.
+///
+/// Returns 400 if the test does not end within 60 s.
 pub(super) async fn test(request: &Request, asked: Test) -> Result<Value, Fault> {
     let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
-    // A test ends with its request, and so may its place.
+    // A test ends with its request, so its permit may end with the request, too.
     let _turn = request.app.checks.take(request.tenant(), 1).await;
     let host = request.host.clone().simulating(Simulate::of(asked.simulate)).map_err(Fault::bad_request)?;
     let options = RunOptions { input: asked.input, without_events: true, ..RunOptions::default() };
@@ -61,13 +63,13 @@ pub(super) async fn test(request: &Request, asked: Test) -> Result<Value, Fault>
     Ok(shape::outcome(flow.graph(), &ended.map_err(late)?))
 }
 
-/// Tells what a flow takes, gives and reaches, without running it.
+/// Describes a flow's inputs, outputs, nodes and edges without running it.
 pub(super) async fn inspect(request: &Request, asked: OfFlow) -> Result<Value, Fault> {
     let flow = start::named_or_whole(request, &asked.flow, asked.version).await?;
     request.clone().computing(move |_| Ok(described(&flow))).await
 }
 
-/// What a flow is; a script also with what it says of itself.
+/// Returns the description of a flow. For a script, the outline of the script is added.
 fn described(flow: &LoadedFlow) -> Value {
     let graph = flow.graph();
     let mut told = json!({
@@ -85,12 +87,12 @@ fn described(flow: &LoadedFlow) -> Value {
     told
 }
 
-/// The names of the outputs: those that the flow gives, or else its nodes.
+/// Returns the names of the outputs that the flow declares, or else those of its root nodes.
 fn outputs(graph: &Graph) -> BTreeSet<String> {
     let Some(outputs) = &graph.outputs else {
         return graph.body(BodyIx::ROOT).nodes.iter().map(|node| graph.node(*node).id.to_string()).collect();
     };
-    // What a run would put in is missing here; what cannot do without it names where it stands.
+    // The values of a run are missing here. The expressions that need them name the outputs to which they belong.
     let rendered = outputs.expr.render_members(&Json::Null);
     let computed =
         outputs.expr.path_uses().into_iter().filter_map(|place| place.pointer.split('/').nth(1).map(str::to_owned));
