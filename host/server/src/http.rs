@@ -1,16 +1,16 @@
-//! What the routes under `/v1` do.
+//! The routes under `/v1`.
 //!
-//! | room | what it is |
+//! | room | content |
 //! |---|---|
-//! | connection, seats | how many connections, how long each may stay silent; which of them gives way |
-//! | proxies, failures | which proxies are believed; tokens that nobody has |
-//! | app | what requests share |
-//! | intake, fault, page | what requests bring, the one shape of errors, and pages of lists |
+//! | connection, seats | limits of connections and of idle time; the choice of the connection to close |
+//! | proxies, failures | trusted proxies; the limit of failed tokens |
+//! | app | the state that requests share |
+//! | intake, fault, page | parsing of requests, the format of errors, and pages of lists |
 //! | health, catalog, flows, library, runs, tasks, secrets, start, steer, events, socket, usage | the routes |
-//! | live | events told once to many |
-//! | triggers, hooks, owners | flows that start by themselves: seen and changed, posted to, and whose they are |
-//! | metrics | numbers about the server, and its log |
-//! | limits | how much connections may take |
+//! | live | the broadcast of a run's events to many subscribers |
+//! | triggers, hooks, owners | routes of triggers, signed posts to them, and the tenants that own them |
+//! | metrics | the metrics and the log of the server |
+//! | limits | the limits of connections |
 
 pub(crate) mod app;
 pub(crate) mod catalog;

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -24,18 +24,20 @@ use super::{
 };
 use flowcell_platform::{Host, driving::Entrance, triggers::Triggers};
 
-/// Requests that are answered at a time, of which no tenant has more than it leaves to others.
+/// Requests that the server answers at the same time. No tenant may hold more permits than it leaves free for others.
 pub(crate) const REQUESTS: u64 = 1_024;
-/// Flows that are checked, or made ready to run, at a time, of which no tenant has more than it leaves to others.
+/// Flows that the server checks or prepares at the same time. No tenant may hold more permits than it leaves free for
+/// others.
 const CHECKS: u64 = 8;
-/// Requests that read whole journals at a time, of all tenants; no tenant has more than it leaves to others.
+/// Requests of all tenants that read whole journals at the same time. No tenant may hold more permits than it leaves
+/// free for others.
 const JOURNALS: u64 = 8;
-/// Files that are put at a time, of which no tenant has more than it leaves to others.
+/// File uploads at the same time. No tenant may hold more permits than it leaves free for others.
 const UPLOADS: u64 = 16;
-/// Requests for runs of a given id are taken one after the other if their ids share one of so many places.
+/// The number of locks for starts with a given run id. Ids that hash to the same lock are started one after the other.
 const PLACES: usize = 64;
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct App {
     pub(crate) host: Host,
     pub(crate) identity: Arc<dyn Identify>,
@@ -47,14 +49,14 @@ pub(crate) struct App {
     pub(crate) heartbeat: Duration,
     pub(crate) requests: Room,
     pub(crate) failures: Failures,
-    /// For what computes while a request waits.
+    /// Permits for work that computes while a request waits.
     pub(crate) checks: Room,
-    /// For requests that read whole journals.
+    /// Permits for requests that read whole journals.
     pub(crate) journals: Room,
-    /// For files while they come.
+    /// Permits for file uploads in progress.
     pub(crate) uploads: Room,
     pub(crate) document: OnceLock<Arc<Value>>,
-    /// Streams end when this becomes true.
+    /// Becomes true when the server ends; then streams end, too.
     pub(crate) ends: watch::Sender<bool>,
     starting: [Mutex<()>; PLACES],
 }
@@ -86,17 +88,17 @@ impl App {
         }
     }
 
-    /// Where the flows of a tenant are.
+    /// Returns the folder with the flows of a tenant.
     pub(crate) fn flows_of(&self, tenant: &Tenant) -> PathBuf {
         self.households.flows_of(tenant)
     }
 
-    /// The host of a caller's tenant, within its policy.
+    /// Returns the host of the caller's tenant, with the tenant's policy.
     pub(crate) fn host_of(&self, caller: &Caller) -> Host {
         self.host.of(caller.tenant.clone()).within(caller.policy.clone())
     }
 
-    /// Notes in the audit log what a caller has done, if it has shown a token.
+    /// Writes an action of the caller to the audit log. Callers without a token are not logged.
     pub(crate) async fn note(self: Arc<App>, caller: &Caller, action: String, subject: String) -> Result<(), Fault> {
         if caller.token.is_none() {
             return Ok(());
@@ -106,17 +108,17 @@ impl App {
         Ok(noted.await.map_err(Fault::internal)??)
     }
 
-    /// New runs are turned away from now on.
+    /// Refuses new runs from now on.
     pub(crate) fn drain(&self) {
         self.households.draining.store(true, Ordering::Release);
     }
 
-    /// Whether new runs are turned away.
+    /// Returns true if the server refuses new runs because it is stopping.
     pub(crate) fn is_draining(&self) -> bool {
         self.households.draining.load(Ordering::Acquire)
     }
 
-    /// Waits until nobody else starts a run of this id.
+    /// Waits until no other request starts a run with this id, and locks the id.
     pub(crate) async fn starting(&self, tenant: &Tenant, run: &RunId) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         (tenant, run).hash(&mut hasher);
@@ -124,34 +126,34 @@ impl App {
     }
 }
 
-/// One request: who asks, and the host of their tenant.
+/// One authenticated request: its caller, and the host of the caller's tenant.
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) app: Arc<App>,
     pub(crate) caller: Caller,
     pub(crate) host: Host,
-    /// Its place among the requests that are answered, for as long as it is answered. Work that goes on after its caller has
-    /// left holds the place until it ends.
+    /// The request's permit, which is held while the request is answered. Work that continues after the caller has
+    /// disconnected keeps the permit until it ends.
     pub(crate) place: Weak<Place>,
 }
 
 impl Request {
-    /// What the store tells of the tenant's runs.
+    /// Returns the query interface of the store. It is an internal error if the host has no durable store.
     pub(crate) fn runs(&self) -> Result<&dyn Runs, Fault> {
         self.host.runs().ok_or_else(|| Fault::internal("there is no store that lasts"))
     }
 
-    /// Whether its caller is still known, of a request that takes long.
+    /// Returns true if the caller's token is still valid. Long requests check this repeatedly.
     pub(crate) fn is_known(&self) -> bool {
         self.app.identity.still_knows(&self.caller)
     }
 
-    /// Notes in the audit log what its caller has done.
+    /// Writes an action of the caller to the audit log.
     pub(crate) async fn note(&self, action: &str, subject: String) -> Result<(), Fault> {
         self.app.clone().note(&self.caller, action.to_owned(), subject).await
     }
 
-    /// The tenant.
+    /// Returns the tenant of the caller.
     pub(crate) fn tenant(&self) -> &Tenant {
         &self.caller.tenant
     }

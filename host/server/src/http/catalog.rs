@@ -1,4 +1,4 @@
-//! The node types that flows may use.
+//! Routes of the node types that flows may use.
 
 use axum::Json;
 use flowcell_contract::{Lookup, TypeRef};

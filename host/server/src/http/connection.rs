@@ -1,4 +1,4 @@
-//! Connections: how many, how long each may stay silent, and from whom.
+//! Connections: their number, their time limits, and the addresses that they come from.
 
 use std::{
     convert::Infallible,
@@ -37,21 +37,21 @@ use super::{
     seats::{Busy, Seat, Seats},
 };
 
-/// Bytes of the head of a request.
+/// The maximum size of a request's head, in bytes.
 pub(crate) const HEAD_BYTES: usize = 32 * 1024;
-/// Headers of a request.
+/// The maximum number of headers of a request.
 pub(crate) const HEADERS: usize = 100;
-/// How long answers that are under way may take once the server ends.
+/// The time that answers in progress have when the server ends.
 const LAST: Duration = Duration::from_secs(5);
-/// Time before the next try when the system has no connection to give.
+/// The wait before the next try if the system has no free file descriptor.
 const REST: Duration = Duration::from_millis(50);
 
-/// What somebody is told who has no place.
+/// The answer to a connection for which no permit is free.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
     connection: close\r\ncontent-length: 91\r\n\r\n\
     {\"error\":{\"code\":\"too_many_connections\",\"message\":\"too many connections are open already\"}}";
 
-/// Serves whoever connects, until it is told to end; then what is under way may come to its end for a while.
+/// Serves connections until the server ends. Then answers in progress have [`LAST`] to finish.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -71,7 +71,7 @@ pub(crate) async fn serve(
                         None => _ = open.spawn(turn_away(stream)),
                     }
                 }
-                // Out of descriptors: those that are open may close.
+                // No file descriptor is free. Open connections may close in the meantime.
                 Err(_) => tokio::time::sleep(REST).await,
             },
             Some(_) = open.join_next() => {}
@@ -79,11 +79,11 @@ pub(crate) async fn serve(
         }
     }
     drop(listener);
-    // Whoever takes longer is cut off with the process.
+    // Connections that take longer are closed when the process ends.
     let _ = tokio::time::timeout(LAST, async { while open.join_next().await.is_some() {} }).await;
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Clone)]
 struct Talks {
     router: Router,
@@ -93,10 +93,10 @@ struct Talks {
 }
 
 impl Talks {
-    /// Answers the requests of one connection, until it is closed or its place is given to another one.
+    /// Answers the requests of one connection, until it is closed or its permit is given to another one.
     async fn talk(self, stream: TcpStream, peer: IpAddr, seat: Arc<Seat>) {
         let Talks { router, limits, proxies, mut ends } = self;
-        // An answer is small, and is not to wait for more.
+        // Answers are small, so they are sent without delay.
         let _ = stream.set_nodelay(true);
         let asked = seat.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -117,7 +117,7 @@ impl Talks {
         builder.max_buf_size(HEAD_BYTES).max_headers(HEADERS);
         let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
         tokio::select! {
-            // Whoever has gone is not waited for.
+            // The connection has ended. An error only means that the client is gone.
             _ = connection.as_mut() => return,
             () = seat.closed() => return,
             () = over(&mut ends) => connection.as_mut().graceful_shutdown(),
@@ -126,7 +126,7 @@ impl Talks {
     }
 }
 
-/// The body of an answer. Its connection is busy until it is out.
+/// The body of an answer. The connection counts as busy until it is sent.
 struct Answering {
     body: Body,
     _busy: Busy,
@@ -154,7 +154,7 @@ impl hyper::body::Body for Answering {
 
 /// Waits until the server ends.
 pub(crate) async fn over(ends: &mut watch::Receiver<bool>) {
-    // Without anybody who could say so, it has ended.
+    // If the sender is gone, the server has ended.
     let _ = ends.wait_for(|ends| *ends).await;
 }
 

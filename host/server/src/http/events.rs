@@ -1,4 +1,4 @@
-//! Events of runs: by page, and as they come.
+//! Routes that read the events of runs, by page or as a live stream.
 
 use std::convert::Infallible;
 
@@ -31,12 +31,12 @@ use super::{
     runs::limit,
 };
 
-/// Events in a page, unless somebody asks for fewer or more.
+/// The default number of events in a page.
 const PAGE: usize = 200;
-/// Events in a page at most.
+/// The maximum number of events in a page.
 pub(crate) const MAX_PAGE: usize = 1_000;
 
-/// How the row of a run stands that has ended, and that has no more to tell.
+/// The statuses in the store of runs that have ended, and so have no more events.
 const ENDED: [&str; 3] = ["succeeded", "failed", "cancelled"];
 
 /// Which events are asked for.
@@ -80,7 +80,7 @@ pub(crate) async fn list(request: Request, At(id): At<String>, Asked(which): Ask
     Ok(written(page, place))
 }
 
-/// The JSON text of a page, piece by piece. Its room is held until the last piece is sent.
+/// Sends a page as JSON text, piece by piece. Its permit is held until the last piece is sent.
 fn written(page: Page, place: Place) -> Response {
     let mut pieces = vec![Bytes::from_static(b"{\"events\":[")];
     for (index, told) in page.told.into_iter().enumerate() {
@@ -107,18 +107,21 @@ pub(crate) struct From {
     from: Option<u64>,
 }
 
-/// A stream of a run's events, for one who keeps their place among the subscribers.
+/// A stream of a run's events, with its permit as a subscriber.
 pub(crate) struct Watching {
     pub(crate) subscriber: Subscriber,
     pub(crate) ends: watch::Receiver<bool>,
     request: Request,
-    /// When it is looked whether the caller is still known.
+    /// The interval at which the caller's token is checked again.
     looks: Interval,
     _place: Place,
 }
 
 impl Watching {
-    /// Begins to watch a run.
+    /// Subscribes to a run, from the event `from` on.
+    ///
+    /// Returns 429 if too many streams are open, and 404 if the run does not exist. Returns 400 if `from` is after the
+    /// run's next event.
     pub(crate) async fn begin(request: Request, run: RunId, from: u64) -> Result<Watching, Fault> {
         let app = request.app.clone();
         let full = || Fault::crowded("too_many_subscribers", "too many streams of events are open already");
@@ -141,12 +144,13 @@ impl Watching {
         Ok(Watching { subscriber, ends: app.ends.subscribe(), request: asking, looks, _place: place })
     }
 
-    /// Whether all was told before.
+    /// Returns true if all events were sent before.
     fn is_over(&self) -> bool {
         self.subscriber.is_over()
     }
 
-    /// What is told next; none: the run has ended, or the server ends, or the caller may not hear it any more.
+    /// Returns the next event. Returns `None` if the run has ended, if the server ends, or if the caller's token is no
+    /// longer valid.
     pub(crate) async fn next(&mut self) -> Option<Told> {
         loop {
             tokio::select! {

@@ -1,7 +1,7 @@
-//! Tokens that nobody has: how many of them an address may show in a minute.
+//! The rate limit for tokens that do not exist, by client address.
 //!
-//! The number bounds the work that guesses make, and nothing else. A token is looked up however many others have failed at
-//! the address before: many callers share one address, as behind a proxy, and a stranger must not lock them out.
+//! The limit only bounds the work that guessing causes. A valid token is accepted no matter how many others have failed
+//! at its address. Many callers may share an address, as behind a proxy, and a stranger must not lock them out.
 
 use std::{
     collections::HashMap,
@@ -14,22 +14,22 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::seats::bucket;
 
-/// Tokens of an address that may fail in a minute. After that, tokens from there are looked up one after the other, and one
-/// that fails gets 429.
+/// Tokens of an address that may fail in a minute. After that, its tokens are looked up one after the other, and a
+/// failed one gets 429.
 pub(crate) const FAILURES: u32 = 100;
-/// How long failures count.
+/// The period for which failures count.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Addresses that are remembered.
+/// The maximum number of addresses in the table.
 const ADDRESSES: usize = 10_000;
 
-/// The address of the caller of a request.
+/// The address of the client that sent a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// The failures of the last minute, by address.
 pub(crate) struct Failures {
     tries: Mutex<HashMap<IpAddr, Tries>>,
-    /// For the tokens of addresses from which too many have failed.
+    /// Serializes the look-ups for addresses with too many failures.
     turn: Semaphore,
 }
 
@@ -45,21 +45,22 @@ impl Default for Failures {
 }
 
 impl Failures {
-    /// Waits for the turn to look a token up, if too many have failed at this address.
+    /// Waits for the turn to look a token up, if too many have failed at this address. Otherwise returns `None` at
+    /// once.
     pub(crate) async fn turn(&self, from: IpAddr, now: Instant) -> Option<SemaphorePermit<'_>> {
         self.retry_after(from, now)?;
-        // The semaphore is never closed.
+        // The semaphore is never closed, so this cannot fail.
         self.turn.acquire().await.ok()
     }
 
-    /// The time until failures of this address get 401 again; none: they do.
+    /// Returns the time for which failed tokens of this address get 429. `None` means that they get 401.
     pub(crate) fn retry_after(&self, from: IpAddr, now: Instant) -> Option<Duration> {
         let tries = self.tries.lock();
         let tries = tries.get(&bucket(from)).filter(|tries| tries.count_at(now) && tries.failed >= FAILURES)?;
         Some(WINDOW.saturating_sub(now.saturating_duration_since(tries.since)))
     }
 
-    /// Counts a token that nobody has.
+    /// Counts a token that does not exist.
     pub(crate) fn failed(&self, from: IpAddr, now: Instant) {
         let (mut all, from) = (self.tries.lock(), bucket(from));
         if all.len() >= ADDRESSES {

@@ -1,4 +1,4 @@
-//! The one shape of everything that goes wrong: `{ "error": { "code", "message", "details"? } }`.
+//! The format of all errors: `{ "error": { "code", "message", "details"? } }`.
 
 use std::fmt::Display;
 
@@ -26,12 +26,12 @@ use flowcell_platform::{
     },
 };
 
-/// Seconds after which to come back to a server that is busy.
+/// The `Retry-After` of a busy server, in seconds.
 const RETRY_AFTER: u32 = 1;
-/// Seconds after which to come back to a server that stops: another one may be there by then.
+/// The `Retry-After` of a server that stops, in seconds. Another server may have taken over by then.
 const RETRY_AFTER_STOP: u32 = 5;
 
-/// Why a request was not done.
+/// An error answer to a request.
 #[derive(Debug)]
 pub(crate) struct Fault {
     status: StatusCode,
@@ -39,7 +39,7 @@ pub(crate) struct Fault {
     message: String,
     details: Option<Value>,
     retry_after: Option<u32>,
-    /// The connection ends with the answer, so that its place is free for others.
+    /// True if the connection closes after the answer, so that its permit is free for others.
     closes: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct FaultBody {
     error: FaultError,
 }
 
-/// The same on the way out, for those who are told in another shape.
+/// The error as an extension of the response, for layers that answer in another format.
 #[derive(Clone)]
 pub(crate) struct Said {
     pub(crate) code: &'static str,
@@ -70,75 +70,76 @@ struct FaultError {
 }
 
 impl Fault {
-    /// A failure with this status.
+    /// Creates an error with this status.
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Display) -> Fault {
         Fault { status, code, message: message.to_string(), details: None, retry_after: None, closes: false }
     }
 
-    /// Adds what programs may want to know.
+    /// Adds details for programs.
     pub(crate) fn with(mut self, details: Value) -> Fault {
         self.details = Some(details);
         self
     }
 
-    /// The request is wrong.
+    /// Returns 400 `bad_request`.
     pub(crate) fn bad_request(why: impl Display) -> Fault {
         Fault::new(StatusCode::BAD_REQUEST, "bad_request", why)
     }
 
-    /// There is no such thing, or it is another tenant's.
+    /// Returns 404. It is also the answer if the object belongs to another tenant.
     pub(crate) fn not_found(code: &'static str, why: impl Display) -> Fault {
         Fault::new(StatusCode::NOT_FOUND, code, why)
     }
 
-    /// There is no run of this id.
+    /// Returns 404 `run_not_found`.
     pub(crate) fn no_run(run: &str) -> Fault {
         Fault::not_found("run_not_found", format!("there is no run `{run}`"))
     }
 
-    /// The host is to blame. What went wrong is for its log, and not for whoever calls.
+    /// Returns 500 `internal`. The reason goes to the log, and is not shown to the caller.
     pub(crate) fn internal(why: impl Display) -> Fault {
         tracing::error!("a request failed: {why}");
         Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server could not do this; its log says why")
     }
 
-    /// The server has too much to do.
+    /// Returns 429 with `Retry-After` for a server that has too much to do.
     pub(crate) fn busy(code: &'static str, why: impl Display) -> Fault {
         let fault = Fault::new(StatusCode::TOO_MANY_REQUESTS, code, why);
         Fault { retry_after: Some(RETRY_AFTER), ..fault }
     }
 
-    /// When to come back, in seconds.
+    /// Sets `Retry-After`, in seconds.
     pub(crate) fn after(self, seconds: u32) -> Fault {
         Fault { retry_after: Some(seconds), ..self }
     }
 
-    /// The same, for a place that is held for long: whoever has none does not keep a connection instead.
+    /// Returns 429 that also closes the connection. It is for permits that are held long, so that a refused client does
+    /// not keep a connection instead.
     pub(crate) fn crowded(code: &'static str, why: impl Display) -> Fault {
         Fault { closes: true, ..Fault::busy(code, why) }
     }
 
-    /// The server stops.
+    /// Returns 503 `draining` for a server that is stopping.
     pub(crate) fn draining() -> Fault {
         let why = "the server is stopping and takes no new runs; another one may";
         let fault = Fault::new(StatusCode::SERVICE_UNAVAILABLE, "draining", why);
         Fault { retry_after: Some(RETRY_AFTER_STOP), ..fault }
     }
 
-    /// The store does not answer. Why is for the log.
+    /// Returns 503 `store_unavailable`. The reason goes to the log.
     fn unavailable(why: impl Display) -> Fault {
         tracing::error!("a request has to wait: {why}");
         let fault = Fault::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "the store does not answer now");
         Fault { retry_after: Some(RETRY_AFTER), ..fault }
     }
 
-    /// The caller may not do this.
+    /// Returns 403 `forbidden`, with the missing scope in the details.
     pub(crate) fn forbidden(scope: Scope) -> Fault {
         let why = format!("this needs the scope `{scope}`, which the token does not have");
         Fault::new(StatusCode::FORBIDDEN, "forbidden", why).with(json!({ "scope": scope.name() }))
     }
 
-    /// A flow has findings that keep it from running.
+    /// Returns 422 `invalid_flow`, with the diagnostics of the flow in the details.
     pub(crate) fn invalid_flow(findings: &[Diagnostic]) -> Fault {
         let found: Vec<_> = findings.iter().map(shape::finding).collect();
         let first = findings.iter().find(|finding| finding.severity == Severity::Error).or(findings.first());
@@ -147,22 +148,22 @@ impl Fault {
             .with(json!({ "diagnostics": found }))
     }
 
-    /// The status that tells it.
+    /// Returns the HTTP status.
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Its code.
+    /// Returns the stable error code.
     pub(crate) fn code(&self) -> &'static str {
         self.code
     }
 
-    /// What it says to people.
+    /// Returns the sentence for people.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// What programs may want to know beyond that.
+    /// Returns the details for programs, if there are any.
     pub(crate) fn details(&self) -> Option<&Value> {
         self.details.as_ref()
     }
@@ -341,7 +342,7 @@ impl From<StartError> for Fault {
 mod tests {
     use super::*;
 
-    /// W11. A store that does not answer now is no error of the server.
+    /// W11. An unreachable store is 503, not an error of the server.
     #[test]
     fn a_start_that_the_store_cannot_take_may_be_tried_again() {
         let lost = || StoreError("the database is locked".into());

@@ -1,4 +1,4 @@
-//! The tenant's files: put, listed, fetched, removed.
+//! Routes that upload, list, download and remove the tenant's files.
 
 use std::sync::Arc;
 
@@ -70,10 +70,10 @@ pub(crate) struct About {
     metadata: Option<String>,
 }
 
-/// What the body of a file is.
+/// The media type of the body of an upload.
 const BYTES: &str = "application/octet-stream";
 
-/// A body that is a file, and its place among those that come at a time.
+/// The body of an upload, with its permit.
 pub(crate) struct Upload {
     bytes: Bytes,
     _place: Taken,
@@ -83,7 +83,8 @@ impl FromRequest<Arc<App>> for Upload {
     type Rejection = Fault;
 
     async fn from_request(request: axum::extract::Request, app: &Arc<App>) -> Result<Upload, Fault> {
-        // What a page in a browser may send without being asked is refused, whatever the file is.
+        // Web pages may send some media types without a preflight request. So only this type is accepted, for every
+        // file.
         check_kind(request.headers(), BYTES)?;
         let caller = request.extensions().get::<Caller>().map(|caller| caller.tenant.clone());
         let caller = caller.ok_or_else(|| Fault::internal("a route without a scope asks who calls"))?;
@@ -164,7 +165,7 @@ pub(crate) async fn show(request: Request, Place(id): Place<String>) -> Result<J
 pub(crate) async fn content(request: Request, Place(id): Place<String>) -> Result<Response, Fault> {
     let (row, bytes) = request.blocking(move |request| Ok(request.host.files().get(&id)?)).await?;
     let mime = HeaderValue::from_str(&row.mime).map_err(Fault::internal)?;
-    // No browser shows what a tenant has put as a page of this server.
+    // These headers keep browsers from showing an uploaded file as a page of this server.
     let headers = [
         (header::CONTENT_TYPE, mime),
         (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),

@@ -1,4 +1,4 @@
-//! The flows that requests name, and bring along.
+//! Helpers and the route for flows that a request names or contains.
 
 use axum::Json;
 use flowcell_flow::Source;
@@ -45,7 +45,7 @@ pub(crate) async fn validate(request: Request, Body(body): Body<Unchecked>) -> R
     Ok(Json(Checked { valid: checked.flow.is_some(), diagnostics }))
 }
 
-/// The text of a flow that a body brings along.
+/// Returns the source text of a flow in a body: the JSON object itself, or the text in a JSON string.
 pub(crate) fn source(flow: &RawValue) -> Result<Source, Fault> {
     let text = flow.get();
     if text.starts_with('{') {
@@ -57,13 +57,13 @@ pub(crate) fn source(flow: &RawValue) -> Result<Source, Fault> {
     }
 }
 
-/// The name of a flow, if this is one and no flow.
+/// Returns the name of a flow if the value is a string with a valid name. Any other value is a whole flow.
 pub(crate) fn name(flow: &RawValue) -> Option<String> {
     let text = serde_json::from_str::<String>(flow.get()).ok()?;
     is_flow_name(&text).then_some(text)
 }
 
-/// Checks a flow that came with a request: nothing on the server's disk is part of it.
+/// Checks a flow from a request. It cannot refer to files of the server.
 pub(crate) async fn check(request: &Request, source: Source) -> Result<CheckedFlow, Fault> {
     if let Some(known) = request.host.checked_before(&source, &Folder::nowhere()) {
         return Ok(known);

@@ -1,4 +1,4 @@
-//! How the server is.
+//! Routes for the state and the version of the server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Posts to triggers: the one route whose credential is a signature.
+//! The route for posts to triggers. It is the only route that accepts a signature instead of a token.
 
 use std::{sync::Arc, time::Duration};
 

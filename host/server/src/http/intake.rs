@@ -1,4 +1,4 @@
-//! What requests bring: paths, questions and bodies, each refused in the one shape of failures.
+//! Extractors for paths, queries and bodies. Their errors have the common format.
 
 use std::{error::Error, time::Duration};
 
@@ -14,26 +14,26 @@ use serde_json::{error::Category, json};
 
 use super::fault::Fault;
 
-/// Bytes of a body: a flow of 4 MiB as text in JSON, and what stands around it.
+/// The maximum size of a body in bytes: a flow of 4 MiB as a JSON string, plus the rest of the request.
 pub(crate) const BODY_BYTES: usize = 8 * 1024 * 1024;
-/// How long a body may take to come.
+/// The default time within which a body must arrive.
 pub(crate) const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// How long the body of a request is waited for.
+/// The time within which the body of a request must arrive.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience(pub(crate) Duration);
 
 impl Patience {
-    /// That of a connection.
+    /// Returns the time that is set for the connection, or [`BODY_TIME`].
     pub(crate) fn with(request: &Request) -> Duration {
         request.extensions().get().map_or(BODY_TIME, |Patience(time)| *time)
     }
 }
 
-/// A body of JSON.
+/// A JSON body, parsed.
 pub(crate) struct Body<T>(pub(crate) T);
 
-/// The bytes of a body of JSON, beside what they mean.
+/// A JSON body, parsed, together with its bytes.
 pub(crate) struct Raw<T>(pub(crate) T, pub(crate) Bytes);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -51,7 +51,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Raw<T> {
     async fn from_request(request: Request, _: &S) -> Result<Raw<T>, Fault> {
         check_kind(request.headers(), "application/json")?;
         let bytes = read(request, BODY_BYTES).await?;
-        // A body that may be left out is one without members.
+        // An empty body counts as an object without members.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         check_values(text)?;
         let body = serde_json::from_slice(text).map_err(|error| wrong_json(&error))?;
@@ -60,7 +60,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Raw<T> {
     }
 }
 
-/// Refuses JSON that would take too much memory.
+/// Returns 413 if the JSON text has too many values, since each of them takes memory.
 pub(crate) fn check_values(text: &[u8]) -> Result<(), Fault> {
     if !Json::has_too_many_values(text) {
         return Ok(());
@@ -69,7 +69,7 @@ pub(crate) fn check_values(text: &[u8]) -> Result<(), Fault> {
     Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why))
 }
 
-/// Refuses a body that says it is something else.
+/// Returns 415 if the header `Content-Type` names another type than `wanted`. A missing header is accepted.
 pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Result<(), Fault> {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let kind = kind.to_str().unwrap_or_default();
@@ -81,13 +81,14 @@ pub(crate) fn check_kind(headers: &axum::http::HeaderMap, wanted: &str) -> Resul
     Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", why))
 }
 
-/// The whole body, if it has so many bytes at most and comes in time.
+/// Reads the whole body. Returns 413 if it has more than `most` bytes, 408 if it does not arrive in time, and 400 if it
+/// breaks off.
 pub(crate) async fn read(request: Request, most: usize) -> Result<Bytes, Fault> {
     let large = || {
         let why = format!("a body may have {most} bytes");
         Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
     };
-    // What is announced as too large is not waited for.
+    // A body whose announced length is too large is refused at once.
     if request.body().size_hint().lower() > most as u64 {
         return Err(large());
     }
@@ -111,7 +112,7 @@ fn wrong_json(error: &serde_json::Error) -> Fault {
     Fault::bad_request(format!("{what}: {error}")).with(json!({ "line": error.line(), "column": error.column() }))
 }
 
-/// What the address asks beyond its path.
+/// The parsed query of a request. An invalid query gets 400.
 pub(crate) struct Asked<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
@@ -124,7 +125,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// The changing parts of a path.
+/// The parsed parameters of a path. Invalid parameters get 400.
 pub(crate) struct Place<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Place<T> {
@@ -137,7 +138,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Place<T
     }
 }
 
-/// A run's id as somebody outside may choose it.
+/// Parses a run id from a client. Returns 400 unless it has 1 to 200 letters, digits, and any of `- _ . : / [ ]`.
 pub(crate) fn run_id(text: &str) -> Result<RunId, Fault> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/[]".contains(&byte);
     if (1..=200).contains(&text.len()) && text.bytes().all(plain) {
@@ -146,7 +147,7 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, Fault> {
     Err(Fault::bad_request("an id of a run has 1 to 200 letters, digits, and any of - _ . : / [ ]"))
 }
 
-/// A run's id in a path. What cannot be one is the id of no run.
+/// Parses a run id in a path. An invalid id gets 404, since no run can have it.
 pub(crate) fn known_id(text: &str) -> Result<RunId, Fault> {
     run_id(text).map_err(|_| Fault::no_run(text))
 }

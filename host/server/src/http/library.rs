@@ -1,4 +1,4 @@
-//! The tenant's flows, each with its versions.
+//! Routes of the tenant's flows and their versions.
 
 use axum::{
     Json,
@@ -57,7 +57,7 @@ pub(crate) struct FlowView {
 }
 
 impl FlowView {
-    /// Where it is found.
+    /// Returns the path of the flow in the API.
     pub(crate) fn place(&self) -> String {
         format!("/v1/flows/{}", self.name)
     }
@@ -87,7 +87,7 @@ pub(crate) struct NewFlow {
 }
 
 impl Request {
-    /// Does something with the tenant's flows.
+    /// Runs blocking work on the tenant's flow library.
     pub(crate) async fn library<T: Send + 'static>(
         self,
         work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
@@ -95,7 +95,7 @@ impl Request {
         self.blocking(move |request| Ok(work(&request.flows(), &request.host)?)).await
     }
 
-    /// The same, when it checks a flow.
+    /// Runs work on the tenant's flow library that checks a flow, when it is the tenant's turn.
     pub(crate) async fn checking<T: Send + 'static>(
         self,
         work: impl FnOnce(&FlowLibrary, &Host) -> Result<T, LibraryError> + Send + 'static,
@@ -108,7 +108,8 @@ impl Request {
     }
 }
 
-/// A version of a flow of the tenant's, or its newest one.
+/// Loads a version of one of the tenant's flows, by default the newest. A flow that was checked before is not checked
+/// again.
 pub(crate) async fn load(request: Request, name: String, version: Option<u32>) -> Result<LoadedFlow, Fault> {
     if version.is_none()
         && let Some(flow) = request.flows().checked_before(&request.host, &name)?
@@ -125,7 +126,7 @@ pub(crate) async fn list(request: Request, Asked(After { cursor }): Asked<After>
     page::answer(request, move |request| listed(request, cursor.as_deref())).await
 }
 
-/// A page of the flows, after a name.
+/// Returns a page of the flows, from the first name after `after` on.
 pub(crate) fn listed(request: &Request, after: Option<&str>) -> Result<FlowList, Fault> {
     let mut filling = Filling::new(BY_BYTES);
     let (entries, more) = request.flows().page(after, |entry| filling.take(page::size(entry)))?;
@@ -141,13 +142,13 @@ pub(crate) async fn create(request: Request, Body(body): Body<NewFlow>) -> Resul
     Ok((StatusCode::CREATED, [(header::LOCATION, flow.place())], Json(flow)).into_response())
 }
 
-/// Keeps a flow under the name that its text gives it.
+/// Stores a flow under the name in its text: as the first version, or as the newest one.
 pub(crate) async fn keep(request: Request, body: NewFlow) -> Result<FlowView, Fault> {
     let text = source(&body.flow)?.text;
     let (app, tenant) = (request.app.clone(), request.tenant().clone());
     let kept = request.checking(move |flows, host| match flows.create(host, &text) {
         Err(LibraryError::Exists(_)) => flows.append(host, &text).map(Ok),
-        // It is the text that is wrong, and not the path.
+        // The invalid name is in the text, not in the path, so this is 422.
         Err(error @ LibraryError::BadName(_)) => Ok(Err(error.to_string())),
         created => created.map(Ok),
     });

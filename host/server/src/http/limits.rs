@@ -1,30 +1,31 @@
-//! How much a server takes at a time.
+//! The limits of a server's connections and streams.
 
 use std::time::Duration;
 
 use super::intake::BODY_TIME;
 
-/// Connections at a time.
+/// The maximum number of open connections.
 pub(crate) const CONNECTIONS: usize = 4_096;
-/// How long the head of a request may take, and how long a connection may be idle before it.
+/// The time for the head of a request to arrive. Idle connections are closed after the same time.
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(30);
-/// Streams of events at a time, of which no tenant has more than it leaves to others.
+/// The maximum number of open event streams. No tenant may hold more than it leaves free for others.
 pub(crate) const SUBSCRIBERS: u64 = 4_000;
-/// Time between two comments that say that the stream is still there.
+/// The interval between two comments that keep an idle stream alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Limits that tests make smaller.
+/// The limits that tests may lower.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time.
+    /// The maximum number of open connections; 4,096 by default.
     pub connections: usize,
-    /// How long the head of a request may take.
+    /// The time for the head of a request to arrive; 30 s by default.
     pub head_time: Duration,
-    /// How long the body of a request may take.
+    /// The time for the body of a request to arrive; 30 s by default.
     pub body_time: Duration,
-    /// Live subscribers at a time.
+    /// The maximum number of open event streams; 4,000 by default.
     pub subscribers: u64,
-    /// Time between two signs of life to a live subscriber. With each it is looked whether it may still hear the run.
+    /// The interval between two heartbeats of an event stream; 15 s by default. At each the server checks the
+    /// subscriber's token again.
     pub heartbeat: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! Events as they happen, for many who watch the same run: told once, and kept for a while for those who are slow.
+//! Live events of a run for many subscribers. Each event is serialized once, and kept for a while for slow subscribers.
 //!
-//! | room | what it is |
+//! | room | content |
 //! |---|---|
-//! | ring | the latest events of a run, within a number and within the bytes of its tenant |
+//! | ring | the latest events of a run, bounded by their number and by the tenant's share of bytes |
 
 mod ring;
 
@@ -31,42 +31,43 @@ use self::ring::{KEPT_BYTES, Lagged, Listener, Ring};
 use super::fault::Fault;
 use flowcell_platform::{Host, host::events::EventReader};
 
-/// Bytes of events that all rings hold together, shared by tenants.
+/// Bytes of events that all rings together may hold. Tenants share them.
 pub(crate) const RINGS_BYTES: u64 = 256 << 20;
-/// Bytes of events that pages and streams hold together while they read and tell them, shared by tenants.
+/// Bytes of events that pages and streams together may hold while they read and send them. Tenants share them.
 pub(crate) const PAGES_BYTES: u64 = 512 << 20;
-/// Bytes of an event, as JSON text, that subscribers of its own run are told at once; they read a larger one.
+/// Events of at least this size, as JSON text in bytes, are announced without their text. Subscribers then read them
+/// from the journal.
 pub(crate) const TOLD_BYTES: usize = 64 << 10;
-/// Events of a page of a stream.
+/// The limits of a page that a stream reads from the journal.
 const PAGE: Most = Most { items: 256, bytes: 256 << 10 };
-/// Bytes that an event takes beside its text.
+/// Estimated overhead of an event in memory, in bytes.
 const EVERY: u64 = 128;
-/// Time between two looks at a run that nobody drives here.
+/// The interval between two checks of a run that this process does not drive.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// One thing that is told.
+/// One serialized event for subscribers.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
-    /// As JSON.
+    /// The JSON text. It is empty if subscribers have to read the event from the journal.
     pub(crate) text: Bytes,
-    /// The number of the event, if it is one of the run itself that the journal holds.
+    /// The number of the event in the journal. `None` for events of called runs and for notices such as `lagged`.
     pub(crate) seq: Option<u64>,
     pub(crate) kind: Box<str>,
 }
 
 impl Told {
-    /// The bytes, about, that it takes.
+    /// Returns the approximate size in memory, in bytes.
     fn bytes(&self) -> u64 {
         self.text.len() as u64 + EVERY
     }
 }
 
-/// Those who watch, run by run.
+/// The broadcasts of all runs that have subscribers.
 pub(crate) struct Audiences {
     all: Mutex<HashMap<(Tenant, RunId), Weak<Audience>>>,
-    /// The bytes of what their rings hold.
+    /// Permits for the bytes that the rings hold.
     rings: Room,
-    /// The bytes of pages.
+    /// Permits for the bytes of pages.
     pages: Room,
 }
 
@@ -76,23 +77,24 @@ impl Default for Audiences {
     }
 }
 
-/// Those who watch one run.
+/// The broadcast of one run to its subscribers.
 struct Audience {
     run: RunId,
     told: Arc<Ring>,
-    /// The number of the event of each run that comes next.
+    /// The number of the next expected event, for the run and each run that it has called.
     next: Mutex<HashMap<RunId, u64>>,
-    /// How often it hears the run.
+    /// The number of channels that are attached to the run.
     relays: AtomicUsize,
 }
 
 impl Audiences {
-    /// Waits for room for a page of events of a tenant: for what is read of the journal, and for the page.
+    /// Waits for the permits of a page of events: for the part of the journal that is read, and for the page.
     pub(crate) async fn room(&self, tenant: &Tenant, most: Most) -> Place {
         self.pages.take(tenant, READ_BYTES as u64 + most.bytes).await
     }
 
-    /// Those who watch a run; `from` is the event that they are told first, if they are the first.
+    /// Returns the broadcast of a run, and creates it if the run has none. A new broadcast begins with the event
+    /// `from`.
     fn of(&self, tenant: &Tenant, run: &RunId, from: u64) -> Arc<Audience> {
         let mut all = self.all.lock();
         if let Some(audience) = all.get(&(tenant.clone(), run.clone())).and_then(Weak::upgrade) {
@@ -109,7 +111,7 @@ impl Audiences {
         audience
     }
 
-    /// Lets those who watch a run hear it from its beginning.
+    /// Attaches the broadcast of a run, if it has subscribers, before the run starts.
     pub(crate) fn attend(&self, tenant: &Tenant, runner: &mut FlowRunner) {
         let audience = self.all.lock().get(&(tenant.clone(), runner.run_id().clone())).and_then(Weak::upgrade);
         if let Some(audience) = audience {
@@ -119,7 +121,7 @@ impl Audiences {
 }
 
 impl Audience {
-    /// Takes the number of an event; false if it was told already.
+    /// Records the number of an event. Returns false if the event was already sent.
     fn is_new(&self, event: &Event) -> bool {
         let mut next = self.next.lock();
         let next = next.entry(event.run_id.clone()).or_insert(0);
@@ -128,7 +130,8 @@ impl Audience {
         new
     }
 
-    /// Tells an event. Of a large one subscribers are told that it is there: the journal has it.
+    /// Sends an event to the subscribers. An event that is too large is announced without its text, and subscribers
+    /// read it from the journal.
     fn tell_event(&self, event: &Event) {
         let own = event.run_id == self.run;
         let told = told(event, own.then_some(event.seq), event.kind);
@@ -141,7 +144,7 @@ impl Audience {
     }
 }
 
-/// Brings the events of a run to its audience.
+/// A channel that forwards the events of a run to its broadcast.
 struct Relay(Arc<Audience>);
 
 impl Relay {
@@ -170,27 +173,28 @@ impl Channel for Relay {
 }
 
 fn told(event: &impl Serialize, seq: Option<u64>, kind: &str) -> Told {
-    // Events are made of JSON, which can be written.
+    // Events consist of JSON values, so they can always be serialized.
     let text = serde_json::to_vec(event).unwrap_or_default();
     Told { text: text.into(), seq, kind: kind.into() }
 }
 
-/// Says that events of a run are not told here.
+/// Creates the notice that the events `from` to `to` of a run are not sent here.
 fn lagged(run: &RunId, from: u64, to: u64) -> Told {
     told(&json!({ "v": 1, "type": "lagged", "runId": run, "from": from, "to": to }), None, "lagged")
 }
-/// A page of events.
+/// A page of events from the journal.
 pub(crate) struct Page {
     pub(crate) told: Vec<Told>,
-    /// The number of the next event.
+    /// The number of the first event of the next page.
     pub(crate) next: u64,
-    /// There may be more.
+    /// True if the page was filled, so that more events may follow.
     pub(crate) is_full: bool,
-    /// What it takes.
+    /// The size of the events in memory, in bytes.
     pub(crate) bytes: u64,
 }
 
-/// Reads a page of a run's events from a number on. An event that does not fit is measured and not written.
+/// Reads a page of a run's events, from a number on. An event that does not fit is only measured, and stays for the
+/// next page.
 pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Page, Fault> {
     let mut page = Page { told: Vec::new(), next: from, is_full: false, bytes: 0 };
     let mut filling = Filling::new(most);
@@ -210,7 +214,7 @@ pub(crate) fn page(reader: &mut EventReader, from: u64, most: Most) -> Result<Pa
     Ok(page)
 }
 
-/// What was read and not told yet, the last first, and the room that it takes.
+/// Events that were read and not yet sent, the last one first, with the permits for their bytes.
 #[derive(Default)]
 struct Read {
     told: Vec<Told>,
@@ -218,7 +222,8 @@ struct Read {
 }
 
 impl Read {
-    /// What is told next. Only who has taken what was told last comes for more: until then it is in memory, and keeps its room.
+    /// Takes the next event to send. The caller comes back only when it has sent the previous event, so the permits are
+    /// held until all are sent.
     fn next(&mut self) -> Option<Told> {
         let told = self.told.pop();
         if told.is_none() {
@@ -228,7 +233,7 @@ impl Read {
     }
 }
 
-/// One who watches a run: what was so far, and then what comes, until the run has ended.
+/// A subscriber of one run. It gets the past events from the journal, then the live events until the run has ended.
 pub(crate) struct Subscriber {
     host: Host,
     run: RunId,
@@ -236,20 +241,20 @@ pub(crate) struct Subscriber {
     audience: Arc<Audience>,
     coming: Listener,
     read: Read,
-    /// What reads the journal, until everything in it is told.
+    /// The reader of the journal, until all its events are sent.
     reader: Option<EventReader>,
-    /// The number of the next event.
+    /// The number of the next event to send.
     next: u64,
-    /// Everything that the journal had is told.
+    /// True once all events of the journal are sent.
     caught_up: bool,
-    /// Something was lost since the last event.
+    /// True if the ring has dropped events since the last one that was received.
     lagged: bool,
     ended: bool,
 }
 
 impl Subscriber {
-    /// Begins to watch a run that exists, and whose next event will have the number `coming`; `ended` says that there is none
-    /// after `from`.
+    /// Subscribes to an existing run. `from` is the first event to send, and `coming` the number of the run's next
+    /// event. `ended` means that no event follows `from`.
     pub(crate) fn new(
         host: Host,
         audiences: &Arc<Audiences>,
@@ -259,7 +264,7 @@ impl Subscriber {
         ended: bool,
     ) -> Subscriber {
         let audience = audiences.of(host.tenant(), &run, coming);
-        // What is told from here on is kept while the journal is read.
+        // The ring keeps the events from here on while the journal is read.
         let coming = audience.told.listen();
         Subscriber {
             host,
@@ -276,12 +281,12 @@ impl Subscriber {
         }
     }
 
-    /// Whether there is no more to tell.
+    /// Returns true if no more events follow.
     pub(crate) fn is_over(&self) -> bool {
         self.ended
     }
 
-    /// What is told next; none: the run has ended.
+    /// Returns the next event, or `None` if the run has ended or its journal cannot be read.
     pub(crate) async fn next(&mut self) -> Option<Told> {
         loop {
             if let Some(told) = self.read.next() {
@@ -303,7 +308,7 @@ impl Subscriber {
         }
     }
 
-    /// Takes in what the audience is told.
+    /// Processes one event of the broadcast.
     fn hear(&mut self, told: Told) {
         match told.seq {
             Some(seq) if seq < self.next => return,
@@ -314,7 +319,8 @@ impl Subscriber {
                 self.hear(told);
                 return self.read.told.push(lost);
             }
-            // Others began to listen later, or it is too large to be told here: the journal has it.
+            // Events are missing because the broadcast began later, or the event is too large for the ring. Read the
+            // journal.
             Some(seq) if seq > self.next || told.text.is_empty() => return self.caught_up = false,
             Some(seq) => {
                 self.next = seq + 1;
@@ -325,7 +331,7 @@ impl Subscriber {
         self.lagged = false;
     }
 
-    /// Reads a page of the journal, and listens once there is nothing more.
+    /// Reads a page of the journal. After the last page it attaches to the live run.
     async fn catch_up(&mut self) -> Option<()> {
         let mut place = self.audiences.room(self.host.tenant(), PAGE).await;
         let (host, run, from, reader) = (self.host.clone(), self.run.clone(), self.next, self.reader.take());
@@ -347,18 +353,18 @@ impl Subscriber {
         Some(())
     }
 
-    /// Hears whoever drives the run in this process.
+    /// Attaches the broadcast to the run, if this process drives it.
     async fn listen(&self) {
         if self.audience.relays.load(Ordering::Acquire) > 0 {
             return;
         }
         if let Some(hub) = self.host.hubs().get(self.host.tenant(), &self.run) {
-            // A run that has ended meanwhile tells the rest by its journal.
+            // If the run has ended in the meantime, its last events are in the journal.
             let _ = hub.attach(Arc::new(Relay::new(self.audience.clone()))).await;
         }
     }
 
-    /// Looks whether somebody drives the run by now, or another process has.
+    /// Checks if this process drives the run now, or if another process has written new events.
     async fn look(&mut self) {
         if self.audience.relays.load(Ordering::Acquire) == 0 {
             let (host, run) = (self.host.clone(), self.run.clone());

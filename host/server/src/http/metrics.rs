@@ -1,4 +1,4 @@
-//! `/metrics`, and what every request adds to it and to the log.
+//! The route `/metrics`, and the middleware that counts and logs every request.
 
 use std::{sync::Arc, time::Instant};
 
@@ -13,14 +13,14 @@ use flowcell_contract::Tenant;
 use super::{app::App, fault::FaultBody};
 use flowcell_platform::observe::metrics::Now;
 
-/// The text format that is answered.
+/// The content type of the answer.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// The header with what a request is called in the log.
+/// The header with the id of a request in the log.
 const REQUEST_ID: &str = "x-request-id";
-/// Characters of it, if somebody else has chosen it.
+/// The maximum length of a request id from a client, in characters.
 pub(crate) const REQUEST_ID_CHARS: usize = 128;
 
-/// Whose request an answer is to, on its way to the log.
+/// The tenant that sent a request, as an extension of the response, for the log.
 #[derive(Clone)]
 pub(crate) struct Asker(pub(crate) Tenant);
 
@@ -41,7 +41,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
     ([(header::CONTENT_TYPE, FORMAT)], app.host.metrics().render(&now)).into_response()
 }
 
-/// Counts and logs a request: its route, never its path, its query or what is in it.
+/// Counts and logs a request. The log has its route, but not its path, query or content.
 pub(crate) async fn measure(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let method = method(request.method());
@@ -61,7 +61,7 @@ pub(crate) async fn measure(State(app): State<Arc<App>>, request: Request, next:
     response
 }
 
-/// What a request is called: as its sender says, if that is a plain name, or by chance.
+/// Returns the id of a request: the one that the client has sent if its characters are allowed, or else a random one.
 fn request_id(request: &Request) -> String {
     let given = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
     let plain = |id: &&str| {
@@ -71,7 +71,7 @@ fn request_id(request: &Request) -> String {
     given.filter(plain).map_or_else(|| format!("{:016x}", rand::random::<u64>()), str::to_owned)
 }
 
-/// The methods that routes have; others are one.
+/// Returns the label of a method. Methods without routes share the label `other`.
 fn method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

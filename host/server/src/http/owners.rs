@@ -1,4 +1,4 @@
-//! Whose triggers a server looks at, and where their flows are.
+//! The tenants of a server, with the folders of their flows.
 
 use std::{
     path::PathBuf,
@@ -19,13 +19,13 @@ use flowcell_platform::{
     triggers::Owners,
 };
 
-/// The tenants of a server.
+/// The tenants of a server, and everything that is needed to start their runs.
 pub(crate) struct Households {
     pub(crate) host: Host,
     pub(crate) identity: Arc<dyn Identify>,
-    /// The flows of `local`; those of other tenants are below it.
+    /// The folder with the flows of `local`. The folders of other tenants are below it.
     pub(crate) flows: PathBuf,
-    /// The entrance of all runs.
+    /// Admits the runs of all tenants.
     pub(crate) entrance: Entrance,
     pub(crate) draining: AtomicBool,
 }
@@ -35,7 +35,7 @@ impl Households {
         Households { host, identity, flows, entrance, draining: AtomicBool::new(false) }
     }
 
-    /// Where the flows of a tenant are.
+    /// Returns the folder with the flows of a tenant.
     pub(crate) fn flows_of(&self, tenant: &Tenant) -> PathBuf {
         FlowLibrary::of_tenant(&self.flows, tenant).folder().to_owned()
     }
@@ -56,7 +56,7 @@ impl Owners for Households {
     }
 
     fn admit(&self, tenant: Tenant, runner: FlowRunner) -> BoxFuture<'_, Result<(), AdmitError>> {
-        // A trigger is not told to come back later.
+        // A trigger cannot be asked to retry later, so a run that exceeds the queue is stored.
         Box::pin(async move { self.entrance.admit(tenant, runner, Overflow::Store).await.map(drop) })
     }
 

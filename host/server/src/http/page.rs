@@ -1,4 +1,4 @@
-//! Pages of lists, as the server writes them.
+//! Helpers for lists that are answered page by page.
 
 use std::convert::Infallible;
 
@@ -24,10 +24,10 @@ pub(crate) struct After {
     pub(crate) cursor: Option<String>,
 }
 
-/// A page of a list that is bounded by its bytes alone.
+/// The limits of a page that is bounded only by its bytes.
 pub(crate) const BY_BYTES: Most = Most { items: usize::MAX, bytes: PAGE_BYTES };
 
-/// Fills a page from a list, and returns the cursor of the next page, if there is one.
+/// Fills a page from a list. Returns it with the cursor of the next page, if more items follow.
 pub(crate) fn fill<T: Serialize>(
     list: impl IntoIterator<Item = T>,
     most: Most,
@@ -44,12 +44,13 @@ pub(crate) fn fill<T: Serialize>(
     (page, None)
 }
 
-/// The bytes of something as JSON text.
+/// Returns the size of an item as JSON text, in bytes.
 pub(crate) fn size(item: &impl Serialize) -> u64 {
     serde_json::to_vec(item).map_or(u64::MAX, |text| text.len() as u64)
 }
 
-/// Reads a page and answers it. Its bytes count with those of all pages, from before it is read until it is sent.
+/// Reads a page and answers with it. Its bytes count towards those of all pages, from before the read until the answer
+/// is sent.
 pub(crate) async fn answer<T: Serialize + Send + 'static>(
     request: Request,
     read: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
@@ -61,7 +62,7 @@ pub(crate) async fn answer<T: Serialize + Send + 'static>(
     Ok(held(text, place))
 }
 
-/// A JSON text whose room is held until it is sent.
+/// Answers with a JSON text, and holds its permit until the text is sent.
 pub(crate) fn held(text: Bytes, place: Place) -> Response {
     let headers =
         [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, text.len().to_string())];

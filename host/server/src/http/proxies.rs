@@ -1,13 +1,13 @@
-//! Proxies in front of the server: which of them are believed about the address of a caller.
+//! The trusted proxies in front of the server. They may state the address of a caller.
 
 use std::{net::IpAddr, sync::Arc};
 
 use axum::http::{HeaderMap, HeaderName, header::FORWARDED};
 use flowcell_services::egress::AddressRange;
 
-/// The other header in which proxies name those whom they speak for.
+/// The older header by which proxies name the client.
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Entries of a header that are read, from its end.
+/// The maximum number of entries that are read, from the end of a header.
 pub(crate) const HOPS: usize = 32;
 
 /// The proxies that the operator trusts. Cheap to clone.
@@ -19,14 +19,16 @@ impl Proxies {
         Proxies(trusted.into())
     }
 
-    /// Whether this is the address of a trusted proxy.
+    /// Returns true if this is the address of a trusted proxy.
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|range| range.covers(address, 0))
     }
 
-    /// The address of the caller of a request that came from `peer`. Only a trusted proxy is believed: the caller is the
-    /// last address of `Forwarded` or `X-Forwarded-For` that is no trusted proxy itself. If the headers disagree or cannot
-    /// be read, it is the proxy: one of them may come from the caller.
+    /// Returns the address of the caller of a request that came from `peer`.
+    ///
+    /// If `peer` is a trusted proxy, the caller is the last address in `Forwarded` or `X-Forwarded-For` that is not a
+    /// trusted proxy. If all are trusted, it is the first of them. If the headers disagree or cannot be parsed, the
+    /// result is `peer`, since the caller may have written one of them.
     pub(crate) fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.trusts(peer) {
@@ -41,7 +43,7 @@ impl Proxies {
         }
     }
 
-    /// Reads entries from the end, through the proxies that are trusted.
+    /// Reads the entries from the end, and skips trusted proxies.
     fn last_stranger(&self, entries: &[&str], read: fn(&str) -> Option<IpAddr>) -> Named {
         let mut nearest = Named::Nobody;
         for entry in entries.iter().rev().take(HOPS) {
@@ -63,13 +65,13 @@ enum Named {
     Unreadable,
 }
 
-/// The entries of a header that may come more than once.
+/// Returns the entries of a header, which may occur more than once.
 fn entries<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Vec<&'a str> {
     let lines = headers.get_all(name).iter().map(|line| line.to_str().unwrap_or("?"));
     lines.flat_map(|line| line.split(',')).map(str::trim).collect()
 }
 
-/// The address in the `for` of one element of `Forwarded`.
+/// Returns the address of `for` in one element of `Forwarded`.
 fn forwarded_for(element: &str) -> Option<IpAddr> {
     let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
     let (_, named) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
@@ -77,7 +79,7 @@ fn forwarded_for(element: &str) -> Option<IpAddr> {
     address(named.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(named))
 }
 
-/// An address, perhaps with a port, for which IPv6 needs brackets.
+/// Parses an address with an optional port. An IPv6 address with a port is in brackets.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?.0,
@@ -113,7 +115,7 @@ mod tests {
             ("10.0.0.1", &[(x, "198.51.100.1")], "198.51.100.1"),
             ("::ffff:10.0.0.1", &[(x, "198.51.100.1")], "198.51.100.1"),
             ("::1", &[("forwarded", "proto=https;For=\"[2001:db8::1]:47\"")], "2001:db8::1"),
-            // What the caller has written stands before what the proxy has added.
+            // The entries that the caller has written come before the entry that the proxy has added.
             ("10.0.0.1", &[(x, "203.0.113.7, 198.51.100.1")], "198.51.100.1"),
             ("10.0.0.1", &[(x, "203.0.113.7"), (x, "198.51.100.1, 10.2.3.4")], "198.51.100.1"),
             ("10.0.0.1", &[("forwarded", "for=203.0.113.7"), (x, "198.51.100.1")], "10.0.0.1"),

@@ -1,4 +1,4 @@
-//! Runs as the server shows them.
+//! The routes that list and show runs.
 
 use axum::Json;
 use flowcell_contract::RunId;
@@ -24,9 +24,9 @@ use flowcell_platform::{
     waiting,
 };
 
-/// Runs in a page, unless somebody asks for fewer or more.
+/// The default number of runs in a page.
 const PAGE: usize = 50;
-/// Runs in a page at most.
+/// The maximum number of runs in a page.
 pub(crate) const MAX_PAGE: usize = 500;
 
 /// How a run stands.
@@ -42,7 +42,7 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
-    /// As the store calls it.
+    /// Returns the name of the status in the store.
     fn stored(self) -> &'static str {
         match self {
             Standing::Running => "active",
@@ -90,7 +90,7 @@ pub(crate) struct RunView {
 }
 
 impl RunView {
-    /// A run that was taken in.
+    /// Creates the view of a run that was just admitted.
     pub(crate) fn running(run: &RunId) -> RunView {
         RunView {
             run_id: run.to_string(),
@@ -117,7 +117,7 @@ impl RunView {
         }
     }
 
-    /// What came of a run that somebody waited for.
+    /// Creates the view from the result of a run.
     pub(crate) fn result(result: &RunResult) -> RunView {
         let status = serde_json::to_value(result.status).unwrap_or_default();
         let parked = matches!(result.status, RunStatus::Parked | RunStatus::NeedsAttention);
@@ -131,7 +131,7 @@ impl RunView {
         }
     }
 
-    /// Whether it goes on without anybody doing something.
+    /// Returns true if the run continues without a command: it is running, or a timer is set.
     pub(crate) fn moves_by_itself(&self) -> bool {
         self.status == "running" || self.status == "parked" && self.due.is_some()
     }
@@ -188,7 +188,7 @@ pub(crate) struct RunPage {
     next: Option<String>,
 }
 
-/// How many are asked for.
+/// Checks the requested number of items. Returns `usual` for `None`, and 400 if it is not from 1 to `most`.
 pub(crate) fn limit(asked: Option<u32>, usual: usize, most: usize) -> Result<usize, Fault> {
     match asked.map(|asked| asked as usize) {
         None => Ok(usual),
@@ -218,7 +218,7 @@ pub(crate) async fn show(request: Request, Place(id): Place<String>) -> Result<J
     view(request, known_id(&id)?).await.map(Json)
 }
 
-/// A run as it stands.
+/// Reads the current state of a run, with its outputs once it has ended.
 pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, Fault> {
     request
         .blocking(move |request| {
@@ -233,18 +233,19 @@ pub(crate) async fn view(request: Request, run: RunId) -> Result<RunView, Fault>
 }
 
 impl Request {
-    /// What a run and those below it wait for.
+    /// Lists the open waits of a run and of the runs that it has called.
     pub(crate) fn waiting(&self, run: &RunId) -> Result<Vec<Value>, Fault> {
         Ok(waiting::list(&self.host, run)?)
     }
 
-    /// A run's row, and the number that its next event gets.
+    /// Returns a run's row and the number of its next event. Returns 404 if the run does not exist or was removed.
     pub(crate) fn row(&self, run: &RunId) -> Result<(RunRow, u64), Fault> {
         let row = self.runs()?.run(self.tenant(), run)?;
         row.filter(|(row, _)| row.status != "removed").ok_or_else(|| Fault::no_run(run.as_str()))
     }
 
-    /// Does something that waits for the disk. It goes on when the caller has left, and keeps the request's place.
+    /// Runs blocking work on a thread for it. The work continues if the caller disconnects, and keeps the request's
+    /// permit.
     pub(crate) async fn blocking<T: Send + 'static>(
         self,
         work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
@@ -257,8 +258,8 @@ impl Request {
         working.await.map_err(Fault::internal)?
     }
 
-    /// Does something that computes, when it is the tenant's turn. It goes on when the caller has left, and keeps its place
-    /// among what computes.
+    /// Runs computing work when it is the tenant's turn. The work continues if the caller disconnects, and keeps its
+    /// permit for checks.
     pub(crate) async fn computing<T: Send + 'static>(
         self,
         work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
@@ -267,8 +268,8 @@ impl Request {
         self.holding(turn, work).await
     }
 
-    /// Reads whole journals, when it is the tenant's turn and at its cost: what a run tells may have a gigabyte. It goes on
-    /// when the caller has left, and keeps its place.
+    /// Runs work that reads whole journals when it is the tenant's turn, and charges the tenant for it. The events of
+    /// one run may have a gigabyte. The work continues if the caller disconnects, and keeps its permit.
     pub(crate) async fn reading<T: Send + 'static>(
         self,
         work: impl FnOnce(&Request) -> Result<T, Fault> + Send + 'static,
@@ -277,7 +278,7 @@ impl Request {
         self.holding(turn, move |request| request.host.charged(|| work(request))).await
     }
 
-    /// Does something that blocks, and keeps a place until that is done.
+    /// Runs blocking work and holds a permit until it is done.
     async fn holding<T: Send + 'static>(
         self,
         place: flowcell_engine::Place,

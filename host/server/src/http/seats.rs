@@ -1,5 +1,6 @@
-//! The connections that are open, by address: no address takes the places of the others, and one that only waits for a
-//! request gives way to one that comes.
+//! The open connections, counted by client address.
+//!
+//! No address can use up the connections of the others. A new connection may close one that only waits for a request.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,17 +11,18 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Connections of one address that wait for the head of a request. If more come, the one that waits longest is closed.
+/// Connections of one address that may wait for the head of a request. Another one closes the connection that has
+/// waited longest.
 pub(crate) const WAITING: usize = 1_024;
 
-/// The places for connections. Cheap to clone.
+/// The permits for connections. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Seats(Arc<Mutex<Table>>);
 
 struct Table {
     places: usize,
     open: usize,
-    /// Counts what happens, so that what waits longest is found first.
+    /// A logical clock, which orders the connections by the time since which they wait.
     clock: u64,
     by: HashMap<IpAddr, OfAddress>,
 }
@@ -28,11 +30,11 @@ struct Table {
 #[derive(Default)]
 struct OfAddress {
     open: usize,
-    /// The connections that wait for a head, by the time since which they do.
+    /// The connections that wait for the head of a request, by the clock at which they began to wait.
     waiting: BTreeMap<u64, Arc<Notify>>,
 }
 
-/// The place of one connection. It is free again once this is dropped.
+/// The permit of one connection. Dropping it frees the permit.
 pub(crate) struct Seat {
     seats: Seats,
     address: IpAddr,
@@ -42,15 +44,15 @@ pub(crate) struct Seat {
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
-    /// It waits for a head since then.
+    /// Waits for the head of a request, since this clock value.
     Waiting(u64),
-    /// It has so many requests that are not answered.
+    /// Has this many requests without a complete answer.
     Busy(usize),
-    /// Its place was given to another one.
+    /// Closed, because its permit was given to another connection.
     Closed,
 }
 
-/// A request that is being answered on a connection.
+/// A request that is being answered on a connection. Dropping it ends the request.
 pub(crate) struct Busy(Arc<Seat>);
 
 impl Seats {
@@ -58,8 +60,10 @@ impl Seats {
         Seats(Arc::new(Mutex::new(Table { places, open: 0, clock: 0, by: HashMap::new() })))
     }
 
-    /// Takes a place for a connection, or the place of one that waits. `is_shared` says that many callers have this
-    /// address, as behind a proxy: then it may take what there is.
+    /// Takes a permit for a connection, if need be from a waiting one. Returns `None` if no connection can be closed.
+    ///
+    /// `is_shared` means that many callers use this address, as behind a proxy. Such an address may use all free
+    /// permits.
     pub(crate) fn take(&self, address: IpAddr, is_shared: bool) -> Option<Arc<Seat>> {
         let address = bucket(address);
         let closes = Arc::new(Notify::new());
@@ -69,7 +73,8 @@ impl Seats {
     }
 }
 
-/// The address that limits count by: a network of 64 bits, of which one caller has all addresses, is one address.
+/// Returns the address under which limits count. An IPv6 address counts as its /64 network, since one caller usually
+/// has all of it.
 pub(crate) fn bucket(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
@@ -81,7 +86,7 @@ impl Table {
     fn take(&mut self, address: IpAddr, is_shared: bool, closes: &Arc<Notify>) -> Option<u64> {
         let own = self.by.get(&address);
         let (held, waiting) = own.map_or((0, 0), |own| (own.open, own.waiting.len()));
-        // No address has more than it leaves to the others, but one that has none may have the last.
+        // No address may hold more than it leaves free. But an address without connections may take the last permit.
         let left = self.places.saturating_sub(self.open + 1);
         let is_over = !is_shared && (waiting >= WAITING || held > 0 && held + 1 > left);
         if is_over {
@@ -103,7 +108,7 @@ impl Table {
         self.clock
     }
 
-    /// Closes the connection of an address that waits longest. None: all of them are busy.
+    /// Closes the connection of an address that has waited longest. Returns `None` if all its connections are busy.
     fn close_oldest(&mut self, address: IpAddr) -> Option<()> {
         let (_, closes) = self.by.get_mut(&address)?.waiting.pop_first()?;
         self.leave(address);
@@ -123,12 +128,13 @@ impl Table {
 }
 
 impl Seat {
-    /// Waits until the place is given to another connection.
+    /// Waits until the permit is given to another connection.
     pub(crate) async fn closed(&self) {
         self.closes.notified().await;
     }
 
-    /// The head of a request has come. None: the place was given away before.
+    /// Marks the connection as busy, since the head of a request has arrived. Returns `None` if the permit was given
+    /// away before.
     pub(crate) fn begin(self: &Arc<Seat>) -> Option<Busy> {
         let mut table = self.seats.0.lock();
         let mut state = self.state.lock();
@@ -148,7 +154,7 @@ impl Seat {
 }
 
 impl Drop for Busy {
-    /// The answer is out: the connection waits again.
+    /// Marks the connection as waiting again once its last answer is sent.
     fn drop(&mut self) {
         let seat = &self.0;
         let mut table = seat.seats.0.lock();
@@ -195,7 +201,7 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    /// Busy connections, as many as there may be.
+    /// Opens busy connections from one address until the next one is refused.
     fn all(seats: &Seats, from: u8) -> Vec<Busy> {
         std::iter::from_fn(|| seats.take(address(from), false)?.begin()).collect()
     }

@@ -1,4 +1,4 @@
-//! The tenant's secrets: set, listed, removed, and never told.
+//! Routes that set, list and remove the tenant's secrets. No route returns their values.
 
 use axum::{Json, http::StatusCode};
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ impl From<VaultError> for Fault {
 }
 
 impl Request {
-    /// Who does it, as the audit log has it.
+    /// Returns the id of the caller's token for the audit log, or `local` without a token.
     fn actor(&self) -> &str {
         self.caller.token.as_deref().unwrap_or("local")
     }

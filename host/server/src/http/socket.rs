@@ -1,4 +1,4 @@
-//! A run over a WebSocket: its events come out, the hub's verbs go in, and each is answered.
+//! The WebSocket of a run. It sends the run's events, accepts the hub's verbs, and answers each of them.
 
 use axum::{
     extract::{
@@ -23,7 +23,7 @@ use super::{
 };
 use flowcell_platform::channels::verb::{answer, read};
 
-/// Bytes of a message: what may be sent to a run, with room for what stands around it.
+/// The maximum size of a message in bytes: the largest input of a run, plus the rest of the message.
 pub(crate) const MESSAGE_BYTES: usize = 1024 * 1024 + 4096;
 
 /// Where the events begin.
@@ -36,7 +36,7 @@ pub(crate) struct From {
     from: Option<u64>,
 }
 
-/// The wish to speak in messages.
+/// A request to upgrade to a WebSocket. Other requests get 426 `upgrade_required`.
 pub(crate) struct Upgrade(WebSocketUpgrade);
 
 impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
@@ -70,7 +70,7 @@ pub(crate) async fn socket(
 
 async fn converse(mut socket: WebSocket, request: Request, run: RunId, mut watching: Watching) {
     let mut beat = tokio::time::interval(request.app.heartbeat);
-    // Whoever has gone hears nothing, and everything ends.
+    // The loop ends when the client has disconnected.
     loop {
         let sent = tokio::select! {
             told = watching.next() => match told {
@@ -95,7 +95,7 @@ fn text(text: String) -> Message {
     Message::Text(text.into())
 }
 
-/// Does what a message says, if the caller may.
+/// Executes the command in a message if the caller has its scope, and returns the answer.
 async fn obey(request: &Request, run: &RunId, line: &[u8]) -> String {
     let (id, command) = read(line);
     let outcome = match command {

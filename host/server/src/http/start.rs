@@ -1,4 +1,4 @@
-//! Starting runs.
+//! The start of runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,11 +29,11 @@ use flowcell_platform::{
     driving::{Admission, Overflow},
 };
 
-/// How long somebody waits for a run at most; whoever wants to wait longer asks again.
+/// The longest wait for a run within one request. A client that wants to wait longer sends the request again.
 pub(crate) const WAIT: Duration = Duration::from_secs(60);
-/// Characters of an idempotency key.
+/// The maximum length of an idempotency key in characters.
 pub(crate) const KEY_CHARS: usize = 256;
-/// Time between two looks for the end of a run that another process drives.
+/// The interval between two checks of a run that another process drives.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A run that is to begin.
@@ -102,10 +102,11 @@ pub(crate) async fn start(
     begin(&request, body, Some((run, digest)), &headers, wait).await
 }
 
-/// What the ids of runs begin with that triggers and keys stand for. Whoever took such an id would take a start away.
+/// Prefixes of the run ids that triggers and idempotency keys generate. A caller that chose such an id could block a
+/// later start.
 const RESERVED: [&str; 5] = ["cron.", "event.", "hook.", "manual.", "idem-"];
 
-/// An id that a caller has chosen.
+/// Parses a run id that a caller has chosen. Returns 400 if its prefix is reserved or its characters are not allowed.
 pub(crate) fn own_id(id: &str) -> Result<RunId, Fault> {
     match RESERVED.iter().find(|reserved| id.starts_with(*reserved)) {
         Some(reserved) => Err(Fault::bad_request(format!(
@@ -115,7 +116,7 @@ pub(crate) fn own_id(id: &str) -> Result<RunId, Fault> {
     }
 }
 
-/// A run whose id is used up cannot begin again.
+/// Converts an error of the store. Returns 409 `run_removed` if the run was removed, since its id is never used again.
 fn removed(request: &Request, run: &RunId, error: flowcell_runtime::ports::StoreError) -> Fault {
     let row = request.runs().ok().and_then(|runs| runs.run(request.tenant(), run).ok().flatten());
     match row {
@@ -127,7 +128,8 @@ fn removed(request: &Request, run: &RunId, error: flowcell_runtime::ports::Store
     }
 }
 
-/// The id of the run that a key stands for.
+/// Derives a run id from the header `Idempotency-Key`. Returns `None` without the header, and 400 if the key is empty
+/// or too long.
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<RunId>, Fault> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     if !(1..=KEY_CHARS).contains(&key.len()) {
@@ -151,7 +153,8 @@ async fn begin(
     started(request, runner, wait).await
 }
 
-/// A new run, if there may be one, and its flow.
+/// Prepares a new run, and returns it with its flow. Returns an error if the server stops, if the tenant is over quota,
+/// or if the flow is not valid.
 pub(crate) async fn prepare(
     request: &Request,
     body: StartRun,
@@ -161,7 +164,7 @@ pub(crate) async fn prepare(
     if request.app.is_draining() {
         return Err(Fault::draining());
     }
-    // Whoever may not start anything is told before anything is read for it.
+    // The quota is checked first, so that a tenant over quota causes no further work.
     request.host.check_quota_for(run.as_ref()).map_err(StartError::from)?;
     let StartRun { flow, version, input, .. } = body;
     let flow = named_or_whole(request, &flow, version).await?;
@@ -169,7 +172,7 @@ pub(crate) async fn prepare(
     Ok((request.host.runner(&flow, options)?, flow))
 }
 
-/// A flow that a body names, or brings along.
+/// Loads the flow that a body names, or checks the flow that it contains.
 pub(crate) async fn named_or_whole(
     request: &Request,
     flow: &RawValue,
@@ -187,7 +190,8 @@ pub(crate) async fn named_or_whole(
     }
 }
 
-/// Brings a new run in, and answers once it is on stable storage, or has come to an end if that is waited for.
+/// Admits a new run and answers 201 once the run is on stable storage. With `wait` it answers when the run has ended or
+/// is parked, or after [`WAIT`].
 pub(crate) async fn started(request: &Request, runner: FlowRunner, wait: bool) -> Result<Response, Fault> {
     let run = runner.run_id().clone();
     let result = enter(request, runner, wait).await?;
@@ -200,7 +204,8 @@ pub(crate) async fn started(request: &Request, runner: FlowRunner, wait: bool) -
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(view)).into_response())
 }
 
-/// Admits a run. Answers what came of it, if somebody waits for that and it begins at once.
+/// Admits a run. With `wait`, returns its result if the run starts at once and ends or parks within [`WAIT`]. Otherwise
+/// returns `None`.
 pub(crate) async fn enter(request: &Request, mut runner: FlowRunner, wait: bool) -> Result<Option<RunResult>, Fault> {
     let (witness, ended) = Witness::new();
     if wait {
@@ -211,11 +216,11 @@ pub(crate) async fn enter(request: &Request, mut runner: FlowRunner, wait: bool)
     if !wait || admission == Admission::Waits {
         return Ok(None);
     }
-    // One that takes longer is told of as it stands then.
+    // If the run takes longer, the caller gets its current state.
     Ok(tokio::time::timeout_at(until, ended).await.ok().and_then(Result::ok))
 }
 
-/// Waits for a run that exists, and tells how it stands then.
+/// Waits up to [`WAIT`] until an existing run is no longer `running`, and returns its state.
 pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, Fault> {
     let until = tokio::time::Instant::now() + WAIT;
     loop {
@@ -227,7 +232,7 @@ pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, Fau
         match hub {
             Some(hub) => {
                 let (witness, ended) = Witness::new();
-                // A run that has ended meanwhile is seen at the next look.
+                // If the run has ended in the meantime, the next check sees it.
                 if hub.attach(Arc::new(witness)).await.is_ok() {
                     let _ = tokio::time::timeout_at(until, ended).await;
                 }
@@ -237,7 +242,7 @@ pub(crate) async fn outcome(request: Request, run: RunId) -> Result<RunView, Fau
     }
 }
 
-/// Sees a run end.
+/// A channel that reports the end of a run.
 struct Witness(Mutex<Option<oneshot::Sender<RunResult>>>);
 
 impl Witness {
@@ -252,14 +257,14 @@ impl Channel for Witness {
 
     fn on_complete(&self, result: &RunResult) {
         let ended = self.0.lock().take();
-        // One that another process has taken is not this one's to tell of.
+        // The status `Running` means that another process has taken over the run, so its result is unknown here.
         if result.status != RunStatus::Running {
             ended.map(|ended| ended.send(result.clone()));
         }
     }
 }
 
-/// A part of a path as addresses have it.
+/// Percent-encodes a text as one segment of a path.
 fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

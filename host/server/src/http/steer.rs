@@ -1,4 +1,4 @@
-//! Steering runs: commands, and going on with runs.
+//! Commands to runs, and the routes to resume, retry and cancel them.
 
 use axum::{Json, response::Response};
 use flowcell_contract::{Json as Value, NodeId, RunId};
@@ -109,7 +109,7 @@ impl Emitted {
     }
 }
 
-/// Reads a body as a decision.
+/// Parses the body of a decision. Returns 400 unless it has exactly one of the four members.
 fn resolution(body: serde_json::Map<String, serde_json::Value>) -> Result<Resolution, Fault> {
     let one = || Fault::bad_request("the body has exactly one of `repeat: true`, `reply`, `output` and `fail: WHY`");
     let decision = (body.len() == 1).then(|| serde_json::from_value(serde_json::Value::Object(body)).ok()).flatten();
@@ -127,7 +127,7 @@ fn resolution(body: serde_json::Map<String, serde_json::Value>) -> Result<Resolu
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// Gives a run a command, and lets it be driven if it can move now.
+/// Sends a command to a run and wakes the driver. A reply to a gate is written to the audit log.
 pub(crate) async fn tell(request: &Request, run: &RunId, command: RunCommand) -> Result<(), Fault> {
     request.row(run)?;
     let decided = match &command {
@@ -276,7 +276,7 @@ pub(crate) async fn resume(
     match prepared {
         Ok(runner) if runner.ended().is_some() => Err(HubError::RunEnded.into()),
         Ok(runner) => start::enter(&request, runner, false).await.map(drop),
-        // It goes on already.
+        // Another driver has the run already.
         Err(StartError::Open(OpenError::Driven(_))) => Ok(()),
         Err(error) => Err(error.into()),
     }?;
@@ -325,7 +325,7 @@ pub(crate) async fn retry(
             "`keepAnswers` goes with `from`: a run that is repeated as a whole asks everything",
         ));
     }
-    // An approval that is kept is given once more.
+    // A kept approval counts as a new one, so the caller needs the right to give it.
     if body.keep_answers && !request.caller.scopes.has(Scope::GateDecide) {
         return Err(Fault::forbidden(Scope::GateDecide));
     }

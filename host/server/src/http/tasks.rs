@@ -1,4 +1,4 @@
-//! The inputs of a run's tasks.
+//! The route that shows the inputs of a run's tasks.
 
 use axum::{body::Bytes, response::Response};
 use flowcell_contract::RunId;
@@ -75,7 +75,7 @@ pub(crate) async fn show(
     Ok(held(text, place))
 }
 
-/// Reads what a task was given.
+/// Reads the inputs of a task. Returns 404 `task_not_found` if no attempt of it has begun.
 pub(crate) async fn read(request: Request, run: RunId, task: String, window: Window) -> Result<TaskInputs, Fault> {
     let read = request.reading(move |request| {
         request.row(&run)?;

@@ -1,4 +1,4 @@
-//! The tenant's triggers, as people see and change them.
+//! Routes that show and change the tenant's triggers.
 
 use axum::{
     Json,
@@ -44,7 +44,7 @@ pub(crate) struct NewTrigger {
 }
 
 impl Request {
-    /// Does something at the desk of the tenant, and lets the server see it.
+    /// Runs blocking work on the tenant's triggers, and reloads them in the server afterwards.
     async fn desk<T: Send + 'static>(
         self,
         work: impl FnOnce(TriggerDesk<'_>) -> Result<T, TriggerError> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What the tenant has used up.
+//! The route for the tenant's usage.
 
 use axum::Json;
 use utoipa::ToSchema;

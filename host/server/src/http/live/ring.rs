@@ -1,7 +1,8 @@
-//! The latest events of a run, kept for subscribers who have not heard them yet.
+//! A buffer of the latest events of a run, for subscribers that have not received them yet.
 //!
-//! An event is kept until all subscribers have heard it, or until the ring holds too many events or bytes: then the oldest
-//! go, and a subscriber who has not heard them is told so. The bytes are the tenant's share of what all rings hold.
+//! An event is kept until all subscribers have received it, or until the ring has too many events or bytes. Then the
+//! oldest events are dropped, and the subscribers that missed them get an error. The bytes are taken from the tenant's
+//! share of all rings.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,9 +13,9 @@ use tokio::sync::Notify;
 
 use super::Told;
 
-/// Events that are kept for a subscriber who is slow.
+/// The maximum number of events that the ring keeps for a slow subscriber.
 const KEPT: usize = 1_024;
-/// Their bytes, as JSON text.
+/// The maximum size of these events, as JSON text in bytes.
 pub(super) const KEPT_BYTES: u64 = 4 << 20;
 
 /// The latest events of a run.
@@ -27,7 +28,7 @@ pub(super) struct Ring {
 
 #[derive(Default)]
 struct Kept {
-    /// The number of the first event that is kept.
+    /// The number of the first kept event, counted from the creation of the ring.
     first: u64,
     events: VecDeque<Entry>,
     bytes: u64,
@@ -36,12 +37,12 @@ struct Kept {
 
 struct Entry {
     told: Told,
-    /// Listeners who have not heard it.
+    /// The number of listeners that have not received the event.
     unheard: usize,
     _place: Place,
 }
 
-/// Something was lost.
+/// Events were dropped before the listener received them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lagged;
 
@@ -50,14 +51,14 @@ impl Ring {
         Ring { tenant, room, kept: Mutex::default(), told: Notify::new() }
     }
 
-    /// Listens from now on.
+    /// Creates a listener that receives the events from now on.
     pub(super) fn listen(self: &Arc<Ring>) -> Listener {
         let mut kept = self.kept.lock();
         kept.listeners += 1;
         Listener { ring: self.clone(), next: kept.end() }
     }
 
-    /// Keeps an event for those who listen.
+    /// Adds an event to the ring, if it has listeners. Drops the oldest events if they exceed the limits.
     pub(super) fn tell(&self, told: Told) {
         let mut kept = self.kept.lock();
         if kept.listeners == 0 {
@@ -80,7 +81,7 @@ impl Ring {
                 let unheard = kept.listeners;
                 kept.events.push_back(Entry { told, unheard, _place: place });
             }
-            // Nobody hears it, and everybody is told so.
+            // Without free bytes the event is dropped, and every listener gets `Lagged`.
             None => kept.first += 1,
         }
         drop(kept);
@@ -89,7 +90,7 @@ impl Ring {
 }
 
 impl Kept {
-    /// The number of the event that comes next.
+    /// Returns the number of the next event.
     fn end(&self) -> u64 {
         self.first + self.events.len() as u64
     }
@@ -101,7 +102,7 @@ impl Kept {
         }
     }
 
-    /// Drops the oldest events that everybody has heard.
+    /// Drops the oldest events that all listeners have received.
     fn forget_heard(&mut self) {
         while self.events.front().is_some_and(|entry| entry.unheard == 0) {
             self.drop_first();
@@ -109,21 +110,21 @@ impl Kept {
     }
 }
 
-/// Hears what a ring is told.
+/// A receiver of a ring's events.
 pub(super) struct Listener {
     ring: Arc<Ring>,
-    /// The number of the event that it hears next.
+    /// The number of the next event to receive.
     next: u64,
 }
 
 impl Listener {
-    /// Waits for the next event. An error says that events are gone which it has not heard.
+    /// Waits for the next event. Returns `Lagged` if the ring has dropped events before this listener received them.
     pub(super) async fn hear(&mut self) -> Result<Told, Lagged> {
         loop {
             let ring = self.ring.clone();
             let told = ring.told.notified();
             tokio::pin!(told);
-            // What is told from here on wakes it.
+            // From here on, a new event wakes this listener.
             told.as_mut().enable();
             if let Some(heard) = self.next_told() {
                 return heard;
@@ -219,7 +220,7 @@ mod tests {
         other.tell(told(0, 1_000));
         assert_eq!(hear(&mut theirs), Some(Ok(Some(0))), "another tenant finds room");
         assert_eq!(hear(&mut slow), Some(Err(Lagged)));
-        // What finds no room at all is lost, and that is told.
+        // An event that finds no free bytes is dropped, and the listener gets `Lagged`.
         ring.tell(told(100, 20_000));
         assert_eq!(hear(&mut slow), Some(Err(Lagged)));
         assert_eq!(hear(&mut slow), None);
