@@ -15,12 +15,12 @@ use utoipa::{
 use crate::http::app::App;
 use flowcell_platform::tree::Pass;
 
-/// The document before its routes.
+/// Returns the document without its routes: title, security scheme, and one recursive schema.
 pub(super) fn head() -> OpenApi {
     let mut info = Info::new("Flowcell", "v1");
     info.description = Some("Runs flows whose every node is a sandboxed WebAssembly component.".into());
     let mut components = Components::new();
-    // Tasks have passes, and passes have tasks: one of the two has to be named here.
+    // Tasks contain passes, and passes contain tasks. One of the two schemas must be registered by hand.
     components.schemas.insert("Pass".into(), Pass::schema());
     let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme("token", SecurityScheme::Http(token));

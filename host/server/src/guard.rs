@@ -1,4 +1,5 @@
-//! Requests that a browser was tricked into: a foreign `Host` (DNS rebinding), or an `Origin` that is not the server's own.
+//! Protection against requests that a web page makes a browser send. It checks for a foreign `Host` (DNS rebinding),
+//! and for an `Origin` other than the server's own.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -14,14 +15,14 @@ use crate::{
     steps_api,
 };
 
-/// The names under which the server may be asked.
+/// The host names that the server accepts.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
-    /// The port that it listens on.
+    /// The port that the server listens on.
     port: u16,
-    /// Names that the operator has listed.
+    /// Additional host names from the operator, in lowercase.
     listed: Arc<[String]>,
-    /// It listens for this machine only.
+    /// True if the server listens on a loopback address.
     loopback: bool,
 }
 
@@ -30,10 +31,10 @@ impl Names {
         Names { port, loopback, listed: listed.iter().map(|name| name.to_ascii_lowercase()).collect() }
     }
 
-    /// Whether a `Host` is the server's.
+    /// Returns true if `host` names this server.
     fn is_own(&self, host: &str) -> bool {
         let Ok(authority) = host.parse::<Authority>() else { return false };
-        // A `Host` names no user.
+        // A valid `Host` has no user part.
         if host.contains('@') {
             return false;
         }
@@ -41,7 +42,8 @@ impl Names {
         if self.listed.contains(&name) {
             return true;
         }
-        // Whoever asks for a token needs no name: a browser does not send the token to a stranger's name.
+        // A server for other machines requires tokens, and browsers do not send them to foreign names. So any name is
+        // fine.
         if !self.loopback {
             return self.listed.is_empty();
         }
@@ -50,7 +52,7 @@ impl Names {
     }
 }
 
-/// Turns away what did not mean this server.
+/// Middleware that rejects requests with a foreign `Host` or `Origin`, or with a head that is too large.
 pub(super) async fn guard(State(names): State<Names>, request: Request, next: Next) -> Response {
     let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let is_steps_api = request.uri().path().starts_with(steps_api::PREFIX);
@@ -61,15 +63,15 @@ pub(super) async fn guard(State(names): State<Names>, request: Request, next: Ne
     if is_steps_api {
         answer = steps_api::enveloped(answer);
     }
-    // Beside the pieces there may have been a length, which somebody in between has believed. So nothing that comes after
-    // is taken for a request.
+    // A request with chunks may also have had a `Content-Length`, and a proxy may have trusted it. The connection is
+    // closed so that remaining bytes are not read as a request.
     if chunked {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     answer
 }
 
-/// Bytes of a request's head, about.
+/// Returns the approximate size of a request's head in bytes.
 fn head_bytes(request: &Request) -> usize {
     let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
     let uri = request.uri().path_and_query().map_or(0, |path| path.as_str().len());

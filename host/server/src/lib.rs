@@ -1,18 +1,18 @@
-//! The HTTP server: the versioned interface under `/v1`, live events, health, and the document of it all.
+//! The HTTP server: the versioned API under `/v1`, live events, health, and the OpenAPI document.
 //!
-//! A server owns its store like `flowcell drive` does: it drives new runs and every other one that can move. Nothing in it
-//! knows how tokens are kept: an [`Identify`] tells who calls.
+//! A server owns its store, as `flowcell drive` does. It drives new runs and every stored run that can move. The server
+//! does not know how tokens are stored: an [`Identify`] identifies the caller.
 //!
-//! | room | what it is |
+//! | room | content |
 //! |---|---|
-//! | [`identity`] | who calls, and what they may do |
-//! | [`route`] | the table of routes, and what each needs |
-//! | guard | `Host` and `Origin` |
-//! | http | what the routes under `/v1` do |
-//! | [`mcp`] | flows as tools of agents, over HTTP and over pipes |
-//! | [`steps_api`] | flows by their names, under `/api` |
+//! | [`identity`] | the callers and their permissions |
+//! | [`route`] | the table of routes and the access that each needs |
+//! | guard | the check of `Host` and `Origin` |
+//! | http | the routes under `/v1` |
+//! | [`mcp`] | flows as tools of agents, over HTTP and over standard input and output |
+//! | [`steps_api`] | flows by name, under `/api` |
 //! | [`manual`] | the pages of the manual |
-//! | document | OpenAPI |
+//! | document | the OpenAPI document |
 
 mod document;
 mod guard;
@@ -55,48 +55,48 @@ use flowcell_platform::{
     usage::{SETTLES, Usage},
 };
 
-/// How a server is set up.
+/// The configuration of a server.
 pub struct Settings {
-    /// Where it listens; port 0 is any that is free.
+    /// The address to listen on. Port 0 selects any free port.
     pub listen: SocketAddr,
-    /// Who calls.
+    /// Identifies the caller of each request.
     pub identity: Arc<dyn Identify>,
-    /// The folder with the flows of `local`; those of other tenants are in `.tenants` below it.
+    /// The folder with the flows of the tenant `local`. The flows of other tenants are in its subfolder `.tenants`.
     pub flows: PathBuf,
-    /// Names under which it may be asked, beside its own address.
+    /// Host names that the server accepts in `Host`, besides its own address.
     pub names: Vec<String>,
-    /// Proxies in front of the server. They alone are believed about the address of a caller.
+    /// Trusted proxies in front of the server. Only these may state the address of a caller.
     pub proxies: Vec<AddressRange>,
-    /// What connections may take.
+    /// Limits of connections, requests and streams.
     pub limits: Limits,
 }
 
-/// Why a server does not start.
+/// The reason why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address leads to other machines, and nobody asks who calls from there.
+    /// Other machines can reach the address, and the server does not require tokens.
     #[error("`{0}` can be reached from other machines, and this server asks nobody for a token")]
     Unguarded(SocketAddr),
-    /// A proxy brings requests of others, and nobody asks who calls.
+    /// A proxy forwards requests of other machines, and the server does not require tokens.
     #[error("`{0}` brings requests of other machines, and this server asks nobody for a token")]
     UnguardedProxy(AddressRange),
-    /// The address cannot be had.
+    /// The server cannot listen on the address.
     #[error("cannot listen on `{address}`")]
     Listen {
-        /// Which.
+        /// The address to listen on.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The operator's collector cannot be told anything.
+    /// The export to the operator's telemetry collector cannot start.
     #[error(transparent)]
     Telemetry(#[from] Error),
-    /// Messages of other processes cannot be taken in.
+    /// The server cannot receive the messages of other processes.
     #[error(transparent)]
     Start(#[from] StartError),
 }
 
-/// A server that listens.
+/// A server that listens on its address.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -108,7 +108,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and drives nothing yet.
+    /// Listens on the address. Nothing is served or driven before [`Server::run`].
+    ///
+    /// Returns an error if other machines can send requests without a token, or if the server cannot listen.
     pub async fn bind(host: Host, settings: Settings) -> Result<Server, ServeError> {
         let Settings { listen, identity, flows, names, proxies, limits } = settings;
         let host = host.serving(flows.clone());
@@ -144,18 +146,20 @@ impl Server {
         Ok(Server { listener, address, router, limits, proxies: Proxies::new(&proxies), app, drive })
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on, with the port that the system has chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The entrance for runs, also for those that other terminals hand over.
+    /// Returns the entrance for runs. Other terminals hand their runs over here, too.
     pub fn entrance(&self) -> Entrance {
         self.drive.entrance()
     }
 
-    /// Serves and drives until `stop` is ready. Then new runs are turned away, those that are driven are put down where they
-    /// are, and what is being answered may come to its end.
+    /// Serves requests and drives runs until `stop` is ready.
+    ///
+    /// Then the server refuses new runs and stops driving the others, which another driver can continue. Answers in
+    /// progress have a few seconds to finish. Returns an error if the store cannot be read.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
         let Server { listener, router, limits, proxies, app, drive, .. } = self;
         let ends = app.ends.subscribe();
@@ -174,11 +178,11 @@ impl Server {
             }
         };
         app.drain();
-        // What it was about to start is found again.
+        // A start that is aborted here is found again later.
         starting.abort();
         drive.stop().await;
         app.ends.send_replace(true);
-        // A server that broke has nothing more to end.
+        // If the task of the server has panicked, there is nothing left to stop.
         let _ = serving.await;
         settling.shutdown().await;
         app.host.stop_telemetry().await;
@@ -186,13 +190,15 @@ impl Server {
     }
 }
 
-/// Drives until nobody holds the other end any more, or the store cannot be read: among the requests that bring it runs, so
-/// that no thread has to wake another for each of them.
+/// Drives runs until the sender of `halted` is dropped or the store cannot be read.
+///
+/// On a runtime with many threads the driver is a task beside the requests. So no thread has to wake another one for
+/// each run.
 fn driving(mut drive: Drive, mut halted: oneshot::Receiver<()>) -> BoxFuture<'static, (Drive, Result<(), StoreError>)> {
     let many_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
     let driving = async move {
         loop {
-            // A store may be far away, and the packs of a run may have to be compiled before it goes on.
+            // The store may be remote, and the packs of a run may need to be compiled before it continues.
             let refreshed = match many_threads && drive.is_stale() {
                 true => tokio::task::block_in_place(|| drive.refresh()),
                 false => drive.refresh(),
@@ -213,7 +219,7 @@ fn driving(mut drive: Drive, mut halted: oneshot::Receiver<()>) -> BoxFuture<'st
     async { driving.await.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic())) }.boxed()
 }
 
-/// Keeps what tenants use up, from time to time.
+/// Flushes the usage counters of tenants to the store, once in each interval of [`SETTLES`].
 async fn settle(usage: Usage) {
     loop {
         tokio::time::sleep(SETTLES).await;
@@ -226,7 +232,7 @@ async fn settle(usage: Usage) {
 
 fn router(app: &Arc<App>, names: Names) -> Router {
     let (router, document) = route::router(app);
-    // A document is made of JSON, which can be written.
+    // The document consists of JSON values, so it can always be serialized.
     let _ = app.document.set(Arc::new(serde_json::to_value(&document).unwrap_or_default()));
     let guard = middleware::from_fn_with_state(names, guard::guard);
     let router = router.layer(DefaultBodyLimit::max(BODY_BYTES)).layer(guard).layer(CatchPanicLayer::custom(|_| {
@@ -235,24 +241,24 @@ fn router(app: &Arc<App>, names: Names) -> Router {
     router.layer(middleware::from_fn_with_state(app.clone(), metrics::measure))
 }
 
-/// Lets those who watch runs hear them.
+/// Connects the runs that this server drives to their subscribers and triggers.
 struct Driven {
     households: Arc<Households>,
     audiences: Arc<Audiences>,
     triggers: Arc<Triggers>,
-    /// Take in what other processes ask, one for each tenant.
+    /// One per tenant: each receives the commands of other processes.
     worlds: Mutex<HashMap<Tenant, Arc<World>>>,
 }
 
 impl Driven {
-    /// Takes in what other processes ask of the runs of these tenants, from now on.
+    /// Starts to receive the commands of other processes for the runs of these tenants.
     fn listen_for(&self, tenants: &[Tenant]) -> Result<(), StartError> {
         let mut worlds = self.worlds.lock();
         for tenant in tenants {
             if worlds.contains_key(tenant) {
                 continue;
             }
-            // The host within the tenant's policy: what it bounds holds before the first of its runs goes on.
+            // This host has the tenant's policy, so the limits hold before the first of its runs continues.
             if let Some(host) = Owners::host(&*self.households, tenant) {
                 worlds.insert(tenant.clone(), host.serve()?);
             }
@@ -282,7 +288,7 @@ impl Attendant for Driven {
         Some(Box::pin(async move {
             let result = runner.run().await;
             drop(driven);
-            // It is told once it is durable.
+            // `run` returns after the end is durable, so the event triggers may start now.
             let status = match result.status {
                 RunStatus::Succeeded => "succeeded",
                 RunStatus::Failed => "failed",

@@ -1,13 +1,14 @@
-//! The pages of the manual, compiled into the program. `flowcell help TOPIC` prints a page, and MCP serves it as a resource.
+//! The pages of the manual, compiled into the program. `flowcell help TOPIC` prints a page. MCP serves the pages as
+//! resources.
 
 /// The part of the manual that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Pages for a first day.
+    /// Pages for the first day with Flowcell.
     Start,
-    /// Pages that each solve one task.
+    /// Each of these pages solves one task.
     HowTo,
-    /// Pages to look things up in.
+    /// Pages that list facts, such as commands, limits and errors.
     Reference,
     /// Pages that explain a design.
     Explanation,
@@ -31,7 +32,7 @@ impl Group {
 /// One page of the manual.
 #[derive(Debug)]
 pub struct Page {
-    /// The name by which the page is asked for.
+    /// The unique name of the page, as `flowcell help TOPIC` takes it.
     pub topic: &'static str,
     /// The part of the manual that the page belongs to.
     pub group: Group,
@@ -65,7 +66,7 @@ pub const PAGES: &[Page] = pages! {
     Explanation: "durability" "sandbox" "tenancy" "determinism" "gaps";
 };
 
-/// Returns the page about `topic`.
+/// Returns the page about `topic`, or `None` if the manual has no such page.
 pub fn page(topic: &str) -> Option<&'static Page> {
     PAGES.iter().find(|page| page.topic == topic)
 }

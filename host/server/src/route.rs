@@ -1,4 +1,4 @@
-//! Every route with what it needs: the one table from which the server and its document are made.
+//! The table of all routes with the access that each needs. The server and its OpenAPI document are both built from it.
 
 use std::{
     future::Future,
@@ -42,28 +42,28 @@ use crate::{
     mcp, steps_api,
 };
 
-/// How long an answer may take to begin: longer than anybody waits for a run.
+/// The time that a handler has to begin its answer. It is longer than the longest wait for a run.
 pub(crate) const ANSWER: Duration = Duration::from_secs(90);
 
-/// What a route needs.
+/// The access that a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing: everybody who reaches the server may know.
+    /// None: any client that reaches the server may use the route.
     Open,
-    /// A caller with this scope.
+    /// A token with this scope.
     Needs(Scope),
-    /// A body that is signed with a key of the trigger that it is for; no token opens it.
+    /// A body that is signed with a key of the trigger in the path. Tokens do not count here.
     Signed,
 }
 
-/// A route as the table has it.
+/// One route of the table.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Its method.
+    /// The HTTP method.
     pub method: Method,
-    /// Its path, with `{…}` where it changes.
+    /// The path, with its parameters as `{name}`.
     pub path: String,
-    /// What it needs.
+    /// The access that the route needs.
     pub access: Access,
 }
 
@@ -133,7 +133,7 @@ fn table() -> Vec<Row> {
     ]
 }
 
-/// Every route, as tests and the document see it.
+/// Returns every route of the server, for tests and for the document. The routes of MCP are included.
 pub fn routes() -> Vec<Route> {
     let mut all = Vec::new();
     for (access, (_, paths, _)) in table() {
@@ -150,7 +150,7 @@ pub fn routes() -> Vec<Route> {
     all
 }
 
-/// The router, and the document of its routes.
+/// Builds the router and the OpenAPI document of its routes.
 pub(super) fn router(app: &Arc<App>) -> (Router, OpenApi) {
     let mut all = OpenApiRouter::with_openapi(document::head());
     let tokens = app.identity.asks_for_tokens();
@@ -178,7 +178,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operati
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// Says in the document what a route needs.
+/// Adds the needed scope to an operation of the document, and the bearer token if the server requires tokens.
 fn describe(operation: &mut Operation, access: Access, tokens: bool) {
     let Access::Needs(scope) = access else { return };
     operation.extensions = Some(ExtensionsBuilder::new().add("x-flowcell-scope", scope.name()).build());
@@ -190,7 +190,8 @@ fn describe(operation: &mut Operation, access: Access, tokens: bool) {
 
 type Admission = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// Lets a request in if its caller may do what it asks.
+/// Middleware that lets a request pass if its caller has the needed scope. It also limits the time to the answer and
+/// writes the audit log.
 fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, next: Next) -> Admission {
     Box::pin(async move {
         let (mut _place, mut deed, mut asker) = (None, None, None);
@@ -228,7 +229,7 @@ fn admit(State((app, access)): State<(Arc<App>, Access)>, mut request: Request, 
     })
 }
 
-/// Something that audit logs have: flows, triggers and files that are changed.
+/// An action for the audit log: a change of flows, triggers or files.
 struct Deed {
     caller: Caller,
     action: String,
@@ -236,14 +237,14 @@ struct Deed {
 }
 
 impl Deed {
-    /// What somebody does, if it is to be noted.
+    /// Returns the action of a request, if it is one for the audit log. Only routes with the scope `flow:write` are.
     fn of(caller: &Caller, scope: Scope, request: &Request) -> Option<Deed> {
         let route = request.extensions().get::<MatchedPath>().filter(|_| scope == Scope::FlowWrite)?;
         let action = format!("{} {}", request.method(), route.as_str());
         Some(Deed { caller: caller.clone(), action, subject: request.uri().path().to_owned() })
     }
 
-    /// The same, of what was made, which is called by its own place.
+    /// Replaces the subject by the `Location` of the response, so that a created object is logged under its own path.
     fn at(self, response: &Response) -> Deed {
         let place = response.headers().get(header::LOCATION).and_then(|place| place.to_str().ok());
         let subject = place.map_or(self.subject, str::to_owned);
@@ -255,7 +256,10 @@ impl Deed {
     }
 }
 
-/// Who sends a request, if they may do what it asks, and their place among those who are answered.
+/// Identifies the caller of a request, checks its scope, and takes one of its tenant's permits for requests.
+///
+/// Returns 401 or 403 if the caller may not do this. Returns 429 if too many tokens from this address have failed, or
+/// if the tenant has too many requests.
 async fn caller(app: &App, bearer: Option<&str>, from: Option<IpAddr>, scope: Scope) -> Result<(Caller, Place), Fault> {
     let now = Instant::now();
     let turn = match from {

@@ -1,20 +1,20 @@
-//! The routes `/api/…` for flows by their names, as the flow engine that came before had them, to the letter.
+//! The routes `/api/…` for flows by name. They behave exactly as those of the earlier flow engine.
 //!
 //! Every answer is `{ "success", "data", "error": { "code", "message" } | null }`.
 //!
 //! | route | data | codes of errors |
 //! |---|---|---|
 //! | `POST /api/create_flow` `{ "flow" }` | 201 `{ "message" }` | `BAD_REQUEST`, `CREATE_FLOW_FAILED` |
-//! | `POST /api/run_flow` `{ "flow_name", "inputs"? }` | `{ "result" }` | `BAD_REQUEST`, `NOT_FOUND`, `RUN_FLOW_FAILED` |
+//! | `POST /api/run_flow` `{"flow_name", "inputs"?}` | `{ "result" }` | `BAD_REQUEST`, `NOT_FOUND`, `RUN_FLOW_FAILED` |
 //! | `GET /api/flows` | `{ "flows" }` | `TOO_LARGE` |
 //! | `GET /api/flow/<name>` | `{ "flow" }` | `NOT_FOUND` |
 //! | `GET /api/flow_runs/<name>?limit=20` | `{ "runs" }` | `BAD_REQUEST`, `NOT_FOUND` |
 //!
-//! What is not the caller's fault has the code `INTERNAL_ERROR`.
+//! Errors of the server itself have the code `INTERNAL_ERROR`.
 
 mod envelope;
 
-/// What the paths of these routes begin with.
+/// The prefix of the paths of these routes.
 pub(super) const PREFIX: &str = "/api/";
 
 use std::{
@@ -54,10 +54,10 @@ use flowcell_platform::{
     library::service::{FLOW_RUNS, FlowError, FlowService},
 };
 
-/// Lines of a log that are answered unless the caller says otherwise.
+/// The default number of log lines in an answer.
 const LINES: usize = 20;
 
-/// The flows of the caller's tenant.
+/// The flow service of the caller's tenant.
 pub(super) struct Flows(Arc<FlowService>);
 
 impl FromRequestParts<Arc<App>> for Flows {
@@ -70,7 +70,7 @@ impl FromRequestParts<Arc<App>> for Flows {
     }
 }
 
-/// A body that is a JSON object.
+/// The body of a request, which must be a JSON object.
 pub(super) struct Sent(Json);
 
 impl<S: Send + Sync> FromRequest<S> for Sent {
@@ -154,12 +154,12 @@ pub(super) async fn run_flow(
         Ok(prepares.prepare(&of, inputs, options))
     });
     let runner = prepared.await.map_err(|fault| not_entered(&fault))?.map_err(not_run)?;
-    // A caller who goes away does not end the run, and its steps are logged.
+    // The run continues and its steps are logged even if the caller disconnects.
     let run = tokio::spawn(driven(request, flows, name, runner));
     run.await.map_err(|error| Refusal::internal(&error))?
 }
 
-/// Hands a run to the server's drive, as `POST /v1/runs` does, and waits for its end.
+/// Hands a run to the server's driver, as `POST /v1/runs` does, and waits for its end.
 async fn driven(
     request: app::Request,
     flows: Arc<FlowService>,
@@ -182,17 +182,17 @@ async fn driven(
             tokio::time::sleep(LOOK).await;
         }
     };
-    // The log follows a run only in the drive that it began with.
+    // The log records a run only while its first driver has it. Steps from after a restart are added here.
     if !began.0.load(Ordering::Acquire) {
         offload(&request, move || flows.log_missing(&name, graph, &run)).await?.map_err(not_run)?;
     }
     view_of(&view)
 }
 
-/// Time between two looks at a run that only a timer moves on.
+/// The interval between two checks of a run that only a timer continues.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Sees whether a run begins with those who watch it now.
+/// Records whether the run starts with the currently attached channels.
 #[derive(Default)]
 struct Began(AtomicBool);
 
@@ -292,7 +292,7 @@ pub(super) async fn flow_runs(
     Ok(success(StatusCode::OK, "runs", &runs))
 }
 
-/// Does what reads and writes files where it holds nobody up. The request keeps its place until that is done.
+/// Runs blocking file access on a thread for it. The request keeps its permit until the work is done.
 async fn offload<T: Send + 'static>(
     request: &app::Request,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! The one shape of answers: `{ "success", "data", "error" }`.
+//! The format of all answers: `{ "success", "data", "error" }`.
 
 use std::fmt::Display;
 
@@ -33,7 +33,7 @@ pub(crate) struct EnvelopeError {
     message: String,
 }
 
-/// An answer that says why there is no other.
+/// An answer that reports an error.
 pub(crate) struct Refusal {
     status: StatusCode,
     code: &'static str,
@@ -45,14 +45,15 @@ impl Refusal {
         Refusal { status, code, message }
     }
 
-    /// It is not the caller's fault. The caller is not told what of the host has failed.
+    /// Returns a 500 answer. The error goes to the log and is not shown to the caller.
     pub(super) fn internal(error: &dyn Display) -> Refusal {
         tracing::error!(%error, "a request for flows failed");
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "the host could not do this".to_owned())
     }
 }
 
-/// The same answer, in this shape: whoever is not let in, or asks for a route that is not there, is told so by others.
+/// Converts an error of a shared layer to this format. Such errors come from the token check, the guard and unknown
+/// routes.
 pub(crate) fn enveloped(answer: Response) -> Response {
     let Some(Said { code, message }) = answer.extensions().get().cloned() else { return answer };
     let body = json!({ "success": false, "data": null, "error": { "code": code.to_uppercase(), "message": message } });
@@ -61,7 +62,7 @@ pub(crate) fn enveloped(answer: Response) -> Response {
     Response::from_parts(parts, body.to_string().into())
 }
 
-/// Why a flow is not there, or cannot be used.
+/// Returns the answer for a flow that is missing or cannot be used.
 pub(super) fn refusal_of(error: FlowError) -> Refusal {
     match error {
         FlowError::Library(LibraryError::Unknown(_) | LibraryError::BadName(_)) => {
@@ -81,7 +82,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// An answer with one member of data.
+/// Returns an answer whose data has one member.
 pub(super) fn success(status: StatusCode, member: &str, value: &impl Serialize) -> Response {
     match serde_json::to_value(value) {
         Ok(value) => {
