@@ -1,4 +1,4 @@
-//! Who may do what: the matrix of every route and every credential, made from the router's own table.
+//! The permissions of callers: every route of the router's table with every kind of credential.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     samples::hello,
 };
 
-/// A token for each scope of the tenant `a`, one for all of them, and one for all of the tenant `b`.
+/// A token for each scope of the tenant `a`, one with all scopes of `a`, and one with all scopes of `b`.
 struct Tokens(BTreeMap<String, (Tenant, Scopes)>);
 
 impl Tokens {
@@ -52,7 +52,7 @@ fn h1_every_route_wants_its_scope_from_every_credential() {
         known.keys().map(|token| Some(token.as_str())).chain([None, Some("stolen")]).collect();
     let mut cells = 0;
     for route in routes() {
-        // Filled in with what is nowhere, so that nothing comes of it.
+        // The path names objects that do not exist, so the request changes nothing.
         let path = route.path.replace("{id}", "none").replace(['{', '}'], "");
         for credential in &credentials {
             let header = credential.map(|token| format!("Bearer {token}"));
@@ -189,7 +189,7 @@ fn h4_connections_are_few_and_are_not_kept_for_the_silent() {
     let turned_away = read(&mut second);
     assert_eq!(turned_away.fault(), (503, "too_many_connections".into()));
     assert_eq!(turned_away.header("retry-after"), Some("1"));
-    // Whoever says nothing is not waited for, and the place is free.
+    // A silent client gets 408, and its permit is free again.
     assert_eq!(read(&mut busy).status, 408);
     let soon = (0..1_000).map(|_| served.get("/healthz").status).find(|status| *status == 200);
     assert!(soon.is_some(), "the place is not free");

@@ -1,4 +1,4 @@
-//! Approvals: one that a person has given counts for the run that asked, and not for another one that repeats a part of it.
+//! Approvals of a person. An approval counts for the run that asked, and not for another run that repeats a part of it.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use crate::{
     tenants::call,
 };
 
-/// A server with a tenant, a token that may do everything, and one that may only start and see runs.
+/// Starts a server with a tenant, a token with all scopes, and a token that may only start and read runs.
 fn served() -> (Served, String, String) {
     let tokens = Mutex::new(Vec::new());
     let script = json!({ "default": "scripted", "profiles": { "scripted": { "dialect": "simulated", "model": "one", "script": [
@@ -53,7 +53,8 @@ fn flow(nodes: &[Value], edges: &[(&str, &str)]) -> Value {
     json!({ "flow": { "name": "pays" }, "nodes": nodes, "edges": edges })
 }
 
-/// What the flow is, the address of its question, the node that is repeated, and whether that depends on the answer.
+/// The cases: a name, a flow, the address of its question, the node to retry from, and true if that node depends on the
+/// answer.
 fn cases() -> Vec<(&'static str, Value, &'static str, &'static str, bool)> {
     let each = json!({ "id": "each", "type": "control.foreach", "input": { "list": [1] }, "body": { "nodes": [gate()], "edges": [] } });
     let sub = json!({ "id": "sub", "type": "control.subflow", "input": { "name": "inner", "input": {} } });
@@ -99,7 +100,7 @@ impl Caller<'_> {
         answer.json()["status"].as_str().unwrap().to_owned()
     }
 
-    /// Answers the question of a run, and waits for its end.
+    /// Answers the question of a run, and waits until the run succeeds.
     #[track_caller]
     fn answer(&self, run: &str, address: &str, with: &str) {
         let gate = address.replace('/', "%2F").replace('#', "%23").replace('[', "%5B").replace(']', "%5D");
@@ -122,21 +123,21 @@ fn t6_an_approval_is_spent_once() {
         let begun = owner.post("/v1/runs?wait=true", &json!({ "flow": "pays", "runId": run }));
         assert_eq!(owner.status(&begun), "parked", "{name}: {begun:?}");
         owner.answer(&run, address, with);
-        // It asks again where the answer counts, whoever repeats it.
+        // If the retried node depends on the answer, the run asks again, for every caller.
         let expected = if depends { "parked" } else { "succeeded" };
         for caller in [&owner, &starter] {
             let again = caller.retry(&run, &json!({ "from": from }));
             assert_eq!(caller.status(&again), expected, "{name}: {again:?}");
         }
-        // From the node on that has asked, it is asked again, so there is no answer to keep.
+        // A retry from the node that has asked asks again, so the run has no answer to keep.
         let asking = address.split(['/', '#', '[', '.']).next();
         let none = owner.retry(&run, &json!({ "from": asking, "keepAnswers": true }));
         assert_eq!(none.fault(), (409, "no_answer_kept".to_owned()), "{name}");
-        // Whoever may decide may give the answer once more, and nobody else.
+        // Only a caller that may decide gates may keep the answer.
         let kept = json!({ "from": from, "keepAnswers": true, "runId": format!("{run}-kept") });
         assert_eq!(starter.retry(&run, &kept).fault(), (403, "forbidden".to_owned()), "{name}");
         assert_eq!(owner.status(&owner.retry(&run, &kept)), "succeeded", "{name}");
-        // What was kept once is not kept for the next one.
+        // A kept answer is not kept for the next retry.
         let once_more = starter.retry(&format!("{run}-kept"), &json!({ "from": from }));
         assert_eq!(starter.status(&once_more), expected, "{name}: {once_more:?}");
     }
@@ -155,7 +156,7 @@ fn t6_a_called_run_is_not_repeated_alone() {
     assert_eq!(owner.post("/v1/flows", &json!({ "flow": outer })).status, 201);
     assert_eq!(owner.status(&owner.post("/v1/runs?wait=true", &json!({ "flow": "pays", "runId": "r" }))), "parked");
     owner.answer("r", "ask", "yes");
-    // The answer let `inner` pay once. Repeated alone, it would pay again, and nothing in it asks.
+    // The answer allowed `inner` to pay once. A retry of `inner` alone would pay again without asking.
     for (caller, body) in [(&owner, json!({})), (&starter, json!({})), (&starter, json!({ "from": "pay" }))] {
         assert_eq!(caller.retry("r.sub.1", &body).fault(), (409, "called_run".to_owned()), "{body}");
     }

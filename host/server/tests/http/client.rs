@@ -1,4 +1,4 @@
-//! A server in this process, and one who asks it.
+//! A server in this process, and a simple HTTP client.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -16,10 +16,10 @@ use flowcell_server::{
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// Nobody waits longer for a byte.
+/// The read timeout of connections.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that drives the runs of a folder of its own.
+/// A server that drives the runs of its own temporary folder.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -36,12 +36,12 @@ impl Served {
         Served::of(|_| identity, limits)
     }
 
-    /// One whose callers are known to somebody who knows its host.
+    /// Starts a server whose identity provider is made from its host.
     pub(crate) fn of(identity: impl FnOnce(&Host) -> Arc<dyn Identify>, limits: Limits) -> Served {
         Served::built(|builder| builder, identity, limits)
     }
 
-    /// One whose host has something that others have not.
+    /// Starts a server whose host has additional settings.
     pub(crate) fn built(
         build: impl FnOnce(HostBuilder) -> HostBuilder,
         identity: impl FnOnce(&Host) -> Arc<dyn Identify>,
@@ -55,12 +55,12 @@ impl Served {
         Served::over(host, folder, identity, limits)
     }
 
-    /// One with a host, whose flows are in `flows` in a folder.
+    /// Starts a server with a given host. Its flows are in `flows` below `folder`.
     pub(crate) fn over(host: Host, folder: tempfile::TempDir, identity: Arc<dyn Identify>, limits: Limits) -> Served {
         Served::behind(&[], host, folder, identity, limits)
     }
 
-    /// The same, behind proxies that it trusts.
+    /// Starts a server behind proxies that it trusts.
     pub(crate) fn behind(
         proxies: &[&str],
         host: Host,
@@ -86,7 +86,7 @@ impl Served {
         Served { address, stop: Some(stop), thread: Some(thread), folder }
     }
 
-    /// The folder that it has to itself.
+    /// Returns the server's temporary folder.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -106,13 +106,13 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It may have ended.
+        // The server may have ended before.
         let _ = self.stop.take().unwrap().send(());
         self.thread.take().unwrap().join().unwrap();
     }
 }
 
-/// What a server has answered.
+/// The answer of a server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -130,7 +130,8 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The status and the code of a failure, which has the one shape. The routes under `/api` have theirs, and shout.
+    /// Returns the status and the code of an error, and checks the format. The codes under `/api` are in uppercase
+    /// there, and are returned in lowercase.
     pub(crate) fn fault(&self) -> (u16, String) {
         let json = self.json();
         let error = json["error"].as_object().unwrap_or_else(|| panic!("no failure: {self:?}"));
@@ -140,14 +141,14 @@ impl Answer {
     }
 }
 
-/// A connection.
+/// Opens a connection.
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
-/// Begins a request whose body does not come, and waits until the server waits for it. `headers` are whole lines.
+/// Starts a request without sending its body, and waits until the server asks for the body. `headers` are whole lines.
 pub(crate) fn begin_body(mut stream: TcpStream, address: SocketAddr, headers: &str) -> BufReader<TcpStream> {
     let head = format!(
         "POST /v1/validate HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n{headers}\
@@ -162,7 +163,7 @@ pub(crate) fn begin_body(mut stream: TcpStream, address: SocketAddr, headers: &s
     stream
 }
 
-/// A connection from one of this machine's own addresses.
+/// Opens a connection from one of this machine's own addresses.
 pub(crate) fn connect_from(from: &str, address: SocketAddr) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let stream = runtime.block_on(async {
@@ -175,7 +176,7 @@ pub(crate) fn connect_from(from: &str, address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Asks on a connection of its own.
+/// Sends a request on a new connection, and reads the answer.
 pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let stream = connect(address);
     send(&stream, address, method, path, headers, body);
@@ -203,7 +204,7 @@ pub(crate) fn send(
     }
     text.push_str("\r\n");
     text.push_str(body);
-    // One who refuses early reads no further.
+    // A server that refuses a request early does not read all of it.
     let _ = stream.write_all(text.as_bytes());
 }
 
@@ -216,7 +217,7 @@ pub(crate) fn read(stream: &mut impl BufRead) -> Answer {
     answer
 }
 
-/// The head of an answer.
+/// Reads the head of an answer.
 pub(crate) fn head(stream: &mut impl BufRead) -> Answer {
     let mut lines = stream.lines().map(Result::unwrap);
     let first = lines.next().unwrap();

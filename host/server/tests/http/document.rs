@@ -1,4 +1,4 @@
-//! The OpenAPI document: what it says is pinned, and what it says is so.
+//! The OpenAPI document: a golden file pins its content, and its routes must match the server.
 
 use std::{fs, path::Path};
 
@@ -21,7 +21,7 @@ fn the_document_is_the_one_beside_this_test() {
 fn every_route_is_in_the_document() {
     let served = Served::local();
     let document = served.get("/openapi.json").json();
-    // What MCP offers it says itself.
+    // MCP describes its own operations.
     let described = |path: &str| path != "/mcp";
     let routes = flowcell_server::route::routes();
     for route in routes.into_iter().filter(|route| described(&route.path)) {

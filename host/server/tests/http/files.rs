@@ -60,7 +60,7 @@ fn what_is_no_file_is_refused() {
     for (path, body, status, code) in table {
         assert_eq!(asked(&served, &a, "POST", path, body).fault(), (status, code.to_owned()), "{path}");
     }
-    // Other bodies may have 8 MiB.
+    // Other bodies have a limit of 8 MiB.
     assert_eq!(asked(&served, &a, "POST", "/v1/files?name=a", &large).status, 201);
     let beyond = asked(&served, &a, "POST", "/v1/files?name=a", &"x".repeat((32 << 20) + 1));
     assert_eq!(beyond.fault(), (413, "too_large".into()));

@@ -1,4 +1,4 @@
-//! What a run of a server calls after it has rested: the flows that it was accepted with, under its tenant's policy.
+//! Calls of a run after it was parked. They use the flows with which the run was accepted, under its tenant's policy.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use crate::{
     tenants::{call, served},
 };
 
-/// A flow that says a word, and has this grant.
+/// Returns a flow that outputs a text, and that has these grants.
 fn kid(says: &str, grants: Value) -> Value {
     let say = json!({ "id": "say", "type": "data.template", "input": { "template": says } });
     let ask = json!({ "id": "ask", "type": "http.request", "input": { "url": "https://example.com/" },
@@ -27,7 +27,7 @@ fn kid(says: &str, grants: Value) -> Value {
     json!({ "flow": { "name": "kid", "outputs": { "said": "{{ say.text }}" } }, "nodes": nodes })
 }
 
-/// A flow that asks, and then calls another one.
+/// Returns a flow that asks a question, and then calls another flow.
 fn parent(called: &str) -> Value {
     let choices = json!(["yes"]);
     json!({
@@ -54,7 +54,7 @@ impl Caller<'_> {
         self.ask("POST", "/v1/flows", &json!({ "flow": flow }), 201);
     }
 
-    /// Starts the run, and waits until it rests and its driver has put it away.
+    /// Starts the run, and waits until it is parked and unloaded.
     fn start(&self, run: &str) {
         let begun = self.ask("POST", "/v1/runs?wait=true", &json!({ "flow": "parent", "runId": run }), 201);
         assert_eq!(begun["status"], "parked", "{begun}");
@@ -72,7 +72,7 @@ impl Caller<'_> {
 #[test]
 fn t4_a_run_that_rests_calls_its_own_tenants_flows_as_they_were() {
     let (served, [a, b]) = served(&Policy::default());
-    // What another tenant has under the name is none of a run's business.
+    // A flow of another tenant with the same name has no effect on the run.
     Caller(&served, &b).keep(&kid("foreign", json!({})));
     let caller = Caller(&served, &a);
     for (called, expected) in [("kid", "pinned"), ("{{ flow.input.n }}", "changed")] {
@@ -82,7 +82,7 @@ fn t4_a_run_that_rests_calls_its_own_tenants_flows_as_they_were() {
         caller.keep(&kid("changed", json!({})));
         let ended = caller.end(expected);
         assert_eq!((&ended["status"], &ended["outputs"]["said"]), (&json!("succeeded"), &json!(expected)), "{ended}");
-        // A retry calls what the run has called.
+        // A retry calls the same flow as the run before.
         caller.keep(&kid("later", json!({})));
         let body = json!({ "runId": format!("again-{expected}") });
         caller.ask("POST", &format!("/v1/runs/{expected}/retry?wait=true"), &body, 201);
@@ -111,7 +111,7 @@ fn t2_a_flow_that_is_called_after_a_rest_is_held_to_the_tenants_policy() {
     let caller = Caller(&served, &a);
     caller.keep(&parent("{{ flow.input.n }}"));
     caller.start("r");
-    // Somebody puts a file into the library that the policy would refuse.
+    // The policy would refuse this file, which is written into the library directly.
     let library = served.folder().join("flows/.tenants/a/flows");
     let asks = kid("pinned", json!({ "http": ["https://example.com"] }));
     std::fs::write(library.join("kid.json"), asks.to_string()).unwrap();
@@ -120,7 +120,7 @@ fn t2_a_flow_that_is_called_after_a_rest_is_held_to_the_tenants_policy() {
     assert!(ended["error"].to_string().contains("flow_not_found"), "{ended}");
 }
 
-/// No name that is computed leads out of the library, whatever is there, nor does one of a flow that came with a request.
+/// A computed name cannot lead out of the library. This also holds for a flow that came with a request.
 #[test]
 fn t4_no_computed_name_leads_to_the_flows_of_others() {
     let (served, [a, b]) = served(&Policy::default());
@@ -159,7 +159,7 @@ fn t4_no_computed_name_leads_to_the_flows_of_others() {
     assert_eq!(run(&alone, "kid")["error"]["code"], "flow_not_found");
 }
 
-/// A server with the tenant `a`, and a token of it; the host is for the operator.
+/// Starts a server with the tenant `a`. Returns it with its host for the operator, and a token.
 fn operated() -> (Served, Host, String) {
     let known = Mutex::new(None);
     let served = Served::of(
@@ -200,7 +200,7 @@ fn t2_a_retry_is_held_to_the_policy_that_its_tenant_has_now() {
         caller.keep(&parent);
         begin(flow, flow);
     }
-    // A retry that was accepted before goes on.
+    // A retry that was accepted before the change continues.
     caller.keep(&parent("kid"));
     caller.start("rests");
     caller.ask("POST", "/v1/runs/rests/retry?wait=true", &json!({ "runId": "accepted" }), 201);

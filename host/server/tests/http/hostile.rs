@@ -1,5 +1,5 @@
-//! Whoever means harm: cases of the catalogue of attacks, whose ids the names of the tests begin with. Beside each somebody else goes
-//! on.
+//! Attacks on the server. The names of the tests begin with the ids of the catalogue of attacks. In each test another
+//! tenant continues to work.
 
 mod approvals;
 mod bodies;

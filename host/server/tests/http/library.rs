@@ -1,4 +1,4 @@
-//! Flows that a server keeps, with their versions, and what SPEC6 does with them.
+//! Flows that a server stores with their versions, and their use through SPEC6.
 
 use serde_json::{Value, json};
 

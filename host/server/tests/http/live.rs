@@ -60,7 +60,7 @@ fn a_stream_tells_all_of_a_run_and_ends_with_it() {
     assert_eq!(rest, heard[3..]);
 }
 
-/// A flow that asks somebody, and then gives so many times a text that its input has.
+/// Returns a flow that asks a question, and then outputs a text of its input `times` times.
 fn repeats(times: usize) -> Value {
     let list: Vec<_> = (0..times).collect();
     let mut flow = asks();
@@ -130,7 +130,7 @@ fn many_hear_the_same() {
     }
 }
 
-/// One end of a WebSocket, as much of it as is needed.
+/// A minimal WebSocket client.
 pub(crate) struct Socket(BufReader<TcpStream>);
 
 impl Socket {
@@ -138,7 +138,7 @@ impl Socket {
         Socket::with(served, path, &[])
     }
 
-    /// One that is asked for with these headers, too.
+    /// Opens a WebSocket with additional headers.
     pub(crate) fn with(served: &Served, path: &str, more: &[(&str, &str)]) -> Socket {
         let stream = connect(served.address);
         let key = [("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Version", "13")];
@@ -154,13 +154,13 @@ impl Socket {
     pub(crate) fn say(&mut self, message: &Value) {
         let text = message.to_string();
         assert!(text.len() < 126);
-        // A client's frames are masked; this mask changes nothing.
+        // The frames of a client must be masked. This mask does not change the bytes.
         let mut frame = vec![0x81, 0x80 | text.len() as u8, 0, 0, 0, 0];
         frame.extend(text.as_bytes());
         self.0.get_mut().write_all(&frame).unwrap();
     }
 
-    /// The next text; none: the other end has closed.
+    /// Returns the next text message, or `None` if the server has closed the connection.
     pub(crate) fn hear(&mut self) -> Option<Value> {
         loop {
             let mut start = [0; 2];

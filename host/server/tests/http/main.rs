@@ -1,4 +1,4 @@
-//! The HTTP server, asked over real connections.
+//! Tests of the HTTP server over real connections.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(unix)]

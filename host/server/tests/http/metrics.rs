@@ -1,4 +1,4 @@
-//! `/metrics`: what a server tells of what it does, and what it does not.
+//! Tests of `/metrics`: the numbers that it exports, and the data that it must not contain.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::{
     samples::{asks, hello},
 };
 
-/// The number of a series.
+/// Returns the value of a series.
 fn number(text: &str, series: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
 }

@@ -1,4 +1,4 @@
-//! What tenants may use up, over HTTP: whoever has used it up is told so, and nobody else notices.
+//! The quotas of tenants over HTTP. A tenant over quota gets an error, and other tenants are not affected.
 
 use std::{
     io::{Read, Write},
@@ -20,12 +20,12 @@ use crate::{
     tenants::{call, served, served_with},
 };
 
-/// Runs are begun until one is refused; the last answer, and how many there were.
+/// Starts runs until the server refuses one. Returns the status and code of the refusal, and the number of runs before.
 fn until_refused(policy: PerDay, body: &Value) -> (u16, String, u32) {
     let policy = Policy { per_day: policy, ..Policy::default() };
     let (served, [a, b]) = served(&policy);
     let begun = std::iter::repeat_with(|| call(&served, &a, "POST", "/v1/runs?wait=true", body));
-    // What was counted is kept once a second, which is some thousand runs.
+    // The server stores the usage once a second. Some thousand runs may start in that time.
     let (begun, refused) = begun.enumerate().take(200_000).find(|(_, answer)| answer.status != 201).expect("a limit");
     let (status, code) = refused.fault();
     let wait: u64 = refused.header("retry-after").unwrap_or_else(|| panic!("{refused:?}")).parse().unwrap();
@@ -76,7 +76,7 @@ profiles:
     let edges = json!([{ "from": "one", "to": "two" }, { "from": "two", "to": "three" }]);
     let flow = json!({ "flow": { "name": "agents" }, "nodes": nodes, "edges": edges });
     let run = |token: &str, flow: &Value| call(&served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": flow }));
-    // Each turn costs 3 and at most 4. After two of them 2 are left.
+    // Each turn costs 3 and at most 4. After two turns 2 are left.
     let ended = run(&a, &flow).json();
     assert_eq!((&ended["status"], &ended["error"]["task"]), (&json!("failed"), &json!("three")), "{ended}");
     assert_eq!(ended["error"]["code"], "quota_exceeded", "{ended}");
@@ -107,7 +107,7 @@ fn t5_images_are_not_made_when_they_may_cost_more_than_is_left() {
         let flow = json!({ "flow": { "name": "images", "script": script } });
         call(&served, token, "POST", "/v1/runs?wait=true", &flow).json()
     };
-    // Two that are asked for cost at most 6, and the one that comes costs 3. After another one 2 are left.
+    // Two requested images cost at most 6, and the one that arrives costs 3. After another image 2 are left.
     let asks = "const [first] = await services.img(null, 'a', { n: 2 });
         await services.img(null, 'b');
         const third = await services.img(null, 'c').catch(e => e.code);
@@ -151,7 +151,7 @@ fn t1_a_tenant_whose_calls_hang_at_a_shared_endpoint_delays_nobody() {
     };
     let hangs = "return await Promise.all(Array.from({ length: 12 }, () => services.img(null, 'hang')))";
     assert_eq!(run(&a, "", hangs).status, 201);
-    // It has a half of the places; its other calls wait.
+    // The tenant holds half of the permits, and its other calls wait.
     (0..2).for_each(|_| hanging.recv().unwrap());
     let ended = run(&b, "?wait=true", "return (await services.img(null, 'a')).kind").json();
     assert_eq!(ended["outputs"]["result"], "file", "{ended}");
@@ -190,14 +190,14 @@ fn a_tenant_has_no_more_attempts_at_a_time_than_it_may() {
     });
 }
 
-/// The first line of a request.
+/// Reads the first line of a request.
 fn request(mut connection: &TcpStream) -> String {
     let mut head = [0; 4_096];
     let length = connection.read(&mut head).unwrap();
     String::from_utf8_lossy(&head[..length]).lines().next().unwrap_or_default().to_owned()
 }
 
-/// Answers a request that is not read to its end, and needs not be.
+/// Answers a request without reading it to its end.
 fn answer(mut connection: TcpStream) {
     request(&connection);
     connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();

@@ -1,4 +1,4 @@
-//! Runs: started, waited for, steered, listed.
+//! Runs: start, wait, commands and lists.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn what_a_task_was_given_is_shown_by_its_address_and_in_pages() {
         (&"world 2".into(), &"matches".into()),
         "{shown}"
     );
-    // The loop sees something else after each pass.
+    // The input of the loop differs after each pass.
     let page = served.get("/v1/runs/r/tasks/again?from=1&limit=2").json();
     let resumes: Vec<_> =
         page["attempts"].as_array().unwrap().iter().map(|attempt| attempt["resumes"].clone()).collect();
@@ -136,7 +136,7 @@ fn a_decision_is_one_of_four() {
         assert_eq!(refused.fault(), (400, "bad_request".into()), "{body}");
         assert!(refused.body.contains("exactly one of"), "{refused:?}");
     }
-    // What is well said is refused for another reason.
+    // A valid decision is refused for another reason.
     assert_eq!(decide(&json!({ "reply": null })).fault(), (409, "not_blocked".into()));
 }
 
@@ -152,7 +152,7 @@ fn a_gate_is_answered() {
     assert_eq!(refused.fault(), (422, "answer_refused".into()));
     let told = served.post("/v1/runs/g/gates/ok/reply", &json!({ "answer": "yes" }));
     assert_eq!((told.status, &told.json()["accepted"]), (200, &true.into()), "{told:?}");
-    // The same request again waits for the run, which goes on.
+    // The same request again waits for the run, which continues.
     let done = served.post("/v1/runs?wait=true", &json!({ "flow": asks(), "runId": "g" })).json();
     assert_eq!((&done["status"], &done["outputs"]["said"]), (&"succeeded".into(), &"yes".into()), "{done}");
     assert_eq!(served.get("/v1/runs/g/gates").json()["waiting"], json!([]));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// A flow of one node.
+/// Returns a flow with one node.
 pub(crate) fn hello() -> Value {
     json!({
         "flow": { "name": "hello", "input": { "who": "world" } },
@@ -10,7 +10,7 @@ pub(crate) fn hello() -> Value {
     })
 }
 
-/// A flow that asks somebody.
+/// Returns a flow that asks a question.
 pub(crate) fn asks() -> Value {
     let choices = json!(["yes", "no"]);
     json!({

@@ -1,4 +1,4 @@
-//! Scripts that are posted, as `{ name, script }`, and which services those of a tenant may call.
+//! Scripts in requests, as `{ name, script }`, and the services that a tenant's scripts may call.
 
 use flowcell_platform::policy::Policy;
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ fn what_is_wrong_about_a_posted_script_is_told_with_its_place() {
     }
 }
 
-/// A script that asks two services, and tells what came.
+/// A script that calls two services, and returns their outcomes.
 const ASKS: &str = "export async function run(services) {
   const told = async (name, args) => services[name](...args).then(() => 'answered', e => `${e.code}: ${e.message}`);
   return [await told('pick', [{ object: {}, keys: [] }]), await told('agent', ['Hello?'])];

@@ -20,7 +20,7 @@ fn t3_secrets_are_set_listed_and_removed_by_their_tenant_and_never_told() {
     for answer in [&set, &shown, &listed] {
         assert!(!answer.body.contains("hunter2"), "{answer:?}");
     }
-    // The same name is free for another tenant, who sees nothing of this one.
+    // Another tenant may use the same name, and cannot see this secret.
     for method in ["GET", "DELETE"] {
         assert_eq!(ask(&b, method, path, &Value::Null).fault(), (404, "secret_not_found".into()), "{method}");
     }

@@ -1,5 +1,6 @@
-//! Servers that tenants share: calls of one tenant that hang keep no call of the next one waiting. Of the four places of a server
-//! a tenant has two, so the calls that come are counted, and no time is measured.
+//! Servers that tenants share. Hanging calls of one tenant do not delay the calls of another.
+//!
+//! A tenant may use two of a server's four permits. So the tests count the calls that arrive, and do not measure time.
 
 use std::{
     fs,
@@ -18,14 +19,14 @@ use crate::{
     tenants::{call, served_with},
 };
 
-/// The calls of the first tenant.
+/// The number of calls of the first tenant.
 const CALLS: usize = 12;
-/// Those of them that have a place.
+/// The number of these calls that get a permit.
 const HELD: usize = 2;
 
-/// An MCP server with four places for two tenants.
+/// An MCP server with four permits for two tenants.
 struct World {
-    /// It ends first, and with it the calls that hang, so that the server waits for none of them.
+    /// Is dropped first, which ends the hanging calls, so that the server does not wait for them.
     _runtime: Runtime,
     served: Served,
     tokens: [String; 2],
@@ -56,7 +57,7 @@ impl World {
         answer.json()
     }
 
-    /// Echoes for the second tenant.
+    /// Calls the echo tool as the second tenant.
     fn echoes(&self) {
         let ended = self.run(1, "?wait=true", &script("return await services.echo({ text: 'hello' })"));
         assert!(ended["outputs"]["result"].to_string().contains("hello"), "{ended}");
@@ -68,7 +69,7 @@ fn script(body: &str) -> Value {
     json!({ "name": "calls", "script": script })
 }
 
-/// Waits until something is so.
+/// Waits up to 60 s until the condition is true.
 fn until(what: impl Fn() -> bool) {
     let begun = Instant::now();
     while !what() {
@@ -106,7 +107,7 @@ fn t1_a_tenant_that_waits_for_lists_of_tools_delays_nobody() {
     until(|| world.fake.listed() == HELD);
     world.echoes();
     assert_eq!(world.fake.listed(), HELD);
-    // The next tenant asks at once.
+    // The calls of the next tenant start at once.
     world.run(1, "", &agents(1));
     until(|| world.fake.listed() == HELD + 1);
 }
@@ -141,6 +142,6 @@ fn t1_a_tenant_whose_turns_hang_at_a_shared_provider_delays_nobody() {
     let ended = run(&tokens[1], "?wait=true", "go", 1).json();
     assert_eq!(ended["status"], "succeeded", "{ended}");
     assert_eq!(fake.requests().len(), HELD + 1);
-    // The turns that hang end, so that the server waits for none of them.
+    // This ends the hanging turns, so that the server does not wait for them.
     drop(runtime);
 }

@@ -1,7 +1,8 @@
-//! The routes of the flow engine that came before, to the letter: every folder in `spec6/` is a case.
+//! The routes of the earlier flow engine under `/api`. Each folder in `steps_api/` is a case with exact answers.
 //!
-//! `<n>.request` is the method and the path, an empty line, and the body; `<n>.response` the status and the body that must
-//! come of it. Flows beside them are in the library. Run ids and times are replaced. `BLESS=1` writes what came instead.
+//! `<n>.request` has the method and the path, an empty line, and the body. `<n>.response` has the expected status and
+//! body. The flows beside them are copied into the library. Run ids and times are replaced before the comparison.
+//! `BLESS=1` writes the actual answers instead.
 
 use std::{
     fs,
@@ -23,7 +24,7 @@ fn with_ending(folder: &Path, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Somebody's flows, and a server of them.
+/// Starts a server with copies of these flows.
 fn served(flows: &[PathBuf]) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("flows");
@@ -76,7 +77,7 @@ fn routes_answer_to_the_letter() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whoever creates a flow has it for everybody: two at a time create it once.
+/// All callers share the flows. If two callers create the same flow at the same time, only one succeeds.
 #[test]
 fn of_two_who_create_one_flow_one_is_refused() {
     let served = served(&[]);
@@ -89,7 +90,7 @@ fn of_two_who_create_one_flow_one_is_refused() {
     assert_eq!(told, ["201", "409"], "{one}{other}");
 }
 
-/// The number of a series.
+/// Returns the value of a series.
 fn number(served: &Served, series: &str) -> u64 {
     let text = served.get("/metrics").body;
     text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok()).unwrap_or(0)
@@ -100,7 +101,7 @@ fn create(served: &Served, step: &serde_json::Value) {
     assert_eq!(served.post("/api/create_flow", &serde_json::json!({ "flow": flow })).status, 201);
 }
 
-/// Callers who go away leave no more runs than the server drives and lets wait.
+/// Disconnected callers leave no more runs than the server may drive and queue.
 #[test]
 fn runs_by_name_wait_for_their_turn_like_others() {
     let served = served(&[]);
@@ -124,7 +125,7 @@ fn the_end_of_a_run_by_name_starts_what_waits_for_it() {
     let mut after = crate::samples::hello();
     after["flow"]["triggers"] = serde_json::json!([{ "id": "after", "event": { "flow": "a" } }]);
     assert_eq!(served.post("/v1/flows", &serde_json::json!({ "flow": after })).status, 201);
-    // The trigger is there once it is told.
+    // The trigger is loaded once the list shows it.
     assert!((0..20_000).any(|_| served.get("/v1/triggers").body.contains("after")));
     assert_eq!(served.post("/api/run_flow", &serde_json::json!({ "flow_name": "a" })).status, 200);
     let started = || served.get("/v1/runs?flow=hello").json()["runs"].as_array().unwrap().len();

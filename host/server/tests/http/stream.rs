@@ -1,4 +1,4 @@
-//! A live stream of events, read as it comes.
+//! A client for a live stream of events.
 
 use std::{
     io::{BufRead, BufReader},
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::client::{Served, connect, head, send};
 
-/// A stream of events, as it comes.
+/// An open event stream.
 pub(crate) struct Stream(BufReader<TcpStream>);
 
 /// One event of a stream.
@@ -30,19 +30,19 @@ impl Stream {
         Stream(stream)
     }
 
-    /// One whose answer has begun.
+    /// Creates a stream whose answer has begun.
     pub(crate) fn over(stream: BufReader<TcpStream>) -> Stream {
         Stream(stream)
     }
 
-    /// The next line of the body, whose chunks are lines or more.
+    /// Returns the next line of the body. Each chunk consists of whole lines.
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         Some(line.trim_end().to_owned()).filter(|_| !line.is_empty())
     }
 
-    /// The next event; none: the stream has ended.
+    /// Returns the next event, or `None` if the stream has ended.
     pub(crate) fn next(&mut self) -> Option<Sent> {
         let (mut id, mut kind, mut data) = (None, String::new(), None);
         loop {
@@ -56,7 +56,7 @@ impl Stream {
                         return Some(Sent { id, kind, data });
                     }
                 }
-                // The size of a chunk, or a heartbeat; the last has none.
+                // This is the size of a chunk, or a heartbeat. The last chunk has the size 0.
                 _ if line == "0" => return None,
                 _ => {}
             }

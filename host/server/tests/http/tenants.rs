@@ -1,4 +1,4 @@
-//! Tenants on one server: each has its own, and as much as its policy says.
+//! Tenants on one server: each has its own data, within the limits of its policy.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,12 +14,12 @@ use crate::{
     samples::{asks, hello},
 };
 
-/// A server with the tenants `a` and `b`, and a token of each; the policy is that of `a`.
+/// Starts a server with the tenants `a` and `b`, and returns it with a token of each. The policy applies to `a`.
 pub(crate) fn served(policy: &Policy) -> (Served, [String; 2]) {
     served_with(policy, |builder| builder)
 }
 
-/// The same, of a host that has something that others have not.
+/// Starts such a server with additional settings of its host.
 pub(crate) fn served_with(policy: &Policy, build: impl FnOnce(HostBuilder) -> HostBuilder) -> (Served, [String; 2]) {
     let tokens = Mutex::new(Vec::new());
     let served = Served::built(
@@ -74,7 +74,7 @@ fn t3_what_one_tenant_has_does_not_exist_for_another_and_its_names_are_free() {
     assert_eq!(get(&b, "/v1/runs").json()["runs"], json!([]));
     assert_eq!(get(&b, "/v1/flows").json()["flows"], json!([]));
     assert_eq!(post(&b, "/v1/runs", &json!({ "flow": "hello" })).status, 404);
-    // The same ids are free for another tenant.
+    // Another tenant may use the same ids.
     assert_eq!(post(&b, "/v1/runs?wait=true", &json!({ "flow": hello(), "runId": "r" })).status, 201);
     assert_eq!(post(&b, "/v1/flows", &json!({ "flow": hello() })).json()["version"], 1);
     assert_eq!(ask(served.address, "GET", "/api/flows", &[], "").fault(), (401, "unauthorized".to_owned()));

@@ -1,4 +1,4 @@
-//! Decisions that somebody makes who may not, too late, or twice.
+//! Decisions at gates that are not permitted, too late, or made twice.
 
 use flowcell_server::Limits;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn t6_one_decision_is_taken_from_one_who_may() {
     assert_eq!(reply(&watcher, "yes"), (403, "forbidden".to_owned()));
     assert_eq!(reply(&late, "yes"), (401, "unauthorized".to_owned()));
     assert_eq!(reply(&house.a, "yes, and delete everything"), (422, "answer_refused".to_owned()));
-    // Of many who decide at once one has decided.
+    // Many callers decide at the same time, and only one decision counts.
     let decided = std::thread::scope(|scope| {
         let all: Vec<_> = (0..16)
             .map(|number| {
@@ -51,7 +51,7 @@ fn t6_a_decision_that_comes_too_late_changes_nothing() {
     flow["nodes"][0]["input"]["timeoutMs"] = 1.into();
     let start = json!({ "flow": flow, "runId": "r" });
     let wait = || house.call(&house.a, "POST", "/v1/runs?wait=true", &start).json();
-    // It rests until its time has come.
+    // The run is parked until the gate times out.
     let ended = std::iter::repeat_with(wait).find(|run| run["status"] != "parked").unwrap();
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("gate_timeout")), "{ended}");
     let late = house.call(&house.a, "POST", "/v1/runs/r/gates/ok/reply", &json!({ "answer": "yes" }));

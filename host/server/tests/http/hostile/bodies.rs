@@ -1,4 +1,4 @@
-//! Bodies that pretend to be something else, or to be small.
+//! Bodies that have a wrong type, or that look small but need much memory.
 
 use std::fs;
 
@@ -28,7 +28,7 @@ fn h6_what_a_body_calls_a_file_is_no_file_of_the_server() {
     assert_eq!(fs::read_to_string(&canary).unwrap(), "the-canary");
 }
 
-/// A list in a list takes two bytes of text and a hundred of memory.
+/// Each nested list takes two bytes of text and about a hundred bytes of memory.
 #[test]
 fn h5_bodies_of_too_many_values_are_refused_before_they_are_read() {
     let served = Served::local();
@@ -39,7 +39,7 @@ fn h5_bodies_of_too_many_values_are_refused_before_they_are_read() {
         assert_eq!(answer.status, 413, "{path}: {answer:?}");
         assert!(answer.body.contains("1000000 values"), "{path}: {answer:?}");
     }
-    // What stands in a text is one value.
+    // Brackets inside a string do not count as values.
     let long = json!({ "flow": { "flow": { "name": "a" }, "nodes": [] }, "input": { "text": "[,".repeat(300_000) } });
     assert_eq!(served.post("/v1/runs?wait=true", &long).status, 201);
 }

@@ -1,4 +1,4 @@
-//! Expressions that cost much together: they hold up no other tenant, and not the server.
+//! Expressions that are expensive together. They must not delay another tenant or the server.
 
 use std::{
     thread,
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::household::Household;
 
-/// A flow whose outputs take seconds.
+/// Returns a flow whose expressions take seconds to compute.
 fn costly(place: &str) -> Value {
     let list: Vec<_> = (0..3_000).map(|index| format!("k{index}")).collect();
     let expression = format!("flow.input.l{} | length", " | unique".repeat(60));

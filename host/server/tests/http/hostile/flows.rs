@@ -1,4 +1,4 @@
-//! Flows that name what is not theirs to name, and flows that are changed while somebody decides.
+//! Flows that name objects of other tenants, and flows that change while a gate is open.
 
 use std::net::TcpListener;
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::household::{Household, MINE};
 use crate::{client::Served, samples::hello};
 
-/// A flow of one node.
+/// Returns a flow with one node.
 fn of(node: Value) -> Value {
     json!({ "flow": { "name": "hostile" }, "nodes": [node] })
 }
 
-/// The codes of what is found wrong with a flow; it is not kept and not run either.
+/// Returns the codes of a flow's diagnostics. The flow must not be stored or run, either.
 fn found(served: &Served, flow: &Value) -> Vec<String> {
     let told = served.post("/v1/validate", &json!({ "flow": flow }));
     assert_eq!(told.status, 200, "{told:?}");
@@ -126,7 +126,7 @@ fn t4_the_flow_of_another_tenant_is_not_there_when_checked_and_when_run() {
     assert_eq!(own.json()["status"], "succeeded", "{own:?}");
 }
 
-/// A flow that asks, and then says something.
+/// Returns a flow that asks a question, and then outputs a text.
 fn pays(says: &str) -> Value {
     json!({
         "flow": { "name": MINE, "outputs": { "said": "{{ after.text }}" } },
@@ -145,12 +145,12 @@ fn y16_what_was_approved_is_what_runs() {
     let start = |body: Value| served.post("/v1/runs?wait=true", &body);
     assert_eq!(start(json!({ "flow": MINE, "runId": "r" })).json()["status"], "parked");
     assert_eq!(served.post("/v1/flows", &json!({ "flow": pays("pay 1000000") })).json()["version"], 2);
-    // Under the same id nothing else is run.
+    // The same run id cannot start another flow.
     let other = start(json!({ "flow": pays("pay 1000000"), "runId": "r" }));
     assert_eq!(other.fault(), (409, "run_exists".to_owned()));
     assert_eq!(served.post("/v1/runs/r/gates/ok/reply", &json!({ "answer": "yes" })).status, 200);
     assert_eq!(start(json!({ "flow": MINE, "runId": "r" })).json()["outputs"]["said"], "pay 1");
-    // It was removed, too, and comes back as something else.
+    // The flow is deleted, and another flow gets its name.
     assert_eq!(start(json!({ "flow": MINE, "version": 1, "runId": "s" })).json()["status"], "parked");
     assert!(served.ask("DELETE", &format!("/v1/flows/{MINE}"), "").status < 300);
     assert_eq!(served.post("/v1/flows", &json!({ "flow": pays("pay 7") })).json()["version"], 1);

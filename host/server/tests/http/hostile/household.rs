@@ -1,4 +1,4 @@
-//! A server with two tenants, and what one of them has.
+//! A server with two tenants, and the objects of one of them.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,16 +15,16 @@ use crate::{
     samples::{asks, hello},
 };
 
-/// The name of everything that the tenant `a` has: a flow, a run that asks somebody, a secret and a trigger.
+/// The name of all objects of the tenant `a`: a flow, a run with an open gate, a secret and a trigger.
 pub(super) const MINE: &str = "mine";
 
-/// A server with the tenants `a` and `b`, and those who know them.
+/// A server with the tenants `a` and `b`.
 pub(super) struct Household {
     pub(super) served: Served,
     pub(super) tenants: Arc<Tenants>,
-    /// May do everything in the name of `a`.
+    /// A token with all scopes of `a`.
     pub(super) a: String,
-    /// May do everything in the name of `b`.
+    /// A token with all scopes of `b`.
     pub(super) b: String,
 }
 
@@ -50,7 +50,7 @@ impl Household {
         Household { served, tenants, a, b }
     }
 
-    /// One in which `a` has something of everything.
+    /// Starts a server whose tenant `a` has one object of each kind.
     pub(super) fn furnished() -> Household {
         let house = Household::new(Limits::default());
         let mut flow = hello();
@@ -67,18 +67,18 @@ impl Household {
         house
     }
 
-    /// Asks with a token.
+    /// Sends a request with a token.
     pub(super) fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> Answer {
         crate::tenants::call(&self.served, token, method, path, body)
     }
 
-    /// A run of the other tenant, which nobody is in the way of.
+    /// Runs a flow as the other tenant, and checks that it succeeds.
     pub(super) fn canary(&self) {
         let run = self.call(&self.b, "POST", "/v1/runs?wait=true", &json!({ "flow": hello() }));
         assert_eq!((run.status, &run.json()["status"]), (201, &json!("succeeded")), "{run:?}");
     }
 
-    /// All that `a` has, as it is told.
+    /// Returns all objects of `a`, as the API shows them.
     pub(super) fn belongings(&self) -> Vec<String> {
         let paths = [
             "/v1/runs",
@@ -96,7 +96,8 @@ impl Household {
     }
 }
 
-/// A request of a route that would do something if it were let in: everything in its path has one name.
+/// Returns the path and body of a request that would have an effect if it were permitted. All parameters of the path
+/// have the same name.
 pub(super) fn request(route: &Route, name: &str) -> (String, Value) {
     let part = |part: &str| match part {
         "{gate}" | "{task}" | "{node}" => "ok".to_owned(),
@@ -126,7 +127,7 @@ pub(super) fn request(route: &Route, name: &str) -> (String, Value) {
     (path, body)
 }
 
-/// Asks with these headers; a WebSocket is asked for as one.
+/// Sends a request with these headers. A request for a WebSocket gets the headers of an upgrade.
 pub(super) fn ask_with(served: &Served, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
     let mut headers = headers.to_vec();
     if path.ends_with("/socket") {

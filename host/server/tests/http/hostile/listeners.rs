@@ -1,4 +1,5 @@
-//! Those who listen slowly, and those who come and go: each hears everything once, in order, or is told what it has missed.
+//! Slow subscribers, and subscribers that reconnect. Each receives every event once and in order, or gets a notice of
+//! the gap.
 
 use serde_json::{Value, json};
 
@@ -7,11 +8,12 @@ use crate::{
     stream::{Sent, Stream},
 };
 
-/// Passes of the run that is listened to, each with a text that fills what the system keeps for whoever does not read.
+/// The passes of the run's loop. Each outputs a text, so that the events fill the socket buffers of a client that does
+/// not read.
 const PASSES: usize = 300;
 const PATH: &str = "/v1/runs/r/events/stream";
 
-/// A flow that waits until everybody listens, and then has much to tell.
+/// Returns a flow that waits at a gate until all subscribers listen, and then creates many events.
 fn tells() -> Value {
     json!({
         "flow": { "name": "tells", "input": { "list": vec![1; PASSES], "text": "x".repeat(2_000) } },
@@ -31,12 +33,12 @@ fn tells() -> Value {
     })
 }
 
-/// All that is heard from here on.
+/// Returns all remaining events of a stream.
 fn rest(stream: &mut Stream) -> Vec<Sent> {
     std::iter::from_fn(|| stream.next()).collect()
 }
 
-/// Checks that every number up to the end was heard once and in order, or that the gap was told.
+/// Checks that every event up to the end was received once and in order, or that a notice covers the gap.
 fn check(heard: &[Sent], end: u64) {
     let (mut next, mut gap) = (0, None);
     for sent in heard {
@@ -62,7 +64,7 @@ fn r26_slow_listeners_and_those_who_come_again_hear_everything_once() {
         let headers: Vec<_> = last.iter().map(|last| ("Last-Event-ID", last.as_str())).collect();
         Stream::open(&served, PATH, &headers)
     };
-    // These read nothing until everything is over.
+    // These clients read nothing until the run has ended.
     let mut slow: Vec<_> = (0..10).map(|_| open(None)).collect();
     let mut quick: Vec<_> = (0..10).map(|_| open(None)).collect();
     std::thread::scope(|scope| {
@@ -80,7 +82,7 @@ fn r26_slow_listeners_and_those_who_come_again_hear_everything_once() {
     });
 }
 
-/// The number after the last event of the run.
+/// Returns the number after the last event of the run.
 fn end_of(served: &Served) -> u64 {
     let mut next = 0;
     loop {
@@ -92,7 +94,7 @@ fn end_of(served: &Served) -> u64 {
     }
 }
 
-/// Hears a few events, goes, and comes again where it was, until the end.
+/// Reads a few events, disconnects, and reconnects at the same place, until the end.
 fn coming_and_going(open: impl Fn(Option<u64>) -> Stream, number: u64) -> Vec<Sent> {
     let mut heard: Vec<Sent> = Vec::new();
     while heard.last().is_none_or(|sent| sent.kind != "harness:complete") {
@@ -101,7 +103,7 @@ fn coming_and_going(open: impl Fn(Option<u64>) -> Stream, number: u64) -> Vec<Se
         let some = 20 + (number + heard.len() as u64) % 97;
         heard.extend(std::iter::from_fn(|| stream.next()).take(some as usize));
         assert!(heard.len() > before, "nothing was told");
-        // What was missed is told from the journal now.
+        // The next stream sends the missed events from the journal.
         heard.truncate(heard.iter().rposition(|sent| sent.kind != "lagged").map_or(0, |last| last + 1));
     }
     heard

@@ -1,4 +1,4 @@
-//! Those who share an address, or a proxy, with a stranger.
+//! Clients that share an address or a proxy with an attacker.
 
 use std::io::{BufReader, Write};
 
@@ -14,7 +14,7 @@ const FAILURES: usize = 100;
 const HERE: &str = "127.0.0.1";
 const THERE: &str = "127.0.0.2";
 
-/// The status of a request with a token, as a proxy hands it on for a caller.
+/// Returns the status of a request with a token, as a proxy forwards it for a caller.
 fn status(served: &Served, token: &str, caller: &str) -> u16 {
     let headers = [("Authorization", &*format!("Bearer {token}")), ("X-Forwarded-For", caller)];
     ask(served.address, "GET", "/v1/runs", &headers, "").status
@@ -41,7 +41,7 @@ fn h18_a_valid_token_is_let_in_whatever_others_have_shown() {
     house.canary();
 }
 
-/// A server that trusts a proxy, and a token for it.
+/// Starts a server that trusts these proxies, and returns it with a token.
 fn behind(proxies: &[&str]) -> (Served, String) {
     let folder = tempfile::tempdir().unwrap();
     let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
@@ -58,7 +58,7 @@ fn h18_callers_behind_a_trusted_proxy_fail_for_themselves_alone() {
     for _ in 0..FAILURES {
         assert_eq!(status(&served, "guessed", "203.0.113.1"), 401);
     }
-    // What a caller writes before what the proxy adds is not believed.
+    // An entry that the caller writes before the proxy's own entry does not count.
     assert_eq!(status(&served, "guessed", "198.51.100.7, 203.0.113.1"), 429);
     assert_eq!(status(&served, "guessed", "203.0.113.2"), 401);
     assert_eq!(status(&served, &token, "203.0.113.1"), 200);

@@ -11,7 +11,7 @@ use crate::client::Answer;
 /// A text that only the tenant `b` has.
 const CANARY: &str = "the-canary-of-b";
 
-/// A flow with one node, which has a name that was not used before.
+/// Returns a flow with one node and a given name.
 fn of(name: &str, node: Value, packs: &[&str]) -> Value {
     let mut flow = json!({ "flow": { "name": name }, "nodes": [node] });
     if !packs.is_empty() {
@@ -20,7 +20,7 @@ fn of(name: &str, node: Value, packs: &[&str]) -> Value {
     flow
 }
 
-/// Flows that have the host read a file, each in another way.
+/// Returns flows that each make the host read a file in another way.
 fn readers(path: &str) -> Vec<Value> {
     let gate = json!({ "id": "a", "type": "control.gate", "promptFile": path, "input": { "choices": ["yes"] } });
     let noop = json!({ "id": "a", "type": "control.noop" });
@@ -73,10 +73,10 @@ fn h2_a_flow_of_local_reads_nothing_of_other_tenants() {
             assert!(!answer.body.contains(CANARY), "{path}: {answer:?}");
         }
     }
-    // Whether there is such a tenant shows nowhere.
+    // The answer does not reveal that a tenant exists.
     let at = |path: &str| told(path).into_iter().map(|answer| answer.body.replace(path, "")).collect::<Vec<_>>();
     assert_eq!(at(".tenants/b/flows/theirs.json"), at(".tenants/c/flows/theirs.json"));
-    // The library refuses the link by its name, and shows the others.
+    // The library refuses the link by its name, and still lists the other flows.
     let asked = |method: &str, path: &str, body: Value| house.call(&local, method, path, &body);
     for (method, path, body) in [
         ("GET", "/v1/flows/linked", Value::Null),
@@ -98,7 +98,7 @@ fn h2_a_flow_of_local_reads_nothing_of_other_tenants() {
     assert_eq!(asked("POST", "/v1/flows", json!({ "flow": computes })).status, 201);
     let ended = asked("POST", "/v1/runs?wait=true", json!({ "flow": "computes" }));
     assert!(ended.body.contains("`linked.json` beside the calling flow is not read"), "{ended:?}");
-    // A sub-flow is found by a name, and not by a link that leads to others.
+    // A subflow is found by its name, but not through a link out of the library.
     let calls = of("calls", json!({ "id": "a", "type": "control.subflow", "input": { "name": "linked" } }), &[]);
     let called = house.call(&local, "POST", "/v1/runs?wait=true", &json!({ "flow": calls }));
     assert!(!called.body.contains("succeeded"), "{called:?}");

@@ -1,4 +1,4 @@
-//! Paths that lead elsewhere, and places in a stream that are not there.
+//! Paths that lead out of the folder, and positions in a stream that do not exist.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     samples::{asks, hello},
 };
 
-/// What is beside the folder of the flows.
+/// Returns the names of the files beside the folder of the flows.
 fn beside(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     let mut names: Vec<_> = names.filter(|name| !name.contains(".db")).collect();
@@ -96,12 +96,12 @@ fn h10_a_place_in_a_stream_that_is_not_there_is_refused() {
         let socket = request_socket(&served, &format!("/v1/runs/{run}/socket?from=999999"));
         assert_eq!(socket, (400, "bad_request".to_owned()));
     }
-    // The place of one run is none in another one that is shorter.
+    // The position in one run is not valid in a shorter run.
     let shorter = served.get("/v1/runs/waits/events").json()["next"].as_u64().unwrap();
     assert!(shorter < next, "{shorter} {next}");
     assert_eq!(stream("waits", &(next - 1).to_string()).fault().0, 400);
     assert_eq!(stream("none", "0").fault(), (404, "run_not_found".to_owned()));
-    // Whoever has heard it all is not to come back.
+    // A client that has received all events gets 204, so that it does not reconnect.
     assert_eq!(stream("ended", &(next - 1).to_string()).status, 204);
 }
 

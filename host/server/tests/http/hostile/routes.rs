@@ -1,4 +1,4 @@
-//! What goes for every route, made from the router's own table.
+//! Checks that apply to every route, made from the router's table.
 
 use flowcell_server::{
     Limits,
@@ -47,13 +47,13 @@ fn h1_whoever_is_refused_has_done_nothing() {
     }
     assert!(cells > 200, "the table has lost its routes: {cells}");
     assert_eq!(house.belongings(), before);
-    // With a token that may, the same request does something.
+    // With a permitted token, the same request has an effect.
     let reply = house.call(&house.a, "POST", "/v1/runs/mine/gates/ok/reply", &json!({ "answer": "yes" }));
     assert_eq!(reply.status, 200, "{reply:?}");
     assert_ne!(house.belongings(), before);
 }
 
-/// What an answer tells, without what differs from one moment to the next.
+/// Returns the parts of an answer that do not change from one request to the next.
 fn told(answer: &Answer, name: &str) -> (u16, Vec<(String, String)>, String) {
     let headers =
         answer.headers.iter().filter(|(name, _)| !["date", "x-request-id"].contains(&name.as_str())).cloned().collect();
@@ -66,7 +66,7 @@ fn h2_what_another_tenant_has_is_answered_like_what_nobody_has() {
     let before = house.belongings();
     let token = format!("Bearer {}", house.b);
     let headers = [("Authorization", token.as_str())];
-    // The catalog is everybody's, and a secret that is set is the caller's own from then on.
+    // The catalog is the same for all tenants, and `PUT` creates a secret of the caller's own.
     let places =
         |route: &Route| route.path.contains('{') && !route.path.starts_with("/v1/nodes") && route.method != "PUT";
     let mut compared = 0;
@@ -99,7 +99,7 @@ fn h3_no_route_takes_what_a_page_in_a_browser_can_send() {
             let answer = ask_with(&served, route.method.as_str(), &path, &[(name, value)], &body);
             assert_eq!(answer.fault(), (403, code.to_owned()), "{route:?} {name}: {value}");
         }
-        // SPEC6 says nothing of types: there the origin is what keeps pages out.
+        // SPEC6 does not define content types. Its routes are protected by the check of `Origin`.
         let typed = !body.is_null() && !route.path.starts_with("/api/");
         for kind in simple.iter().filter(|_| typed) {
             let answer = ask_with(&served, route.method.as_str(), &path, &[("Content-Type", kind)], &body);

@@ -1,4 +1,4 @@
-//! What a tenant is given is its own, whatever order things were done in.
+//! Random requests of two tenants: a tenant only receives its own data.
 
 use flowcell_server::Limits;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::household::Household;
 use crate::samples::{asks, hello};
 
-/// Every text and every member in a document, the members by their names.
+/// Calls `each` for every string in a document, with the name of the member that contains it.
 fn texts<'a>(value: &'a Value, name: &'a str, each: &mut dyn FnMut(&'a str, &'a str)) {
     match value {
         Value::String(text) => each(name, text),
@@ -16,7 +16,7 @@ fn texts<'a>(value: &'a Value, name: &'a str, each: &mut dyn FnMut(&'a str, &'a 
     }
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Returns a generator of pseudo-random numbers. The same seed gives the same numbers.
 fn dice(mut state: u64) -> impl FnMut(u64) -> u64 {
     move |sides| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -33,7 +33,7 @@ fn t12_every_row_that_a_tenant_is_given_is_its_own() {
     for round in 0..40 {
         let who = roll(2) as usize;
         let (tenant, token) = tokens[who];
-        // Half of the ids are the same for both.
+        // About half of the ids are used by both tenants.
         let id = if roll(2) == 0 { format!("r{}", roll(30)) } else { format!("{tenant}{round}") };
         let mut flow = if roll(3) == 0 { asks() } else { hello() };
         let mark = format!("canary-of-{tenant}-{round}");

@@ -1,4 +1,4 @@
-//! Schemas that cost much, of flows that tenants bring and keep, and checks that nobody waits for.
+//! Expensive schemas in flows of tenants, and checks whose clients have disconnected.
 
 use std::{
     io::{Read, Write},
@@ -13,14 +13,14 @@ use serde_json::{Map, Value, json};
 use super::household::Household;
 use crate::client::connect;
 
-/// A check may take this long, and the answer its way.
+/// The longest time for a check and its answer.
 const LATEST: Duration = Duration::from_secs(30);
 
 fn of(schema: &Value) -> Value {
     json!({ "flow": { "name": "costly", "inputSchema": schema }, "nodes": [{ "id": "a", "type": "control.noop" }], "edges": [] })
 }
 
-/// References that unfold to 2^40 visits, over inputs `{ x }`.
+/// Returns a schema whose references unfold to 2^40 visits, for inputs `{ x }`.
 fn doubling() -> Value {
     let part = |index: usize| {
         let next = json!({ "$ref": format!("#/$defs/a{}", index + 1) });
@@ -31,7 +31,7 @@ fn doubling() -> Value {
     json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/a0" } }, "$defs": defs })
 }
 
-/// A cycle that is followed in very many ways through a deep value.
+/// Returns a schema with a cycle that has very many paths through a deep value.
 fn ambiguous() -> Value {
     let way =
         |needs: &str| json!({ "type": "object", "required": [needs], "properties": { "x": { "$ref": "#/$defs/t" } } });
@@ -87,7 +87,7 @@ fn y3_a_trigger_with_a_costly_input_holds_up_no_other_tenant() {
         house.call(&house.b, "POST", "/v1/triggers", &trigger("cheap", json!({}))),
     ];
     done.iter().for_each(|answer| assert!(answer.status < 300, "{answer:?}"));
-    // Both are asked for at once; that of `b` starts, and that of `a` is told of and passed.
+    // Both triggers fire at the same time. The one of `b` starts a run, and the one of `a` fails.
     for (token, flow) in [(&house.a, "costly"), (&house.b, "cheap")] {
         let asked = house.call(token, "POST", &format!("/v1/triggers/{flow}/each/fire"), &Value::Null);
         assert!(asked.status < 300, "{asked:?}");
@@ -126,7 +126,7 @@ fn v2_checks_that_nobody_waits_for_leave_room_to_others() {
     }
 }
 
-/// Sends a request more often than there are threads for what blocks, and leaves without an answer.
+/// Sends a request more often than the server has threads for blocking work, and disconnects without reading an answer.
 fn leave_without_an_answer(address: SocketAddr, head: &str, body: &str) {
     thread::scope(|scope| {
         for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Whoever takes long: heads and bodies that do not come, and streams that nobody reads.
+//! Slow clients: heads and bodies that do not arrive, and streams that the client does not read.
 
 use std::{
     io::{Read, Write},
@@ -15,7 +15,7 @@ use crate::{
     samples::asks,
 };
 
-/// All that comes until the connection is closed.
+/// Reads everything until the connection is closed.
 fn rest(mut stream: TcpStream) -> String {
     let mut all = String::new();
     stream.read_to_string(&mut all).unwrap();
@@ -54,7 +54,7 @@ fn h4_heads_and_bodies_that_do_not_come_are_not_waited_for() {
     house.canary();
 }
 
-/// Begins to listen, and says how that was answered.
+/// Opens an event stream, and returns the status of the answer.
 fn listen(house: &Household, token: &str) -> (u16, TcpStream) {
     let stream = connect(house.served.address);
     let token = format!("Bearer {token}");
@@ -76,7 +76,7 @@ fn h4_a_tenant_with_idle_listeners_leaves_places_to_others() {
     assert_eq!(heard, 32, "one tenant has a half");
     assert_eq!(listen(&house, &house.b).0, 200);
     house.canary();
-    // Places of those who have gone are free again.
+    // Permits of disconnected clients are free again.
     idle.clear();
     let again = std::iter::repeat_with(|| listen(&house, &house.a).0).take(10_000).find(|status| *status == 200);
     assert!(again.is_some(), "no place is free");

@@ -1,4 +1,4 @@
-//! Streams that were opened by somebody who may not hear them any more.
+//! Streams that stay open after their token has become invalid.
 
 use std::time::Duration;
 
@@ -29,11 +29,11 @@ fn h1_what_a_token_has_opened_is_over_with_it() {
         speaks.say(&json!({ "verb": "emit", "name": "e", "id": 1 }));
         while speaks.hear().unwrap()["type"] != "channel:answer" {}
         end(&token.id);
-        // What it says is refused, unless the server has closed before.
+        // The server refuses its commands, unless it has closed the connection before.
         speaks.say(&json!({ "verb": "reply", "gate": "ok", "answer": "yes", "id": 2 }));
         let refused = std::iter::from_fn(|| speaks.hear()).find(|said| said["id"] == 2);
         assert!(refused.is_none_or(|said| said["error"]["code"] == "unauthorized"), "{run}");
-        // Neither waits for the run, which has not ended.
+        // Both streams end although the run has not ended.
         while waits.hear().is_some() {}
         while hears.next().is_some() {}
         house.tenants.enable("a", true).unwrap();

@@ -1,4 +1,4 @@
-//! Runs that call runs that call runs: the tree stays within the limits of its tenant, and others go on.
+//! Runs that call runs that call runs. The tree stays within its tenant's limits, and other tenants continue to work.
 
 use std::{
     path::Path,
@@ -15,10 +15,10 @@ use crate::{
     tenants::{call, served, served_with},
 };
 
-/// What a person waits for at most, also beside a tree that grows. Machines of tests are slow.
+/// The longest acceptable wait, also beside a growing tree. Test machines are slow.
 const SOON: Duration = Duration::from_secs(45);
 
-/// A flow that calls another one for each of so many items.
+/// Returns a flow that calls another flow for each of `width` items.
 fn fans_out(name: &str, width: u32, called: &str) -> Value {
     let list: Vec<_> = (0..width).collect();
     json!({
@@ -43,7 +43,7 @@ fn run(served: &Served, token: &str, flow: &str) -> Value {
     call(served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": flow })).json()
 }
 
-/// A run of one node, of a tenant that is not in it.
+/// Runs a flow with one node as a tenant without a tree.
 fn canary(served: &Served, token: &str) {
     let began = Instant::now();
     let ended = call(served, token, "POST", "/v1/runs?wait=true", &json!({ "flow": hello() })).json();
@@ -55,7 +55,7 @@ fn at_most(runs: u32) -> Policy {
     Policy { max_live_runs: Some(runs), ..Policy::default() }
 }
 
-/// Sixteen flows, each of which calls the next one four times: 4^15 runs, if nobody minds.
+/// Stores sixteen flows. Each calls the next one four times, so without limits they would start 4^15 runs.
 fn keep_chain(served: &Served, token: &str) {
     keep(served, token, &leaf());
     for index in (0..15).rev() {
@@ -105,7 +105,7 @@ fn t1_a_tree_without_a_policy_leaves_room_and_is_seen_and_cancelled_soon() {
     keep_chain(&served, &a);
     let started = call(&served, &a, "POST", "/v1/runs", &json!({ "flow": "f0", "runId": "tree" }));
     assert_eq!(started.status, 201, "{started:?}");
-    // It has grown by then as far as it does.
+    // After these runs the tree has reached its limits.
     (0..5).for_each(|_| canary(&served, &b));
     let soon = |method: &str, path: &str| -> Answer {
         let began = Instant::now();
@@ -141,7 +141,7 @@ fn t1_a_tool_s_run_counts_as_a_run_of_the_tenant() {
     });
     for (most, fails) in [(1, true), (2, false)] {
         let providers = Providers::parse(&models.to_string(), Path::new("")).unwrap();
-        // A parent that waits for its tool keeps no permit that the tool needs.
+        // A parent that waits for its tool does not hold a permit that the tool needs.
         let policy = Policy { max_concurrency: Some(1), ..at_most(most) };
         let (served, [a, _]) = served_with(&policy, |builder| builder.providers(providers));
         keep(&served, &a, &leaf());

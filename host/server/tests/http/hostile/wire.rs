@@ -1,4 +1,4 @@
-//! Bytes that two parsers could read in two ways, and that want to be another header or another line of a log.
+//! Bytes that two parsers could read differently, or that try to add a header or a log line.
 
 use std::io::{Read, Write};
 
@@ -10,10 +10,10 @@ use crate::{
     samples::hello,
 };
 
-/// Everything that is answered to these bytes, until the connection is closed.
+/// Sends these bytes, and returns all bytes of the answer until the connection is closed.
 fn answered(address: std::net::SocketAddr, bytes: &[u8]) -> String {
     let mut stream = connect(address);
-    // One who refuses early reads no further.
+    // A server that refuses a request early does not read all of it.
     let _ = stream.write_all(bytes);
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     while let Ok(length @ 1..) = stream.read(&mut piece) {
@@ -80,7 +80,7 @@ fn h11_a_line_that_is_brought_in_becomes_no_header_and_no_row() {
         assert!(answer.header("injected").is_none() && !answer.body.contains('\n'), "{method} {path}: {answer:?}");
         answer.fault();
     }
-    // What an operator writes is kept as one entry, whatever is in it.
+    // A text from an operator is stored in one entry, with all its characters.
     house.tenants.create_token("a", &["run:read".to_owned()], text, None).unwrap();
     let entries = house.tenants.audit("a", 0, 1_000).unwrap();
     let whole = house.tenants.verify_audit("a", None).unwrap();
