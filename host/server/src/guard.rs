@@ -42,8 +42,8 @@ impl Names {
         if self.listed.contains(&name) {
             return true;
         }
-        // A server for other machines requires tokens, and browsers do not send them to foreign names. So any name is
-        // fine.
+        // A server for other machines requires tokens, and browsers do not send them to foreign names. So it accepts any
+        // name, unless the operator has listed names.
         if !self.loopback {
             return self.listed.is_empty();
         }

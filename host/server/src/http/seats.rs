@@ -52,7 +52,7 @@ enum State {
     Closed,
 }
 
-/// A request that is being answered on a connection. Dropping it ends the request.
+/// A request that is being answered on a connection. It is dropped once its answer is sent.
 pub(crate) struct Busy(Arc<Seat>);
 
 impl Seats {
